@@ -292,8 +292,9 @@ class Ledger:
 
         Parameters
         ----------
-        guarantees : sequence of Guarantee
-            The guarantee of each release that the entry pays for.
+        curves : sequence of PrivacyCurve
+            The guarantee, or the privacy profile, of each release that the entry pays
+            for.
         label : str
             What the entry is called.
         partition, group : str or None

@@ -52,10 +52,16 @@ class Candidate(NamedTuple):
 def mechanism_kinds(
     statistic: Statistic, *, in_memory: bool = True
 ) -> dict[str, type[Mechanism]]:
-    """Return what can be asked for by name for this statistic.
+    """Return the mechanisms that can release a statistic, by their names as options.
 
-    Records that are not in memory are not read between draws: only mechanisms that take
-    the statistic's value are offered for them.
+    Parameters
+    ----------
+    statistic : Statistic
+        The statistic that is released.
+    in_memory : bool
+        Whether the records are in memory. If they are not, only mechanisms that need
+        the value of the statistic alone are returned, because the others read the
+        records several times.
     """
     kinds: dict[str, type[Mechanism]] = {}
     for kind in mechanisms:
@@ -121,9 +127,24 @@ def choose_mechanism(
 def rank_mechanisms(
     statistic: Statistic, guarantee: Guarantee, *, in_memory: bool = True
 ) -> Ranking:
-    """Return all candidates by predicted error, from public numbers.
+    """Calibrate every mechanism for a statistic, and rank them by predicted error.
 
-    The ranking is kept for the next data set at the same public parameters.
+    Only public numbers are used. Rankings are cached, because the next data set often
+    has the same public parameters.
+
+    Parameters
+    ----------
+    statistic : Statistic
+        The statistic that is released.
+    guarantee : Guarantee
+        The guarantee to which the mechanisms are calibrated.
+    in_memory : bool
+        Whether the records are in memory; see `mechanism_kinds`.
+
+    Returns
+    -------
+    Ranking
+        The candidates, best first, and why others were excluded.
     """
     kept = _rank(_HashableStatistic.wrap(statistic), guarantee, in_memory)
     # Copies: what a caller does to its ranking must not change the next caller's.
@@ -158,7 +179,17 @@ def _calibrate_named(
 def _rank(
     wrapped: _HashableStatistic, guarantee: Guarantee, in_memory: bool
 ) -> Ranking:
-    """Calibrate every candidate and predict its error."""
+    """Calibrate every candidate and predict its error; see `rank_mechanisms`.
+
+    Parameters
+    ----------
+    wrapped : _HashableStatistic
+        The statistic, in a form that a cache can use as a key.
+    guarantee : Guarantee
+        The guarantee to which the mechanisms are calibrated.
+    in_memory : bool
+        Whether the records are in memory.
+    """
     statistic = wrapped.statistic
     kinds = mechanism_kinds(statistic, in_memory=in_memory)
     # Those that are similar to another come last, when the other's error is known.
@@ -185,7 +216,22 @@ def _rank(
 def _reason_excluded(
     kind: type[Mechanism], statistic: Any, candidates: dict[str, Candidate]
 ) -> str | None:
-    """Return why a mechanism is not calibrated, or None."""
+    """Return why a mechanism need not be calibrated, or None.
+
+    A mechanism can exclude itself. Otherwise it is excluded if it is similar to another
+    one that was calibrated already, and is expected to be worse than the best so far:
+    noise of one kind has about the same error on the manifold and in the chart, for
+    each unit of sensitivity.
+
+    Parameters
+    ----------
+    kind : type
+        The class of the mechanism.
+    statistic : Statistic
+        The statistic that is released.
+    candidates : dict
+        The calibrated mechanisms so far, by their names as options.
+    """
     if issubclass(kind, SometimesExcluded):
         reason = kind.reason_excluded(statistic)
         if reason is not None:

@@ -48,7 +48,18 @@ def open_ledger(
 
 
 def check_payer(ledger: Any, label: Any) -> None:
-    """Refuse anything but a ledger and a label, before there is anything to pay for."""
+    """Refuse anything but a ledger and a label, before there is anything to pay for.
+
+    Parameters
+    ----------
+    ledger, label : object
+        What the caller passes as `ledger=` and `label=`; both may be None.
+
+    Raises
+    ------
+    ParameterError
+        If one of them is of the wrong type.
+    """
     if not (ledger is None or isinstance(ledger, Ledger)):
         raise ParameterError(
             "must be a curvedp.Ledger, such as Ledger(path, GDP(1.0))",
@@ -119,10 +130,19 @@ def charge_for(
 ) -> Guarantee:
     """Return what a ledger with this budget is charged for a release.
 
-    This is what was asked for where it is of the budget's kind; otherwise what the
-    mechanism's own profile gives in that definition, which is exact where a single (ε,
-    δ) gives nothing. The release satisfies each of them. Where the profile gives
-    nothing, the ledger converts what was asked for, or refuses in its own words.
+    If the requested guarantee has the budget's definition, it is charged. Otherwise the
+    charge follows from the mechanism's own privacy profile, which is exact where a
+    single (ε, δ) implies nothing. If the profile implies nothing either, the requested
+    guarantee is returned, and the ledger converts or refuses it.
+
+    Parameters
+    ----------
+    mechanism : Mechanism
+        The calibrated mechanism.
+    budget : Guarantee
+        The budget of the ledger.
+    requested : Guarantee
+        The guarantee that the caller asked for, which the mechanism satisfies.
     """
     order = budget.order if isinstance(budget, RenyiDP) else None
     if type(requested) is type(budget):
@@ -159,7 +179,15 @@ def _ledger_unit(
 
 
 def _public_count(mechanisms: Sequence[Mechanism], requested: Guarantee) -> int | None:
-    """Return how many records or people all groups have; None where that is private."""
+    """Return how many records or people all groups have, or None if that is private.
+
+    Parameters
+    ----------
+    mechanisms : sequence of Mechanism
+        The mechanism of each group of records.
+    requested : Guarantee
+        The guarantee that the caller asked for; "add-remove" makes the count private.
+    """
     if requested.adjacency != "replace-one":
         return None
     total = 0
@@ -180,7 +208,13 @@ def _describe_statistics(mechanisms: Sequence[Mechanism]) -> str:
 
 
 def _shorten(texts: Iterable[str]) -> str:
-    """Return texts in one printable line that an entry of a ledger can hold."""
+    """Join texts to one printable line that an entry of a ledger can hold.
+
+    Parameters
+    ----------
+    texts : iterable of str
+        The texts. The line ends with "…" if they are too long.
+    """
     line = ", ".join(texts)
     printable = "".join(c if c.isprintable() else "?" for c in line)
     if len(printable) <= _MAX_TEXT_LENGTH:

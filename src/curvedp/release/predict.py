@@ -25,12 +25,19 @@ _DRAWS_TIMES_DIM = 2048
 def predicted_error(mechanism: Mechanism) -> float:
     """Return the mean distance from a release to the true value.
 
-    It is the geometric mean over the public populations, because ratios count.
+    The release is simulated on public populations of records in the ball, unless the
+    mechanism predicts its error itself. The result is the geometric mean over the
+    populations, because ratios count.
+
+    Parameters
+    ----------
+    mechanism : Mechanism
+        A calibrated mechanism.
 
     Raises
     ------
     ParameterError
-        Where the mechanism can neither predict nor simulate, or has no public ball.
+        If the mechanism can neither predict nor simulate, or has no public ball.
     """
     if isinstance(mechanism, PredictsError):
         return float(mechanism.predict_error())
@@ -60,7 +67,26 @@ def _simulate_on(
     means: np.ndarray,
     draws: int,
 ) -> np.ndarray:
-    """Simulate releases for several populations, shape (populations, draws, point)."""
+    """Simulate releases for several populations.
+
+    Parameters
+    ----------
+    mechanism : SimulatesRelease
+        The calibrated mechanism.
+    rng : numpy.random.Generator
+        The generator of the noise.
+    records : array of shape (populations, n, *point_shape)
+        The records of each population.
+    means : array of shape (populations, 1, *point_shape)
+        Their means.
+    draws : int
+        The number of releases for each population.
+
+    Returns
+    -------
+    array of shape (populations, draws, *point_shape)
+        The released values.
+    """
     if isinstance(mechanism, ValueMechanism):
         return mechanism.simulate(rng, means, (len(records), draws))
     if isinstance(mechanism, NewtonMechanism):
@@ -80,8 +106,18 @@ def predicted_error_or_none(mechanism: Mechanism) -> float | None:
 def baseline_error(statistic: Statistic) -> float:
     """Return the error at which the public center is as good as a release.
 
-    It is the center's own error on the same populations, and at most a third of the
-    radius.
+    It is the error of the center itself on the public populations, and at most a third
+    of the radius.
+
+    Parameters
+    ----------
+    statistic : Statistic
+        The statistic that is released.
+
+    Raises
+    ------
+    ParameterError
+        If the statistic has no public ball.
     """
     ball = reference_ball(statistic)
     if ball is None:
@@ -97,7 +133,19 @@ def baseline_error(statistic: Statistic) -> float:
 
 
 def reference_ball(statistic: Any) -> Ball | None:
-    """Return the ball of public records for which errors of a statistic are predicted."""
+    """Return the ball of the public records for which errors are predicted.
+
+    Parameters
+    ----------
+    statistic : Statistic
+        The statistic that is released.
+
+    Returns
+    -------
+    Ball or None
+        The public ball; for a private search, a typical result of it. None if the
+        statistic has no ball.
+    """
     from curvedp.statistics.searched_ball import SearchedBallStatistic
 
     if isinstance(statistic, SearchedBallStatistic):

@@ -26,12 +26,18 @@ _MAX_FACTORS = 8
 
 
 def rebuild_mechanism(certificate: Certificate) -> Mechanism:
-    """Build the mechanism that a certificate describes, validated anew.
+    """Build the mechanism that a certificate describes, and check it as a new one.
+
+    Parameters
+    ----------
+    certificate : Certificate
+        A certificate from anywhere.
 
     Raises
     ------
     ParameterError
-        Where it describes none, or writes it in another way than it writes itself.
+        If no mechanism is described, or a described value differs from what the rebuilt
+        statistic or mechanism would write.
     """
     if certificate.mechanism not in mechanisms:
         known = ", ".join(mechanisms.names())
@@ -67,9 +73,13 @@ def mechanism_of(certificate: Certificate) -> Mechanism:
 
 @lru_cache(maxsize=64)
 def final_mechanism_of(certificate: Certificate) -> Mechanism:
-    """Return the mechanism of the last draw, from which errors follow.
+    """Return the mechanism of a certificate's last draw, from which errors follow.
 
-    It is the certificate's own mechanism, except where that ends in another.
+    Parameters
+    ----------
+    certificate : Certificate
+        The certificate. After a private search its mechanism ends in another one, which
+        is returned; otherwise it is the certificate's own.
     """
     mechanism = mechanism_of(certificate)
     if isinstance(mechanism, EndsInAnother):
@@ -81,10 +91,15 @@ def final_mechanism_of(certificate: Certificate) -> Mechanism:
 def noisy_draw_of(certificate: Certificate) -> NoisyDraw:
     """Return the draw before shrinkage and projection, for confidence regions.
 
+    Parameters
+    ----------
+    certificate : Certificate
+        The certificate of a release.
+
     Raises
     ------
     ParameterError
-        Where no theorem leads from the mechanism's draws to the truth.
+        If no theorem leads from the mechanism's draws to the truth.
     """
     mechanism = mechanism_of(certificate)
     if not isinstance(mechanism, LeadsToRegion):
@@ -96,9 +111,20 @@ def noisy_draw_of(certificate: Certificate) -> NoisyDraw:
 
 
 def _check_size(certificate: Certificate) -> None:
-    """Refuse what would take minutes or gigabytes before anything is built.
+    """Refuse a manifold so large that building it would take minutes or gigabytes.
 
-    The parser of names reads the numbers: a length may have any number of digits.
+    The parser of names reads the numbers, because a number may have any count of
+    digits.
+
+    Parameters
+    ----------
+    certificate : Certificate
+        A certificate from anywhere.
+
+    Raises
+    ------
+    ParameterError
+        If a name is too long, or its manifold has too many dimensions or factors.
     """
     for name in (certificate.manifold, record_space(certificate)):
         if len(name) > _MAX_NAME_LENGTH or name.count("product") > _MAX_FACTORS:
@@ -113,9 +139,21 @@ def _check_size(certificate: Certificate) -> None:
 
 
 def _check_parameters(stated: Mapping[str, Any], mechanism: Mechanism) -> None:
-    """Refuse parameters that are not what the mechanism would write.
+    """Refuse parameters that are not those that the mechanism would write.
 
-    More noise than it takes is no lie.
+    A noise scale that is larger than necessary is accepted.
+
+    Parameters
+    ----------
+    stated : mapping
+        The parameters in the certificate.
+    mechanism : Mechanism
+        The mechanism that was built from them.
+
+    Raises
+    ------
+    ParameterError
+        If a name, type or value differs.
     """
     own_parameters = mechanism.parameters
     if sorted(own_parameters) != sorted(stated):
@@ -133,7 +171,13 @@ def _check_parameters(stated: Mapping[str, Any], mechanism: Mechanism) -> None:
 
 
 def _check_no_needless_ball(mechanism: Mechanism) -> None:
-    """Refuse a stated value with a ball that its mechanism does not use."""
+    """Refuse a ball of a stated value if the mechanism does not use one.
+
+    Parameters
+    ----------
+    mechanism : Mechanism
+        The mechanism that was built from a certificate.
+    """
     statistic = mechanism.statistic
     if isinstance(mechanism, TangentMechanism) or not isinstance(
         statistic, ExternalValue
@@ -151,7 +195,15 @@ def _check_no_needless_ball(mechanism: Mechanism) -> None:
 
 
 def _has_form_of(own: Any, stated: Any) -> bool:
-    """Return whether a stated JSON value is as one's own, but for the size of numbers."""
+    """Return whether two JSON values are equal, except for the size of their numbers.
+
+    Parameters
+    ----------
+    own : object
+        The JSON value that the library writes.
+    stated : object
+        The JSON value in the certificate.
+    """
     if isinstance(own, Mapping):
         return (
             isinstance(stated, Mapping)

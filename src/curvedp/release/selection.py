@@ -126,9 +126,19 @@ def private_selection(
 
 
 def _score_and_value(result: Any) -> tuple[float, Any]:
-    """Return the score of a run as a float, NaN as the worst, and its value.
+    """Return the score of a run as a float, and its value.
 
-    No message quotes what is not yet released.
+    A NaN counts as the worst score. No message quotes what is not yet released.
+
+    Parameters
+    ----------
+    result : object
+        What the caller's function returned, which should be (score, value).
+
+    Raises
+    ------
+    ParameterError
+        If it is no pair, or the score is not one number.
     """
     try:
         score, value = result

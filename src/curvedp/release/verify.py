@@ -79,16 +79,24 @@ _REFUSALS = (
 
 
 def verify_certificate(certificate: Certificate) -> list[Check]:
-    """Check every claim of a certificate.
+    """Check every claim of a certificate by computing it again, without the records.
 
-    A certificate comes from outside: whatever its fields hold, the worst answer is
-    `VerificationFailed`, where it describes nothing that can be rebuilt.
+    Parameters
+    ----------
+    certificate : Certificate
+        A certificate from anywhere.
 
     Returns
     -------
     list of Check
-        Each confirmed (True), refuted (False), or of a kind that no certificate can
-        confirm (None).
+        Each check is confirmed (True), refuted (False), or of a kind that no
+        certificate can confirm (None).
+
+    Raises
+    ------
+    VerificationFailed
+        If the certificate was changed, or describes nothing that can be rebuilt. No
+        other exception is raised, whatever the fields hold.
     """
     try:
         check_form(certificate)
@@ -111,7 +119,17 @@ def verify_certificate(certificate: Certificate) -> list[Check]:
 
 
 def _check_all(certificate: Certificate, mechanism: Mechanism) -> list[Check]:
-    """Check everything; the claims, which take long, only where the rest holds."""
+    """Check everything that a certificate states.
+
+    The claims about privacy take long, so they are checked only if all else holds.
+
+    Parameters
+    ----------
+    certificate : Certificate
+        The certificate.
+    mechanism : Mechanism
+        The mechanism that was built from it.
+    """
     checks = [
         Check(
             f"SHA-256 {certificate.sha256[:16]}…",
@@ -138,10 +156,17 @@ def _check_all(certificate: Certificate, mechanism: Mechanism) -> list[Check]:
 
 
 def _check_unit(certificate: Certificate, statistic: Statistic) -> Check:
-    """Check whose data are protected: the unit that the statistic itself is of.
+    """Check the stated unit of privacy against the statistic's.
 
     A statistic that can protect several units (records, or people whose records were
-    averaged) names the one it is of.
+    averaged) states which one it protects.
+
+    Parameters
+    ----------
+    certificate : Certificate
+        The certificate.
+    statistic : Statistic
+        The statistic that was built from it.
     """
     claim = f"protected: {protected_unit_sentence(certificate)}"
     if certificate.privacy_unit not in statistic.privacy_units:
@@ -158,7 +183,15 @@ def _check_unit(certificate: Certificate, statistic: Statistic) -> Check:
 
 
 def _describe_statistic(certificate: Certificate) -> Check:
-    """Say what was released, of how many, and where, from what was rebuilt."""
+    """Return a check that names the released statistic, n and the space.
+
+    It always holds: it tells the reader what was rebuilt.
+
+    Parameters
+    ----------
+    certificate : Certificate
+        The certificate, whose statistic and space were rebuilt.
+    """
     n = certificate.statistic.get("n")
     count = ""
     if n is not None:
@@ -172,10 +205,17 @@ def _describe_statistic(certificate: Certificate) -> Check:
 
 
 def _check_sensitivity(certificate: Certificate, mechanism: Mechanism) -> Check:
-    """Check the stated sensitivity against the theorem's.
+    """Check the stated sensitivity against the one that the theorem gives.
 
-    A larger one would belong to fewer records or a wider ball than the certificate
-    says.
+    A larger one is refuted too: it would belong to fewer records or a wider ball than
+    the certificate states.
+
+    Parameters
+    ----------
+    certificate : Certificate
+        The certificate.
+    mechanism : Mechanism
+        The mechanism that was built from it.
     """
     recomputed = mechanism.sensitivity
     if isinstance(mechanism.statistic, ExternalValue):
@@ -199,7 +239,15 @@ def _check_sensitivity(certificate: Certificate, mechanism: Mechanism) -> Check:
 
 
 def _check_claims(certificate: Certificate, mechanism: Mechanism) -> list[Check]:
-    """Check μ, ε, ρ, θ, the (ε, δ) curve, and what was asked for."""
+    """Check the stated μ, ε, ρ, θ and (ε, δ) curve, and the requested guarantee.
+
+    Parameters
+    ----------
+    certificate : Certificate
+        The certificate with the claims.
+    mechanism : Mechanism
+        The mechanism that was built from it, whose profile is computed anew.
+    """
     claims = certificate.claims
     slack = certificate.numerics["slack"] or 0.0
     recomputed = Claims.from_profile(mechanism.privacy_profile, slack)
@@ -245,7 +293,22 @@ def _check_parameter(name: str, stated: float, smallest: float | None) -> Check:
 def _check_delta(
     mechanism: Mechanism, eps: float, stated: float, exact: float, slack: float
 ) -> Check:
-    """Check one point of the (ε, δ) curve, by a certified enclosure where that is quick."""
+    """Check one point of the (ε, δ) curve.
+
+    If the claim is near the computed δ, a certified enclosure decides wherever there is
+    one that takes little time.
+
+    Parameters
+    ----------
+    mechanism : Mechanism
+        The mechanism that was built from the certificate.
+    eps : float
+        The ε of the point.
+    stated, exact : float
+        The δ in the certificate, and the δ of the mechanism's profile.
+    slack : float
+        The total variation that the numerics add.
+    """
     smallest = exact
     is_close = exact * (1 - _ENCLOSURE_WIDTH) <= stated
     if is_close and isinstance(mechanism, ValueMechanism):
@@ -257,7 +320,15 @@ def _check_delta(
 
 
 def _check_request(certificate: Certificate, mechanism: Mechanism) -> Check:
-    """Check that the release meets what was asked for."""
+    """Check that the release satisfies the guarantee that was requested.
+
+    Parameters
+    ----------
+    certificate : Certificate
+        The certificate, which states the request.
+    mechanism : Mechanism
+        The mechanism that was built from it.
+    """
     requested = certificate.guarantee
     adjacency = mechanism.privacy_profile.adjacency
     claim = f"{requested} as asked"
@@ -268,7 +339,15 @@ def _check_request(certificate: Certificate, mechanism: Mechanism) -> Check:
 
 
 def _meets_request(mechanism: Mechanism, requested: Any) -> bool:
-    """Return whether a mechanism's profile implies the guarantee that was asked for."""
+    """Return whether a mechanism's profile implies the requested guarantee.
+
+    Parameters
+    ----------
+    mechanism : Mechanism
+        The mechanism that was built from the certificate.
+    requested : Guarantee
+        The guarantee in the certificate.
+    """
     profile = mechanism.privacy_profile
     replace_one: Guarantee = replace(requested, adjacency="replace-one")
     if isinstance(profile, PureDP):
@@ -288,12 +367,20 @@ def _meets_request(mechanism: Mechanism, requested: Any) -> bool:
 
 
 def _certified_mu_of(mechanism: Mechanism, own: float | None) -> float | None:
-    """Return μ by a certified enclosure where there is one, else the mechanism's own.
+    """Return a certified upper bound on μ, or the mechanism's own μ if there is none.
 
-    Enclosures know spheres, hyperbolic and Euclidean spaces, and not what is less than
-    they are: circles, lines through 0, rotations. On nearly flat curved space the
-    supremum over ε is approached only where δ is below e^-1000, and enclosing it takes
-    minutes; there the exact profile, whose tail is closed by a theorem, decides.
+    There are certified enclosures for spheres, hyperbolic and Euclidean spaces, but not
+    for their quotients (circles of other lengths, lines through 0, rotations). On
+    nearly flat curved space the supremum over ε is approached only where δ is below
+    e^-1000, and enclosing it takes minutes. There the exact profile decides, whose tail
+    is closed by a theorem.
+
+    Parameters
+    ----------
+    mechanism : Mechanism
+        The mechanism that was built from the certificate.
+    own : float or None
+        The μ of its profile; None if it satisfies no μ-GDP.
     """
     if own is None or not isinstance(mechanism, ValueMechanism):
         return own
@@ -313,7 +400,13 @@ def _certified_mu_of(mechanism: Mechanism, own: float | None) -> float | None:
 
 
 def _has_quick_enclosure(noise: NoiseDescription) -> bool:
-    """Return whether there is a certified enclosure that ends within seconds."""
+    """Return whether there is a certified enclosure that takes only seconds.
+
+    Parameters
+    ----------
+    noise : NoiseDescription
+        The kind of the noise, its scale, the sensitivity and the space.
+    """
     curvature = noise.space.constant_curvature
     if curvature is None:
         return False
@@ -345,7 +438,15 @@ def _certified_delta_of(noise: NoiseDescription, eps: float) -> float:
 
 
 def _check_numerics(certificate: Certificate, mechanism: Mechanism) -> list[Check]:
-    """Check source of bits, sampling path, profile and slack."""
+    """Check the stated source of bits, sampling path, kind of profile and slack.
+
+    Parameters
+    ----------
+    certificate : Certificate
+        The certificate.
+    mechanism : Mechanism
+        The mechanism that was built from it.
+    """
     numerics = certificate.numerics
     source = certificate.entropy["source"]
     is_secure = (
@@ -392,7 +493,20 @@ def _check_numerics(certificate: Certificate, mechanism: Mechanism) -> list[Chec
 
 
 def _check_release(certificate: Certificate, mechanism: Mechanism) -> list[Check]:
-    """Check the integers, trust model, post-processing, stages and choice."""
+    """Check the released integers, the trust model, post-processing, stages and choice.
+
+    Parameters
+    ----------
+    certificate : Certificate
+        The certificate.
+    mechanism : Mechanism
+        The mechanism that was built from it.
+
+    Raises
+    ------
+    ParameterError
+        If the integers cannot come from this mechanism.
+    """
     release = certificate.release
     integers = release["integers"]
     is_hash_right = integers is None or hash_integers(integers) == release["sha256"]
@@ -424,10 +538,15 @@ def _check_release(certificate: Certificate, mechanism: Mechanism) -> list[Check
 
 
 def _has_to_list_integers(mechanism: Mechanism) -> bool:
-    """Return whether a mechanism's integers are few enough to be listed, in any release.
+    """Return whether every certificate of a mechanism lists its released integers.
 
     Staged mechanisms always list them. Optimizers and descents may make any number of
     draws. Others make one, of at most two integers for each entry of a point.
+
+    Parameters
+    ----------
+    mechanism : Mechanism
+        The mechanism that was built from a certificate.
     """
     if mechanism.info.is_staged:
         return True
@@ -440,7 +559,17 @@ def _has_to_list_integers(mechanism: Mechanism) -> bool:
 def _leads_to_value(
     certificate: Certificate, mechanism: Mechanism, integers: list[Any]
 ) -> bool:
-    """Return whether fewer integers would lead to a value, too."""
+    """Return whether these integers alone determine a value.
+
+    Parameters
+    ----------
+    certificate : Certificate
+        The certificate.
+    mechanism : Mechanism
+        The mechanism that was built from it.
+    integers : list
+        Some of the integers of the certificate.
+    """
     fewer = replace(certificate, release={**certificate.release, "integers": integers})
     try:
         mechanism.reconstruct_value(fewer)

@@ -61,9 +61,19 @@ def check_choice(certificate: Certificate, mechanism: Mechanism) -> Check:
 
 
 def _refuse_unknown_names(choice: Mapping[str, Any], mechanism: Mechanism) -> None:
-    """Raise `ParameterError` for a name that is no mechanism for this statistic.
+    """Refuse a choice that names something else than mechanisms for the statistic.
 
-    No name may occur twice, neither among those that were left out nor in both lists.
+    Parameters
+    ----------
+    choice : mapping
+        The record of the choice in a certificate.
+    mechanism : Mechanism
+        The mechanism that was built from the certificate.
+
+    Raises
+    ------
+    ParameterError
+        If a name is unknown or occurs twice.
     """
     names = [*choice["predicted_errors"], *choice["excluded"]]
     known_names = mechanism_kinds(mechanism.statistic)
@@ -78,8 +88,15 @@ def _refuse_unknown_names(choice: Mapping[str, Any], mechanism: Mechanism) -> No
 def _is_smallest_prediction(certificate: Certificate, mechanism: Mechanism) -> bool:
     """Return whether the stated errors are right and the mechanism's own is the smallest.
 
-    A mechanism that the certificate leaves out must be left out again. Mechanisms that
-    the certificate does not name at all are not looked at: they may be newer than it.
+    A mechanism that the certificate excludes must be excluded again. Mechanisms that
+    the certificate does not name may be newer than it, and are ignored.
+
+    Parameters
+    ----------
+    certificate : Certificate
+        The certificate with the predicted errors.
+    mechanism : Mechanism
+        The mechanism that was built from it.
     """
     choice = certificate.release["choice"]
     own_option = mechanism.info.option
@@ -107,7 +124,17 @@ def _is_smallest_prediction(certificate: Certificate, mechanism: Mechanism) -> b
 def _can_lead_to(
     rule: ChoiceRule, certificate: Certificate, mechanism: Mechanism
 ) -> bool:
-    """Return whether a rule that compares no errors can lead to this mechanism."""
+    """Return whether a rule that compares no errors can lead to this mechanism.
+
+    Parameters
+    ----------
+    rule : ChoiceRule
+        Why the mechanism was chosen, as the certificate states it.
+    certificate : Certificate
+        The certificate.
+    mechanism : Mechanism
+        The mechanism that was built from it.
+    """
     if rule is ChoiceRule.PRIVATE_BALL:
         return isinstance(mechanism, EndsInAnother)
     if rule is ChoiceRule.PRIVATE_COUNT:

@@ -178,6 +178,11 @@ def certificate_warnings(certificate: Certificate) -> list[Warning]:
 
     The released value is reconstructed from the integers in the certificate. If the
     certificate does not list them, no warning can be computed, and the list is empty.
+
+    Parameters
+    ----------
+    certificate : Certificate
+        The certificate of a release.
     """
     if certificate.release["integers"] is None:
         return []
@@ -242,6 +247,11 @@ def _ball_of_records(certificate: Certificate) -> Ball | None:
     The ball is public (`FrechetMean`), or it was found by a private search and is
     replayed from the released integers (`BallSearchStatistic`).
 
+    Parameters
+    ----------
+    certificate : Certificate
+        The certificate of a release.
+
     Returns
     -------
     Ball or None
@@ -266,9 +276,18 @@ def _search_warnings(
 ) -> list[Warning]:
     """Warn about a private search for a ball that ended badly.
 
-    The search ended badly if its center lies on the edge of the public outer ball, or if
-    the released counts show that many records lie outside the ball that was found. The
-    list is empty if the release did not search for a ball.
+    The search ended badly if its center lies on the edge of the public outer ball, or
+    if the released counts show that many records lie outside the ball that was found.
+    The list is empty if the release did not search for a ball.
+
+    Parameters
+    ----------
+    value : array
+        The released value.
+    mechanism : Mechanism
+        The mechanism of the release.
+    certificate : Certificate
+        The certificate, which lists the released integers.
     """
     outer = mechanism.statistic
     if not isinstance(outer, SearchedBallStatistic) or not isinstance(
@@ -341,6 +360,13 @@ def _value_warnings(value: Any, mechanism: Mechanism) -> list[Warning]:
 
     A point on the edge or exactly at the center of its ball is suspicious, and so is
     noise that is as large as the ball. The list is empty if the value has no ball.
+
+    Parameters
+    ----------
+    value : array
+        The released value.
+    mechanism : Mechanism
+        The mechanism of the release.
     """
     statistic = mechanism.statistic
     ball = statistic.value_ball
@@ -365,6 +391,15 @@ def _variance_warnings(
 
     A tiny variance is suspicious too: if the ball is misplaced, all records are clipped
     to nearly the same point of its edge.
+
+    Parameters
+    ----------
+    variance : float
+        The released variance.
+    largest_variance : float
+        The largest variance that records in the ball can have.
+    mechanism : Mechanism
+        The mechanism of the release.
     """
     warnings = _useless_variance_warnings(mechanism)
     if variance >= largest_variance * (1 - _CENTER_FRACTION):
@@ -434,6 +469,13 @@ def _noticeable_error(mechanism: Mechanism, radius: float) -> float | None:
     The predicted error may come from a slow simulation, so clear cases are decided
     first: if the noise, stretched as much as the curvature allows, is below 5 % of the
     radius, no warning can follow, and the error is not computed.
+
+    Parameters
+    ----------
+    mechanism : Mechanism
+        The mechanism of the release.
+    radius : float
+        The radius of the public ball.
     """
     if isinstance(mechanism, HasNoiseLength):
         space = mechanism.statistic.value_space
@@ -449,6 +491,13 @@ def _outward_stretch(space: Manifold, radius: float) -> float:
     In the normal chart at the center of a ball of this radius, a step at distance at
     most `radius` from the center is stretched by at most sinh(s)/s, where
     s = radius·√(−κ) and κ is the lower curvature bound (Rauch's comparison theorem).
+
+    Parameters
+    ----------
+    space : Manifold
+        Where the ball is.
+    radius : float
+        The radius of the ball.
     """
     s = sqrt(max(-space.curvature_bounds[0], 0.0)) * radius
     if s == 0:
@@ -466,6 +515,11 @@ def warnings_before_paying(mechanism: Mechanism) -> list[Warning]:
 
     They are computed from public numbers alone (the number of records, the dimension,
     the budget and the radius), so users can see them before they spend anything.
+
+    Parameters
+    ----------
+    mechanism : Mechanism
+        The calibrated mechanism of the release.
     """
     statistic = mechanism.statistic
     if isinstance(mechanism, PrivateBallMechanism):
@@ -482,6 +536,11 @@ def _useless_search_warnings(search: PrivateBallMechanism) -> list[Warning]:
 
     A mean is of little use if its noise is large compared to the spread of the records.
     A variance is of little use if the search leaves many records outside the ball.
+
+    Parameters
+    ----------
+    search : PrivateBallMechanism
+        The calibrated mechanism of the release.
     """
     statistic = search.statistic
     space = statistic.manifold
@@ -517,6 +576,13 @@ def _useless_mean_warnings(mechanism: Mechanism, radius: float) -> list[Warning]
     itself, and the length of the noise with the radius. The second is needed because
     shrinkage keeps the predicted error below that of the center even if the noise hides
     the records completely.
+
+    Parameters
+    ----------
+    mechanism : Mechanism
+        The calibrated mechanism of the release.
+    radius : float
+        The radius of the public ball.
     """
     remedies = _suggested_remedies(mechanism.statistic.value_space)
     cures = f"{remedies}, as would a smaller ball"
@@ -542,6 +608,11 @@ def _useless_variance_warnings(mechanism: Mechanism) -> list[Warning]:
 
     The typical variance is that of records spread evenly over a ball of half the
     radius r: (r/2)²·d/(d + 2) in dimension d.
+
+    Parameters
+    ----------
+    mechanism : Mechanism
+        The calibrated mechanism of the release.
     """
     statistic = mechanism.statistic
     assert isinstance(statistic, FrechetVariance)
@@ -591,6 +662,13 @@ def _unpredicted_warnings(
 
     Principal directions get a warning if noise alone could have produced them; a sum or
     a geodesic gets one if its point lies on the edge of its ball.
+
+    Parameters
+    ----------
+    mechanism : Mechanism
+        The mechanism of the release.
+    certificate : Certificate
+        The certificate of the release.
     """
     statistic = mechanism.statistic
     if certificate.release["integers"] is None:
