@@ -278,7 +278,13 @@ def main(grid: FlowerObject, context: FlowerObject) -> None:
 
 
 def _release_to_dict(release: "FederatedRelease") -> dict[str, Any]:
-    """Return a federated release as JSON values."""
+    """Return a federated release as JSON values.
+
+    Parameters
+    ----------
+    release : FederatedRelease
+        What a run released.
+    """
     return {
         "value": release.value.tolist(),
         "certificate": release.certificate.to_dict(),
@@ -361,8 +367,13 @@ class _Carrier:
     def _ask_unknown_nodes(self, request: Mapping[str, Any]) -> "Answers":
         """Send the first request to all nodes, and find out which site each node is.
 
-        A node proves which site it is by its signed announcement. This waits until there
-        are as many nodes as sites, or the time is over. Sets `_nodes`.
+        A node proves which site it is by its signed announcement. This waits until
+        there are as many nodes as sites, or the time is over. Sets `_nodes`.
+
+        Parameters
+        ----------
+        request : mapping
+            The request of stage "announce".
         """
         nodes = self._wait_for_nodes()
         answers = {}
@@ -389,6 +400,11 @@ class _Carrier:
 
         Each answer is awaited by its own thread: if a site is lost while it sends,
         Flower's pull of its answer blocks for three minutes.
+
+        Parameters
+        ----------
+        requests : mapping
+            The request to each node, by the number of the node.
         """
         from flwr.app import Message as Request
 
@@ -449,6 +465,11 @@ class _Carrier:
 
         A reply that is not a JSON object is treated like a missing one. Counts the
         characters in `bytes` and notes refusals in `refused`.
+
+        Parameters
+        ----------
+        reply : FlowerObject
+            What arrived from a node.
         """
         try:
             text = str(reply.content.config_records["curvedp"]["json"])

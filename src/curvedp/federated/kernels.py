@@ -218,10 +218,19 @@ class Kernel(ABC):
     ) -> list[Question]:
         """Return the questions that find a private ball.
 
-        The search asks for a first center if the manifold allows that, then for coarse steps
-        toward the records, then for their distances. Embedded points give a center without a
-        coarse step. Any other first center needs one coarse step, and the public center
-        needs two. The arguments are those of `choose_questions`.
+        The search asks for a first center if the manifold allows that, then for coarse
+        steps toward the records, then for their distances. Embedded points give a
+        center without a coarse step. Any other first center needs one coarse step, and
+        the public center needs two.
+
+        Parameters
+        ----------
+        hidden_records : float
+            The number of records whose effect on the mean is smaller than the noise of
+            the whole budget.
+        count_share : float
+            The fraction of the budget with which a noisy count reliably shows half of
+            the records.
         """
         ball = self.ball
         coarse_step: list[Question] = [
@@ -344,10 +353,15 @@ class Kernel(ABC):
             return np.asarray(question.rows(state, self.clip_to_ball(records)))
 
     def agrees_up_to_rounding(self, one: Array, other: Array) -> bool:
-        """Return whether two computations of the public state differ by rounding errors only.
+        """Return whether two computations of the public state differ only by rounding.
 
-        Coordinates of points are compared relative to the largest coordinate of their row.
-        The three numbers at the end of a row are compared relative to themselves.
+        Coordinates of points are compared relative to the largest coordinate of their
+        row. The three numbers at the end of a row are compared relative to themselves.
+
+        Parameters
+        ----------
+        one, other : arrays
+            Two computations of the public state, one row for each class.
         """
         points = np.abs(other[:, :-3])
         largest = np.broadcast_to(points.max(axis=1, keepdims=True), points.shape)
@@ -387,6 +401,11 @@ class Kernel(ABC):
 
 def kernel_from_dict(stated: Mapping[str, Any]) -> Kernel:
     """Rebuild a kernel from the JSON values that `Kernel.to_dict` returns.
+
+    Parameters
+    ----------
+    stated : mapping
+        The JSON values.
 
     Raises
     ------
@@ -465,7 +484,18 @@ class MeanKernel(Kernel):
         """Return the search for a private ball, then steps, then the last question.
 
         The budget that the search leaves is divided among the later rounds in geometric
-        progression. The arguments are those of `Kernel.choose_questions`.
+        progression.
+
+        Parameters
+        ----------
+        rounds : int
+            The number of rounds.
+        hidden_records : float
+            The number of records whose effect on the mean is smaller than the noise of
+            the whole budget.
+        count_share : float
+            The fraction of the budget with which a noisy count reliably shows half of
+            the records.
         """
         search = (
             self.search_questions(hidden_records, count_share)
@@ -482,8 +512,16 @@ class MeanKernel(Kernel):
     def final_value(self, state_rows: Array, noise: float) -> Array:
         """Return the mean of each class, shrunk toward the center of its ball.
 
-        How far it is shrunk depends on the noise that remains. The arguments are those of
-        `Kernel.final_value`. If there is one class, the result is one point.
+        It is shrunk by as much as the noise that remains suggests. If there is one
+        class, the result is one point.
+
+        Parameters
+        ----------
+        state_rows : array
+            The public state after the last round, one row for each class.
+        noise : float
+            The standard deviation of the noise that remains in a coordinate, in units
+            of the radius.
         """
         class_means = []
         for state in self.read_states(state_rows):
@@ -615,9 +653,23 @@ class MomentKernel(Kernel):
     def choose_questions(
         self, rounds: int, hidden_records: float, count_share: float
     ) -> list[Question]:
-        """Return the question for the second moment, after one that finds a private radius.
+        """Return the question for the second moment, after one for a private radius.
 
-        The arguments are those of `Kernel.choose_questions`.
+        Parameters
+        ----------
+        rounds : int
+            The number of rounds.
+        hidden_records : float
+            The number of records whose effect on the moment is smaller than the noise
+            of the whole budget.
+        count_share : float
+            The fraction of the budget with which a noisy count reliably shows half of
+            the records.
+
+        Raises
+        ------
+        ParameterError
+            If the number of rounds is another one.
         """
         if rounds != self.default_rounds:
             raise ParameterError(
@@ -636,8 +688,14 @@ class MomentKernel(Kernel):
     def read_states(self, state_rows: Array) -> list[PublicState]:
         """Return the public state of the one class, read from its row.
 
-        A radius that was agreed on replaces the one that the server states: with rows clipped
-        to a smaller radius, a person would contribute more than the sensitivity allows.
+        A radius that was agreed on replaces the one that the server states: with rows
+        clipped to a smaller radius, a person would contribute more than the sensitivity
+        allows.
+
+        Parameters
+        ----------
+        state_rows : array
+            The public state, in one row.
         """
         states = super().read_states(state_rows)
         if self.is_private:

@@ -227,7 +227,13 @@ class Party:
         return {"share": self._answer_share, "unmask": self._answer_unmask}
 
     def _answer_share(self, request: Request) -> dict[str, Any]:
-        """Answer the JSON request of stage "share": return this site's sealed shares."""
+        """Answer the JSON request of stage "share": return this site's sealed shares.
+
+        Parameters
+        ----------
+        request : mapping
+            The request, with the announcements of all sites.
+        """
         announcements = {
             int(site): announcement
             for site, announcement in request["announcements"].items()
@@ -337,6 +343,11 @@ class Party:
 
     def _check_announcements(self, announcements: Announcements) -> None:
         """Check the announcements that the server passed on.
+
+        Parameters
+        ----------
+        announcements : mapping
+            The announcements, by the index of their site.
 
         Raises
         ------
@@ -541,8 +552,13 @@ class Party:
     def _secrets(self, round: int) -> list[bytes]:
         """Return this site's secrets of a round.
 
-        They are the private pair key, the seed of the own mask, and the chain of noise seeds,
-        at the places `_PAIR_KEY` (0), `_OWN_MASK` (1) and from `_CHAIN` (2) on.
+        They are the private pair key, the seed of the own mask, and the chain of noise
+        seeds, at the places `_PAIR_KEY` (0), `_OWN_MASK` (1) and from `_CHAIN` (2) on.
+
+        Parameters
+        ----------
+        round : int
+            The number of the round.
         """
         noise_seeds = chain(self._secret(b"noise", round), self.session.dropouts)
         pair_key = self._secret(b"pair", round)
@@ -587,11 +603,18 @@ class Party:
     def _shares_of(self, site: int, round: int) -> list[str]:
         """Return the shares of another site's secrets in a round that this site holds.
 
+        Parameters
+        ----------
+        site : int
+            The other site.
+        round : int
+            The number of the round.
+
         Returns
         -------
         list of str
-            One share in hexadecimal for each secret, by its place in `_secrets`. The list is
-            empty if that site sent no bundle of the right length.
+            One share in hexadecimal for each secret, by its place in `_secrets`. The
+            list is empty if that site sent no bundle of the right length.
         """
         bundle = self.state["bundles"].get(str(site), "")
         share_digits = 2 * SHARE_BYTES
@@ -604,8 +627,13 @@ class Party:
     def _sealing_cipher(self, sender: int, receiver: int) -> ChaCha20Poly1305:
         """Return the authenticated cipher of the box from one site to another.
 
-        This site is the sender or the receiver. Both derive the same key, by X25519 agreement
-        from the channel keys that they announced.
+        This site is the sender or the receiver. Both derive the same key, by X25519
+        agreement from the channel keys that they announced.
+
+        Parameters
+        ----------
+        sender, receiver : int
+            The sites that send and receive the box.
         """
         other = receiver if sender == self.index else sender
         announcement = self.state["announcements"][str(other)]
@@ -617,8 +645,15 @@ class Party:
     def _open_box(self, sender: int, box: str) -> str:
         """Return the bundle in a sealed box as hexadecimal digits.
 
-        A damaged box gives an empty string, as if the sender had shared nothing with this
-        site: the shares that other sites hold may still be enough.
+        A damaged box gives an empty string, as if the sender had shared nothing with
+        this site: the shares that other sites hold may still be enough.
+
+        Parameters
+        ----------
+        sender : int
+            The site that sent the box.
+        box : str
+            The sealed box in hexadecimal.
         """
         try:
             cipher = self._sealing_cipher(sender, self.index)
@@ -884,7 +919,15 @@ def _is_answer_for(answer: Any, survivors: list[int], question_hash: str) -> boo
 
 
 def _read_share(shares: Any, place: int) -> int | None:
-    """Return the share at a place of the list in an answer, or None if it is unusable."""
+    """Return one of the shares in a site's answer, or None if it is unusable.
+
+    Parameters
+    ----------
+    shares : object
+        What arrived as the list of shares.
+    place : int
+        The share's place in the list.
+    """
     if not isinstance(shares, list) or len(shares) <= place:
         return None
     if not _is_hex(shares[place], SHARE_BYTES):
@@ -994,7 +1037,15 @@ def _announced_commitment(
 
 
 def _is_hex(text: Any, size: int) -> bool:
-    """Return whether a value is a string of hexadecimal digits for `size` bytes."""
+    """Return whether a value is a string of hexadecimal digits for `size` bytes.
+
+    Parameters
+    ----------
+    text : object
+        Any JSON value.
+    size : int
+        The number of bytes.
+    """
     if not isinstance(text, str) or len(text) != 2 * size:
         return False
     try:

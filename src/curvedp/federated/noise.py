@@ -125,7 +125,13 @@ class KeyedSource(Source):
         self._used = 0
 
     def random_bytes(self, n: int) -> bytes:
-        """Return the next n bytes of the stream, which is extended by blocks as needed."""
+        """Return the next n bytes of the stream, which is extended by blocks as needed.
+
+        Parameters
+        ----------
+        n : int
+            The number of bytes.
+        """
         while len(self._buffer) - self._used < n:
             block_number = self._next_block.to_bytes(8, "little")
             block_key = derive_key(self._key, b"source", block_number)
@@ -251,9 +257,16 @@ def discrete_gaussian(v: Fraction, size: int, source: Source) -> list[int]:
 def _discrete_laplace(t: int, source: Source) -> int:
     """Draw an integer y with probability proportional to e^{−|y|/t}.
 
-    Algorithm 2 of Canonne, Kamath & Steinke (2020): |y| = u + t·w, where u in 0, …, t − 1
-    has probability ∝ e^{−u/t} and w ≥ 0 has probability ∝ e^{−w}. A negative zero is
+    Algorithm 2 of Canonne, Kamath & Steinke (2020): |y| = u + t·w, where u in 0, …, t −
+    1 has probability ∝ e^{−u/t} and w ≥ 0 has probability ∝ e^{−w}. A negative zero is
     rejected, so that 0 does not count twice.
+
+    Parameters
+    ----------
+    t : int
+        The scale, at least 1.
+    source : Source
+        The random bits.
     """
     while True:
         u = _uniform_below(t, source)
@@ -272,10 +285,17 @@ def _discrete_laplace(t: int, source: Source) -> int:
 def _bernoulli_exp(numerator: int, denominator: int, source: Source) -> bool:
     """Return True with probability e^{−x}, for x = numerator/denominator.
 
-    Algorithm 1 of Canonne, Kamath & Steinke (2020). For x > 1, independent events with the
-    probabilities e^{−1} (⌊x⌋ times) and e^{−(x − ⌊x⌋)} must all happen. For x ≤ 1, toss
-    coins of probability x/1, x/2, …, and let k be the first that fails: k is odd with
-    probability 1 − x + x²/2! − … = e^{−x}.
+    Algorithm 1 of Canonne, Kamath & Steinke (2020). For x > 1, independent events with
+    the probabilities e^{−1} (⌊x⌋ times) and e^{−(x − ⌊x⌋)} must all happen. For x ≤ 1,
+    toss coins of probability x/1, x/2, …, and let k be the first that fails: k is odd
+    with probability 1 − x + x²/2! − … = e^{−x}.
+
+    Parameters
+    ----------
+    numerator, denominator : int
+        The fraction x >= 0.
+    source : Source
+        The random bits.
     """
     while numerator > denominator:
         if not _bernoulli_exp(1, 1, source):
@@ -288,7 +308,15 @@ def _bernoulli_exp(numerator: int, denominator: int, source: Source) -> bool:
 
 
 def _uniform_below(n: int, source: Source) -> int:
-    """Draw a uniform integer from 0, …, n − 1, by rejection."""
+    """Draw a uniform integer from 0, …, n − 1, by rejection.
+
+    Parameters
+    ----------
+    n : int
+        The number of possible outcomes.
+    source : Source
+        The random bits.
+    """
     bit_count = (n - 1).bit_length()
     while True:
         candidate = source.bits(bit_count)

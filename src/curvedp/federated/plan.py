@@ -320,6 +320,11 @@ class Plan(Statistic):
     def from_dict(record: Any) -> "Plan":
         """Rebuild a plan from the JSON values that `to_dict` returns.
 
+        Parameters
+        ----------
+        record : object
+            The JSON values.
+
         Raises
         ------
         ParameterError
@@ -427,8 +432,13 @@ class Plan(Statistic):
     def _exponent(self, round: int) -> int:
         """Return the exponent k of a round's grid: its terms are multiples of 2^-k.
 
-        The grid resolves `_TERM_BITS` bits of a term, unless sums with 64 standard deviations
-        of noise could then reach 2^`_SUM_BITS`. Then it is coarser.
+        The grid resolves `_TERM_BITS` bits of a term, unless sums with 64 standard
+        deviations of noise could then reach 2^`_SUM_BITS`. Then it is coarser.
+
+        Parameters
+        ----------
+        round : int
+            The number of the round.
         """
         diameter = self.questions[round].row_diameter
         records = max(1, self.public_count)
@@ -452,6 +462,11 @@ class Plan(Statistic):
         When a record or person is replaced, the exact sum moves by at most the diameter
         of the rows. The bound adds floating-point errors and the rounding to the grid:
         at most √length/2 for each row, of the old and of the new data.
+
+        Parameters
+        ----------
+        round : int
+            The number of the round.
         """
         diameter = self.questions[round].row_diameter * (1 + _FLOAT_ERROR)
         rows = self.kernel.max_rows_per_person if self.protects == "person" else 1
@@ -565,6 +580,11 @@ class Plan(Statistic):
         """Return the latest rounds, up to the given one, that ask the same kind of question.
 
         They are the unbroken run of such rounds that ends with the given one.
+
+        Parameters
+        ----------
+        round : int
+            The number of the last of these rounds.
         """
         kind = type(self.questions[round])
         first = round
@@ -575,9 +595,14 @@ class Plan(Statistic):
     def value(self, rounds: Sequence[Round]) -> np.ndarray:
         """Return the released value, computed from the sums of all rounds.
 
-        The last rounds that ask the same kind of question are averaged with weights inverse to
-        their variances. The noise that remains in the average determines how far the value is
-        shrunk.
+        The last rounds that ask the same kind of question are averaged with weights
+        inverse to their variances. The noise that remains in the average determines how
+        far the value is shrunk.
+
+        Parameters
+        ----------
+        rounds : sequence of Round
+            What all rounds have released.
         """
         precisions = []
         for index in self._same_question(len(rounds) - 1):

@@ -49,7 +49,13 @@ _ROOT_COEFFICIENTS = np.cumprod([1.0, *(1 - 0.5 / np.arange(1, len(_LENGTHS)))])
 
 
 def _toeplitz_root(coefficients: Array) -> Array:
-    """Return the lower triangular Toeplitz matrix with this first column."""
+    """Return the lower triangular Toeplitz matrix with a given first column.
+
+    Parameters
+    ----------
+    coefficients : array
+        The first column.
+    """
     size = len(coefficients)
     matrix = np.zeros((size, size))
     for row in range(size):
@@ -101,12 +107,20 @@ class PublicState(NamedTuple):
 
     @staticmethod
     def from_row(manifold: Manifold, row: Array) -> "PublicState":
-        """Return the fields of a row that `PublicState.row` made.
+        """Return the public state that `to_row` wrote as a row of numbers.
+
+        Parameters
+        ----------
+        manifold : Manifold
+            Where the point and the center are.
+        row : array
+            The row of numbers.
 
         Raises
         ------
         ParameterError
-            If the point or the center is not on the manifold. This never depends on records.
+            If the point or the center is not on the manifold. This never depends on
+            records.
         """
         point_numbers, center_numbers = np.split(row[:-3], 2)
         point_shape = manifold.point_shape
@@ -204,7 +218,13 @@ class FirstCenter(Question):
 
     @staticmethod
     def factor_indices(manifold: Manifold) -> list[int]:
-        """Return the indices of the factors for which a center can be asked."""
+        """Return the indices of the factors for which a center can be asked.
+
+        Parameters
+        ----------
+        manifold : Manifold
+            The manifold of the records; one that is no product is its own only factor.
+        """
         return [
             index
             for index, factor in enumerate(manifold.factors)
@@ -222,7 +242,15 @@ class FirstCenter(Question):
         return sum(map(self._factor_length, self.factor_indices(self.ball.manifold)))
 
     def rows(self, state: PublicState, points: Array) -> Array:
-        """Return the rows of all factors, side by side; the arguments are `Question.rows`'s."""
+        """Return the rows of all factors, side by side.
+
+        Parameters
+        ----------
+        state : PublicState
+            What is public before the round.
+        points : array of shape (records, *point_shape)
+            The records, clipped into the outer ball.
+        """
         factor_rows = [
             self._factor_rows(index, points)
             for index in self.factor_indices(self.ball.manifold)
@@ -239,8 +267,21 @@ class FirstCenter(Question):
     ) -> Array:
         """Move point and center to the center that the noisy sums suggest.
 
-        The arguments are those of `Question.update`. A factor with an embedding gets the mean
-        of the embedded points. A cone of matrices is rescaled to the likeliest bin of scales.
+        A factor with an embedding gets the mean of the embedded points. A cone of
+        matrices is rescaled to the likeliest bin of scales.
+
+        Parameters
+        ----------
+        state : PublicState
+            What is public before the round.
+        noisy_sum : array of shape (row_length,)
+            The noisy sum of the rows.
+        n : int
+            The number of records in the sum.
+        noise : float
+            The standard deviation of the noise in a coordinate of the sum.
+        averaging_weight : float
+            This round's weight in the average of such rounds, see `Question.update`.
         """
         manifold = self.ball.manifold
         center = self.ball.center
@@ -320,9 +361,16 @@ class CountDistances(Question):
     length = len(_LENGTHS)
 
     def rows(self, state: PublicState, points: Array) -> Array:
-        """Return the row of each record: the one of the bin that contains its distance.
+        """Return the row of each record: that of the bin that contains its distance.
 
         Distances are measured from the point `state.point`.
+
+        Parameters
+        ----------
+        state : PublicState
+            What is public before the round.
+        points : array of shape (records, *point_shape)
+            The records, clipped into the outer ball.
         """
         logarithms = logs_at(self.ball.manifold, state.point, points)
         distances = np.linalg.norm(logarithms, axis=-1)
@@ -341,9 +389,21 @@ class CountDistances(Question):
     ) -> Array:
         """Center the ball at the point, with the radius that the noisy counts give.
 
-        At most n/2 records may be outside; otherwise as many as the noise of the last step
-        hides, plus two standard deviations of a count. The arguments are those of
-        `Question.update`.
+        As many records may be outside as the noise of the last step hides, plus two
+        standard deviations of a count, but at most n/2.
+
+        Parameters
+        ----------
+        state : PublicState
+            What is public before the round.
+        noisy_sum : array of shape (row_length,)
+            The noisy sum of the rows.
+        n : int
+            The number of records in the sum.
+        noise : float
+            The standard deviation of the noise in a coordinate of the sum.
+        averaging_weight : float
+            This round's weight in the average of such rounds, see `Question.update`.
         """
         lengths = self.ball.radius * _LENGTHS
         counts_beyond = _make_monotone(_ROOT_MATRIX @ noisy_sum)
@@ -442,12 +502,25 @@ class StepToMean(Question):
         noise: float,
         averaging_weight: float,
     ) -> Array:
-        """Move the point by the noisy mean of logarithms; a coarse step moves the ball as well.
+        """Move the point by the noisy mean of the logarithms.
 
-        A step goes the fraction `averaging_weight` of the mean logarithm: earlier steps in the ball are
-        averaged in by their budgets, so that in flat space the remaining noise is that of one
-        release. The step is shortened if curvature would make it too long. The arguments are
-        those of `Question.update`.
+        A step goes the fraction `averaging_weight` of the mean logarithm, so that
+        earlier steps in the ball are averaged in by their budgets: in flat space the
+        remaining noise is that of one release. The step is shortened if curvature would
+        make it too long. A coarse step moves the ball as well.
+
+        Parameters
+        ----------
+        state : PublicState
+            What is public before the round.
+        noisy_sum : array of shape (row_length,)
+            The noisy sum of the rows.
+        n : int
+            The number of records in the sum.
+        noise : float
+            The standard deviation of the noise in a coordinate of the sum.
+        averaging_weight : float
+            This round's weight in the average of such rounds, see `Question.update`.
         """
         manifold = self.ball.manifold
         clip_length = self._clip_length(state)
@@ -498,7 +571,21 @@ class SquaredDistance(Question):
         noise: float,
         averaging_weight: float,
     ) -> Array:
-        """Return the mean square distance, in [0, r²]."""
+        """Return the mean square distance, in [0, r²].
+
+        Parameters
+        ----------
+        state : PublicState
+            What is public before the round.
+        noisy_sum : array of shape (row_length,)
+            The noisy sum of the rows.
+        n : int
+            The number of records in the sum.
+        noise : float
+            The standard deviation of the noise in a coordinate of the sum.
+        averaging_weight : float
+            This round's weight in the average of such rounds, see `Question.update`.
+        """
         return np.asarray(np.clip(noisy_sum / n + 0.5, 0.0, 1.0) * state.radius**2)
 
 
@@ -530,7 +617,21 @@ class SecondMomentRows(Question):
         noise: float,
         averaging_weight: float,
     ) -> Array:
-        """Return the mean of the rows, in the unit of the records."""
+        """Return the mean of the rows, in the unit of the records.
+
+        Parameters
+        ----------
+        state : PublicState
+            What is public before the round.
+        noisy_sum : array of shape (row_length,)
+            The noisy sum of the rows.
+        n : int
+            The number of records in the sum.
+        noise : float
+            The standard deviation of the noise in a coordinate of the sum.
+        averaging_weight : float
+            This round's weight in the average of such rounds, see `Question.update`.
+        """
         return np.asarray(noisy_sum / n * state.radius**2)
 
 

@@ -83,6 +83,13 @@ class FederatedMechanism(Mechanism, ChecksItself):
     def calibrate(cls, statistic: Any, guarantee: Guarantee) -> Self:
         """Return the mechanism of a plan.
 
+        Parameters
+        ----------
+        statistic : Plan
+            The plan, which states its guarantee.
+        guarantee : Guarantee
+            The same guarantee.
+
         Raises
         ------
         ParameterError
@@ -102,6 +109,11 @@ class FederatedMechanism(Mechanism, ChecksItself):
 
     def prepare_data(self, data: Any) -> "_Run | _FinishedRun":
         """Return the run unchanged.
+
+        Parameters
+        ----------
+        data : object
+            A run of the plan.
 
         Raises
         ------
@@ -140,6 +152,11 @@ class FederatedMechanism(Mechanism, ChecksItself):
     def reconstruct_value(self, certificate: Certificate) -> np.ndarray:
         """Recompute the value from the integers that a certificate records.
 
+        Parameters
+        ----------
+        certificate : Certificate
+            The certificate of a federated release.
+
         Raises
         ------
         ParameterError
@@ -167,6 +184,11 @@ class FederatedMechanism(Mechanism, ChecksItself):
 
     def further_checks(self, certificate: Certificate) -> list[Check]:
         """Check what a certificate states about rounds, lost sites and slack.
+
+        Parameters
+        ----------
+        certificate : Certificate
+            The certificate of a federated release.
 
         Returns
         -------
@@ -201,7 +223,13 @@ class FederatedMechanism(Mechanism, ChecksItself):
         ]
 
     def _alive(self, stage: Mapping[str, Any]) -> list[int]:
-        """Return the indices of the sites that a certificate's stage does not list as lost."""
+        """Return the indices of the sites that a certificate does not list as lost.
+
+        Parameters
+        ----------
+        stage : mapping
+            What the certificate records of a round, see `stage_record`.
+        """
         lost_keys = stage.get("lost", ())
         return [
             site
@@ -468,7 +496,15 @@ class _Run:
         return sorted(self.boxes)
 
     def _has_boxes_for_all(self, sender: int, answer: Any) -> bool:
-        """Return whether an answer has one box for each other site that announced its keys."""
+        """Return whether an answer has one box for each other site that announced its keys.
+
+        Parameters
+        ----------
+        sender : int
+            The site that answered.
+        answer : object
+            What arrived from it.
+        """
         boxes = answer.get("boxes") if isinstance(answer, Mapping) else None
         receivers = {str(site) for site in self.announcements if site != sender}
         return (
@@ -526,9 +562,22 @@ class _Run:
     def _collect_masked(
         self, index: int, sites: Collection[int]
     ) -> dict[int, np.ndarray]:
-        """Ask sites for their masked vectors, and return those of the right length, by site.
+        """Ask sites for their masked vectors, and return those of the right length.
 
-        The requests of the first round also deliver the sealed shares of the other sites.
+        The requests of the first round also deliver the sealed shares of the other
+        sites.
+
+        Parameters
+        ----------
+        index : int
+            The number of the round.
+        sites : collection of int
+            The sites that are asked.
+
+        Returns
+        -------
+        dict
+            The masked vector of each site that sent one.
         """
         request = {"stage": "mask", "round": index, "at": self.state_rows[-1].tolist()}
         requests: dict[int, Mapping[str, Any]] = dict.fromkeys(sites, request)
@@ -546,7 +595,13 @@ class _Run:
         return self._require_enough(masked)
 
     def _boxes_for(self, receiver: int) -> dict[str, str]:
-        """Return the sealed boxes for one receiver, by sender."""
+        """Return the sealed boxes for one receiver, by sender.
+
+        Parameters
+        ----------
+        receiver : int
+            The index of a site.
+        """
         return {
             str(sender): boxes[str(receiver)]
             for sender, boxes in self.boxes.items()
@@ -554,9 +609,19 @@ class _Run:
         }
 
     def signatures(self, certificate: Certificate) -> dict[str, str]:
-        """Ask the sites of the last round to sign, and return the valid signatures by key.
+        """Ask the sites of the last round to sign, and return the valid signatures.
 
         A site signs if its own replay of the run gives the same certificate.
+
+        Parameters
+        ----------
+        certificate : Certificate
+            The certificate of this run.
+
+        Returns
+        -------
+        dict
+            The signature in hexadecimal, by the site's public key.
         """
         request = {
             "stage": "sign",
@@ -577,6 +642,11 @@ class _Run:
 
     def _require_enough(self, answers: dict[int, Any]) -> dict[int, Any]:
         """Return the answers if enough sites gave one.
+
+        Parameters
+        ----------
+        answers : dict
+            What the sites answered, by their indices.
 
         Raises
         ------

@@ -237,7 +237,15 @@ def split_secret(
 
 
 def _evaluate_polynomial(coefficients: Sequence[int], point: int) -> int:
-    """Return Σ_k coefficients[k]·point^k in the field of PRIME elements."""
+    """Return Σ_k coefficients[k]·point^k in the field of PRIME elements.
+
+    Parameters
+    ----------
+    coefficients : sequence of int
+        The coefficients, the constant one first.
+    point : int
+        Where the polynomial is evaluated.
+    """
     terms = (
         coefficient * pow(point, power, PRIME)
         for power, coefficient in enumerate(coefficients)
@@ -261,6 +269,11 @@ def lagrange_weights(points: Sequence[int]) -> dict[int, int]:
     """Return the weights of Lagrange interpolation at 0, in the field of PRIME elements.
 
     The weight of a point x is ∏ y/(y − x) over all other points y.
+
+    Parameters
+    ----------
+    points : sequence of int
+        The points, distinct and not 0.
     """
     weight_at = {}
     for x in points:

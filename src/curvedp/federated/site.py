@@ -124,11 +124,16 @@ class Site(Party):
     def _announce(self, request: Request) -> dict[str, Any]:
         """Answer stage "announce": agree to the plan and return the site's keys.
 
+        Parameters
+        ----------
+        request : mapping
+            The server's plan, as JSON values, and its time.
+
         Raises
         ------
         FederationRefused
-            If the plan differs from the one this site agreed to, is not open now, or the site
-            vetoes it.
+            If the plan differs from the one this site agreed to, is not open now, or
+            the site vetoes it.
         """
         differing_terms = self.plan.differences(request["plan"])
         if differing_terms:
@@ -154,8 +159,14 @@ class Site(Party):
     def _mask(self, request: Request) -> dict[str, Any]:
         """Answer stage "mask": return this site's noisy, masked sum of a round.
 
-        Charges the ledger in the first round. Everything that can be refused is refused before
-        the charge, and nothing is drawn before it.
+        Charges the ledger in the first round. Everything that can be refused is refused
+        before the charge, and nothing is drawn before it.
+
+        Parameters
+        ----------
+        request : mapping
+            The number of the round, the public state "at" which it asks, and in the
+            first round the sealed "boxes" of the other sites.
         """
         round = int(request["round"])
         state_rows = np.array(request["at"], dtype=np.float64)
@@ -214,9 +225,16 @@ class Site(Party):
     def _sign(self, request: Request) -> dict[str, Any]:
         """Answer stage "sign": sign the certificate of this run.
 
-        The site computes the certificate itself, from the plan and the sums. The server's copy
-        must agree with it, except for the time, which must be within the plan's hours. A site
-        signs only one certificate per session, but it may be asked to sign it again.
+        The site computes the certificate itself, from the plan and the sums. The
+        server's copy must agree with it, except for the time, which must be within the
+        plan's hours. A site signs only one certificate per session, but it may be asked
+        to sign it again.
+
+        Parameters
+        ----------
+        request : mapping
+            The server's certificate, the sums of all rounds, and the public state at
+            which each round asked.
 
         Raises
         ------
@@ -270,7 +288,15 @@ class Site(Party):
         )
 
     def _agrees_with(self, certificate: Certificate, rounds: list[Round]) -> bool:
-        """Return whether a certificate follows from the sums, except for its time."""
+        """Return whether a certificate follows from the sums, except for its time.
+
+        Parameters
+        ----------
+        certificate : Certificate
+            The server's certificate.
+        rounds : list of Round
+            The noisy sums, as the server states them.
+        """
         if installed_software()["curvedp"] != self.plan.software:
             # This site cannot say what the plan's software would have written.
             return False
@@ -283,14 +309,19 @@ class Site(Party):
     def _sign_once(self, certificate: Certificate) -> None:
         """Remember the certificate that this site signs, in its state and in its journal.
 
-        The file in the journal holds the certificate's hash; it is shared by all processes of
-        this site.
+        The file in the journal holds the certificate's hash; it is shared by all
+        processes of this site.
+
+        Parameters
+        ----------
+        certificate : Certificate
+            The certificate that this site has checked.
 
         Raises
         ------
         FederationRefused
-            If this site has signed a different certificate of this session, or the journal
-            cannot be written.
+            If this site has signed a different certificate of this session, or the
+            journal cannot be written.
         """
         if self.state.setdefault("signed", certificate.sha256) != certificate.sha256:
             raise _unsigned("this site has signed another certificate of this session")
@@ -356,7 +387,20 @@ class Site(Party):
         ]
 
     def _check_shapes(self, records: np.ndarray, labels: Any, groups: Any) -> None:
-        """Raise `ParameterError` for records of another shape, or labels or groups not needed."""
+        """Refuse records of another shape, and labels or groups that the plan does not need.
+
+        Parameters
+        ----------
+        records : array
+            The site's records.
+        labels, groups : arrays or None
+            The class of each record, and the person to whom it belongs.
+
+        Raises
+        ------
+        ParameterError
+            If shapes do not fit, or labels or groups are missing or superfluous.
+        """
         manifold = self.plan.kernel.manifold
         if records.shape[1:] != manifold.point_shape:
             raise ParameterError(
@@ -383,6 +427,11 @@ def _is_same_record(own: Any, stated: Any) -> bool:
     """Return whether two JSON values are equal, except for the last digits of floats.
 
     Different machines may compute floats that differ in their last digits.
+
+    Parameters
+    ----------
+    own, stated : object
+        JSON values: what this site computed, and what the server states.
     """
     if isinstance(own, Mapping):
         return (
