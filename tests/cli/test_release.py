@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from curvedp import PrivateFrechetMean
+from curvedp import PrivateFrechetMean, signing
 from curvedp.errors import ParameterError
 from curvedp.ledger import Ledger, write_key
 from curvedp.privacy import GDP
@@ -192,3 +192,21 @@ def test_a_ledger_that_protects_persons_refuses_records(tmp_path):
     assert "do not add up" in second.output
     (entry,) = Ledger(tmp_path / "l").entries
     assert (entry.unit, entry.n, entry.space) == ("person", 20, "sphere:2")
+
+
+@pytest.mark.parametrize("output", ["out", "certificate", "report"])
+def test_no_output_overwrites_a_ledger_or_a_key(tmp_path, output):
+    """Whatever they are called: they are known by their content."""
+    tmp_path.chmod(0o700)
+    np.save(tmp_path / "x.npy", np.tile([1.0, 0.0, 0.0], (40, 1)))
+    name = {"out": "o.npy", "certificate": "c.json", "report": "r.html"}[output]
+    Ledger(tmp_path / name, GDP(1.0)).spend(GDP(0.5), "spent")
+    (tmp_path / "keys").mkdir()
+    signing.write_key(tmp_path / "keys" / name, signing.new_identity())
+    for target in (tmp_path / name, tmp_path / "keys" / name):
+        content = target.read_bytes()
+        ball = ("-m", "sphere:2", "-r", 0.7, "--mu", 1)
+        result = run("release", tmp_path / "x.npy", *ball, f"--{output}", target)
+        assert result.exit_code == 2
+        assert "never overwritten" in " ".join(result.stderr.split())
+        assert target.read_bytes() == content

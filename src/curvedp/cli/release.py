@@ -45,6 +45,10 @@ if TYPE_CHECKING:
     from curvedp.ledger import Ledger
 
 
+# How the files of ledgers (SQLite) and of private keys (PEM) begin.
+_STARTS_OF_LEDGERS_AND_KEYS = (b"SQLite format 3\0", b"-----BEGIN ")
+_LONGEST_START = 16
+
 # The options of a command that were typed, or their defaults, by their names in Python.
 TypedOptions = Mapping[str, Any]
 
@@ -208,6 +212,24 @@ def _check_writable(name: str, target: Path) -> None:
     written_path = target if target.exists() else folder
     if target.is_dir() or not os.access(written_path, os.W_OK):
         raise ParameterError(f"--{name} {target} cannot be written")
+    if _is_ledger_or_key(target):
+        raise ParameterError(
+            f"--{name} {target} is a ledger or a private key: it is never overwritten"
+        )
+
+
+def _is_ledger_or_key(target: Path) -> bool:
+    """Return whether a file holds a budget or a secret, by its first bytes.
+
+    Nobody can make them again: what a ledger has spent would be forgotten.
+    """
+    if not target.is_file():
+        return False
+    try:
+        with target.open("rb") as file:
+            return file.read(_LONGEST_START).startswith(_STARTS_OF_LEDGERS_AND_KEYS)
+    except OSError:
+        return False
 
 
 def _would_overwrite(name: str, target: Path, path: Path) -> bool:
