@@ -119,8 +119,8 @@ def shown(value: Any) -> str:
 def _may_be_records(value: Any) -> bool:
     """Whether a value may be records: a list of more than 4 numbers, or any array.
 
-    Arrays of any library are recognized by their attribute `ndim`, so that none of these
-    libraries need be imported.
+    Arrays of any library are recognized by their attribute `ndim`, so that none of
+    these libraries need be imported.
     """
     if isinstance(value, list | tuple):
         return len(value) > 4 and not isinstance(value[0], str)

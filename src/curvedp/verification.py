@@ -30,8 +30,8 @@ SIGNATURE_SCHEMA = "curvedp-signature/1"
 # With the start of the worker process, a user waits for about ten seconds.
 DEFAULT_SECONDS = 7.0
 
-# On a busy machine a process may wait for the CPU. The worker is stopped after this many
-# seconds of waiting for each second of CPU time that it is allowed ...
+# On a busy machine a process may wait for the CPU. The worker is stopped after this
+# many seconds of waiting for each second of CPU time that it is allowed ...
 _WAIT_PER_SECOND = 10
 
 # ... plus this many seconds for its start.

@@ -4,8 +4,8 @@
 
 - `curvedp.adapters.spaces`: manifolds of geomstats
 - `curvedp.adapters.geoopt`: manifolds of geoopt
-- `curvedp.adapters.training.PrivateOptimizer`: clipping and noise around an optimizer of
-  torch or geoopt
+- `curvedp.adapters.training.PrivateOptimizer`: clipping and noise around an optimizer
+  of torch or geoopt
 - `curvedp.adapters.events.to_dp_event`: guarantees as events of dp-accounting
 - `curvedp.adapters.measurements.make_measurement`: estimators as measurements of OpenDP
 """

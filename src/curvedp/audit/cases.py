@@ -2,10 +2,10 @@
 
 Each `Case` holds the claim of one mechanism on one manifold, and draws scores of its
 outputs at two neighboring data sets. For a mechanism that adds noise to a value, the
-sensitivity is taken as stated. Mechanisms that read records, and estimators, are attacked
-with two data sets that differ in one record, so that a sensitivity that is too small is
-detected. An estimator's mechanism is rebuilt from the certificate of a real fit
-(`rebuild_mechanism`).
+sensitivity is taken as stated. Mechanisms that read records, and estimators, are
+attacked with two data sets that differ in one record, so that a sensitivity that is too
+small is detected. An estimator's mechanism is rebuilt from the certificate of a real
+fit (`rebuild_mechanism`).
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -168,9 +168,10 @@ def k_norm_outputs(
 ) -> Outputs:
     """Return a function that draws from K-norm densities at two data sets and scores them.
 
-    At each data set the density is proportional to exp(−norm/scale), with the norm of that
-    data set, and is drawn exactly. The scores are the difference of the two norms, which is
-    the log likelihood ratio up to scale and normalizers, and the two norms themselves.
+    At each data set the density is proportional to exp(−norm/scale), with the norm of
+    that data set, and is drawn exactly. The scores are the difference of the two norms,
+    which is the log likelihood ratio up to scale and normalizers, and the two norms
+    themselves.
 
     Parameters
     ----------
@@ -364,8 +365,8 @@ def _attack_mean_of_records(
 ) -> Case:
     """Return the attack on a mechanism that releases a Fréchet mean of records.
 
-    Outputs are drawn at two data sets that differ in one record. The typical release of a
-    data set is the projected median of a few draws. The scores say how much nearer an
+    Outputs are drawn at two data sets that differ in one record. The typical release of
+    a data set is the projected median of a few draws. The scores say how much nearer an
     output is to the typical release of the first data set than to that of the second.
 
     Parameters
@@ -425,9 +426,9 @@ def _attack_transcript(
 ) -> Case:
     """Return the attack on all outputs of a staged mechanism, by log likelihood ratio.
 
-    No other score distinguishes the data sets better (Neyman & Pearson). The mechanism is
-    run with noise on one data set. It is then replayed on the other one, with the released
-    numbers of the first run, so that all stages put the same queries to both.
+    No other score distinguishes the data sets better (Neyman & Pearson). The mechanism
+    is run with noise on one data set. It is then replayed on the other one, with the
+    released numbers of the first run, so that all stages put the same queries to both.
 
     Parameters
     ----------
@@ -436,9 +437,9 @@ def _attack_transcript(
     noise_factor : float
         The factor by which the noise that is drawn is scaled, while the claim stays.
     ends : two floats
-        The position of the last record in each data set, on a diameter of the outer ball:
-        1 and −1 are the ends, 0 is the center. All other records are at the center, which
-        is an edge of bins.
+        The position of the last record in each data set, on a diameter of the outer
+        ball: 1 and −1 are the ends, 0 is the center. All other records are at the
+        center, which is an edge of bins.
     """
     manifold = mechanism.manifold
     neighboring_data = [
@@ -483,8 +484,8 @@ def _records_with_one_at(mechanism: StagedMechanism, end: float) -> np.ndarray:
 def _run_all_stages(mechanism: StagedMechanism, data: Any, add_noise: AddNoise) -> None:
     """Run a staged mechanism on prepared data, with a given way to add noise.
 
-    The final release of a ball search consists of the same kind of numbers as the search,
-    so it is appended as one more stage.
+    The final release of a ball search consists of the same kind of numbers as the
+    search, so it is appended as one more stage.
 
     Parameters
     ----------
@@ -541,8 +542,8 @@ def _log_ratio_to_other(
 ) -> float:
     """Return the log ratio of a transcript's densities at its own and at other data.
 
-    For Gaussian noise of standard deviation s, a stage with output y and exact answers a
-    (at its own data) and b (at the other data) adds (|y − b|² − |y − a|²)/(2s²).
+    For Gaussian noise of standard deviation s, a stage with output y and exact answers
+    a (at its own data) and b (at the other data) adds (|y − b|² − |y − a|²)/(2s²).
 
     Parameters
     ----------
@@ -892,8 +893,8 @@ def _attack_estimator(
 def _fit_certificate(model: Any, records: np.ndarray) -> Certificate:
     """Fit an estimator to records, and return the certificate of the release.
 
-    For a classifier the records are those of class 0, and the certificate is that of class
-    0. A second class has twice as many records, which are not attacked.
+    For a classifier the records are those of class 0, and the certificate is that of
+    class 0. A second class has twice as many records, which are not attacked.
     """
     if not isinstance(model, PrivateMDM):
         return cast(Certificate, model.fit(records).certificate_)

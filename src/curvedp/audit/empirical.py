@@ -105,8 +105,8 @@ class AuditResult(NamedTuple):
     def tightness(self) -> float:
         """Return the larger of the ratios audited ε / claimed ε and audited μ / claimed μ.
 
-        A claim with tightness 1 cannot be improved. A claim that is zero or infinite counts as
-        ratio 0.
+        A claim with tightness 1 cannot be improved. A claim that is zero or infinite
+        counts as ratio 0.
         """
         epsilon_ratio = _ratio_of_finite_claim(self.audited, self.claimed)
         mu_ratio = _ratio_of_finite_claim(self.audited_mu, self.claimed_mu)
@@ -313,8 +313,8 @@ def _epsilon_bound(p: np.ndarray, p_prime: np.ndarray, delta: float) -> np.ndarr
 def _mu_bound(p: np.ndarray, p_prime: np.ndarray, delta: float) -> np.ndarray:
     """Return Φ⁻¹(p) − Φ⁻¹(p′), a lower bound on μ of μ-GDP; −∞ if it says nothing.
 
-    The arguments are those of `_epsilon_bound`. The bound holds for every δ; `delta` only
-    gives both functions the same signature.
+    The arguments are those of `_epsilon_bound`. The bound holds for every δ; `delta`
+    only gives both functions the same signature.
     """
     with np.errstate(invalid="ignore"):
         return np.where((p > 0) & (p_prime < 1), ndtri(p) - ndtri(p_prime), -np.inf)
@@ -402,8 +402,8 @@ def _choose_event(
 ) -> _Event:
     """Return the event with which a statement proves most on the training outputs.
 
-    All scores are tried, each with upper and lower events at `_THRESHOLD_COUNT` quantiles
-    of the pooled training outputs. Of equally good events the first is taken.
+    All scores are tried, each with upper and lower events at `_THRESHOLD_COUNT`
+    quantiles of the pooled training outputs. Of equally good events the first is taken.
 
     Parameters
     ----------
@@ -485,8 +485,8 @@ def neighbors(mechanism: Mechanism) -> Pair:
     """Return the worst known pair of values that are at most one sensitivity apart.
 
     For isotropic noise on a manifold, these are the origin and a point one sensitivity
-    away, in the direction along which noise protects least. For noise in a chart, they are
-    two values that the chart moves farthest apart.
+    away, in the direction along which noise protects least. For noise in a chart, they
+    are two values that the chart moves farthest apart.
     """
     manifold = mechanism.statistic.value_space
     sensitivity = mechanism.sensitivity
@@ -514,8 +514,8 @@ def _worst_chart_pair(
 ) -> Pair:
     """Return normal coordinates of the pair of values that is farthest apart in a chart.
 
-    One candidate is the pair from the center of the chart outward. If values are bounded by
-    a ball, further candidates are pairs across the radius at its edge.
+    One candidate is the pair from the center of the chart outward. If values are
+    bounded by a ball, further candidates are pairs across the radius at its edge.
 
     Parameters
     ----------
@@ -559,10 +559,10 @@ def scores(mechanism: Mechanism, pair: Pair, outputs: np.ndarray) -> list[np.nda
     """Score outputs by how much farther they are from the second value of a pair.
 
     With distances d₁ and d₂ to the first and second value, the scores are d₂ − d₁ and
-    d₂² − d₁². Up to factors they are the log likelihood ratios of Laplace and of Gaussian
-    noise, which no other score beats (Neyman & Pearson). For noise in a chart, distances
-    are measured in the chart. On manifolds with slow logarithms, such as Stiefel manifolds,
-    they are measured in the ambient space.
+    d₂² − d₁². Up to factors they are the log likelihood ratios of Laplace and of
+    Gaussian noise, which no other score beats (Neyman & Pearson). For noise in a chart,
+    distances are measured in the chart. On manifolds with slow logarithms, such as
+    Stiefel manifolds, they are measured in the ambient space.
 
     Parameters
     ----------
@@ -604,8 +604,8 @@ def scores(mechanism: Mechanism, pair: Pair, outputs: np.ndarray) -> list[np.nda
 def data_sets(manifold: Manifold, radius: float, n: int) -> Pair:
     """Return two neighboring data sets of n records, which differ in the last record.
 
-    In the first, all records are at one end of a diameter of a ball around the origin. In
-    the second, the last record is at the other end.
+    In the first, all records are at one end of a diameter of a ball around the origin.
+    In the second, the last record is at the other end.
 
     Parameters
     ----------
@@ -633,8 +633,8 @@ def data_sets(manifold: Manifold, radius: float, n: int) -> Pair:
 def rounded(score: np.ndarray) -> np.ndarray:
     """Return scores rounded to multiples of 2^-26.
 
-    The audit is about the exact distribution of a mechanism. Its events must not depend on
-    the last bits of the fast floating-point simulation, which no release shows.
+    The audit is about the exact distribution of a mechanism. Its events must not depend
+    on the last bits of the fast floating-point simulation, which no release shows.
     """
     return np.asarray(np.round(score / _SCORE_GRID) * _SCORE_GRID)
 

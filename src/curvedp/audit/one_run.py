@@ -342,8 +342,8 @@ def _descend(
 ) -> "OptimResult":
     """Run four steps of an optimizer, with the noise of a 2-GDP run on full batches.
 
-    A mean of n gradients, clipped to length c, has sensitivity 2c/n. T steps with noise of
-    standard deviation √T·2c/(nμ) are μ-GDP together.
+    A mean of n gradients, clipped to length c, has sensitivity 2c/n. T steps with noise
+    of standard deviation √T·2c/(nμ) are μ-GDP together.
 
     Parameters
     ----------

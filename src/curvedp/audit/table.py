@@ -156,8 +156,8 @@ def audit_all(
 def _audit_case(work: _Work) -> Row:
     """Audit one case, and return its row; this may run in another process.
 
-    The random numbers of a case depend on the seed and its names only, not on the order of
-    the audits.
+    The random numbers of a case depend on the seed and its names only, not on the order
+    of the audits.
     """
     # Every case has its own random stream.
     stream = zlib.crc32(f"{work.mechanism} {work.manifold}".encode())

@@ -40,8 +40,8 @@ _MAX_NESTING_DEPTH = 12
 _CLOCK_SKEW = timedelta(minutes=5)
 
 _64_HEX_DIGITS = re.compile(r"[0-9a-f]{64}")
-# A public version by PEP 440: numbers and the words "a", "b", "rc", "post" and "dev". The
-# local part ("+" and any letters) is not recorded, because it could say anything.
+# A public version by PEP 440: numbers and the words "a", "b", "rc", "post" and "dev".
+# The local part ("+" and any letters) is not recorded, because it could say anything.
 _VERSION = re.compile(
     r"[0-9]{1,8}(\.[0-9]{1,8}){0,5}((a|b|rc)[0-9]{1,8})?"
     r"(\.post[0-9]{1,8})?(\.dev[0-9]{1,8})?"

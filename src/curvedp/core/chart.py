@@ -44,8 +44,8 @@ def chart_stretch(manifold: Manifold, radius: float | None) -> float:
     """Return the Lipschitz constant of the logarithm log_o on a ball about o.
 
     It is 1 on Hadamard manifolds (complete, simply connected, curvature ≤ 0), where no
-    ball is needed. If the curvature is at most κ > 0, it is s/sin(s) with s = radius·√κ,
-    by Rauch's comparison theorem.
+    ball is needed. If the curvature is at most κ > 0, it is s/sin(s) with s =
+    radius·√κ, by Rauch's comparison theorem.
 
     Parameters
     ----------

@@ -7,15 +7,15 @@ arguments of calls.
 The life of a release:
 
 1. `calibrate` finds the least noise that meets a guarantee, from public numbers alone.
-2. `prepare_data` brings the data into the form that `draw` takes. Only shapes and types can
-   be refused, and they are refused here, before the ledger is charged.
+2. `prepare_data` brings the data into the form that `draw` takes. Only shapes and types
+   can be refused, and they are refused here, before the ledger is charged.
 3. The ledger is charged (`curvedp.release.pay`).
 4. `draw` adds the noise, `post_process` moves the draw to where the value can be, and
    `release` writes the certificate. Nothing after the charge may fail.
 
-To verify, `mechanism_from_parameters` builds the mechanism again from its certificate, every
-claim is recomputed from `privacy_profile` and `sensitivity`, and `reconstruct_value`
-makes the released value again from the released integers.
+To verify, `mechanism_from_parameters` builds the mechanism again from its certificate,
+every claim is recomputed from `privacy_profile` and `sensitivity`, and
+`reconstruct_value` makes the released value again from the released integers.
 
 What only some mechanisms can do is in `curvedp.core.capabilities`.
 """

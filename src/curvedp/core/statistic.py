@@ -7,8 +7,8 @@ which `verify` builds it again.
 
 To write one, derive from `ClippedToBall` (a statistic of records in a public ball),
 implement `sensitivity`, `value_ball` and `compute`, and let
-`curvedp.testing.check_statistic` look for mistakes. docs/project/extending.md has a worked
-example.
+`curvedp.testing.check_statistic` look for mistakes. docs/project/extending.md has a
+worked example.
 """
 
 from abc import ABC, abstractmethod

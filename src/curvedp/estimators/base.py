@@ -81,8 +81,8 @@ class PendingRelease(NamedTuple):
 class PrivateEstimator(BaseEstimator):
     """The base of every estimator that releases something under a guarantee.
 
-    It validates the public parameters, charges the ledger, draws the releases and issues
-    warnings. A subclass chooses the mechanism and sets the fitted attributes.
+    It validates the public parameters, charges the ledger, draws the releases and
+    issues warnings. A subclass chooses the mechanism and sets the fitted attributes.
     """
 
     # What the ledger's entry is called unless `label` says otherwise.
@@ -115,9 +115,9 @@ class PrivateEstimator(BaseEstimator):
     def releases(self) -> list[ReleasedValue]:
         """Return everything that `fit` released: the title, value and certificate of each.
 
-        By default these are the values drawn by the mechanisms. An estimator that derives
-        something else from them (such as principal directions from a noisy matrix) overrides
-        this property and lists the derived value instead.
+        By default these are the values drawn by the mechanisms. An estimator that
+        derives something else from them (such as principal directions from a noisy
+        matrix) overrides this property and lists the derived value instead.
 
         Raises
         ------
@@ -134,8 +134,8 @@ class PrivateEstimator(BaseEstimator):
         Returns
         -------
         array
-            The value itself if there is one release. Several values are concatenated along
-            the first axis, in the order of `releases`.
+            The value itself if there is one release. Several values are concatenated
+            along the first axis, in the order of `releases`.
         """
         values = [np.asarray(release.value) for release in self.releases]
         if len(values) == 1:
@@ -193,10 +193,10 @@ class PrivateEstimator(BaseEstimator):
     ) -> list[Release]:
         """Charge the ledger once for all pending releases, then draw them.
 
-        The releases must read disjoint sets of records, so that together they cost as much
-        as one. Everything that can be refused is refused before the charge. Afterwards the
-        fitted attributes of an earlier `fit` are deleted, and `releases` lists what was
-        drawn.
+        The releases must read disjoint sets of records, so that together they cost as
+        much as one. Everything that can be refused is refused before the charge.
+        Afterwards the fitted attributes of an earlier `fit` are deleted, and `releases`
+        lists what was drawn.
 
         Parameters
         ----------
@@ -257,9 +257,9 @@ class PrivateEstimator(BaseEstimator):
     def _warn_before_paying(self, mechanisms: Sequence[Mechanism]) -> None:
         """Issue a `ReleaseWarning` for each release that is predicted to be of little use.
 
-        The predictions are computed from public numbers alone, and nothing has been spent
-        yet. The texts are stored in `_texts_before_paying`, so that they are not repeated
-        after the release.
+        The predictions are computed from public numbers alone, and nothing has been
+        spent yet. The texts are stored in `_texts_before_paying`, so that they are not
+        repeated after the release.
         """
         texts = [
             warning.text
@@ -273,10 +273,11 @@ class PrivateEstimator(BaseEstimator):
     def _warn_of_oddities(self) -> Self:
         """Issue a `ReleaseWarning` for each oddity of the releases, and return the estimator.
 
-        Every `fit` calls this last, when all fitted attributes are set: even if warnings are
-        turned into errors, the user keeps what was paid for. The check itself never raises.
-        If `releases` of a third-party estimator fails, a warning says so instead. Warnings
-        that were already issued before paying are not repeated.
+        Every `fit` calls this last, when all fitted attributes are set: even if
+        warnings are turned into errors, the user keeps what was paid for. The check
+        itself never raises. If `releases` of a third-party estimator fails, a warning
+        says so instead. Warnings that were already issued before paying are not
+        repeated.
         """
         with quiet_about_records():
             try:
@@ -301,14 +302,14 @@ class PrivateEstimator(BaseEstimator):
         level : float
             The coverage: the probability that the region contains its target.
         of : {"records", "population"}
-            The target of the region: the statistic of the clipped records, or that of the
-            population from which they were drawn independently.
+            The target of the region: the statistic of the clipped records, or that of
+            the population from which they were drawn independently.
 
         Raises
         ------
         ParameterError
-            Before `fit`, if `level` is not a probability, or if no theorem gives a region
-            for this release.
+            Before `fit`, if `level` is not a probability, or if no theorem gives a
+            region for this release.
         """
         if not self.__sklearn_is_fitted__():
             raise ParameterError(
@@ -369,8 +370,8 @@ class BallEstimator(PrivateEstimator):
         Returns
         -------
         records : Records
-            The records of X. With `groups` there is one record for each person instead: the
-            Fréchet mean of the person's own clipped records.
+            The records of X. With `groups` there is one record for each person instead:
+            the Fréchet mean of the person's own clipped records.
         privacy_unit : ProtectedUnit
             A record, or with `groups` a person.
         """
@@ -409,7 +410,8 @@ class BallEstimator(PrivateEstimator):
         Raises
         ------
         ParameterError
-            If the ball is to be found privately, or `mechanism` names another mechanism.
+            If the ball is to be found privately, or `mechanism` names another
+            mechanism.
         """
         if self._searches_ball:
             raise ParameterError(
@@ -474,8 +476,8 @@ class BallEstimator(PrivateEstimator):
     ) -> Any:
         """Charge the ledger, release one statistic, and return its released value.
 
-        Sets `manifold_`, `certificate_` and `ball_`. The ball is the given one, or the one
-        that was found privately, in the coordinates of the records.
+        Sets `manifold_`, `certificate_` and `ball_`. The ball is the given one, or the
+        one that was found privately, in the coordinates of the records.
 
         Parameters
         ----------
@@ -503,8 +505,8 @@ class BallEstimator(PrivateEstimator):
     ) -> PendingRelease:
         """Return a pending release with the data that its mechanism reads.
 
-        A mechanism declares (`info.reads`) whether it reads the value of the statistic, the
-        records as a `Records` object, or the records as one array.
+        A mechanism declares (`info.reads`) whether it reads the value of the statistic,
+        the records as a `Records` object, or the records as one array.
 
         Parameters
         ----------

@@ -60,8 +60,9 @@ class PrivateDispersion(BallEstimator):
             One record in each row.
         y : ignored
         groups : sequence of n ids, optional
-            The person to whom each record belongs. Then a person is the unit of privacy:
-            each person's records are averaged first, and n is the number of persons.
+            The person to whom each record belongs. Then a person is the unit of
+            privacy: each person's records are averaged first, and n is the number of
+            persons.
 
         Returns
         -------

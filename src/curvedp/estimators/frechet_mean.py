@@ -106,9 +106,9 @@ class PrivateFrechetMean(BallEstimator):
             The records: an array, a dask array, or an array on a device.
         y : ignored
         groups : sequence of n ids, optional
-            The person to whom each record belongs. Then a person is the unit of privacy,
-            however many records they have: each person's records are averaged first, and n
-            is the number of persons.
+            The person to whom each record belongs. Then a person is the unit of
+            privacy, however many records they have: each person's records are averaged
+            first, and n is the number of persons.
 
         Returns
         -------
@@ -137,8 +137,8 @@ class PrivateFrechetMean(BallEstimator):
         Warns
         -----
         ReleaseWarning
-            If the released values suggest that the ball cuts off many records: the error
-            does not include the effect of clipping.
+            If the released values suggest that the ball cuts off many records: the
+            error does not include the effect of clipping.
         """
         check_is_fitted(self)
         if self.certificate_.guarantee.adjacency == ADD_REMOVE:

@@ -15,8 +15,8 @@ from curvedp.statistics.geometric_median import GeometricMedian
 class PrivateFrechetMedian(BallEstimator):
     """The geometric median of records on a manifold, released under a privacy guarantee.
 
-    The noise does not depend on the radius of the public ball, and outliers that make up
-    a tenth of the records move the median little.
+    The noise does not depend on the radius of the public ball, and outliers that make
+    up a tenth of the records move the median little.
 
     Parameters
     ----------
@@ -64,8 +64,9 @@ class PrivateFrechetMedian(BallEstimator):
             One record in each row.
         y : ignored
         groups : sequence of n ids, optional
-            The person to whom each record belongs. Then a person is the unit of privacy:
-            each person's records are averaged first, and n is the number of persons.
+            The person to whom each record belongs. Then a person is the unit of
+            privacy: each person's records are averaged first, and n is the number of
+            persons.
 
         Returns
         -------

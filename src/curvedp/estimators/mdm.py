@@ -60,10 +60,10 @@ class PrivateMDM(PrivateTransformer, ScoringClassifier, BallEstimator):
     adjacency the labels are private as well.
 
     The same argument needs persons who are in one class only. With `groups=`, a person
-    whose records belong to several classes would be read once for each of these classes,
-    and the guarantee would not hold. `fit` refuses such data with a `ParameterError`
-    before anything is paid. `reduce=` and `PrivateSoftmax` accept them: there a person
-    contributes once to one release for all classes.
+    whose records belong to several classes would be read once for each of these
+    classes, and the guarantee would not hold. `fit` refuses such data with a
+    `ParameterError` before anything is paid. `reduce=` and `PrivateSoftmax` accept
+    them: there a person contributes once to one release for all classes.
 
     Parameters
     ----------
@@ -102,18 +102,18 @@ class PrivateMDM(PrivateTransformer, ScoringClassifier, BallEstimator):
     -----
     X may be a dask array, which is streamed: every pass serves all classes, and the
     means do not depend on the chunks. Then y may be a dask array too. For a dask array
-    `transform` and `predict` return lazy dask arrays. `reduce` and `groups` need records
-    in memory.
+    `transform` and `predict` return lazy dask arrays. `reduce` and `groups` need
+    records in memory.
 
     Guarantees
 
-    - errors are because of parameters, shapes, types and labels, never of a record's values,
-      and nothing is spent then;
+    - errors are because of parameters, shapes, types and labels, never of a record's
+      values, and nothing is spent then;
     - all means together meet `guarantee` for replacing one record within its class;
-    - with `reduce`, for replacing one record together with its label; the set of classes is
-      public;
-    - with adjacency="add-remove", for adding or removing one record with its label; n is
-      private, the set of classes public;
+    - with `reduce`, for replacing one record together with its label; the set of
+      classes is public;
+    - with adjacency="add-remove", for adding or removing one record with its label; n
+      is private, the set of classes public;
     - with `groups`, for replacing one person with all their records, within the class
       that all records of the person must share; with `reduce`, for replacing one person
       with all their records and labels, which may be of several classes.
@@ -156,12 +156,12 @@ class PrivateMDM(PrivateTransformer, ScoringClassifier, BallEstimator):
         X : array of shape (n, *point_shape)
             Records, as in `PrivateFrechetMean.fit`.
         y : sequence of n labels
-            Public labels. With `reduce` or add-remove adjacency they are private, except
-            for the set of classes.
+            Public labels. With `reduce` or add-remove adjacency they are private,
+            except for the set of classes.
         groups : sequence of n ids, optional
-            The person to whom each record belongs. Then a person with all their records is
-            the unit of privacy. Without `reduce`, all records of a person must be of one
-            class.
+            The person to whom each record belongs. Then a person with all their records
+            is the unit of privacy. Without `reduce`, all records of a person must be of
+            one class.
 
         Returns
         -------
@@ -171,8 +171,8 @@ class PrivateMDM(PrivateTransformer, ScoringClassifier, BallEstimator):
         Raises
         ------
         ParameterError
-            Before anything is paid, for wrong parameters, and if a person has records in
-            several classes without `reduce`.
+            Before anything is paid, for wrong parameters, and if a person has records
+            in several classes without `reduce`.
         """
         self._validate_params()
         self._validate_mdm_params()
@@ -209,8 +209,8 @@ class PrivateMDM(PrivateTransformer, ScoringClassifier, BallEstimator):
         Raises
         ------
         ParameterError
-            For parameters that the reduced estimator does not have: center, outer_radius
-            and mechanism.
+            For parameters that the reduced estimator does not have: center,
+            outer_radius and mechanism.
         """
         check_guarantee(self.guarantee)
         has_ball_parameters = (
@@ -252,8 +252,8 @@ class PrivateMDM(PrivateTransformer, ScoringClassifier, BallEstimator):
     def _fit_means(self, X: Any, y: Any, groups: Any) -> None:
         """Charge the ledger, release one mean per class, and set the fitted attributes.
 
-        The arguments are those of `fit`. Everything that can be refused is refused before
-        the charge, also a person with records in several classes.
+        The arguments are those of `fit`. Everything that can be refused is refused
+        before the charge, also a person with records in several classes.
         """
         if groups is not None:
             y = self._check_labels_of_persons(X, y, groups)
@@ -288,7 +288,8 @@ class PrivateMDM(PrivateTransformer, ScoringClassifier, BallEstimator):
         Raises
         ------
         ParameterError
-            If the number of records is private, or a person has records in several classes.
+            If the number of records is private, or a person has records in several
+            classes.
         """
         if self._n_is_private:
             raise ParameterError(
@@ -402,8 +403,8 @@ class PrivateMDM(PrivateTransformer, ScoringClassifier, BallEstimator):
     ) -> list[PendingRelease]:
         """Return one pending release per class; all share one private search for a ball.
 
-        The search reads the records of all classes. Each mean reads the records of its own
-        class only.
+        The search reads the records of all classes. Each mean reads the records of its
+        own class only.
 
         Parameters
         ----------
@@ -493,8 +494,8 @@ class PrivateMDM(PrivateTransformer, ScoringClassifier, BallEstimator):
     def _scores(self, records: np.ndarray) -> np.ndarray:
         """Return the score of each class for each record, shape (n, classes).
 
-        The score is minus the squared distance to the class mean. A record that is not a
-        point of the manifold has no distance, and all its scores are equal.
+        The score is minus the squared distance to the class mean. A record that is not
+        a point of the manifold has no distance, and all its scores are equal.
         """
         if self._reduced_model is not None:
             return self._reduced_model._scores(records)

@@ -50,8 +50,8 @@ _MAX_ONE_SHOT_FEATURES = 2000
 class PrivatePCA(PrivateTransformer):
     """The leading eigenvectors of the second moment (1/n)Σ xᵢxᵢᵀ, under a guarantee.
 
-    The records xᵢ are not centered, because their mean is private too. Center them first
-    by a public mean, or by one that was released separately.
+    The records xᵢ are not centered, because their mean is private too. Center them
+    first by a public mean, or by one that was released separately.
 
     Parameters
     ----------
@@ -147,9 +147,10 @@ class PrivatePCA(PrivateTransformer):
             One record in each row.
         y : ignored
         groups : sequence of n ids, optional
-            The person to whom each record belongs. Then a person is the unit of privacy,
-            however many records they have: a person contributes the mean of xxᵀ over their
-            own records x, and n is the number of persons. Only "one-shot" supports this.
+            The person to whom each record belongs. Then a person is the unit of
+            privacy, however many records they have: a person contributes the mean of
+            xxᵀ over their own records x, and n is the number of persons. Only
+            "one-shot" supports this.
 
         Returns
         -------
@@ -249,8 +250,8 @@ class PrivatePCA(PrivateTransformer):
         features : int
             The number of features.
         groups : sequence of ids, or None
-            The person to whom each record belongs. It is refused if the number of records
-            is private.
+            The person to whom each record belongs. It is refused if the number of
+            records is private.
         """
         choice = Choice(ChoiceRule.ONLY_ONE)
         if self._n_is_private:
@@ -282,8 +283,8 @@ class PrivatePCA(PrivateTransformer):
     ) -> PendingRelease:
         """Return the pending release of a private descent to the leading subspace.
 
-        For a record z of length at most r and a unit vector w, the gradient is
-        2(I − wwᵀ)zzᵀw. Its length is 2·‖z‖²·sin·cos of the angle between z and w, hence at
+        For a record z of length at most r and a unit vector w, the gradient is 2(I −
+        wwᵀ)zzᵀw. Its length is 2·‖z‖²·sin·cos of the angle between z and w, hence at
         most r². So clipping gradients at r² changes none of them.
 
         Parameters
@@ -352,8 +353,8 @@ class PrivatePCA(PrivateTransformer):
         Returns
         -------
         array of shape (n, n_components)
-            A lazy dask array if X is a dask array. The coordinates are computed from the
-            records without noise, so they are still private data.
+            A lazy dask array if X is a dask array. The coordinates are computed from
+            the records without noise, so they are still private data.
         """
         check_is_fitted(self)
         if not is_chunked(X) and not isinstance(X, list | tuple):

@@ -63,8 +63,8 @@ class PrivateReducedMDM(PrivateTransformer, ReducedClassifier):
     -----
     Guarantees
 
-    - errors are because of parameters, shapes and types, never of a record's values, and
-      nothing is spent then;
+    - errors are because of parameters, shapes and types, never of a record's values,
+      and nothing is spent then;
     - `fit` meets `guarantee` for replacing one record together with its label, for ANY
       data; the set of classes is public;
     - with `groups`, for replacing one person with all their records and labels.
@@ -103,8 +103,8 @@ class PrivateReducedMDM(PrivateTransformer, ReducedClassifier):
     def means_(self) -> np.ndarray:
         """Return the private mean of the features of each class, shape (classes, features).
 
-        The released score of a class is linear in the features, and its weights are twice
-        the class mean. Half the weights are therefore the mean.
+        The released score of a class is linear in the features, and its weights are
+        twice the class mean. Half the weights are therefore the mean.
         """
         check_is_fitted(self)
         return np.asarray(self.classifier_.weights / 2)
@@ -119,8 +119,8 @@ class PrivateReducedMDM(PrivateTransformer, ReducedClassifier):
         y : sequence of n labels
             Private labels; only the set of classes is public.
         groups : sequence of n ids, optional
-            The person to whom each record belongs. Then a person with all their records and
-            labels is the unit of privacy.
+            The person to whom each record belongs. Then a person with all their records
+            and labels is the unit of privacy.
 
         Returns
         -------

@@ -103,12 +103,13 @@ class ScoringClassifier(ClassifierMixin, PrivateEstimator):
         Parameters
         ----------
         function : callable
-            Maps records of shape (n, *point_shape) to an array of shape (n, *row_shape).
+            Maps records of shape (n, *point_shape) to an array of shape (n,
+            *row_shape).
         X : array or dask array
             The records.
         row_shape : tuple of int
-            The shape of the result for one record. It is empty if and only if the function
-            returns labels.
+            The shape of the result for one record. It is empty if and only if the
+            function returns labels.
 
         Returns
         -------
@@ -249,13 +250,13 @@ class PrivateSoftmax(ReducedClassifier):
     Notes
     -----
     Accuracy depends mainly on nμ, the number of records times the GDP parameter
-    (docs/howto/high-dimensional-covariances.md). Below nμ = 100 a `ReleaseWarning` is issued before anything
-    is spent.
+    (docs/howto/high-dimensional-covariances.md). Below nμ = 100 a `ReleaseWarning` is
+    issued before anything is spent.
 
     Guarantees
 
-    - errors are because of parameters, shapes and types, never of a record's values, and
-      nothing is spent then;
+    - errors are because of parameters, shapes and types, never of a record's values,
+      and nothing is spent then;
     - `fit` meets `guarantee` for replacing one record together with its label, for ANY
       data; the set of classes is public;
     - with `groups`, for replacing one person with all their records and labels.
@@ -293,8 +294,8 @@ class PrivateSoftmax(ReducedClassifier):
         y : sequence of n labels
             Private labels; only the set of classes is public.
         groups : sequence of n ids, optional
-            The person to whom each record belongs. Then a person with all their records and
-            labels is the unit of privacy.
+            The person to whom each record belongs. Then a person with all their records
+            and labels is the unit of privacy.
 
         Returns
         -------

@@ -64,8 +64,8 @@ class PrivateTangentSpace(PrivateTransformer, PrivateFrechetMean):
         Returns
         -------
         array of shape (n, dim)
-            A lazy dask array if X is a dask array. A record that has no logarithm at the
-            reference point is mapped to 0, the coordinates of that point.
+            A lazy dask array if X is a dask array. A record that has no logarithm at
+            the reference point is mapped to 0, the coordinates of that point.
         """
         check_is_fitted(self)
         manifold = self.manifold_

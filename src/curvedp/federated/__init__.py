@@ -1,9 +1,9 @@
 """Private statistics over sites without a curator: masked sums with distributed noise.
 
-Experimental: the masking protocol has not been reviewed by outside cryptographers, and the
-first use in a process gives an `ExperimentalWarning`. Each site keeps its records, its
-ledger and its veto. `coordinate` runs a `Plan` over any transport; `federated.flower` is
-one. `docs/theory/federation.md` says who sees what.
+Experimental: the masking protocol has not been reviewed by outside cryptographers, and
+the first use in a process gives an `ExperimentalWarning`. Each site keeps its records,
+its ledger and its veto. `coordinate` runs a `Plan` over any transport;
+`federated.flower` is one. `docs/theory/federation.md` says who sees what.
 """
 
 from typing import TYPE_CHECKING

@@ -16,8 +16,8 @@ _was_warned = False
 def warn_experimental() -> None:
     """Warn on the first use of federation in this process, and never again.
 
-    A site and a server both call this before they answer or send anything, from Python as
-    well as through Flower.
+    A site and a server both call this before they answer or send anything, from Python
+    as well as through Flower.
     """
     global _was_warned
     if _was_warned:

@@ -78,8 +78,8 @@ class Session:
         Raises
         ------
         ParameterError
-            If a number is out of range, two sites have the same key, or there are too few
-            sites for the dropouts and the collusion that are allowed.
+            If a number is out of range, two sites have the same key, or there are too
+            few sites for the dropouts and the collusion that are allowed.
         """
         object.__setattr__(self, "sites", list(self.sites))
         _validate.integer("dropouts", self.dropouts, 0)
@@ -196,8 +196,8 @@ def split_secret(
 ) -> dict[int, int]:
     """Split a secret into shares (Shamir 1979).
 
-    The shares are the values of a random polynomial over the field of PRIME elements. Its
-    degree is threshold − 1 and its value at 0 is the secret. Any `threshold` shares
+    The shares are the values of a random polynomial over the field of PRIME elements.
+    Its degree is threshold − 1 and its value at 0 is the secret. Any `threshold` shares
     determine the secret; fewer reveal nothing about it.
 
     Parameters

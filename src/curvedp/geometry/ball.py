@@ -167,9 +167,9 @@ def ball_coordinates(
 def _clipped_length(M: Manifold, radius: float, distance: np.ndarray) -> np.ndarray:
     """Return the length φ(d) given to a logarithm of length d > ρ.
 
-    Theorem (docs/theory/geometry.md, "The public ball"). With κ the upper curvature bound, i
-    the injectivity radius, sn(d) = sin(√κ·d)/√κ (d for κ <= 0) and L = ρ/sn(ρ), the map
-    that replaces a logarithm of length d > ρ by one of length
+    Theorem (docs/theory/geometry.md, "The public ball"). With κ the upper curvature
+    bound, i the injectivity radius, sn(d) = sin(√κ·d)/√κ (d for κ <= 0) and L =
+    ρ/sn(ρ), the map that replaces a logarithm of length d > ρ by one of length
 
         φ(d) = min(ρ, ρ·sn(d)/sn(ρ), L·(i − d)₊)
 

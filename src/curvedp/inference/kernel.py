@@ -76,8 +76,8 @@ class KernelStatistic(Statistic):
         Raises
         ------
         ParameterError
-            If there are fewer than two samples, a sample has fewer than 2 records, or the
-            kernel matrix of all records would not fit into memory.
+            If there are fewer than two samples, a sample has fewer than 2 records, or
+            the kernel matrix of all records would not fit into memory.
         """
         super().__post_init__()
         if not isinstance(self.sizes, list | tuple) or len(self.sizes) < 2:
@@ -109,8 +109,8 @@ class KernelStatistic(Statistic):
         """Yield the weights of all records, once for each contrast.
 
         Each item is an array of shape (1 + permutations, total). Its first row has the
-        weights for the data as they are; the other rows are for the permutations, which are
-        drawn from `source`.
+        weights for the data as they are; the other rows are for the permutations, which
+        are drawn from `source`.
         """
 
     @property
@@ -130,15 +130,15 @@ class KernelStatistic(Statistic):
     def sensitivity(self) -> float:
         """Return the largest change of the computed statistic by one record.
 
-        It is the sensitivity in exact arithmetic plus the float error of both values. The
-        computed square of the statistic is off by at most
+        It is the sensitivity in exact arithmetic plus the float error of both values.
+        The computed square of the statistic is off by at most
 
             η = Σ|wᵢwⱼ| · u · (20(d + 8) + 2.1(N + C + 8)),
 
         with wᵢ the weights of the records and u = 2⁻⁵³. The first term is the relative
-        error of the kernel in d dimensions, whose exponent is at most 12.5. The second is
-        that of sums over N records and C contrasts. The root of the square is off by at most
-        √η.
+        error of the kernel in d dimensions, whose exponent is at most 12.5. The second
+        is that of sums over N records and C contrasts. The root of the square is off by
+        at most √η.
         """
         weight_mass = float(np.sum((np.abs(self.contrasts) @ self.sizes) ** 2))
         kernel_error = 20 * (self.manifold.dim + 8)
@@ -252,8 +252,8 @@ class SamplesDistance(KernelStatistic):
     def contrasts(self) -> np.ndarray:
         """Return the contrasts: an orthonormal basis of the complement of √p, times √pⱼ/nⱼ.
 
-        Here nⱼ is the size of sample j and pⱼ its fraction of all records. The result has
-        shape (samples − 1, samples).
+        Here nⱼ is the size of sample j and pⱼ its fraction of all records. The result
+        has shape (samples − 1, samples).
         """
         sizes = np.array(self.sizes)
         root_fractions = np.sqrt(sizes / self.total)
@@ -265,9 +265,9 @@ class SamplesDistance(KernelStatistic):
     ) -> Iterator[np.ndarray]:
         """Yield the weights of all records for random orders of the records.
 
-        There is one array of shape (1 + permutations, total) for each contrast; its first
-        row is for the original order. An order is found by sorting random words of 64 bits,
-        which have ties with probability below N²·2⁻⁶⁵ for N records.
+        There is one array of shape (1 + permutations, total) for each contrast; its
+        first row is for the original order. An order is found by sorting random words
+        of 64 bits, which have ties with probability below N²·2⁻⁶⁵ for N records.
         """
         words = source.words((permutations, self.total))
         orders = np.argsort(words, axis=1, kind="stable")
@@ -280,8 +280,8 @@ class SamplesDistance(KernelStatistic):
 class PairedDistance(KernelStatistic):
     """The distance ‖μ₁ − μ₂‖ of the mean features of first and second members of n pairs.
 
-    A permutation swaps the members of some pairs. Replacing one pair moves the statistic
-    by at most 2√2/n.
+    A permutation swaps the members of some pairs. Replacing one pair moves the
+    statistic by at most 2√2/n.
     """
 
     name: ClassVar[str] = "kernel distance of pairs"
@@ -311,8 +311,8 @@ class PairedDistance(KernelStatistic):
     ) -> Iterator[np.ndarray]:
         """Yield the weights of all records after swapping the members of random pairs.
 
-        There is one array of shape (1 + permutations, 2n) for n pairs. A random sign for
-        each pair says whether its members are swapped; the first row swaps none.
+        There is one array of shape (1 + permutations, 2n) for n pairs. A random sign
+        for each pair says whether its members are swapped; the first row swaps none.
         """
         n_pairs = self.sizes[0]
         random_bits = source.words((permutations, n_pairs)) & np.uint64(1)

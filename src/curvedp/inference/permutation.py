@@ -7,7 +7,8 @@ statistic T₀ and to its B permuted values. It rejects if the noisy T₀ is amo
 Let Δ be the sensitivity of the statistic. Replacing a record moves T₀ by at most Δ, and
 it moves the k-th largest of the permuted values, q, by at most Δ. So the decision is a
 function of one noisy number of sensitivity 2Δ. This does not hold for the rank of T₀,
-so only the decision at one level is released. The proofs are in docs/theory/inference.md.
+so only the decision at one level is released. The proofs are in
+docs/theory/inference.md.
 """
 
 from dataclasses import dataclass, replace
@@ -117,10 +118,10 @@ class PermutationMechanism(Mechanism):
     scale : float
         The scale of this noise.
     level : float
-        α, the largest probability of a rejection if the hypothesis is true. It is one of
-        the levels k/(B + 1) that a test with B permutations attains; `at_level` rounds
-        any other level down to one of them. Neither α nor B can therefore be changed
-        alone in a certificate, not even by a little.
+        α, the largest probability of a rejection if the hypothesis is true. It is one
+        of the levels k/(B + 1) that a test with B permutations attains; `at_level`
+        rounds any other level down to one of them. Neither α nor B can therefore be
+        changed alone in a certificate, not even by a little.
     permutations : int
         B, the number of permutations.
 
@@ -129,7 +130,8 @@ class PermutationMechanism(Mechanism):
     Guarantees
 
     - the privacy profile is that of one number of sensitivity 2Δ + 2^-30 under this
-      noise, for ANY records, with Δ the sensitivity of the statistic and 2^-30 the grid;
+      noise, for ANY records, with Δ the sensitivity of the statistic and 2^-30 the
+      grid;
     - the level is at most α for samples of any size, whatever their distribution.
     """
 
@@ -149,8 +151,8 @@ class PermutationMechanism(Mechanism):
         Raises
         ------
         ParameterError
-            If there are too many permutations, too few to ever reject, or the level is not
-            a multiple of 1/(permutations + 1).
+            If there are too many permutations, too few to ever reject, or the level is
+            not a multiple of 1/(permutations + 1).
         """
         super().__post_init__()
         if self.n_allowed < 1 or self.permutations > _MAX_PERMUTATIONS:
@@ -213,8 +215,8 @@ class PermutationMechanism(Mechanism):
         Parameters
         ----------
         level : float
-            Between 0 and 1. It is rounded down to the nearest level k/(permutations + 1)
-            that a test with so many permutations attains.
+            Between 0 and 1. It is rounded down to the nearest level k/(permutations +
+            1) that a test with so many permutations attains.
         permutations : int
             At least 1/level − 1.
         """
@@ -237,8 +239,8 @@ class PermutationMechanism(Mechanism):
     def sensitivity(self) -> float:
         """Return the sensitivity of the number T₀ − q on which the decision depends.
 
-        T₀ is the statistic and q the k-th largest permuted value. Each moves by at most the
-        sensitivity of the statistic; rounding q to the grid may add one cell.
+        T₀ is the statistic and q the k-th largest permuted value. Each moves by at most
+        the sensitivity of the statistic; rounding q to the grid may add one cell.
         """
         return nextafter(2 * self.statistic.sensitivity + 2.0**-GRID, inf)
 
@@ -313,8 +315,8 @@ class PermutationMechanism(Mechanism):
     def _pvalue(self, is_rejected: int) -> np.ndarray:
         """Return the attained level of the test if it rejects, otherwise 1.
 
-        This is a p-value: if the hypothesis is true, it is at most u with probability at
-        most u, for every u.
+        This is a p-value: if the hypothesis is true, it is at most u with probability
+        at most u, for every u.
         """
         if not is_rejected:
             return np.array([1.0])

@@ -102,16 +102,16 @@ class Ledger:
     """A privacy budget in a file: a valid filter for adaptively chosen guarantees.
 
     Guarantees
-    - `spend` either commits the whole entry to disk before it returns, or raises and spends
-      nothing;
-    - what was released within the budget satisfies the budget, also if each guarantee was
-      chosen after the releases before it were seen (docs/howto/budget.md says by whose
-      theorem); the sums are exact, in rational arithmetic;
+    - `spend` either commits the whole entry to disk before it returns, or raises and
+      spends nothing;
+    - what was released within the budget satisfies the budget, also if each guarantee
+      was chosen after the releases before it were seen (docs/howto/budget.md says by
+      whose theorem); the sums are exact, in rational arithmetic;
     - the budget is the file's: no copy, pickle or old object has one of its own;
-    - one ledger counts for one privacy unit: a release is charged only if what it protects
-      implies that unit (`PrivacyUnit.implies`). Records and persons are never added up. A
-      ledger for records takes no release that protects a record within its class only; a
-      ledger for records within their classes takes both;
+    - one ledger counts for one privacy unit: a release is charged only if what it
+      protects implies that unit (`PrivacyUnit.implies`). Records and persons are never
+      added up. A ledger for records takes no release that protects a record within its
+      class only; a ledger for records within their classes takes both;
     - damage raises `LedgerCorrupted` before anything is spent.
 
     Parameters

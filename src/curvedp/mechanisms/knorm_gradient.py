@@ -117,10 +117,10 @@ class KNGMechanism(KNormMechanism, SimulatesRelease, SometimesExcluded):
     Notes
     -----
     Guarantees
-    - ε-DP for replace-one adjacency, for ANY records: those outside the ball are clipped
-      into it first;
-    - the draw is by rejection from a verified envelope, with no Markov chain. It runs in
-      float64, and its coordinates in the chart at `center` are rounded to the public
+    - ε-DP for replace-one adjacency, for ANY records: those outside the ball are
+      clipped into it first;
+    - the draw is by rejection from a verified envelope, with no Markov chain. It runs
+      in float64, and its coordinates in the chart at `center` are rounded to the public
       grid 2^-30 (finer for small noise), which the certificate says;
     - how long a release takes depends on the records, and ε does not cover that.
 
@@ -317,8 +317,8 @@ def pure_epsilon(guarantee: Guarantee) -> float:
     """Return the largest ε whose pure ε-DP implies the guarantee.
 
     - ε₀-DP has δ(ε) = (e^ε₀ − e^ε)/(1 + e^ε₀), which gives ε₀ for (ε, δ).
-    - ε-DP is μ-GDP with μ = −2Φ⁻¹(1/(1 + e^ε)), that is tanh(ε/2) = erf(μ/√8), a form that
-      keeps the digits of a small μ.
+    - ε-DP is μ-GDP with μ = −2Φ⁻¹(1/(1 + e^ε)), that is tanh(ε/2) = erf(μ/√8), a form
+      that keeps the digits of a small μ.
 
     Raises
     ------

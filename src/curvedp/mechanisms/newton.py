@@ -1,15 +1,15 @@
 """A private Fréchet mean by noisy Newton steps, on spheres and in hyperbolic spaces.
 
-Each step releases the noisy gradient of ½·mean d² at the current point, which is already
-public, and two noisy numbers from which the mean Hessian H is estimated. The step is the
-gradient divided by H.
+Each step releases the noisy gradient of ½·mean d² at the current point, which is
+already public, and two noisy numbers from which the mean Hessian H is estimated. The
+step is the gradient divided by H.
 
-For a record at distance s (in radii of curvature) in the direction u let
-t = |1 − s·ct s|, where ct is cot on spheres and coth in hyperbolic space. Then
-H = 1 ± mean t·(1 − uuᵀ), with + in hyperbolic space. So mean t and mean t·⟨u, a⟩²
-determine H along an axis a and, on average, across it (docs/evidence/utility.md). Everything
-else is post-processing. Gaussian releases add their μ² (Dong, Roth & Su 2022, Corollary
-2, which allows each to depend on those before), Laplace releases their ε.
+For a record at distance s (in radii of curvature) in the direction u let t = |1 − s·ct
+s|, where ct is cot on spheres and coth in hyperbolic space. Then H = 1 ± mean t·(1 −
+uuᵀ), with + in hyperbolic space. So mean t and mean t·⟨u, a⟩² determine H along an axis
+a and, on average, across it (docs/evidence/utility.md). Everything else is
+post-processing. Gaussian releases add their μ² (Dong, Roth & Su 2022, Corollary 2,
+which allows each to depend on those before), Laplace releases their ε.
 """
 
 from dataclasses import dataclass
@@ -56,7 +56,8 @@ from curvedp.statistics.sensitivity import mean_gradient_sensitivity
 _MAX_COORDINATES = 1 << 21
 # The length of the longest step in radii of curvature, over which H changes.
 _MAX_STEP = 1.0
-# Eigenvalues of H below this are raised to it; the sensitivity theorem stops there, too.
+# Eigenvalues of H below this are raised to it; the sensitivity theorem stops there,
+# too.
 _SMALLEST_HESSIAN = 0.1
 # A distance of 1e-4 radii of curvature has t < 1e-8; below it, t is computed as there.
 _SMALLEST_DISTANCE = 1e-4
@@ -88,8 +89,8 @@ class StepSchedule(NamedTuple):
 
 # On a sphere H is nearly 1: steps converge at once, and what the first one paid for can
 # be averaged in. In hyperbolic space H is large and differs between directions: more
-# has to be known about it, and early steps are still far from the mean. The numbers were
-# chosen by simulation.
+# has to be known about it, and early steps are still far from the mean. The numbers
+# were chosen by simulation.
 _SCHEDULES_ON_SPHERES: dict[NoiseKind, StepSchedule] = {
     "gaussian": StepSchedule(2, 0.01, 8.0, True),
     "laplace": StepSchedule(2, 0.03, 8.0, True),
@@ -201,8 +202,8 @@ class NewtonMechanism(
     Notes
     -----
     Guarantees
-    - μ-GDP with μ = 1/`scale`, or pure ε = 1/`scale`, for replace-one adjacency, for ANY
-      records: only the accuracy depends on whether the steps converge;
+    - μ-GDP with μ = 1/`scale`, or pure ε = 1/`scale`, for replace-one adjacency, for
+      ANY records: only the accuracy depends on whether the steps converge;
     - every released number is on the grid 2^-30 (finer for small noise), within total
       variation distance `slack` of the ideal law.
     """
@@ -347,8 +348,8 @@ class NewtonMechanism(
     def _hessian_excess(self, distance: np.ndarray) -> np.ndarray:
         """Return by how much the Hessian of ½d² across a geodesic differs from 1.
 
-        It is t = |1 − s·cot s| on a sphere and |1 − s·coth s| in hyperbolic space, where
-        s is the distance in radii of curvature. It increases from 0.
+        It is t = |1 − s·cot s| on a sphere and |1 − s·coth s| in hyperbolic space,
+        where s is the distance in radii of curvature. It increases from 0.
 
         Parameters
         ----------

@@ -39,8 +39,8 @@ class SumMechanism(VectorMechanism):
     Notes
     -----
     Guarantees
-    - exactly μ-GDP with μ = (length of a record's vector)/σ for add-remove adjacency, or
-      ε-DP with that over b, for ANY records; n is told nowhere.
+    - exactly μ-GDP with μ = (length of a record's vector)/σ for add-remove adjacency,
+      or ε-DP with that over b, for ANY records; n is told nowhere.
     """
 
     if TYPE_CHECKING:

@@ -10,8 +10,8 @@ and a sum of n products errs, in any order, by at most n·u/(1 − n·u)·Σ|a�
 2002, §3.1). Radii are computed in floats too: an expression for a radius has at most 8
 roundings (n + 8 with a sum of n products), which `_grow` covers.
 
-Arb balls (python-flint) are the exact kind: slower, with as many bits as needed. `decide`
-asks a question at growing precision until the balls answer it.
+Arb balls (python-flint) are the exact kind: slower, with as many bits as needed.
+`decide` asks a question at growing precision until the balls answer it.
 
 Formulas are written once for both kinds: an object array of Arb balls and a `FloatBall`
 share + − × ÷, `dot` and `sqrt`.
@@ -164,10 +164,10 @@ class FloatBall:
     def sharp_dot(self, other: Any) -> "FloatBall":
         """Return `dot` with hardly any rounding error of its own (Ozaki et al. 2012).
 
-        Each factor is split into its leading bits, on one scale for the whole factor, and
-        the rest. With (53 − log₂ n)/2 leading bits, the sum of n products of leading
-        parts fits into 53 bits, and is exact in any order. What is left is smaller by
-        that many bits, and is summed as in `dot`.
+        Each factor is split into its leading bits, on one scale for the whole factor,
+        and the rest. With (53 − log₂ n)/2 leading bits, the sum of n products of
+        leading parts fits into 53 bits, and is exact in any order. What is left is
+        smaller by that many bits, and is summed as in `dot`.
 
         Parameters
         ----------
@@ -190,12 +190,12 @@ class FloatBall:
     def log(self) -> "FloatBall":
         """Return the natural logarithms, from IEEE operations alone.
 
-        A number x = 2^e·m with m in [√½, √2] has log x = e·log 2 + t, t = 2·artanh f and
-        f = (m − 1)/(m + 1). The error is bounded as follows.
+        A number x = 2^e·m with m in [√½, √2] has log x = e·log 2 + t, t = 2·artanh f
+        and f = (m − 1)/(m + 1). The error is bounded as follows.
 
         - m − 1 is exact (Sterbenz), so f has two roundings, and |f| <= 0.1716.
-        - The odd series of artanh up to f^21 leaves less than 2^-61·|f|, and Horner's rule
-          in f² <= 0.0295 adds less than 1.3u. In all t errs by at most 5u·|t|.
+        - The odd series of artanh up to f^21 leaves less than 2^-61·|f|, and Horner's
+          rule in f² <= 0.0295 adds less than 1.3u. In all t errs by at most 5u·|t|.
         - e·log 2 errs by at most 2u·|e|, and the last sum by u·|log x|.
         - For x within rad of a and q = rad/a < ½, |log x − log a| <= −log(1 − q) <=
           q/(1 − q).
@@ -232,7 +232,8 @@ class FloatBall:
         is_certain : array of bool
             Where the ball does not reach the edge of its grid cell.
         """
-        # Scaling is exact but for underflow below 2^-1074, where the nearest integer is 0.
+        # Scaling is exact but for underflow below 2^-1074, where the nearest integer is
+        # 0.
         scaled = np.ldexp(self.mid, grid)
         nearest = np.rint(scaled)
         # Below 2^52 the difference of a float and its nearest integer is exact.
@@ -349,8 +350,8 @@ def decide(evaluate: Callable[[int], T | None], bits: int = 64) -> T:
     Parameters
     ----------
     evaluate : callable
-        Takes the number of bits, to which Arb is set, and returns the answer, or None if
-        the balls are too wide to tell.
+        Takes the number of bits, to which Arb is set, and returns the answer, or None
+        if the balls are too wide to tell.
     bits : int
         The first precision.
     """

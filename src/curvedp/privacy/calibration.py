@@ -5,12 +5,13 @@ scale.
 
 The answer is a point of a fixed lattice: the multiples of 2^-40 of a power of two
 (2^-30 for zCDP, 2^-22 on products). At this lattice point the profile, rounded to the
-private side, was evaluated and meets the target; at its predecessor it was evaluated and
-does not. So the answer does not depend on the course of the search, and a stricter
+private side, was evaluated and meets the target; at its predecessor it was evaluated
+and does not. So the answer does not depend on the course of the search, and a stricter
 target never gets less noise.
 
-The search itself evaluates cheap functions first: a lower bound on what a profile spends
-(`_spent_lower_bound`), or an estimate of it by one quadrature (`_spent_estimate`).
+The search itself evaluates cheap functions first: a lower bound on what a profile
+spends (`_spent_lower_bound`), or an estimate of it by one quadrature
+(`_spent_estimate`).
 """
 
 import math
@@ -164,8 +165,8 @@ class _Search:
         Parameters
         ----------
         spent_by : callable
-            What a profile spends, in the parameter of a target: exact, a lower bound, or
-            an estimate.
+            What a profile spends, in the parameter of a target: exact, a lower bound,
+            or an estimate.
 
         Returns
         -------
@@ -231,8 +232,8 @@ class _Search:
     def _refined_index(self, guess: float, step: float) -> int:
         """Return the lattice index next to a guess, corrected where the guess is off.
 
-        It is corrected first by the lower bound on the excess, if the estimate misled the
-        search, and then by the exact excess, if that differs from the lower bound.
+        It is corrected first by the lower bound on the excess, if the estimate misled
+        the search, and then by the exact excess, if that differs from the lower bound.
 
         Parameters
         ----------
@@ -256,9 +257,9 @@ class _Search:
     def _first_index_that_meets(self, index: int, step: float) -> int:
         """Return the smallest lattice index that meets the target.
 
-        This is the only stage that decides: its answer was evaluated and meets the target,
-        and the index before it was evaluated and does not. From the given index the search
-        goes up and down in steps that double, and then bisects.
+        This is the only stage that decides: its answer was evaluated and meets the
+        target, and the index before it was evaluated and does not. From the given index
+        the search goes up and down in steps that double, and then bisects.
 
         Raises
         ------
@@ -293,8 +294,8 @@ class _Search:
     def _secant(self, excess: Excess, start: float) -> float | None:
         """Return the scale at which an excess is 0, by the secant method.
 
-        The excess is nearly linear in log scale, with the slope −`scale_exponent` of the
-        target. None is returned if the method does not converge.
+        The excess is nearly linear in log scale, with the slope −`scale_exponent` of
+        the target. None is returned if the method does not converge.
         """
         x = secant_root(
             lambda x: excess(math.exp(x)),
@@ -307,10 +308,10 @@ class _Search:
     def _secant_before_cap(self, excess: Excess) -> float | None:
         """Return the scale at which an excess is 0, for Laplace noise and (ε, δ).
 
-        With the sensitivity Δ, δ(ε) is 0 from the scale Δ/ε (the cap) on. The variable of
-        the secant method is x = −log(Δ/(ε·scale) − 1). Towards the cap, δ falls like the
-        power (d+1)/2 of the remaining loss ε·e^{−x}, so that log δ is nearly linear in x.
-        None is returned if the method does not converge.
+        With the sensitivity Δ, δ(ε) is 0 from the scale Δ/ε (the cap) on. The variable
+        of the secant method is x = −log(Δ/(ε·scale) − 1). Towards the cap, δ falls like
+        the power (d+1)/2 of the remaining loss ε·e^{−x}, so that log δ is nearly linear
+        in x. None is returned if the method does not converge.
         """
         profile, target = self.profile, self.target
         assert isinstance(target, ApproxDP)
@@ -328,8 +329,8 @@ class _Search:
     def _bisect(self, excess: Excess) -> float:
         """Return the scale at which an excess changes its sign, by bisection.
 
-        It serves where the secant method fails: where the excess jumps, or where the noise
-        ceases to exist beyond some scale.
+        It serves where the secant method fails: where the excess jumps, or where the
+        noise ceases to exist beyond some scale.
 
         Raises
         ------
@@ -353,8 +354,8 @@ class _Search:
         while high > low * (1 + 2.0**-38):
             middle = math.sqrt(low) * math.sqrt(high)
             value = excess(middle)
-            # Below the start an infinite excess means that too much is spent. Above it, it
-            # means that the noise no longer exists.
+            # Below the start an infinite excess means that too much is spent. Above it,
+            # it means that the noise no longer exists.
             is_missed = value > 0 and (value < math.inf or middle < self.start)
             if is_missed:
                 low = middle

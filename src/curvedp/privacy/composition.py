@@ -3,8 +3,8 @@
 `compose` uses a closed form where there is one: within one definition of privacy the
 additive fields say it, zCDP and Rényi DP combine with pure DP and GDP, and Hellinger
 angles satisfy cos(θ/2) = ∏cos(θᵢ/2). Every other mixture becomes a `Composition`, which
-convolves privacy loss distributions. docs/theory/accounting.md treats guarantees that are not
-fixed beforehand.
+convolves privacy loss distributions. docs/theory/accounting.md treats guarantees that
+are not fixed beforehand.
 """
 
 import functools
@@ -33,8 +33,8 @@ from curvedp.privacy.guarantees.rao import hellinger_compose
 from curvedp.privacy.pld.composed import ComposedPLD
 from curvedp.privacy.pld.discretize import PairProfile
 
-# The tail of each part is truncated where its δ falls below this. So a Composition never
-# returns a δ below about 1e-43.
+# The tail of each part is truncated where its δ falls below this. So a Composition
+# never returns a δ below about 1e-43.
 _TRUNCATION_DELTA = 1e-44
 # The number of grid points for `cheap_delta_bound`, relative to that for `delta`.
 _COARSE_FINENESS = 0.1
@@ -88,8 +88,9 @@ class Composition(Guarantee):
     def _directions(self, fineness: float) -> list[ComposedPLD]:
         """Return the composed loss distribution for each direction of the adjacency.
 
-        There is one if adding a record costs the same as removing it. Otherwise there are
-        two, and δ is the larger of theirs. `fineness` is a factor of the grid points.
+        There is one if adding a record costs the same as removing it. Otherwise there
+        are two, and δ is the larger of theirs. `fineness` is a factor of the grid
+        points.
         """
         remove = _composed_pld(self.parts, self.counts, fineness, reverse=False)
         if all(part.delta_add is None for part in self.parts):
@@ -173,8 +174,8 @@ def compose(*guarantees: PrivacyCurve | Iterable[PrivacyCurve]) -> Guarantee:
     Raises
     ------
     ParameterError
-        If the adjacencies differ, if an argument is not a guarantee, or if the sum is too
-        large to promise anything.
+        If the adjacencies differ, if an argument is not a guarantee, or if the sum is
+        too large to promise anything.
 
     Examples
     --------

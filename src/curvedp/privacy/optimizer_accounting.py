@@ -4,10 +4,10 @@ Three algorithms are covered: full-batch gradient descent (RGD), stochastic grad
 descent on random batches (RSGD), and variance-reduced descent (RSVRG), which computes a
 full gradient in each epoch and differences of gradients in between.
 
-Every gradient is clipped to a norm C. Replacing a record changes a sum of gradients by at
-most 2C; adding or removing one changes it by at most C. In the second case the number n
-of records is private. Then a noisy count is released once, with 1/20 of μ², and steps
-follow the quotient of a noisy sum and the noisy count.
+Every gradient is clipped to a norm C. Replacing a record changes a sum of gradients by
+at most 2C; adding or removing one changes it by at most C. In the second case the
+number n of records is private. Then a noisy count is released once, with 1/20 of μ²,
+and steps follow the quotient of a noisy sum and the noisy count.
 """
 
 import math
@@ -61,8 +61,8 @@ def rounded_clip(
     The length of a clipped gradient is off by a few units of its own precision for each
     coordinate. A sum of N doubles with k additions in a row, in any order, is off by at
     most k·u·N·C, u being the unit roundoff (Higham 2002, §4.2). One record may change
-    the round-off of all N terms, so that the full amount is charged. A Poisson batch has
-    more than 2·batch_size + 2000 terms with a probability below e^-500 (Chernoff).
+    the round-off of all N terms, so that the full amount is charged. A Poisson batch
+    has more than 2·batch_size + 2000 terms with a probability below e^-500 (Chernoff).
 
     Parameters
     ----------
@@ -110,8 +110,9 @@ def rgd_guarantee(n: int, steps: int, clip: float, noise: float) -> GDP:
 def rgd_noise(n: int, steps: int, clip: float, guarantee: Guarantee) -> float:
     """Return the smallest noise on the mean gradient that meets a guarantee.
 
-    It inverts `rgd_guarantee`, whose parameters it shares, for any definition of privacy:
-    T Gaussian steps are equivalent to one Gaussian step of √T times the sensitivity.
+    It inverts `rgd_guarantee`, whose parameters it shares, for any definition of
+    privacy: T Gaussian steps are equivalent to one Gaussian step of √T times the
+    sensitivity.
 
     Returns
     -------
@@ -158,8 +159,8 @@ def rsgd_guarantee(
     clip : float
         The norm C to which gradients are clipped.
     noise : float
-        The standard deviation of the noise on the average gradient of a batch. The noise
-        on the sum is `batch_size` times as large.
+        The standard deviation of the noise on the average gradient of a batch. The
+        noise on the sum is `batch_size` times as large.
     sampling : str
         'poisson' or 'fixed-size', see `subsampled_gaussian`.
     """
@@ -181,9 +182,9 @@ def rsgd_noise(
     It inverts `rsgd_guarantee`, whose parameters it shares. Only (ε, δ) gains from the
     random choice of the batch. μ and ρ must also hold in the tail of the loss
     (docs/errata.md, E4). In the tail, C against −C among zeros is as distinguishable as
-    N(0, 1) and N(√T·C/σ, 1), however rarely a record is drawn. For these definitions the
-    batch is therefore treated as known, where replacing a record changes its sum by 2C.
-    The resulting μ is at most twice what a finer analysis could give.
+    N(0, 1) and N(√T·C/σ, 1), however rarely a record is drawn. For these definitions
+    the batch is therefore treated as known, where replacing a record changes its sum by
+    2C. The resulting μ is at most twice what a finer analysis could give.
     """
     if batch_size == n or not isinstance(guarantee, ApproxDP):
         return rgd_noise(batch_size, steps, clip, guarantee)
@@ -209,7 +210,8 @@ def rsvrg_guarantee(
     """Return the guarantee of a run of RSVRG.
 
     The noisy full gradient of an epoch is charged once; using it again is
-    post-processing. The inner steps release differences of gradients over random batches.
+    post-processing. The inner steps release differences of gradients over random
+    batches.
 
     Parameters
     ----------
@@ -220,8 +222,8 @@ def rsvrg_guarantee(
     clip : pair of float
         The norms to which full gradients and differences are clipped.
     noise : pair of float
-        The standard deviations of the noise on the average of full gradients, and on that
-        of differences.
+        The standard deviations of the noise on the average of full gradients, and on
+        that of differences.
     sampling : str
         'poisson' or 'fixed-size', see `subsampled_gaussian`.
     known : bool
@@ -250,10 +252,11 @@ def rsvrg_noise(
     """Return the two noises at which a run of RSVRG meets a guarantee.
 
     Their ratio minimizes the error that the noise leaves at the end, by the central
-    limit theorem for a quadratic objective of curvature 1 (docs/theory/optimization.md). Their
-    common factor is then the smallest one, rounded up, that meets the guarantee. A
-    guarantee that gains nothing from random batches (see `rsgd_noise`) is computed with
-    `batch_size` in place of n for the differences; then the central limit is exact.
+    limit theorem for a quadratic objective of curvature 1
+    (docs/theory/optimization.md). Their common factor is then the smallest one, rounded
+    up, that meets the guarantee. A guarantee that gains nothing from random batches
+    (see `rsgd_noise`) is computed with `batch_size` in place of n for the differences;
+    then the central limit is exact.
 
     Parameters
     ----------
@@ -306,16 +309,16 @@ def error_weights(inner_steps: int, rate: float) -> Pair:
     """Return the weights (a, b) of the two noises of RSVRG in the error after an epoch.
 
     With the noises σ₁ on a full gradient and σ₂ on differences, a·σ₁² + b·σ₂² is the
-    variance that they leave. For a quadratic objective of curvature 1, step size r and m
-    inner steps, a = (1 − (1−r)^m)² and b = r·(1 − (1−r)^{2m})/(2 − r).
+    variance that they leave. For a quadratic objective of curvature 1, step size r and
+    m inner steps, a = (1 − (1−r)^m)² and b = r·(1 − (1−r)^{2m})/(2 − r).
 
     Parameters
     ----------
     inner_steps : int
         The number m of inner steps.
     rate : float
-        The step size r. A rate above 1 counts as 1: beyond it the error changes its sign
-        at every step, and no such step size is useful.
+        The step size r. A rate above 1 counts as 1: beyond it the error changes its
+        sign at every step, and no such step size is useful.
     """
     rate = min(rate, 1.0)
     if rate < 1:
@@ -443,8 +446,8 @@ def add_remove_rsvrg_guarantee(
 ) -> Guarantee:
     """Return the add-remove guarantee of a run of RSVRG and one noisy count.
 
-    There is a noisy sum of all gradients in each epoch, and a noisy sum of differences of
-    gradients over a random batch in each inner step.
+    There is a noisy sum of all gradients in each epoch, and a noisy sum of differences
+    of gradients over a random batch in each inner step.
 
     Parameters
     ----------

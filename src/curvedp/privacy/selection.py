@@ -1,12 +1,13 @@
 """The cost of choosing: a release is repeated, and only the best run is published.
 
-`NegativeBinomialRuns` is the random number of runs, and computes what the best run costs.
+`NegativeBinomialRuns` is the random number of runs, and computes what the best run
+costs.
 
-Theorem (Liu and Talwar 2019; Papernot and Steinke 2022; docs/theory/accounting.md, Theorem
-C5). If the number K of runs is random and never published, the best run costs about two
-or three runs, however many there are. "Best" is by a score that is part of each run's
-private output, with ties broken by the order of the outputs. Here K is truncated negative
-binomial: P(K = k) ∝ (1−γ)^k·∏_{l<k}(l+η)/(l+1), k >= 1.
+Theorem (Liu and Talwar 2019; Papernot and Steinke 2022; docs/theory/accounting.md,
+Theorem C5). If the number K of runs is random and never published, the best run costs
+about two or three runs, however many there are. "Best" is by a score that is part of
+each run's private output, with ties broken by the order of the outputs. Here K is
+truncated negative binomial: P(K = k) ∝ (1−γ)^k·∏_{l<k}(l+η)/(l+1), k >= 1.
 """
 
 import functools
@@ -29,8 +30,8 @@ from curvedp.privacy.guarantees.base import Guarantee
 from curvedp.privacy.guarantees.definitions import GDP, ApproxDP, PureDP, RenyiDP
 from curvedp.privacy.guarantees.gaussian import gdp_mu
 
-# Orders λ̂ of the second term in `NegativeBinomialRuns.best`. Each of them gives a bound,
-# and the smallest bound is used.
+# Orders λ̂ of the second term in `NegativeBinomialRuns.best`. Each of them gives a
+# bound, and the smallest bound is used.
 _SECOND_ORDERS = np.concatenate([[1.0], 1 + np.geomspace(1e-3, 1e6, 400)])
 # Orders λ from which a calibration to (ε, δ) chooses.
 _CALIBRATION_ORDERS = 1 + np.geomspace(0.05, 5e3, 60)
@@ -108,7 +109,8 @@ class NegativeBinomialRuns:
         run : PureDP or GDP
             The largest pure ε, or the largest μ of GDP, that one run may spend.
         order : float or None
-            The Rényi order at which the best run is proved to meet (ε, δ); None for pure ε.
+            The Rényi order at which the best run is proved to meet (ε, δ); None for
+            pure ε.
 
         Raises
         ------
@@ -138,9 +140,9 @@ class NegativeBinomialRuns:
     def _delta_of_best(self, mu: float, target: ApproxDP) -> tuple[float, float]:
         """Return δ(ε) of the best of many μ-GDP runs, and the Rényi order that proves it.
 
-        ε is that of the target. The order λ is chosen by the bound
-        log δ <= (λ−1)(D_λ − ε + log(1 − 1/λ)) − log λ on the divergence D_λ of the best run
-        (Canonne, Kamath and Steinke 2020). δ is then the exact one at that order.
+        ε is that of the target. The order λ is chosen by the bound log δ <= (λ−1)(D_λ −
+        ε + log(1 − 1/λ)) − log λ on the divergence D_λ of the best run (Canonne, Kamath
+        and Steinke 2020). δ is then the exact one at that order.
         """
         run = GDP(mu, adjacency=target.adjacency)
         orders = _CALIBRATION_ORDERS

@@ -7,8 +7,9 @@ Each step releases Σ_{i in batch} xᵢ + N(0, σ²C²), with records clipped to
 Write q for the sampling rate and δ_μ for the profile of N(0, 1) against N(μ, 1).
 
 Poisson batches. When a record is replaced, the worst pair of output distributions is
-(1−q)·N(0) + q·N(C) against (1−q)·N(0) + q·N(−C). When one is removed, it is the first of
-these against N(0); when one is added, the reverse (docs/theory/accounting.md, Theorem C4).
+(1−q)·N(0) + q·N(C) against (1−q)·N(0) + q·N(−C). When one is removed, it is the first
+of these against N(0); when one is added, the reverse (docs/theory/accounting.md,
+Theorem C4).
 
 Batches of fixed size, without replacement. Another record takes the place of the
 missing one: δ(ε) = q·δ_{2/σ}(log(1 + (e^ε−1)/q)) (Balle, Barthe and Gaboardi 2018).
@@ -39,8 +40,8 @@ from curvedp.privacy.guarantees.gaussian import gdp_delta
 
 # A larger noise multiplier is refused: its square would overflow.
 _LARGEST_MULTIPLIER = 1e100
-# With a smaller one, only the random choice of the batch protects a record. Then δ(ε) of
-# a step is the sampling rate q up to ε = 10¹¹, and q is returned for every ε.
+# With a smaller one, only the random choice of the batch protects a record. Then δ(ε)
+# of a step is the sampling rate q up to ε = 10¹¹, and q is returned for every ε.
 _SMALLEST_MULTIPLIER = 1e-6
 # The relative rounding error of intermediate ε's, which are lowered by it.
 _ROUNDING = 1e-15
@@ -98,9 +99,9 @@ class _Step(Guarantee):
     def _amplified_delta(self, mu: float, eps: Array) -> Any:
         """Return q·δ_μ(ε′) with ε′ = log(1 + (e^ε−1)/q), rounded up.
 
-        q is the sampling rate, and δ_μ the profile of N(0, 1) against N(μ, 1). From ε = 30
-        on, the lower bound e^ε·(1 − e^−30)/q <= (e^ε − 1 + q)/q replaces the argument of
-        the logarithm. ε′ is rounded down, because δ_μ decreases with it.
+        q is the sampling rate, and δ_μ the profile of N(0, 1) against N(μ, 1). From ε =
+        30 on, the lower bound e^ε·(1 − e^−30)/q <= (e^ε − 1 + q)/q replaces the
+        argument of the logarithm. ε′ is rounded down, because δ_μ decreases with it.
         """
         q = self.sampling_rate
         if q == 1:
@@ -140,8 +141,8 @@ class PoissonGaussianStep(_Step):
 
             δ(ε) = s·δ_μ(ε′),    s = q − (e^ε − 1)(1 − q),    ε′ = ε + log(q/s),
 
-        and δ(ε) = 0 where s <= 0. It increases with s and decreases with ε′, so that s is
-        rounded up and ε′ down.
+        and δ(ε) = 0 where s <= 0. It increases with s and decreases with ε′, so that s
+        is rounded up and ε′ down.
         """
         q = self.sampling_rate
         with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
@@ -165,8 +166,8 @@ class PoissonGaussianStep(_Step):
     def _delta_when_replacing(self, eps: Array) -> Any:
         """Return δ(ε) for replacing a record, rounded up.
 
-        With the sampling rate q and μ = 1/σ, the loss exceeds ε where the noise exceeds z/μ,
-        with z = ε/2 + asinh(e^x) and e^x = ((1−q)/q)·e^{μ²/2}·sinh(ε/2). So
+        With the sampling rate q and μ = 1/σ, the loss exceeds ε where the noise exceeds
+        z/μ, with z = ε/2 + asinh(e^x) and e^x = ((1−q)/q)·e^{μ²/2}·sinh(ε/2). So
 
             δ(ε) = q·(δ_μ(z − μ²/2) + e^{ε/2 − asinh(e^x) − μ²/2}·δ_μ(z + μ²/2)).
 
@@ -202,9 +203,9 @@ class PoissonGaussianStep(_Step):
 class FixedSizeGaussianStep(_Step):
     """One noisy sum over a batch of fixed size, drawn without replacement.
 
-    The sampling rate is q = batch size/n. The profile is an upper bound for every pair of
-    neighboring data sets, in any dimension. Only replace-one is supported, because the
-    rate reveals the number n of records.
+    The sampling rate is q = batch size/n. The profile is an upper bound for every pair
+    of neighboring data sets, in any dimension. Only replace-one is supported, because
+    the rate reveals the number n of records.
     """
 
     def __post_init__(self) -> None:
@@ -274,7 +275,8 @@ def subsampled_noise_multiplier(
 ) -> float:
     """Return the smallest noise multiplier at which `subsampled_gaussian` meets (ε, δ).
 
-    It exceeds the smallest one by at most 1e-4 of it, and was evaluated to meet the target.
+    It exceeds the smallest one by at most 1e-4 of it, and was evaluated to meet the
+    target.
 
     Parameters
     ----------

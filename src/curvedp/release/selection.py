@@ -72,9 +72,9 @@ def private_selection(
     Notes
     -----
     Guarantees
-    - `guarantee` for the candidate, the value and the score together, if every run meets
-      what it is given (Papernot & Steinke 2022). How long it takes tells how many runs
-      there were: do not tell it;
+    - `guarantee` for the candidate, the value and the score together, if every run
+      meets what it is given (Papernot & Steinke 2022). How long it takes tells how many
+      runs there were: do not tell it;
     - whatever is refused is refused before anything is run. A certificate of the value
       itself, where it has one, states the price of one run and not of the choice.
 

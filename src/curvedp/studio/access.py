@@ -1,14 +1,16 @@
 """Who may use the studio: the one browser tab that was given a secret.
 
-The studio listens on 127.0.0.1, which every user and program of the machine can reach, so
-each request must show a secret. Three places where secrets leak are avoided:
+The studio listens on 127.0.0.1, which every user and program of the machine can reach,
+so each request must show a secret. Three places where secrets leak are avoided:
 
 - *The process list*, which every user can read. The browser is started with the name of
-  a file that only the user may read (`LinkFile`); the link with its token is in the file.
-- *Cookies*, which a browser sends to every port of 127.0.0.1. The page keeps the secret in
-  its `sessionStorage`, which belongs to one host, port and tab, and sends it as a header.
-- *The browser's history*, which keeps the link. Its token works once: the page exchanges
-  it for the secret at `/enter`.
+  a file that only the user may read (`LinkFile`); the link with its token is in the
+  file.
+- *Cookies*, which a browser sends to every port of 127.0.0.1. The page keeps the secret
+  in its `sessionStorage`, which belongs to one host, port and tab, and sends it as a
+  header.
+- *The browser's history*, which keeps the link. Its token works once: the page
+  exchanges it for the secret at `/enter`.
 
 The page itself (`/`) is the same for everybody and holds nothing of the user's.
 """
@@ -41,9 +43,10 @@ _LINK_PAGE = """\
 class Guard:
     """Let a request through to the application if it shows the secret.
 
-    Without the secret the answer is an empty 403, except for the page itself and for the
-    exchange of a token. A request for another host name than this machine's is refused
-    with 400, so that no site can reach the studio under its own name (DNS rebinding).
+    Without the secret the answer is an empty 403, except for the page itself and for
+    the exchange of a token. A request for another host name than this machine's is
+    refused with 400, so that no site can reach the studio under its own name (DNS
+    rebinding).
 
     Parameters
     ----------
@@ -52,8 +55,8 @@ class Guard:
     port : int
         The port that the studio listens on.
     on_token_used : callable, optional
-        Called with a new link after a token was exchanged. Without it there is no second
-        link.
+        Called with a new link after a token was exchanged. Without it there is no
+        second link.
     """
 
     def __init__(
@@ -117,9 +120,9 @@ def _equal(given: str, expected: str) -> bool:
 class LinkFile:
     """A page that only the user may read, and that leads to the studio.
 
-    It lies in the studio's folder and not among the temporary files, where browsers that
-    are installed as snaps cannot read. While the studio runs, it holds a link that works:
-    a tab that was closed is opened again by opening the file again.
+    It lies in the studio's folder and not among the temporary files, where browsers
+    that are installed as snaps cannot read. While the studio runs, it holds a link that
+    works: a tab that was closed is opened again by opening the file again.
     """
 
     def __init__(self, folder: Path) -> None:

@@ -39,8 +39,9 @@ from curvedp.verification import sign_file
 class PaidRelease:
     """A release that was paid for, and its files.
 
-    The files are made in memory and then written. What cannot be written, on a disk that
-    is full, stays in memory: the page shows it, hands it out and can write it again.
+    The files are made in memory and then written. What cannot be written, on a disk
+    that is full, stays in memory: the page shows it, hands it out and can write it
+    again.
     """
 
     number: int
@@ -119,9 +120,9 @@ class Desk:
 
     Releases are signed with `key`; `ledger_key` is the ledger's own, where it has one.
 
-    A release is known by the key that was asked with: asking twice, from a second tab or
-    after a lost answer, spends once. A file that came through the browser lies in a folder
-    that is deleted at the end.
+    A release is known by the key that was asked with: asking twice, from a second tab
+    or after a lost answer, spends once. A file that came through the browser lies in a
+    folder that is deleted at the end.
     """
 
     most = 512 * 2**20  # bytes of a file that comes through the browser
@@ -145,7 +146,8 @@ class Desk:
     def close(self) -> list[str]:
         """Delete what came through the browser; return lines for the terminal.
 
-        They hold what was paid for and could not be written: it would be lost otherwise.
+        They hold what was paid for and could not be written: it would be lost
+        otherwise.
         """
         shutil.rmtree(self.private, ignore_errors=True)
         lines = []
@@ -261,8 +263,8 @@ class Desk:
     def release(self, asked: Any) -> dict[str, Any]:
         """Make a release, once for each key.
 
-        The earlier release is returned where there is one with this key. Where the ledger
-        has moved since the key was made, nothing is released.
+        The earlier release is returned where there is one with this key. Where the
+        ledger has moved since the key was made, nothing is released.
         """
         key = asked["key"]
         with self.lock:

@@ -1,9 +1,9 @@
 """Predict how accurate a release would be, for the page of the studio.
 
-The table of `curvedp.releasing` says how each statistic is predicted: by `curvedp.plan`,
-or by a rehearsal, in which it is released a few times from simulated records, with
-noise from a public seed. Of the user's data, a prediction depends on the number of
-records only, which is public.
+The table of `curvedp.releasing` says how each statistic is predicted: by
+`curvedp.plan`, or by a rehearsal, in which it is released a few times from simulated
+records, with noise from a public seed. Of the user's data, a prediction depends on the
+number of records only, which is public.
 """
 
 import warnings
@@ -383,7 +383,8 @@ def _simulate_records(
 def _weaken(guarantee: Guarantee, factor: float) -> Guarantee:
     """Return the guarantee with which `factor` times fewer records need the same noise.
 
-    The noise of a median or of a geodesic depends on the number of records times μ only.
+    The noise of a median or of a geodesic depends on the number of records times μ
+    only.
     """
     if factor == 1:
         return guarantee

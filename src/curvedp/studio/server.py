@@ -1,7 +1,7 @@
 """The studio's web server: on 127.0.0.1 only, and nothing is loaded from elsewhere.
 
-`serve` starts it, `application` lists what it answers, and `curvedp.studio.access` decides
-who is answered. What the answers say comes from `curvedp.studio.desk`.
+`serve` starts it, `application` lists what it answers, and `curvedp.studio.access`
+decides who is answered. What the answers say comes from `curvedp.studio.desk`.
 """
 
 import secrets
@@ -32,8 +32,9 @@ _PAGE = Path(__file__).with_name("page.html")
 _CLOSED = (
     "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
-# Reports are shown as a document of the page's making, which inherits this policy. Their
-# pictures have style attributes and, embedded, images; no script of theirs can run.
+# Reports are shown as a document of the page's making, which inherits this policy.
+# Their pictures have style attributes and, embedded, images; no script of theirs can
+# run.
 _PAGE_POLICY = (
     _CLOSED + "; script-src 'nonce-{0}'; style-src 'nonce-{0}'; "
     "style-src-attr 'unsafe-inline'; connect-src 'self'; img-src data:"

@@ -2,10 +2,10 @@
 
 They are functions of the manifold and the radius alone, known before any data is seen.
 
-Theorem (docs/theory/frechet-mean.md). Let f(x) = ½Σwᵢd(x, xᵢ)² for records xᵢ in a ball of
-radius r, f* its least value, μ with |∇f|² ≥ 2μ(f − f*), and L ≥ Hess f. Gradient steps
-of length t ≤ 1/L stay in the ball, and each shrinks the error by the factor q with
-q² = 1 − 2μt(1 − Lt/2): after k steps the distance to the mean is at most q^k·r/√μ.
+Theorem (docs/theory/frechet-mean.md). Let f(x) = ½Σwᵢd(x, xᵢ)² for records xᵢ in a ball
+of radius r, f* its least value, μ with |∇f|² ≥ 2μ(f − f*), and L ≥ Hess f. Gradient
+steps of length t ≤ 1/L stay in the ball, and each shrinks the error by the factor q
+with q² = 1 − 2μt(1 − Lt/2): after k steps the distance to the mean is at most q^k·r/√μ.
 """
 
 import math
@@ -138,9 +138,9 @@ def mean_error_bound(
     in the ball; mechanisms add 2η to the sensitivity.
 
     *Guarantees.* A function of (M, radius, iterations) alone. It covers the contraction
-    (docs/theory/frechet-mean.md), the float64 round-off of kernels with relative error 1e-12,
-    and that of the points' own coordinates (`M.float_set`), for records moved to the
-    canonical center (`capabilities.move_to_origin`).
+    (docs/theory/frechet-mean.md), the float64 round-off of kernels with relative error
+    1e-12, and that of the points' own coordinates (`M.float_set`), for records moved to
+    the canonical center (`capabilities.move_to_origin`).
 
     Parameters
     ----------

@@ -336,9 +336,9 @@ def _log_cholesky_amplification(m: int, radius: float) -> float:
     """Return how far a matrix moves, at most, per unit of relative error of its
     entries.
 
-    The proof is in docs/theory/geometry.md. The bound grows with the lengths `plus`, `minus`
-    and `strict` of the positive and negative log-diagonals and of the strict part; it
-    is taken at the far corners of cells that cover the sphere of that radius.
+    The proof is in docs/theory/geometry.md. The bound grows with the lengths `plus`,
+    `minus` and `strict` of the positive and negative log-diagonals and of the strict
+    part; it is taken at the far corners of cells that cover the sphere of that radius.
 
     Parameters
     ----------

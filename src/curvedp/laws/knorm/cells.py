@@ -20,8 +20,9 @@ from curvedp.laws.knorm.domains import GeodesicBall
 LocalLipschitzBounds = Callable[..., tuple[Floats, ...]]
 """Bounds Lipschitz constants of g locally.
 
-Called as bounds(*points, distances): `distances` of shape (N, n_blocks) says how far each
-argument of g may move from its point. Returns one array of N constants for each block.
+Called as bounds(*points, distances): `distances` of shape (N, n_blocks) says how far
+each argument of g may move from its point. Returns one array of N constants for each
+block.
 """
 
 # About 300 MB. From there on the envelope stays as it is, and sampling goes on.
@@ -220,8 +221,8 @@ class LipschitzRejectionSampler:
     def _cells_to_split(self) -> NDArray[np.intp]:
         """Return the indices of the cells whose envelope has the most mass above the target.
 
-        So many cells are returned that evaluating g in their children adds about a quarter to
-        the evaluations spent on cells so far, within fixed limits.
+        So many cells are returned that evaluating g in their children adds about a
+        quarter to the evaluations spent on cells so far, within fixed limits.
         """
         cells = self._cells
         relative_cost = np.exp(cells.log_cost - cells.log_cost.max())

@@ -3,9 +3,9 @@
 Under the Gaussian law the log-eigenvalues ρ of W^{−½}XW^{−½} have the density ∝
 exp(−|ρ|²/2σ²)·∏_{i<j} sinh(|ρᵢ−ρⱼ|/2)^β (Said et al. 2017; β = 1 on real symmetric, β =
 2 on Hermitian matrices). They are drawn by rejection under a near or a far envelope,
-each proved by a concavity (docs/theory/spd-gaussian.md). The acceptance probability of each is
-a ratio of two normalizers, known from (m, σ) alone: the number of trials tells nothing
-about the footpoint.
+each proved by a concavity (docs/theory/spd-gaussian.md). The acceptance probability of
+each is a ratio of two normalizers, known from (m, σ) alone: the number of trials tells
+nothing about the footpoint.
 """
 
 import math

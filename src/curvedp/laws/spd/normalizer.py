@@ -2,8 +2,9 @@
 
 By formulas of Weyl and de Bruijn the integral over the log-eigenvalues is a Pfaffian of
 error functions on real matrices (β = 1; Heuveline, Said and Mostajeran 2021) and a
-product on Hermitian ones (β = 2): docs/theory/spd-gaussian.md, docs/theory/laws.md. This module has
-the normalizer, the second moment and the distribution function of the distance.
+product on Hermitian ones (β = 2): docs/theory/spd-gaussian.md, docs/theory/laws.md.
+This module has the normalizer, the second moment and the distribution function of the
+distance.
 
 The Pfaffian cancels like σ^{m(m−1)/2}. It is evaluated in ball arithmetic, and the
 precision is doubled until the ball is small.

@@ -200,8 +200,8 @@ class LogGaussianMechanism(PostProcessesItself, TangentMechanism):
     -----
     Guarantees
     - exactly μ-GDP with μ = (chart sensitivity + 2·float error of the chart)/σ;
-    - the coordinates are on the grid 2^-30 (finer for small noise), within total variation
-      distance `slack` of the ideal law.
+    - the coordinates are on the grid 2^-30 (finer for small noise), within total
+      variation distance `slack` of the ideal law.
 
     Examples
     --------
@@ -245,8 +245,8 @@ class LogLaplaceMechanism(TangentMechanism):
     Notes
     -----
     Guarantees
-    - ε-DP with ε = (chart sensitivity + 2·float error of the chart)/scale, and the exact
-      profile of that law.
+    - ε-DP with ε = (chart sensitivity + 2·float error of the chart)/scale, and the
+      exact profile of that law.
 
     Examples
     --------

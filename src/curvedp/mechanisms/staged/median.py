@@ -99,8 +99,8 @@ class MedianMechanism(
     Notes
     -----
     Guarantees
-    - μ-GDP with μ = 1/`scale`, or pure ε = 1/`scale`, for replace-one adjacency, for ANY
-      records.
+    - μ-GDP with μ = 1/`scale`, or pure ε = 1/`scale`, for replace-one adjacency, for
+      ANY records.
     """
 
     statistic: GeometricMedian

@@ -52,8 +52,8 @@ class BinarySearch(NamedTuple):
 
     A wrong answer to an early question is worse if it says "too short" than if it says
     "long enough": the first leads to a length that is far too large, the second to one
-    beyond which lie a few more records than allowed. So the earlier a question is asked,
-    the more records it allows.
+    beyond which lie a few more records than allowed. So the earlier a question is
+    asked, the more records it allows.
 
     Attributes
     ----------
@@ -378,8 +378,8 @@ def distance_laws(shells: ShellHistogram) -> DistanceLaws:
         E[x; x > r] = M·m^(−1/k)·Γ(a + 1/k)/Γ(a)·Q(a + 1/k, s(r)),
         E(x − r)₊   = E[x; x > r] − r·Q(a, s(r)).
 
-    All radii and medians are powers of ratio^(1/3), where `ratio` is that of the shells,
-    so the functions are computed once for each quotient r/M.
+    All radii and medians are powers of ratio^(1/3), where `ratio` is that of the
+    shells, so the functions are computed once for each quotient r/M.
     """
     shape = (_LAW_POWERS / _LAW_ORDERS)[:, None]
     order = _LAW_ORDERS[:, None]

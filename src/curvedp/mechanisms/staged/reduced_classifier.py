@@ -5,9 +5,9 @@ classifier learns from features of the reduced matrices. Labels are private, too
 
 All of it is one release in stages: a quantile of matrix norms, a noisy second moment
 whose leading eigenvectors are the reduction, a quantile of feature lengths, and the
-classifier. docs/howto/high-dimensional-covariances.md says what each stage releases, what its sensitivity
-is and why, for records and for people. The fractions of the budget, the number of steps
-and their rate are those of a measured prototype.
+classifier. docs/howto/high-dimensional-covariances.md says what each stage releases,
+what its sensitivity is and why, for records and for people. The fractions of the
+budget, the number of steps and their rate are those of a measured prototype.
 """
 
 from abc import abstractmethod
@@ -332,8 +332,8 @@ class ReducedMechanism(StagedMechanism, PredictsError, NeedsManyRecords):
     def predict_error(self) -> float:
         """Predict the fraction of new records that the classifier gets wrong.
 
-        It is the average over simulated releases of public records. The error depends on
-        the product nμ, so a smaller study with less noise can stand for a large one.
+        It is the average over simulated releases of public records. The error depends
+        on the product nμ, so a smaller study with less noise can stand for a large one.
         """
         statistic = self.statistic
         n = min(statistic.n, _SIMULATED_RECORDS)
@@ -558,10 +558,10 @@ def _simulated_trials(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Simulate public records of several classes, for predicted errors.
 
-    A record is the covariance of 200 samples, which are the sum of a background and of a
-    source. Components of the background fall by a fifth each, and vary between records.
-    The source depends on the class, is twice as strong, and lies in the span of the
-    leading components (six, or as many as there are classes).
+    A record is the covariance of 200 samples, which are the sum of a background and of
+    a source. Components of the background fall by a fifth each, and vary between
+    records. The source depends on the class, is twice as strong, and lies in the span
+    of the leading components (six, or as many as there are classes).
 
     Parameters
     ----------

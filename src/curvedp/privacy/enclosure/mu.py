@@ -262,9 +262,9 @@ class MuEnclosure(DeltaEnclosure):
 
         This is for Gaussian noise of scale s on a hyperbolic space of dimension d, with
         centers a distance D apart; δ_μ is the profile of N(0, 1) against N(μ, 1), φ the
-        normal density, and ρ the density of the radius (docs/theory/exact-profiles.md, Theorem
-        P2, the tail with the angle). With n = d − 1, a = n/2, q = D/s² and slope = r/s²
-        − n·coth r, which is −(log ρ)′(r), there are two conditions:
+        normal density, and ρ the density of the radius (docs/theory/exact-profiles.md,
+        Theorem P2, the tail with the angle). With n = d − 1, a = n/2, q = D/s² and
+        slope = r/s² − n·coth r, which is −(log ρ)′(r), there are two conditions:
 
         - `falls_faster`: from r on the bound on δ falls faster than δ_μ, because
           n(coth r − 1/r)/r + aD/(r²(r + D)) <= (1 − (D/sμ)²)/s².

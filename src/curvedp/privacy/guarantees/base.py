@@ -1,8 +1,9 @@
 """The interface of every definition of privacy.
 
 A definition is a frozen dataclass derived from `Guarantee`. It answers `delta`,
-`epsilon` and `tradeoff`, as every `PrivacyCurve` does, and knows what it implies in other
-definitions. Conversion, composition, calibration and ledgers only use this interface.
+`epsilon` and `tradeoff`, as every `PrivacyCurve` does, and knows what it implies in
+other definitions. Conversion, composition, calibration and ledgers only use this
+interface.
 
 A subclass defines `_delta` (or `_epsilon`, see `renyi.EpsilonFirst`), the fields that
 add up over releases, the bounds it implies in other definitions, and how it follows

@@ -4,9 +4,9 @@ Two distances share the name. The *parametric* one is the length of a geodesic w
 family; the *Hellinger angle* θ = 2·arccos∫√(pq) is the angle among all densities. The
 second is never larger and is all that is needed here.
 
-Theorem (Helstrom; docs/theory/rao.md, Theorem R2). The largest δ(ε) of two distributions at
-Hellinger angle θ is ½(1 − γ + √((γ−1)² + 4γ·sin²(θ/2))), γ = e^ε. It tends to
-sin²(θ/2), not to 0.
+Theorem (Helstrom; docs/theory/rao.md, Theorem R2). The largest δ(ε) of two
+distributions at Hellinger angle θ is ½(1 − γ + √((γ−1)² + 4γ·sin²(θ/2))), γ = e^ε. It
+tends to sin²(θ/2), not to 0.
 """
 
 from typing import Any
@@ -46,10 +46,10 @@ def hellinger_from_affinity(minus_log_affinity: Any) -> Any:
 def hellinger_compose(thetas: Any, counts: Any = 1) -> float:
     """Return the Hellinger angle of a composition, adaptive or not; rounded up.
 
-    cos(θ/2) = ∏ cos(θᵢ/2)^countᵢ, where θᵢ are the angles of the releases (docs/theory/rao.md,
-    Theorem R1). It is computed through −log cos x = −½·log(1 − sin² x), which is
-    accurate to relative precision for small angles. If one angle is π, so is that of
-    the composition.
+    cos(θ/2) = ∏ cos(θᵢ/2)^countᵢ, where θᵢ are the angles of the releases
+    (docs/theory/rao.md, Theorem R1). It is computed through −log cos x = −½·log(1 −
+    sin² x), which is accurate to relative precision for small angles. If one angle is
+    π, so is that of the composition.
 
     Parameters
     ----------

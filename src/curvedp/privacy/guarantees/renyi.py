@@ -2,8 +2,8 @@
 
 `renyi_epsilon` takes a bound at one order, `zcdp_epsilon` one at all orders.
 
-Theorem (docs/theory/accounting.md, Theorem C1; Asoodeh et al. 2021 as a dual bound). Let
-x = dP/dQ, D_α(P‖Q) <= ε_R and u in [0, 1). The function
+Theorem (docs/theory/accounting.md, Theorem C1; Asoodeh et al. 2021 as a dual bound).
+Let x = dP/dQ, D_α(P‖Q) <= ε_R and u in [0, 1). The function
 
     h_u(x) = x^α − α·u^{α−1}·x + (α−1)·u^α >= 0
 
@@ -242,8 +242,8 @@ def _swap_grid_axes(points: Array) -> Array:
 def _log_gamma(alpha: Any, renyi_bound: Any, log_w: Any, delta: Any) -> Any:
     """Return log γ, such that D_α <= ε_R implies (log γ, δ)-DP; rounded up.
 
-    Theorem (docs/theory/accounting.md, Theorem C1). D_α is the Rényi divergence of order α.
-    For any u in [0, 1) let
+    Theorem (docs/theory/accounting.md, Theorem C1). D_α is the Rényi divergence of
+    order α. For any u in [0, 1) let
 
         h_u(x) = x^α − α·u^{α−1}·x + (α−1)·u^α,
         C(u) = h_u(1) + e^{(α−1)ε_R} − 1,    λ = δ/C(u),    γ = max_x (x − λ·h_u(x)).

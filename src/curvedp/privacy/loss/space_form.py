@@ -10,7 +10,8 @@ is ρ(r) ∝ weight(r)·sn(r)^{d−1}, where sn is sinh, the identity or sin, an
 is e^{−r²/2s²} (Gaussian) or e^{−r/s} (Laplace). The angle satisfies cos²(φ/2) ~ Beta(a,
 a) with a = (d−1)/2.
 
-Theorem (docs/theory/exact-profiles.md, "The integral"). With d₂ the distance from η₂, the loss
+Theorem (docs/theory/exact-profiles.md, "The integral"). With d₂ the distance from η₂,
+the loss
 
     L = (d₂² − r²)/2s²  (Gaussian)      L = (d₂ − r)/s  (Laplace)
 

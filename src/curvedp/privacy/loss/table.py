@@ -3,8 +3,9 @@
 The table stores the logarithms of P₁(L > t) and P₁(L <= t) as piecewise Chebyshev
 series, so that δ(ε), moments and trade-off curves are quick integrals over it.
 
-Theorem (docs/theory/exact-profiles.md, "The integral"). P₁ and P₂ are the output distributions
-on two neighboring data sets that an isometry swaps, and L is the privacy loss. Then
+Theorem (docs/theory/exact-profiles.md, "The integral"). P₁ and P₂ are the output
+distributions on two neighboring data sets that an isometry swaps, and L is the privacy
+loss. Then
 
     δ(ε)      = ∫_ε^∞ e^{ε−t}·P₁(L > t) dt,
     1 − δ(ε)  = ∫_ε^∞ e^{ε−t}·P₁(L <= t) dt,

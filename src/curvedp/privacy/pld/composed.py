@@ -184,9 +184,10 @@ class ComposedPLD:
     def _delta_by_tilt(self, k: int, eps: Array) -> Array:
         """Return δ(ε) by tilt k and, far below the mean loss of tilt k, by earlier tilts too.
 
-        There a rounding error is magnified by e^{λ·(mean loss − ε)}, λ being the rate of the
-        tilt. Such ε occur where the losses form separate clusters, as when a bounded loss is
-        composed with a small Gaussian one. The smallest of the bounds is returned.
+        There a rounding error is magnified by e^{λ·(mean loss − ε)}, λ being the rate
+        of the tilt. Such ε occur where the losses form separate clusters, as when a
+        bounded loss is composed with a small Gaussian one. The smallest of the bounds
+        is returned.
         """
         value = self._interpolate(k, eps)
         center = self.centers[k]
@@ -200,8 +201,8 @@ class ComposedPLD:
     def _interpolate(self, k: int, eps: Array) -> Array:
         """Return δ(ε) from the curve of tilt k, linear in e^ε between its grid points.
 
-        Below the first grid point it is the chord to e^ε = 0, where every profile is 1. The
-        profile is convex in e^ε, so that these lines lie above it.
+        Below the first grid point it is the chord to e^ε = 0, where every profile is 1.
+        The profile is convex in e^ε, so that these lines lie above it.
         """
         width, first, delta = self._curve(k)
         last_loss = (first + len(delta) - 1) * width
@@ -313,10 +314,10 @@ class ComposedPLD:
     def _fit_width(self, width: float) -> float:
         """Return a grid width, a little more than `width`, that puts an atom on the grid.
 
-        A bounded loss has an atom at its largest value. Between two grid points, half of it
-        would be moved up to the next one. So the largest loss of the mechanism that is used
-        most becomes a multiple of the width. The width has 28 bits, which makes its multiples
-        below 2^25 exact.
+        A bounded loss has an atom at its largest value. Between two grid points, half
+        of it would be moved up to the next one. So the largest loss of the mechanism
+        that is used most becomes a multiple of the width. The width has 28 bits, which
+        makes its multiples below 2^25 exact.
         """
         largest = self._largest_loss_of_most_used
         fitted = max(largest / max(largest // width, 1.0), width)
@@ -344,7 +345,8 @@ class ComposedPLD:
         level : float
             The relative entropy, > 0.
         sign : float
-            1 for the tilt to the right (with larger losses), −1 for the one to the left.
+            1 for the tilt to the right (with larger losses), −1 for the one to the
+            left.
 
         Returns
         -------
@@ -378,8 +380,9 @@ class ComposedPLD:
     def _deviation(self, rate: float) -> float:
         """Return a typical deviation of a single tilted loss.
 
-        It is the root mean square, over all uses, of √(π/2)·(mean absolute deviation). This
-        equals the standard deviation of a normal law, and is less if jumps are rare.
+        It is the root mean square, over all uses, of √(π/2)·(mean absolute deviation).
+        This equals the standard deviation of a normal law, and is less if jumps are
+        rare.
         """
         total = 0.0
         for pld, count in zip(self._coarse, self._counts, strict=True):

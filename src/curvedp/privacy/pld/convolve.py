@@ -6,15 +6,15 @@
 Definition. The *exponential tilt* of a distribution with rate λ has the masses
 pᵢ·e^{λLᵢ − κ(λ)}, where κ(λ) = log Σ pᵢ·e^{λLᵢ}. Convolutions of tilted masses are
 tilted convolutions. A Fourier transform errs by about 1e-16 of the largest mass, which
-would hide a small δ. With the λ of large deviations, the losses that decide δ(ε) are the
-likely ones, and their masses keep their digits.
+would hide a small δ. With the λ of large deviations, the losses that decide δ(ε) are
+the likely ones, and their masses keep their digits.
 
-Errors. Theorem C2 (docs/theory/accounting.md) bounds every rounding error in a table with
-the lines (a) to (n). The constants below are those of the table, and comments name the
-line where one is used. For example, line (d): a transform of length 2^k errs by at most
-16k·u of the 2-norm of its result, u being the unit roundoff. For very many steps, a
-power of the transform F is computed as a power of 1 + (F − 1), so that errors do not add
-up.
+Errors. Theorem C2 (docs/theory/accounting.md) bounds every rounding error in a table
+with the lines (a) to (n). The constants below are those of the table, and comments name
+the line where one is used. For example, line (d): a transform of length 2^k errs by at
+most 16k·u of the 2-norm of its result, u being the unit roundoff. For very many steps,
+a power of the transform F is computed as a power of 1 + (F − 1), so that errors do not
+add up.
 """
 
 import math
@@ -66,8 +66,8 @@ class _TransformPower(NamedTuple):
 def exponential_tilt(pld: DiscretePLD, rate: float) -> tuple[float, Array]:
     """Return κ and the tilted masses p·e^{rate·L − κ}, the masses rounded up.
 
-    κ is close to log Σ p·e^{rate·L}. It need not be exact, because the tilt is undone with
-    the same κ.
+    κ is close to log Σ p·e^{rate·L}. It need not be exact, because the tilt is undone
+    with the same κ.
     """
     kappa, _ = pld.log_moment(rate)
     exponent = rate * pld.losses
@@ -150,8 +150,8 @@ def _wrap_around(index: NDArray[np.int64], masses: Array, size: int) -> Array:
 def _integer_power(values: ComplexArray, count: int) -> ComplexArray:
     """Return values^count by repeated squaring.
 
-    The relative error is at most 3·count·u, u being the unit roundoff. The caller covers
-    it by one more bit in the error of the transform.
+    The relative error is at most 3·count·u, u being the unit roundoff. The caller
+    covers it by one more bit in the error of the transform.
     """
     result = values.copy()
     for bit in bin(count)[3:]:
@@ -231,13 +231,13 @@ def _raise_to_power(
 ) -> _TransformPower:
     """Return (1 + z)^count through its logarithm, with bounds on the errors.
 
-    With n = count, F = 1 + z and |z| < 2.1 (Theorem C2, lines (k) and (l)), the result errs
-    by at most
+    With n = count, F = 1 + z and |z| < 2.1 (Theorem C2, lines (k) and (l)), the result
+    errs by at most
 
         n·(error of z + 32u·|z|)·|F|^{n−2} + 16u,
 
-    where |F|^{n−2} is itself bounded from above. In it, |F|² = 1 + y with z = a + ib and
-    y = a(2 + a) + b².
+    where |F|^{n−2} is itself bounded from above. In it, |F|² = 1 + y with z = a + ib
+    and y = a(2 + a) + b².
 
     Parameters
     ----------
@@ -302,9 +302,9 @@ def hockey_stick_divergence(
         D_j = Σ_{i>j} m_i·(t^{i−j} − (ts)^{i−j})
             = ts·D_{j+1} + (1 − s)·Σ_{i>j} m_i·t^{i−j},
 
-    a recurrence that does not cancel where all losses are small. Its rounding errors are
-    those of Theorem C2, line (m); the errors of the masses are charged by the inequality
-    of Cauchy and Schwarz.
+    a recurrence that does not cancel where all losses are small. Its rounding errors
+    are those of Theorem C2, line (m); the errors of the masses are charged by the
+    inequality of Cauchy and Schwarz.
 
     Parameters
     ----------
@@ -364,8 +364,8 @@ def log_tail_mass(factors: list[Factor], rate: float, end: float) -> float:
     factors : list of (DiscretePLD, int)
         Privacy loss distributions, and how often each is used.
     rate : float
-        The rate λ of Chernoff's bound. If it is infinite, no total loss exceeds `end`, and
-        the answer is −inf.
+        The rate λ of Chernoff's bound. If it is infinite, no total loss exceeds `end`,
+        and the answer is −inf.
     end : float
         The loss beyond which the mass is wanted.
     """

@@ -1,10 +1,10 @@
 """A discrete privacy loss distribution that dominates a given privacy profile.
 
-Theorem (connect the dots: Doroshenko et al. 2022; docs/theory/accounting.md, Theorem C2). Let
-δ(ε) be known at losses 0 = ε₀ < ε₁ < … < ε_n, multiples of a width w. The piecewise
-linear function of e^ε through those values, and the convex envelope of it, lie above
-the convex truth. The envelope is the profile of a discrete pair: with dᵢ = δᵢ₋₁ − δᵢ
-and hᵢ = εᵢ − εᵢ₋₁,
+Theorem (connect the dots: Doroshenko et al. 2022; docs/theory/accounting.md, Theorem
+C2). Let δ(ε) be known at losses 0 = ε₀ < ε₁ < … < ε_n, multiples of a width w. The
+piecewise linear function of e^ε through those values, and the convex envelope of it,
+lie above the convex truth. The envelope is the profile of a discrete pair: with dᵢ =
+δᵢ₋₁ − δᵢ and hᵢ = εᵢ − εᵢ₋₁,
 
     P(L = εᵢ)  = dᵢ/(1 − e^{−hᵢ}) − dᵢ₊₁/(e^{hᵢ₊₁} − 1),
     P(L = −εᵢ) = e^{−εᵢ}·Q(L = −εᵢ),
@@ -199,8 +199,8 @@ def loss_grid(last_index: int, growth: float, min_points: int) -> NDArray[np.int
 def masses_from_profile(eps: Array, delta: Array) -> _Side:
     """Return the masses at positive losses of the PLD whose profile connects given points.
 
-    With dᵢ = δᵢ₋₁ − δᵢ and hᵢ = εᵢ − εᵢ₋₁, mass i is dᵢ/(1 − e^{−hᵢ}) − dᵢ₊₁/(e^{hᵢ₊₁} − 1).
-    It is rounded up by the rounding errors of this formula.
+    With dᵢ = δᵢ₋₁ − δᵢ and hᵢ = εᵢ − εᵢ₋₁, mass i is dᵢ/(1 − e^{−hᵢ}) − dᵢ₊₁/(e^{hᵢ₊₁}
+    − 1). It is rounded up by the rounding errors of this formula.
 
     Parameters
     ----------
@@ -225,8 +225,8 @@ def masses_from_profile(eps: Array, delta: Array) -> _Side:
 def _step_weights(eps: Array, delta: Array) -> tuple[Array, Array]:
     """Return d/(1 − e^{−h}) and d/(e^h − 1) for each step between two points.
 
-    Over a step of width h in ε, δ drops by d. The step adds the first number to the mass
-    at its right end, and subtracts the second one from the mass at its left end.
+    Over a step of width h in ε, δ drops by d. The step adds the first number to the
+    mass at its right end, and subtracts the second one from the mass at its left end.
     """
     width = np.diff(eps)
     drop = -np.diff(delta)
@@ -248,8 +248,8 @@ def convex_envelope(
     eps, delta : array
         The points, ε increasing from 0.
     is_symmetric : bool
-        Whether the profile continues to ε < 0 as its own mirror image. Then the point at
-        ε = 0 may lie above a chord too, and is lowered to it.
+        Whether the profile continues to ε < 0 as its own mirror image. Then the point
+        at ε = 0 may lie above a chord too, and is lowered to it.
     """
     delta = np.minimum.accumulate(delta)
     for _ in range(_MAX_ENVELOPE_ROUNDS):

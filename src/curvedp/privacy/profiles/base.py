@@ -79,7 +79,8 @@ class PrivacyProfile(PrivacyCurve):
 
     `delta`, `mu`, `renyi`, `rao` and `hellinger_angle` are pessimistic estimates: they
     are never below the truth by more than the rounding of a float, and exceed it by at
-    most 3e-9 of its value. `epsilon` is rounded up. `tradeoff` is never above the truth.
+    most 3e-9 of its value. `epsilon` is rounded up. `tradeoff` is never above the
+    truth.
 
     Parameters
     ----------
@@ -189,8 +190,8 @@ class PrivacyProfile(PrivacyCurve):
         It is the supremum over ε of μ_ε, where μ_ε solves δ_μ(ε) = δ(ε) and δ_μ is the
         profile of N(0, 1) against N(μ, 1).
 
-        If the loss is bounded by T, the search covers ε in [0, T). Otherwise the table of
-        the loss is doubled until `_tail_is_closed` proves δ(ε) <= δ_μ(ε) for every ε
+        If the loss is bounded by T, the search covers ε in [0, T). Otherwise the table
+        of the loss is doubled until `_tail_is_closed` proves δ(ε) <= δ_μ(ε) for every ε
         beyond it. This extends `loss_table` in place.
         """
         table = self.loss_table
@@ -240,8 +241,8 @@ class PrivacyProfile(PrivacyCurve):
     def _mu_in_table(self) -> float:
         """The largest μ_ε over the losses in the table as it was first built.
 
-        μ_ε is the μ with δ_μ(ε) = δ(ε). For an unbounded loss the proof about larger ε is
-        still missing, so that this is a lower bound on `mu`.
+        μ_ε is the μ with δ_μ(ε) = δ(ε). For an unbounded loss the proof about larger ε
+        is still missing, so that this is a lower bound on `mu`.
         """
         return self._largest_mu_on(self._trusted_losses(0.0))
 
@@ -272,15 +273,15 @@ class PrivacyProfile(PrivacyCurve):
     def _tail_is_closed(self, mu: float, eps: float) -> bool:
         """Say whether δ(ε′) <= δ_μ(ε′) is proved for every ε′ >= ε.
 
-        This is for unbounded losses (docs/theory/exact-profiles.md, Theorem P2). With √v =
-        `_tail_mu` and the constants K and drift of `SubgaussianTail`, Chernoff's bound
-        and a bound on Mills' ratio give
+        This is for unbounded losses (docs/theory/exact-profiles.md, Theorem P2). With
+        √v = `_tail_mu` and the constants K and drift of `SubgaussianTail`, Chernoff's
+        bound and a bound on Mills' ratio give
 
             δ(ε)   <= K·e^{−z²/2},            z = (ε − drift − v/2)/√v,
             δ_μ(ε) >= φ(x)·μ/(y + √2)²,       x = ε/μ − μ/2,  y = ε/μ + μ/2,
 
-        where φ is the standard normal density. The proof succeeds if the quotient of the
-        first bound by the second is at most 1 at ε and decreases from there on.
+        where φ is the standard normal density. The proof succeeds if the quotient of
+        the first bound by the second is at most 1 at ε and decreases from there on.
         """
         tail = self._subgaussian_tail()
         root_v = self._tail_mu
@@ -299,8 +300,9 @@ class PrivacyProfile(PrivacyCurve):
     def _largest_mu_on(self, grid: Array) -> float:
         """Return the maximum of μ_ε over an interval of ε, where δ_{μ_ε}(ε) = δ(ε).
 
-        Every local maximum on the grid that is nearly the highest is refined: nine points
-        are laid across its two cells, then across the two best cells of those, and so on.
+        Every local maximum on the grid that is nearly the highest is refined: nine
+        points are laid across its two cells, then across the two best cells of those,
+        and so on.
 
         Parameters
         ----------
@@ -377,8 +379,8 @@ class PrivacyProfile(PrivacyCurve):
     def _tradeoff(self, alpha: Array) -> Array:
         """Return the smallest type II error β(α) of a test at level α, rounded down.
 
-        β is taken from log β where β < ½ and from log(1 − β) elsewhere, so that it always
-        has its full precision.
+        β is taken from log β where β < ½ and from log(1 − β) elsewhere, so that it
+        always has its full precision.
         """
         flat_alpha = np.asarray(alpha, np.float64).ravel()
         log_beta, log_complement_of_beta = self._log_tradeoff(flat_alpha)
@@ -412,10 +414,10 @@ class PrivacyProfile(PrivacyCurve):
     def _log_tradeoff(self, alpha: Array) -> tuple[Array, Array]:
         """Return log β(α) and log(1 − β(α)), with β rounded down.
 
-        Neyman–Pearson: the test L > t has type I error P₂(L > t) and type II error
-        P₁(L <= t). The trade-off curve is its own inverse, because an isometry swaps the
-        pair. Left of its fixed point P₂(L > 0) the threshold t therefore solves
-        α = P₂(L > t); right of it, α = P₁(L <= t) with β = P₂(L > t).
+        Neyman–Pearson: the test L > t has type I error P₂(L > t) and type II error P₁(L
+        <= t). The trade-off curve is its own inverse, because an isometry swaps the
+        pair. Left of its fixed point P₂(L > 0) the threshold t therefore solves α =
+        P₂(L > t); right of it, α = P₁(L <= t) with β = P₂(L > t).
 
         Parameters
         ----------
@@ -527,8 +529,8 @@ class PrivacyProfile(PrivacyCurve):
         Parameters
         ----------
         order : float or array
-            The order α >= 1. Order 1 is the Kullback–Leibler divergence, order infinity the
-            largest loss.
+            The order α >= 1. Order 1 is the Kullback–Leibler divergence, order infinity
+            the largest loss.
 
         Returns
         -------
@@ -547,8 +549,8 @@ class PrivacyProfile(PrivacyCurve):
         """Return the Rényi divergence D_α of one order α >= 1, rounded up.
 
         The formula is in `renyi`. Where the integral cannot be resolved in doubles, a
-        simple upper bound is returned: the largest loss, or α·μ²/2 (which μ-GDP implies;
-        Dong, Roth and Su 2022).
+        simple upper bound is returned: the largest loss, or α·μ²/2 (which μ-GDP
+        implies; Dong, Roth and Su 2022).
         """
         largest_loss = self.pure_epsilon
         is_bounded = math.isfinite(largest_loss)
@@ -579,8 +581,8 @@ class PrivacyProfile(PrivacyCurve):
         """The smallest ρ such that the release is ρ-zCDP, rounded up.
 
         It is the supremum of D_α/α over all orders α > 1. Orders α = 1 + 2^x are tried
-        with increasing x until `_orders_are_closed` proves that no larger order matters;
-        then the best x is refined.
+        with increasing x until `_orders_are_closed` proves that no larger order
+        matters; then the best x is refined.
         """
         largest = self.renyi_at(1.0)
         x = -6.0
@@ -658,8 +660,8 @@ class PrivacyProfile(PrivacyCurve):
     def extreme_splits(self) -> "list[PrivacyProfile]":
         """Profiles of pairs of neighbors among which the worst pair often is.
 
-        A calibration starts its search with them. On a product space these are the pairs
-        that differ in one factor only.
+        A calibration starts its search with them. On a product space these are the
+        pairs that differ in one factor only.
         """
         return [self]
 

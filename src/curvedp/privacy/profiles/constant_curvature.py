@@ -1,14 +1,15 @@
 """Exact privacy profiles of Riemannian Gaussian and Laplace noise on constant curvature.
 
-`gaussian_profile` and `laplace_profile` return them, and `gaussian_floor` the smallest μ
-that any scale of Gaussian noise can reach.
+`gaussian_profile` and `laplace_profile` return them, and `gaussian_floor` the smallest
+μ that any scale of Gaussian noise can reach.
 
-Theorem P1 (docs/theory/exact-profiles.md). The worst pair of neighbors is any pair whose noise
-centers are exactly the sensitivity apart: moving the second center away from the first
-raises δ(ε) at every ε. So no search over distances is needed.
+Theorem P1 (docs/theory/exact-profiles.md). The worst pair of neighbors is any pair
+whose noise centers are exactly the sensitivity apart: moving the second center away
+from the first raises δ(ε) at every ε. So no search over distances is needed.
 
-Theorem P3 (docs/theory/exact-profiles.md). On a hyperbolic space the profile does not fall to 0
-as the scale grows. Its limit is `FloorProfile`, and no isotropic noise does better.
+Theorem P3 (docs/theory/exact-profiles.md). On a hyperbolic space the profile does not
+fall to 0 as the scale grows. Its limit is `FloorProfile`, and no isotropic noise does
+better.
 """
 
 import math
@@ -309,8 +310,9 @@ class ConstantCurvatureProfile(RadialProfile):
     def _subgaussian_tail(self) -> SubgaussianTail:
         """Return a bound on the moments of the loss of a Gaussian on a hyperbolic space.
 
-        In units of curvature −1, with the scale s, the distance D of the centers, the radius
-        r, its density ρ and the mode m of ρ (docs/theory/exact-profiles.md, Theorem P2),
+        In units of curvature −1, with the scale s, the distance D of the centers, the
+        radius r, its density ρ and the mode m of ρ (docs/theory/exact-profiles.md,
+        Theorem P2),
 
             L <= (2rD + D²)/2s²,
             ρ(m+u)/ρ(m) <= (1 + 1/(e^{2m} − 1))^{d−1}·e^{−u²/2s²}.
@@ -408,8 +410,8 @@ class LineLaplaceProfile(ConstantCurvatureProfile):
 class FloorProfile(PrivacyProfile):
     """The limit of the profile of a Gaussian on a hyperbolic space as its scale grows.
 
-    The privacy loss tends to (d−1)·log(cosh Δ − sinh Δ·cos φ), where φ is the angle of a
-    uniform direction. This is the loss between the harmonic measures on the boundary
+    The privacy loss tends to (d−1)·log(cosh Δ − sinh Δ·cos φ), where φ is the angle of
+    a uniform direction. This is the loss between the harmonic measures on the boundary
     seen from the two centers. Brownian motion turns *any* isotropic noise into these
     measures, so that none does better (docs/theory/exact-profiles.md, Theorem P3).
 
@@ -459,8 +461,8 @@ def constant_curvature_profile(
 ) -> ConstantCurvatureProfile:
     """Return the profile of isotropic noise, by a closed form if there is one.
 
-    The same parameters give the same object within a thread, so that what it has computed
-    is used again. The parameters are those of `ConstantCurvatureProfile`.
+    The same parameters give the same object within a thread, so that what it has
+    computed is used again. The parameters are those of `ConstantCurvatureProfile`.
     """
     numbers = (curvature, dim, scale, sensitivity)
     are_numbers = all(isinstance(number, int | float) for number in numbers)

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 class ProfileGuarantee(Guarantee):
     """The guarantee that a release satisfies a privacy profile: its δ(ε) at every ε.
 
-    It is stronger than any one parameter of the profile, such as μ. Its costs do not add
-    up over releases: it composes through privacy loss distributions, and a ledger
+    It is stronger than any one parameter of the profile, such as μ. Its costs do not
+    add up over releases: it composes through privacy loss distributions, and a ledger
     converts it to the definition of its budget.
 
     Parameters

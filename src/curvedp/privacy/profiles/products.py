@@ -6,9 +6,9 @@ curvature −½.
 The privacy loss is the sum of the independent losses of the factors. A change of length
 Δ between neighboring data sets may be split over the factors in any way with ΣΔᵢ² = Δ².
 Such a division (Δ₁, Δ₂, …) is called a split here. δ(ε) increases with each Δᵢ
-(docs/theory/exact-profiles.md, Theorem P1, applied to a slice), so that δ(ε) of the product is
-the supremum over the splits (`largest_over_splits`). All flat factors count as one part.
-Products with more than two parts are not supported.
+(docs/theory/exact-profiles.md, Theorem P1, applied to a slice), so that δ(ε) of the
+product is the supremum over the splits (`largest_over_splits`). All flat factors count
+as one part. Products with more than two parts are not supported.
 """
 
 import math
@@ -367,7 +367,8 @@ class ProductProfile(PrivacyProfile):
         if len(diameters) == 1:
             return cost(self._at_split([length]))
 
-        # A split is length·(cos θ, sin θ). The diameters of the parts bound the angle θ.
+        # A split is length·(cos θ, sin θ). The diameters of the parts bound the angle
+        # θ.
         start = math.acos(min(diameters[0] / length, 1.0))
         stop = math.asin(min(diameters[1] / length, 1.0))
         if len(self._curved) == 2 and self._curved[0] == self._curved[1]:
@@ -384,8 +385,8 @@ class ProductProfile(PrivacyProfile):
     def _delta(self, eps: Array) -> Array:
         """Return δ(ε) from the supremum of μ_ε² over the splits, rounded up.
 
-        μ_ε is the μ with δ_μ(ε) = δ(ε) for one split. Its square is nearly linear in the
-        squared lengths of the split, which makes the polynomial fit accurate.
+        μ_ε is the μ with δ_μ(ε) = δ(ε) for one split. Its square is nearly linear in
+        the squared lengths of the split, which makes the polynomial fit accurate.
         """
         if len(self._part_diameters) == 1:
             return self._at_split([self.sensitivity])._delta(eps)
@@ -410,8 +411,8 @@ class ProductProfile(PrivacyProfile):
     def _is_below_all_floats(self, eps: Array) -> NDArray[np.bool_]:
         """Say at which ε the δ of every split is below the smallest float.
 
-        δ increases with each length. So the pair of lengths (Δ, Δ) bounds every split, and
-        its one table replaces a search that needs dozens of them.
+        δ increases with each length. So the pair of lengths (Δ, Δ) bounds every split,
+        and its one table replaces a search that needs dozens of them.
         """
         bounding_profile = self._at_split([self.sensitivity, self.sensitivity])
         mu = bounding_profile.mu_at(eps) * (1 + 2 * (MARGIN + RELATIVE_ERROR))
@@ -426,9 +427,9 @@ class ProductProfile(PrivacyProfile):
     def _epsilon_at(self, delta: float) -> float:
         """Return the smallest ε with δ(ε) <= delta, rounded up.
 
-        Brent's method is used, because each δ(ε) is a search over the splits. The search
-        starts at the largest ε of the extreme splits, which is nearly always the answer up
-        to rounding.
+        Brent's method is used, because each δ(ε) is a search over the splits. The
+        search starts at the largest ε of the extreme splits, which is nearly always the
+        answer up to rounding.
         """
 
         def relative_excess(eps: float) -> float:
@@ -518,8 +519,8 @@ class ProductProfile(PrivacyProfile):
     def rao(self) -> float:
         """The Rao distance: Δ times the largest √(Fisher information) of a part.
 
-        The Fisher metric of a product is block diagonal, so that the worst direction lies
-        within one part.
+        The Fisher metric of a product is block diagonal, so that the worst direction
+        lies within one part.
         """
         root_informations = [1 / self.scale] if self._has_flat else []
         for curvature, dim in self._curved:
@@ -546,8 +547,8 @@ class ProductProfile(PrivacyProfile):
     def floor(self) -> PrivacyProfile | None:
         """The profile that remains for arbitrarily much noise, or None.
 
-        With one hyperbolic factor it is the floor of that factor: the losses of the other
-        factors vanish as the scale grows.
+        With one hyperbolic factor it is the floor of that factor: the losses of the
+        other factors vanish as the scale grows.
         """
         hyperbolic = [factor for factor in self._curved if factor[0] < 0]
         if len(hyperbolic) != 1:
@@ -590,9 +591,9 @@ def largest_over_splits(
 
     A split is a direction (cos θ, sin θ). The cost is a smooth function of it, to which
     polynomials of increasing degree are fitted. The difference between the last two
-    fits is added as the error (docs/theory/exact-profiles.md, "Products and SPD matrices").
-    Where that error is poor, as for ε near the largest loss, the arc of splits is
-    narrowed first.
+    fits is added as the error (docs/theory/exact-profiles.md, "Products and SPD
+    matrices"). Where that error is poor, as for ε near the largest loss, the arc of
+    splits is narrowed first.
 
     Parameters
     ----------
@@ -659,10 +660,10 @@ def _fit_over_narrowed_arc(cost: CostOfSplit, start: float, stop: float) -> _Sup
 def _fit_over_arc(cost: CostOfSplit, start: float, stop: float) -> _Supremum:
     """Return the supremum of each entry of a cost over an arc, by Chebyshev series.
 
-    The variable is sin²θ, the squared length in the second part of the split
-    (cos θ, sin θ). A loss does not depend on the sign of a length, so that the cost is
-    smooth in the squared lengths, and nearly linear. The degree is half of what a series
-    in θ would need.
+    The variable is sin²θ, the squared length in the second part of the split (cos θ,
+    sin θ). A loss does not depend on the sign of a length, so that the cost is smooth
+    in the squared lengths, and nearly linear. The degree is half of what a series in θ
+    would need.
 
     Parameters
     ----------

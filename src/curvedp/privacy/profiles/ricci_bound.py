@@ -3,11 +3,11 @@
 `HadamardProfile` bounds Gaussian noise on spaces without positive curvature, and
 `PureProfile` any noise with a bounded privacy loss.
 
-Theorem P4 (docs/theory/exact-profiles.md). On a complete, simply connected manifold with
-sectional curvatures <= 0 and Ric >= −k, kσ² < 1, the Gaussians of scale σ about two
-points Δ apart are at least as hard to tell apart as flat Gaussians of scale
-s = σ√(1 − kσ²): the release is Δ/s-GDP, and every f-divergence is at most that of the
-flat Gaussians.
+Theorem P4 (docs/theory/exact-profiles.md). On a complete, simply connected manifold
+with sectional curvatures <= 0 and Ric >= −k, kσ² < 1, the Gaussians of scale σ about
+two points Δ apart are at least as hard to tell apart as flat Gaussians of scale s =
+σ√(1 − kσ²): the release is Δ/s-GDP, and every f-divergence is at most that of the flat
+Gaussians.
 """
 
 import math
@@ -68,9 +68,9 @@ class HadamardProfile(GaussianProfile):
 class PureProfile(PrivacyProfile):
     """The profile that follows from a bound |L| <= ε on the privacy loss alone.
 
-    Randomized response is the worst case (Kairouz, Oh and Viswanath 2015). An example is
-    the Laplace law exp(−d/σ) with a constant normalizer: |L| <= Δ/σ, and |∂L| <= 1/σ along
-    a geodesic, so that the Rao distance is at most ε too.
+    Randomized response is the worst case (Kairouz, Oh and Viswanath 2015). An example
+    is the Laplace law exp(−d/σ) with a constant normalizer: |L| <= Δ/σ, and |∂L| <= 1/σ
+    along a geodesic, so that the Rao distance is at most ε too.
 
     Parameters
     ----------
