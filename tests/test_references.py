@@ -1,8 +1,10 @@
-"""Everything that docstrings and comments in src/curvedp refer to exists.
+"""Everything that docstrings, comments and pages refer to exists.
 
-Checked are pages of docs/ and their sections, theorems and errata by number, paths of
-files, and the names of modules and of what they define. A reference that dangles sends a
-reader on a search that cannot succeed.
+Checked in src/curvedp are pages of docs/ and their sections, theorems and errata by
+number, paths of files, and the names of modules and of what they define. In tests,
+benchmarks, reproductions and examples all but the names are checked, and in the pages
+the theorems and errata. A reference that dangles sends a reader on a search that cannot
+succeed.
 """
 
 import ast
@@ -25,6 +27,15 @@ FILES = sorted(SOURCE.rglob("*.py"))
 
 # Folders at the root of the repository that prose refers to.
 FOLDERS = "tests|docs|benchmarks|examples|reproductions|src"
+
+# The Python files beside the package whose prose is checked too.
+OTHER_FILES = [
+    path
+    for folder in ("tests", "benchmarks", "reproductions", "examples")
+    for path in sorted((ROOT / folder).rglob("*.py"))
+    if path != Path(__file__)
+]
+PAGES = sorted(DOCS.rglob("*.md"))
 
 every_file = pytest.mark.parametrize(
     "path", FILES, ids=lambda path: str(path.relative_to(SOURCE))
@@ -232,24 +243,64 @@ def variables(path: Path) -> frozenset[str]:
 # ---- the checks
 
 
+def missing_sections_and_statements(text: str) -> list[str]:
+    """Return the sections and statements that a text cites and no page has."""
+    missing = []
+    for page, section in cited_sections(text):
+        if not (DOCS / page).exists() or not has_section(page, section):
+            missing.append(f"docs/{page} has no {section!r}")
+    for page, statement in cited_statements(text):
+        if not (DOCS / page).exists() or not states(page, statement):
+            missing.append(f"docs/{page} does not state {statement}")
+    return missing
+
+
+def missing_numbers(text: str) -> list[str]:
+    """Return the numbered theorems and errata that a text cites and no page states."""
+    pages = [page.relative_to(DOCS).as_posix() for page in PAGES]
+    missing = [
+        statement
+        for statement in numbered_statements(text)
+        if not any(states(page, statement) for page in pages)
+    ]
+    for erratum in cited_errata(text):
+        if not re.search(rf"^\| ?\**{erratum}\b", page_text("errata.md"), re.M):
+            missing.append(f"docs/errata.md has no {erratum}")
+    return missing
+
+
 @every_file
 def test_cited_sections_and_statements_exist(path):
     for text in prose(path):
-        for page, section in cited_sections(text):
-            assert has_section(page, section), f"docs/{page} has no {section!r}"
-        for page, statement in cited_statements(text):
-            assert states(page, statement), f"docs/{page} does not state {statement}"
+        assert not missing_sections_and_statements(text)
 
 
 @every_file
 def test_numbered_theorems_and_errata_exist(path):
-    pages = sorted(page.relative_to(DOCS).as_posix() for page in DOCS.rglob("*.md"))
     for text in prose(path):
-        for statement in numbered_statements(text):
-            assert any(states(page, statement) for page in pages), statement
-        for erratum in cited_errata(text):
-            is_listed = re.search(rf"^\| ?\**{erratum}\b", page_text("errata.md"), re.M)
-            assert is_listed, f"docs/errata.md has no {erratum}"
+        assert not missing_numbers(text)
+
+
+def test_references_beside_the_package_exist():
+    missing = []
+    for path in OTHER_FILES:
+        for text in prose(path):
+            found = missing_sections_and_statements(text) + missing_numbers(text)
+            # Of files only those with a folder: a test may speak of any "conftest.py".
+            found += [
+                cited
+                for cited in cited_paths(text)
+                if re.match(f"({FOLDERS})/", cited) and not (ROOT / cited).exists()
+            ]
+            # The specification is no part of the repository.
+            found += re.findall(r"SPEC (?:§|E)\d+", text)
+            missing += [f"{path.relative_to(ROOT)}: {reference}" for reference in found]
+    assert not missing
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: str(path.relative_to(DOCS)))
+def test_theorems_and_errata_in_pages_exist(page):
+    assert not missing_numbers(page.read_text())
 
 
 @every_file
@@ -315,6 +366,12 @@ def test_dangling_references_are_found():
     assert not states("theory/rao.md", "Theorem R99")
     assert not resolve("curvedp.privacy.no_such_name")
     assert not resolve("curvedp.privacy.loss.no_such_module")
+    assert missing_sections_and_statements('docs/theory/rao.md, "Nothing of the kind"')
+    assert missing_sections_and_statements("docs/no_such_page.md, Theorem P1")
+    assert missing_numbers("Theorem P99 and E98") == [
+        "Theorem P99",
+        "docs/errata.md has no E98",
+    ]
     base = SOURCE / "privacy" / "profiles" / "base.py"
     assert absolute_name("loss.table", base) == "curvedp.privacy.loss.table"
     assert absolute_name("table.end", base) is None

@@ -353,7 +353,7 @@ def _cases(tests: list[pytest.Item]) -> Collection[list[pytest.Item]]:
 
 
 def _mirrored(name: str) -> str:
-    """What a module and the file of its tests have in common: "privacy/_loss_sum.py" and "test_loss_sum" are "loss_sum"."""
+    """What a module and the file of its tests have in common: "profiles/products.py", "test_products"."""
     return Path(name).stem.removeprefix("test_").lstrip("_")
 
 

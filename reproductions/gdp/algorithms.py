@@ -98,7 +98,7 @@ def algorithm2_estimate(
     `mu_upper`: with probability 1 − failure_probability over the samples, δ(ε) <= l_ε + ξ_ε at every grid point
     (Maurer and Pontil 2009; Massart 1990), hence on the interval to its right; from `max_loss` on δ = 0.
     On hyperbolic spaces the loss has no largest value: there `tail`, the `gaussian_profile` of the same law, lends its
-    theorem on the tail, δ(ε) <= K·e^{−z²/2} (docs/theory/exact-profiles.md, Tail), and nothing that was
+    theorem on the tail, δ(ε) <= K·e^{−z²/2} (docs/theory/exact-profiles.md, Theorem P2), and nothing that was
     integrated but K. With neither it is infinite.
     """
     eps_max = _validate.positive("eps_max", eps_max)

@@ -1,4 +1,4 @@
-"""Gaussian noise in a tangent space: `from_coordinates(p, σ·z)` with z standard normal, and nothing else (SPEC §2)."""
+"""Gaussian noise in a tangent space: `from_coordinates(p, σ·z)` with z standard normal, and nothing else."""
 
 import math
 from dataclasses import dataclass

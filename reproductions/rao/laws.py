@@ -1,7 +1,7 @@
 """Noise on R^d from the Rao paper: multivariate Gaussian, multivariate Laplace, generalized Gaussian.
 
 Density ∝ exp(−(|x|/σ)^N), with the absolute value of one coordinate or the norm of the vector. The paper prints
-exp{|x−μ|^N/σ} beside the normalizer 2σΓ(1/N)/N, which belongs to the density here (SPEC E17): N=2 means σ = √2·sd.
+exp{|x−μ|^N/σ} beside the normalizer 2σΓ(1/N)/N, which belongs to the density here (docs/errata.md, E17): N=2 means σ = √2·sd.
 Everything follows from one fact: (‖x‖/σ)^N has the Gamma law of shape d/N.
 """
 
@@ -248,7 +248,7 @@ class GeneralizedGaussian:
 
     @property
     def fisher_information(self) -> float:
-        """Fisher information of a shift of one coordinate, NΓ(2−1/N)/(σ²Γ(1+1/N)); it needs N > ½ (SPEC E17)."""
+        """Fisher information of a shift of one coordinate, NΓ(2−1/N)/(σ²Γ(1+1/N)); it needs N > ½ (docs/errata.md, E17)."""
         if not self.power > 0.5:
             raise ParameterError(
                 f"power={self.power!r} must be > 0.5 for a finite Fisher information"

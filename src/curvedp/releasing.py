@@ -10,7 +10,7 @@ Another package adds statistics of its own by entry points in its `pyproject.tom
     [project.entry-points."curvedp.offers"]
     mean-distance = "my_package.mean_distance:OFFER"
 
-docs/extending.md, "From Python to the command line", follows one to the end.
+docs/project/extending.md, "From Python to the command line", follows one to the end.
 """
 
 import io
@@ -653,7 +653,7 @@ def _offers_of_other_packages() -> dict[str, Offer]:
         if not isinstance(offer, Offer):
             raise ParameterError(
                 f"the entry point {name} = {entry_point.value} is no Offer: "
-                "see docs/extending.md"
+                "see docs/project/extending.md"
             )
         offers[name] = offer
     return offers

@@ -1,4 +1,4 @@
-"""Errors that the papers print (SPEC §1, docs/errata.md) or peers make, as mechanisms: our own audit must catch each.
+"""Errors that the papers print (docs/errata.md) or peers make, as mechanisms: our own audit must catch each.
 
 Here those of the papers on Gaussian and Rao privacy and the audit's own soundness; those on optimization and regression are
 in `test_peer_bugs_opt.py` and `test_peer_bugs_reg.py`. Each test builds the release as printed, gives it the claim that the

@@ -1,4 +1,4 @@
-"""Errors of *Differentially private Riemannian optimization* (SPEC §1, E5-E10) as it prints them, each under our own audit.
+"""Errors of *Differentially private Riemannian optimization* (docs/errata.md, E5-E10), as printed, each under our own audit.
 
 Every release is one step of DP-RGD for the Fréchet mean at a footpoint w: the clipped mean gradient of real records, noise
 by the printed sampler, exp. The records are all at w but one, which lies far away on one side or on the other: the worst pair

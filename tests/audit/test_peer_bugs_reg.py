@@ -1,4 +1,4 @@
-"""Errors of *Differentially private geodesic regression* (SPEC §1, E19-E24) as it prints them, each under our own audit.
+"""Errors of *Differentially private geodesic regression* (docs/errata.md, E19-E24), as printed, each under our own audit.
 
 Sensitivities (E19, E20, E24) through one noisy gradient of the regression's energy at a place (p, v) of the domain, the
 printed Δ over the claimed μ as noise; laws (E21, E22, E23, the Markov chain) through K-norm draws. In each the rest is as

@@ -1,6 +1,6 @@
 """A statistic of another package appears everywhere: in Python, shell, studio, report, verification and plan.
 
-The package is the code of docs/extending.md, word for word, with the entry points of that page.
+The package is the code of docs/project/extending.md, word for word, with the entry points of that page.
 """
 
 import json
@@ -23,7 +23,7 @@ from curvedp.studio.desk import Desk
 from curvedp.studio.rehearsal import predict_release
 from curvedp.studio.study import Study
 
-PAGE = Path(__file__).parents[2] / "docs" / "extending.md"
+PAGE = Path(__file__).parents[2] / "docs" / "project" / "extending.md"
 
 
 def code_blocks(page: str, title: str, language: str) -> list[str]:

@@ -138,7 +138,7 @@ def test_an_odd_release_is_warned_of_and_kept(name, data, odd, _, said, tmp_path
     assert warning_texts(strict)  # what was paid for is there
 
 
-# Drawn elsewhere: what is released in a given ball in tests/test_cli.py, a dispersion in a private one in tests/inference.
+# Drawn elsewhere: what is released in a given ball in tests/cli, a dispersion in a private one in tests/inference.
 PLAIN = {
     "PrivateTangentSpace",
     "PrivateFrechetMedian",

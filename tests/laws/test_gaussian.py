@@ -370,7 +370,7 @@ class TestPrivacy:
     """The law and its profile are two derivations of one mechanism."""
 
     def test_known_values(self):
-        """SPEC §4: S² and H³ at σ = Δ = 1; the circle of errata E1."""
+        """S² and H³ at σ = Δ = 1; the circle of errata E1."""
         assert RiemannianGaussian(Sphere(2), 1.0).profile(1.0).mu == pytest.approx(
             0.82248, abs=1e-5
         )
@@ -396,7 +396,7 @@ class TestPrivacy:
 
     @pytest.mark.parametrize("manifold", [Sphere(3), Lorentz(2), PoincareBall(2)])
     def test_rao_distance_from_the_second_moment(self, manifold):
-        """θ = Δ·√(E[r²]/d)/σ² (SPEC §7), with E[r²] from this package's own quadrature."""
+        """θ = Δ·√(E[r²]/d)/σ² (docs/theory/rao.md), with E[r²] from this package's own quadrature."""
         law = RiemannianGaussian(manifold, 0.7)
         expected = 0.2 * math.sqrt(law.mean_square_radius / manifold.dim) / 0.7**2
         assert law.profile(0.2).rao == pytest.approx(expected, rel=1e-6)

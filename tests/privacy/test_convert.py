@@ -263,7 +263,7 @@ def test_missing_options_raise():
 
 def test_profiles_and_compositions_convert():
     profile = gaussian_profile(-1.0, 3, 1.0, 1.0)
-    assert convert(profile, to=GDP).mu == pytest.approx(1.36656, abs=1e-5)  # SPEC §4
+    assert convert(profile, to=GDP).mu == pytest.approx(1.36656, abs=1e-5)
     assert np.all(
         convert(profile, to=GDP).delta(EPS) >= profile.delta(EPS) * (1 - 3e-9)
     )

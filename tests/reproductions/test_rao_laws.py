@@ -164,7 +164,7 @@ class TestGeneralizedGaussian:
 
 
 class TestGeneralizedGaussianFisherInformation:
-    """SPEC E17: the printed parametrization exp{|x−μ|^N/σ} is not the one its normalizer and Rao distance belong to."""
+    """docs/errata.md, E17: the printed exp{|x−μ|^N/σ} is not the law its normalizer and Rao distance belong to."""
 
     @pytest.mark.parametrize("power", [0.7, 1.0, 1.5, 2.0, 4.0])
     def test_formula(self, power):

@@ -18,7 +18,7 @@ N = 100_000
 
 
 def test_the_constant_of_the_density():
-    """Han et al. 2023, Lemma 1 prints C = (2πσ²)^{1/2} (SPEC E13): only (2πσ²)^{−d/2} makes the density integrate to 1."""
+    """Han et al. 2023, Lemma 1 prints C = (2πσ²)^{1/2} (docs/errata.md, E13); only (2πσ²)^{−d/2} is a density."""
     manifold, scale = PoincareBall(2), 0.2
     law, p = TangentGaussian(manifold, scale), goodness.off_origin(manifold)
     axis = np.linspace(-1.6, 1.6, 201)
@@ -50,7 +50,7 @@ def test_variance_is_the_same_along_every_unit_direction(manifold):
 
 
 def test_half_the_noise_in_the_ball_is_rejected():
-    """The frame for the printed metric 4/(1−|w|²) is too short by a factor that grows with |w| (SPEC E8)."""
+    """The frame for the printed metric 4/(1−|w|²) is too short by a factor that grows with |w| (docs/errata.md, E8)."""
     manifold = PoincareBall(2)
     law, p = TangentGaussian(manifold, 0.5), goodness.off_origin(manifold)
     z = 0.5 * np.random.default_rng(2).standard_normal((N, 2))
@@ -62,7 +62,7 @@ def test_half_the_noise_in_the_ball_is_rejected():
 
 
 def test_the_printed_basis_of_the_sphere_is_rejected():
-    """ēᵢ − w_{i+1}·w is tangent but not orthonormal (SPEC E10)."""
+    """ēᵢ − w_{i+1}·w is tangent but not orthonormal (docs/errata.md, E10)."""
     manifold = Sphere(3)
     law, p = TangentGaussian(manifold, 0.5), goodness.off_origin(manifold)
     z = 0.5 * np.random.default_rng(3).standard_normal((N, 3))

@@ -109,7 +109,7 @@ def test_a_person_is_the_unit_where_that_is_asked(tmp_path):
     table.close()
 
 
-# Persons of every statistic are in tests/estimators and tests/test_cli.py; here, that the form and the script tell of them.
+# Persons of every statistic are in tests/estimators and tests/cli; here, that the form and the script tell of them.
 @pytest.mark.parametrize(
     ("statistic", "groups"),
     [(name, ("", "who")[i % 2]) for i, name in enumerate(OFFERS)],
