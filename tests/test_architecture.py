@@ -24,6 +24,7 @@ BASE = {
     "_validate",
     "_files",
     "_lazy",
+    "_registry",
     "_silence",
 }
 
@@ -33,6 +34,7 @@ ARROWS: dict[str, set[str]] = {
     "_validate": set(),
     "_files": set(),
     "_lazy": set(),
+    "_registry": set(),
     "_silence": set(),
     "numerics": set(),
     "randomness": {"numerics"},

@@ -17,7 +17,12 @@ from curvedp import _validate
 from curvedp._silence import quiet_about_records
 from curvedp.errors import CurvedpError, ParameterError
 from curvedp.geometry import frechet_mean
-from curvedp.geometry.manifold import OFF_MANIFOLD_TOLERANCE, Manifold, check_manifold
+from curvedp.geometry.manifold import (
+    OFF_MANIFOLD_TOLERANCE,
+    Manifold,
+    check_manifold,
+    manifold_kinds,
+)
 from curvedp.geometry.spaces.correlation import CorrelationMatrices
 from curvedp.geometry.spaces.spd_common import SPD
 from curvedp.numerics.threads import one_blas_thread
@@ -601,7 +606,7 @@ def _spaces_of_shape(shape: tuple[int, ...]) -> Iterator[Manifold]:
 
     Spaces of which every array is a point are omitted: all records fit them.
     """
-    for kind in Manifold.kinds.values():
+    for kind in manifold_kinds:
         # Every manifold is a dataclass, and its fields are its sizes.
         n_sizes = len(fields(kind))  # type: ignore[arg-type]
         sizes_as_shape = shape[:n_sizes]

@@ -12,6 +12,7 @@ import itertools
 import math
 import pickle
 import sys
+import traceback
 import warnings
 from collections.abc import Callable
 from functools import cache, partial
@@ -21,7 +22,7 @@ import numpy as np
 
 from curvedp.conformance import check_mechanism, check_statistic
 from curvedp.geometry.ball import project_to_ball
-from curvedp.geometry.capabilities import boundary_distance
+from curvedp.geometry.capabilities import boundary_distance, euclidean_factor
 from curvedp.geometry.manifold import Manifold
 from curvedp.geometry.names import parse_manifold
 
@@ -105,10 +106,28 @@ def check_manifold(
             points = sample(manifold, np.random.default_rng(seed), 30, reach)
             law = " ".join((check.__doc__ or "").split()).rstrip(".")
             check(manifold, points)
+        except AssertionError as error:
+            raise AssertionError(
+                f"{manifold!r} breaks a law: {law}. {error}"
+            ) from error
         except Exception as error:
             raise AssertionError(
-                f"{manifold!r} breaks a law: {law}. {type(error).__name__}: {error}"
+                f"{manifold!r} breaks a law: {law}. {_failing_call(manifold, error)} "
+                f"raised {type(error).__name__}: {error}"
             ) from error
+
+
+def _failing_call(M: Manifold, error: Exception) -> str:
+    """Return the name of the member of M in which an exception was raised, in quotes.
+
+    It is the innermost one, so that the message names the place to look at.
+    """
+    members = [
+        frame.f_code.co_name
+        for frame, _ in traceback.walk_tb(error.__traceback__)
+        if frame.f_locals.get("self") is M and hasattr(type(M), frame.f_code.co_name)
+    ]
+    return f"`{members[-1]}`" if members else "the test"
 
 
 def default_reach(M: Manifold) -> float:
@@ -496,9 +515,14 @@ def check_missing_values(M: Manifold, points: Points) -> None:
         for array in with_gap:
             array[0] = np.nan
 
-        with warnings.catch_warnings():
-            warnings.simplefilter("error")
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
             result = np.asarray(kernel(*with_gap))
+        _require(
+            not caught,
+            f"`{name}` of NaN warns: {caught[0].message if caught else ''} (compute it "
+            'inside `with np.errstate(all="ignore"):`)',
+        )
         _require(
             name in may_repair or not bool(np.all(np.isfinite(result[0]))),
             f"`{name}` of NaN is finite: {result[0]}",
@@ -717,6 +741,77 @@ def check_curvature(M: Manifold, points: Points) -> None:
         )
 
 
+def check_jacobi_spectrum(M: Manifold, points: Points) -> None:
+    """A `jacobi_spectrum` holds the nonzero eigenvalues for every unit velocity.
+
+    The Jacobi operator of a random velocity is estimated from distances. Where there is
+    a Euclidean factor, the velocity is orthogonal to it.
+    """
+    if M.jacobi_spectrum is None or M.dim == 1:
+        return
+    multiplicities = [multiplicity for _, multiplicity in M.jacobi_spectrum]
+    _require(
+        sum(multiplicities) < M.dim,
+        f"multiplicities {multiplicities} add up to more than dim − 1 = {M.dim - 1}",
+    )
+    stated = [kappa for kappa, count in M.jacobi_spectrum for _ in range(count)]
+    stated += [0.0] * (M.dim - 1 - len(stated))
+
+    p = points["p"][0]
+    rng = np.random.default_rng(7)
+    flat_directions = euclidean_factor(M, p)
+    step = 0.04 * float(np.max(np.linalg.norm(points["z"], axis=-1)))
+    for _ in range(2):
+        velocity = rng.normal(size=M.dim)
+        velocity -= velocity @ flat_directions.T @ flat_directions
+        estimated = _estimated_jacobi_eigenvalues(M, p, velocity, step)
+        _require_equal(
+            estimated,
+            np.sort(stated),
+            f"the eigenvalues from distances, {np.round(estimated, 3)}, and those of "
+            f"`jacobi_spectrum`, {M.jacobi_spectrum},",
+            rtol=0,
+            atol=1e-3,
+        )
+
+
+def _estimated_jacobi_eigenvalues(
+    M: Manifold, p: Any, velocity: np.ndarray, step: float
+) -> np.ndarray:
+    """Estimate the eigenvalues of the Jacobi operator across a velocity, sorted.
+
+    With K(v, w) the sectional curvature of an orthonormal pair and eᵢ a basis across v,
+
+        ⟨R_v eᵢ, eᵢ⟩ = K(v, eᵢ),
+        ⟨R_v eᵢ, eⱼ⟩ = K(v, (eᵢ + eⱼ)/√2) − (K(v, eᵢ) + K(v, eⱼ))/2.
+
+    Parameters
+    ----------
+    M : Manifold
+        Where p lives.
+    p : array
+        One point.
+    velocity : array, shape (dim,)
+        Coordinates of v, of any length.
+    step : float
+        The length of the steps of `sectional_curvatures`.
+    """
+    first_column = np.column_stack([velocity, np.eye(M.dim)])
+    basis = np.linalg.qr(first_column)[0].T
+    v, across = basis[0], basis[1:]
+    rows, columns = np.triu_indices(len(across))
+    sums = across[rows] + across[columns]
+    directions = sums / np.linalg.norm(sums, axis=-1, keepdims=True)
+    pairs = np.stack([np.broadcast_to(v, directions.shape), directions], axis=-1)
+
+    operator = np.zeros((len(across), len(across)))
+    operator[rows, columns] = sectional_curvatures(M, p, pairs, step)
+    diagonal = np.diag(operator)
+    mean_of_pair = (diagonal[:, None] + diagonal[None, :]) / 2
+    above = np.triu(operator - mean_of_pair, 1)
+    return np.asarray(np.linalg.eigvalsh(above + above.T + np.diag(diagonal)))
+
+
 def sectional_curvatures(
     M: Manifold, p: Any, pairs: np.ndarray, step: float
 ) -> np.ndarray:
@@ -775,6 +870,7 @@ CHECKS: tuple[Callable[[Manifold, Points], None], ...] = (
     check_shortest_geodesics,
     check_broadcasting,
     check_curvature,
+    check_jacobi_spectrum,
 )
 """The laws, in the order in which they are tried; the docstring of each states it."""
 

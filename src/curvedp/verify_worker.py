@@ -18,6 +18,7 @@ import numpy as np
 
 from curvedp.core.certificate import Certificate, Check, is_certificate_signed
 from curvedp.errors import CurvedpError, ParameterError, VerificationFailed
+from curvedp.geometry.manifold import follow_geodesic
 from curvedp.release.rebuild import mechanism_of
 from curvedp.release.verify import remarks_on, verify_certificate
 from curvedp.release.warnings import certificate_warnings
@@ -139,8 +140,8 @@ def _check_value(
         # A geodesic: its start and velocity, as `released_array` gives them.
         footpoint, velocity = own
         if len(velocity) == 1:
-            footpoint, velocity = mechanism.statistic.value_space.geodesic(
-                footpoint, velocity[0], -0.5
+            footpoint, velocity = follow_geodesic(
+                mechanism.statistic.value_space, footpoint, velocity[0], -0.5
             )
         rows = velocity.reshape(-1, *footpoint.shape)
         own = np.concatenate([footpoint[None], rows])

@@ -80,6 +80,10 @@ class ComplexProjective(Manifold):
     def is_homogeneous(self):
         return True
 
+    @property
+    def jacobi_spectrum(self):
+        return ((4.0, 1), (1.0, 2 * self.n - 2)) if self.n > 1 else ((4.0, 1),)
+
     def exp(self, p, v):
         p, v = _complex(p), _complex(v)
         length = _length(v)
@@ -184,6 +188,22 @@ class TangentVectorsKeepThePhase(ComplexProjective):
         return _real(x - _hermitian(p, x).real * p)
 
 
+class SpectrumOfTheSphere(ComplexProjective):
+    """Curvature 1 in every direction, within the bounds that are stated."""
+
+    @property
+    def jacobi_spectrum(self):
+        return ((1.0, 2 * self.n - 1),)
+
+
+class SpectrumWithoutMultiplicity(ComplexProjective):
+    """Both curvatures once."""
+
+    @property
+    def jacobi_spectrum(self):
+        return ((4.0, 1), (1.0, 1))
+
+
 @pytest.mark.parametrize("n", [1, 2, 4])
 def test_complex_projective_space_conforms(n):
     check_manifold(ComplexProjective(n))
@@ -196,11 +216,13 @@ def test_complex_projective_space_conforms(n):
         (TransportForgetsPhase, "linear isometry|Tangent vectors are tangent"),
         (TransportAlongUnalignedVelocity, "isometry|Tangent vectors are tangent"),
         (TangentVectorsKeepThePhase, "`dim` is the rank"),
+        (SpectrumOfTheSphere, "eigenvalues for every unit velocity"),
+        (SpectrumWithoutMultiplicity, "eigenvalues for every unit velocity"),
     ],
     ids=lambda x: x.__name__ if isinstance(x, type) else "",
 )
 @pytest.mark.parametrize("n", [1, 2, 4])
-def test_kernels_that_forget_the_phase_are_refused(cls, law, n):
+def test_wrong_kernels_and_constants_are_refused(cls, law, n):
     with pytest.raises(AssertionError, match=law):
         check_manifold(cls(n))
 

@@ -23,7 +23,7 @@ from curvedp.estimators.base import (
     choose_private_ball,
 )
 from curvedp.geometry import frechet_mean
-from curvedp.geometry.manifold import Manifold, check_manifold
+from curvedp.geometry.manifold import Manifold, check_manifold, follow_geodesic
 from curvedp.ledger import Ledger
 from curvedp.privacy import Guarantee, PureDP
 from curvedp.randomness import Source
@@ -363,7 +363,9 @@ def _geodesic_from_lower_end(
         has already been paid for.
     """
     with quiet_about_records():
-        foot, foot_velocity = manifold.geodesic(middle, velocity, -MAX_PREDICTOR)
+        foot, foot_velocity = follow_geodesic(
+            manifold, middle, velocity, -MAX_PREDICTOR
+        )
         foot = np.asarray(foot)
         foot_velocity = np.asarray(foot_velocity)
         is_finite = np.all(np.isfinite(foot)) and np.all(np.isfinite(foot_velocity))

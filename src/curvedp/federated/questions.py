@@ -21,6 +21,7 @@ from curvedp.core.statistic import check_point
 from curvedp.geometry import project_to_ball
 from curvedp.geometry.capabilities import EmbeddedMean, ScalableCone
 from curvedp.geometry.manifold import Manifold
+from curvedp.geometry.spaces.product import join_factors, split_into_factors
 from curvedp.mechanisms.staged.queries import (
     Bins,
     edge_weights_of_factor,
@@ -291,10 +292,10 @@ class FirstCenter(Question):
             factor = manifold.factors[index]
             if isinstance(factor, EmbeddedMean):
                 embedded_mean = factor.embedded_diameter * sums / n
-                factors = list(manifold.split(center))
+                factors = list(split_into_factors(manifold, center))
                 factors[index] = np.asarray(factor.from_embedding(embedded_mean))
                 center = point_or_fallback(
-                    manifold, partial(manifold.join, factors), center
+                    manifold, partial(join_factors, manifold, factors), center
                 )
             else:
                 # Rows were divided by √2 in `_factor_rows`.
@@ -330,7 +331,7 @@ class FirstCenter(Question):
         size = self._factor_length(index)
         if isinstance(factor, EmbeddedMean):
             embedded = np.asarray(
-                factor.embed(np.asarray(manifold.split(points)[index]))
+                factor.embed(np.asarray(split_into_factors(manifold, points)[index]))
             )
             vectors = embedded.reshape(len(points), size)
             return clip_rows(vectors / factor.embedded_diameter, 0.5)

@@ -8,7 +8,6 @@ shows how to write a manifold.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
 from dataclasses import FrozenInstanceError
 from functools import cached_property
 from math import inf, pi, sqrt
@@ -18,6 +17,7 @@ import numpy as np
 from array_api_compat import array_namespace
 
 from curvedp import _validate
+from curvedp._registry import Registry
 from curvedp.errors import ParameterError
 from curvedp.geometry.float_set import FloatSet
 from curvedp.numerics.arrays import Array as Array
@@ -29,6 +29,12 @@ OFF_MANIFOLD_TOLERANCE = 1e-6
 _LARGEST_SIZE = 2**53  # whole numbers up to this one are exact as doubles
 
 
+manifold_kinds: Registry[type["Manifold"]] = Registry((), "curvedp.manifolds")
+"""The classes of manifolds that have a `kind`, by it; other packages add theirs by an
+entry point of the group ``curvedp.manifolds``.
+"""
+
+
 class NamedSpace:
     """A class whose instances certificates and command lines call by a short name.
 
@@ -36,31 +42,29 @@ class NamedSpace:
     ----------
     kind : str or None
         The word for the class, such as ``"sphere"``. A class that sets none has no
-        name, and nothing on it can be certified.
-    kinds : dict
-        Every class that has one, by its `kind`.
+        name, and nothing on it can be certified. One that does enters `manifold_kinds`.
     sizes : tuple of (str, int)
         Fields that are whole numbers, with the least value that each may have.
     """
 
     kind: ClassVar[str | None] = None
-    kinds: ClassVar[dict[str, type["Manifold"]]] = {}
     sizes: ClassVar[tuple[tuple[str, int], ...]] = ()
 
     def __init_subclass__(cls, **options: Any) -> None:
-        """Let kernels take lists and integers, and enter the class in `kinds`."""
+        """Let kernels take lists and integers; enter the class in `manifold_kinds`."""
         super().__init_subclass__(**options)
         wrap_kernels(cls)
 
         kind = cls.__dict__.get("kind")
         if kind is None:
             return
-        known = NamedSpace.kinds.setdefault(kind, cls)  # type: ignore[arg-type]
-        if (known.__module__, known.__qualname__) != (cls.__module__, cls.__qualname__):
+        known = manifold_kinds.defined().get(kind)
+        identity = (cls.__module__, cls.__qualname__)  # a reloaded class has the same
+        if known is not None and (known.__module__, known.__qualname__) != identity:
             raise ParameterError(
                 f"is the name of {known.__name__} already", parameter="kind", value=kind
             )
-        NamedSpace.kinds[kind] = cls  # type: ignore[assignment]  # a reloaded module
+        manifold_kinds.add(kind, cls)  # type: ignore[arg-type]  # only manifolds have one
 
     def __post_init__(self) -> None:
         """Refuse sizes that are not whole numbers or too small."""
@@ -101,7 +105,7 @@ class Manifold(NamedSpace, ABC):
     Examples
     --------
     >>> from curvedp.geometry import Sphere
-    >>> Manifold.kinds["sphere"] is Sphere, Sphere(2).name
+    >>> manifold_kinds.find("sphere") is Sphere, Sphere(2).name
     (True, 'sphere:2')
     """
 
@@ -192,16 +196,11 @@ class Manifold(NamedSpace, ABC):
 
     @property
     def factors(self) -> tuple["Manifold", ...]:
-        """The manifolds whose product this is; itself alone unless a `Product`."""
+        """The manifolds whose product this is; itself alone unless a `Product`.
+
+        `spaces.product` has functions that split points into their parts.
+        """
         return (self,)
-
-    def split(self, x: Array) -> tuple[Array, ...]:
-        """Return the parts of a point or tangent vector, one for each factor."""
-        return (x,)
-
-    def join(self, parts: Sequence[Array]) -> Array:
-        """Return the point or tangent vector with these parts: inverse of `split`."""
-        return parts[0]
 
     # ---- geodesics and the metric ----------------------------------------------------
 
@@ -239,23 +238,6 @@ class Manifold(NamedSpace, ABC):
     def dist(self, p: Array, q: Array) -> Array:
         """Return the Riemannian distance of p and q."""
         return self.norm(p, self.log(p, q))
-
-    def geodesic(self, p: Array, v: Array, time: float) -> tuple[Array, Array]:
-        """Follow the geodesic γ with γ(0) = p and γ'(0) = v.
-
-        Returns
-        -------
-        point, velocity : array
-            γ(time) and γ'(time), computed in pieces that are short enough for
-            `transport`.
-        """
-        length = abs(time) * float(self.norm(p, v))
-        pieces = 1 + int(2 * length / self.injectivity_radius)
-        for _ in range(pieces):
-            q = self.exp(p, (time / pieces) * v)
-            v = self.transport(p, q, v)
-            p = q
-        return p, v
 
     def jacobi_operator(self, p: Array, v: Array) -> np.ndarray:
         """Return the Jacobi operator R_v = R(·, v)v at p as a symmetric matrix.
@@ -380,6 +362,41 @@ class FrozenManifold(Manifold):
     def __setattr__(self, name: str, value: Any) -> None:
         """Refuse to set a field."""
         raise FrozenInstanceError(f"cannot assign to field {name!r}")
+
+
+def follow_geodesic(
+    M: Manifold, p: Array, v: Array, time: float
+) -> tuple[Array, Array]:
+    """Follow the geodesic γ with γ(0) = p and γ'(0) = v, for any time.
+
+    Parameters
+    ----------
+    M : Manifold
+        Where p lives.
+    p, v : array
+        A point and a tangent vector there.
+    time : float
+        How long to follow the geodesic; it may be negative.
+
+    Returns
+    -------
+    point, velocity : array
+        γ(time) and γ'(time), computed in pieces that are short enough for
+        `M.transport`.
+
+    Examples
+    --------
+    >>> from curvedp.geometry import Euclidean
+    >>> follow_geodesic(Euclidean(1), np.zeros(1), np.ones(1), 2.0)
+    (array([2.]), array([1.]))
+    """
+    length = abs(time) * float(M.norm(p, v))
+    pieces = 1 + int(2 * length / M.injectivity_radius)
+    for _ in range(pieces):
+        q = M.exp(p, (time / pieces) * v)
+        v = M.transport(p, q, v)
+        p = q
+    return p, v
 
 
 def orthogonal_square(z: np.ndarray) -> np.ndarray:

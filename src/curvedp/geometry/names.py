@@ -6,7 +6,7 @@ from math import prod
 from typing import Any
 
 from curvedp.errors import ParameterError
-from curvedp.geometry.manifold import Manifold, check_manifold
+from curvedp.geometry.manifold import Manifold, check_manifold, manifold_kinds
 from curvedp.geometry.spaces.product import Product
 
 # The most numbers of a point that a name may ask for, and the largest whole number in
@@ -67,7 +67,7 @@ def _parse(text: str) -> Manifold:
 
     kind, colon, sizes = name.partition(":")
     kind = kind.strip()
-    if kind not in Manifold.kinds or not colon:
+    if kind not in manifold_kinds or not colon:
         raise ParameterError(
             f"is not a known name, {_known_names()}", parameter="manifold", value=text
         )
@@ -76,12 +76,12 @@ def _parse(text: str) -> Manifold:
     largest = max(whole_numbers, default=0)
     if largest > _MOST_NUMBERS:  # refused before anything of that size is built
         raise _too_large(text, f"at least {largest:.4g}")
-    return _build(Manifold.kinds[kind], *numbers)
+    return _build(manifold_kinds.find(kind), *numbers)
 
 
 def _parse_numbers(text: str, kind: str, sizes: str) -> list[float]:
     """Return the numbers after the colon of a name, one for each field of the class."""
-    expected = fields(Manifold.kinds[kind])  # type: ignore[arg-type]  # every manifold is a dataclass
+    expected = fields(manifold_kinds.find(kind))  # type: ignore[arg-type]  # every manifold is a dataclass
     try:
         return [
             _parse_number(field.type, size.strip())
@@ -174,11 +174,11 @@ def _split_factors(text: str, inside: str) -> list[str]:
 
 def _form(kind: str) -> str:
     """Return the form of a kind's names, such as ``stiefel:m,r``."""
-    expected = fields(Manifold.kinds[kind])  # type: ignore[arg-type]  # every manifold is a dataclass
+    expected = fields(manifold_kinds.find(kind))  # type: ignore[arg-type]  # every manifold is a dataclass
     return f"{kind}:{','.join(field.name for field in expected)}"
 
 
 def _known_names() -> str:
     """Return the list of all forms, for error messages."""
-    forms = ", ".join(_form(kind) for kind in sorted(Manifold.kinds))
+    forms = ", ".join(_form(kind) for kind in sorted(manifold_kinds.names()))
     return f"one of {forms}, product(name,name,...)"

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from curvedp.geometry.manifold import Manifold
+from curvedp.geometry.spaces.product import join_factors, split_into_factors
 from curvedp.laws.backend import Floats, LawBackend
 from curvedp.laws.radial_integrals import (
     RadialCDF,
@@ -79,12 +80,12 @@ class ProductGaussian(LawBackend):
         count : int
             The number of draws.
         """
-        centers = self.manifold.split(center)
+        centers = split_into_factors(self.manifold, center)
         parts = [
             factor.draw(rng, factor_center, count)
             for factor, factor_center in zip(self.factors, centers, strict=True)
         ]
-        return np.asarray(self.manifold.join(parts))
+        return np.asarray(join_factors(self.manifold, parts))
 
 
 @lru_cache(maxsize=64)

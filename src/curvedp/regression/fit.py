@@ -13,7 +13,7 @@ import numpy as np
 from curvedp import _validate
 from curvedp.errors import ParameterError
 from curvedp.geometry import frechet_mean
-from curvedp.geometry.manifold import Manifold, check_manifold
+from curvedp.geometry.manifold import Manifold, check_manifold, follow_geodesic
 from curvedp.regression.gradient import residuals_at
 from curvedp.regression.jacobi import check_symmetric, cos_and_sinc, jacobi_frame
 
@@ -153,8 +153,8 @@ def fit_geodesic(manifold: Manifold, x: Any, Y: Any, *, at: Any = None) -> Geode
     center = columns.mean(axis=0)
     solution = _minimize(manifold, columns - center, Y)
     target = 0.0 if at is None else float(at)
-    footpoint, velocity = manifold.geodesic(
-        solution.point, solution.velocities[0], target - float(center[0])
+    footpoint, velocity = follow_geodesic(
+        manifold, solution.point, solution.velocities[0], target - float(center[0])
     )
     return GeodesicFit(
         manifold,

@@ -26,6 +26,50 @@ from curvedp.laws.isotropic.space import (
 )
 
 
+def stated_space(spectrum, diameter, **constants):
+    """A symmetric space of a stranger, reduced to the constants that laws ask for."""
+    dim = 1 + sum(count for _, count in spectrum)
+    members = {
+        "jacobi_spectrum": spectrum,
+        "injectivity_radius": diameter,
+        "dim": dim,
+        "is_homogeneous": True,
+        "is_symmetric": True,
+    }
+    return type("Stated", (), {**members, **constants})()
+
+
+@pytest.mark.parametrize(
+    ("spectrum", "diameter"),
+    [
+        (((1.0, 3),), math.pi),  # sphere
+        (((1.0, 3),), math.pi / 2),  # real projective
+        (((4.0, 1), (1.0, 2)), math.pi / 2),  # complex projective
+        (((1.0, 1), (0.25, 4)), math.pi),  # the same in other units
+        (((-1.0, 3),), math.inf),  # hyperbolic
+    ],
+)
+def test_spaces_with_a_proved_profile_have_a_law(spectrum, diameter):
+    space = two_point_homogeneous_space(stated_space(spectrum, diameter))
+    assert space.jacobi_spectrum == spectrum
+
+
+@pytest.mark.parametrize(
+    ("spectrum", "diameter"),
+    [
+        (((4.0, 3), (1.0, 4)), math.pi / 2),  # quaternionic projective
+        (((4.0, 7), (1.0, 8)), math.pi / 2),  # the octonionic plane
+        (((-4.0, 1), (-1.0, 2)), math.inf),  # complex hyperbolic
+        (((4.0, 1), (1.0, 2)), math.pi),  # no such space
+        (((1.0, 3),), math.pi / 3),  # a lens space is not two-point homogeneous
+        (((3.0, 1), (1.0, 2)), math.pi / 2),  # no such space
+    ],
+)
+def test_spaces_without_a_proved_profile_have_no_law(spectrum, diameter):
+    """Their noise would be certified by the profile of another space."""
+    assert two_point_homogeneous_space(stated_space(spectrum, diameter)) is None
+
+
 @pytest.mark.parametrize("kind", ["gaussian", "laplace"])
 @pytest.mark.parametrize(
     ("space", "center"),

@@ -105,7 +105,7 @@ def project_to_safe_ball(ball: PublicBall, x: np.ndarray) -> np.ndarray:
     to stay in the ball, and floats represent all of it.
     """
     M, center, radius = ball
-    if len(M.factors) > 1:
+    if isinstance(M, Product):
         parts = M.split(x)
         balls = [
             PublicBall(factor, part_of_center, radius)

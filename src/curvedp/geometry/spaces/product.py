@@ -285,3 +285,16 @@ def _concat(xp: Any, vectors: Sequence[Array]) -> Array:
 def _length(xp: Any, parts: Sequence[Array]) -> Array:
     """Return the square root of the sum of the squares of the parts."""
     return euclidean_norm(xp, xp.stack(xp.broadcast_arrays(*parts), axis=-1))
+
+
+def split_into_factors(M: Manifold, x: Array) -> tuple[Array, ...]:
+    """Return the parts of a point or tangent vector, one for each of `M.factors`.
+
+    Unless M is a `Product` it is its own single factor, and x the single part.
+    """
+    return M.split(x) if isinstance(M, Product) else (x,)
+
+
+def join_factors(M: Manifold, parts: Sequence[Array]) -> Array:
+    """Return the point or tangent vector with these parts: inverse of splitting."""
+    return M.join(parts) if isinstance(M, Product) else parts[0]

@@ -21,6 +21,7 @@ from curvedp.errors import ParameterError
 from curvedp.geometry import Manifold
 from curvedp.geometry.capabilities import AffineInvariantCone, UnitQuadric
 from curvedp.geometry.spaces.euclidean import Euclidean
+from curvedp.geometry.spaces.product import join_factors, split_into_factors
 from curvedp.laws.backend import Kind
 from curvedp.laws.exact.charts import draw_in_chart, exact_chart
 from curvedp.laws.exact.radial import ExactRadialDensity
@@ -135,7 +136,7 @@ def _product_point_from_grid(manifold: Manifold, value: np.ndarray) -> Any:
         point_from_grid(factor, part.reshape(shape))
         for factor, part, shape in zip(manifold.factors, parts, shapes, strict=True)
     ]
-    return manifold.join(points)
+    return join_factors(manifold, points)
 
 
 def has_exact_laplace(manifold: Manifold) -> bool:
@@ -282,7 +283,7 @@ def _draw(
         The grid is 2^-grid.
     """
     if len(manifold.factors) > 1 and kind == "gaussian":
-        centers = manifold.split(center)
+        centers = split_into_factors(manifold, center)
         draws = [
             _draw(kind, factor, scale, factor_center, source, grid)
             for factor, factor_center in zip(manifold.factors, centers, strict=True)
@@ -451,7 +452,7 @@ def _check_on_manifold(manifold: Manifold, center: np.ndarray) -> None:
     are checked when they are factored.
     """
     if len(manifold.factors) > 1:
-        centers = manifold.split(center)
+        centers = split_into_factors(manifold, center)
         for factor, factor_center in zip(manifold.factors, centers, strict=True):
             _check_on_manifold(factor, factor_center)
         return

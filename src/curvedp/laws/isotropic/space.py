@@ -1,6 +1,6 @@
 """Two-point homogeneous spaces, described by the curvatures along one geodesic.
 
-On such a space any two points at distance r look alike: it is Euclidean, hyperbolic,
+On such a space any two points at distance r look alike. Here it is Euclidean, hyperbolic,
 spherical, or projective (lines, rotations of three-space, planar shapes). An isotropic
 law on it is one radius and one uniform direction (`isotropic.law`).
 """
@@ -61,6 +61,31 @@ class TwoPointHomogeneousSpace:
         return curvature if self.diameter == sphere_diameter else None
 
     @property
+    def is_projective(self) -> bool:
+        """Whether this is a real or complex projective space, with curvature in [κ, 4κ].
+
+        Real: curvature κ in every direction. Complex: 4κ in one direction and κ in the
+        others. The diameter is π/(2√κ) for both. Quaternionic spaces are neither.
+        """
+        smallest = min(kappa for kappa, _ in self.jacobi_spectrum)
+        if not smallest > 0:
+            return False
+        diameter = math.pi / (2 * math.sqrt(smallest))
+        if not math.isclose(self.diameter, diameter, rel_tol=1e-9):
+            return False
+
+        if len(self.jacobi_spectrum) == 1:
+            return True
+        relative = sorted((kappa / smallest, n) for kappa, n in self.jacobi_spectrum)
+        expected = [(1.0, self.dim - 2), (4.0, 1)]
+        return len(relative) == 2 and all(
+            n == expected_n and math.isclose(kappa, expected_kappa, rel_tol=1e-9)
+            for (kappa, n), (expected_kappa, expected_n) in zip(
+                relative, expected, strict=True
+            )
+        )
+
+    @property
     def volume_growth_rate(self) -> float:
         """h = Σ n·√−κ over the negative curvatures: spheres grow as e^{hr}."""
         return sum(
@@ -74,8 +99,10 @@ class TwoPointHomogeneousSpace:
 def two_point_homogeneous_space(manifold: Manifold) -> TwoPointHomogeneousSpace | None:
     """Return the two-point homogeneous space that a manifold is, or None.
 
-    A symmetric manifold qualifies if its curvatures do not depend on the direction and
-    no direction is flat, unless all are.
+    A symmetric manifold qualifies if it has constant curvature and the diameter of a
+    simply connected space, or if it is a real or complex projective space. Other spaces
+    on which curvatures do not depend on the direction (complex hyperbolic, quaternionic)
+    have no law here: the privacy profiles are proved for these only.
     """
     spectrum = manifold.jacobi_spectrum
     diameter = manifold.injectivity_radius
@@ -88,7 +115,10 @@ def two_point_homogeneous_space(manifold: Manifold) -> TwoPointHomogeneousSpace 
         spectrum = ((0.0, manifold.dim - 1),)
     space = TwoPointHomogeneousSpace(spectrum, diameter)
     has_flat_directions = space.dim != manifold.dim
-    return None if has_flat_directions else space
+    if has_flat_directions:
+        return None
+    has_profile = space.curvature is not None or space.is_projective
+    return space if has_profile else None
 
 
 def constant_curvature_factors(

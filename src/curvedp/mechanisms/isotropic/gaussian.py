@@ -15,6 +15,7 @@ from curvedp.errors import ParameterError, UnattainableGuarantee
 from curvedp.geometry import project_to_ball
 from curvedp.geometry.capabilities import ricci_lower_bound
 from curvedp.geometry.manifold import Manifold
+from curvedp.geometry.spaces.product import join_factors, split_into_factors
 from curvedp.laws import RiemannianGaussian
 from curvedp.laws.exact import grid_shape, has_exact_gaussian, is_released_in_chart
 from curvedp.laws.isotropic.space import (
@@ -204,10 +205,10 @@ def _clip_to_chart(manifold: Manifold, point: np.ndarray) -> np.ndarray:
         parts = [
             _clip_to_chart(factor, part)
             for factor, part in zip(
-                manifold.factors, manifold.split(point), strict=True
+                manifold.factors, split_into_factors(manifold, point), strict=True
             )
         ]
-        return np.asarray(manifold.join(parts))
+        return np.asarray(join_factors(manifold, parts))
     if not is_released_in_chart(manifold):
         return point
     clipped = project_to_ball(manifold, manifold.origin, MAX_CHART_LENGTH, point[None])

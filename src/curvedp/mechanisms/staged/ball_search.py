@@ -37,6 +37,7 @@ from curvedp.core.mechanism import Draw, Mechanism, MechanismInfo, check_support
 from curvedp.core.registry import mechanisms
 from curvedp.core.statistic import Ball, Statistic
 from curvedp.geometry.capabilities import EmbeddedMean, ScalableCone
+from curvedp.geometry.spaces.product import join_factors, split_into_factors
 from curvedp.laws.exact import ExactDraw
 from curvedp.mechanisms.gradient_step import GradientMechanism
 from curvedp.mechanisms.newton import NewtonMechanism
@@ -971,7 +972,7 @@ class PrivateBallMechanism(
             few = (_EMBEDDING_ROOT_SHARE * self.scale / self.statistic.n) ** 2
             budget_share = max(budget_share, few)
 
-        parts = list(self.manifold.split(center))
+        parts = list(split_into_factors(self.manifold, center))
         is_fully_embedded = len(embedded_indices) == len(factors)
         noise_length = 0.0 if is_fully_embedded else inf
         for index in embedded_indices:
@@ -988,7 +989,7 @@ class PrivateBallMechanism(
             noise_length += noise_std * sqrt(factor.dim)
 
         point = point_or_fallback(
-            self.manifold, partial(self.manifold.join, parts), fallback=center
+            self.manifold, partial(join_factors, self.manifold, parts), fallback=center
         )
         return EmbeddedStart(point, noise_length)
 

@@ -27,6 +27,7 @@ from curvedp.errors import CurvedpError
 from curvedp.geometry import project_to_ball
 from curvedp.geometry.capabilities import EmbeddedMean
 from curvedp.geometry.manifold import Manifold
+from curvedp.geometry.spaces.product import join_factors, split_into_factors
 from curvedp.numerics.fixed_point import FixedPoint
 from curvedp.records.base import Records, open_records
 from curvedp.statistics.searched_ball import SearchedBallStatistic
@@ -509,11 +510,11 @@ def rescale_factor(
         The new point, or the old one if doubles cannot hold the new one.
     """
     cone = manifold.factors[factor_index]
-    parts = list(manifold.split(center))
+    parts = list(split_into_factors(manifold, center))
     old_part = parts[factor_index]
     step = length * scaling_direction(cone, old_part)
     parts[factor_index] = np.asarray(cone.from_normal_coordinates(old_part, step))
-    return point_or_fallback(manifold, lambda: manifold.join(parts), center)
+    return point_or_fallback(manifold, lambda: join_factors(manifold, parts), center)
 
 
 def point_or_fallback(
@@ -683,8 +684,8 @@ def edge_weights_of_factor(
         Each point's weight at its lower and at its upper edge.
     """
     factor = manifold.factors[factor_index]
-    factor_center = np.asarray(manifold.split(center)[factor_index])
-    factor_points = np.asarray(manifold.split(points)[factor_index])
+    factor_center = np.asarray(split_into_factors(manifold, center)[factor_index])
+    factor_points = np.asarray(split_into_factors(manifold, points)[factor_index])
     logs = logs_at(factor, factor_center, factor_points)
     return _edge_weights(scaling_direction(factor, factor_center), bins, logs)
 
@@ -747,7 +748,7 @@ def _sum_embedded(
     """
     factor = manifold.factors[factor_index]
     assert isinstance(factor, EmbeddedMean)
-    factor_points = np.asarray(manifold.split(points)[factor_index])
+    factor_points = np.asarray(split_into_factors(manifold, points)[factor_index])
     embedded = np.asarray(factor.embed(factor_points))
     finite = np.where(np.isfinite(embedded), embedded, 0.0)
     return np.asarray(grid.sums(finite).ravel())
