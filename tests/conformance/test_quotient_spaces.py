@@ -289,6 +289,13 @@ class WarnsOfMissingValues(ComplexProjective):
         return super().residual(p)
 
 
+class HelperRaises(ComplexProjective):
+    """A helper of `transport` has a mistake that Python finds."""
+
+    def _parallel(self, p, q, v):
+        return p @ "q"
+
+
 class MissingIsNear(ComplexProjective):
     """The distance of a missing record is 0."""
 
@@ -301,7 +308,8 @@ class MissingIsNear(ComplexProjective):
     [
         (ComplexPoints, "dtype complex128, but points are arrays of float64"),
         (FrameTwiceAsLong, "Coordinates are a linear isometry|dist is a metric"),
-        (WarnsOfMissingValues, "without warnings"),
+        (WarnsOfMissingValues, "`residual` of NaN warns: divide by zero"),
+        (HelperRaises, "`_parallel` raised"),
         (MissingIsNear, "`dist` of NaN is finite"),
     ],
     ids=lambda x: x.__name__ if isinstance(x, type) else "",
