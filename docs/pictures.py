@@ -12,7 +12,7 @@ from curvedp.privacy import GDP, RaoDP, gaussian_profile
 from reproductions.gdp.circle import circle_gaussian_delta_printed
 
 IMAGES = Path(__file__).parent / "images"
-_PAGE = Path(__file__).parent / "theory" / "inference.md"
+_PAGE = Path(__file__).parent / "evidence" / "coverage.md"
 RED, BLUE, INK, GREY = "#c0392b", "#2471a3", "#1d2b3a", "#95a5a6"
 
 
@@ -82,7 +82,7 @@ def sensitivity() -> None:
 
 
 def inference() -> None:
-    """Draw the tables of docs/theory/inference.md: power by n, and the least coverage."""
+    """Draw the tables of docs/evidence/coverage.md: power by n, and the least coverage."""
     rows = [
         [cell.strip() for cell in line.strip("|\n ").split("|")]
         for line in _PAGE.read_text().splitlines()

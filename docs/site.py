@@ -1,10 +1,19 @@
-"""What mkdocs does not do by itself: tutorials as pages, examples in docstrings as code, x^{2} and x_{i} raised and lowered.
+"""What mkdocs does not do by itself: generated pages, citations as links, docstring examples as code.
 
-A tutorial is a script `examples/<name>.py` in cells: `# %% [markdown]` cells are text, `# %%` cells are code. Its page is
-`tutorials/<name>.md`, with the picture and the text that `make gallery` recorded.
+Generated pages:
+
+- `tutorials/<name>.md` from the script `examples/<name>.py` in cells: `# %% [markdown]` cells are
+  text, `# %%` cells are code. The picture and the printed text were recorded by `make gallery`.
+- `reference/cli.md` from the command line's own help.
+- `reference/changelog.md` and `project/contributing.md` from the files of the repository.
+- `theory/bibliography.md` from `docs/references.bib`.
 """
 
+import os
 import re
+import unicodedata
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,59 +23,289 @@ from mkdocs.structure.files import File, Files
 ROOT = Path(__file__).parents[1]
 
 
+def on_files(files: Files, config: Any) -> Files:
+    """Add the generated pages; mkdocs calls this once."""
+    pages = {
+        "reference/cli.md": command_line_page(),
+        "reference/changelog.md": repository_page("CHANGELOG.md"),
+        "project/contributing.md": repository_page("CONTRIBUTING.md", "project"),
+        "theory/bibliography.md": bibliography_page(),
+    }
+    for script in sorted((ROOT / "examples").glob("*.py")):
+        if (ROOT / "docs" / "images" / f"{script.stem}.png").is_file():
+            pages[f"tutorials/{script.stem}.md"] = page_of(script)
+    for path, content in pages.items():
+        files.append(File.generated(config, path, content=content))
+    return files
+
+
+# ---- tutorials
+
+
 def page_of(script: Path) -> str:
-    """The Markdown of a tutorial."""
+    """Return the Markdown of a tutorial."""
     cells = re.split(r"^# %%", script.read_text(encoding="utf-8"), flags=re.M)[1:]
     parts = []
     for cell in cells:
         first, _, body = cell.partition("\n")
         if "[markdown]" in first:
             parts.append(re.sub(r"^# ?", "", body, flags=re.M).strip())
-        elif ".savefig(" in body:  # the picture's own code is for those who want it
+        elif ".savefig(" in body:  # the code of the picture is folded
             indented = "\n".join(
                 f"    {line}".rstrip() for line in body.strip().splitlines()
             )
             parts.append(
-                f'??? note "How the picture is drawn"\n\n    ```python\n{indented}\n    ```'
+                f'??? note "Code of the picture"\n\n    ```python\n{indented}\n    ```'
             )
         else:
             parts.append(f"```python\n{body.strip()}\n```")
     images = ROOT / "docs" / "images"
     title, _, rest = parts[0].partition("\n")
     picture = f"![{script.stem}](../images/{script.stem}.png)"
-    said = (images / f"{script.stem}.txt").read_text(encoding="utf-8").strip()
-    run = f"*This page is the script `examples/{script.name}`. Its data: [how to get them](../datasets.md).*"
-    shown = f"## What it printed\n\nNoise is fresh at every run, so your numbers differ.\n\n```text\n{said}\n```"
-    return "\n\n".join([title, picture, rest.strip(), *parts[1:], shown, run]) + "\n"
+    printed = (images / f"{script.stem}.txt").read_text(encoding="utf-8").strip()
+    source = (
+        f"*This page is the script `examples/{script.name}`, run with "
+        "[real data](../reference/datasets.md). Without them the script uses a simulated stand-in.*"
+    )
+    output = (
+        "## Output\n\nThe noise is new in every run, so your numbers differ.\n\n"
+        f"```text\n{printed}\n```"
+    )
+    return (
+        "\n\n".join([title, picture, rest.strip(), *parts[1:], output, source]) + "\n"
+    )
 
 
-def on_files(files: Files, config: Any) -> Files:
-    """mkdocs calls this once: add a page for each tutorial that has a recorded picture."""
-    for script in sorted((ROOT / "examples").glob("*.py")):
-        if (ROOT / "docs" / "images" / f"{script.stem}.png").is_file():
-            files.append(
-                File.generated(
-                    config, f"tutorials/{script.stem}.md", content=page_of(script)
-                )
+# ---- the command line
+
+
+def command_line_page() -> str:
+    """Return the reference of the command line, made from its help texts."""
+    from typer.main import get_command
+
+    from curvedp.cli import app
+
+    lines = [
+        "# Command line",
+        "This page is generated from the help texts of the program.",
+        "| exit code | meaning |\n|---|---|\n"
+        "| 0 | done; for `verify`: every claim holds |\n"
+        "| 1 | a claim was not confirmed |\n"
+        "| 2 | the request was refused; nothing was spent or written |\n"
+        "| 3 | `verify`: all claims hold for the ideal distribution, but the noise was drawn in "
+        "float64, the sensitivity was supplied by the user, or the privacy unit is not stated |",
+        "| environment variable | meaning |\n|---|---|\n"
+        "| `CURVEDP_DATA` | folder with the example data |\n"
+        "| `CURVEDP_MAX_UNPACKED` | largest size in bytes to which a file may expand |",
+    ]
+    lines += command_sections(get_command(app), "curvedp")
+    return "\n\n".join(lines) + "\n"
+
+
+def command_sections(command: Any, name: str) -> Iterator[str]:
+    """Yield one section for a command and for each of its subcommands."""
+    subcommands = getattr(command, "commands", {})
+    if name != "curvedp":
+        yield f"## {name}"
+        yield plain(command.help)
+    rows = [parameter_row(parameter) for parameter in command.params]
+    if rows and name != "curvedp":
+        yield "| parameter | default | meaning |\n|---|---|---|\n" + "\n".join(rows)
+    for subname in subcommands:
+        yield from command_sections(subcommands[subname], f"{name} {subname}")
+
+
+def parameter_row(parameter: Any) -> str:
+    """Return the table row of an argument or option."""
+    if parameter.param_type_name == "argument":
+        names = f"`{parameter.name.upper()}`"
+    else:
+        names = ", ".join(
+            f"`{o}`" for o in [*parameter.opts, *parameter.secondary_opts]
+        )
+    default = parameter.default
+    is_shown = isinstance(default, int | float | str) and not isinstance(default, bool)
+    shown = f"`{default}`" if is_shown and default != "" else ""
+    if parameter.required:
+        shown = "required"
+    return f"| {names} | {shown} | {plain(getattr(parameter, 'help', ''))} |"
+
+
+def plain(text: str | None) -> str:
+    """Return a help text on one line, safe in a table."""
+    return re.sub(r"\s+", " ", text or "").replace("|", "\\|").strip()
+
+
+# ---- pages of the repository
+
+
+def repository_page(name: str, folder: str = "reference") -> str:
+    """Return a file of the repository as a page of the site, with its links changed."""
+    text = (ROOT / name).read_text(encoding="utf-8")
+
+    def link(match: re.Match[str]) -> str:
+        label, target = match[1], match[2]
+        if target.startswith("docs/"):
+            return f"[{label}]({os.path.relpath(target, f'docs/{folder}')})"
+        if re.match(r"https?:", target):
+            return match[0]
+        return f"`{target}`"
+
+    return re.sub(r"\[([^\]]+)\]\(([^)\s]+)\)", link, text)
+
+
+# ---- citations
+
+
+@dataclass(frozen=True)
+class Work:
+    """One entry of the bibliography."""
+
+    key: str
+    authors: tuple[str, ...]
+    title: str
+    venue: str
+    year: str
+
+    @property
+    def surnames(self) -> tuple[str, ...]:
+        """The surnames of the authors, in order."""
+        return tuple(author.split(",")[0] for author in self.authors)
+
+    def matches(self, surnames: list[str], year: str) -> bool:
+        """Say whether an author–year citation means this work."""
+        if year != self.year:
+            return False
+        known = [ascii_of(name) for name in self.surnames]
+        wanted = [ascii_of(name) for name in surnames]
+        return known[: len(wanted)] == wanted
+
+
+def ascii_of(name: str) -> str:
+    """Return a surname without accents, hyphens and apostrophes, in lower case."""
+    decomposed = unicodedata.normalize("NFKD", name)
+    return re.sub(r"[^a-z]", "", decomposed.lower())
+
+
+def read_bibliography() -> list[Work]:
+    """Return the works of docs/references.bib."""
+    works = []
+    text = (ROOT / "docs" / "references.bib").read_text(encoding="utf-8")
+    for match in re.finditer(r"^@\w+\{(\w+), (.*)\}$", text, flags=re.M):
+        fields = dict(re.findall(r"(\w+)=\{([^{}]*)\}", match[2]))
+        works.append(
+            Work(
+                key=match[1],
+                authors=tuple(fields["author"].split(" and ")),
+                title=fields["title"],
+                venue=fields["venue"],
+                year=fields["year"],
             )
-    return files
+        )
+    return works
 
 
-CODE = re.compile(r"^```.*?^```|^(?: {4}|\t).*?$|`[^`\n]*`", flags=re.S | re.M)
+_NAME = r"(?:(?:van |de |do |von )?[A-ZÁÉÖ][\w’'áéíóúüöäßñçèšŠž]+(?:[-–][A-Z][\w’']+)?)"
+_CITATION = re.compile(
+    rf"({_NAME}(?:(?:, and |, & |, | and | & |–){_NAME})*(?: et al\.)?),? "
+    r"\(?((?:1[89]|20)\d\d)\b"
+)
+# Words that look like a surname before a year.
+_NOT_A_SURNAME = {"ISO", "ICLR", "November", "PoinDP", "CDP", "GDP", "Rényi", "Privacy"}
+
+
+def citations(text: str) -> Iterator[tuple[re.Match[str], list[str], str]]:
+    """Yield the author–year citations of a text, with surnames and year."""
+    for match in _CITATION.finditer(text):
+        names = match[1].removesuffix(" et al.")
+        surnames = re.split(r", and |, & |, | and | & |–(?=[A-Z])", names)
+        surnames = [name for name in surnames if name not in _NOT_A_SURNAME]
+        if surnames:
+            yield match, surnames, match[2]
+
+
+def find_work(works: list[Work], surnames: list[str], year: str) -> Work | None:
+    """Return the work that a citation means; None if there is none or more than one."""
+    found = [work for work in works if work.matches(surnames, year)]
+    if not found:  # a double name, such as Álvarez-Esteban, may have been split
+        joined = ["".join(surnames)]
+        found = [work for work in works if work.matches(joined, year)]
+    return found[0] if len(found) == 1 else None
+
+
+def bibliography_page() -> str:
+    """Return the bibliography, one anchor for each work."""
+    lines = [
+        "# Bibliography",
+        "Every work that these pages or the docstrings cite by author and year. "
+        "The same list as BibTeX: [references.bib](../references.bib).",
+    ]
+    works = sorted(read_bibliography(), key=lambda w: (ascii_of(w.authors[0]), w.year))
+    for work in works:
+        authors = ", ".join(
+            " ".join(reversed(author.split(", "))) for author in work.authors
+        )
+        lines.append(
+            f'<a id="{work.key}"></a>{authors} ({work.year}). *{work.title}*. {work.venue}.'
+        )
+    return "\n\n".join(lines) + "\n"
+
+
+CODE = re.compile(
+    r"^```.*?^```|^(?: {4}|\t).*?$|`[^`\n]*`|\[[^\]\n]*\]\([^)\n]*\)|\$\$.*?\$\$|\$[^$\n]*\$"
+    r"|^#.*?$|^\|.*?$|\\\(.*?\\\)",
+    flags=re.S | re.M,
+)
+WORKS = read_bibliography()
+
+
+def linked_citations(text: str, page: str) -> str:
+    """Return a text whose citations are links to the bibliography."""
+    target = os.path.relpath("theory/bibliography.md", os.path.dirname(page) or ".")
+    parts, last = [], 0
+    for match, surnames, year in citations(text):
+        work = find_work(WORKS, surnames, year)
+        if work is not None:
+            parts.append(text[last : match.start()])
+            parts.append(f"[{match[0]}]({target}#{work.key})")
+            last = match.end()
+    return "".join([*parts, text[last:]])
+
+
+# ---- text
+
+
 NAME = r"(?<![\w\\/])(log|exp|Exp|[A-Za-zΑ-ω∇Σ∫₀-₉]\w?)"
 
 
-def on_page_markdown(markdown: str, **_: Any) -> str:
-    """e^{−x}, H^d, 2^-30, x_{i}, log_p: outside code, as a reader expects to see them."""
+def on_page_markdown(markdown: str, page: Any = None, **_: Any) -> str:
+    """Set powers, indices and citations outside code and formulas."""
+    source = "" if page is None else page.file.src_uri
+    cites = source.startswith(("theory/", "evidence/")) and "bibliography" not in source
     parts, last = [], 0
     for code in CODE.finditer(markdown):
-        parts += [raised(markdown[last : code.start()]), code.group()]
+        parts += [typeset(markdown[last : code.start()], source, cites), code.group()]
+        if code.group().startswith(("|", "#")):  # tables and headings: powers only
+            parts[-1] = raised_outside_code(code.group())
         last = code.end()
-    return "".join([*parts, raised(markdown[last:])])
+    return "".join([*parts, typeset(markdown[last:], source, cites)])
+
+
+def typeset(text: str, source: str, cites: bool) -> str:
+    """Return a text without code, with powers and, on some pages, linked citations."""
+    return raised(linked_citations(text, source) if cites else text)
+
+
+def raised_outside_code(line: str) -> str:
+    """Return a table row or heading with powers and indices, its code unchanged."""
+    pieces = re.split(r"(`[^`\n]*`|\$[^$\n]*\$|\]\([^)\n]*\))", line)
+    return "".join(
+        piece if index % 2 else raised(piece) for index, piece in enumerate(pieces)
+    )
 
 
 def raised(text: str) -> str:
-    """Powers and indices as HTML."""
+    """Return powers and indices, such as e^{−x}, H^d and log_p, as HTML."""
     text = re.sub(
         r"\^\{([^{}]*)\}|\^([-−]?(?:\d+|[A-Za-zα-ω]))(?![\w(])",
         lambda m: f"<sup>{m[1] or m[2]}</sup>",
@@ -80,21 +319,25 @@ def raised(text: str) -> str:
     )
 
 
+# ---- docstrings
+
+
 class Doctests(Extension):
-    """Docstrings here are Markdown; their `>>>` examples need a fence to be shown as code."""
+    """Docstrings are Markdown; their `>>>` examples need a fence to be shown as code."""
 
     def on_object(self, *, obj: Any, **_: Any) -> None:
+        """Change the docstring of one object."""
         if obj.docstring is not None:
-            said, sections = re.split(
+            text, sections = re.split(
                 r"(?=^\w+\n-+$)|\Z", obj.docstring.value, maxsplit=1, flags=re.M
             )
-            obj.docstring.value = on_page_markdown(fenced(said)) + fenced(
+            obj.docstring.value = on_page_markdown(fenced(text)) + fenced(
                 each(sections)
             )
 
 
 def each(text: str) -> str:
-    """Arguments that are described together, one by one: the site gives all of them the type of the first."""
+    """Separate arguments that are described together, or all get the type of the first."""
     together = r"^(\w+(?:, \w+)+)\n((?: {4}.*(?:\n|$))+)"
     return re.sub(
         together,
@@ -105,7 +348,7 @@ def each(text: str) -> str:
 
 
 def fenced(text: str) -> str:
-    """Each run of lines from a `>>>` to the next blank line, as a code block; the word Guarantees as a heading."""
+    """Fence each run of lines from a `>>>` to a blank line; make *Guarantees* a heading."""
     text = re.sub(r"^(Guarantees)\n", r"**\1**\n\n", text, flags=re.M)
     out, inside = [], False
     for line in text.split("\n"):
@@ -115,9 +358,6 @@ def fenced(text: str) -> str:
         elif inside and not line.strip():
             out.append("```")
             inside = False
-        out.append(
-            line.lstrip()
-            if inside and line.lstrip().startswith((">>>", "..."))
-            else line
-        )
+        is_code = inside and line.lstrip().startswith((">>>", "..."))
+        out.append(line.lstrip() if is_code else line)
     return "\n".join([*out, "```"] if inside else out)

@@ -28,7 +28,7 @@ def test_code_blocks_run(page, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "name", ["README.md", "docs/quickstart.md", "docs/howto/studio.md"]
+    "name", ["README.md", "docs/install.md", "docs/howto/studio.md"]
 )
 def test_commands_come_after_what_installs_them(name):
     """Who copies the page from the top has the command line by the first command."""

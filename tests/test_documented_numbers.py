@@ -117,7 +117,7 @@ def test_the_readme_states_what_plan_predicts(row, manifold, radius, column, n):
 def test_no_other_count_of_manifolds_is_stated():
     """A count next to the word must be the recorded one, on every page for readers."""
     recorded = count_manifolds()
-    for page in ("README.md", "docs/index.md", "docs/theory/geometry.md"):
+    for page in ("README.md", "docs/index.md", "docs/reference/manifolds.md"):
         counts = re.findall(
             r"\b(\d+) (?:manifolds|spaces)\b", (ROOT / page).read_text()
         )

@@ -336,16 +336,16 @@ def test_cited_private_names_exist(path):
 def test_the_readers_see_references():
     text = (
         'as docs/theory/exact-profiles.md, Theorem P1, docs/theory/accounting.md, "Composition", '
-        "Lemma 3 (docs/theory/regression.md) and docs/errata.md, E4 say; see `privacy.pld`, "
+        "Lemma G3 (docs/theory/regression.md) and docs/errata.md, E4 say; see `privacy.pld`, "
         "`curvedp.plan()`, `_window` and tests/privacy"
     )
     assert cited_sections(text) == [("theory/accounting.md", "Composition")]
     assert cited_sections("(docs/theory/laws.md, Cost)") == [("theory/laws.md", "Cost")]
     assert cited_statements(text) == [
         ("theory/exact-profiles.md", "Theorem P1"),
-        ("theory/regression.md", "Lemma 3"),
+        ("theory/regression.md", "Lemma G3"),
     ]
-    assert numbered_statements(text) == ["Theorem P1"]
+    assert numbered_statements(text) == ["Theorem P1", "Lemma G3"]
     assert cited_errata(text) == ["E4"]
     assert "tests/privacy" in cited_paths(text)
     assert "docs/errata.md" in cited_paths(text)

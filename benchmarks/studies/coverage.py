@@ -1,4 +1,4 @@
-"""How often regions hold the truth, how often tests err, and how much they find: the tables of docs/theory/inference.md.
+"""How often regions hold the truth, how often tests err, and how much they find: the tables of docs/evidence/coverage.md.
 
     python -m benchmarks.coverage [--runs 10000] [--data-dir DATA] [--only regions|levels|power]
 

@@ -72,11 +72,11 @@ def test_every_manifold_is_named_tested_and_documented(cls):
         "set `kind`, the name for certificates"
     )
     assert any(type(M) is cls for M in SPACES), "add it to tests/support/spaces.py"
-    page = (Path(__file__).parents[2] / "docs" / "theory" / "geometry.md").read_text(
-        encoding="utf-8"
-    )
+    page = (
+        Path(__file__).parents[2] / "docs" / "reference" / "manifolds.md"
+    ).read_text(encoding="utf-8")
     assert f"| `{cls.__name__}(" in page, (
-        "add a row to the table of docs/theory/geometry.md"
+        "add a row to the table of docs/reference/manifolds.md"
     )
 
 

@@ -110,8 +110,8 @@ class BoundsSamplingError(ABC):
     def sampling_error(self, failure_probability: float) -> float:
         """Bound how far the statistic of n records is from that of their population.
 
-        The unit is that of the theorem which the region uses (docs/theory/inference.md, "Of
-        the population"): a distance for means, variances and second moments; for
+        The unit is that of the theorem which the region uses (docs/theory/inference.md, "Regions
+        of the population"): a distance for means, variances and second moments; for
         medians and geodesics the length of the mean direction of the records at the
         population's own median or geodesic, which has expectation 0.
 

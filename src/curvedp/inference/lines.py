@@ -4,7 +4,7 @@ The last release of the descent is a linearization of the regression at a pair (
 a point and velocities (`Neighborhood`): the mean clipped direction g, the normal matrix
 Ñ = mean aaᵀ, and the mean remainder ẽ, all with noise.
 
-Theorem (docs/theory/inference.md, Geodesics). Let λ be the least eigenvalue of Ñ, q a bound on
+Theorem (docs/theory/inference.md, Theorem I5). Let λ be the least eigenvalue of Ñ, q a bound on
 the noise in g, and χ the remainder ẽ plus bounds on the noise in ẽ and in Ñ. If λ > χ,
 then the pair at which the mean direction vanishes is within r = (q + χ|ẑ|)/(λ − χ) of
 ẑ = Ñ⁻¹g. For the population, with a bound |G| on the mean direction of the records at
@@ -336,7 +336,7 @@ def _solve_linearization(
 ) -> _LinearSolution:
     """Return where the mean direction vanishes, and how accurate that is.
 
-    Theorem (docs/theory/inference.md, Geodesics). Let g be the released mean direction, Ñ the
+    Theorem (docs/theory/inference.md, Theorem I5). Let g be the released mean direction, Ñ the
     released normal matrix with least eigenvalue λ, and ẽ the released mean remainder.
     Let q bound the noise in g, and χ be ẽ plus bounds on the noise in ẽ and in Ñ. If
     λ > χ, the direction vanishes within r = (q + χ|ẑ|)/(λ − χ) of ẑ = Ñ⁻¹g.

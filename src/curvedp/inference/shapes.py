@@ -340,7 +340,7 @@ def _shape_after_gradient(
     Let w be the base point of the draw, g the drawn mean logarithm at w, G the true one,
     and q the quantile of the noise. Then |G| ≤ min(reach, |g| + q).
 
-    Theorem (docs/theory/inference.md, "After a gradient"). Let D bound the distances from
+    Theorem (docs/theory/inference.md, Theorem I2). Let D bound the distances from
     exp_w(u·G), 0 ≤ u ≤ t, to the records, and let λ ≤ Hess ≤ H within D. The mean is
     within ρ of exp_w(t·G) for every ρ with ρ·λ(D + ρ) ≥ max(1 − tλ, tH − 1)·|G|. The
     point exp_w(t·g) is within t·q·sinh(s)/s of exp_w(t·G), with s the length of the step

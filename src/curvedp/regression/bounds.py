@@ -2,7 +2,7 @@
 
 A sensitivity says how much one record can move the gradient, which the noise must hide.
 A Lipschitz constant says how fast the gradient changes with the geodesic, which a
-rejection sampler must know. The proofs are in docs/theory/regression.md, "The mathematics".
+rejection sampler must know. The proofs are in docs/theory/regression.md, "Gradients".
 
 Notation. The model is y ≈ Exp(p, x·v). A record has a predictor x, centered so that
 |x| ≤ X = ½, and a response y. The geodesic has the middle p and the velocity v with
@@ -159,7 +159,7 @@ def gradient_sensitivities(
 ) -> GradientSensitivities:
     """Return how far ∇_p E and ∇_v E can move when one record is replaced.
 
-    Theorem 1 (docs/theory/regression.md). Let c and s bound the differential of Exp at lengths
+    Theorem G1 (docs/theory/regression.md). Let c and s bound the differential of Exp at lengths
     up to V·X (`exp_differential_bounds`). Replacing one of n records moves the
     gradients by at most
 
@@ -201,7 +201,7 @@ def joint_sensitivity(domain: Domain) -> float:
 
     `curvedp.regression.gradient.clipped_direction` clips each record's contribution to
     (∇_p E, ∇_v E) to the length τ as one vector. Replacing one of n records replaces
-    one such vector by another (docs/theory/regression.md, Theorem 4).
+    one such vector by another (docs/theory/regression.md, Theorem G4).
 
     Parameters
     ----------
@@ -225,7 +225,7 @@ def endpoint_norm(
     Here P = ∇_p E and Q = ∇_v E/u, with u = 1/√12 the unit of predictors. The unit ball
     of this norm is the convex hull of {(e, ξe): |e| ≤ 1, |ξ| ≤ 1}: in flat space that
     is what one record with |x| ≤ u and a residual of length 1 can add to (P, Q). It
-    serves as the norm of a K-norm mechanism (docs/theory/regression.md, Theorem 2).
+    serves as the norm of a K-norm mechanism (docs/theory/regression.md, Theorem G2).
 
     Parameters
     ----------
@@ -248,7 +248,7 @@ def endpoint_clips(clip: float, x: np.ndarray) -> np.ndarray:
 
     A record farther than the unit u = 1/√12 from the middle has more leverage on the
     velocity. It is clipped to a shorter length, so in flat space no record can move the
-    gradient more than another, in the endpoint norm (docs/theory/regression.md, Theorem 2).
+    gradient more than another, in the endpoint norm (docs/theory/regression.md, Theorem G2).
 
     Parameters
     ----------
@@ -268,7 +268,7 @@ def endpoint_clips(clip: float, x: np.ndarray) -> np.ndarray:
 def endpoint_sensitivity(manifold: Manifold, domain: Domain) -> float:
     """Return the sensitivity of the gradient in the endpoint norm, in constant curvature.
 
-    Theorem 2 (docs/theory/regression.md). Let the residual of record i be clipped as in
+    Theorem G2 (docs/theory/regression.md). Let the residual of record i be clipped as in
     `endpoint_clips`. Replacing one of n records moves the gradient by at most 2τk/n in
     the `endpoint_norm`. With κ the curvature, V the speed, u = 1/√12 the unit, X = ½
     the largest predictor, e(x) the record effect of `_record_effect`, a₁ = √|κ|·V·u and
@@ -321,7 +321,7 @@ class LipschitzBounds(NamedTuple):
     how long the sampler works, but not the distribution that it draws from
     (docs/theory/knorm.md).
 
-    Lemma 3 (docs/theory/regression.md). If bᵢ is a Lipschitz constant of the clipped residual
+    Lemma G3 (docs/theory/regression.md). If bᵢ is a Lipschitz constant of the clipped residual
     of record i in its prediction, then the endpoint norm has the Lipschitz constants
 
         L_p = Σ weights[0, i]·bᵢ + curvature_terms[0]    in p,
@@ -403,7 +403,7 @@ def gradient_lipschitz_bounds(
 ) -> LipschitzBounds:
     """Return the terms that bound how fast the clipped gradient of these records changes.
 
-    Lemma 3 (docs/theory/regression.md). For a record with predictor x let a = √|κ|·V·|x|,
+    Lemma G3 (docs/theory/regression.md). For a record with predictor x let a = √|κ|·V·|x|,
     t = |x|/u with the unit u = 1/√12, C and S its Jacobi factors, e its record effect
     (`_record_effect`), and b a Lipschitz constant of its clipped residual. Then
 
@@ -483,7 +483,7 @@ class _JacobiFactorBounds(NamedTuple):
 def _jacobi_factor_bounds(curvature: float, a: np.ndarray) -> _JacobiFactorBounds:
     """Bound the Jacobi factors C and S and their derivatives at the angles a.
 
-    Part (iii) of Lemma 3 (docs/theory/regression.md): the derivative of C in v, over √|κ|·|x|,
+    Part (iii) of Lemma G3 (docs/theory/regression.md): the derivative of C in v, over √|κ|·|x|,
     has norm at most max(sin a, √2·(1 − cos a)/a), and that of S at most
     max(|sinc' a|, √2·(1 − sinc a)/a). For κ < 0 the functions are hyperbolic.
 
@@ -566,7 +566,7 @@ def _record_effect(curvature: float, speed: float, x: np.ndarray) -> np.ndarray:
     The record effect is e = sup ½(‖C + tS‖ + ‖C − tS‖) over speeds up to V, with t =
     x/u, u = 1/√12 and a = √|κ|·V·x. The Jacobi factors C and S are 1 along v; across it
     they are cos a and sinc a for κ > 0, cosh a and sinhc a for κ < 0. All terms grow
-    with the speed, so the supremum is at V (docs/theory/regression.md, proof of Theorem 2):
+    with the speed, so the supremum is at V (docs/theory/regression.md, proof of Theorem G2):
 
         e = ½(1 + t + max(|1 − t|, t·sinc a − cos a))                        for κ > 0,
         e = max(cosh a, t·sinhc a, ½(cosh a + t·sinhc a + t − 1))            for κ ≤ 0.
@@ -617,7 +617,7 @@ def _residual_lipschitz(
 
     It is the supremum of max(1, min(d, τ)·|ct(d)|) over all lengths d that the residual
     can have, where ct(d) is √κ·cot(√κ·d) for κ > 0, √−κ·coth(√−κ·d) for κ < 0, and 1/d
-    for κ = 0 (Karcher 1977; docs/theory/regression.md, Lemma 3 (i)).
+    for κ = 0 (Karcher 1977; docs/theory/regression.md, Lemma G3 (i)).
 
     Parameters
     ----------

@@ -148,7 +148,7 @@ def clipped_direction(
     sinc√R of its move Σ tⱼ·unit·vⱼ and its residual h. The mean is the descent
     direction in the parameters (p, v₁·unit, …, v_k·unit). Replacing one record, or one
     person with all theirs, moves it by at most 2τ/n, whatever the curvature and the
-    number of predictors (docs/theory/regression.md, Theorem 4).
+    number of predictors (docs/theory/regression.md, Theorem G4).
 
     Parameters
     ----------

@@ -4,7 +4,7 @@ A private descent ends by releasing the linearization of its problem at a pair (
 together with a bound on its error. `curvedp.inference.lines` derives a confidence
 region of the geodesic from that release.
 
-The statement (docs/theory/inference.md, "Of the records", Geodesics). Pairs near (p, V) are
+The statement (docs/theory/inference.md, "Regions of the records", Geodesics). Pairs near (p, V) are
 written as z = (z_p, u·z_v) with the unit u = 1/√12: p moves along exp by z_p, and
 V + z_v follows by parallel transport. For one record let
 
@@ -324,7 +324,7 @@ def prediction_stretch(
 
     where w bounds the length of the move that leads to the prediction, c the Jacobi
     factors (`_jacobi_bounds`), K the |curvature|, and s = ρ√−κ_min (docs/theory/inference.md,
-    "Of the records", after the theorem on geodesics).
+    "Regions of the records", after the theorem on geodesics).
 
     Parameters
     ----------

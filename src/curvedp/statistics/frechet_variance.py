@@ -60,7 +60,7 @@ class FrechetVariance(ClippedToBall, BoundsSamplingError):
 
         It moves by at most its sensitivity c where one record is replaced (McDiarmid),
         and its expectation is at most r²/(nλ) below the population's variance
-        (docs/theory/inference.md, "Of the population").
+        (docs/theory/inference.md, "Regions of the population").
         """
         radius = self.clipping_radius
         convexity = ball_convexity(self.manifold, radius)

@@ -145,7 +145,7 @@ class GeodesicLine(Statistic, BoundsSamplingError):
         """Bound the mean clipped direction of the records at the population's geodesic.
 
         Clipped directions have length at most τ and expectation 0 there
-        (docs/theory/inference.md, "Of the population").
+        (docs/theory/inference.md, "Regions of the population").
         """
         return self.domain.clip * mean_vector_length(self.n, failure_probability)
 

@@ -57,7 +57,7 @@ class SecondMoment(PointStatistic, BoundsSamplingError):
         """Bound ‖S − Σ‖, S the second moment of the records and Σ the population's.
 
         E‖S − Σ‖² ≤ r⁴/n, and a record moves S by at most √2·r²/n (docs/theory/inference.md,
-        "Of the population").
+        "Regions of the population").
         """
         length = mean_vector_length(self.n, failure_probability, sqrt(0.5))
         return self.radius**2 * length

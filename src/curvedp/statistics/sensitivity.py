@@ -106,7 +106,7 @@ def mean_gradient_sensitivity(
 def dispersion_sensitivity(manifold: Manifold, radius: float, n: int) -> float:
     """Largest change of the Fréchet variance V = min_x mean d²(x, xᵢ) when one of n records in a ball is replaced.
 
-    Theorem (docs/theory/sensitivity.md, "Dispersion"). It is at most 4r²(n−1)/n² where
+    Theorem (docs/theory/sensitivity.md, Theorem S3). It is at most 4r²(n−1)/n² where
     curvatures have one sign, and on products of factors of one sign each where r√κ <
     π/4; it is at most 4r²/n everywhere. The first is attained in flat space.
 
