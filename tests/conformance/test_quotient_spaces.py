@@ -308,7 +308,7 @@ class MissingIsNear(ComplexProjective):
     [
         (ComplexPoints, "dtype complex128, but points are arrays of float64"),
         (FrameTwiceAsLong, "Coordinates are a linear isometry|dist is a metric"),
-        (WarnsOfMissingValues, "`residual` of NaN warns: divide by zero"),
+        (WarnsOfMissingValues, "`residual` raised RuntimeWarning: divide by zero"),
         (HelperRaises, "`_parallel` raised"),
         (MissingIsNear, "`dist` of NaN is finite"),
     ],
