@@ -1,5 +1,8 @@
-"""Names of a package that are imported on first use (PEP 562), and registries that fill
-themselves when they are asked."""
+"""Names of a package that are imported on first use, and registries of classes.
+
+Both keep `import curvedp` fast: a module is imported when somebody asks for what it
+defines (PEP 562).
+"""
 
 import sys
 from collections import UserDict

@@ -226,7 +226,7 @@ def calibrate(
     ] = None,
     json: JsonOption = False,
 ) -> None:
-    """The smallest noise of each mechanism that meets a guarantee; no data needed."""
+    """Find the smallest noise of each mechanism that meets a guarantee; no data needed."""
     from curvedp import _validate, mechanisms
     from curvedp.geometry import parse_manifold
 
@@ -427,7 +427,7 @@ def studio(
         typer.Option(help="key of the ledger, as `curvedp ledger key` writes it"),
     ] = None,
 ) -> None:
-    """A page on this machine, and for nobody else, to look, choose, pay and release."""
+    """Open a page on this machine, for nobody else, to look, choose, pay and release."""
     from curvedp.studio.server import serve
 
     def print_now(line: str) -> None:

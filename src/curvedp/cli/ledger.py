@@ -98,7 +98,10 @@ def spend(
 @ledger_app.command("show")
 @command
 def show(path: Path, key: KeyOption = None, json: JsonOption = False) -> None:
-    """What has been spent, on whom and on what, and what remains; the hash chain is verified first."""
+    """Show what has been spent, on whom and on what, and what remains.
+
+    The hash chain is verified first.
+    """
     from curvedp.ledger import Ledger
     from curvedp.ledger.book import ENTRY_HEADER, entry_row, unit_in_words
 

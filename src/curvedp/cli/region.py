@@ -27,8 +27,11 @@ def region(
     plot: PictureOption = None,
     json: JsonOption = False,
 ) -> None:
-    """The confidence region of a release, from its certificate, which is verified first; exit 1 if that fails or --against
-    cannot be true at the same time."""
+    """Compute the confidence region of a release from its certificate.
+
+    The certificate is verified first. Exit 1 if that fails, or if --against cannot be
+    true at the same time.
+    """
     check_picture(plot)
     text = read_certificate_text(certificate)
     other = None if against is None else read_certificate_text(against)

@@ -23,7 +23,11 @@ def key(
         Path, typer.Argument(help="for the private key; one that exists is not touched")
     ],
 ) -> None:
-    """A new key: the private half into a file that only you may read, the public half into the same with .pub and here."""
+    """Make a new key.
+
+    The private half goes into a file that only you may read. The public half goes into a
+    file of that name with .pub, and is printed.
+    """
     from curvedp.signing import key_of, new_identity, write_key
 
     public, identity = path.with_name(path.name + ".pub"), new_identity()
@@ -42,7 +46,10 @@ def sign(
         float, typer.Option(help="how long verification may take")
     ] = DEFAULT_SECONDS,
 ) -> None:
-    """Verify a certificate and sign it: the signature goes into certificate.json.sig. Exit 1 if a claim is not confirmed."""
+    """Verify a certificate and sign it.
+
+    The signature goes into certificate.json.sig. Exit 1 if a claim is not confirmed.
+    """
     from curvedp.signing import key_of, read_key
 
     identity = read_key(key)
@@ -70,8 +77,11 @@ def statement(
         float, typer.Option(help="how long verification may take")
     ] = DEFAULT_SECONDS,
 ) -> None:
-    """What the public is told of a release: registry entry, privacy label, SP 800-226 worksheet, from a certificate that is
-    verified first. Exit 1 if a claim is not confirmed."""
+    """Write what the public is told of a release.
+
+    This is a registry entry, a privacy label and an SP 800-226 worksheet, from a
+    certificate that is verified first. Exit 1 if a claim is not confirmed.
+    """
     from curvedp import statement as words
 
     if not study.exists():

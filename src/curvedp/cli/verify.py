@@ -37,9 +37,13 @@ def verify(
     ] = DEFAULT_SECONDS,
     json: JsonOption = False,
 ) -> None:
-    """Recompute every claim of a certificate by the certified path; exit 1 if one cannot be confirmed, 3 if all of them are
-    but the release was drawn in float64, its sensitivity is the caller's word or its statistic does not say whom it protects,
-    for which no certificate can vouch, and 2 if it is no certificate or takes more than its time or 2 GB."""
+    """Recompute every claim of a certificate, by certified bounds.
+
+    Exit 0 if every claim holds; 1 if one cannot be confirmed; 2 if the file is no
+    certificate, or verification takes more than its time or 2 GB. Exit 3 if every claim
+    holds except for what no certificate can vouch for: the release was drawn in float64,
+    its sensitivity is the caller's word, or its statistic does not say whom it protects.
+    """
     with waiting("recomputing every claim"):
         found = verify_file(certificate, public_key=key, seconds=seconds)
     if json:

@@ -1,5 +1,7 @@
-"""The base classes of all estimators: they check the parameters, choose a mechanism, compute
-the statistic, charge the ledger, release, and warn.
+"""The base classes of all estimators.
+
+They check the parameters, choose a mechanism, compute the statistic, charge the ledger,
+release, and warn.
 
 Everything that can be refused is refused before the ledger is charged. Everything is
 charged before any noise is drawn.
@@ -328,7 +330,7 @@ class PrivateTransformer(TransformerMixin, PrivateEstimator):
     _n_features_out: int
 
     def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
-        """Return the names of the output columns, such as pca0, pca1, …
+        """Return the names of the output columns, such as pca0 and pca1.
 
         Parameters
         ----------

@@ -287,7 +287,7 @@ def _unlock_in_child() -> None:
     _precision_lock = threading.RLock()
 
 
-if sys.platform != "win32":  # Windows cannot fork.
+if sys.platform != "win32":
     os.register_at_fork(after_in_child=_unlock_in_child)
 
 

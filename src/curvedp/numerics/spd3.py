@@ -1,6 +1,6 @@
-"""Many 3×3 SPD matrices, entry by entry: six entries of a triangle are six long
-vectors.
+"""Many 3×3 SPD matrices, entry by entry.
 
+The six entries of a triangle are six long vectors.
 Every operation is element by element, and what is done is not touched again: no result
 depends on what it is computed beside.
 

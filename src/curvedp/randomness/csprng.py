@@ -472,5 +472,5 @@ def _drop_streams_after_fork() -> None:
 
 
 # Windows cannot fork and has no such hook.
-if sys.platform != "win32":  # Windows cannot fork.
+if sys.platform != "win32":
     os.register_at_fork(after_in_child=_drop_streams_after_fork)

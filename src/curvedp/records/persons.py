@@ -73,7 +73,7 @@ def encode_persons(groups: Any, n: int, min_persons: int = 2) -> np.ndarray:
 
 
 def _codes_by_equality(ids: np.ndarray) -> np.ndarray:
-    """Number ids of any type in the order of their first occurrence, by equality alone.
+    """Return a number for each id, by equality alone, in order of first occurrence.
 
     They are not sorted: the order of some types is partial, such as that of sets, and
     then sorting could give the records of one person several numbers.

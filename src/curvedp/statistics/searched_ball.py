@@ -470,7 +470,10 @@ class SearchedGeodesic(BallSearchStatistic):
         return ["tangent-bundle-descent"]
 
     def split_data(self, data: Any) -> SearchData:
-        """The ball is found for the responses, or for the first response of each person."""
+        """Return the records for the search, which are responses, and all data.
+
+        If persons have several records, the search uses the first response of each.
+        """
         responses = np.asarray(data[1])
         if len(data) > 2:
             _, first_of_person = np.unique(data[2], return_index=True)

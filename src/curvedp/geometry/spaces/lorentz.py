@@ -86,8 +86,9 @@ class Lorentz(Hyperbolic, UnitQuadric):
 
     @in_cache_blocks
     def exp(self, p: Array, v: Array) -> Array:
-        """Return cosh|v|·p + sinh|v|·v/|v|, by a boost near the origin, else in polar
-        form.
+        """Return cosh|v|·p + sinh|v|·v/|v|.
+
+        It is computed by a boost near the origin, and in polar form elsewhere.
         """
         xp = namespace(p, v)
         x = columns(p[..., 1:])
@@ -384,9 +385,9 @@ class _Chord(NamedTuple):
 
 
 def _chord_by_coordinates(x: list[Array], y: list[Array]) -> _Chord:
-    """Return chord² = |y − x|² − (y₀ − x₀)² from spatial parts, coordinate by
-    coordinate.
+    """Return chord² = |y − x|² − (y₀ − x₀)², coordinate by coordinate.
 
+    The arguments are the spatial parts of two points.
     It is accurate where neither point is far out and the square has not underflowed.
     """
     x_time = np.sqrt(1 + dot_lists(x, x))

@@ -83,9 +83,9 @@ class SpectrumFloatSet(FloatSet):
         return xp.where(too_wide, factor, xp.ones_like(span))
 
     def project(self, z: Array) -> Array:
-        """Return the nearest matrix of the set: projections on convex sets stretch
-        nothing.
+        """Return the nearest matrix of the set.
 
+        The set is convex, so projections on it do not increase any distance.
         It has the same eigenvectors, and log-eigenvalues clipped to [a, a + limit] with
         the a at which as much is taken off above as below, found by bisection.
         """

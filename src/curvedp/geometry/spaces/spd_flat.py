@@ -333,8 +333,7 @@ class SPDLogCholesky(FlatSPD, CheapKernels):
 
 
 def _log_cholesky_amplification(m: int, radius: float) -> float:
-    """Return how far a matrix moves, at most, per unit of relative error of its
-    entries.
+    """Return the most that a matrix moves per unit of relative error of its entries.
 
     The proof is in docs/theory/geometry.md. The bound grows with the lengths `plus`,
     `minus` and `strict` of the positive and negative log-diagonals and of the strict

@@ -14,8 +14,7 @@ from curvedp.numerics.arrays import like, namespace
 
 @dataclass(frozen=True)
 class SpecialEuclidean(PullbackManifold):
-    """Rigid motions of R^n as matrices [[R, t], [0, 1]], the metric that of SO(n) ×
-    R^n.
+    """Rigid motions of R^n as matrices [[R, t], [0, 1]], with the metric of SO(n) × R^n.
 
     d² = d²(R, R') + |t − t'|²/length²: the product metric, invariant on the left under
     rotations and under all translations (Park 1995: no metric is bi-invariant). The

@@ -77,7 +77,7 @@ class Guarantee(PrivacyCurve):
 
     @property
     def guarantee(self) -> Self:
-        """This guarantee itself."""
+        """The guarantee itself."""
         return self
 
     # ---- for compositions and searches

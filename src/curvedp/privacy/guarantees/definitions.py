@@ -182,8 +182,9 @@ class ApproxDP(Guarantee):
         return np.where(extra > 0, total, self.delta0)
 
     def _epsilon(self, delta: Array) -> Any:
-        """Return the ε of ε₀-randomized response at (δ − δ₀)/(1 − δ₀); infinity for δ <
-        δ₀.
+        """Return the ε of ε₀-randomized response at (δ − δ₀)/(1 − δ₀).
+
+        It is infinite for δ < δ₀.
         """
         conditional_delta = np.maximum(delta - self.delta0, 0.0) / (1 - self.delta0)
         eps = randomized_response_epsilon(self.eps, conditional_delta * (1 - 1e-15))

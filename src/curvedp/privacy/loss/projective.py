@@ -442,9 +442,9 @@ def log_disc_probabilities(
 def _flux_through_arc(
     n: int, x: Array, y: Array, c: Array, radius: Array, is_central: NDArray[np.bool_]
 ) -> tuple[Array, Array]:
-    """Return the flux of a radial field through the arc w = −c + R·e^{iψ} in the unit
-    disc.
+    """Return the flux of a radial field through an arc in the unit disc.
 
+    The arc is w = −c + R·e^{iψ}.
     The field is (1−|w|²)^{n−1}/(2π|w|²)·w, or (1 − (1−|w|²)^{n−1})/(2π|w|²)·w if
     `is_central`: then the pole at w = 0 is subtracted. With x = (1 + R − c)/2 and y = 1
     − x, on the arc

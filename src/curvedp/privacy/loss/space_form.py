@@ -700,8 +700,7 @@ class SpaceFormLoss(PrivacyLossLaw):
         return log_integrals
 
     def _has_two_scales(self, low: Array, high: Array, direction: Direction) -> bool:
-        """Return whether an integral must be cut at the radius where sinh becomes
-        exponential.
+        """Return whether an integral must be cut where sinh becomes exponential.
 
         A Laplace law on a hyperbolic space that is barely integrable varies on one
         scale near its center and on another one far out. One quadrature rule does not

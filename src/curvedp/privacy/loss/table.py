@@ -87,8 +87,7 @@ class _MomentNodes(NamedTuple):
 
 
 class _Pieces(NamedTuple):
-    """Intervals of losses that together cover the integrals from many values of ε to
-    infinity.
+    """Intervals of losses that cover the integrals from many values of ε to infinity.
 
     First comes one piece for each ε, from ε to the end of its panel, and then one for
     each panel. All fields are arrays with one entry for each piece.
@@ -742,8 +741,7 @@ class TabulatedLossLaw:
     def log_integral(
         self, log_integrand: Callable[[Array], Array], growth: float
     ) -> float:
-        """Return log ∫₀^T f(t) dt of a positive function f of the loss, by an adaptive
-        rule.
+        """Return log ∫₀^T f(t) dt of a positive function f of the loss.
 
         T is the largest loss. If T is infinite, the table is first extended in place
         until e^{growth·t}·P₁(L > t) is negligible. Then cells between the points of a
