@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 import curvedp
+from curvedp.errors import ParameterError
 from curvedp.studio import server
 from curvedp.studio.access import SECRET_HEADER, LinkFile
 from curvedp.studio.desk import Desk
@@ -119,6 +120,18 @@ def test_the_file_with_the_link_is_the_user_s_alone(tmp_path):
     assert "first" not in file.path.read_text()
     file.delete()
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.skipif(os.name != "posix", reason="there are no modes of folders")
+@pytest.mark.parametrize("mode", [0o777, 0o1777, 0o707, 0o733])
+def test_no_link_is_put_where_others_can_replace_it(tmp_path, mode):
+    """They could send the browser to a page of their own, and take what is dropped there."""
+    folder = tmp_path / "shared"
+    folder.mkdir()
+    folder.chmod(mode)
+    with pytest.raises(ParameterError, match="others can write to"):
+        LinkFile(folder)
+    assert list(folder.iterdir()) == []
 
 
 FAKE_BROWSER = """\

@@ -66,8 +66,10 @@ def private_selection(
     source : Source, optional
         Where random bits come from.
     unit : PrivacyUnit or str, optional
-        Whose data every run protects, "record" or "person", for the ledger's entry; a
-        ledger that counts for the other one refuses.
+        Whose data every run protects, for the ledger's entry: "record", "person",
+        "record_in_class" or "person_in_class", as of a run with public classes. A
+        ledger that counts for what this does not imply refuses. Without it you vouch
+        that it is the ledger's.
 
     Notes
     -----

@@ -25,6 +25,9 @@ from typing import Any
 from starlette.datastructures import Headers
 from starlette.responses import JSONResponse, Response
 
+from curvedp.errors import ParameterError
+from curvedp.ledger.store import check_place
+
 SECRET_HEADER = "X-Curvedp-Secret"
 TOKEN_HEADER = "X-Curvedp-Token"
 
@@ -123,12 +126,24 @@ class LinkFile:
     It lies in the studio's folder and not among the temporary files, where browsers
     that are installed as snaps cannot read. While the studio runs, it holds a link that
     works: a tab that was closed is opened again by opening the file again.
+
+    Raises
+    ------
+    ParameterError
+        For a folder that others may write: they could put another page in the place of
+        this one before the browser reads it, which looks like the studio and takes the
+        file that is dropped on it. No ledger would be made there either.
     """
 
     def __init__(self, folder: Path) -> None:
         self.path = folder / f"open-studio-{secrets.token_hex(6)}.html"
         self._folder_is_new = not folder.exists()
-        folder.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(mode=0o755, parents=True, exist_ok=True)
+        try:
+            check_place(self.path.absolute())
+        except ParameterError:
+            self.delete()
+            raise
 
     def write(self, link: str) -> None:
         """Replace the link, by a new file of mode 0600."""

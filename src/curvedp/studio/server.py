@@ -229,7 +229,8 @@ def serve(
     Raises
     ------
     ParameterError
-        The port is taken, a file does not exist, or the folder is a file.
+        The port is taken, a file does not exist, or the folder is a file or one that
+        others may write.
     """
     if data is not None and not data.exists():
         raise ParameterError(f"{data} does not exist")
@@ -240,11 +241,12 @@ def serve(
     if key is not None and not key.is_file():
         raise ParameterError(f"there is no key at {key}: `curvedp key {key}` makes one")
 
-    door = _listening(port)
     if ledger_key is not None and not ledger_key.is_file():
         raise ParameterError(
             f"there is no key at {ledger_key}: `curvedp ledger key {ledger_key}` makes one"
         )
+
+    door = _listening(port)
     desk = opened(folder, data, key, ledger_key)
     app, guard = guarded_application(desk, door.getsockname()[1])
     config = uvicorn.Config(
