@@ -110,6 +110,27 @@ class BundleDescentMechanism(
 
         Half of the budget is for all steps together, and half for the final release.
         Steps are Gaussian unless the guarantee bounds the privacy loss itself (pure ε).
+
+        Parameters
+        ----------
+        statistic : Statistic
+            What is released.
+        guarantee : Guarantee
+            What the release must satisfy.
+
+        Parameters
+        ----------
+        statistic : Statistic
+            What is released.
+        guarantee : Guarantee
+            What the release must satisfy.
+
+        Parameters
+        ----------
+        statistic : Statistic
+            What is released.
+        guarantee : Guarantee
+            What the release must satisfy.
         """
         check_supported(cls, statistic)
         check_guarantee(guarantee)
@@ -205,6 +226,27 @@ class BundleDescentMechanism(
 
         The average of the last iterates and the final values are two estimates of one
         line; `_newton_refine` weighs them by their precision.
+
+        Parameters
+        ----------
+        data : RegressionData
+            Predictors and responses.
+        source : Source
+            The random bits.
+
+        Parameters
+        ----------
+        data : RegressionData
+            Predictors and responses.
+        source : Source
+            The random bits.
+
+        Parameters
+        ----------
+        data : RegressionData
+            Predictors and responses.
+        source : Source
+            The random bits.
         """
         noise = ExactNoise(self.noise_kind, source)
 
@@ -221,7 +263,17 @@ class BundleDescentMechanism(
     def _direction(
         self, data: RegressionData, point: np.ndarray, velocities: np.ndarray
     ) -> np.ndarray:
-        """Return the mean clipped descent direction at a pair. NOT private."""
+        """Return the mean clipped descent direction of the records. NOT private.
+
+        Parameters
+        ----------
+        data : RegressionData
+            Predictors and responses.
+        point : array of shape point_shape
+            The middle of a geodesic.
+        velocities : array
+            Its velocity for each predictor.
+        """
         return clipped_direction(
             self.manifold,
             data.predictors / PREDICTOR_UNIT,
@@ -236,7 +288,17 @@ class BundleDescentMechanism(
     def final_values(
         self, data: RegressionData, point: np.ndarray, velocities: np.ndarray
     ) -> np.ndarray:
-        """Return what is released at the end, before its noise. NOT private."""
+        """Return what the final release makes noisy. NOT private.
+
+        Parameters
+        ----------
+        data : RegressionData
+            Predictors and responses.
+        point : array of shape point_shape
+            The middle of a geodesic.
+        velocities : array
+            Its velocity for each predictor.
+        """
         t = data.predictors / PREDICTOR_UNIT
         terms = contributions(
             self.manifold, t, PREDICTOR_UNIT, data.responses, point, velocities
@@ -254,7 +316,15 @@ class BundleDescentMechanism(
         return self.post_process(self._newton_refine(average, final))
 
     def noisy_draw(self, integers: Any) -> NoisyDraw:
-        """Return the final release: given the pair it was made at, its noise is fresh."""
+        """Return the final release as a noisy draw.
+
+        Given the pair at which it was made, its noise is independent of all steps.
+
+        Parameters
+        ----------
+        integers : list
+            The released integers, as a certificate lists them.
+        """
         (point, velocities), final = self._replay(integers)
         return NoisyDraw(
             "line",
@@ -265,7 +335,13 @@ class BundleDescentMechanism(
         )
 
     def _replay(self, integers: Any) -> tuple[PointAndVelocities, np.ndarray]:
-        """Return the pair that the steps lead to, and what was released there."""
+        """Return the pair to which recorded steps lead, and the final release there.
+
+        Parameters
+        ----------
+        integers : list
+            The released integers, as a certificate lists them.
+        """
         next_draw = replay_draws(integers)
         if len(integers) != self.steps + 1:
             raise ParameterError("the released integers are not those of so many steps")
@@ -283,8 +359,15 @@ class BundleDescentMechanism(
     ) -> PointAndVelocities:
         """Take a Newton step from the averaged pair.
 
-        It is shortened by how well the pair is known without it, and where noise hides
-        the normal matrix mean aaᵀ.
+        It is shortened by how well the pair is known without it, and if noise hides the
+        normal matrix mean aaᵀ.
+
+        Parameters
+        ----------
+        average : PointAndVelocities
+            The average of the last iterates.
+        final : array
+            What was released at that pair.
         """
         direction, normal_matrix, _ = self.neighborhood.unpack(final)
         eigenvalues, eigenvectors = np.linalg.eigh(normal_matrix)
@@ -308,12 +391,18 @@ class BundleDescentMechanism(
     def _descend(
         self, noisy_direction: Callable[[np.ndarray, np.ndarray], np.ndarray]
     ) -> PointAndVelocities:
-        """Make all steps from the center, and average the last two thirds of the iterates.
+        """Make all steps from the center, and average the last two thirds of the pairs.
 
-        In (p, v·unit), the unit a spread-out predictor's standard deviation, the
-        curvature of the energy is about the same in all coordinates, so noise of one
-        size serves them all. v steps half as far, lest the two overshoot together, and
-        several predictors share that.
+        Velocities are in units of the standard deviation of a predictor that is spread
+        over its range. Then the curvature of the energy is about the same in all
+        coordinates, and noise of one size serves them all. A velocity moves half as far
+        as a step says, so that point and velocity together do not overshoot; several
+        predictors share that half.
+
+        Parameters
+        ----------
+        noisy_direction : callable
+            Returns the noisy descent direction at a point with velocities.
         """
         manifold = self.manifold
         domain = self.domain
@@ -352,7 +441,19 @@ class BundleDescentMechanism(
         point_move: np.ndarray,
         velocity_move: np.ndarray,
     ) -> PointAndVelocities:
-        """Return the pair after a step; a step that leaves the doubles is not taken."""
+        """Return the pair after a step.
+
+        A step that leaves the range of doubles is not taken.
+
+        Parameters
+        ----------
+        point : array of shape point_shape
+            The middle of a geodesic.
+        velocities : array
+            Its velocity for each predictor.
+        point_move, velocity_move : arrays
+            The moves of both, as tangent vectors at the point.
+        """
         manifold = self.manifold
         unmoved = PointAndVelocities(point, velocities)
         changed = velocities + np.asarray(
@@ -377,7 +478,15 @@ class BundleDescentMechanism(
 
 
 def _warm_up_steps(manifold: Manifold, domain: Domain) -> int:
-    """Return how many steps lead from the center to anywhere in the domain."""
+    """Return how many steps lead from the center to anywhere in the domain.
+
+    Parameters
+    ----------
+    manifold : Manifold
+        Where the responses are.
+    domain : Domain
+        Where the middle of the geodesic may be.
+    """
     k = domain.predictors
     rate = _step_rate(manifold, domain)
     farthest = domain.radius + k * domain.speed * MAX_PREDICTOR
@@ -386,7 +495,17 @@ def _warm_up_steps(manifold: Manifold, domain: Domain) -> int:
 
 
 def _step_rate(manifold: Manifold, domain: Domain) -> float:
-    """Return one over a bound of the curvature of E: 1 where curvature is at least 0."""
+    """Return one over a bound of the second derivative of the energy E.
+
+    It is 1 where curvature is at least 0.
+
+    Parameters
+    ----------
+    manifold : Manifold
+        Where the responses are.
+    domain : Domain
+        Where the middle of the geodesic may be.
+    """
     max_move = domain.predictors * domain.speed * MAX_PREDICTOR
     stretch = exp_differential_bounds(manifold, max_move).point
     s = sqrt(max(0.0, -manifold.curvature_bounds[0])) * domain.clip

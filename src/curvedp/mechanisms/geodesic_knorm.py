@@ -159,9 +159,14 @@ class KNGRegressionMechanism(KNormMechanism, GeodesicMechanism, PredictsError):
         return sqrt(size * (size + 1)) * float(self.scale)
 
     def prepare_data(self, data: Any) -> RegressionData:
-        """Return the data; a person may have one record only.
+        """Return the data unchanged, after checking that no person has several records.
 
         The endpoint norm bounds records, not means of them.
+
+        Parameters
+        ----------
+        data : object
+            Predictors and responses.
         """
         if len(data) > 2 and len(np.unique(data[2])) != len(data[0]):
             raise ParameterError(
@@ -170,7 +175,29 @@ class KNGRegressionMechanism(KNormMechanism, GeodesicMechanism, PredictsError):
         return super().prepare_data(data)
 
     def draw(self, data: RegressionData, source: Source) -> Draw:
-        """Draw a point and a velocity with density ∝ exp(−‖gradient‖/scale)."""
+        """Draw a point and a velocity with density ∝ exp(−‖gradient‖/scale).
+
+        Parameters
+        ----------
+        data : RegressionData
+            Predictors and responses.
+        source : Source
+            The random bits.
+
+        Parameters
+        ----------
+        data : RegressionData
+            Predictors and responses.
+        source : Source
+            The random bits.
+
+        Parameters
+        ----------
+        data : RegressionData
+            Predictors and responses.
+        source : Source
+            The random bits.
+        """
         problem = self.build_problem(data.predictors, data.responses)
         drawn = draw_knorm(
             problem.bundle, problem.scale, problem.norm, problem.constants, source
@@ -180,11 +207,18 @@ class KNGRegressionMechanism(KNormMechanism, GeodesicMechanism, PredictsError):
     def build_problem(
         self, predictors: np.ndarray, responses: np.ndarray
     ) -> KNormProblem:
-        """Return what the draw is made of, in the model of the same curvature.
+        """Return the density of the draw, in the model space of the same curvature.
 
-        A ball of a space of constant curvature κ is, with lengths times √|κ|, a ball of
-        the unit sphere, the hyperboloid or ℝ^d about its origin; gradients scale like
-        lengths.
+        With lengths multiplied by √|κ|, a ball of a space of constant curvature κ is a
+        ball of the unit sphere, of the hyperboloid or of ℝ^d, about the origin.
+        Gradients scale like lengths.
+
+        Parameters
+        ----------
+        predictors : array of shape (n, predictors)
+            The predictors.
+        responses : array of shape (n, *point_shape)
+            The responses.
         """
         model, unit = self._model
         mapped = self._to_model(responses)
@@ -217,7 +251,13 @@ class KNGRegressionMechanism(KNormMechanism, GeodesicMechanism, PredictsError):
         return KNormProblem(bundle, self.scale * unit, norm, constants, unit)
 
     def reconstruct_value(self, certificate: Certificate) -> PointAndVelocities:
-        """Make the line again from the recorded coordinates in the model space."""
+        """Compute the released geodesic again from the coordinates in a certificate.
+
+        Parameters
+        ----------
+        certificate : Certificate
+            The certificate of a release.
+        """
         model, unit = self._model
         domain = self.domain
         bundle = TangentBundleBall(
@@ -243,7 +283,13 @@ class KNGRegressionMechanism(KNormMechanism, GeodesicMechanism, PredictsError):
         return ModelSpace(Lorentz(dim), unit)
 
     def _to_model(self, points: np.ndarray) -> np.ndarray:
-        """Map points to the model, the center of the ball to its origin."""
+        """Map points to the model space, with the center of the ball at its origin.
+
+        Parameters
+        ----------
+        points : array of shape (..., *point_shape)
+            Points of this space.
+        """
         manifold = self.manifold
         center = self.statistic.ball.center
         model, unit = self._model
@@ -255,7 +301,13 @@ class KNGRegressionMechanism(KNormMechanism, GeodesicMechanism, PredictsError):
     def _from_model(
         self, point: np.ndarray, velocity: np.ndarray
     ) -> PointAndVelocities:
-        """Map a point and a velocity of the model back to this space."""
+        """Map a point and a velocity of the model space back to this space.
+
+        Parameters
+        ----------
+        point, velocity : arrays
+            A point of the model, and a tangent vector there.
+        """
         manifold = self.manifold
         center = self.statistic.ball.center
         model, unit = self._model

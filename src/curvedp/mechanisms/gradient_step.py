@@ -120,7 +120,15 @@ class GradientMechanism(
 
     @classmethod
     def reason_excluded(cls, statistic: Statistic) -> str | None:
-        """Return why "auto" leaves it out in a ball in which the mean need not be unique."""
+        """Return why `mechanism="auto"` does not use this mechanism, or None.
+
+        It is excluded in a ball in which the mean need not be unique.
+
+        Parameters
+        ----------
+        statistic : Statistic
+            What is released.
+        """
         space = statistic.value_space
         ball = statistic.value_ball
         if ball is None or not isfinite(space.curvature_bounds[1]):
@@ -155,6 +163,21 @@ class GradientMechanism(
         """Return the logarithms, in the canonical frame, of records in memory.
 
         Records that are stored elsewhere are read when they are wanted.
+
+        Parameters
+        ----------
+        data : object
+            The records: an array, or `Records`.
+
+        Parameters
+        ----------
+        data : object
+            The records: an array, or `Records`.
+
+        Parameters
+        ----------
+        data : object
+            The records: an array, or `Records`.
         """
         if isinstance(data, Records) and data.location != "memory":
             if data.n != self.statistic.n:
@@ -170,6 +193,27 @@ class GradientMechanism(
 
         The mean is a sum of integers on a fixed-point grid, so that it does not depend
         on the order or the place of the records.
+
+        Parameters
+        ----------
+        data : Records
+            The records.
+        source : Source
+            The random bits.
+
+        Parameters
+        ----------
+        data : Records
+            The records.
+        source : Source
+            The random bits.
+
+        Parameters
+        ----------
+        data : Records
+            The records.
+        source : Source
+            The random bits.
         """
         grid = FixedPoint(2 * self.clipping_radius)
         if data.location == "memory":
@@ -199,7 +243,17 @@ class GradientMechanism(
     def simulate_draws(
         self, rng: np.random.Generator, records: np.ndarray, size: int
     ) -> np.ndarray:
-        """Draw points in floats, before post-processing. NOT private."""
+        """Draw points in floats, before post-processing. NOT private.
+
+        Parameters
+        ----------
+        rng : numpy.random.Generator
+            The generator of the noise.
+        records : array of shape (n, *point_shape)
+            A public population.
+        size : int
+            The number of draws.
+        """
         coordinates = ball_coordinates(
             self.manifold, self.center, self.radius, records, timed=False
         )
@@ -216,7 +270,13 @@ class GradientMechanism(
         return np.asarray(self.post_process(self._point_at(vector)))
 
     def noisy_draw(self, integers: Any) -> NoisyDraw:
-        """Return the drawn vector, about the mean logarithm at the center."""
+        """Return the drawn vector: the mean logarithm at the center, plus noise.
+
+        Parameters
+        ----------
+        integers : list
+            The released integers, as a certificate lists them.
+        """
         return NoisyDraw(
             "gradient",
             self.noise_law(self.manifold.dim, self.scale),
@@ -233,7 +293,13 @@ class GradientMechanism(
         return np.asarray(self.grid_unit * in_units)
 
     def _point_at(self, vectors: np.ndarray) -> np.ndarray:
-        """Return exp_c of tangent vectors in coordinates."""
+        """Return exp_c(v) for the center c of the ball.
+
+        Parameters
+        ----------
+        vectors : array of shape (..., dim)
+            Tangent vectors v at the center, in coordinates.
+        """
         # Noise beyond what doubles hold becomes infinite, without a warning.
         with np.errstate(over="ignore", invalid="ignore"):
             return np.asarray(
@@ -256,7 +322,23 @@ def _sum_clipped_logs(
     grid: FixedPoint,
     block: np.ndarray,
 ) -> np.ndarray:
-    """Return exact sums of the clipped logarithms of a block of records."""
+    """Return the exact sum of the clipped logarithms of a block of records.
+
+    Parameters
+    ----------
+    manifold : Manifold
+        Where the records are.
+    center : array of shape point_shape
+        The center of the public ball, where logarithms are taken.
+    radius : float
+        The radius of the ball into which records are clipped.
+    clipping_radius : float
+        The length to which logarithms are clipped.
+    grid : FixedPoint
+        The grid on which the sum is exact.
+    block : array of shape (records, *point_shape)
+        Some of the records.
+    """
     records = np.asarray(block, dtype=np.float64)
     inside = np.asarray(project_to_ball(manifold, center, radius, records))
     return sum_clipped(clipping_radius, grid, logs_at(manifold, center, inside))

@@ -75,6 +75,15 @@ class KNormMechanism(Mechanism):
 
     @classmethod
     def calibrate(cls, statistic: Statistic, guarantee: Guarantee) -> Self:
+        """Return the mechanism with the least noise that meets a guarantee.
+
+        Parameters
+        ----------
+        statistic : Statistic
+            What is released.
+        guarantee : Guarantee
+            What the release must satisfy.
+        """
         check_supported(cls, statistic)
         epsilon = pure_epsilon(guarantee)
         scale = nextafter(2 * cls.gradient_sensitivity(statistic) / epsilon, inf)
@@ -205,7 +214,15 @@ class KNGMechanism(KNormMechanism, SimulatesRelease, SometimesExcluded):
         return self.statistic.clip_records(points)
 
     def gradient_norm(self, records: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
-        """Return the function x ↦ ‖mean log_x xᵢ‖ of points x along the first axis."""
+        """Return the function x ↦ ‖mean log_x xᵢ‖.
+
+        It takes an array of points x, along its first axis.
+
+        Parameters
+        ----------
+        records : array of shape (n, *point_shape)
+            The records, in the canonical frame.
+        """
         manifold = self.manifold
         points_at_once = max(1, _MAX_DISTANCES // records.size)
 
@@ -226,6 +243,16 @@ class KNGMechanism(KNormMechanism, SimulatesRelease, SometimesExcluded):
         It is the mean bound of the Hessians of ½d²(·, xᵢ). It depends on the records
         and steers the work of the sampler only; the law of the draw does not depend on
         it (docs/theory/knorm.md).
+
+        Parameters
+        ----------
+        records : array of shape (n, *point_shape)
+            The records, in the canonical frame.
+
+        Parameters
+        ----------
+        records : array of shape (n, *point_shape)
+            The records, in the canonical frame.
         """
         radius = self.statistic.radius
         center = self.statistic.ball.center
@@ -243,7 +270,17 @@ class KNGMechanism(KNormMechanism, SimulatesRelease, SometimesExcluded):
     def simulate(
         self, rng: np.random.Generator, data: np.ndarray, size: int
     ) -> np.ndarray:
-        """Draw points by the float sampler. They are NOT private."""
+        """Draw points by the float sampler. They are NOT private.
+
+        Parameters
+        ----------
+        rng : numpy.random.Generator
+            The generator of the draws.
+        data : array of shape (n, *point_shape)
+            The records.
+        size : int
+            The number of draws.
+        """
         check_width(self.domain, self.scale)
         sampler = LipschitzRejectionSampler(
             self.domain,
@@ -260,7 +297,13 @@ class KNGMechanism(KNormMechanism, SimulatesRelease, SometimesExcluded):
         return np.asarray(self.statistic.to_data_frame(points)[0])
 
     def reconstruct_value(self, certificate: Certificate) -> np.ndarray:
-        """Make the point again from its recorded coordinates."""
+        """Compute the released point again from the coordinates in a certificate.
+
+        Parameters
+        ----------
+        certificate : Certificate
+            The certificate of a release.
+        """
         shape = (1, 1, self.manifold.dim)
         replay = replay_draws(certificate.release["integers"])
         coordinates = replay(np.empty(shape), [self.scale])
@@ -285,6 +328,32 @@ def draw_knorm(
     """Draw once from the density ∝ exp(−norm/scale) on a domain.
 
     The coordinates are rounded to the public grid, which is post-processing.
+
+    Parameters
+    ----------
+    domain : GeodesicBall
+        Where the density is positive.
+    scale : float
+        The scale of the noise.
+    norm : callable
+        The norm as a function of points.
+    lipschitz : float or array
+        A Lipschitz constant of the norm on the domain, or on each of its cells.
+    source : Source
+        The random bits.
+
+    Parameters
+    ----------
+    domain : GeodesicBall
+        Where the density is positive.
+    scale : float
+        The scale of the noise.
+    norm : callable
+        The norm as a function of points.
+    lipschitz : float or array
+        A Lipschitz constant of the norm on the domain, or on each of its cells.
+    source : Source
+        The random bits.
     """
     check_width(domain, scale)
     # The three variates that the sampler draws, under the names of a NumPy generator's.
@@ -304,7 +373,20 @@ def draw_knorm(
 
 
 def check_width(domain: GeodesicBall, scale: float) -> None:
-    """Refuse a domain so wide that rounding would hide the density's width."""
+    """Refuse a domain so wide that rounding would hide the width of the density.
+
+    Parameters
+    ----------
+    domain : GeodesicBall
+        Where the density is positive.
+    scale : float
+        The scale of the noise.
+
+    Raises
+    ------
+    ParameterError
+        If the domain is too wide for that scale.
+    """
     width = max(domain.radii) / scale
     if not width <= _WIDEST_DOMAIN:
         raise ParameterError(
@@ -319,6 +401,16 @@ def pure_epsilon(guarantee: Guarantee) -> float:
     - ε₀-DP has δ(ε) = (e^ε₀ − e^ε)/(1 + e^ε₀), which gives ε₀ for (ε, δ).
     - ε-DP is μ-GDP with μ = −2Φ⁻¹(1/(1 + e^ε)), that is tanh(ε/2) = erf(μ/√8), a form
       that keeps the digits of a small μ.
+
+    Parameters
+    ----------
+    guarantee : Guarantee
+        A guarantee of pure ε, (ε, δ) or μ.
+
+    Parameters
+    ----------
+    guarantee : Guarantee
+        A guarantee of pure ε, (ε, δ) or μ.
 
     Raises
     ------
@@ -356,6 +448,20 @@ def _hessian_bound(manifold: Manifold, distance: np.ndarray) -> np.ndarray:
 
     Eigenvalues lie between s·cot s and s·coth s, s the distance in units of the upper
     and lower curvature (Karcher 1977).
+
+    Parameters
+    ----------
+    manifold : Manifold
+        Where x and y are.
+    distance : array
+        The largest distance of x and y.
+
+    Parameters
+    ----------
+    manifold : Manifold
+        Where x and y are.
+    distance : array
+        The largest distance of x and y.
     """
     lower_curvature, upper_curvature = manifold.curvature_bounds
     bound = np.ones_like(distance)

@@ -252,6 +252,21 @@ class NewtonMechanism(
         """Return why the mechanism cannot be used for a statistic, or None if it can.
 
         It is for spheres and hyperbolic spaces of dimension at least 2.
+
+        Parameters
+        ----------
+        statistic : Statistic
+            What is released.
+
+        Parameters
+        ----------
+        statistic : Statistic
+            What is released.
+
+        Parameters
+        ----------
+        statistic : Statistic
+            What is released.
         """
         space = statistic.value_space
         if space.constant_curvature in (None, 0.0) or space.dim < 2:
@@ -491,7 +506,17 @@ class NewtonMechanism(
     def simulate_draws(
         self, rng: np.random.Generator, data: np.ndarray, size: int
     ) -> np.ndarray:
-        """Simulate releases before their post-processing, as `simulate` does. NOT private."""
+        """Simulate releases before their post-processing. NOT private.
+
+        Parameters
+        ----------
+        rng : numpy.random.Generator
+            The generator of the noise.
+        data : array of shape (n, *point_shape)
+            A public population.
+        size : int
+            The number of releases.
+        """
         point_shape = self.manifold.point_shape
         records = np.asarray(data)
         populations = records.reshape(-1, *records.shape[-1 - len(point_shape) :])
@@ -629,6 +654,33 @@ class NewtonMechanism(
         In the first step it is the direction of the noisy gradient, later that to the
         center of the ball.
 
+        Parameters
+        ----------
+        step : int
+            The number of the step.
+        points : array of shape (runs, *point_shape)
+            Where each run is.
+        gradient : array of shape (runs, dim)
+            The noisy gradient there.
+
+        Parameters
+        ----------
+        step : int
+            The number of the step.
+        points : array of shape (runs, *point_shape)
+            Where each run is.
+        gradient : array of shape (runs, dim)
+            The noisy gradient there.
+
+        Parameters
+        ----------
+        step : int
+            The number of the step.
+        points : array of shape (runs, *point_shape)
+            Where each run is.
+        gradient : array of shape (runs, dim)
+            The noisy gradient there.
+
         Returns
         -------
         array, shape (runs, dim)
@@ -644,6 +696,21 @@ class NewtonMechanism(
 
         It is the precision of the step's gradient over that of all gradients so far, or
         1 if the schedule does not average steps.
+
+        Parameters
+        ----------
+        step : int
+            The number of the step.
+
+        Parameters
+        ----------
+        step : int
+            The number of the step.
+
+        Parameters
+        ----------
+        step : int
+            The number of the step.
         """
         if not self._schedule.is_averaged:
             return 1.0

@@ -56,7 +56,15 @@ class SumMechanism(VectorMechanism):
 
     @classmethod
     def calibrate(cls, statistic: Statistic, guarantee: Guarantee) -> Self:
-        """Return the least noise that meets an add-or-remove guarantee."""
+        """Return the mechanism with the least noise that meets an add-remove guarantee.
+
+        Parameters
+        ----------
+        statistic : Statistic
+            What is released.
+        guarantee : Guarantee
+            What the release must satisfy.
+        """
         check_supported(cls, statistic)
         check_guarantee(guarantee, ADD_REMOVE)
         # A sum that moves by Δ needs the same noise whatever the move is called.
@@ -71,7 +79,13 @@ class SumMechanism(VectorMechanism):
         return replace(super().privacy_profile, adjacency=ADD_REMOVE)
 
     def prepare_data(self, data: Any) -> np.ndarray:
-        """Return the exact sum; there may be no records at all."""
+        """Return the exact sum of the records' rows; there may be no records at all.
+
+        Parameters
+        ----------
+        data : object
+            The records: an array, or `Records`.
+        """
         records = data
         if not isinstance(data, Records):
             records = open_records(

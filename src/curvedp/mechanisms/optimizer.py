@@ -142,7 +142,14 @@ class BatchDescentMechanism(BatchMechanism):
         _check_batch_size(self.batch_size, self.statistic.n)
 
     def composed(self, *, batches_are_known: bool) -> Guarantee:
-        """Return the guarantee of all steps, amplified by sampling unless batches are known."""
+        """Return the guarantee of all steps together.
+
+        Parameters
+        ----------
+        batches_are_known : bool
+            Whether an attacker knows which records are in each batch. If not, sampling
+            amplifies privacy.
+        """
         clip = self.statistic.clip
         if batches_are_known:
             return accounting.rgd_guarantee(
@@ -177,7 +184,14 @@ class VarianceReducedMechanism(BatchMechanism):
         _check_batch_size(self.batch_size, self.statistic.n)
 
     def composed(self, *, batches_are_known: bool) -> Guarantee:
-        """Return the guarantee of all epochs: full gradients and inner steps composed."""
+        """Return the guarantee of all epochs: full gradients and inner steps together.
+
+        Parameters
+        ----------
+        batches_are_known : bool
+            Whether an attacker knows which records are in each batch. If not, sampling
+            amplifies privacy.
+        """
         return accounting.rsvrg_guarantee(
             self.statistic.n,
             self.epochs,
@@ -246,7 +260,14 @@ class AddRemoveVarianceReducedMechanism(BatchMechanism):
         return isinstance(statistic, ClippedGradientSum)
 
     def composed(self, *, batches_are_known: bool) -> Guarantee:
-        """Return the guarantee of all epochs and of the noisy count."""
+        """Return the guarantee of all epochs and of the noisy count.
+
+        Parameters
+        ----------
+        batches_are_known : bool
+            Whether an attacker knows which records are in each batch. If not, sampling
+            amplifies privacy.
+        """
         rate = 1.0 if batches_are_known else self.rate
         return accounting.add_remove_rsvrg_guarantee(
             self.epochs,

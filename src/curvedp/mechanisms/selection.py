@@ -114,7 +114,17 @@ class SelectionMechanism(Mechanism):
         guarantee: Guarantee,
         runs: NegativeBinomialRuns | None = None,
     ) -> Self:
-        """Return runs that meet what it takes for the best to meet the guarantee."""
+        """Return how often to run, so that publishing the best run meets a guarantee.
+
+        Parameters
+        ----------
+        statistic : Statistic
+            What is released.
+        guarantee : Guarantee
+            What the release of the best run must satisfy.
+        runs : NegativeBinomialRuns, optional
+            The law of the number of runs.
+        """
         check_supported(cls, statistic)
         assert isinstance(statistic, BestRelease)
         check_guarantee(guarantee, *ADJACENCIES)
@@ -149,7 +159,15 @@ class SelectionMechanism(Mechanism):
         return data
 
     def draw(self, data: RunCandidate, source: Source) -> Draw:
-        """Make the runs and keep the best; of ties the first, since runs are alike."""
+        """Make the runs and keep the best one; among equals the first.
+
+        Parameters
+        ----------
+        data : RunCandidate
+            Makes one run and scores it.
+        source : Source
+            The random bits.
+        """
         n_candidates = np.uint64(self.statistic.candidates)
         n_runs = draw_run_count(self.run_count_law, LazyUniforms(source, 1).balls)
         best: BestRun | None = None
@@ -165,7 +183,13 @@ class SelectionMechanism(Mechanism):
         return value
 
     def reconstruct_value(self, certificate: Certificate) -> int:
-        """Return the number of the candidate that was published."""
+        """Return the number of the candidate that was published.
+
+        Parameters
+        ----------
+        certificate : Certificate
+            The certificate of a release.
+        """
         drawn = replay_draws(certificate.release["integers"])(np.empty(1))
         number = float(drawn[0]) * 2.0**GRID
         if number not in range(self.statistic.candidates):

@@ -51,10 +51,17 @@ class NoiseLevel(NamedTuple):
 
 
 def smallest_noise(guarantee: Guarantee, sensitivity: float = 1.0) -> NoiseLevel:
-    """Return the least noise about a vector of this sensitivity that meets the guarantee.
+    """Return the least noise for a vector with which its release meets a guarantee.
 
-    It is Laplace noise where the guarantee needs a bounded loss, and Gaussian
-    otherwise.
+    It is Laplace noise if the guarantee needs a bounded privacy loss, and otherwise
+    Gaussian noise.
+
+    Parameters
+    ----------
+    guarantee : Guarantee
+        What the release must satisfy.
+    sensitivity : float
+        How far the vector moves if a record is replaced.
     """
     check_guarantee(guarantee)
     if not needs_bounded_loss(guarantee):
@@ -64,7 +71,15 @@ def smallest_noise(guarantee: Guarantee, sensitivity: float = 1.0) -> NoiseLevel
 
 
 def smallest_gaussian_scale(guarantee: Guarantee, sensitivity: float = 1.0) -> float:
-    """Return the least σ of Gaussian noise that meets the guarantee: Δ/μ for μ-GDP."""
+    """Return the least σ of Gaussian noise that meets a guarantee: Δ/μ for μ-GDP.
+
+    Parameters
+    ----------
+    guarantee : Guarantee
+        What the release must satisfy.
+    sensitivity : float
+        How far the vector moves if a record is replaced.
+    """
     check_guarantee(guarantee)
     if needs_bounded_loss(guarantee):
         raise UnattainableGuarantee(
@@ -84,7 +99,13 @@ def needs_bounded_loss(guarantee: Guarantee) -> bool:
 
 
 def largest_pure_epsilon(guarantee: Guarantee) -> float:
-    """Return the largest pure ε that implies a guarantee which needs a bounded loss."""
+    """Return the largest pure ε that implies a guarantee which needs a bounded loss.
+
+    Parameters
+    ----------
+    guarantee : Guarantee
+        What the release must satisfy.
+    """
     if isinstance(guarantee, PureDP):
         return guarantee.eps
 
@@ -110,7 +131,19 @@ def std_per_scale(kind: NoiseKind, size: int) -> float:
 def simulate_noise(
     rng: np.random.Generator, kind: NoiseKind, shape: tuple[int, int]
 ) -> np.ndarray:
-    """Draw rows of noise of scale 1 in floats: for predicted errors, NOT for release."""
+    """Draw rows of noise of scale 1 in floats. NOT private.
+
+    They serve predictions of the error.
+
+    Parameters
+    ----------
+    rng : numpy.random.Generator
+        The generator of the noise.
+    kind : {"gaussian", "laplace"}
+        The kind of noise.
+    shape : pair of int
+        The number of rows, and their length.
+    """
     normals = rng.standard_normal(shape)
     if kind == "gaussian":
         return normals
@@ -204,7 +237,15 @@ class VectorMechanism(Mechanism):
         return gaussian_profile(0.0, 1, self.scale, self.total_sensitivity)
 
     def simulated_noise(self, rng: np.random.Generator) -> AddNoise:
-        """Return a function that adds float noise: for predicted errors, NOT for release."""
+        """Return a function that adds noise in floats. NOT private.
+
+        It serves predictions of the error.
+
+        Parameters
+        ----------
+        rng : numpy.random.Generator
+            The generator of the noise.
+        """
 
         def add_noise(values: np.ndarray, scales: np.ndarray) -> np.ndarray:
             noise = simulate_noise(rng, self.noise_kind, values.shape)
@@ -215,7 +256,15 @@ class VectorMechanism(Mechanism):
     def noise_law(
         self, size: int, scale: float
     ) -> RiemannianGaussian | RiemannianLaplace:
-        """Return the law of the noise of a vector with `size` entries."""
+        """Return the law of the noise of a vector.
+
+        Parameters
+        ----------
+        size : int
+            The number of entries.
+        scale : float
+            The scale of the law.
+        """
         if self.noise_kind == "laplace":
             return RiemannianLaplace(Euclidean(size), scale)
         return RiemannianGaussian(Euclidean(size), scale)

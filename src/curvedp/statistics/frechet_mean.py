@@ -81,10 +81,16 @@ class FrechetMean(ClippedToBall, BoundsSamplingError):
     def sampling_error(self, failure_probability: float) -> float:
         """Bound the distance from the mean of the records to that of the population.
 
-        Theorem (docs/theory/inference.md, "Regions of the population"): with b the population's mean,
-        G the mean logarithm at b and λ the least eigenvalue of the Hessian, d(mean, b)
-        ≤ |G|/λ; E|G|² ≤ r²/n, and a record moves |G| by at most 2rS/n, where S = s/sin
-        s bounds the stretch of the logarithm.
+        Theorem (docs/theory/inference.md, "Of the population"). Let b be the
+        population's mean, G the mean logarithm of the records at b, and λ the least
+        eigenvalue of the Hessian. Then d(mean, b) ≤ |G|/λ and E|G|² ≤ r²/n. A record
+        moves |G| by at most 2rS/n, where S = s/sin s bounds the stretch of the
+        logarithm.
+
+        Parameters
+        ----------
+        failure_probability : float
+            The probability with which the bound may be wrong.
         """
         radius = self.clipping_radius
         convexity = ball_convexity(self.manifold, radius)

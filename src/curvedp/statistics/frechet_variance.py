@@ -58,9 +58,14 @@ class FrechetVariance(ClippedToBall, BoundsSamplingError):
     def sampling_error(self, failure_probability: float) -> float:
         """Bound the distance of this variance from that of the population.
 
-        It moves by at most its sensitivity c where one record is replaced (McDiarmid),
-        and its expectation is at most r²/(nλ) below the population's variance
-        (docs/theory/inference.md, "Regions of the population").
+        Replacing one record moves the variance by at most its sensitivity c
+        (McDiarmid), and its expectation is at most r²/(nλ) below the population's
+        variance (docs/theory/inference.md, "Of the population").
+
+        Parameters
+        ----------
+        failure_probability : float
+            The probability with which the bound may be wrong.
         """
         radius = self.clipping_radius
         convexity = ball_convexity(self.manifold, radius)

@@ -196,10 +196,17 @@ class GeodesicLine(Statistic, BoundsSamplingError):
     def pair_to_data_frame(
         self, point: np.ndarray, velocities: np.ndarray
     ) -> PointAndVelocities:
-        """Move a pair from the canonical frame to that of the records.
+        """Move a point and velocities from the canonical frame to that of the records.
 
         An isometry carries geodesics to geodesics, so the velocities are logarithms of
         moved end points.
+
+        Parameters
+        ----------
+        point : array of shape point_shape
+            A point in the canonical frame.
+        velocities : array
+            Tangent vectors at the point, one for each predictor.
         """
         manifold = self.manifold
         if np.array_equal(self.ball.center, self.center):
@@ -213,7 +220,22 @@ class GeodesicLine(Statistic, BoundsSamplingError):
 
 
 def check_ranges(x_range: Any) -> np.ndarray:
-    """Return the public ranges of predictors as pairs (low, high), one for each."""
+    """Return the public ranges of predictors as pairs (low, high).
+
+    Parameters
+    ----------
+    x_range : pair or sequence of pairs
+        What the caller passes: one pair for each predictor, or a single pair.
+
+    Returns
+    -------
+    array of shape (predictors, 2)
+
+    Raises
+    ------
+    ParameterError
+        If it has another shape, or a low end is not below its high end.
+    """
     ranges = _validate.array("x_range", x_range)
     if ranges.ndim != 2 or ranges.shape[1] != 2 or len(ranges) == 0:
         raise ParameterError(
@@ -242,11 +264,26 @@ def public_domain(
 ) -> Domain:
     """Return where the middle of the geodesic may be, and the ball of the responses.
 
-    Everything stays inside the cut locus. With one predictor the middle may be within
-    radius + speed/2, where the space has room for it, so that every geodesic that
-    starts in the ball is in the domain, as well as every one whose middle is.
-    Sensitivities do not depend on this radius; in negative curvature the volume does,
-    so the domain widens only while it is small against the curvature.
+    Everything stays inside the cut locus. With one predictor the middle may be up to
+    radius + speed/2 from the center, if the space has room for it. Then the domain
+    contains every geodesic that starts in the ball, and every one whose middle is
+    there. Sensitivities do not depend on this radius. In negative curvature the volume
+    does, so the domain is widened only while it is small compared with the curvature.
+
+    Parameters
+    ----------
+    manifold : Manifold
+        Where the responses are.
+    radius : float
+        The radius of the public ball.
+    speed : float
+        The largest length of the geodesic over the range of the predictors.
+    clip : float
+        The length to which residuals are clipped.
+    n : int
+        The number of records.
+    n_predictors : int
+        The number of predictors.
     """
     check_symmetric(manifold)
     arm = (
@@ -296,7 +333,21 @@ def project_pair(
     point: np.ndarray,
     velocities: np.ndarray,
 ) -> PointAndVelocities:
-    """Put a released pair back into the public domain. This is post-processing."""
+    """Put a released point and its velocities back into the public domain.
+
+    This is post-processing: it depends on released and public numbers only.
+
+    Parameters
+    ----------
+    manifold : Manifold
+        Where the responses are.
+    ball : Ball
+        The public ball.
+    domain : Domain
+        Where the middle of the geodesic may be, see `public_domain`.
+    point, velocities : arrays
+        The released pair.
+    """
     projected = project_to_ball(manifold, ball.center, domain.radius, point[None])
     inside = np.asarray(projected[0])
     if np.any(inside != point):

@@ -20,8 +20,14 @@ class GeometricMedian(SearchedBallStatistic, BoundsSamplingError):
     def sampling_error(self, failure_probability: float) -> float:
         """Bound the mean direction of the records at the median of the population.
 
-        Directions have length at most 1 and expectation 0 (docs/theory/inference.md, "Regions of
-        the population"). Distances must be convex in the outer ball.
+        The directions to the records have length at most 1 and expectation 0
+        (docs/theory/inference.md, "Of the population"). Distances must be convex in the
+        outer ball.
+
+        Parameters
+        ----------
+        failure_probability : float
+            The probability with which the bound may be wrong.
         """
         diameter = 2 * self.outer_radius
         is_convex = (

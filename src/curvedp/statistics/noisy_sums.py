@@ -140,10 +140,15 @@ class ClippedSum(SumStatistic):
         return farthest_record(self.manifold, self.radius)
 
     def to_vectors(self, records: np.ndarray) -> np.ndarray:
-        """Return one row per record: its clipped logarithm at the center, and a 1.
+        """Return a row for each record: its clipped logarithm at the center, and a weight.
 
-        Logarithms are in units of the clipping radius; the 1, times `count_weight`,
-        counts the records.
+        Logarithms are in units of the clipping radius. The last entry is `count_weight`
+        for every record, so that the sum of the rows contains a count.
+
+        Parameters
+        ----------
+        records : array of shape (n, *point_shape)
+            The records.
         """
         inside = np.asarray(
             project_to_ball(self.manifold, self.center, self.radius, records)
@@ -154,10 +159,19 @@ class ClippedSum(SumStatistic):
         return np.concatenate([unit_logs, counts], axis=1)
 
     def read_sum(self, noisy_sum: np.ndarray, noise_std: float) -> np.ndarray:
-        """Return the private mean: exp_c of the shrunk quotient, in the ball.
+        """Return the private mean, computed from the noisy sum and the noisy count.
 
-        In a ball that is wider than what doubles hold, the step ends where they do;
-        what is no point all the same becomes the center.
+        With c the center and q the quotient of both, shrunk for its noise, it is
+        exp_c(q), clipped into the ball. In a ball that is wider than the range of
+        doubles, the step ends at the edge of that range. A result that is still no
+        point is replaced by the center.
+
+        Parameters
+        ----------
+        noisy_sum : array
+            The noisy sum of the rows of `to_vectors`.
+        noise_std : float
+            The standard deviation of the noise in each entry.
         """
         coordinates = self.clipping_radius * self.mean_step(noisy_sum, noise_std)
         length = float(np.linalg.norm(coordinates))

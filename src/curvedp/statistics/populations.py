@@ -42,7 +42,17 @@ def reference_populations(manifold: Manifold, ball: Ball) -> list[Population]:
 def _cached_reference_populations(
     manifold_text: str, center: bytes, radius: float
 ) -> list[Population]:
-    """Return `reference_populations`, kept by values that can be hashed."""
+    """Return `reference_populations`, cached by arguments that can be hashed.
+
+    Parameters
+    ----------
+    manifold_text : str
+        The name of the manifold.
+    center : bytes
+        The bytes of the center of the public ball.
+    radius : float
+        Its radius.
+    """
     manifold = parse_manifold(manifold_text)
     rng = np.random.default_rng(_SEED)
     ball_center = np.frombuffer(center).reshape(manifold.point_shape)
@@ -93,7 +103,19 @@ def population_of_spread(
 def _cached_population_of_spread(
     manifold_text: str, center: bytes, spread: float, size: int
 ) -> Population:
-    """Return `population_of_spread`, kept by values that can be hashed."""
+    """Return `population_of_spread`, cached by arguments that can be hashed.
+
+    Parameters
+    ----------
+    manifold_text : str
+        The name of the manifold.
+    center : bytes
+        The bytes of the public center.
+    spread : float
+        The root mean square distance of the records to their mean.
+    size : int
+        The number of records.
+    """
     manifold = parse_manifold(manifold_text)
     rng = np.random.default_rng(_SEED)
     offset = rng.standard_normal(manifold.dim)
@@ -119,7 +141,17 @@ def _cached_population_of_spread(
 
 
 def _typical_offset(manifold: Manifold, spread: float) -> float:
-    """Return how far a mean is from the public center: the spread, where that is near."""
+    """Return the distance from the public center to the mean of a public population.
+
+    It is the spread, unless the manifold is too small for that.
+
+    Parameters
+    ----------
+    manifold : Manifold
+        Where the population lives.
+    spread : float
+        The root mean square distance of its records to their mean.
+    """
     offset = spread
     if 0 < manifold.injectivity_radius < inf:
         offset = min(offset, manifold.injectivity_radius / 4)
@@ -130,7 +162,15 @@ def _typical_offset(manifold: Manifold, spread: float) -> float:
 
 
 def _within_cut_locus(manifold: Manifold, coordinates: np.ndarray) -> np.ndarray:
-    """Return coordinates, shortened to where geodesics are unique."""
+    """Shorten coordinates to lengths within which geodesics are unique.
+
+    Parameters
+    ----------
+    manifold : Manifold
+        Where the coordinates belong.
+    coordinates : array of shape (..., dim)
+        Normal coordinates at some point.
+    """
     if not 0 < manifold.injectivity_radius < inf:
         return coordinates
     lengths = np.linalg.norm(coordinates, axis=1, keepdims=True)

@@ -103,6 +103,27 @@ def longest_features(features: Any, components: Any) -> float:
     """Return a bound on the length of features that cuts off nothing of use.
 
     For matrices A of trace 1, |f| ≤ ‖g(UᵀAU)‖ + ‖g(diag w)‖, unless w is all noise.
+
+    Parameters
+    ----------
+    features : object
+        The kind of features, see `Reduction`.
+    components : object
+        The components U with their noise levels w.
+
+    Parameters
+    ----------
+    features : object
+        The kind of features, see `Reduction`.
+    components : object
+        The components U with their noise levels w.
+
+    Parameters
+    ----------
+    features : object
+        The kind of features, see `Reduction`.
+    components : object
+        The components U with their noise levels w.
     """
     root = sqrt(_validate.integer("reduce", components, 1))
     if _validate.choice("features", features, FEATURES) == "power":
@@ -130,6 +151,21 @@ class Reduction(NamedTuple):
 
         With B = UᵀAU and g the square root or the logarithm, the features are the
         entries of g(B) − g(diag(scales)). Each row depends on its own matrix alone.
+
+        Parameters
+        ----------
+        matrices : array of shape (n, m, m)
+            Positive semidefinite matrices of trace 1.
+
+        Parameters
+        ----------
+        matrices : array of shape (n, m, m)
+            Positive semidefinite matrices of trace 1.
+
+        Parameters
+        ----------
+        matrices : array of shape (n, m, m)
+            Positive semidefinite matrices of trace 1.
         """
         reduced = self.directions @ matrices @ self.directions.T
         eigenvalues, eigenvectors = eigh((reduced + reduced.mT) / 2)
@@ -171,7 +207,12 @@ class LinearClassifier(NamedTuple):
 def normalize_matrices(records: np.ndarray) -> np.ndarray:
     """Return positive semidefinite matrices of trace 1, whatever the records are.
 
-    A record of which none can be made becomes I/m.
+    A record from which no such matrix can be made becomes I/m.
+
+    Parameters
+    ----------
+    records : array of shape (n, m, m)
+        The records; entries may be anything.
     """
     size = records.shape[-1]
     with np.errstate(all="ignore"):  # a data-dependent warning is a release

@@ -41,7 +41,20 @@ def mean_vector_length(
 
 
 def ball_convexity(manifold: Manifold, radius: float) -> BallConvexity:
-    """Return how convex squared distances are in a ball, or refuse one that is too wide."""
+    """Return how convex squared distances are in a ball.
+
+    Parameters
+    ----------
+    manifold : Manifold
+        Where the records are.
+    radius : float
+        The radius of the public ball.
+
+    Raises
+    ------
+    ParameterError
+        If the ball is so wide that squared distances are not convex in it.
+    """
     lowest, _ = hessian_bounds(manifold, 2 * radius)
     if not lowest > 0 or not 2 * radius < manifold.injectivity_radius:
         raise ParameterError(

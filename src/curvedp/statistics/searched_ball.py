@@ -40,11 +40,19 @@ _MEAN_ACCURACY = 1e-6
 
 
 def default_outer_radius(manifold: Manifold, outer_radius: Any = None) -> float:
-    """Return the given outer radius, or a generous one.
+    """Return the radius of the public outer ball of a private search.
 
-    By default: all of a compact space, any unit of measurement on a cone of matrices, a
-    distance of 25 in hyperbolic space and wherever doubles do not reach much farther,
-    and 10⁶ in flat space. Squares of factors add up.
+    By default the ball is generous: all of a compact space, any unit of measurement on
+    a cone of matrices, a distance of 25 in hyperbolic space and wherever doubles do not
+    reach much farther, and 10⁶ in flat space. The squares for the factors of a product
+    add up.
+
+    Parameters
+    ----------
+    manifold : Manifold
+        Where the records are.
+    outer_radius : float, optional
+        The radius that the caller chose.
     """
     if outer_radius is not None:
         return _validate.length("outer_radius", outer_radius)
@@ -119,6 +127,11 @@ class SearchedBallStatistic(Statistic):
 
     def collect_records(self, data: Any) -> Records:
         """Return the records, wherever they are; those in memory are clipped.
+
+        Parameters
+        ----------
+        data : object
+            The records of one data set: an array, or `Records`.
 
         Raises
         ------
@@ -237,7 +250,19 @@ class SearchedMean(BallSearchStatistic):
         records: np.ndarray,
         mean: np.ndarray,
     ) -> float:
-        """Return the distance of one simulated release to the mean of all records."""
+        """Return the distance of one simulated release to the mean of all records.
+
+        Parameters
+        ----------
+        final : Mechanism
+            The final mechanism, after the search.
+        rng : numpy.random.Generator
+            The generator of the noise.
+        records : array of shape (n, *point_shape)
+            A public population.
+        mean : array of shape point_shape
+            Its mean.
+        """
         released = simulate_mean(final, rng, records)
         return float(self.manifold.dist(mean, released))
 
@@ -250,9 +275,17 @@ class SearchedMean(BallSearchStatistic):
     def final_mechanisms(
         self, noise_kind: str = "gaussian", *, in_memory: bool = True
     ) -> list[str]:
-        """Noisy Newton steps in hyperbolic space, else one gradient step.
+        """Return the options of the mechanisms that may make the final release.
 
-        Newton's steps read the records several times, so they need them in memory.
+        In hyperbolic space these are noisy Newton steps, which read the records several
+        times and need them in memory. Elsewhere it is one gradient step.
+
+        Parameters
+        ----------
+        noise_kind : {"gaussian", "laplace"}
+            The kind of noise of all stages.
+        in_memory : bool
+            Whether the records are in memory, so that they can be read several times.
         """
         if is_hyperbolic(self.manifold) and in_memory:
             return ["noisy-newton", "gradient-step"]
@@ -262,7 +295,22 @@ class SearchedMean(BallSearchStatistic):
 def simulate_mean(
     final: Any, rng: np.random.Generator, records: np.ndarray
 ) -> np.ndarray:
-    """Return one float release of a mean, in the records' frame. NOT for release."""
+    """Simulate one release of a mean in floats. NOT private.
+
+    Parameters
+    ----------
+    final : Mechanism
+        The final mechanism, after a search.
+    rng : numpy.random.Generator
+        The generator of the noise.
+    records : array of shape (n, *point_shape)
+        A public population.
+
+    Returns
+    -------
+    array of shape point_shape
+        The released point, in the frame of the records.
+    """
     mean: FrechetMean = final.statistic
     canonical = carry_records(mean.manifold, mean.center, records)
     clipped = np.asarray(project_to_ball(mean.manifold, *mean.ball, canonical))
@@ -328,7 +376,13 @@ class SearchedClassMean(SearchedMean):
         return SearchData(data.everyone, data.members, data.shared_search)
 
     def prepare(self, data: Any) -> ClassData:
-        """Return the data as they are: they were clipped into the outer ball before."""
+        """Return the data unchanged: they were clipped into the outer ball before.
+
+        Parameters
+        ----------
+        data : ClassData
+            The records of one class.
+        """
         if isinstance(data, ClassData):
             if data.everyone.n == self.n and data.members.n == self.size:
                 return data
@@ -361,9 +415,15 @@ class SearchedVariance(BallSearchStatistic):
         return (PostProcessing.CLIP_TO_VARIANCE_RANGE,)
 
     def in_ball(self, ball: Ball) -> FrechetVariance:
-        """Return the variance of records in a ball, whose radius is cut to where it works.
+        """Return the variance of records in a ball that was found.
 
-        The mean must be unique there (convexity), and its solver accurate.
+        The radius is reduced to one in which the mean is unique (convexity) and its
+        solver accurate.
+
+        Parameters
+        ----------
+        ball : Ball
+            The ball that the search found.
         """
         space = self.manifold
         upper_curvature = space.curvature_bounds[1]
@@ -387,7 +447,19 @@ class SearchedVariance(BallSearchStatistic):
         records: np.ndarray,
         mean: np.ndarray,
     ) -> float:
-        """Return the absolute error of one simulated variance."""
+        """Return the absolute error of one simulated variance.
+
+        Parameters
+        ----------
+        final : Mechanism
+            The final mechanism, after the search.
+        rng : numpy.random.Generator
+            The generator of the noise.
+        records : array of shape (n, *point_shape)
+            A public population.
+        mean : array of shape point_shape
+            Its mean.
+        """
         value = final.statistic.compute(
             open_records(records, self.manifold.point_shape)
         )
@@ -399,7 +471,15 @@ class SearchedVariance(BallSearchStatistic):
     def final_mechanisms(
         self, noise_kind: str = "gaussian", *, in_memory: bool = True
     ) -> list[str]:
-        """Return the options of the mechanisms that may make the final release."""
+        """Return the options of the mechanisms that may make the final release.
+
+        Parameters
+        ----------
+        noise_kind : {"gaussian", "laplace"}
+            The kind of noise of all stages.
+        in_memory : bool
+            Whether the records are in memory, so that they can be read several times.
+        """
         if noise_kind == "laplace":
             return ["riemannian-laplace"]
         return ["riemannian-gaussian"]
@@ -434,7 +514,16 @@ class SearchedGeodesic(BallSearchStatistic):
         return (PostProcessing.PROJECT_TO_TANGENT_BALL,)
 
     def in_ball(self, ball: Ball) -> GeodesicLine:
-        """Return their geodesic, inside the cut locus and where lengths are computed."""
+        """Return the geodesic of responses in a ball that was found.
+
+        The radius is reduced so that everything stays inside the cut locus and lengths
+        can be computed.
+
+        Parameters
+        ----------
+        ball : Ball
+            The ball that the search found.
+        """
         n_arms = 2 + len(np.atleast_2d(self.x_range))
         lower_curvature = self.manifold.curvature_bounds[0]
         farthest = 100 / sqrt(max(-lower_curvature, 1e-300))
@@ -457,7 +546,19 @@ class SearchedGeodesic(BallSearchStatistic):
         records: np.ndarray,
         mean: np.ndarray,
     ) -> float:
-        """Return the error by noise, and by as much as the ball is beside the records."""
+        """Return the error of one simulated release, by noise and by a misplaced ball.
+
+        Parameters
+        ----------
+        final : Mechanism
+            The final mechanism, after the search.
+        rng : numpy.random.Generator
+            The generator of the noise.
+        records : array of shape (n, *point_shape)
+            A public population of responses.
+        mean : array of shape point_shape
+            Its mean.
+        """
         center = final.statistic.center
         radius = final.statistic.radius
         outside = max(0.0, float(self.manifold.dist(center, mean)) - radius)
@@ -470,9 +571,15 @@ class SearchedGeodesic(BallSearchStatistic):
         return ["tangent-bundle-descent"]
 
     def split_data(self, data: Any) -> SearchData:
-        """Return the records for the search, which are responses, and all data.
+        """Return the records for the search and for the final release.
 
-        If persons have several records, the search uses the first response of each.
+        The ball is found for the responses; if a person has several records, for the
+        first response of each person.
+
+        Parameters
+        ----------
+        data : RegressionData
+            Predictors and responses.
         """
         responses = np.asarray(data[1])
         if len(data) > 2:

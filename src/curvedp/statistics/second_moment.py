@@ -83,7 +83,17 @@ class SecondMoment(PointStatistic, BoundsSamplingError):
 
 
 def clip_rows(records: np.ndarray, radius: float) -> np.ndarray:
-    """Scale rows that are longer than the radius onto it; rows not finite become 0."""
+    """Shorten rows that are longer than a radius to that length.
+
+    A row with an entry that is not finite becomes 0.
+
+    Parameters
+    ----------
+    records : array of shape (n, size)
+        The rows.
+    radius : float
+        The largest length.
+    """
     # The float sum of a row's squares depends on the layout of the array in memory.
     records = np.ascontiguousarray(records)
     with numerical_silence():

@@ -79,7 +79,19 @@ def mean_chart_sensitivity(manifold: Manifold, radius: float, n: int) -> float:
 def _mean_moves(
     manifold: Manifold, radius: float, n: int, factor: Callable[[float], float]
 ) -> float:
-    """2r/n, times a factor of r√κ where curvature is at most κ > 0."""
+    """Return the sensitivity 2r/n of a mean in flat space, enlarged for curvature.
+
+    Parameters
+    ----------
+    manifold : Manifold
+        Where the records are.
+    radius : float
+        The radius r of the public ball.
+    n : int
+        The number of records.
+    factor : callable
+        Maps r√κ to the factor for curvature at most κ > 0.
+    """
     s, upper = _normalized_radius(manifold, radius)
     n, more = _validate.integer("n", n, 1), factor(s) if upper > 0 else 1.0
     return nextafter(min(2 * radius * more / n, 2 * radius), inf)
@@ -88,10 +100,22 @@ def _mean_moves(
 def mean_gradient_sensitivity(
     manifold: Manifold, radius: float, n: int, distance: Any = None
 ) -> Any:
-    """Largest change of the gradient of ½·mean d²(x, xᵢ) when one record is replaced, at `distance` from the center.
+    """Return how far the gradient of ½·mean d²(x, xᵢ) moves if one record is replaced.
 
-    At distance a it is at most 2R(a)/n (`docs/theory/sensitivity.md`), and R increases with a:
-    by default the whole ball's.
+    At distance a from the center it moves by at most 2R(a)/n
+    (docs/theory/sensitivity.md), and R increases with a.
+
+    Parameters
+    ----------
+    manifold : Manifold
+        Where the records are.
+    radius : float
+        The radius of the public ball.
+    n : int
+        The number of records.
+    distance : array, optional
+        Distances a of the point x from the center. By default a is the radius, so that
+        the result holds in the whole ball.
     """
     s, upper = _normalized_radius(manifold, radius)
     n = _validate.integer("n", n, 1)
@@ -130,7 +154,22 @@ def _has_one_sign(manifold: Manifold) -> bool:
 
 
 def _normalized_radius(manifold: Manifold, radius: float) -> tuple[float, float]:
-    """(r√κ, κ) after the preconditions: a strongly convex ball in which the mean is unique (Afsari 2011, Theorem 2.1)."""
+    """Return (r√κ, κ) after checking that the mean in the ball is unique.
+
+    The ball must be strongly convex (Afsari 2011, Theorem 2.1).
+
+    Parameters
+    ----------
+    manifold : Manifold
+        Where the records are.
+    radius : float
+        The radius of the public ball.
+
+    Raises
+    ------
+    ParameterError
+        If the ball is too wide.
+    """
     check_manifold(manifold)
     radius = _validate.length("radius", radius)
     upper = manifold.curvature_bounds[1]
@@ -154,9 +193,14 @@ def _normalized_radius(manifold: Manifold, radius: float) -> tuple[float, float]
 
 
 def _reimherr_factor(s: float) -> float:
-    """Return (2 − h)/h with h = 2s·cot 2s, the published factor, for s = r√κ < π/4.
+    """Return the published factor (2 − h)/h with h = 2s·cot 2s (Reimherr et al. 2021).
 
-    Reimherr, Bharath & Soto 2021, Theorem 2.
+    It is that of Theorem 2 of Reimherr, Bharath & Soto.
+
+    Parameters
+    ----------
+    s : float
+        The radius r√κ < π/4.
     """
     if not s < pi / 4:
         raise ParameterError(
@@ -167,12 +211,17 @@ def _reimherr_factor(s: float) -> float:
 
 
 def _tight_factor(s: float) -> float:
-    """Return tan(s)/s, by which curvature at most 1 enlarges 2s/n in a ball of radius s.
+    """Return tan(s)/s, by which curvature at most 1 enlarges the sensitivity 2s/n.
 
-    Theorem (docs/theory/sensitivity.md, "The supremum is at the center"). Let the mean be at
-    distance a from the center of the ball, h(a) the least eigenvalue of the Hessian
-    there and R(a) the largest ‖log_x y − log_x m₀‖. Then R(a)/h(a) ≤ tan(s) for 0 ≤ a ≤
-    s < π/2, with equality at a = 0.
+    Theorem (docs/theory/sensitivity.md, "The supremum is at the center"). Let the mean
+    be at distance a from the center m₀ of a ball of radius s. Let h(a) be the least
+    eigenvalue of the Hessian there, and R(a) the largest ‖log_x y − log_x m₀‖. Then
+    R(a)/h(a) ≤ tan(s) for 0 ≤ a ≤ s < π/2, with equality at a = 0.
+
+    Parameters
+    ----------
+    s : float
+        The radius of the ball, in units of 1/√κ.
     """
     if not s < _LARGEST:
         raise ParameterError(
@@ -191,8 +240,29 @@ def _spread(s: float, a: np.ndarray) -> np.ndarray:
 
     As a function of d the right side rises up to the place where (cos u − cos d)/ρ(d) =
     (1 − A)/A, ρ(d) = d·sin²d/(sin d − d·cos d), and falls after it
-    (docs/theory/sensitivity.md): the left side of that equation rises on (u, π), so that
-    halving finds the place.
+    (docs/theory/sensitivity.md): the left side of that equation rises on (u, π), so
+    that halving finds the place.
+
+    Parameters
+    ----------
+    s : float
+        The radius of the ball, in units of 1/√κ.
+    a : array
+        Distances of x from the center.
+
+    Parameters
+    ----------
+    s : float
+        The radius of the ball, in units of 1/√κ.
+    a : array
+        Distances of x from the center.
+
+    Parameters
+    ----------
+    s : float
+        The radius of the ball, in units of 1/√κ.
+    a : array
+        Distances of x from the center.
     """
     A = _cot_times(a)
     # (1 − cos u)/2, without the cancellation of 1 − cos s/cos a

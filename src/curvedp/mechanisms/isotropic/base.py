@@ -55,7 +55,17 @@ _UNBOUNDED_RADIUS = 1e300
 def noise_law_of(
     kind: NoiseKind, space: Manifold, scale: float
 ) -> RiemannianGaussian | RiemannianLaplace:
-    """Return the Riemannian Gaussian or Laplace law on a space."""
+    """Return the Riemannian Gaussian or Laplace law on a space.
+
+    Parameters
+    ----------
+    kind : {"gaussian", "laplace"}
+        The kind of noise.
+    space : Manifold
+        Where the noise is drawn.
+    scale : float
+        The scale of the law.
+    """
     if kind == "laplace":
         return RiemannianLaplace(space, scale)
     return RiemannianGaussian(space, scale)
@@ -125,7 +135,15 @@ class ValueMechanism(Mechanism, SimulatesRelease, LeadsToRegion, RefusesRelease)
         return self.manifold.point_shape
 
     def prepare_data(self, data: Any) -> np.ndarray:
-        """Return the value as one point; what is not a point becomes the origin."""
+        """Return the value of the statistic as one point.
+
+        Something that is not a point becomes the origin.
+
+        Parameters
+        ----------
+        data : object
+            The value.
+        """
         value = _validate.array("value", data)
         if value.shape != self.manifold.point_shape:
             raise ParameterError(
@@ -140,7 +158,12 @@ class ValueMechanism(Mechanism, SimulatesRelease, LeadsToRegion, RefusesRelease)
     def post_process(self, value: np.ndarray) -> np.ndarray:
         """Project a drawn point to where the value can be, in the frame of the records.
 
-        A draw that doubles do not hold becomes the chart's public base.
+        A draw outside the range of doubles becomes the public base point of the chart.
+
+        Parameters
+        ----------
+        value : array of shape point_shape
+            The drawn point.
         """
         points = self.post_process_points(value[None])
         point = np.asarray(self.statistic.to_data_frame(points)[0])
@@ -170,7 +193,13 @@ class ValueMechanism(Mechanism, SimulatesRelease, LeadsToRegion, RefusesRelease)
                 )
 
     def _stays_within(self, factor: Manifold) -> bool:
-        """Return whether half of the draws are within the reach of doubles on a factor."""
+        """Return whether half of the draws are within the range of doubles on a factor.
+
+        Parameters
+        ----------
+        factor : Manifold
+            A factor of the space, or the space itself.
+        """
         noise = self.noise
         max_distance = factor.float_set.max_distance
         if noise.scale > max_distance:
@@ -253,7 +282,17 @@ class IsotropicMechanism(ValueMechanism):
 
     @classmethod
     def calibrate(cls, statistic: Statistic, guarantee: Guarantee) -> Self:
-        """Return the least noise that meets the guarantee, by the exact profile."""
+        """Return the mechanism with the least noise that meets a guarantee.
+
+        The exact privacy profile decides.
+
+        Parameters
+        ----------
+        statistic : Statistic
+            What is released.
+        guarantee : Guarantee
+            What the release must satisfy.
+        """
         check_supported(cls, statistic)
         check_guarantee(guarantee)
         sensitivity = cls.charged_sensitivity(statistic)
@@ -273,7 +312,15 @@ class IsotropicMechanism(ValueMechanism):
     def profile_by_scale(
         cls, space: Manifold, sensitivity: float
     ) -> Callable[[float], PrivacyProfile]:
-        """Return the function that gives the exact profile at each scale."""
+        """Return the function that gives the exact privacy profile at each noise scale.
+
+        Parameters
+        ----------
+        space : Manifold
+            Where the noise is drawn.
+        sensitivity : float
+            How far the value moves if a record is replaced.
+        """
 
         def profile_at(scale: float) -> PrivacyProfile:
             return noise_law_of(cls.noise_kind, space, scale).profile(sensitivity)
@@ -310,7 +357,17 @@ class IsotropicMechanism(ValueMechanism):
         return self.profile_by_scale(self.manifold, sensitivity)(self.scale)
 
     def draw(self, data: np.ndarray, source: Source) -> Draw:
-        """Draw exactly; the point nearest to the grid point is post-processing."""
+        """Draw exactly, and return the point nearest to the drawn grid point.
+
+        Taking the nearest point is post-processing.
+
+        Parameters
+        ----------
+        data : array of shape point_shape
+            The value.
+        source : Source
+            The random bits.
+        """
         space, center = self.draw_center(data)
         drawn = exact_draw(
             self.noise_kind, space, self.scale, center, source=source, grid=self.grid
@@ -319,11 +376,16 @@ class IsotropicMechanism(ValueMechanism):
         return Draw(point, [drawn.integers], drawn.tau)
 
     def draw_center(self, value: np.ndarray) -> tuple[Manifold, np.ndarray]:
-        """Return where the noise is drawn, and the point it is drawn about.
+        """Return the space in which the noise is drawn, and the point around which.
 
-        That is the statistic's value on its own space; or, where such noise is drawn in
-        flat coordinates and a ball holds the statistic, its coordinates, shortened to
-        that ball.
+        Usually these are the statistic's own space and its value. If such noise is
+        drawn in flat coordinates and a ball holds the statistic, the point is given by
+        its coordinates, clipped to that ball.
+
+        Parameters
+        ----------
+        value : array of shape point_shape
+            The value of the statistic.
         """
         ball = self.statistic.value_ball
         if ball is None or not is_drawn_in_coordinates(self.noise_space, ball):

@@ -101,9 +101,16 @@ class GaussianMechanism(IsotropicMechanism, SometimesExcluded):
 
     @classmethod
     def charged_sensitivity(cls, statistic: Statistic) -> float:
-        """Return the sensitivity, with the float error of flat coordinates at both ends.
+        """Return the sensitivity to which the noise is calibrated.
 
-        Factors that are released in flat coordinates compute these in floats.
+        Factors of the space that are released in flat coordinates compute these
+        coordinates in floats. The errors of both values that are compared are added to
+        the sensitivity.
+
+        Parameters
+        ----------
+        statistic : Statistic
+            What is released.
         """
         n_charts = _count_charts(statistic.value_space)
         if n_charts == 0:
@@ -113,10 +120,17 @@ class GaussianMechanism(IsotropicMechanism, SometimesExcluded):
 
     @classmethod
     def calibrate(cls, statistic: Statistic, guarantee: Guarantee) -> Self:
-        """Return the least noise that meets the guarantee.
+        """Return the mechanism with the least noise that meets a guarantee.
 
-        A bound in closed form decides where it is tight or all that is known; elsewhere
-        the exact profile does.
+        A bound in closed form decides where it is tight, or where nothing better is
+        known. Otherwise the exact privacy profile does.
+
+        Parameters
+        ----------
+        statistic : Statistic
+            What is released.
+        guarantee : Guarantee
+            What the release must satisfy.
         """
         check_supported(cls, statistic)
         check_guarantee(guarantee)
@@ -130,10 +144,18 @@ class GaussianMechanism(IsotropicMechanism, SometimesExcluded):
     def profile_by_scale(
         cls, space: Manifold, sensitivity: float
     ) -> Callable[[float], PrivacyProfile]:
-        """Return the profile at each scale: exact, or the Ricci bound where it is tight.
+        """Return the function that gives the privacy profile at each noise scale.
 
-        An exact profile on a product is a supremum over splits of the sensitivity,
-        which takes seconds to minutes.
+        The profile is exact, unless the Ricci bound is tight. An exact profile on a
+        product is a supremum over splits of the sensitivity, which takes seconds to
+        minutes.
+
+        Parameters
+        ----------
+        space : Manifold
+            Where the noise is drawn.
+        sensitivity : float
+            How far the value moves if a record is replaced.
         """
 
         def profile_at(scale: float) -> PrivacyProfile:
@@ -149,7 +171,15 @@ class GaussianMechanism(IsotropicMechanism, SometimesExcluded):
 
     @classmethod
     def reason_excluded(cls, statistic: Statistic) -> str | None:
-        """Return why "auto" leaves it out where calibration is slow or gains little."""
+        """Return why `mechanism="auto"` does not use this mechanism, or None.
+
+        It is excluded where calibration is slow or gains little.
+
+        Parameters
+        ----------
+        statistic : Statistic
+            What is released.
+        """
         space = statistic.value_space
         if space.constant_curvature is not None:
             return None
@@ -166,10 +196,25 @@ class GaussianMechanism(IsotropicMechanism, SometimesExcluded):
 def _scale_by_ricci(
     space: Manifold, sensitivity: float, guarantee: Guarantee
 ) -> float | None:
-    """Return σ by the Ricci bound, or None where the exact profile is to decide.
+    """Return the noise scale σ by the Ricci bound.
 
-    Theorem (docs/theory/exact-profiles.md). On a Hadamard manifold with Ric ≥ −k the Gaussian
-    of scale σ has at most the privacy loss of a flat Gaussian of scale σ·√(1 − kσ²).
+    Theorem (docs/theory/exact-profiles.md). On a Hadamard manifold with Ric ≥ −k the
+    Gaussian of scale σ has at most the privacy loss of a flat Gaussian of scale
+    σ·√(1 − kσ²).
+
+    Parameters
+    ----------
+    space : Manifold
+        Where the noise is drawn.
+    sensitivity : float
+        How far the value moves if a record is replaced.
+    guarantee : Guarantee
+        What the release must satisfy.
+
+    Returns
+    -------
+    float or None
+        None if the exact profile is to decide.
     """
     if two_point_homogeneous_space(space) is not None:
         return None
@@ -200,7 +245,17 @@ def _scale_by_ricci(
 
 
 def _clip_to_chart(manifold: Manifold, point: np.ndarray) -> np.ndarray:
-    """Clip the factors that are released in flat coordinates to a public length."""
+    """Clip a point in the factors that are released in flat coordinates.
+
+    Their coordinates are clipped to a public length.
+
+    Parameters
+    ----------
+    manifold : Manifold
+        The space of the point.
+    point : array of shape point_shape
+        The value of the statistic.
+    """
     if len(manifold.factors) > 1:
         parts = [
             _clip_to_chart(factor, part)

@@ -101,7 +101,17 @@ class TangentMechanism(IsotropicMechanism, HasNoiseLength):
     def profile_by_scale(
         cls, space: Manifold, sensitivity: float
     ) -> Callable[[float], PrivacyProfile]:
-        """Return the profile at each scale: noise in a chart is noise in flat space."""
+        """Return the function that gives the privacy profile at each noise scale.
+
+        Noise in a chart has the profile of noise in flat space.
+
+        Parameters
+        ----------
+        space : Manifold
+            Where the noise is drawn.
+        sensitivity : float
+            How far the value moves if a record is replaced.
+        """
 
         def profile_at(scale: float) -> PrivacyProfile:
             return constant_curvature_profile(
@@ -139,7 +149,13 @@ class TangentMechanism(IsotropicMechanism, HasNoiseLength):
         return self.noise_space, self._coordinates(value)
 
     def noisy_draw(self, integers: Any) -> NoisyDraw:
-        """Return the drawn coordinates, about those of the statistic."""
+        """Return the drawn coordinates: those of the statistic, plus noise.
+
+        Parameters
+        ----------
+        integers : list
+            The released integers, as a certificate lists them.
+        """
         return NoisyDraw(
             "chart",
             self.noise_law,
@@ -157,7 +173,13 @@ class TangentMechanism(IsotropicMechanism, HasNoiseLength):
         return self.point_from_grid(super().simulate_draws(rng, coordinates, size))
 
     def point_from_grid(self, coordinates: np.ndarray) -> np.ndarray:
-        """Return the point of these coordinates in the chart at the base."""
+        """Return the point with given coordinates in the chart at the base point.
+
+        Parameters
+        ----------
+        coordinates : array of shape (dim,)
+            The drawn coordinates.
+        """
         # Noise beyond what doubles hold becomes infinite, without a warning.
         with np.errstate(over="ignore", invalid="ignore"):
             return np.asarray(
@@ -167,7 +189,15 @@ class TangentMechanism(IsotropicMechanism, HasNoiseLength):
     def _coordinates(
         self, value: np.ndarray, *, in_public_time: bool = True
     ) -> np.ndarray:
-        """Return the coordinates of a value, clipped to the largest public length."""
+        """Return the coordinates of a value, clipped to the largest public length.
+
+        Parameters
+        ----------
+        value : array of shape point_shape
+            The value of the statistic.
+        in_public_time : bool
+            Whether the running time must not depend on the value.
+        """
         return ball_coordinates(
             self.manifold,
             self.base,
@@ -264,6 +294,21 @@ class LogLaplaceMechanism(TangentMechanism):
 
 def _max_coordinate_length(statistic: PointStatistic) -> float:
     """Return how long coordinates at the base may be.
+
+    Parameters
+    ----------
+    statistic : PointStatistic
+        What is released.
+
+    Parameters
+    ----------
+    statistic : PointStatistic
+        What is released.
+
+    Parameters
+    ----------
+    statistic : PointStatistic
+        What is released.
 
     Raises
     ------

@@ -420,6 +420,33 @@ class PrivateBallMechanism(
 
         Several releases can share one search. The first of them runs it and stores the
         draws in `data.shared_search`; the others return the stored draws.
+
+        Parameters
+        ----------
+        data : SearchData
+            The records for the search, and the draws of a search that is shared.
+        queries : Queries
+            Answers questions about the records.
+        source : Source
+            The random bits.
+
+        Parameters
+        ----------
+        data : SearchData
+            The records for the search, and the draws of a search that is shared.
+        queries : Queries
+            Answers questions about the records.
+        source : Source
+            The random bits.
+
+        Parameters
+        ----------
+        data : SearchData
+            The records for the search, and the draws of a search that is shared.
+        queries : Queries
+            Answers questions about the records.
+        source : Source
+            The random bits.
         """
         shared_search = data.shared_search
         if shared_search is not None and shared_search.draws is not None:
@@ -525,6 +552,21 @@ class PrivateBallMechanism(
 
     def further_checks(self, certificate: Certificate) -> list[Check]:
         """Check the stages of the search and the claims of the final mechanism.
+
+        Parameters
+        ----------
+        certificate : Certificate
+            The certificate of a release.
+
+        Parameters
+        ----------
+        certificate : Certificate
+            The certificate of a release.
+
+        Parameters
+        ----------
+        certificate : Certificate
+            The certificate of a release.
 
         Returns
         -------
@@ -657,8 +699,17 @@ class PrivateBallMechanism(
         """Move the center of a ball and shrink its radius, as long as this pays off.
 
         Each round takes one noisy step and searches for a radius about the new center.
-        There is another round if the radius has shrunk enough, or if all records lie in
-        one direction in hyperbolic space, and if the budget allows it. Charges `budget`.
+        There is another round if the budget allows it, and either the radius has shrunk
+        enough or, in hyperbolic space, all records lie in one direction.
+
+        Parameters
+        ----------
+        queries : Queries
+            Answers questions about the records.
+        budget : StageBudget
+            What is left of the budget; it is charged.
+        ball : Ball
+            The ball so far.
         """
         needed_shrinkage = _WORTHWHILE_SHRINKAGE
         if self._is_pure:
@@ -681,7 +732,13 @@ class PrivateBallMechanism(
         return Ball(center, radius)
 
     def _can_afford_step(self, budget: StageBudget) -> bool:
-        """Return whether a step and a search leave the final mechanism its fraction."""
+        """Return whether a step and a search leave the final mechanism its fraction.
+
+        Parameters
+        ----------
+        budget : StageBudget
+            What is left of the budget.
+        """
         needed = (
             self._shares.final
             + self._step_share
@@ -823,9 +880,18 @@ class PrivateBallMechanism(
     def _radius_within(
         self, queries: Queries, budget: StageBudget, center: np.ndarray, largest: float
     ) -> float:
-        """Find the smallest radius, at most `largest`, that few records are beyond.
+        """Find the smallest radius that few records are beyond.
 
-        Charges `budget` for one search.
+        Parameters
+        ----------
+        queries : Queries
+            Answers questions about the records.
+        budget : StageBudget
+            What is left of the budget; it is charged.
+        center : array of shape point_shape
+            A public point.
+        largest : float
+            The largest radius that is tried.
         """
         search_share = self._search_share(_FINE_SEARCH)
         if self._is_pure:
@@ -898,6 +964,21 @@ class PrivateBallMechanism(
         With many records it is `_shares.counts`, and an eighth of that for a coarse
         search with Gaussian noise. With few records it is so large that n/2 is 2.5
         standard deviations of a noisy count, but at most 0.25.
+
+        Parameters
+        ----------
+        search : BinarySearch
+            The search, which may be coarse.
+
+        Parameters
+        ----------
+        search : BinarySearch
+            The search, which may be coarse.
+
+        Parameters
+        ----------
+        search : BinarySearch
+            The search, which may be coarse.
         """
         share = self._shares.counts
         if self._is_pure:
@@ -917,12 +998,21 @@ class PrivateBallMechanism(
         """Rescale the center to the records' unit of measurement.
 
         A factor of the manifold that is a cone of matrices can be multiplied by any
-        positive number. For each such factor a noisy histogram of log scales shows where
-        most records are. Charges `budget` once for each cone.
+        positive number. For each such factor a noisy histogram of log scales shows
+        where most records are. The budget is charged once for each cone.
+
+        Parameters
+        ----------
+        queries : Queries
+            Answers questions about the records.
+        budget : StageBudget
+            What is left of the budget; it is charged.
+        center : array of shape point_shape
+            A public point.
 
         Returns
         -------
-        array
+        array of shape point_shape
             The center, with its cones rescaled.
         """
         cone_indices = [
@@ -959,7 +1049,17 @@ class PrivateBallMechanism(
 
         Some factors of the manifold, such as spheres, are embedded in a bounded part of
         a vector space. There the noisy mean of the embedded records is projected back;
-        other factors stay at the center. Charges `budget` once for each embedded factor.
+        other factors stay at the center. The budget is charged once for each embedded
+        factor.
+
+        Parameters
+        ----------
+        queries : Queries
+            Answers questions about the records.
+        budget : StageBudget
+            What is left of the budget; it is charged.
+        center : array of shape point_shape
+            A public point.
         """
         factors = self.manifold.factors
         embedded_indices = [
@@ -998,9 +1098,20 @@ class PrivateBallMechanism(
     ) -> Step:
         """Take one noisy clipped gradient step from the center.
 
-        The step is the noisy mean of the records' logarithms at the center, each clipped
-        to the radius. It is shrunk by the rule of James and Stein, divided by the mean
-        Hessian in hyperbolic space, and at most as long as the radius. Charges `budget`.
+        The step is the noisy mean of the records' logarithms at the center, each
+        clipped to the radius. It is shrunk by the rule of James and Stein, divided by
+        the mean Hessian in hyperbolic space, and at most as long as the radius.
+
+        Parameters
+        ----------
+        queries : Queries
+            Answers questions about the records.
+        budget : StageBudget
+            What is left of the budget; it is charged.
+        center : array of shape point_shape
+            A public point.
+        radius : float
+            The length to which logarithms are clipped.
         """
         answer = queries.mean_clipped_log(center, radius)
         # A public power of two, so that the grid is fine in any unit of the records.

@@ -344,6 +344,21 @@ def _is_equal(recomputed: Any, stated: Any) -> bool:
 
     Texts must be the same. Numbers may differ by 1e-9, relative, or 1e-12: recomputing
     them on another machine changes their last digits.
+
+    Parameters
+    ----------
+    recomputed, stated : object
+        JSON values: what was computed now, and what a certificate states.
+
+    Parameters
+    ----------
+    recomputed, stated : object
+        JSON values: what was computed now, and what a certificate states.
+
+    Parameters
+    ----------
+    recomputed, stated : object
+        JSON values: what was computed now, and what a certificate states.
     """
     if isinstance(recomputed, str) or recomputed is None:
         return bool(recomputed == stated)

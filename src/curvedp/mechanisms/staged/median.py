@@ -136,10 +136,15 @@ class MedianMechanism(
         return Queries(self.statistic, data)
 
     def noisy_draw(self, integers: Any) -> NoisyDraw:
-        """Return the last counts of records beyond distances.
+        """Return the last noisy counts of records beyond given distances.
 
-        Each has its own noise, fresh given what was released before; for pure ε the
-        counts are sums of one, two, … noisy shells.
+        The noise of each count is independent of what was released before. For pure ε
+        the counts are sums of one, two, … noisy shells.
+
+        Parameters
+        ----------
+        integers : list
+            The released integers, as a certificate lists them.
         """
         all_counts = self.replay(integers).budget.counts
         last = all_counts[-1]
@@ -159,7 +164,15 @@ class MedianMechanism(
         )
 
     def run(self, queries: Queries, add_noise: AddNoise) -> StagedResult:
-        """Alternate distances and steps, then make the final steps at one distance."""
+        """Alternate distances and steps, then make the final steps at one distance.
+
+        Parameters
+        ----------
+        queries : Queries
+            Answers questions about the records.
+        add_noise : callable
+            Makes an answer private.
+        """
         budget = StageBudget(self.scale, add_noise, self.noise_kind)
         schedule = _SCHEDULES[self.noise_kind]
         step_share = max(schedule.step_share, self._share_of_few(_LATER_SHELLS))
@@ -190,10 +203,20 @@ class MedianMechanism(
         point: np.ndarray,
         previous: float,
     ) -> float:
-        """Return a private median distance from the point.
+        """Return a private median of the distances from a point.
 
-        For pure ε it is a typical distance, not far above the previous one (0: none
-        yet).
+        For pure ε it is a typical distance, not far above the previous one.
+
+        Parameters
+        ----------
+        queries : Queries
+            Answers questions about the records.
+        budget : StageBudget
+            What is left of the budget; it is charged.
+        point : array of shape point_shape
+            The current estimate of the median.
+        previous : float
+            The distance that was found last; 0 if there is none yet.
         """
         n = self.statistic.n
         largest = self.statistic.outer_radius
@@ -221,7 +244,21 @@ class MedianMechanism(
         distance: float,
         share: float,
     ) -> np.ndarray:
-        """Move along the noisy mean direction, by at most the distance."""
+        """Move along the noisy mean direction to the records, by at most the distance.
+
+        Parameters
+        ----------
+        queries : Queries
+            Answers questions about the records.
+        budget : StageBudget
+            What is left of the budget; it is charged.
+        point : array of shape point_shape
+            The current estimate of the median.
+        distance : float
+            The longest step.
+        share : float
+            The fraction of the budget that the step takes.
+        """
         manifold = self.manifold
         grid = FixedPoint(2.0)
         kernel = partial(_sum_directions, _SMOOTHING * distance, grid)
@@ -242,9 +279,19 @@ class MedianMechanism(
 def _sum_directions(
     smoothing_length: float, grid: FixedPoint, logs: np.ndarray
 ) -> np.ndarray:
-    """Return exact sums of logarithms over their lengths, or over a public length.
+    """Return the exact sum of directions to records.
 
-    The latter is taken where logarithms are shorter.
+    A logarithm is divided by its length, or by a public length if it is shorter than
+    that.
+
+    Parameters
+    ----------
+    smoothing_length : float
+        The public length.
+    grid : FixedPoint
+        The grid on which the sum is exact.
+    logs : array of shape (records, dim)
+        The logarithms of the records.
     """
     lengths = np.linalg.norm(logs, axis=-1, keepdims=True)
     directions = logs / np.maximum(lengths, smoothing_length)

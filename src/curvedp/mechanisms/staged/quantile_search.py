@@ -380,6 +380,16 @@ def distance_laws(shells: ShellHistogram) -> DistanceLaws:
 
     All radii and medians are powers of ratio^(1/3), where `ratio` is that of the
     shells, so the functions are computed once for each quotient r/M.
+
+    Parameters
+    ----------
+    shells : ShellHistogram
+        The shells, whose radii are powers of their `ratio`.
+
+    Parameters
+    ----------
+    shells : ShellHistogram
+        The shells, whose radii are powers of their `ratio`.
     """
     shape = (_LAW_POWERS / _LAW_ORDERS)[:, None]
     order = _LAW_ORDERS[:, None]

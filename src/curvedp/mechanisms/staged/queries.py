@@ -267,6 +267,21 @@ class Queries:
 
         The last result is cached, so that another question at the same center is fast.
 
+        Parameters
+        ----------
+        center : array of shape point_shape
+            A public point.
+
+        Parameters
+        ----------
+        center : array of shape point_shape
+            A public point.
+
+        Parameters
+        ----------
+        center : array of shape point_shape
+            A public point.
+
         Returns
         -------
         Records
@@ -475,9 +490,16 @@ def _laplace_gain(noisy: np.ndarray, expected: Any) -> np.ndarray:
 def _position_between_edges(
     lower: np.ndarray, upper: np.ndarray, noise_kind: "NoiseKind"
 ) -> np.ndarray:
-    """Return where in its bin a record is that has these weights at the two edges.
+    """Return where in its bin a record is, from its weights at the two edges.
 
     This inverts `_edge_weights`, up to a common factor of the weights.
+
+    Parameters
+    ----------
+    lower, upper : arrays
+        The weights at the lower and at the upper edge.
+    noise_kind : {"gaussian", "laplace"}
+        The kind of noise, which decides how weights are divided.
 
     Returns
     -------
@@ -607,6 +629,45 @@ def _sum_edge_weights_of_factor(
 ) -> np.ndarray:
     """Return a histogram of the scales of points in one factor of the manifold.
 
+    Parameters
+    ----------
+    center : array of shape point_shape
+        A public point; scales are relative to its own.
+    factor_index : int
+        The index of the factor.
+    bins : Bins
+        The bins of log scales.
+    manifold : Manifold
+        The product.
+    points : array of shape (records, *point_shape)
+        The records.
+
+    Parameters
+    ----------
+    center : array of shape point_shape
+        A public point; scales are relative to its own.
+    factor_index : int
+        The index of the factor.
+    bins : Bins
+        The bins of log scales.
+    manifold : Manifold
+        The product.
+    points : array of shape (records, *point_shape)
+        The records.
+
+    Parameters
+    ----------
+    center : array of shape point_shape
+        A public point; scales are relative to its own.
+    factor_index : int
+        The index of the factor.
+    bins : Bins
+        The bins of log scales.
+    manifold : Manifold
+        The product.
+    points : array of shape (records, *point_shape)
+        The records.
+
     Returns
     -------
     array of int, shape (2·half_count + 1,)
@@ -622,6 +683,33 @@ def _sum_edge_weights_of_logs(
     axis: np.ndarray, bins: Bins, logs: np.ndarray
 ) -> np.ndarray:
     """Return a histogram of the components of vectors along an axis.
+
+    Parameters
+    ----------
+    axis : array of shape (dim,)
+        A unit vector.
+    bins : Bins
+        The bins of components.
+    logs : array of shape (records, dim)
+        The vectors.
+
+    Parameters
+    ----------
+    axis : array of shape (dim,)
+        A unit vector.
+    bins : Bins
+        The bins of components.
+    logs : array of shape (records, dim)
+        The vectors.
+
+    Parameters
+    ----------
+    axis : array of shape (dim,)
+        A unit vector.
+    bins : Bins
+        The bins of components.
+    logs : array of shape (records, dim)
+        The vectors.
 
     Returns
     -------

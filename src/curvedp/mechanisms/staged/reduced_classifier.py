@@ -242,6 +242,27 @@ class ReducedMechanism(StagedMechanism, PredictsError, NeedsManyRecords):
         Matrices are first clipped to a norm that few of them exceed, which is released,
         too. Charges `budget` for both.
 
+        Parameters
+        ----------
+        queries : ClassifierQueries
+            Answers questions about the records.
+        budget : StageBudget
+            What is left of the budget; it is charged.
+
+        Parameters
+        ----------
+        queries : ClassifierQueries
+            Answers questions about the records.
+        budget : StageBudget
+            What is left of the budget; it is charged.
+
+        Parameters
+        ----------
+        queries : ClassifierQueries
+            Answers questions about the records.
+        budget : StageBudget
+            What is left of the budget; it is charged.
+
         Returns
         -------
         Reduction
@@ -382,6 +403,39 @@ class ReducedMeans(ReducedMechanism):
 
         Spends the rest of `budget`.
 
+        Parameters
+        ----------
+        budget : StageBudget
+            What is left of the budget; it is charged.
+        queries : ClassifierQueries
+            Answers questions about the records.
+        reduction : Reduction
+            The released eigenvectors.
+        radius : float
+            The length to which features are clipped.
+
+        Parameters
+        ----------
+        budget : StageBudget
+            What is left of the budget; it is charged.
+        queries : ClassifierQueries
+            Answers questions about the records.
+        reduction : Reduction
+            The released eigenvectors.
+        radius : float
+            The length to which features are clipped.
+
+        Parameters
+        ----------
+        budget : StageBudget
+            What is left of the budget; it is charged.
+        queries : ClassifierQueries
+            Answers questions about the records.
+        reduction : Reduction
+            The released eigenvectors.
+        radius : float
+            The length to which features are clipped.
+
         Returns
         -------
         WeightsAndBias
@@ -420,6 +474,27 @@ class ReducedMeans(ReducedMechanism):
 
         Charges `budget`.
 
+        Parameters
+        ----------
+        budget : StageBudget
+            What is left of the budget; it is charged.
+        queries : ClassifierQueries
+            Answers questions about the records.
+
+        Parameters
+        ----------
+        budget : StageBudget
+            What is left of the budget; it is charged.
+        queries : ClassifierQueries
+            Answers questions about the records.
+
+        Parameters
+        ----------
+        budget : StageBudget
+            What is left of the budget; it is charged.
+        queries : ClassifierQueries
+            Answers questions about the records.
+
         Returns
         -------
         array, shape (classes,)
@@ -456,6 +531,39 @@ class ReducedSoftmax(ReducedMechanism):
         """Learn the coefficients by ten noisy gradient steps from zero.
 
         All steps have equal parts of what is left of `budget`.
+
+        Parameters
+        ----------
+        budget : StageBudget
+            What is left of the budget; it is charged.
+        queries : ClassifierQueries
+            Answers questions about the records.
+        reduction : Reduction
+            The released eigenvectors.
+        radius : float
+            The length to which features are clipped.
+
+        Parameters
+        ----------
+        budget : StageBudget
+            What is left of the budget; it is charged.
+        queries : ClassifierQueries
+            Answers questions about the records.
+        reduction : Reduction
+            The released eigenvectors.
+        radius : float
+            The length to which features are clipped.
+
+        Parameters
+        ----------
+        budget : StageBudget
+            What is left of the budget; it is charged.
+        queries : ClassifierQueries
+            Answers questions about the records.
+        reduction : Reduction
+            The released eigenvectors.
+        radius : float
+            The length to which features are clipped.
         """
         n_classes = self.statistic.classes
         coefficients = np.zeros((n_classes, self.statistic.feature_size + 1))
