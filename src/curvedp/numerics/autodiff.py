@@ -21,10 +21,10 @@ _no_derivatives: ContextVar[bool] = ContextVar("no_derivatives", default=False)
 
 
 def compiled(function: Callable[..., Result]) -> Callable[..., Result]:
-    """Decorate a function of arrays so that JAX compiles it, once per shape.
+    """Decorate a function of arrays so that JAX compiles it, once for each shape.
 
-    With other libraries the function is called as it is. Worth it for kernels that
-    consist of many small operations.
+    With other libraries the function is called as it is. This pays off for functions
+    that consist of many small operations.
     """
 
     @wraps(function)
@@ -100,7 +100,7 @@ def differentiable(x: Any) -> bool:
 def custom_jvp(
     value: Callable[..., Any], rule: Callable[[Any, Any], Any], *arrays: Any
 ) -> Any:
-    """Evaluate a function that has a derivative stated by hand under JAX.
+    """Evaluate a function whose derivative is stated by hand, for JAX.
 
     Parameters
     ----------
@@ -110,7 +110,7 @@ def custom_jvp(
         Takes the tuple of arrays and the tuple of their changes, and returns the value
         and its change (a Jacobian-vector product).
     *arrays : array
-        Where the function is evaluated.
+        The arguments of the function.
     """
     if not is_jax_namespace(namespace(*arrays)):
         return value(*arrays)
@@ -122,7 +122,7 @@ def custom_jvp(
 
 
 def jvp(function: Callable[..., Any], arrays: Any, changes: Any) -> Any:
-    """Return a function's value at the arrays and its change along theirs (JAX)."""
+    """Return the value of a function and its change along those of arrays (JAX)."""
     import jax
 
     return jax.jvp(function, arrays, changes)

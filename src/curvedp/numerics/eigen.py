@@ -95,6 +95,13 @@ def _rotation(
 ) -> tuple[Array, Array, Array, Array]:
     """Return the eigen-system of [[a, b], [b, d]] by one Jacobi rotation.
 
+    Parameters
+    ----------
+    xp : namespace
+        The array library.
+    a, b, d : array
+        The entries of the lower triangle.
+
     Returns
     -------
     low, high : array
@@ -128,9 +135,10 @@ def _rotation(
 
 
 def separated_root(r: Array) -> Array:
-    """Return the root x in [√3, 2] of x³ − 3x = 2r for 0 ≤ r ≤ 1.
+    """Return the root x in [√3, 2] of x³ − 3x = 2r for 0 <= r <= 1.
 
-    It starts within 0.003; Newton's method is safe there (convex, slope 6 to 9).
+    Three steps of Newton's method are taken from an approximation that is good to
+    0.003. The function is convex there, with a slope from 6 to 9.
     """
     x = 1.7320508075688772 + r * (0.3333333333333333 - r * 0.0653841409021)
     for _ in range(3):
@@ -192,7 +200,15 @@ def eigh3(
 def _traceless_scaled(
     xp: Any, a: Array, b: Array, d: Array, c: Array, e: Array, f: Array
 ) -> _Scaled:
-    """Return A − (tr A/3)·I divided by its largest entry in modulus."""
+    """Return A − (tr A/3)·I, divided by its largest entry in modulus, for symmetric A.
+
+    Parameters
+    ----------
+    xp : namespace
+        The array library.
+    a, b, d, c, e, f : array
+        The lower triangle of A, row by row.
+    """
     mean = (a + d + f) / 3
     a, d, f = a - mean, d - mean, f - mean
     scale = reduce(xp.maximum, map(xp.abs, (a, d, f, b, c, e)))
@@ -208,7 +224,21 @@ def _traceless_scaled(
 
 
 def _separated_eigenvalue(xp: Any, B: _Scaled) -> tuple[Array, Array]:
-    """Return the eigenvalue of B farthest from the other two, and its sign."""
+    """Return the eigenvalue of B that is farthest from the other two, and its sign.
+
+    Parameters
+    ----------
+    xp : namespace
+        The array library.
+    B : _Scaled
+        Traceless symmetric matrices; their eigenvalues add up to 0.
+
+    Returns
+    -------
+    eigenvalue : array
+    sign : array
+        1 if it is the largest eigenvalue, −1 if it is the smallest.
+    """
     a, b, d, c, e, f = B
     bb, cc, ee = b * b, c * c, e * e
     p_square = (a * a + d * d + f * f + 2 * (bb + cc + ee)) / 6
@@ -221,10 +251,20 @@ def _separated_eigenvalue(xp: Any, B: _Scaled) -> tuple[Array, Array]:
 
 
 def _separated_eigenvector(xp: Any, B: _Scaled, eigenvalue: Array) -> Vector3:
-    """Return the unit eigenvector of B to its separated eigenvalue.
+    """Return the unit eigenvector v of B for its separated eigenvalue λ.
 
-    The adjugate of B − λI is vvᵀ times a number of the order of p²; its column with the
-    largest diagonal entry is taken. A multiple of I gets the third unit vector.
+    The adjugate of B − λI is vvᵀ times a number that is not small (at least 3 in the
+    scale of the module docstring). Its column with the largest diagonal entry is taken.
+    If B is 0, the result is the third unit vector.
+
+    Parameters
+    ----------
+    xp : namespace
+        The array library.
+    B : _Scaled
+        Traceless symmetric matrices.
+    eigenvalue : array
+        λ, as `_separated_eigenvalue` returns it.
     """
     a, b, d, c, e, f = B
     bb, cc, ee = b * b, c * c, e * e
@@ -248,10 +288,19 @@ def _separated_eigenvector(xp: Any, B: _Scaled, eigenvalue: Array) -> Vector3:
 
 
 def _other_eigenvectors(xp: Any, B: _Scaled, v: Vector3) -> tuple[Vector3, Vector3]:
-    """Return the eigenvectors of B orthogonal to v, to the lower and higher eigenvalue.
+    """Return the eigenvectors of B orthogonal to v: first for the lower eigenvalue.
 
     In an orthonormal basis (s, t) of the complement of v, built without branches (Duff
     et al. 2017), B is a 2×2 matrix.
+
+    Parameters
+    ----------
+    xp : namespace
+        The array library.
+    B : _Scaled
+        Symmetric matrices.
+    v : three arrays
+        One unit eigenvector of each.
     """
     a, b, d, c, e, f = B
     v0, v1, v2 = v

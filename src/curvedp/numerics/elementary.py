@@ -1,10 +1,15 @@
 """Elementary functions that keep their digits and their gradients.
 
-The textbook forms lose them at removable singularities. With u the unit round-off,
-every function here has a relative error of a few u on its whole domain (n·u for a sum
-of n terms), and a finite, correct derivative at those points. Singular branches are cut
-off with the double `where`: the unused branch is evaluated at a harmless argument,
-because reverse-mode differentiation multiplies its derivative by 0, and 0·inf is NaN.
+The textbook forms lose them at removable singularities, such as sin(x)/x at 0. With u
+the unit roundoff, every function here has a relative error of a few u on its whole
+domain (n·u for a sum of n terms), and a finite, correct derivative at those points.
+
+Parameters that recur: `xp` is the array library of the arguments (see
+`arrays.namespace`), and vectors lie along the last axis.
+
+Where two formulas are needed, both are evaluated everywhere and `where` chooses. The
+formula that is not chosen gets a harmless argument: reverse-mode differentiation
+multiplies its derivative by 0, and 0·inf would be NaN.
 """
 
 import math
@@ -35,15 +40,16 @@ FastKernel = Callable[[list[Array], list[Array]], tuple[Array, Array]]
 
 
 def safe_sqrt(xp: Any, x: Array) -> Array:
-    """Return √x with derivative 0 instead of inf at 0; NaN stays NaN."""
+    """Return √x, with the derivative 0 instead of infinity at 0; NaN stays NaN."""
     is_zero = x == 0
     return xp.where(is_zero, 0.0, xp.sqrt(xp.where(is_zero, 1.0, x)))
 
 
 def dot(xp: Any, u: Array, v: Array) -> Array:
-    """Return Σ uᵢvᵢ over the last axis.
+    """Return the inner products Σ uᵢvᵢ of vectors along the last axis.
 
-    NumPy arrays that lie in memory by columns (`columns`) are added column by column.
+    NumPy arrays in the memory layout of `columns` are added column by column, which is
+    faster for short vectors.
     """
     if is_numpy_array(u) and u.ndim > 1 and 0 < u.strides[-2] < u.strides[-1]:
         return np.add.reduce(u * v, axis=-1)
@@ -51,10 +57,16 @@ def dot(xp: Any, u: Array, v: Array) -> Array:
 
 
 def columns(x: Array) -> Array:
-    """Return the same array, laid out in memory by columns where that helps.
+    """Return the same array, laid out by columns in memory if that makes loops faster.
 
-    It helps for many short NumPy vectors: the inner loops run along memory, over ten
-    thousand records then, and not over two coordinates.
+    It does for many short NumPy vectors, such as ten thousand records of two
+    coordinates: the inner loops of NumPy then run over the records, not over the two
+    coordinates. All other arrays are returned as they are.
+
+    Parameters
+    ----------
+    x : array, shape (..., d)
+        Vectors along the last axis.
     """
     if not is_numpy_array(x) or x.ndim < 2 or x.shape[-1] > _SHORT_VECTOR:
         return x
@@ -65,17 +77,20 @@ def columns(x: Array) -> Array:
 
 
 def fast_path(careful: CarefulKernel, fast: FastKernel, p: Array, q: Array) -> Array:
-    """Evaluate a kernel of two vectors by a fast form where that is accurate.
+    """Evaluate a function of two vectors by a fast formula where that is accurate.
+
+    The remaining vectors are evaluated by the careful one, each by itself, so that a
+    result does not depend on the other vectors of the batch. In public time the fast
+    formula is not used, because the time would show which vectors needed care.
 
     Parameters
     ----------
     careful : callable
-        The kernel, for any arrays.
+        The function of p and q, accurate for all arrays.
     fast : callable
-        Takes the coordinates of short NumPy vectors, one array each, so that loops run
-        over records, and returns the result and where it is accurate. The other records
-        are done with care, element by element: a result does not depend on what it is
-        computed beside. It is not used in public time.
+        Takes the coordinates of p and of q, as lists with one array per coordinate.
+        Returns the result, and a boolean array that says where it is accurate. It is
+        called for short float64 NumPy vectors only.
     p, q : array
         The vectors, along the last axis.
     """
@@ -103,14 +118,15 @@ def fast_path(careful: CarefulKernel, fast: FastKernel, p: Array, q: Array) -> A
 
 
 def dot_lists(x: Sequence[Array], y: Sequence[Array]) -> Array:
-    """Return Σ xᵢyᵢ for vectors given by one array per coordinate, added in order."""
+    """Return Σ xᵢyᵢ of two vectors, each a list with one array per coordinate."""
     return reduce(add, map(mul, x, y))
 
 
 def euclidean_norm(xp: Any, v: Array) -> Array:
-    """Return |v| over the last axis without overflow or underflow of the squares.
+    """Return the length |v| of vectors, without overflow or underflow of the squares.
 
-    The derivative at v = 0 is 0. NumPy scales only the vectors whose squares need it.
+    The derivative at v = 0 is taken to be 0. NumPy rescales only the vectors that need
+    it.
     """
     if is_numpy_array(v) and v.dtype == np.float64 and not in_public_time():
         with np.errstate(over="ignore", under="ignore", invalid="ignore"):
@@ -125,9 +141,10 @@ def euclidean_norm(xp: Any, v: Array) -> Array:
 
 
 def direction(xp: Any, v: Array) -> Array:
-    """Return v/|v| over the last axis at any scale; NaN at 0.
+    """Return the unit vectors v/|v|; NaN at v = 0.
 
-    The subnormal and the largest scales are included.
+    Vectors of the smallest (subnormal) and the largest floats are normalized
+    accurately.
     """
     largest = xp.max(xp.abs(v), axis=-1, keepdims=True)
     is_nonzero = largest > 0
@@ -137,11 +154,11 @@ def direction(xp: Any, v: Array) -> Array:
 
 
 def _scaled_norm(xp: Any, v: Array) -> Array:
-    """Return |v| after dividing by the largest entry.
+    """Return the length |v|, computed from v divided by its largest entry.
 
-    The length does not depend on that scale. As a constant it has no derivative, which
-    would divide by how many entries equal the largest, none of them when a compiler
-    computes v twice.
+    The length does not depend on that divisor, which is therefore a constant for
+    differentiation. Its own derivative would involve the number of entries that equal
+    the largest one; a compiler that computes v twice can make that number 0.
     """
     largest = xp.max(xp.abs(v), axis=-1, keepdims=True)
     is_usable = (largest > 0) & (largest < math.inf)
@@ -165,8 +182,16 @@ def _even_functions(
 ) -> tuple[Array, Array]:
     """Return (cosine(x), sine(x)/x) as functions of x².
 
-    Near 0 by their series 1 + t/2 + t²/24 and 1 + t/6 + t²/120, with t = −x² for the
-    circular and x² for the hyperbolic functions.
+    Near 0 they are the series 1 + t/2 + t²/24 and 1 + t/6 + t²/120.
+
+    Parameters
+    ----------
+    square : array
+        x².
+    t : array
+        −x² for the circular functions, x² for the hyperbolic ones.
+    cosine, sine : callable
+        cos and sin, or cosh and sinh.
     """
     is_small = square < _SMALL_SQUARE
     x = xp.sqrt(xp.where(is_small, 1.0, square))
@@ -187,20 +212,20 @@ def tanhc(xp: Any, square: Array) -> Array:
 
 
 def versine_quotient(xp: Any, square: Array) -> Array:
-    """Return (1 − cos x)/x² = ½sinc²(x/2) as a function of x².
+    """Return (1 − cos x)/x² as a function of x², without cancellation and smooth at 0.
 
-    It has no cancellation and is smooth at 0.
+    It is ½·(sin(x/2)/(x/2))².
     """
     half_sinc = cos_sinc(xp, square / 4)[1]
     return half_sinc * half_sinc / 2
 
 
 def one_minus_square(xp: Any, w: Array) -> Array:
-    """Return 1 − |w|² over the last axis, to a few u even when |w| is next to 1.
+    """Return 1 − |w|² for vectors w, to a few u of itself even if |w| is close to 1.
 
-    Squares and their sum are carried in twice the working precision, so the error is
-    about n·u² absolute: at |w| = 1 − 1e-12 the difference has 15 digits where the plain
-    form has 4. Terms are added in pairs.
+    Squares and their sum are carried in twice the working precision, so that the
+    absolute error is about n·u² for n coordinates. At |w| = 1 − 1e-12 the difference
+    has 15 correct digits; the plain formula would have 4. Terms are added in pairs.
     """
     high, low = two_product(xp, w, w)
     one = xp.ones_like(high[..., :1])
@@ -217,14 +242,23 @@ def one_minus_square(xp: Any, w: Array) -> Array:
 
 
 def orthogonal_part(xp: Any, v: Array, base: Array) -> Array:
-    """Return the part of v orthogonal to `base`, to a few u of itself.
+    """Return the part of v that is orthogonal to `base`, to a few u of its own length.
 
-    It is accurate however small it is beside v. Any multiple of `base` may be taken
-    from v without changing the answer, so the rounded coefficient costs nothing as long
-    as the subtraction is exact (a fused multiply-add, emulated); the second pass then
-    works on a vector no longer than the answer plus u·|v|. What is left of it below its
-    own round-off, u²·|v|, is 0 in value (so that parallel vectors give 0 at any scale)
-    and keeps its derivative. base = 0 takes nothing away.
+    This holds however small the part is beside v. Gram–Schmidt is applied twice:
+
+    1. Subtract a multiple of `base`. Its coefficient may be rounded, because any
+       multiple may be subtracted without changing the answer; the subtraction itself is
+       exact, by `two_product`. The remainder is the answer plus at most u·|v| along
+       `base`.
+    2. Subtract the remaining multiple of `base`.
+
+    A result below the roundoff of the second pass, about u²·|v|, is set to 0, so that
+    parallel vectors give 0 at any scale; its derivative is kept.
+
+    Parameters
+    ----------
+    v, base : array
+        Vectors along the last axis. If `base` is 0, v is returned.
     """
     square = dot(xp, base, base)[..., None]
     square = xp.where(square > 0, square, 1.0)

@@ -53,7 +53,19 @@ def two_product(xp: Any, a: Any, b: Any) -> tuple[Any, Any]:
 def _split_significand(xp: Any, a: Any) -> tuple[Any, Any]:
     """Return halves of the significand whose products are exact (Veltkamp 1968).
 
-    Whole numbers are split as floats.
+    Integers are split as floats.
+
+    Parameters
+    ----------
+    xp : namespace
+        The array library.
+    a : array
+        The numbers to split.
+
+    Returns
+    -------
+    high, low : array
+        a = high + low exactly.
     """
     is_floating = xp.isdtype(a.dtype, "real floating")
     dtype = a.dtype if is_floating else (1.0 * a).dtype

@@ -1,11 +1,13 @@
 """Sums that do not depend on the order of their terms.
 
-A sum of floats depends on its order: on how a data set is cut into chunks and on which
-worker is done first. Here every term is rounded once, to a multiple of a public 2^−k,
-and whole numbers add up exactly: any grouping, any order, any number of machines give
-the same bits. A public bound on the terms keeps them below 2^52. Each is cut into a
-high and a low half of 26 bits, so that float sums of up to 2^26 of either are exact,
-and int64 sums of up to 2^36.
+A sum of floats depends on its order: on how a data set is cut into chunks, and on which
+worker is done first. Here every term is first rounded to a multiple of a public number
+2^−k, and integers add up exactly. So any grouping, any order and any number of machines
+give the same bits.
+
+A public bound on the terms keeps these integers below 2^52. Each of them is cut into a
+high and a low half of 26 bits. Float sums of up to 2^26 halves are then exact, and
+int64 sums of up to 2^36.
 """
 
 from dataclasses import dataclass
@@ -38,28 +40,36 @@ class FixedPoint:
     Parameters
     ----------
     bound : float
-        A public number.
+        A public bound on the modulus of the terms.
     """
 
     bound: float
 
     @property
     def exponent(self) -> int:
-        """The k for which terms are multiples of 2^−k, of modulus at most 2^52·2^−k."""
+        """The k for which terms are multiples of 2^−k, of modulus <= 2^52·2^−k."""
         return min(_BITS - frexp(self.bound)[1], _LARGEST_EXPONENT)
 
     @property
     def resolution(self) -> float:
-        """2^−k; rounding moves a term, and so a mean, by at most half of it."""
+        """2^−k, the spacing of the grid; rounding moves a term by at most half."""
         return float(2.0**-self.exponent)
 
     def sums(self, terms: Array, axis: int = 0) -> Array:
         """Return exact sums of at most 2^26 terms along an axis.
 
+        Parameters
+        ----------
+        terms : array
+            Numbers of modulus at most `bound`; each is rounded to the grid first.
+        axis : int
+            The axis along which the terms are added.
+
         Returns
         -------
-        array, int64
-            The sums of the high halves stacked over those of the low halves.
+        array of int64, shape (2, ...)
+            The sums of the high halves, and those of the low halves. Such arrays of
+            several chunks are added up before `mean` is taken.
         """
         xp = namespace(terms)
         integers = xp.round(terms * 2.0**self.exponent)
@@ -69,7 +79,15 @@ class FixedPoint:
         return xp.astype(xp.stack(halves), xp.int64)
 
     def mean(self, sums: Array, n: int) -> np.ndarray:
-        """Return the correctly rounded mean of n terms from (added up) `sums`."""
+        """Return the correctly rounded mean of terms from their `sums`.
+
+        Parameters
+        ----------
+        sums : array of int64
+            What `sums` returned; added up, if there were several chunks.
+        n : int
+            The number of terms.
+        """
         high, low = np.asarray(sums, dtype=np.int64).astype(object)
         return _rounded_quotient(high * int(_HALF) + low, n, self.exponent)
 
@@ -83,17 +101,17 @@ def _rounded_quotient(total: np.ndarray, n: int, exponent: int) -> np.ndarray:
 
 
 def gram_radius(radius: float, dim: int, rows: int = 1) -> float:
-    """Return the length that a record may have once `gram_sums` has rounded it.
+    """Return a bound on the length of a record whose entries `gram_sums` has rounded.
 
     Parameters
     ----------
     radius : float
-        Length of a record; or, with several rows of one person, the square root of the
-        sum of their squared lengths.
+        A bound on the length of a record before that. If a person has several rows: on
+        the square root of the sum of their squared lengths.
     dim : int
-        Entries of a row.
+        The number of entries of a row.
     rows : int
-        Rows of one person.
+        The number of rows of one person.
     """
     return radius * (1 + sqrt(rows * dim) * 2.0 ** -(2 * _SLICE_BITS - 1))
 
@@ -133,7 +151,17 @@ def gram_sums(rows: np.ndarray, radius: float) -> np.ndarray:
 
 
 def gram_mean(sums: np.ndarray, n: int, radius: float) -> np.ndarray:
-    """Return the correctly rounded mean of n terms xxᵀ from (added up) `gram_sums`."""
+    """Return the correctly rounded mean of n terms xxᵀ from their `gram_sums`.
+
+    Parameters
+    ----------
+    sums : array of int64
+        What `gram_sums` returned; added up, if there were several chunks.
+    n : int
+        The number of terms.
+    radius : float
+        The public bound that was given to `gram_sums`.
+    """
     parts = np.asarray(sums, dtype=np.int64).astype(object)
     high_high, cross, low_low = parts[::2] * (1 << _HALF_BITS) + parts[1::2]
     total = high_high * (1 << 2 * _SLICE_BITS) + cross * (1 << _SLICE_BITS) + low_low

@@ -33,8 +33,8 @@ def log_complement(log_p: Array) -> Array:
 def log_symmetric_beta(a: float, x: Array, y: Array) -> Array:
     """Return log I_x(a, a), the log distribution function of Beta(a, a) at x.
 
-    I_x(a, a) is the regularized incomplete beta function. Where it underflows, the
-    positive series
+    I_x(a, a) is the regularized incomplete beta function. If it underflows, the series
+    of positive terms
 
         I_x(a, a) = x^a·(1−x)^a / (a·B(a, a)) · ₂F₁(2a, 1; a+1; x)      (DLMF 8.17.8)
 
@@ -45,7 +45,8 @@ def log_symmetric_beta(a: float, x: Array, y: Array) -> Array:
     a : float
         The shape parameter, a > 0. For a = 1/2 and a = 1 there are closed forms.
     x, y : array
-        The argument and 1 − x, each given with its own digits.
+        The argument and 1 − x. Both are needed, because 1 − x computed from x would
+        lose digits.
     """
     with np.errstate(under="ignore", divide="ignore"):
         if a == 0.5:

@@ -1,17 +1,27 @@
-"""Matrix functions with first derivatives that survive repeated eigenvalues.
+"""Matrix functions with first derivatives that hold where eigenvalues repeat.
 
-The derivative of f at a symmetric S in direction E is U (K ⊙ UᵀEU) Uᵀ with the divided
-differences K_rs = f[λr, λs] (Daleckii & Krein 1965), each written here without
-cancellation. The finite version is just as short: f(B) − f(A) = U (K ⊙ Uᵀ(B−A)V) Vᵀ
-with K_rs = f[αr, βs] for A = U α Uᵀ, B = V β Vᵀ; it keeps every digit of a small B − A,
-which f(B) − f(A) loses. A decomposition itself has no derivative where values repeat,
-and at p = q they all do: where a library differentiates, the value is that of a copy
-cut off from it, and a term that is zero in value carries the rest, f(A) = f(A₀) +
-Df(A₀)[A − A₀], A₀ = constant(A).
+Theorem (Daleckii and Krein 1965). Let S = U·diag(λ)·Uᵀ be symmetric. The derivative of
+a matrix function f at S in the direction E is U (K ⊙ UᵀEU) Uᵀ, with the divided
+differences K_rs = f[λr, λs] = (f(λr) − f(λs))/(λr − λs), and f′(λr) where they are
+equal.
 
-Cholesky factors and triangular solves are loops over the m columns or rows of Array-API
-operations on the whole batch. JAX has its own, which give NaN where others raise, and
-which compile in one piece.
+A finite difference has the same form. For A = U·diag(α)·Uᵀ and B = V·diag(β)·Vᵀ,
+
+    f(B) − f(A) = U (K ⊙ Uᵀ(B−A)V) Vᵀ,      K_rs = f[αr, βs],
+
+which keeps every digit of a small B − A. Divided differences are written here without
+cancellation.
+
+Eigenvectors have no derivative where eigenvalues repeat. Where a library
+differentiates, they are therefore computed from a constant copy A₀ of A, and a term of
+value zero carries the derivative: f(A) = f(A₀) + Df(A₀)[A − A₀].
+
+Cholesky factors and triangular solves are loops over the columns or rows of the
+matrices, with Array-API operations on the whole batch: a matrix that is not positive
+definite gives NaN, never an exception. JAX has its own, which also give NaN and which
+compile in one piece.
+
+All functions take batches: matrices lie along the last two axes.
 """
 
 from collections.abc import Callable
@@ -27,7 +37,7 @@ from curvedp.numerics.elementary import safe_sqrt
 
 
 def norm(v: Array) -> Array:
-    """Return the Frobenius norm √tr(vᵀv) without overflow or underflow.
+    """Return the Frobenius norm √tr(vᵀv) of matrices, without overflow or underflow.
 
     NaN stays NaN, and the derivative at 0 is taken to be 0.
     """
@@ -53,9 +63,9 @@ def sinc(xp: Any, x: Array) -> Array:
 
 
 def svd(x: Array) -> tuple[Array, Array, Array]:
-    """Return the thin singular value decomposition (U, s, Vᵀ).
+    """Return the thin singular value decomposition (U, s, Vᵀ) of x = U·diag(s)·Vᵀ.
 
-    All NaN for a matrix that is not finite, where LAPACK would raise.
+    A matrix that is not finite gives NaN; LAPACK would raise.
     """
     xp = namespace(x)
     x, finite = _finite(xp, x)
@@ -68,9 +78,9 @@ def svd(x: Array) -> tuple[Array, Array, Array]:
 
 
 def well_scaled(x: Array) -> Array:
-    """Return matrices divided by their largest entry in modulus; 0 stays 0.
+    """Return matrices divided by their largest absolute entry; 0 stays 0.
 
-    No square of an entry overflows or vanishes then.
+    Squares of the entries then neither overflow nor all vanish.
     """
     xp = namespace(x)
     largest = xp.max(xp.abs(x), axis=(-2, -1), keepdims=True)
@@ -78,16 +88,26 @@ def well_scaled(x: Array) -> Array:
 
 
 def det(x: Array) -> Array:
-    """Return the determinant; NaN, without a warning, where x is not finite."""
+    """Return the determinant; NaN, without a warning, if a matrix is not finite."""
     xp = namespace(x)
     x, finite = _finite(xp, x)
     return xp.where(finite[..., 0, 0], xp.linalg.det(x), xp.nan)
 
 
 def skew_eigen(W: Array) -> tuple[Array, Array]:
-    """Return (w, Z) with W = Z·diag(iw)·Z*, Z unitary, for a skew-symmetric W.
+    """Return the eigen-system of skew-symmetric matrices.
 
-    w is NaN for a matrix that is not finite.
+    Parameters
+    ----------
+    W : array, shape (..., n, n)
+        Skew-symmetric matrices.
+
+    Returns
+    -------
+    w : array, shape (..., n)
+        Real numbers: the eigenvalues are iw. NaN for a matrix that is not finite.
+    Z : complex array, shape (..., n, n)
+        Unitary matrices with W = Z·diag(iw)·Z*.
     """
     xp = namespace(W)
     W, finite = _finite(xp, W)
@@ -97,7 +117,7 @@ def skew_eigen(W: Array) -> tuple[Array, Array]:
 
 
 def _finite(xp: Any, x: Array) -> tuple[Array, Array]:
-    """Return x with 0 in place of matrices that are not finite, and which are."""
+    """Return x with 0 for matrices that are not finite, and which are finite."""
     finite = xp.all(xp.isfinite(x), axis=(-2, -1), keepdims=True)
     return xp.where(finite, x, 0.0), finite
 
@@ -127,15 +147,22 @@ def sym_function(
 def polar(C: Array) -> tuple[Array, Array, Array]:
     """Return the polar decomposition C = (U·diag(c)·Uᵀ)·W of a square matrix.
 
-    Where singular values vanish W is one of several, always the same. Its derivative
-    dW = UΩVᵀ solves Ωᵢⱼ(cᵢ + cⱼ) = Xᵢⱼ − Xⱼᵢ, X = UᵀdC·V (Higham 2008, §8.2).
+    If singular values vanish, W is one of several possible factors, always the same
+    one. Its derivative is dW = UΩVᵀ, where Ω solves Ωᵢⱼ(cᵢ + cⱼ) = Xᵢⱼ − Xⱼᵢ with X =
+    UᵀdC·V (Higham 2008, §8.2).
+
+    Parameters
+    ----------
+    C : array, shape (..., n, n)
+        Square matrices.
 
     Returns
     -------
     W : array
         The orthogonal factor.
     c, U : array
-        Singular values (descending) and left singular vectors, constants.
+        Singular values (descending) and left singular vectors, as constants for
+        differentiation.
     """
     xp = namespace(C)
     base = constant(C)
@@ -150,11 +177,12 @@ def polar(C: Array) -> tuple[Array, Array, Array]:
 
 
 def skew_exp(W: Array) -> tuple[Array, Array]:
-    """Return (exp W − I, φ₁(W)) for skew W, φ₁(z) = (e^z − 1)/z.
+    """Return exp W − I and φ₁(W) for skew-symmetric W, where φ₁(z) = (e^z − 1)/z.
 
-    From the Hermitian eigen-system of −iW. Unitary eigenvectors make exp W orthogonal
-    to round-off whatever the size of W, and exp W − I keeps the digits of a small W. φ₁
-    is returned as a constant; exp has its derivative (by divided differences).
+    They come from the eigen-system of the Hermitian matrix −iW. Its eigenvectors are
+    unitary, so that exp W is orthogonal to roundoff however large W is, and exp W − I
+    keeps the digits of a small W. exp has its derivative, by divided differences; φ₁ is
+    a constant for differentiation.
     """
     xp = namespace(W)
     base = constant(W)
@@ -170,9 +198,18 @@ def skew_exp(W: Array) -> tuple[Array, Array]:
 
 
 def divided_difference_map(K: Array, Z: Array, G: Array) -> Array:
-    """Return Re Z(K ⊙ Z*GZ)Z*, a derivative along G by divided differences K.
+    """Return Re Z(K ⊙ Z*GZ)Z*, the derivative of a matrix function in a direction.
 
-    Z are unitary eigenvectors (Daleckii & Krein 1965).
+    Daleckii and Krein (1965).
+
+    Parameters
+    ----------
+    K : array, shape (..., n, n)
+        The divided differences of the function at pairs of eigenvalues.
+    Z : complex array, shape (..., n, n)
+        The unitary matrix of eigenvectors.
+    G : array, shape (..., n, n)
+        The direction of the derivative.
     """
     xp = namespace(Z)
     Zh = xp.conj(Z).mT
@@ -181,7 +218,13 @@ def divided_difference_map(K: Array, Z: Array, G: Array) -> Array:
 
 
 def skew_exp_eigen(w: Array, Z: Array) -> tuple[Array, Array]:
-    """Return the values of `skew_exp` from the eigen-system of `skew_eigen`."""
+    """Return exp W − I and φ₁(W) as `skew_exp` does, from the eigen-system of W.
+
+    Parameters
+    ----------
+    w, Z : array
+        The eigen-system of W, as `skew_eigen` returns it.
+    """
     xp = namespace(w, Z)
     half = w / 2
     Zh = xp.conj(Z).mT
@@ -191,17 +234,25 @@ def skew_exp_eigen(w: Array, Z: Array) -> tuple[Array, Array]:
 
 
 def phase(xp: Any, w: Array, kind: Any) -> Array:
-    """Return e^{iw} as an array of the complex type `kind`."""
+    """Return e^{iw} for real w, as an array of the complex type `kind`."""
     return xp.astype(xp.cos(w), kind) + 1j * xp.astype(xp.sin(w), kind)
 
 
 def reflect(p: Array, x: Array) -> Array:
-    """Return Hx with the block reflector H of an orthonormal m×r frame p, in O(mr²).
+    """Return Hx for the block reflector H of an orthonormal frame p.
 
-    (Schreiber & Parlett 1988.) With E the first r columns of I and W the polar factor
-    of the top block of p, Y = pWᵀ + E gives the symmetric orthogonal H = I − Y(I +
-    EᵀpWᵀ)⁻¹Yᵀ. It sends E to −pWᵀ, so it carries the complement of span E to the
-    complement of span p. I + EᵀpWᵀ has its eigenvalues in [1, 2]: nothing cancels.
+    Schreiber and Parlett (1988); it takes O(mr²) operations. Let E be the first r
+    columns of the identity, W the polar factor of the top r×r block of p, and Y = pWᵀ +
+    E. Then H = I − Y(I + EᵀpWᵀ)⁻¹Yᵀ is symmetric and orthogonal and sends E to −pWᵀ. So
+    it maps the complement of span E to the complement of span p. The matrix that is
+    inverted has its eigenvalues in [1, 2], so that nothing cancels.
+
+    Parameters
+    ----------
+    p : array, shape (..., m, r)
+        The orthonormal frame.
+    x : array, shape (..., m, n)
+        What is reflected.
     """
     xp = namespace(p, x)
     m, r = p.shape[-2:]
@@ -235,7 +286,15 @@ def symmetric_from_triangle(z: Array, factor: np.ndarray, k: int = -1) -> Array:
 
 
 def lower_triangle(A: Array, k: int = -1) -> Array:
-    """Return the entries below the diagonal (with k = 0 also on it), row by row."""
+    """Return the entries below the diagonal, row by row.
+
+    Parameters
+    ----------
+    A : array, shape (..., n, n)
+        Square matrices.
+    k : int
+        −1 to leave the diagonal out, 0 to include it.
+    """
     xp = namespace(A)
     n = A.shape[-1]
     flat = xp.asarray(np.flatnonzero(np.tri(n, k=k)), device=device(A))
@@ -243,7 +302,7 @@ def lower_triangle(A: Array, k: int = -1) -> Array:
 
 
 def skew_from_vector(z: Array, n: int) -> Array:
-    """Return the skew n×n matrix with entries z below the diagonal."""
+    """Return the skew-symmetric n×n matrix with the entries z below its diagonal."""
     lower = np.tri(n, k=-1)
     if n == 1:
         return like(z, np.zeros((*z.shape[:-1], 1, 1)))
@@ -268,8 +327,8 @@ def sandwich(U: Array, S: Array, V: Array | None = None) -> Array:
 def divided_log(x: Array, y: Array) -> Array:
     """Return the divided difference log[x, y] = (log x − log y)/(x − y) for x, y > 0.
 
-    As log1p(t)/(t·min) with t = (max − min)/min ≥ 0 it has no cancellation; at x = y it
-    is the derivative 1/x.
+    It is computed as log1p(t)/(t·min), where min is the smaller of x and y, and t =
+    |x − y|/min, without cancellation. At x = y it is the derivative 1/x.
     """
     xp = namespace(x, y)
     x, y = xp.broadcast_arrays(x, y)
@@ -281,9 +340,10 @@ def divided_log(x: Array, y: Array) -> Array:
 
 
 def divided_exp(x: Array, y: Array) -> Array:
-    """Return the divided difference exp[x, y] = (e^x − e^y)/(x − y).
+    """Return the divided difference exp[x, y] = (e^x − e^y)/(x − y), and e^x at x = y.
 
-    As e^max·(1 − e^−t)/t with t = |x − y| it does not overflow before the result does.
+    It is computed as e^max·(1 − e^−t)/t, where max is the larger of x and y, and t = |x
+    − y|. This overflows only where the result does.
     """
     xp = namespace(x, y)
     x, y = xp.broadcast_arrays(x, y)
@@ -347,8 +407,8 @@ def sqrt_sym(S: Array) -> Array:
 def cholesky(A: Array) -> Array:
     """Return the lower triangular L with LLᵀ = A.
 
-    NaN, never an exception, where A is not positive definite: an exception that a
-    record causes is a release.
+    A matrix that is not positive definite gives NaN, never an exception: an exception
+    that depends on a record would reveal something about it.
     """
     xp = namespace(A)
     if is_jax_namespace(xp):
@@ -390,7 +450,17 @@ def upper_solve(L: Array, B: Array) -> Array:
 
 
 def _jax_solve(xp: Any, L: Array, B: Array, trans: int) -> Array:
-    """Return L⁻¹B (trans = 0) or L⁻ᵀB (trans = 1) by JAX, with batches broadcast."""
+    """Solve a triangular system by JAX, with the batches of L and B broadcast.
+
+    Parameters
+    ----------
+    xp : namespace
+        JAX's array namespace.
+    L, B : array
+        Lower triangular matrices and right sides.
+    trans : int
+        0 for L⁻¹B, 1 for L⁻ᵀB.
+    """
     import jax
 
     batch = xp.broadcast_shapes(L.shape[:-2], B.shape[:-2])
@@ -402,16 +472,23 @@ def _jax_solve(xp: Any, L: Array, B: Array, trans: int) -> Array:
 
 
 def whiten(L: Array, S: Array) -> Array:
-    """Return L⁻¹SL⁻ᵀ for symmetric S, symmetric to the last bit."""
+    """Return L⁻¹SL⁻ᵀ for lower triangular L and symmetric S, exactly symmetric."""
     W = lower_solve(L, lower_solve(L, S).mT)
     return 0.5 * (W + W.mT)
 
 
 def cholesky_change(L: Array, v: Array) -> Array:
-    """Return the change X of the Cholesky factor for a change v of LLᵀ.
+    """Return the first-order change of a Cholesky factor for a change of its matrix.
 
-    X is lower triangular with v = LXᵀ + XLᵀ: L times the lower triangle of L⁻¹vL⁻ᵀ with
-    half of its diagonal (Lin 2019, Proposition 4).
+    It is the lower triangular X with v = LXᵀ + XLᵀ: L times the lower triangle of
+    L⁻¹vL⁻ᵀ with half of its diagonal (Lin 2019, Proposition 4).
+
+    Parameters
+    ----------
+    L : array, shape (..., m, m)
+        The Cholesky factor.
+    v : array, shape (..., m, m)
+        The change of LLᵀ, symmetric.
     """
     xp = namespace(L, v)
     A = whiten(L, v)
@@ -420,7 +497,7 @@ def cholesky_change(L: Array, v: Array) -> Array:
 
 
 def cholesky_minus_identity(E: Array) -> Array:
-    """Return the lower triangular F with (I+F)(I+F)ᵀ = I + E.
+    """Return the lower triangular F with (I + F)(I + F)ᵀ = I + E, for symmetric E.
 
     The identity is never added, so that a small E keeps its digits.
     """

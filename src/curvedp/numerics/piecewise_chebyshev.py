@@ -79,7 +79,11 @@ class PiecewiseChebyshev:
     def add(self, edges: Array) -> None:
         """Lay panels between the given edges, refined until they resolve the functions.
 
-        The first edge is the end of the panels there are, if there are any.
+        Parameters
+        ----------
+        edges : array
+            Increasing points. The first one is the end of the existing panels, if there
+            are any.
         """
         lows, highs, coefficients = self._refined_panels(edges[:-1], edges[1:])
         order = np.argsort(lows)
@@ -118,9 +122,19 @@ class PiecewiseChebyshev:
         return values, values @ _TO_COEFFICIENTS.T
 
     def _refined_panels(self, lows: Array, highs: Array) -> tuple[Array, Array, Array]:
-        """Halve panels until each resolves the functions.
+        """Halve panels until each of them resolves the functions.
 
-        Returns the lower ends, the upper ends and the coefficients, in no order.
+        Parameters
+        ----------
+        lows, highs : array
+            The ends of the panels.
+
+        Returns
+        -------
+        lows, highs : array
+            The ends of the refined panels, in no particular order.
+        coefficients : array, shape (panels, functions, 24)
+            The Chebyshev coefficients on each of them.
         """
         finished_lows = []
         finished_highs = []
@@ -160,8 +174,15 @@ class PiecewiseChebyshev:
     def _allowed_error(self, values: Array, lows: Array, highs: Array) -> Array:
         """Return how large the last coefficients of each function may be on each panel.
 
-        That is the resolution relative to the values, plus what rounding the argument
+        This is the resolution relative to the values, plus what rounding the argument
         does to them.
+
+        Parameters
+        ----------
+        values : array, shape (panels, functions, 24)
+            The values at the nodes.
+        lows, highs : array
+            The ends of the panels.
         """
         size = np.maximum(np.abs(values).max(axis=2), 1.0)
         steepness = np.ptp(values, axis=2) / (highs - lows)[:, None]
@@ -195,9 +216,14 @@ class PiecewiseChebyshev:
         return panel, z, 2 / (high - low), distance_beyond
 
     def value(self, x: Array, which: int) -> Array:
-        """Evaluate the series of function number `which` by Clenshaw's recurrence.
+        """Evaluate one of the functions by Clenshaw's recurrence.
 
-        Beyond the last panel this is the value at its end.
+        Parameters
+        ----------
+        x : array
+            Points. Beyond the last panel, the value at its end is returned.
+        which : int
+            The index of the function.
         """
         panel, z, _, _ = self._locate(x)
         c = self._coefficients[:, which].T
@@ -208,16 +234,21 @@ class PiecewiseChebyshev:
         return np.asarray(c[0].take(panel) + z * b0 - b1)
 
     def value_and_slope(self, x: Array, which: int) -> tuple[Array, Array, Array]:
-        """Evaluate the series of function number `which` and its derivative.
+        """Evaluate one of the functions and its derivative.
 
-        Beyond the last panel the series is continued linearly.
+        Parameters
+        ----------
+        x : array
+            Points. Beyond the last panel, the function is continued linearly.
+        which : int
+            The index of the function.
 
         Returns
         -------
         value, slope : array
-            The series and its derivative in x.
+            The function and its derivative.
         distance_beyond : array
-            How far each point lies beyond the last panel.
+            How far each point lies beyond the last panel; 0 within the panels.
         """
         panel, z, dz_dx, distance_beyond = self._locate(x)
         c = self._coefficients[:, which].T

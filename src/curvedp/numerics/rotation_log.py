@@ -1,7 +1,7 @@
-"""Logarithms of rotation matrices that keep their digits near 0 and near π.
+"""Logarithms of rotation matrices that keep their digits near the identity and near π.
 
-The argument is D = R − I, so that the digits of a rotation R near the identity are
-there.
+The argument of `rotation_log` is D = R − I, which has the digits of a rotation R near
+the identity; R itself does not.
 """
 
 from typing import Any
@@ -27,9 +27,13 @@ _LOST_COSINE = 1e-12
 
 
 def rotation_log(D: Array) -> Array:
-    """Return the skew Ω of least norm with exp Ω = I + D, for a rotation I + D.
+    """Return the skew matrix Ω of least norm with exp Ω = I + D, for a rotation I + D.
 
-    It is accurate relative to D, however small D is.
+    Parameters
+    ----------
+    D : array, shape (..., n, n)
+        Rotation matrices minus the identity. The result is accurate relative to D,
+        however small D is.
     """
     n = D.shape[-1]
     if n == 1:
@@ -44,11 +48,13 @@ def rotation_log(D: Array) -> Array:
 
 
 def _log_by_quaternion(D: Array) -> Array:
-    """Return the logarithm of a 3×3 rotation through its unit quaternion.
+    """Return the logarithm of a 3×3 rotation I + D through its unit quaternion.
 
-    With h = (cos θ/2, axis·sin θ/2), all of 4hhᵀ is linear in the rotation; its column
-    with the largest diagonal entry (≥ 1) gives h without cancellation (Shepperd 1978):
-    for θ next to π that is the symmetric part, for small θ the skew part.
+    The quaternion of a rotation by the angle θ is h = (cos θ/2, axis·sin θ/2). All
+    entries of 4hhᵀ are linear in the rotation. The column with the largest diagonal
+    entry, which is at least 1, is a multiple of h without cancellation (Shepperd 1978).
+    For θ close to π that column comes from the symmetric part of D, for small θ from
+    its skew part.
     """
     xp = namespace(D)
     column = _largest_quaternion_column(D)
@@ -69,7 +75,17 @@ def _log_by_quaternion(D: Array) -> Array:
 
 
 def _largest_quaternion_column(D: Array) -> Array:
-    """Return the column of 4hhᵀ with the largest diagonal entry, shape (..., 4)."""
+    """Return the column of 4hhᵀ with the largest diagonal entry; h is the quaternion.
+
+    Parameters
+    ----------
+    D : array, shape (..., 3, 3)
+        Rotations minus the identity.
+
+    Returns
+    -------
+    array, shape (..., 4)
+    """
     xp = namespace(D)
     a, b, c = D[..., 0, 0], D[..., 1, 1], D[..., 2, 2]
     x = D[..., 2, 1] - D[..., 1, 2]
@@ -92,15 +108,21 @@ def _largest_quaternion_column(D: Array) -> Array:
 
 
 def _log_by_half_angles(D: Array) -> Array:
-    """Return the logarithm of an n×n rotation R = I + D through R^{1/2}.
+    """Return the logarithm of an n×n rotation R = I + D through its square root.
 
-    Its angles stay below π/2, where sine and cosine are told apart. (I + R)/2 =
-    R^{1/2}·cos(Θ/2), so its singular values c are the cosines of half the angles, and
-    with K the skew part of D, K = 2sin(Θ/2)cos(Θ/2)J gives the skew part B = K/(2c) of
-    R^{1/2}. The singular vectors of B then span the planes of rotation, and θ/2 =
-    atan2(sin, cos) in each. Where c is 0 to round-off K has at most the orientation
-    left, and neighboring singular vectors (c comes in equal pairs) span planes that
-    turn by π.
+    The square root turns by angles below π/2, where both the sine and the cosine
+    determine an angle. With Θ the matrix of angles of R:
+
+    1. (I + R)/2 = R^{1/2}·cos(Θ/2), so that its singular values c are the cosines of
+       half the angles.
+    2. The skew part K of D is 2·sin(Θ/2)·cos(Θ/2)·J, with J a quarter turn in every
+       plane. So B = K/(2c) is the skew part of R^{1/2}.
+    3. The singular vectors of B span the planes of rotation, and θ/2 = atan2(sine,
+       cosine) in each of them.
+
+    If c is 0 to roundoff, the plane turns by π, and K has at most its orientation left.
+    The values c come in equal pairs, so that neighboring singular vectors span such
+    planes.
     """
     xp = namespace(D)
     base = constant(D)
@@ -127,7 +149,10 @@ def _log_by_half_angles(D: Array) -> Array:
 
 
 def _quarter_turns(n: int) -> np.ndarray:
-    """Return quarter turns in pairs of axes from the last; an odd first axis stays."""
+    """Return a skew matrix that turns pairs of axes by a right angle, from the last.
+
+    For an odd n the first axis is left fixed.
+    """
     turns = np.zeros((n, n))
     last = np.arange(n - 1, 0, -2)
     turns[last, last - 1] = 1.0
@@ -136,10 +161,20 @@ def _quarter_turns(n: int) -> np.ndarray:
 
 
 def _log_derivative(xp: Any, omega: Array, change: Array) -> Array:
-    """Return the derivative of the logarithm at exp Ω in direction `change`.
+    """Return the derivative of the logarithm at exp Ω in a direction.
 
     It is the inverse of the derivative of exp, entry by entry in the eigenbasis of Ω.
-    Two directions that turn by +π and −π are the cut locus and have no derivative.
+    At the cut locus, where two eigenvalues are +iπ and −iπ, there is no derivative, and
+    0 is returned for that entry.
+
+    Parameters
+    ----------
+    xp : namespace
+        The array library.
+    omega : array, shape (..., n, n)
+        Ω, the logarithm.
+    change : array, shape (..., n, n)
+        The change of the rotation.
     """
     w, Z = skew_eigen(omega)
     half = w / 2

@@ -1,21 +1,21 @@
-"""Many 3×3 SPD matrices, entry by entry.
+"""Many 3×3 SPD matrices at a time: one long vector for each of six entries.
 
-The six entries of a triangle are six long vectors.
-Every operation is element by element, and what is done is not touched again: no result
-depends on what it is computed beside.
+Every operation is element by element, and an element that is finished does not change
+any more, so that no result depends on the other matrices of the batch. There are two
+functions, both for a point p = LLᵀ; cond is the condition number.
 
-- `whitened_logs`, for passes over diffusion tensors: log A = α + βA + γA², Newton's
-  interpolation of log at the eigenvalues. An error δ of an eigenvalue moves log A by δ
-  times the distance to the others, so clusters do no harm. Digits lost:
-  cond(p)·cond(A), so the caller sends matrices beyond `DOUBTFUL` to the kernels of the
-  manifold.
-- `log_spectrum3`, the pencil (p, q) in plain doubles (NumPy's fast way of
-  `spd_pencil`).
-  Far from q = p, with p = LLᵀ and q = KKᵀ: the eigenvalues of L⁻¹qL⁻ᵀ are the squared
-  singular values of L⁻¹K, which one-sided Jacobi rotations find with a relative error
-  of a few units of round-off times cond(p) + cond(q), whatever their distance (Demmel &
-  Veselić 1992). Near q = p the digits are in q − p. Both are for condition numbers up
-  to `_LARGEST_CONDITION`; the others are left to pairs of doubles.
+- `whitened_logs` is for passes over diffusion tensors. It computes log A for A =
+  L⁻¹XL⁻ᵀ as a polynomial c₀ + c₁·A + c₂·A², Newton's interpolation of log at the
+  eigenvalues. An error of an eigenvalue changes log A by that error times the distance
+  to the other eigenvalues, so that clusters of eigenvalues do no harm. The relative
+  error is about u·cond(p)·cond(A), u the unit roundoff, so that the caller sends
+  matrices beyond `DOUBTFUL` to the general functions.
+- `log_spectrum3` computes the log-eigenvalues of pencils (p, q), q = KKᵀ, in plain
+  doubles; it is what `spd_pencil` uses for 3×3 NumPy matrices. Far from q = p, the
+  eigenvalues of L⁻¹qL⁻ᵀ are the squared singular values of L⁻¹K, which one-sided Jacobi
+  rotations find with a relative error of a few u·(cond(p) + cond(q)), whatever the
+  distance (Demmel and Veselić 1992). Near q = p the digits are in q − p. Condition
+  numbers above `_LARGEST_CONDITION` are left to pairs of doubles.
 """
 
 from typing import Any, NamedTuple
@@ -60,7 +60,7 @@ class Factor(NamedTuple):
 
     @classmethod
     def of(cls, p: np.ndarray) -> "Factor":
-        """Return the factor of one 3×3 matrix."""
+        """Return the factor of one 3×3 SPD matrix."""
         inverse = np.asarray(lower_solve(cholesky(p), np.eye(3)))
         return cls(inverse[np.tril_indices(3)].tolist(), float(np.linalg.cond(p)))
 
@@ -74,7 +74,20 @@ class Logs(NamedTuple):
 
 
 def lower_entries(X: Array) -> tuple[Entries, Array]:
-    """Return the entries of the symmetric parts of X (n, 3, 3), and ‖X − Xᵀ‖²."""
+    """Return the entries of the symmetric parts of 3×3 matrices, and how skew they are.
+
+    Parameters
+    ----------
+    X : array, shape (n, 3, 3)
+        The matrices.
+
+    Returns
+    -------
+    entries : six arrays
+        The lower triangles of (X + Xᵀ)/2, row by row.
+    skewness : array
+        ‖X − Xᵀ‖², the squared Frobenius norm.
+    """
     if is_numpy_array(X):
         # Each entry becomes one run of memory.
         X = np.ascontiguousarray(X.reshape(-1, 9).T).T.reshape(-1, 3, 3)
@@ -85,9 +98,17 @@ def lower_entries(X: Array) -> tuple[Entries, Array]:
 
 
 def whitened_logs(p: Factor, entries: Entries) -> Logs:
-    """Return log(L⁻¹XL⁻ᵀ) for the point p = LLᵀ and matrices X.
+    """Return log(L⁻¹XL⁻ᵀ) for a point p = LLᵀ and matrices X.
 
-    These are the coordinates of log_p X under the affine-invariant metric.
+    These are the coordinates of the logarithm of X at p under the affine-invariant
+    metric.
+
+    Parameters
+    ----------
+    p : Factor
+        The inverse Cholesky factor of the point.
+    entries : six arrays
+        The lower triangles of the matrices X.
     """
     A = congruence(tuple(p.inverse[i] for i in range(6)), entries)
     log = log_polynomial(A)
@@ -115,7 +136,15 @@ class Polynomial(NamedTuple):
 
 
 def log_polynomial(A: Entries) -> Polynomial:
-    """Return Newton's interpolation of log at the eigenvalues of A."""
+    """Return the polynomial c₀ + c₁·A + c₂·A² that equals log A.
+
+    It is Newton's interpolation of the logarithm at the three eigenvalues of A.
+
+    Parameters
+    ----------
+    A : six arrays
+        The lower triangles of SPD matrices.
+    """
     xp = namespace(A[0])
     low, middle, high = _eigenvalues(A)
     one = xp.ones_like(A[0])
@@ -147,7 +176,7 @@ def log_polynomial(A: Entries) -> Polynomial:
 
 
 def _eigenvalues(A: Entries) -> tuple[Array, Array, Array]:
-    """Return the eigenvalues of 3×3 matrices, ascending (see `eigen`)."""
+    """Return the eigenvalues of 3×3 matrices, ascending; see `eigen`."""
     a, b, d, c, e, f = A
     xp = namespace(a)
     one = xp.ones_like(a)
@@ -172,7 +201,7 @@ def _eigenvalues(A: Entries) -> tuple[Array, Array, Array]:
 
 
 def squared(A: Entries) -> list[Array]:
-    """Return the entries of A²."""
+    """Return the lower triangle of A² for symmetric A, as six arrays."""
     a, b, d, c, e, f = A
     bb, cc, ee = b * b, c * c, e * e
     return [
@@ -227,7 +256,15 @@ def _fill_block(
     U: np.ndarray,
     doubtful: np.ndarray,
 ) -> None:
-    """Compute the spectra of a block of pairs into the arrays L, logs, U, doubtful."""
+    """Write the spectra of a block of pencils (p, q) into L, logs, U and doubtful.
+
+    Parameters
+    ----------
+    p, q : six arrays each
+        The lower triangles of SPD matrices.
+    L, logs, U, doubtful : array
+        What `log_spectrum3` returns, for these pencils; they are overwritten.
+    """
     p_factor, q_factor = _cholesky(p), _cholesky(q)
     p_inverse, q_inverse = _inverse(p_factor), _inverse(q_factor)
     for entry, (i, j) in zip(p_factor, _PLACES, strict=True):
@@ -263,21 +300,25 @@ def _fill_block(
 
 
 def _row_index(mask: np.ndarray) -> Any:
-    """Return an index of the rows where the mask holds; a slice where it is all."""
+    """Return an index of the rows where a mask holds: a slice if all do."""
     return slice(None) if mask.all() else np.flatnonzero(mask)
 
 
 def _far_spectrum(
     inverse: Entries, other: Entries, size: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return log-eigenvalues and vectors of L⁻¹qL⁻ᵀ from the columns of L⁻¹K.
+    """Return log-eigenvalues and eigenvectors of L⁻¹qL⁻ᵀ from the columns of L⁻¹K.
+
+    K is the Cholesky factor of q.
 
     Parameters
     ----------
-    inverse, other : entries
-        Of L⁻¹ and of K, q = KKᵀ.
+    inverse : six arrays
+        The lower triangle of L⁻¹.
+    other : six arrays
+        The lower triangle of K.
     size : int
-        The number of pairs.
+        The number of pencils.
     """
     k0, k1, k2, k3, k4, k5 = inverse
     a, b, d, c, e, f = other
@@ -299,9 +340,14 @@ def _far_spectrum(
 def _one_sided_jacobi(
     columns: list[list[np.ndarray]],
 ) -> tuple[list[list[np.ndarray]], list[np.ndarray]]:
-    """Return columns made orthogonal by rotations, and their squared lengths.
+    """Return columns made orthogonal by Jacobi rotations, and their squared lengths.
 
-    Two columns that are orthogonal to working precision are left alone.
+    Two columns that are orthogonal to working precision are not rotated.
+
+    Parameters
+    ----------
+    columns : list of three lists of three arrays
+        columns[j][i] is entry i of column j, for all matrices.
     """
     for _ in range(_SWEEPS):
         has_rotated = False
@@ -325,7 +371,7 @@ def _one_sided_jacobi(
 
 
 def _entries(X: np.ndarray) -> Entries:
-    """Return `lower_entries` without the skew part, which would cost a single pair."""
+    """Return the first value of `lower_entries`, without the cost of the second one."""
     a = np.ascontiguousarray(X.reshape(len(X), 9).T)
     return (
         a[0],
@@ -338,12 +384,12 @@ def _entries(X: np.ndarray) -> Entries:
 
 
 def _take_rows(A: Entries, rows: Any) -> Entries:
-    """Return these rows of every entry; one matrix stays one."""
+    """Return some rows of every entry; a single matrix is returned as it is."""
     return tuple(a if len(a) == 1 else a[rows] for a in A)
 
 
 def _cholesky(A: Entries) -> Entries:
-    """Return the Cholesky factor; NaN where A is not positive definite."""
+    """Return the lower triangular L with LLᵀ = A, or NaN if there is none."""
     a, b, d, c, e, f = A
     l0 = np.sqrt(a)
     l1, l3 = b / l0, c / l0
@@ -353,7 +399,7 @@ def _cholesky(A: Entries) -> Entries:
 
 
 def _inverse(L: Entries) -> Entries:
-    """Return the inverse of lower triangular L."""
+    """Return the lower triangle of L⁻¹ for lower triangular L."""
     l0, l1, l2, l3, l4, l5 = L
     k0, k2, k5 = 1 / l0, 1 / l2, 1 / l5
     k1, k4 = -l1 * k0 * k2, -l4 * k2 * k5

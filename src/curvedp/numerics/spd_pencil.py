@@ -1,22 +1,26 @@
-"""The pencil (p, q) of two SPD matrices to high relative accuracy.
+"""The pencil (p, q) of two SPD matrices: log-eigenvalues to high relative accuracy.
 
-That is, eigenvalues and eigenvectors of A = L⁻¹qL⁻ᵀ, p = LLᵀ. Distances and logarithms
-depend on log λ(A). Near p = q the digits are in q − p: the plain path is log1p of the
-eigenvalues of L⁻¹(q−p)L⁻ᵀ, whose error is a few u·cond(p)·cond(A), u the unit
-round-off. Where that product of condition numbers is above 100 (measured, never
-assumed) the careful path takes over:
+Definition. With the Cholesky factor L of p = LLᵀ, the eigenvalues of the pencil are
+those of A = L⁻¹qL⁻ᵀ. Affine-invariant distances and logarithms depend on log λ(A).
 
-- Cholesky factor, triangular solves and A itself in twice the working precision (pairs,
-  Dekker 1971): error u²·cond(p)·cond(A);
-- a Cholesky factor G of A with diagonal pivoting, also in pairs: its columns fall in
-  size
-  and are accurate each on its own scale;
-- one-sided Jacobi on the columns of G, whose relative error does not depend on that
-  scaling (Demmel & Veselić 1992).
+There are two ways to compute them. cond is the condition number of a matrix, and u the
+unit roundoff.
 
-So eigenvalues keep 1e-12 of relative accuracy while cond(p)·cond(A) < 1e19 or so;
-diagonal and graded matrices longer. Under JAX the careful path serves m ≤ 3; larger
-matrices have the plain path's error there.
+The plain path takes log1p of the eigenvalues of L⁻¹(q − p)L⁻ᵀ, because near p = q the
+digits are in q − p. Its error is a few u·cond(p)·cond(A). For matrices with a measured
+product of condition numbers above 100, the careful path takes over:
+
+- The Cholesky factor, the triangular solves and A itself are computed in twice the
+  working precision, as pairs of floats (Dekker 1971). Their error is
+  u²·cond(p)·cond(A).
+- A Cholesky factor G of A with diagonal pivoting is computed in pairs too. Its columns
+  decrease in size, and each is accurate on its own scale.
+- One-sided Jacobi rotations make the columns of G orthogonal. Their relative error does
+  not depend on that scaling (Demmel and Veselić 1992).
+
+So eigenvalues keep 1e-12 of relative accuracy while cond(p)·cond(A) is below about
+1e19, and longer for diagonal and graded matrices. Under JAX the careful path serves m
+<= 3; larger matrices have the plain path's error there.
 """
 
 from collections.abc import Callable
@@ -54,12 +58,12 @@ class _Pair:
 
     @classmethod
     def exactly(cls, A: Array) -> "_Pair":
-        """Return A itself as a pair."""
+        """Return the pair that equals an array exactly."""
         return cls(A, namespace(A).zeros_like(A))
 
     @classmethod
     def rounded(cls, s: Array, e: Array) -> "_Pair":
-        """Return s + e with a rounded high part, for |e| below |s|."""
+        """Return s + e as a pair with a rounded high part; |e| must be below |s|."""
         total = s + e
         return cls(total, e - (total - s))
 
@@ -113,7 +117,7 @@ def _stack(parts: list[_Pair], axis: int) -> _Pair:
 def _cholesky(A: Array) -> _Pair:
     """Return the lower triangular L with LLᵀ = A, in twice the working precision.
 
-    NaN where A is not positive definite.
+    A matrix that is not positive definite gives NaN.
     """
     index = namespace(A).arange(A.shape[-1], device=device(A))
     remainder = _Pair.exactly(A)
@@ -155,7 +159,7 @@ def log_cholesky_change(p: Array, q: Array) -> Array:
 
 
 def _lower_solve(L: _Pair, B: _Pair) -> _Pair:
-    """Return L⁻¹B in pairs, by column-oriented forward substitution."""
+    """Return L⁻¹B in pairs, for lower triangular L, by forward substitution."""
     rows: list[_Pair] = []
     for i in range(L.high.shape[-1]):
         rows.append(B[..., i, :] / L[..., i, i, None])
@@ -164,15 +168,16 @@ def _lower_solve(L: _Pair, B: _Pair) -> _Pair:
 
 
 def _congruence(L: _Pair, S: Array) -> _Pair:
-    """Return L⁻¹SL⁻ᵀ for symmetric S, in pairs."""
+    """Return L⁻¹SL⁻ᵀ in pairs, for lower triangular L and symmetric S."""
     return _lower_solve(L, _lower_solve(L, _Pair.exactly(S)).map(lambda half: half.mT))
 
 
 def _pivoted_cholesky(A: _Pair) -> Array:
-    """Return G with GGᵀ = A, whose columns fall in size.
+    """Return a factor G with GGᵀ = A whose columns decrease in size.
 
-    The next pivot is always the largest diagonal entry that is left. The arithmetic is
-    in pairs; G is rounded to the working precision.
+    Each column belongs to the row with the largest diagonal entry among those that have
+    not been a pivot yet. The arithmetic is in pairs; G is rounded to the working
+    precision.
 
     Parameters
     ----------
@@ -210,11 +215,11 @@ def _pivoted_cholesky(A: _Pair) -> Array:
 def _jacobi(xp: Any, G: Array) -> tuple[Array, Array]:
     """Return log σ² and U of G = U·diag(σ)·Vᵀ, by one-sided Jacobi rotations.
 
-    A sweep makes the columns orthogonal pair by pair, all pairs once (round robin). An
-    odd number of columns is padded with a zero column. A matrix is swept until the
-    cosines between its columns are at most the tolerance, or `_SWEEPS` times. A matrix
-    that has converged is left alone, so its result does not depend on the rest of the
-    batch.
+    A sweep makes the columns orthogonal pair by pair, in a round robin of all pairs. An
+    odd number of columns is padded with a zero column. Sweeps end when the cosines
+    between the columns of a matrix are below the tolerance, or after `_SWEEPS`. A
+    matrix that has converged is not changed any more, so that its result does not
+    depend on the rest of the batch.
 
     Parameters
     ----------
@@ -310,9 +315,15 @@ def _jacobi_round(xp: Any, G: Array) -> tuple[Array, Array]:
 
 
 def condition(L: Array) -> Array:
-    """Return an upper bound of cond(LLᵀ) for lower triangular L; 1 at multiples of I.
+    """Return an upper bound on the condition number of LLᵀ; 1 for multiples of I.
 
-    It is ‖L‖₁‖L‖_∞‖L⁻¹‖₁‖L⁻¹‖_∞, because ‖L‖² ≤ ‖L‖₁‖L‖_∞ and the same holds for L⁻¹.
+    It is ‖L‖₁·‖L‖_∞·‖L⁻¹‖₁·‖L⁻¹‖_∞, because ‖L‖² <= ‖L‖₁·‖L‖_∞ and the same holds for
+    L⁻¹.
+
+    Parameters
+    ----------
+    L : array, shape (..., m, m)
+        Lower triangular matrices.
     """
     xp = namespace(L)
     inverse = lower_solve(L, like(L, np.eye(L.shape[-1])))
@@ -334,17 +345,17 @@ def _refine(
     careful: Callable[..., tuple[Array, ...]],
     *args: Array,
 ) -> Any:
-    """Return the plain results, replaced by careful ones where they are doubtful.
+    """Return the plain results, with careful ones in place of those that are doubtful.
 
     Parameters
     ----------
-    doubtful : array
-        Which matrices of the batch need care.
+    doubtful : array of bool
+        Which matrices of the batch need the careful path.
     plain : tuple of arrays
-        The results for all.
+        The results of the plain path, for all matrices.
     careful : callable
-        Computes the results from matrices; called for the doubtful ones alone (NumPy),
-        or for all if there are any.
+        The careful path, as a function of matrices. NumPy calls it for the doubtful
+        matrices alone; other libraries, and public time, for all of them.
     *args : array
         The matrices.
     """

@@ -1,11 +1,14 @@
 """The logarithm of the Stiefel manifold, by Newton's method on a small problem.
 
-In the frame [p Q] that spans p and q the geodesic from p with velocity pA + QB ends at
-E + `endpoint`(A, B), E = [I; 0]: a problem of size (r + k)×r with k ≤ r whatever m is.
-The unknown (A, B) is one array X = [A; B], a tangent vector at E. Newton's method
-solves endpoint(X) = target, the largest linear systems by GMRES: in the frame carried
-along the geodesic the derivative is the identity plus curvature, so that few Krylov
-steps are enough unless the point is far.
+Definitions. p and q are orthonormal m×r frames, and [p Q] is a frame with r + k columns
+that spans both, k <= r. The geodesic from p has a velocity pA + QB, with A skew (r×r)
+and B of size k×r. In the frame [p Q] it runs from E = [I; 0] to E + `endpoint`(A, B),
+so that the problem has the size (r + k)×r, however large m is.
+
+The unknown (A, B) is stored as one array X = [A; B], a tangent vector at E. Newton's
+method solves endpoint(X) = target. Large linear systems are solved by GMRES: in the
+frame transported along the geodesic, the derivative is the identity plus curvature
+terms, so that few Krylov steps are enough unless the point is far away.
 """
 
 import math
@@ -43,17 +46,25 @@ _BLOCK = 1 << 21
 
 
 def endpoint(A: Array, B: Array) -> tuple[Array, Array]:
-    """Return the end of the geodesic with velocity (A, B), as exp(G)·E·exp(−A) − E.
+    """Return the end of a geodesic that starts at E = [I; 0], relative to E.
 
-    G = [2A −Bᵀ; B 0]; every digit of a small (A, B) is there.
+    The end is exp(G)·E·exp(−A) with the `generator` G = [2A −Bᵀ; B 0]. A small (A, B)
+    keeps its digits.
+
+    Parameters
+    ----------
+    A : array, shape (..., r, r)
+        The skew part of the velocity.
+    B : array, shape (..., k, r)
+        The other part.
 
     Returns
     -------
-    step : array
+    step : array, shape (..., r + k, r)
         The end minus E.
-    mean : array
-        ∫₀¹ of the top r×r block of exp(tG) dt, times exp(−A): the factor of N in the
-        geodesic's end, for N = QB.
+    mean : array, shape (..., r, r)
+        The top left block of ∫₀¹ exp(tG) dt, times exp(−A). For a velocity pA + N with
+        N orthogonal to p, the end of the geodesic has the part N·mean.
     """
     r = A.shape[-1]
     rise, mean = skew_exp(generator(A, B))
@@ -63,15 +74,22 @@ def endpoint(A: Array, B: Array) -> tuple[Array, Array]:
 
 
 def reduced_log(top: Array, bottom: Array) -> tuple[Array, Array]:
-    """Return (A, B) of a geodesic from E to E + [top; bottom]; NaN if none is found.
+    """Return (A, B) of the shortest geodesic from E that ends at E + [top; bottom].
 
-    It is the shortest inside the injectivity radius. Newton's method starts from the
-    chord, and from logarithms of rotations that complete both frames: the chord is a
-    good start except next to points that it does not lead to, such as a column turned
-    by π. The shortest solution is the answer. The loop ends with the last point that
-    converges, and the other starts are for points without a geodesic shorter than π,
-    which no other can undercut (`Stiefel.injectivity_radius`). In public time it is all
-    starts and all steps.
+    It is NaN where none is found. Newton's method has three starts: the chord, and two
+    logarithms of rotations that complete both frames. The chord is a good start except
+    for points such as a frame with a column turned by π. The shortest of the solutions
+    is returned. Inside the injectivity radius it is the shortest geodesic.
+
+    The other starts are tried only for points at which the chord does not lead to a
+    geodesic shorter than π, because no other geodesic can be shorter than that one
+    (`Stiefel.injectivity_radius`). In public time all starts and all steps are taken.
+
+    Parameters
+    ----------
+    top : array, shape (..., r, r)
+    bottom : array, shape (..., k, r)
+        The two blocks of q − p in the frame [p Q].
     """
     xp = namespace(top, bottom)
     target = xp.concat([top, bottom], axis=-2)
@@ -93,7 +111,15 @@ def reduced_log(top: Array, bottom: Array) -> tuple[Array, Array]:
 
 
 def _solve(xp: Any, target: Array) -> Array:
-    """Return X with endpoint(X) = target, as `reduced_log` says."""
+    """Return X = [A; B] with endpoint(X) = target, from the starts of `reduced_log`.
+
+    Parameters
+    ----------
+    xp : namespace
+        The array library.
+    target : array, shape (..., r + k, r)
+        The end of the geodesic minus E.
+    """
     chord = _chord_start(xp, target)
 
     def improve(best: Array, start: Array) -> Array:
@@ -128,9 +154,17 @@ def _solve(xp: Any, target: Array) -> Array:
 
 
 def _chord_start(xp: Any, target: Array) -> Array:
-    """Return the chord made tangent, as long as an arc of the unit sphere over it.
+    """Return the start of Newton's method that follows the chord to the target.
 
-    (Zimmermann & Hüper 2022, Algorithm 2.)
+    It is the tangential part of the chord, rescaled to the length of an arc of the unit
+    sphere over that chord (Zimmermann and Hüper 2022, Algorithm 2).
+
+    Parameters
+    ----------
+    xp : namespace
+        The array library.
+    target : array, shape (..., r + k, r)
+        The end of the geodesic minus E.
     """
     X = _tangent_part(xp, target, target.shape[-1])
     half = _length(xp, target) / 2
@@ -139,16 +173,16 @@ def _chord_start(xp: Any, target: Array) -> Array:
 
 
 def log_change(A: Array, B: Array, frame: Array, gap: Array) -> Array:
-    """Return the first-order change of a logarithm for a small gap at its end.
+    """Return the first-order change of a logarithm if its end moves a little.
 
     Parameters
     ----------
     A, B : array
-        The logarithm in the frame.
-    frame : array
+        The blocks of the logarithm in the frame [p Q].
+    frame : array, shape (..., m, r + k)
         [p Q].
-    gap : array
-        q minus the end of the geodesic.
+    gap : array, shape (..., m, r)
+        How far the end moves: q minus the end of the geodesic.
     """
     xp = namespace(A, B, gap)
     r, k = A.shape[-1], B.shape[-2]
@@ -163,9 +197,10 @@ def log_change(A: Array, B: Array, frame: Array, gap: Array) -> Array:
 
 
 class _Flow(NamedTuple):
-    """The endpoint at one (A, B) and its derivative, through eigen-systems.
+    """The geodesic with velocity X = [A; B], by the eigen-systems of its generators.
 
-    exp(G) = Z·e^{iw}·Z* and exp(−A) = Y·e^{iu}·Y*.
+    exp(G) = Z·e^{iw}·Z* and exp(−A) = Y·e^{iu}·Y*, with G the `generator` of (A, B), Z
+    and Y unitary, and w and u real.
     """
 
     Z: Array
@@ -175,21 +210,22 @@ class _Flow(NamedTuple):
 
     @classmethod
     def at(cls, A: Array, B: Array) -> "_Flow":
-        """Return the flow at (A, B)."""
+        """Compute the eigen-systems for the velocity (A, B)."""
         w, Z = skew_eigen(generator(A, B))
         u, Y = skew_eigen(-A)
         return cls(Z, w, Y, u)
 
     def endpoint(self) -> Array:
-        """Return the first value of `endpoint`."""
+        """Return the end of the geodesic minus E, as the function `endpoint` does."""
         rise = skew_exp_eigen(self.w, self.Z)[0]
         turn = skew_exp_eigen(self.u, self.Y)[0]
         return _compose(rise[..., :, : self.u.shape[-1]], turn)
 
     def derivative(self, xp: Any, X: Array) -> Array:
-        """Return the derivative of the endpoint in direction X, moved back to E.
+        """Return the derivative of the endpoint in the direction X, moved to E.
 
-        It is moved by the isometry x ↦ exp(G)ᵀ·x·exp(A).
+        The result is a tangent vector at E, moved there from the end of the geodesic by
+        the isometry x ↦ exp(G)ᵀ·x·exp(A).
         """
         r = self.u.shape[-1]
         a, b = X[..., :r, :], X[..., r:, :]
@@ -206,7 +242,7 @@ class _Flow(NamedTuple):
         return _tangent_part(xp, left + _pad(right, b.shape[-2]), r)
 
     def jacobian(self, xp: Any) -> Array:
-        """Return `derivative` as a matrix in orthonormal coordinates at E."""
+        """Return `derivative` as a matrix, in the coordinates of `_to_vector`."""
         r = self.u.shape[-1]
         k = self.w.shape[-1] - r
         basis = like(self.w, np.eye(_n_unknowns(r + k, r)))
@@ -220,7 +256,13 @@ class _Flow(NamedTuple):
         return _to_vector(xp, images, r).mT
 
     def pull_back(self, gap: Array) -> Array:
-        """Return the ambient gap at the endpoint as a tangent vector at E."""
+        """Return a gap at the end of the geodesic as a tangent vector at E.
+
+        Parameters
+        ----------
+        gap : array, shape (..., r + k, r)
+            A difference of frames, in the coordinates of the frame [p Q].
+        """
         xp = namespace(gap)
 
         def apply(Z: Array, w: Array, x: Array) -> Array:
@@ -258,12 +300,15 @@ def _newton(xp: Any, X: Array, target: Array, *, wanted: Array) -> Array:
 
     Parameters
     ----------
-    X : array
+    xp : namespace
+        The array library.
+    X : array, shape (..., r + k, r)
         The start.
-    target : array
-        The end minus E.
-    wanted : array
-        Where the solution is wanted. What has converged stays where it is.
+    target : array, shape (..., r + k, r)
+        The end of the geodesic minus E.
+    wanted : array of bool
+        Which solutions are wanted. The others do not move, and neither does an iterate
+        that has converged.
     """
     eps = float(xp.finfo(target.dtype).eps)
     scale = _length(xp, target)
@@ -287,10 +332,20 @@ def _newton(xp: Any, X: Array, target: Array, *, wanted: Array) -> Array:
 
 
 def _damped_step(xp: Any, state: _State, target: Array) -> _Evaluation:
-    """Return the best of the Newton step, a quarter and a sixteenth of it, and no step.
+    """Return the best of the Newton step, a quarter, a sixteenth of it, and no step.
 
-    The Newton step is cut to length 1. What has converged does the same work with a
-    step of no meaning: decompositions of zero take less time than others.
+    The Newton step is first cut to length 1. Iterates that have converged do the same
+    work with an arbitrary direction, because decompositions of a zero matrix would take
+    less time than others.
+
+    Parameters
+    ----------
+    xp : namespace
+        The array library.
+    state : _State
+        The iterates.
+    target : array, shape (..., r + k, r)
+        The end of the geodesic minus E.
     """
     right_side = state.flow.pull_back(state.gap)
     rows, r = right_side.shape[-2:]
@@ -319,10 +374,23 @@ def _damped_step(xp: Any, state: _State, target: Array) -> _Evaluation:
 def _take_if_smaller(
     xp: Any, best: _Evaluation, trial: _Evaluation, index: int, active: Array
 ) -> _Evaluation:
-    """Return the trial of this index where it is active and its gap is smaller.
+    """Return one trial step where it is active and its gap is the smallest so far.
 
-    What is not active takes the flow of the trial, which is not used, so that its work
-    is the same.
+    Iterates that are not active take the flow of the trial, which is not used, so that
+    their next step does the same work as that of the others.
+
+    Parameters
+    ----------
+    xp : namespace
+        The array library.
+    best : _Evaluation
+        The best step so far.
+    trial : _Evaluation
+        All trial steps, along the first axis.
+    index : int
+        Which trial step.
+    active : array of bool
+        Which iterates still move.
     """
     is_better = (trial.size[index, ...] < best.size) & active
     takes_flow = is_better | ~active
@@ -347,9 +415,16 @@ def _take_if_smaller(
 def _evaluate(xp: Any, X: Array, target: Array) -> _Evaluation:
     """Return the flow at X, the gap target − endpoint(X), and the size of the gap.
 
-    The size counts the part of the gap that is tangent at the end, and what a frame off
-    by round-off cannot explain. Two frames 1e-15 apart are no nearer to being
-    orthonormal than that; no geodesic closes such a gap.
+    The size counts the part of the gap that is tangent at the end of the geodesic, and
+    the part that roundoff in the frames cannot explain: two frames are orthonormal to
+    about 1e-15 only, and no geodesic closes a gap of that kind.
+
+    Parameters
+    ----------
+    xp : namespace
+        The array library.
+    X, target : array, shape (..., r + k, r)
+        The iterate, and the end of the geodesic minus E.
     """
     rows, r = X.shape[-2:]
     flow = _Flow.at(X[..., :r, :], X[..., r:, :])
@@ -365,17 +440,17 @@ def _evaluate(xp: Any, X: Array, target: Array) -> _Evaluation:
 
 
 def _shorter(xp: Any, X: Array, other: Array) -> Array:
-    """Return the shorter of the two; NaN is longer than anything."""
+    """Return the shorter of two velocities X; NaN counts as longer than anything."""
     length, other_length = _length(xp, X), _length(xp, other)
     return xp.where((other_length < length) | xp.isnan(length), other, X)
 
 
 def _least_squares(xp: Any, H: Array, right_side: Array) -> Array:
-    """Return (HᵀH + λ)⁻¹Hᵀ·right_side.
+    """Return (HᵀH + λI)⁻¹Hᵀ·right_side, a least-squares solution of H·x = right_side.
 
-    λ, at the round-off of HᵀH, leaves out directions that H does not see (conjugate
-    points, a Krylov space that ended early). What it costs in digits the next Newton
-    step repairs.
+    λ is at the roundoff of HᵀH. It leaves out directions to which H is blind: those of
+    conjugate points, and those of a Krylov space that ended early. The digits that it
+    costs are recovered by the next Newton step.
     """
     gram = H.mT @ H
     n = gram.shape[-1]
@@ -387,10 +462,10 @@ def _least_squares(xp: Any, H: Array, right_side: Array) -> Array:
 
 
 def _gmres(xp: Any, flow: _Flow, right_side: Array) -> Array:
-    """Solve derivative(X) = right_side by GMRES with a fixed number of steps.
+    """Solve flow.derivative(X) = right_side by GMRES with a fixed number of steps.
 
-    (Saad & Schultz 1986.) Every new vector is made orthogonal to the basis twice: the
-    first pass loses orthogonality to round-off.
+    Saad and Schultz (1986). Every new basis vector is made orthogonal to the others
+    twice, because the first pass leaves roundoff along them.
     """
     rows, r = right_side.shape[-2:]
     batch = right_side.shape[:-2]
@@ -422,11 +497,21 @@ def _gmres(xp: Any, flow: _Flow, right_side: Array) -> Array:
 
 
 def _rotation_starts(xp: Any, target: Array) -> Array:
-    """Return two starts: first columns of logarithms of rotations [point C].
+    """Return two starts of Newton's method: first columns of logarithms of rotations.
 
-    C completes the end of the geodesic to a rotation, near two proposals: the columns
-    that complete E, and those that complete the end for A = 0, where the geodesic ends
-    at [V cos Vᵀ; sin Vᵀ], completed by [−V sin; cos].
+    The rotations are [point C], where `point` is the end of the geodesic and C
+    completes it, as close as possible to one of two proposals:
+
+    - the columns that complete E;
+    - those that complete the end of a geodesic with A = 0, which is [V·cos·Vᵀ; sin·Vᵀ]
+      and is completed by [−V·sin; cos].
+
+    Parameters
+    ----------
+    xp : namespace
+        The array library.
+    target : array, shape (..., r + k, r)
+        The end of the geodesic minus E.
     """
     rows, r = target.shape[-2:]
     identity = like(target, np.eye(rows))
@@ -472,7 +557,7 @@ def _tangent_part(xp: Any, X: Array, r: int) -> Array:
 
 
 def _compose(rise: Array, turn: Array) -> Array:
-    """Return (E + rise)(I + turn) − E."""
+    """Return (E + rise)(I + turn) − E, for two exponentials minus one."""
     return rise + rise @ turn + _pad(turn, rise.shape[-2] - turn.shape[-2])
 
 
@@ -486,17 +571,27 @@ def _pad(turn: Array, k: int) -> Array:
 
 
 def _length(xp: Any, X: Array) -> Array:
-    """Return the Frobenius norm, shape (..., 1, 1)."""
+    """Return the Frobenius norms of matrices, as an array of shape (..., 1, 1)."""
     return xp.sqrt(xp.sum(X * X, axis=(-2, -1), keepdims=True))
 
 
 def _unit(xp: Any, X: Array, size: Array) -> Array:
-    """Return X/size, and 0 where the size is 0."""
+    """Return X divided by its size, and 0 where the size is 0."""
     return xp.where(size > 0, X / xp.where(size > 0, size, 1.0), 0.0)
 
 
 def _from_vector(xp: Any, z: Array, r: int, k: int) -> Array:
-    """Return the tangent vector [A; B] at E with orthonormal coordinates z."""
+    """Return the tangent vector [A; B] at E with the orthonormal coordinates z.
+
+    Parameters
+    ----------
+    xp : namespace
+        The array library.
+    z : array, shape (..., r(r−1)/2 + kr)
+        The coordinates of A, and then those of B.
+    r, k : int
+        The numbers of columns of p and of Q.
+    """
     n_turns = r * (r - 1) // 2
     A = matrix.skew_from_vector(z[..., :n_turns], r) * math.sqrt(0.5)
     B = xp.reshape(z[..., n_turns:], (*z.shape[:-1], k, r))

@@ -1,10 +1,12 @@
-"""Matrix exponentials with a diagonal of ones: exp(S + D) with the right diagonal D.
+"""Correlation matrices from symmetric ones: exp(S + D) with a unit diagonal.
 
-For every symmetric S there is exactly one diagonal matrix D for which exp(S + D) has
-unit diagonal (Archakov & Hansen 2021, Theorem 1). It is found by Newton's method on
-log diag exp(S + diag x) = 0. Exponentials are Taylor's polynomial and repeated squares,
-and derivatives an integral over the powers that squaring leaves behind: products of
-matrices alone, for thousands of matrices at a time.
+Theorem (Archakov and Hansen 2021, Theorem 1). For every symmetric S there is exactly
+one diagonal matrix D for which exp(S + D) has the diagonal 1.
+
+D = diag(x) is found by Newton's method on log diag exp(S + diag x) = 0. Exponentials
+are computed by Taylor's polynomial and repeated squaring, and their derivatives by a
+quadrature over the powers that squaring yields on the way. So all the work is products
+of matrices, for thousands of matrices at a time.
 """
 
 import math
@@ -68,13 +70,27 @@ def unit_exponential(S: Array, longest: float) -> Array:
 
 
 def _halvings(norm: Array | float) -> Array:
-    """Return how often a matrix of this norm is halved until the polynomial serves."""
+    """Return how often a matrix must be halved until Taylor's polynomial is accurate.
+
+    Parameters
+    ----------
+    norm : float or array
+        The norms of the matrices.
+    """
     ratio = np.maximum(norm, _TAYLOR_RADIUS) / _TAYLOR_RADIUS
     return np.maximum(2, np.ceil(np.log2(ratio))).astype(int)
 
 
 def _newton(S: Array, halvings: int) -> Array:
-    """Solve log diag exp(S + diag x) = 0 and return exp(S + diag x)."""
+    """Solve log diag exp(S + diag x) = 0 for x, and return exp(S + diag x).
+
+    Parameters
+    ----------
+    S : array, shape (..., m, m)
+        Symmetric matrices.
+    halvings : int
+        How often S + diag x is halved before Taylor's polynomial is taken.
+    """
     xp = namespace(S)
     identity = like(S, np.eye(S.shape[-1]))
     x = -0.5 * xp.log1p(xp.sum(S * S, axis=-1))
@@ -107,10 +123,11 @@ def _factorial(k: int) -> float:
 
 
 def _exponential_roots(A: Array, halvings: int) -> list[Array]:
-    """Return e^{A/2^k} − I for k = halvings, …, 1, 0, with the digits of a small A.
+    """Return e^{A/2^k} − I for k = halvings, …, 1, 0; a small A keeps its digits.
 
-    The first is Taylor's polynomial of degree 16, as one of degree 4 in A⁴ (Paterson &
-    Stockmeyer 1973); each next is the square, (I + X)² = I + 2X + X².
+    The first one is Taylor's polynomial of degree 16, written as a polynomial of degree
+    4 in A⁴ (Paterson and Stockmeyer 1973). Each next one is the square of the previous
+    one: (I + X)² = I + 2X + X².
     """
     A = A * 2.0**-halvings
     identity = like(A, np.eye(A.shape[-1]))
@@ -128,9 +145,20 @@ def _exponential_roots(A: Array, halvings: int) -> list[Array]:
 
 
 def _quadrature(roots: list[Array]) -> Iterator[tuple[float, Array, Array]]:
-    """Yield weights w, e^{tA} and e^{(1−t)A} of a rule for integrals over t ∈ [0, 1].
+    """Yield the terms of a quadrature rule for integrals over t in [0, 1].
 
-    Its nodes are t = 0, ½, ¼, … and their mirror images.
+    The nodes are t = 0, ½, ¼, … and their mirror images 1 − t, which share a weight.
+
+    Parameters
+    ----------
+    roots : list of array
+        The result of `_exponential_roots`.
+
+    Yields
+    ------
+    weight : float
+    exponential, complement : array
+        e^{tA} and e^{(1−t)A}, in either order.
     """
     identity = like(roots[0], np.eye(roots[0].shape[-1]))
     end_weight, *weights = _quadrature_weights(len(roots) - 1)
@@ -143,11 +171,11 @@ def _quadrature(roots: list[Array]) -> Iterator[tuple[float, Array, Array]]:
 
 @cache
 def _quadrature_weights(halvings: int) -> list[float]:
-    """Return the weights of that rule, exact to 4e-4.
+    """Return the weights of the rule of `_quadrature`; it is exact to 4e-4.
 
-    They fit ∫₀¹ e^{−wt} dt = (1 − e^{−w})/w by least squares for w up to any difference
-    of eigenvalues. A node and its mirror image have the same matrix, hence the factor
-    2.
+    They fit ∫₀¹ e^{−wt} dt = (1 − e^{−w})/w by least squares, for w up to the largest
+    difference of eigenvalues. A node and its mirror image contribute the same matrix,
+    hence the factor 2.
     """
     n_fitted = 400
     nodes = np.concatenate([[0.0], 2.0 ** -np.arange(1, halvings + 1)])

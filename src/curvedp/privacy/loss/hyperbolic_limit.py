@@ -58,12 +58,12 @@ class LimitingLoss(PrivacyLossLaw):
     def log_tails(self, t: Array) -> tuple[Array, Array]:
         """Return log P₁(L > t) and log P₁(L <= t) at losses 0 <= t < max_loss.
 
-        L = (d−1)·log(e^D − 2·sinh D·cos²(φ/2)) is the loss, D the distance of the
-        centers, and cos²(φ/2) ~ Beta(a, a) with a = (d−1)/2. So L > t exactly if
-        cos²(φ/2) < x, where
+        With the distance D of the centers, the loss is L = (d−1)·log(e^D − 2·sinh
+        D·cos²(φ/2)), and cos²(φ/2) ~ Beta(a, a) with a = (d−1)/2. So L > t exactly if
+        cos²(φ/2) < x, where λ = t/(d−1) and
 
-            x     = (e^D − e^λ)/(2·sinh D) = (e^{λ−D} − 1)/(e^{−2D} − 1),    λ =
-            t/(d−1), 1 − x = e^{λ−D}·(e^{−λ−D} − 1)/(e^{−2D} − 1).
+            x     = (e^D − e^λ)/(2·sinh D) = (e^{λ−D} − 1)/(e^{−2D} − 1),
+            1 − x = e^{λ−D}·(e^{−λ−D} − 1)/(e^{−2D} − 1).
 
         The tails are I_x(a, a) and I_{1−x}(a, a), with I the regularized incomplete
         beta function. If 1 − x is too small for a float, I_{1−x}(a, a) is the first

@@ -9,10 +9,9 @@ d₂ from η₂. L is the privacy loss, and b is the value of d₂ on its level 
 real dimension of the space, a = (d−1)/2, s the scale of the noise, and ρ the density of
 r.
 
-Theorem (docs/theory/exact-profiles.md, Theorem P1). cos d₂ = |cos r·cos D + sin r·sin
-D·w|, where w is real or complex with |w| <= 1. So the loss exceeds t, that is d₂ > b,
-if
-|w + c| < R with
+Theorem (docs/theory/exact-profiles.md, Theorem P1). cos d₂ = |cos r·cos D +
+sin r·sin D·w|, where w is real or complex with |w| <= 1. So the loss exceeds t, that is
+d₂ > b, exactly if |w + c| < R with
 
     c = cot r·cot D      and      R = cos b/(sin r·sin D).
 

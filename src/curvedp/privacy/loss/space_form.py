@@ -228,13 +228,14 @@ class SpaceFormLoss(PrivacyLossLaw):
         """Return log ρ(m + u) − log ρ(m) on a hyperbolic space; u as in r = m + u.
 
         ρ(r) ∝ weight(r)·sinh(r)^n is the density of the radius r, n = d − 1, and m is
-        its mode. With log(sinh(m+u)/sinh m) = u + log(1 + (1 − e^{−2u})/(e^{2m} − 1)),
+        its mode. With g(u) = log(1 + (1 − e^{−2u})/(e^{2m} − 1)), log(sinh(m+u)/sinh m)
+        is u + g(u), and the result is
 
-            Gaussian: −u²/2s² + (n − m/s²)·u + n·log(1 + …),  n − m/s² = −2n/(e^{2m} −
-            1), Laplace:  −(1/s − n)·u + n·log(1 + …).
+            Gaussian:  −u²/2s² + (n − m/s²)·u + n·g(u),     n − m/s² = −2n/(e^{2m} − 1),
+            Laplace:   −(1/s − n)·u + n·g(u).
 
-        The Gaussian's identity for n − m/s² holds because m is the mode (n·coth m =
-        m/s²); it avoids the cancellation of two large numbers.
+        The identity for n − m/s² holds because m is the mode (n·coth m = m/s²); it
+        avoids the cancellation of two large numbers.
         """
         m, s, n = self.mode, self.s, self.d - 1
         if m < _SINH_SQUARE_OVERFLOWS:
@@ -533,13 +534,12 @@ class SpaceFormLoss(PrivacyLossLaw):
         """Return log(ρ(m+u)/ρ(m)·F), with F the probability of some directions.
 
         ρ is the density of the radius r = m + u and m its mode; L is the privacy loss.
-        With x = cos²(φ/2) for the angle φ at which L = t at this radius, and a =
-        (d−1)/2,
+        With x = cos²(φ/2) for the angle φ at which L = t at this radius, a = (d−1)/2
+        and the regularized incomplete beta function I,
 
-            F = 1 (all directions),  I_x(a, a) (those with L > t)  or  I_{1−x}(a, a) (L
-            <= t),
-
-        where I is the regularized incomplete beta function.
+            F = 1             for all directions,
+            F = I_x(a, a)     for those with L > t,
+            F = I_{1−x}(a, a) for those with L <= t.
 
         Parameters
         ----------
