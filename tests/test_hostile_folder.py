@@ -28,6 +28,25 @@ PROGRAM = (
     "from curvedp.__main__ import main\n\nif __name__ == '__main__':\n    main()\n"
 )
 
+# The same, and each file that is opened is written down.
+WATCHED_PROGRAM = """\
+import os
+import sys
+
+log = os.open(os.environ["OPENED"], os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+
+
+def write_down(event, arguments):
+    if event == "open" and isinstance(arguments[0], str | os.PathLike):
+        os.write(log, f"{os.path.abspath(arguments[0])}\\n".encode())
+
+
+sys.addaudithook(write_down)
+"""
+
+# Matplotlib cannot be told to leave this file alone; what it says is not followed.
+READ_AND_IGNORED = {"matplotlibrc"}
+
 OTHERS = ["numpy", "scipy", "sklearn", "typer", "click", "rich", "flint", "jax"]
 PACKAGES = ["curvedp", "reproductions"]
 HOSTILE_NAMES = sorted({*sys.stdlib_module_names, *OTHERS} - {"__main__"})
@@ -86,6 +105,7 @@ def run(root, *arguments, program=None):
     program = program or [str(root / "bin" / "curvedp-program.py")]
     environment = {**os.environ, "PYTHONPATH": str(Path(curvedp.__file__).parents[1])}
     environment.pop("PYTHONSAFEPATH", None)
+    environment["OPENED"] = str(root / "opened")
     environment["PATH"] = os.pathsep.join([str(root / "bin"), environment["PATH"]])
     return subprocess.run(
         [sys.executable, *program, *map(str, arguments)],
@@ -96,6 +116,18 @@ def run(root, *arguments, program=None):
         check=False,
         timeout=300,
     )
+
+
+def opened_files(root, *arguments):
+    """The names of the files of the working folder that a command opened."""
+    log = root / "opened"
+    log.unlink(missing_ok=True)
+    (root / "bin" / "watched.py").write_text(WATCHED_PROGRAM + PROGRAM)
+    process = run(root, *arguments, program=[str(root / "bin" / "watched.py")])
+    assert "Traceback" not in process.stderr, process.stderr
+    paths = [Path(line) for line in log.read_text().splitlines()]
+    working = root / "parent" / "working"
+    return {path.name for path in paths if working in path.parents}
 
 
 def traces(root):
@@ -136,6 +168,21 @@ def test_no_command_runs_code_of_the_working_folder(hostile, command):
         assert process.returncode == code, process.stderr
     else:
         assert "Traceback" not in process.stderr, process.stderr
+
+
+@pytest.mark.parametrize("command", [name for name in CALLS if CALLS[name]])
+def test_a_command_opens_only_what_it_was_told_to(hostile, command):
+    """No settings of a library, beside those that are known and not followed."""
+    arguments, _ = CALLS[command]
+    told = {name for name in arguments if not name.startswith("-")}
+    beside = {f"{name}.sig" for name in told}
+    opened = opened_files(hostile, command, *arguments)
+    unfinished = {
+        name
+        for name in opened
+        if name.endswith(".part") and name[1:].startswith((*told, *beside))
+    }
+    assert opened <= told | beside | unfinished | READ_AND_IGNORED
 
 
 def test_reproductions_come_from_a_folder_that_was_named(hostile, tmp_path):
