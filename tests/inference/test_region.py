@@ -376,8 +376,8 @@ def test_a_private_ball_s_region_holds_the_mean_of_the_records_in_that_ball(M):
         binomtest(less, runs, LEVEL, alternative="less").pvalue < 1e-6
     )  # the test has power
     assert np.median([region.radius for region, _ in found]) < 0.5
-    with pytest.raises(ParameterError, match="public ball"):
-        fits[0].confidence_region(of="population")
+    theorem = fits[0].confidence_region(of="population").theorem
+    assert theorem.startswith("asymptotic")
 
 
 def median_of(M, X):

@@ -21,7 +21,8 @@ from curvedp.geometry import (
     frechet_mean,
     project_to_ball,
 )
-from curvedp.inference.shapes import _distance_to_mean, hessian_bounds
+from curvedp.geometry.comparison import hessian_bounds, mean_hessian_bounds
+from curvedp.inference.shapes import _distance_to_mean
 from curvedp.randomness import GeneratorSource
 
 RUNS, LEVEL, N = (
@@ -143,7 +144,7 @@ def test_the_distance_to_the_mean_is_that_of_a_fixed_point(M):
     found = 0
     for farthest in np.array([0.1, 0.6, 1.0, 1.3]) / root:
         for gradient in np.array([1e-6, 0.01, 0.1, 0.3, 1.0]) / root:
-            distance = _distance_to_mean(M, farthest, gradient)
+            distance = _distance_to_mean(M, farthest, farthest, gradient)
             if distance == math.inf:
                 continue
             found += 1
@@ -159,7 +160,7 @@ def test_the_distance_to_the_mean_is_that_of_a_fixed_point(M):
 def test_the_distance_to_the_mean_where_curvature_is_not_positive():
     for M in (Euclidean(3), Lorentz(2), SPDAffineInvariant(2)):
         for gradient in (0.0, 1e-3, 0.5):
-            distance = _distance_to_mean(M, 5.0, gradient)
+            distance = _distance_to_mean(M, 5.0, 5.0, gradient)
             assert gradient <= distance <= gradient * (1 + 2e-6)
 
 
@@ -181,8 +182,38 @@ def test_the_mean_is_within_the_distance_of_its_gradient(r):
         for point in points[:3]:
             gradient = np.tensordot(weights, np.asarray(M.log(point, X)), axes=1)
             farthest = float(np.max(M.dist(point, X)))
-            bound = _distance_to_mean(M, farthest, float(M.norm(point, gradient)))
-            if bound < math.inf:
+            squares = np.asarray(M.dist(point, X)) ** 2
+            spread = math.sqrt(float(weights @ squares))
+            length = float(M.norm(point, gradient))
+            bound = _distance_to_mean(M, farthest, farthest, length)
+            sharper_bound = _distance_to_mean(M, farthest, spread, length)
+            assert sharper_bound <= bound
+            if sharper_bound < math.inf:
                 tried += 1
-                assert float(M.dist(point, mean)) <= bound + 1e-9
+                assert float(M.dist(point, mean)) <= sharper_bound + 1e-9
     assert tried >= 200
+
+
+@pytest.mark.parametrize("M", [Sphere(3), Lorentz(3), SPDAffineInvariant(2)], ids=repr)
+def test_the_mean_hessian_lies_within_its_bounds(M):
+    """Second differences of the mean of ½d² along geodesics, at many sets of records."""
+    rng = np.random.default_rng(8)
+    step = 1e-3
+    narrower = 0
+    for _ in range(200):
+        lengths = rng.uniform(0.0, 1.3, size=(6, 1))
+        directions = rng.normal(size=(6, M.dim))
+        directions /= np.linalg.norm(directions, axis=1, keepdims=True)
+        records = np.asarray(M.from_normal_coordinates(M.origin, lengths * directions))
+        line = rng.normal(size=M.dim)
+        line = np.array([-step, 0.0, step])[:, None] * line / np.linalg.norm(line)
+        points = np.asarray(M.from_normal_coordinates(M.origin, line))
+        values = [float(np.mean(np.square(M.dist(p, records)))) / 2 for p in points]
+        second_difference = (values[0] - 2 * values[1] + values[2]) / step**2
+
+        root_mean_square = float(np.sqrt(np.mean(lengths**2)))
+        bounds = mean_hessian_bounds(M, float(lengths.max()), root_mean_square)
+        assert bounds.lowest - 1e-4 <= second_difference <= bounds.highest + 1e-4
+        farthest = hessian_bounds(M, float(lengths.max()))
+        narrower += bounds.highest - bounds.lowest < farthest.highest - farthest.lowest
+    assert narrower == 200

@@ -52,6 +52,21 @@ class SimulatesRelease(ABC):
         """
 
 
+class NoisyMeanSquare(NamedTuple):
+    """The mean squared length of the records' logarithms, with Gaussian noise.
+
+    Attributes
+    ----------
+    value : float
+        What was drawn; noise may have made it negative.
+    noise_std : float
+        The standard deviation of the noise.
+    """
+
+    value: float
+    noise_std: float
+
+
 class NoisyDraw(NamedTuple):
     """A draw before shrinkage and projection, with the law of its noise.
 
@@ -79,6 +94,9 @@ class NoisyDraw(NamedTuple):
         mechanism's own.
     cell : float
         The width of the grid on which `value` was rounded.
+    mean_square : NoisyMeanSquare, optional
+        For a "gradient": the mean squared length of the same logarithms, where it was
+        released beside their mean.
     """
 
     kind: Literal["point", "chart", "gradient", "counts", "line"]
@@ -89,6 +107,7 @@ class NoisyDraw(NamedTuple):
     reach: float = float("inf")
     radii: np.ndarray | None = None
     frame: Statistic | None = None
+    mean_square: NoisyMeanSquare | None = None
 
 
 class LeadsToRegion(ABC):

@@ -72,3 +72,37 @@ def hessian_bounds(manifold: Manifold, distance: float) -> HessianBounds:
     if negative_angle > 0:
         highest = negative_angle / tanh(negative_angle)
     return HessianBounds(lowest, highest)
+
+
+def mean_hessian_bounds(
+    manifold: Manifold, distance: float, root_mean_square: float
+) -> HessianBounds:
+    """Bound the Hessian of the mean of ½d²(·, yᵢ), where the mean square of dᵢ is known.
+
+    Theorem (docs/theory/inference.md, "The mean Hessian"). Let all dᵢ ≤ D, and let m² ≤ D² be
+    the mean of dᵢ². As functions of d², √κ·d·cot(√κ·d) and k·d·coth(k·d) are concave. So
+    by the chord from 0 to D and by Jensen's inequality the eigenvalues of the mean
+    Hessian lie between
+
+        1 − (1 − √κ·D·cot(√κ·D))·m²/D²   and   k·m·coth(k·m),
+
+    for √κ·D < π. With m = D these are the bounds of `hessian_bounds`.
+
+    Parameters
+    ----------
+    manifold : Manifold
+    distance : float
+        D, the largest distance.
+    root_mean_square : float
+        m; a larger value is cut to D.
+    """
+    m = min(root_mean_square, distance)
+    highest = hessian_bounds(manifold, m).highest
+    positive_angle = curvature_roots(manifold).positive * distance
+    if positive_angle >= pi:
+        return HessianBounds(-inf, highest)
+    if m == distance or positive_angle == 0:
+        return HessianBounds(hessian_bounds(manifold, distance).lowest, highest)
+    farthest_hessian = positive_angle / tan(positive_angle)
+    lowest = 1 - (1 - farthest_hessian) * (m / distance) ** 2
+    return HessianBounds(lowest, highest)

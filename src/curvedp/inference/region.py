@@ -3,8 +3,8 @@
 A region for the records' statistic is a quantile of the noise law around the draw
 BEFORE shrinkage and projection, which the certificate keeps. A region for the population
 adds a finite-sample bound on the distance of the statistic of n independent records from
-that of the population (`BoundsSamplingError`; for means as Brunel & Serres 2024). The
-proofs are in docs/theory/inference.md.
+that of the population (`BoundsSamplingError`; for means as Brunel & Serres 2024), or is
+asymptotic (`curvedp.inference.population`). The proofs are in docs/theory/inference.md.
 """
 
 from collections.abc import Sequence
@@ -24,12 +24,14 @@ from curvedp.core.wording import UNIT_WORDS
 from curvedp.errors import CurvedpError, ParameterError
 from curvedp.geometry.manifold import Manifold
 from curvedp.inference.lines import line_region
+from curvedp.inference.population import asymptotic_shape
 from curvedp.inference.shapes import (
     SHAPES,
     Region,
     Shape,
     noise_quantiles,
     principal_subspaces,
+    shape_from_two_moments,
 )
 from curvedp.privacy import Guarantee
 from curvedp.randomness import GeneratorSource
@@ -88,9 +90,11 @@ def region_of(
         "records": the region is about the statistic of the records after clipping;
         `Region.theorem` says whether it is exact. "population": the region is about the
         statistic of the distribution from which the records were drawn independently,
-        after clipping to the public ball. It is a finite-sample region for means,
-        dispersions, leading directions and medians, and asymptotic for geodesics. Half
-        of 1 − level is spent on the noise, the other half on the sample.
+        after clipping to the ball. It is a finite-sample region for dispersions, leading
+        directions, medians, and means in small public balls. It is asymptotic for
+        geodesics, for means whose records' mean square was released with them
+        (`radius="private"` and the mechanism "gradient"), and for means in wide balls.
+        `Region.theorem` names it.
     components : int, optional
         For a released second moment: how many leading directions the region is about.
         Its radius is then an angle.
@@ -298,6 +302,14 @@ def _shapes(
 
     # The value may live elsewhere than the records: a variance is a number.
     space = statistic.value_space
+    if draw.mean_square is not None:
+        return [
+            (
+                space,
+                shape_from_two_moments(space, statistic, draw, level, sampling_error),
+            )
+            for level in levels
+        ]
     build_shape = SHAPES[draw.kind]
     noise_bounds = list(levels)
     if draw.kind != "counts":
@@ -328,23 +340,21 @@ def _build_region(
     """
     mechanism, statistic, draw = released
     is_of_population = of == "population"
-    error = 0.0
-    noise_level = level
-    if is_of_population:
-        # Half of the failure probability is spent on the noise, half on the sample.
-        noise_level = 1 - (1 - level) / 2
-        error = sampling_error(mechanism.statistic, 1 - noise_level)
     if isinstance(statistic, GeodesicLine):
-        return line_region(statistic, draw, level, error if is_of_population else None)
+        error = None
+        if is_of_population:
+            error = sampling_error(mechanism.statistic, (1 - level) / 2)
+        return line_region(statistic, draw, level, error)
 
-    [(manifold, shape)] = _shapes(released, [noise_level], error, components)
+    if is_of_population:
+        manifold, shape = _population_shape(released, level, components)
+    else:
+        [(manifold, shape)] = _shapes(released, [level], 0.0, components)
     center = shape.center(manifold)
     if isinstance(statistic, PointStatistic):
         center = statistic.to_data_frame(center[None])[0]
 
     theorem = shape.theorem
-    if is_of_population:
-        theorem = f"finite-sample (McDiarmid); of the noise: {theorem}"
     if isinstance(mechanism.statistic, SearchedVariance):
         theorem = _clipped_variance(mechanism)
     if isinstance(mechanism.statistic, FrechetMean):
@@ -353,6 +363,36 @@ def _build_region(
     return Region(
         manifold, center, shape.radius, level, of, description, theorem, shape.within
     )
+
+
+def _population_shape(
+    released: _ReleasedDraw, level: float, components: int | None
+) -> tuple[Manifold, Shape]:
+    """Return the manifold and the shape of a region for the population's statistic.
+
+    Where the mean square of the records was released beside their mean, the region is
+    asymptotic. Else it is a finite-sample one: half of 1 − level is spent on the noise,
+    half on the sample. Where no finite-sample theorem covers a mean, the region is
+    asymptotic and takes the variance of the records from the ball.
+    """
+    mechanism, statistic, draw = released
+    has_asymptotic_region = isinstance(statistic, FrechetMean) and components is None
+    if has_asymptotic_region and draw.mean_square is not None:
+        shape = asymptotic_shape(statistic.value_space, statistic, draw, level)
+        return statistic.value_space, shape
+
+    half = (1 - level) / 2
+    try:
+        error = sampling_error(mechanism.statistic, half)
+    except ParameterError:
+        if not has_asymptotic_region:
+            raise
+        shape = asymptotic_shape(statistic.value_space, statistic, draw, level)
+        return statistic.value_space, shape
+
+    [(manifold, shape)] = _shapes(released, [1 - half], error, components)
+    theorem = f"finite-sample (McDiarmid); of the noise: {shape.theorem}"
+    return manifold, shape._replace(theorem=theorem)
 
 
 def _clipped_variance(search: Any) -> str:

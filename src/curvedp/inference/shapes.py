@@ -19,7 +19,11 @@ from curvedp.core.chart import CHART_ERROR
 from curvedp.core.statistic import Ball, PointStatistic, Statistic
 from curvedp.errors import ParameterError
 from curvedp.geometry import Grassmann
-from curvedp.geometry.comparison import curvature_roots, exp_stretch, hessian_bounds
+from curvedp.geometry.comparison import (
+    curvature_roots,
+    exp_stretch,
+    mean_hessian_bounds,
+)
 from curvedp.geometry.manifold import Manifold
 from curvedp.laws import RiemannianGaussian
 from curvedp.statistics.second_moment import vector_to_symmetric
@@ -27,6 +31,10 @@ from curvedp.statistics.second_moment import vector_to_symmetric
 # The fraction of 1 − level that a region of subspaces spends on the event that the noise
 # swaps eigenvalues. The value is a choice; it costs little.
 _SWAP_SHARE = 0.1
+
+# The fraction of 1 − level that a region spends on the event that the mean square of the
+# records' distances is larger than was released. The value is a choice; it costs little.
+_MEAN_SQUARE_SHARE = 0.1
 
 # The radius of a region is found by at most this many rounds of a fixed-point iteration.
 # Each round adds this relative excess, so that the fixed point is reached from above.
@@ -328,12 +336,13 @@ def _shape_in_chart(
     return Shape(chart.base, radius, theorem, chart, z)
 
 
-def _shape_after_gradient(
+def shape_after_gradient(
     manifold: Manifold,
     statistic: Statistic,
     draw: NoisyDraw,
     quantile: float,
     sampling_error: float,
+    root_mean_square: float = inf,
 ) -> Shape:
     """Return the confidence ball of a mean, from a noisy gradient.
 
@@ -341,7 +350,7 @@ def _shape_after_gradient(
     and q the quantile of the noise. Then |G| ≤ min(reach, |g| + q).
 
     Theorem (docs/theory/inference.md, Theorem I2). Let D bound the distances from
-    exp_w(u·G), 0 ≤ u ≤ t, to the records, and let λ ≤ Hess ≤ H within D. The mean is
+    exp_w(u·G), 0 ≤ u ≤ t, to the records, and let λ ≤ Hess ≤ H there. The mean is
     within ρ of exp_w(t·G) for every ρ with ρ·λ(D + ρ) ≥ max(1 − tλ, tH − 1)·|G|. The
     point exp_w(t·g) is within t·q·sinh(s)/s of exp_w(t·G), with s the length of the step
     in units of curvature. On flat space the radius is q, which is exact.
@@ -362,6 +371,9 @@ def _shape_after_gradient(
     sampling_error : float
         A bound on the distance of the population's mean from that of the records; 0 for
         a region of the records' mean.
+    root_mean_square : float
+        A bound on the root mean square length of the records' logarithms at w, where
+        one is known. It narrows the bounds λ and H.
     """
     w = _base_of(draw)
     g = _shorten(draw.value, draw.reach)
@@ -377,8 +389,10 @@ def _shape_after_gradient(
     )
 
     distance_to_center = float(manifold.dist(ball.center, w))
-    farthest = distance_to_center + longest_gradient + ball.radius
-    lowest, highest = hessian_bounds(manifold, farthest)
+    farthest_record = distance_to_center + ball.radius
+    farthest = farthest_record + longest_gradient
+    spread = min(root_mean_square, farthest_record)
+    lowest, highest = mean_hessian_bounds(manifold, farthest, spread + longest_gradient)
     # A refusal here would depend on the draw, and what is not refused would then cover
     # less often than it says.
     is_convex_nearby = distance_to_center + longest_gradient < manifold.convexity_radius
@@ -387,7 +401,9 @@ def _shape_after_gradient(
 
     t = min(1.0, 2 / (lowest + highest))
     gradient_left = longest_gradient * max(1 - t * lowest, t * highest - 1)
-    mean_distance = _distance_to_mean(manifold, farthest, gradient_left)
+    mean_distance = _distance_to_mean(
+        manifold, farthest, spread + longest_gradient, gradient_left
+    )
     noise_distance = exp_stretch(manifold, t * longest_gradient) * t * quantile
     radius = noise_distance + mean_distance + sampling_error
     if radius >= ball.radius:
@@ -397,6 +413,54 @@ def _shape_after_gradient(
     if is_flat:
         theorem = "exact: the law's own quantile"
     return Shape(w, radius, theorem, None, t * g)
+
+
+def mean_square_bound(draw: NoisyDraw, failure_probability: float) -> float:
+    """Bound the mean squared length of the logarithms of a draw; inf if none was released.
+
+    Parameters
+    ----------
+    draw : NoisyDraw
+        A draw of kind "gradient".
+    failure_probability : float
+        The probability with which the bound may fail.
+    """
+    released = draw.mean_square
+    if released is None:
+        return inf
+    noise_bound = -float(ndtri(failure_probability)) * released.noise_std
+    return max(0.0, released.value + noise_bound)
+
+
+def shape_from_two_moments(
+    manifold: Manifold,
+    statistic: Statistic,
+    draw: NoisyDraw,
+    level: float,
+    sampling_error: float,
+) -> Shape:
+    """Return the confidence ball of a mean, from a noisy gradient and a noisy mean square.
+
+    A tenth of 1 − level is spent on the mean square, on curved spaces. On flat ones the
+    gradient says all.
+
+    Parameters
+    ----------
+    manifold, statistic, draw, sampling_error
+        As in `shape_after_gradient`.
+    level : float
+        The level of the region.
+    """
+    is_flat = curvature_roots(manifold) == (0.0, 0.0)
+    share = 0.0 if is_flat else _MEAN_SQUARE_SHARE
+    failure_probability = 1 - level
+    root_mean_square = inf
+    if not is_flat:
+        root_mean_square = sqrt(mean_square_bound(draw, share * failure_probability))
+    [quantile] = noise_quantiles(draw, [1 - (1 - share) * failure_probability])
+    return shape_after_gradient(
+        manifold, statistic, draw, quantile, sampling_error, root_mean_square
+    )
 
 
 def _check_unique_mean(manifold: Manifold, ball: Ball) -> None:
@@ -414,11 +478,13 @@ def _check_unique_mean(manifold: Manifold, ball: Ball) -> None:
     )
 
 
-def _distance_to_mean(manifold: Manifold, farthest: float, gradient: float) -> float:
+def _distance_to_mean(
+    manifold: Manifold, farthest: float, spread: float, gradient: float
+) -> float:
     """Return a bound on the distance of the mean from a point, given the gradient there.
 
-    Let λ(D) be the least eigenvalue of the Hessian at points within D of all records. The
-    bound is a radius ρ with ρ·λ(farthest + ρ) ≥ gradient. The flow of −∇f shrinks the
+    Let λ(ρ) be the least eigenvalue of the mean Hessian at points within ρ of the point.
+    The bound is a radius ρ with ρ·λ(ρ) ≥ gradient. The flow of −∇f shrinks the
     gradient at the rate λ while it stays within ρ, so its length is at most
     gradient/λ ≤ ρ, and it ends at the mean.
 
@@ -428,6 +494,8 @@ def _distance_to_mean(manifold: Manifold, farthest: float, gradient: float) -> f
         Where the records live.
     farthest : float
         A bound on the distance of the records from the point.
+    spread : float
+        A bound on the root mean square of these distances.
     gradient : float
         The length of the gradient at the point.
 
@@ -439,7 +507,7 @@ def _distance_to_mean(manifold: Manifold, farthest: float, gradient: float) -> f
     distance = 0.0
     for _ in range(_MAX_ROUNDS):
         reach = farthest + distance
-        lowest, _highest = hessian_bounds(manifold, reach)
+        lowest, _highest = mean_hessian_bounds(manifold, reach, spread + distance)
         if not (lowest > 0 and reach < manifold.injectivity_radius):
             return inf
         if distance * lowest >= gradient:
@@ -531,7 +599,7 @@ def joint_noise_bounds(law: Any, n_counts: int, level: float) -> np.ndarray:
 SHAPES: dict[str, Callable[..., Shape]] = {
     "point": _shape_of_point,
     "chart": _shape_in_chart,
-    "gradient": _shape_after_gradient,
+    "gradient": shape_after_gradient,
     "counts": _shape_from_counts,
 }
 

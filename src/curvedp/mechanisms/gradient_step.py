@@ -5,19 +5,24 @@ radius r. Each logarithm depends on its own record alone and has length at most 
 the *computed* mean moves by at most 2r/n: no curvature, no solver error and no
 convexity limit enters. Its bias is of second order in the distance from the center to
 the mean.
+
+Gaussian noise releases the mean squared length of the logarithms as well, at no cost
+(`_with_square`). Error bars for the population follow from it.
 """
 
 from dataclasses import dataclass
 from functools import cached_property, partial
 from math import ceil, isfinite, log2, sqrt
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
 
+from curvedp import _validate
 from curvedp.core.capabilities import (
     HasNoiseLength,
     LeadsToRegion,
     NoisyDraw,
+    NoisyMeanSquare,
     PostProcessesItself,
     SimulatesRelease,
     SometimesExcluded,
@@ -31,7 +36,7 @@ from curvedp.errors import ParameterError
 from curvedp.geometry import project_to_ball
 from curvedp.geometry.ball import ball_coordinates
 from curvedp.geometry.manifold import Manifold
-from curvedp.mechanisms.staged.queries import mean_sensitivity, sum_clipped
+from curvedp.mechanisms.staged.queries import mean_sensitivity
 from curvedp.mechanisms.vector import (
     ExactNoise,
     VectorMechanism,
@@ -44,7 +49,11 @@ from curvedp.privacy import Guarantee
 from curvedp.randomness import Source
 from curvedp.records.base import Records, open_records
 from curvedp.statistics.frechet_mean import FrechetMean
-from curvedp.statistics.tangent_vectors import logs_at
+from curvedp.statistics.tangent_vectors import clip_rows_to, logs_at
+
+# The weight of the squared length beside a logarithm. Every weight up to 1.66 costs
+# nothing (docs/theory/inference.md, "The mean square costs nothing").
+SQUARE_WEIGHT = 1.5
 
 
 class MeanMechanism(VectorMechanism, PostProcessesItself):
@@ -87,6 +96,15 @@ class MeanMechanism(VectorMechanism, PostProcessesItself):
         return np.asarray(self.statistic.project(points))
 
 
+Moments = Literal["first", "first-and-second"]
+
+
+def _check_moments(name: str, value: Any) -> Moments:
+    """Return "first" or "first-and-second", or raise `ParameterError`."""
+    _validate.choice(name, value, ("first", "first-and-second"))
+    return "first" if value == "first" else "first-and-second"
+
+
 @dataclass(frozen=True, eq=False, kw_only=True)
 class GradientMechanism(
     MeanMechanism, SimulatesRelease, LeadsToRegion, HasNoiseLength, SometimesExcluded
@@ -95,6 +113,12 @@ class GradientMechanism(
 
     The ball may be larger than any theorem about means allows. The scale is the
     standard deviation of a coordinate, or b of the Laplace density ∝ exp(−|y|/b).
+
+    Attributes
+    ----------
+    moments : {"first", "first-and-second"}
+        Whether the mean squared length of the logarithms is released beside their mean.
+        With Gaussian noise `calibrate` asks for it, because it costs nothing.
 
     Notes
     -----
@@ -106,16 +130,35 @@ class GradientMechanism(
     if TYPE_CHECKING:
         statistic: FrechetMean
 
+    moments: Annotated[Moments, _check_moments] = "first"
+
     info: ClassVar[MechanismInfo] = MechanismInfo(
         "gradient-step", option="gradient", reads="records"
     )
+
+    def __post_init__(self) -> None:
+        """Check the fields; Laplace noise releases the mean alone."""
+        super().__post_init__()
+        if self.releases_mean_square and self.noise_kind != "gaussian":
+            raise ParameterError(
+                "needs Gaussian noise", parameter="moments", value=self.moments
+            )
 
     @classmethod
     def calibrate(cls, statistic: Statistic, guarantee: Guarantee) -> Self:
         """Return the step with the least noise for the sensitivity 2r/n."""
         check_supported(cls, statistic)
         assert isinstance(statistic, FrechetMean)  # it is supported
-        level = smallest_noise(guarantee, _step_sensitivity(statistic))
+        # One more coordinate adds a rounding error to the sensitivity, and no more.
+        sensitivity = _step_sensitivity(statistic, statistic.manifold.dim + 1)
+        level = smallest_noise(guarantee, sensitivity)
+        if level.kind == "gaussian":
+            return cls(
+                statistic=statistic, scale=level.scale, moments="first-and-second"
+            )
+        level = smallest_noise(
+            guarantee, _step_sensitivity(statistic, statistic.manifold.dim)
+        )
         return cls(statistic=statistic, scale=level.scale, noise_kind=level.kind)
 
     @classmethod
@@ -143,7 +186,17 @@ class GradientMechanism(
     @cached_property
     def sensitivity(self) -> float:
         """2r/n, with the rounding of a record's vector and of the mean."""
-        return _step_sensitivity(self.statistic)
+        return _step_sensitivity(self.statistic, self._size)
+
+    @property
+    def releases_mean_square(self) -> bool:
+        """Whether the mean squared length of the logarithms is released as well."""
+        return self.moments == "first-and-second"
+
+    @property
+    def _size(self) -> int:
+        """How many numbers are released: the coordinates, and possibly a mean square."""
+        return self.manifold.dim + int(self.releases_mean_square)
 
     @property
     def noise_std(self) -> float:
@@ -217,7 +270,9 @@ class GradientMechanism(
         """
         grid = FixedPoint(2 * self.clipping_radius)
         if data.location == "memory":
-            kernel = partial(sum_clipped, self.clipping_radius, grid)
+            kernel = partial(
+                _sum_logs, self.clipping_radius, self.releases_mean_square, grid
+            )
         else:
             kernel = partial(
                 _sum_clipped_logs,
@@ -225,6 +280,7 @@ class GradientMechanism(
                 self.center,
                 self.radius,
                 self.clipping_radius,
+                self.releases_mean_square,
                 grid,
             )
         total = data.sums(kernel)
@@ -232,7 +288,8 @@ class GradientMechanism(
 
         noise = ExactNoise(self.noise_kind, source)
         noisy_mean = noise(mean[None], np.array([self.scale / self.grid_unit]))[0]
-        point = self._point_at(self.grid_unit * noisy_mean)
+        log = noisy_mean[: self.manifold.dim]
+        point = self._point_at(self.grid_unit * log)
         return Draw(point, noise.integers, noise.slack)
 
     def simulate(
@@ -267,7 +324,8 @@ class GradientMechanism(
 
     def reconstruct_value(self, certificate: Certificate) -> np.ndarray:
         vector = self._replay_vector(certificate.release["integers"])
-        return np.asarray(self.post_process(self._point_at(vector)))
+        log = vector[: self.manifold.dim]
+        return np.asarray(self.post_process(self._point_at(log)))
 
     def noisy_draw(self, integers: Any) -> NoisyDraw:
         """Return the drawn vector: the mean logarithm at the center, plus noise.
@@ -277,19 +335,28 @@ class GradientMechanism(
         integers : list
             The released integers, as a certificate lists them.
         """
+        vector = self._replay_vector(integers)
+        log = vector[: self.manifold.dim]
+        mean_square = None
+        if self.releases_mean_square:
+            unit = self.clipping_radius / SQUARE_WEIGHT
+            mean_square = NoisyMeanSquare(
+                value=unit * float(vector[-1]), noise_std=unit * self.scale
+            )
         return NoisyDraw(
             "gradient",
             self.noise_law(self.manifold.dim, self.scale),
-            self._replay_vector(integers),
+            log,
             cell=self.grid_unit * 2.0 ** -grid_of(self.scale / self.grid_unit),
             base=self.center,
             reach=self.radius,
+            mean_square=mean_square,
         )
 
     def _replay_vector(self, integers: Any) -> np.ndarray:
-        """Return the drawn tangent vector, from a certificate's grid integers."""
+        """Return the drawn vector of `_size` entries, from a certificate's integers."""
         unit_scale = self.scale / self.grid_unit
-        in_units = replay_draws(integers)(np.empty(self.manifold.dim), [unit_scale])
+        in_units = replay_draws(integers)(np.empty(self._size), [unit_scale])
         return np.asarray(self.grid_unit * in_units)
 
     def _point_at(self, vectors: np.ndarray) -> np.ndarray:
@@ -307,11 +374,49 @@ class GradientMechanism(
             )
 
 
-def _step_sensitivity(statistic: Any) -> float:
-    """Return how far the computed mean logarithm of a `FrechetMean`'s records can move."""
+def _step_sensitivity(statistic: Any, size: int) -> float:
+    """Return how far the computed mean of `size` entries a record can move."""
     radius = statistic.clipping_radius
-    dim = statistic.manifold.dim
-    return mean_sensitivity(radius, FixedPoint(2 * radius), dim, statistic.n)
+    return mean_sensitivity(radius, FixedPoint(2 * radius), size, statistic.n)
+
+
+def _with_square(radius: float, vectors: np.ndarray) -> np.ndarray:
+    """Append a·|u|²/r to vectors u of length at most r, a the `SQUARE_WEIGHT`.
+
+    Theorem (docs/theory/inference.md, "The mean square costs nothing"). For |u|, |v| ≤ r and
+    a² ≤ 2.77 the vectors (u, a|u|²/r) and (v, a|v|²/r) are at most 2r apart: no farther
+    than u and v alone can be.
+    """
+    # Divided by the radius first: squares of very long vectors are beyond doubles.
+    squares = np.sum((vectors / radius) ** 2, axis=-1, keepdims=True)
+    return np.concatenate([vectors, SQUARE_WEIGHT * radius * squares], axis=-1)
+
+
+def _sum_logs(
+    radius: float, appends_square: bool, grid: FixedPoint, logs: np.ndarray
+) -> np.ndarray:
+    """Return the exact sum of logarithms that are clipped to a radius.
+
+    Parameters
+    ----------
+    radius : float
+        Longer logarithms are shortened to this length.
+    appends_square : bool
+        Whether their squared lengths are summed as well.
+    grid : FixedPoint
+        The grid to which entries are rounded.
+    logs : array, shape (k, dim)
+
+    Returns
+    -------
+    array of int
+        The high parts of the sums, then the low parts.
+    """
+    with np.errstate(all="ignore"):  # a data-dependent warning is a release
+        clipped = clip_rows_to(logs, radius)
+        if appends_square:
+            clipped = _with_square(radius, clipped)
+        return np.asarray(grid.sums(clipped).ravel())
 
 
 def _sum_clipped_logs(
@@ -319,6 +424,7 @@ def _sum_clipped_logs(
     center: np.ndarray,
     radius: float,
     clipping_radius: float,
+    appends_square: bool,
     grid: FixedPoint,
     block: np.ndarray,
 ) -> np.ndarray:
@@ -334,6 +440,8 @@ def _sum_clipped_logs(
         The radius of the ball into which records are clipped.
     clipping_radius : float
         The length to which logarithms are clipped.
+    appends_square : bool
+        Whether their squared lengths are summed as well.
     grid : FixedPoint
         The grid on which the sum is exact.
     block : array of shape (records, *point_shape)
@@ -341,4 +449,5 @@ def _sum_clipped_logs(
     """
     records = np.asarray(block, dtype=np.float64)
     inside = np.asarray(project_to_ball(manifold, center, radius, records))
-    return sum_clipped(clipping_radius, grid, logs_at(manifold, center, inside))
+    logs = logs_at(manifold, center, inside)
+    return _sum_logs(clipping_radius, appends_square, grid, logs)

@@ -1,0 +1,281 @@
+"""Asymptotic confidence regions for the Fréchet mean of a population.
+
+They are for releases that no finite-sample theorem covers: means in a ball that was found
+privately, and means in wide balls. The mean logarithm of n independent records is nearly
+normal (central limit theorem). Its covariance has a trace of at most V/n, where V is the
+mean squared distance of the records, released beside the mean or bounded by the ball. The
+proofs are in docs/theory/inference.md, "Of the population".
+"""
+
+from math import inf, sqrt
+from typing import NamedTuple
+
+import numpy as np
+from scipy.special import ndtri
+
+from curvedp.core.capabilities import NoisyDraw
+from curvedp.core.chart import chart_stretch
+from curvedp.core.statistic import Ball, Statistic
+from curvedp.errors import ParameterError
+from curvedp.geometry.comparison import exp_stretch, hessian_bounds
+from curvedp.geometry.manifold import Manifold
+from curvedp.inference.shapes import (
+    SHAPES,
+    Shape,
+    mean_square_bound,
+    noise_quantiles,
+    shape_after_gradient,
+)
+from curvedp.laws import RiemannianGaussian
+
+# The fractions of 1 − level that are spent on the mean square, and on the length of the
+# mean logarithm. The values are choices; they cost little.
+_MEAN_SQUARE_SHARE = 0.05
+_LENGTH_SHARE = 0.05
+
+# The radius of a region is found by at most this many rounds of a fixed-point iteration;
+# each adds this relative excess.
+_MAX_ROUNDS = 50
+_FIXED_POINT_EXCESS = 1e-4
+
+# Quantiles of noise and sampling error together are those of this many draws from a
+# public seed. Their standard error is below half a percent, for which the margin stands.
+_SIMULATED_DRAWS = 40_000
+_SIMULATION_MARGIN = 1.01
+_SEED = 20240229
+
+
+class Variability(NamedTuple):
+    """What is known of the variance of the records' logarithms.
+
+    Attributes
+    ----------
+    variance : float
+        A bound on the trace of their covariance.
+    root_mean_square : float
+        A bound on their root mean square length; inf where it was not released.
+    """
+
+    variance: float
+    root_mean_square: float
+
+    @property
+    def is_released(self) -> bool:
+        """Whether the bound is a private estimate, and not just the ball."""
+        return self.root_mean_square < inf
+
+
+def asymptotic_shape(
+    manifold: Manifold, statistic: Statistic, draw: NoisyDraw, level: float
+) -> Shape:
+    """Return a ball that contains the population's mean with asymptotic probability `level`.
+
+    Parameters
+    ----------
+    manifold : Manifold
+        Where the records and their mean live.
+    statistic : FrechetMean
+        The mean of n records in the ball that was used.
+    draw : NoisyDraw
+        What was drawn.
+    level : float
+
+    Raises
+    ------
+    ParameterError
+        If the mean need not be unique in the ball.
+    """
+    n = statistic.public_count
+    ball = statistic.value_ball
+    if ball is None or n is None or draw.kind not in ("gradient", "point", "chart"):
+        raise ParameterError(
+            f"is not possible: no theorem covers the {statistic.name}",
+            parameter="of",
+            value="population",
+        )
+    if draw.kind == "gradient":
+        return _shape_from_gradient(manifold, statistic, draw, level, ball, n)
+    return _shape_from_mean(manifold, statistic, draw, level, ball, n)
+
+
+def _shape_from_gradient(
+    manifold: Manifold,
+    statistic: Statistic,
+    draw: NoisyDraw,
+    level: float,
+    ball: Ball,
+    n: int,
+) -> Shape:
+    """Return the ball of `shape_after_gradient`, with the sampling error in the noise.
+
+    The drawn gradient differs from the population's by the noise and by the sampling
+    error of a mean of n logarithms. The theorem about the records' mean holds for the
+    population's with the quantile of their sum.
+    """
+    failure = 1 - level
+    known = _variability(draw, failure)
+    used_share = _MEAN_SQUARE_SHARE + _LENGTH_SHARE if known.is_released else 0.0
+    quantile = noise_and_sampling_quantile(
+        draw, known.variance / (n - 1), 1 - (1 - used_share) * failure
+    )
+    shape = shape_after_gradient(
+        manifold, statistic, draw, quantile, 0.0, known.root_mean_square
+    )
+    reason = "the ball bounds the variance of the records"
+    if known.is_released:
+        reason = "the variance of the records was released with their mean"
+    if shape.radius >= ball.radius:
+        return shape
+    return shape._replace(
+        theorem=f"asymptotic, for many records (central limit theorem); {reason}"
+    )
+
+
+def _variability(draw: NoisyDraw, failure: float) -> Variability:
+    """Return bounds on the variance of the records' logarithms at the base of a draw.
+
+    The variance is the mean square less the squared length of the mean logarithm, which
+    is at least the drawn length less the quantile of the noise.
+    """
+    largest = draw.reach**2
+    mean_square = mean_square_bound(draw, _MEAN_SQUARE_SHARE * failure)
+    if mean_square == inf:
+        return Variability(largest, inf)
+    [noise] = noise_quantiles(draw, [1 - _LENGTH_SHARE * failure])
+    shortest_mean = max(0.0, float(np.linalg.norm(draw.value)) - noise)
+    variance = max(0.0, min(mean_square, largest) - shortest_mean**2)
+    return Variability(variance, sqrt(mean_square))
+
+
+def _shape_from_mean(
+    manifold: Manifold,
+    statistic: Statistic,
+    draw: NoisyDraw,
+    level: float,
+    ball: Ball,
+    n: int,
+) -> Shape:
+    """Return a ball around a mean that was drawn itself, as a point or in a chart.
+
+    The records' mean differs from the population's by nearly H⁻¹ times a mean of n
+    logarithms, with H ≥ λ the mean Hessian. In a chart that difference is stretched by
+    at most the Lipschitz constant of the logarithm.
+    """
+    shape = SHAPES[draw.kind](manifold, statistic, draw, 0.0, 0.0)
+    distance_to_center = float(manifold.dist(ball.center, shape.center(manifold)))
+
+    radius = 0.0
+    for _ in range(_MAX_ROUNDS):
+        # The population's mean is within `radius` of the drawn point.
+        farthest = min(2 * ball.radius, distance_to_center + radius + ball.radius)
+        lowest, _ = hessian_bounds(manifold, farthest)
+        if not lowest > 0:
+            raise ParameterError(
+                f"is too wide for a population region on {manifold!r}: no theorem "
+                "applies",
+                parameter="radius",
+                value=ball.radius,
+            )
+        sampling_std = ball.radius / lowest / sqrt(n - 1)
+        next_radius = _radius_about_mean(manifold, draw, ball, sampling_std, level)
+        if next_radius <= radius * (1 + _FIXED_POINT_EXCESS):
+            break
+        radius = next_radius * (1 + _FIXED_POINT_EXCESS)
+    return shape._replace(
+        radius=radius,
+        within=None,
+        theorem=(
+            "asymptotic, for many records (central limit theorem); the ball bounds the "
+            "variance of the records; mechanism='gradient' releases that variance with "
+            "the mean"
+        ),
+    )
+
+
+def _radius_about_mean(
+    manifold: Manifold, draw: NoisyDraw, ball: Ball, sampling_std: float, level: float
+) -> float:
+    """Return how far the population's mean may be from a drawn mean.
+
+    Parameters
+    ----------
+    manifold : Manifold
+    draw : NoisyDraw
+        Of kind "chart" or "point".
+    ball : Ball
+        The ball of the records.
+    sampling_std : float
+        The root mean square distance of the records' mean from the population's.
+    level : float
+    """
+    if draw.kind == "chart":
+        stretched_std = chart_stretch(manifold, ball.radius) * sampling_std
+        quantile = noise_and_sampling_quantile(draw, stretched_std**2, level)
+        return exp_stretch(manifold, ball.radius) * quantile
+    # The noise is not flat: each of the two errors has half of the failures.
+    half = (1 - level) / 2
+    [noise] = noise_quantiles(draw, [1 - half])
+    return noise + sampling_std * -float(ndtri(half / 2))
+
+
+def noise_and_sampling_quantile(
+    draw: NoisyDraw, variance: float, level: float
+) -> float:
+    """Return a quantile of |N + S| for the noise N of a draw and a normal S.
+
+    Only the trace of the covariance of S is known. The quantile is the largest one over
+    covariances with k equal eigenvalues and no others, for several k. At the usual levels
+    that is k = 1 (Székely & Bakirov 2003, for S alone).
+
+    Parameters
+    ----------
+    draw : NoisyDraw
+        A draw with Gaussian or Laplace noise in d dimensions.
+    variance : float
+        The trace of the covariance of S.
+    level : float
+        The probability.
+    """
+    d = draw.value.size
+    ranks = sorted({1, 2, 4, 16, d} & set(range(1, d + 1)))
+    rng = np.random.default_rng(_SEED)
+    quantiles = []
+    for k in ranks:
+        noise = rng.standard_normal((_SIMULATED_DRAWS, k))
+        other_squares = np.zeros(_SIMULATED_DRAWS)
+        if d > k:
+            other_squares = rng.chisquare(d - k, _SIMULATED_DRAWS)
+        scale = _noise_scales(rng, draw, noise, other_squares)
+        sampling = sqrt(variance / k) * rng.standard_normal((_SIMULATED_DRAWS, k))
+        squares = np.sum((scale[:, None] * noise + sampling) ** 2, axis=1)
+        lengths = np.sqrt(squares + scale**2 * other_squares)
+        quantiles.append(float(np.quantile(lengths, level)))
+    rounding = sqrt(d) * draw.cell / 2
+    return _SIMULATION_MARGIN * max(quantiles) + rounding
+
+
+def _noise_scales(
+    rng: np.random.Generator,
+    draw: NoisyDraw,
+    noise: np.ndarray,
+    other_squares: np.ndarray,
+) -> np.ndarray:
+    """Return by what standard normal vectors are multiplied to be draws of the noise.
+
+    Laplace noise of scale b in d dimensions is b·Gamma(d)·Z/|Z| for a normal vector Z.
+
+    Parameters
+    ----------
+    rng : numpy.random.Generator
+    draw : NoisyDraw
+    noise : array, shape (draws, k)
+        The first entries of Z.
+    other_squares : array, shape (draws,)
+        The sum of the squares of its other entries.
+    """
+    n_draws = len(noise)
+    if isinstance(draw.law, RiemannianGaussian):
+        return np.full(n_draws, draw.law.scale)
+    d = draw.value.size
+    lengths = np.sqrt(np.sum(noise**2, axis=1) + other_squares)
+    return np.asarray(draw.law.scale * rng.gamma(d, size=n_draws) / lengths)
