@@ -13,7 +13,9 @@ Another package adds statistics of its own by entry points in its `pyproject.tom
 docs/project/extending.md, "From Python to the command line", follows one to the end.
 """
 
+import csv
 import io
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -707,7 +709,8 @@ def write(
     out: Path | None,
     certificate: Path | None,
     report: Path | None,
-) -> None:
+    form: str | None = None,
+) -> list[Path]:
     """Write what was released: value, certificates and report, each if it has a path.
 
     Parameters
@@ -720,21 +723,35 @@ def write(
         The file of the certificate; several certificates are numbered.
     report : path, optional
         The file of the page that explains the release.
+    form : str, optional
+        The form in which records were read; a csv file has released points in it.
+
+    Returns
+    -------
+    list of path
+        What was written.
     """
+    written = []
     if out is not None:
-        write_atomically(out, value_content(fitted, out.suffix))
+        write_atomically(out, value_content(fitted, out.suffix, form))
+        written.append(out)
     if certificate is not None:
         contents = certificate_contents(fitted, certificate.name)
         for name, content in contents.items():
             write_atomically(certificate.with_name(name), content)
+            written.append(certificate.with_name(name))
     if report is not None:
         # The report needs an extra that others do not have to install.
         from curvedp.report import write_report
 
         write_report(report, fitted)
+        written.append(report)
+    return written
 
 
-def value_content(fitted: "PrivateEstimator", suffix: str) -> bytes:
+def value_content(
+    fitted: "PrivateEstimator", suffix: str, form: str | None = None
+) -> bytes:
     """Return the file content of all released values.
 
     Parameters
@@ -743,9 +760,16 @@ def value_content(fitted: "PrivateEstimator", suffix: str) -> bytes:
         The estimator after `fit`.
     suffix : str
         ".csv" for text with all digits; any other suffix for numpy's own format.
+    form : str, optional
+        The form in which records were read. A csv file has released points in it, such
+        as latitude and longitude in degrees, below a line that names the columns. It
+        has such a line, and says what each row is, where several values were released.
     """
     import numpy as np
 
+    if suffix == ".csv" and _are_points(fitted):
+        if form is not None or len(fitted.releases) > 1:
+            return _table_of_points(fitted, form)
     value = fitted.released_array()
     buffer = io.BytesIO()
     if suffix == ".csv":
@@ -757,6 +781,42 @@ def value_content(fitted: "PrivateEstimator", suffix: str) -> bytes:
     return buffer.getvalue()
 
 
+def _are_points(fitted: "PrivateEstimator") -> bool:
+    """Whether every released value is one point of the space of its certificate."""
+    import numpy as np
+
+    from curvedp.geometry import parse_manifold
+
+    return all(
+        np.shape(release.value)
+        == parse_manifold(release.certificate.manifold).point_shape
+        for release in fitted.releases
+    )
+
+
+def _table_of_points(fitted: "PrivateEstimator", form: str | None) -> bytes:
+    """Return a csv file with a row for each released point, in the form of the records."""
+    from curvedp.geometry import parse_manifold
+    from curvedp.records.output_forms import align_to_center, output_form
+
+    rows: list[list[str]] = []
+    for release in fitted.releases:
+        manifold = parse_manifold(release.certificate.manifold)
+        written_as = output_form(form, manifold)
+        point = align_to_center(manifold, release.value, public_center(fitted))
+        numbers = [f"{number:.17g}" for number in written_as.numbers(point)]
+        rows.append([release.title, *numbers])
+    header = ["released", *written_as.columns]
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows([header, *rows])
+    return text.getvalue().encode()
+
+
+def public_center(fitted: "PrivateEstimator") -> Any:
+    """Return the public center that was given for an estimator's ball, or None."""
+    return fitted.get_params(deep=False).get("center")
+
+
 def certificate_contents(fitted: "PrivateEstimator", name: str) -> dict[str, bytes]:
     """Return the contents of the certificate files by file name; several are numbered.
 
@@ -766,16 +826,27 @@ def certificate_contents(fitted: "PrivateEstimator", name: str) -> dict[str, byt
         The estimator after `fit`.
     name : str
         The file name if there is one certificate, such as "certificate.json". With
-        several they are called "certificate-1.json", "certificate-2.json", …
+        several they are numbered and say what they are of, such as
+        "certificate-1-mean-of-class-left.json".
     """
     certificates = certificates_of(fitted)
+    title_by_id = {
+        id(release.certificate): release.title for release in reversed(fitted.releases)
+    }
     path = Path(name)
     contents = {}
     for number, certificate in enumerate(certificates, 1):
-        suffix = f"-{number}" if len(certificates) > 1 else ""
+        suffix = ""
+        if len(certificates) > 1:
+            suffix = f"-{number}-{_file_name_of(title_by_id[id(certificate)])}"
         content = (certificate.to_json() + "\n").encode()
         contents[path.stem + suffix + path.suffix] = content
     return contents
+
+
+def _file_name_of(title: str) -> str:
+    """Return a title as part of a file name: letters, digits and hyphens."""
+    return re.sub(r"[^A-Za-z0-9]+", "-", title)[:60].strip("-") or "value"
 
 
 def certificates_of(fitted: "PrivateEstimator") -> list["Certificate"]:

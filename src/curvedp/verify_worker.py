@@ -7,6 +7,7 @@ input and reads one answer as JSON from its standard output. The process limits 
 after its imports and before it looks at the question.
 """
 
+import csv
 import json
 import sys
 from collections.abc import Callable, Mapping
@@ -18,7 +19,7 @@ import numpy as np
 
 from curvedp.core.certificate import Certificate, Check, is_certificate_signed
 from curvedp.errors import CurvedpError, ParameterError, VerificationFailed
-from curvedp.geometry.manifold import follow_geodesic
+from curvedp.geometry.manifold import Manifold, follow_geodesic
 from curvedp.release.rebuild import mechanism_of
 from curvedp.release.verify import remarks_on, verify_certificate
 from curvedp.release.warnings import certificate_warnings
@@ -66,7 +67,7 @@ def region(question: dict[str, Any]) -> dict[str, Any]:
 
     level, of = question["level"], question["of"]
     certificate = _verified(question["certificate"], question["path"])
-    published = _read_value(Path(question["value_path"]))
+    published = _read_value(Path(question["value_path"]), certificate)
     components = count_components(mechanism_of(certificate).statistic, published)
     _check_value(certificate, published, components)
     found = region_of(certificate, level, of, components)
@@ -76,6 +77,7 @@ def region(question: dict[str, Any]) -> dict[str, Any]:
         other = _verified(question["against"], question["against_path"])
         same = bool(consistent(certificate, other, level, of))
     return {
+        "manifold": found.manifold.name,
         "center": found.center.tolist(),
         "radius": float(found.radius),
         "level": found.level,
@@ -111,17 +113,38 @@ def _check_to_list(check: Check) -> list[Any]:
     return [check.claim, holds, check.detail]
 
 
-def _read_value(path: Path) -> np.ndarray:
+def _read_value(path: Path, certificate: Certificate) -> np.ndarray:
     """Read a published value as `curvedp release --out` writes it."""
     try:
         if path.suffix == ".csv":
-            return np.loadtxt(path, delimiter=",", ndmin=2)
+            return _read_table(path, certificate)
         with path.open("rb") as file:
             return np.asarray(np.load(file, allow_pickle=False), dtype=np.float64)
     except (OSError, ValueError, TypeError, EOFError):
         raise ParameterError(
             f"{path} is not an npy or csv file as --out of curvedp release writes it"
         ) from None
+
+
+def _read_table(path: Path, certificate: Certificate) -> np.ndarray:
+    """Read a csv file of numbers, or of released points below a line with column names.
+
+    The names tell the form in which the points are written. Those of the entries of a
+    point are of no form.
+    """
+    from curvedp.records.forms import find_form
+    from curvedp.records.output_forms import form_of_columns
+
+    with path.open(encoding="utf-8", newline="") as file:
+        rows = list(csv.reader(file))
+    if not rows or rows[0][:1] != ["released"]:
+        return np.loadtxt(path, delimiter=",", ndmin=2)
+    header, *table = rows
+    numbers = np.array([row[1:] for row in table], dtype=np.float64)
+    manifold = mechanism_of(certificate).statistic.value_space
+    form = find_form(form_of_columns(tuple(header[1:]), manifold), manifold)
+    points = form.points(numbers.reshape(-1, *form.shape))
+    return np.asarray(points).reshape(len(numbers), -1)
 
 
 def _check_value(
@@ -156,8 +179,9 @@ def _check_value(
         matches = float(distance) < 1e-6
     elif published.size % own.size == 0:
         candidates = published.reshape(-1, *own.shape)
+        space = mechanism.statistic.value_space
         matches = any(
-            np.allclose(candidate, own, rtol=1e-9, atol=1e-12)
+            np.allclose(_turned_to(space, candidate, own), own, rtol=1e-9, atol=1e-12)
             for candidate in candidates
         )
     else:
@@ -166,6 +190,18 @@ def _check_value(
         raise VerificationFailed(
             "the value is not the one that this certificate is about"
         )
+
+
+def _turned_to(space: Manifold, candidate: np.ndarray, own: np.ndarray) -> np.ndarray:
+    """Return a published shape as it lies in the certificate; any other value as it is.
+
+    A shape may be published in any position.
+    """
+    from curvedp.records.output_forms import align_to_center
+
+    if candidate.shape != space.point_shape:
+        return candidate
+    return np.asarray(align_to_center(space, candidate, own))
 
 
 def limit_process(seconds: float) -> None:

@@ -24,6 +24,10 @@ def region(
         Path | None,
         typer.Option(help="certificate of a second release: can both be true?"),
     ] = None,
+    form: Annotated[
+        str | None,
+        typer.Option("--as", help="how the center is printed, such as latlon-degrees"),
+    ] = None,
     plot: PictureOption = None,
     json: JsonOption = False,
 ) -> None:
@@ -53,7 +57,7 @@ def region(
         answer = found if against is None else {**found, "consistent": consistent}
         print(json_module.dumps(answer))
     else:
-        _print_region(found)
+        _print_region(found, form)
     if consistent is False:
         raise VerificationFailed(
             f"{against}: the regions do not meet, so they cannot both be true"
@@ -71,16 +75,27 @@ def _save_region_picture(
     save_picture(region.plot(), target)
 
 
-def _print_region(found: dict[str, Any]) -> None:
-    """Print the region in words and numbers."""
+def _print_region(found: dict[str, Any], form: str | None) -> None:
+    """Print the region in words and numbers, its center in a form if one is named."""
     import numpy as np
 
+    from curvedp.geometry import parse_manifold
+    from curvedp.inference.error_bars import distance_sentence
+    from curvedp.records.forms import find_form
+    from curvedp.records.output_forms import output_form
+
+    space = parse_manifold(found["manifold"])
     console.print(
         f"{100 * found['level']:g}% region of the {found['of']}: "
-        f"within {found['radius']:.6g} of",
+        f"within {distance_sentence(space, found['radius'])} of",
         highlight=False,
     )
-    for line in np.array2string(np.array(found["center"]), precision=8).splitlines():
+    center = np.array(found["center"])
+    if form is not None:
+        find_form(form, space)  # a form of other points is refused
+        sentence = output_form(form, space).sentence(center)
+        console.print(escape_markup(sentence), highlight=False, soft_wrap=True)
+    for line in np.array2string(center, precision=8).splitlines():
         console.print(escape_markup(line), highlight=False)
     console.print(
         f"it holds {escape_markup(found['about'])}; {escape_markup(found['theorem'])}",

@@ -37,11 +37,14 @@ from curvedp.releasing import (
     certificates_of,
     find_offer,
     parse_column,
+    public_center,
     write,
 )
 
 if TYPE_CHECKING:
+    from curvedp.core.released import ReleasedValue
     from curvedp.estimators.base import PrivateEstimator
+    from curvedp.inference.error_bars import ErrorBar
     from curvedp.ledger import Ledger
 
 
@@ -51,6 +54,10 @@ _LONGEST_START = 16
 
 # The options of a command that were typed, or their defaults, by their names in Python.
 TypedOptions = Mapping[str, Any]
+
+
+# A point of at most this many numbers is printed in a sentence, in the records' form.
+_MAX_IN_SENTENCE = 6
 
 
 class _MeanByDefault(TyperGroup):
@@ -236,7 +243,7 @@ def _would_overwrite(name: str, target: Path, path: Path) -> bool:
     """Whether writing the option --`name` to `target` would overwrite `path`.
 
     Several certificates are numbered: certificate.json stands for certificate-1.json,
-    certificate-2.json and so on, too.
+    certificate-2-mean-of-class-b.json and so on, too.
     """
     if target.resolve() == path.resolve():
         return True
@@ -247,7 +254,7 @@ def _would_overwrite(name: str, target: Path, path: Path) -> bool:
     target_folder = target.absolute().parent.resolve()
     is_beside = path.absolute().parent.resolve() == target_folder
     numbered_name = re.compile(
-        rf"{re.escape(target.stem)}-\d+{re.escape(target.suffix)}"
+        rf"{re.escape(target.stem)}-\d+(-[A-Za-z0-9-]+)?{re.escape(target.suffix)}"
     )
     return is_beside and numbered_name.fullmatch(path.name) is not None
 
@@ -314,7 +321,7 @@ def _release(statistic: str, options: TypedOptions) -> None:
     )
     with waiting("drawing exact noise"):
         fitted = offer.fit(estimator, columns)
-    _write_or_print(statistic, fitted, options)
+    written = _write_or_print(statistic, fitted, options)
     if options["json"]:
         print(json_module.dumps(_released_dict(statistic, fitted), default=str))
     else:
@@ -322,6 +329,9 @@ def _release(statistic: str, options: TypedOptions) -> None:
         has_persons = options["groups"] is not None
         subject = "persons" if has_persons else f"{len(records)} records"
         _print_release(statistic, fitted, subject, options)
+        if written:
+            names = ", ".join(str(path) for path in written)
+            console.print(escape_markup(f"written: {names}"), soft_wrap=True)
 
 
 def _check_outputs(options: TypedOptions) -> None:
@@ -372,13 +382,19 @@ def _ledger_label(title: str) -> str:
 
 def _write_or_print(
     statistic: str, fitted: "PrivateEstimator", options: TypedOptions
-) -> None:
-    """Write the files of a release; print all of it if one cannot be written.
+) -> list[Path]:
+    """Write the files of a release and return them; print all if one cannot be written.
 
     The release is paid for by now, so nothing of it may be lost.
     """
     try:
-        write(fitted, options["out"], options["certificate"], options["report"])
+        return write(
+            fitted,
+            options["out"],
+            options["certificate"],
+            options["report"],
+            options["form"],
+        )
     except BaseException as error:
         print(json_module.dumps(_released_dict(statistic, fitted), default=str))
         if not isinstance(error, Exception):
@@ -416,8 +432,6 @@ def _print_release(
     options : mapping
         The options of the command.
     """
-    import numpy as np
-
     releases = fitted.releases
     certificate = releases[0].certificate
     console.print(
@@ -425,7 +439,7 @@ def _print_release(
         f"{escape_markup(certificate.guarantee)}:"
     )
     for release in releases:
-        lines = np.array2string(release.value, precision=8).splitlines()
+        lines = _value_lines(fitted, release, options["form"])
         if len(releases) > 1:
             lines = [f"{release.title}:", *lines]
         text = "\n".join(escape_markup(line) for line in lines)
@@ -436,13 +450,34 @@ def _print_release(
         f"{certificate.mechanism}, sensitivity {certificate.sensitivity:.6g}; {choice}"
     )
     console.print(escape_markup(mechanism), soft_wrap=True)
-    console.print(escape_markup(_error_bars(fitted)), soft_wrap=True, highlight=False)
+    for bar in _error_bars(fitted):
+        console.print(escape_markup(bar.sentence), soft_wrap=True, highlight=False)
     if fitted.ledger is not None:
         remaining = fitted.ledger.remaining or "nothing"
         console.print(
             escape_markup(f"remaining in {options['ledger']}: {remaining}"),
             soft_wrap=True,
         )
+
+
+def _value_lines(
+    fitted: "PrivateEstimator", release: "ReleasedValue", form: str | None
+) -> list[str]:
+    """Return a released value as lines: in the form of the records, then as a point."""
+    import numpy as np
+
+    from curvedp.geometry import parse_manifold
+    from curvedp.records.output_forms import align_to_center, output_form
+
+    manifold = parse_manifold(release.certificate.manifold)
+    value = np.asarray(release.value)
+    lines = []
+    if value.shape == manifold.point_shape:
+        value = align_to_center(manifold, value, public_center(fitted))
+        written_as = output_form(form, manifold)
+        if written_as.name is not None and len(written_as.columns) <= _MAX_IN_SENTENCE:
+            lines.append(written_as.sentence(value))
+    return [*lines, *np.array2string(value, precision=8).splitlines()]
 
 
 def _released_dict(statistic: str, fitted: "PrivateEstimator") -> dict[str, Any]:
@@ -453,6 +488,7 @@ def _released_dict(statistic: str, fitted: "PrivateEstimator") -> dict[str, Any]
     released: dict[str, Any] = {
         statistic: fitted.released_array().tolist(),
         "alarms": [warning.text for warning in estimator_warnings(fitted)],
+        "error_bars": _bars_dict(_error_bars(fitted)),
     }
     if isinstance(fitted, ReducedClassifier):
         released["classes"] = fitted.classes_.tolist()
@@ -464,38 +500,51 @@ def _released_dict(statistic: str, fitted: "PrivateEstimator") -> dict[str, Any]
     return released
 
 
-def _error_bars(fitted: Any) -> str:
-    """Return the confidence regions of what was released in a line, or why it has none.
+def _error_bars(fitted: Any) -> "list[ErrorBar]":
+    """Return the error bars of what was released: of the population, and of the noise.
 
     A region that contains the public center causes a `ReleaseWarning`: a file that was
-    misread would do the same.
+    misread would do the same. A region that is the whole ball says nothing about it.
     """
+    from curvedp.inference.error_bars import error_bars
     from curvedp.release.rebuild import mechanism_of
     from curvedp.statistics.frechet_mean import FrechetMean
 
-    try:
-        result = fitted.confidence_region(0.95)
-    except ParameterError as error:
-        return f"no error bars: {describe(error)}"
-    regions = list(result.values()) if isinstance(result, dict) else [result]
-
-    # The region of a median is the whole ball, and says nothing.
+    bars = error_bars(fitted.confidence_region, describe=describe)
+    noise_regions = bars[-1].regions
     statistic = mechanism_of(fitted.releases[0].certificate).statistic
     if isinstance(statistic, FrechetMean):
         center = fitted.manifold.origin if fitted.center is None else fitted.center
-        if any(region.contains(center) for region in regions):
+        if any(
+            region.radius < statistic.radius and region.contains(center)
+            for region in noise_regions
+        ):
             warnings.warn(
                 "the 95% region holds the public center, as it would if the file had "
                 "been misread: `curvedp check` tells",
                 ReleaseWarning,
                 stacklevel=2,
             )
-    together = "" if len(regions) == 1 else f", {len(regions)} regions together"
-    largest_radius = max(region.radius for region in regions)
-    return (
-        f"95% region of {regions[0].description}: within {largest_radius:.4g}"
-        f"{together}; {regions[0].theorem}"
-    )
+    return bars
+
+
+def _bars_dict(bars: "list[ErrorBar]") -> dict[str, Any]:
+    """Return the error bars as plain values, by what they are of."""
+    return {
+        bar.of: {
+            "regions": [
+                {
+                    "center": region.center.tolist(),
+                    "radius": float(region.radius),
+                    "level": region.level,
+                    "theorem": region.theorem,
+                }
+                for region in bar.regions
+            ],
+            "sentence": bar.sentence,
+        }
+        for bar in bars
+    }
 
 
 def file_command(

@@ -555,9 +555,9 @@ def _landmark_form(axis_by_axis: bool, name: str, point_shape: Shape) -> Form | 
 
 
 # The orders in which programs write the six entries of a symmetric 3 x 3 matrix.
-_LOWER_TRIANGLE = [(0, 0), (1, 0), (1, 1), (2, 0), (2, 1), (2, 2)]
-_UPPER_TRIANGLE = [(0, 0), (0, 1), (0, 2), (1, 1), (1, 2), (2, 2)]
-_DIAGONAL_FIRST = [(0, 0), (1, 1), (2, 2), (0, 1), (0, 2), (1, 2)]
+LOWER_TRIANGLE = [(0, 0), (1, 0), (1, 1), (2, 0), (2, 1), (2, 2)]
+UPPER_TRIANGLE = [(0, 0), (0, 1), (0, 2), (1, 1), (1, 2), (2, 2)]
+DIAGONAL_FIRST = [(0, 0), (1, 1), (2, 2), (0, 1), (0, 2), (1, 2)]
 
 _RADIANS_PER_DEGREE = np.pi / 180
 
@@ -613,9 +613,9 @@ FORMS: dict[str, FormBuilder] = {
     ),
     # The order of dipy, ANTs and NIfTI's symmetric matrices, that of FSL, that of
     # MRtrix.
-    "tensor6-lower": partial(_tensor_form, _LOWER_TRIANGLE),
-    "tensor6-upper": partial(_tensor_form, _UPPER_TRIANGLE),
-    "tensor6-diagonal": partial(_tensor_form, _DIAGONAL_FIRST),
+    "tensor6-lower": partial(_tensor_form, LOWER_TRIANGLE),
+    "tensor6-upper": partial(_tensor_form, UPPER_TRIANGLE),
+    "tensor6-diagonal": partial(_tensor_form, DIAGONAL_FIRST),
     "landmarks": partial(_landmark_form, False),
     "landmarks-xxyy": partial(_landmark_form, True),
     "upper": partial(_triangle_form, True),

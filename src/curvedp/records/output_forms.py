@@ -1,0 +1,237 @@
+"""Released points in the form in which records came in: degrees, quaternions, triangles.
+
+`curvedp.records.forms` reads the numbers of a record as a point; the functions here turn
+a point back into such numbers, with a name for each. Everything is about released
+points, so it is post-processing and costs nothing.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+from scipy.spatial.transform import Rotation
+
+from curvedp.geometry import KendallShapes
+from curvedp.geometry.manifold import Manifold
+from curvedp.records.forms import (
+    DIAGONAL_FIRST,
+    FORMS,
+    LOWER_TRIANGLE,
+    UPPER_TRIANGLE,
+    MatrixIndex,
+)
+
+# Maps one point to the numbers of a record.
+NumberMap = Callable[[np.ndarray], np.ndarray]
+
+
+class OutputForm(NamedTuple):
+    """How a released point is written.
+
+    Attributes
+    ----------
+    name : str or None
+        The name of the form of the records; None for the entries of the point.
+    columns : tuple of str
+        A name for each number.
+    numbers : callable
+        Maps a point to these numbers.
+    """
+
+    name: str | None
+    columns: tuple[str, ...]
+    numbers: NumberMap
+
+    def sentence(self, point: np.ndarray) -> str:
+        """Return the point in words, such as "latitude -27.52°, longitude 113.4°"."""
+        unit = "°" if self.name is not None and "degrees" in self.name else ""
+        parts = []
+        for column, number in zip(self.columns, self.numbers(point), strict=True):
+            has_angle = not column.startswith("axis")
+            parts.append(
+                f"{_bare_name(column)} {number:.6g}{unit if has_angle else ''}"
+            )
+        return ", ".join(parts)
+
+
+def output_form(name: str | None, manifold: Manifold) -> OutputForm:
+    """Return how points of a manifold are written in the form of a given name.
+
+    Parameters
+    ----------
+    name : str or None
+        A key of `curvedp.records.forms.FORMS` that suits the manifold. For None, and for
+        forms that lose information such as "counts", it is the entries of the point.
+    manifold : Manifold
+        Where the released points live.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from curvedp.geometry import Sphere
+    >>> form = output_form("latlon-degrees", Sphere(2))
+    >>> form.sentence(np.array([0.0, 1.0, 0.0]))
+    'latitude 0°, longitude 90°'
+    """
+    if name in ("latlon-degrees", "latlon-radians"):
+        unit = name.removeprefix("latlon-")
+        columns = (f"latitude_{unit}", f"longitude_{unit}")
+        return OutputForm(
+            name, columns, partial(_latitude_longitude, _per_radian(name))
+        )
+    if name in ("angles-degrees", "angles-radians"):
+        unit = name.removeprefix("angles-")
+        columns = tuple(f"angle{k}_{unit}" for k in range(1, manifold.dim + 1))
+        return OutputForm(name, columns, partial(np.multiply, _per_radian(name)))
+    if name in ("quaternion-wxyz", "quaternion-xyzw"):
+        order = name.removeprefix("quaternion-")
+        return OutputForm(name, tuple(order), partial(_quaternion, order))
+    if name in ("rotvec-degrees", "rotvec-radians"):
+        unit = name.removeprefix("rotvec-")
+        columns = tuple(f"rotation_{axis}_{unit}" for axis in "xyz")
+        return OutputForm(name, columns, partial(_rotation_vector, _per_radian(name)))
+    if name in ("axis-angle-degrees", "axis-angle-radians"):
+        unit = name.removeprefix("axis-angle-")
+        columns = ("axis_x", "axis_y", "axis_z", f"angle_{unit}")
+        return OutputForm(name, columns, partial(_axis_angle, _per_radian(name)))
+    if name in ("landmarks", "landmarks-xxyy"):
+        return _landmark_output(name, manifold)
+
+    indices = _triangle_indices(name, manifold)
+    if indices is not None:
+        return _triangle_output(name, indices)
+    return OutputForm(None, _entry_names(manifold.point_shape), np.ravel)
+
+
+def form_of_columns(columns: tuple[str, ...], manifold: Manifold) -> str | None:
+    """Return the name of the form whose columns have these names; None if it is none."""
+    for name, build in FORMS.items():
+        if build(name, manifold.point_shape) is None:
+            continue
+        if output_form(name, manifold).columns == columns:
+            return name
+    return None
+
+
+def align_shape(landmarks: np.ndarray, reference: np.ndarray | None) -> np.ndarray:
+    """Rotate centered landmarks in the plane onto a reference, which changes no shape.
+
+    Parameters
+    ----------
+    landmarks : array, shape (k, 2)
+    reference : array, shape (k, 2), or None
+        Another shape with the same landmarks, such as the public center. Without one,
+        the first landmark comes to lie on the positive x axis.
+    """
+    points = landmarks[:, 0] + 1j * landmarks[:, 1]
+    target = np.zeros(len(points), dtype=complex)
+    target[0] = 1.0
+    if reference is not None:
+        target = reference[:, 0] + 1j * reference[:, 1]
+    product = np.sum(target * np.conj(points))
+    if product == 0:
+        return landmarks
+    rotated = points * product / abs(product)
+    return np.stack([rotated.real, rotated.imag], axis=-1)
+
+
+def _bare_name(column: str) -> str:
+    """Return the name of a column without its unit."""
+    return column.removesuffix("_degrees").removesuffix("_radians").replace("_", " ")
+
+
+def _per_radian(name: str) -> float:
+    """Return how many units of a form one radian is."""
+    return 180 / np.pi if name.endswith("degrees") else 1.0
+
+
+def _latitude_longitude(per_radian: float, point: np.ndarray) -> np.ndarray:
+    """Return latitude and longitude of a unit vector."""
+    x, y, z = point
+    latitude = np.arctan2(z, np.hypot(x, y))
+    return per_radian * np.array([latitude, np.arctan2(y, x)])
+
+
+def _quaternion(order: str, rotation: np.ndarray) -> np.ndarray:
+    """Return the unit quaternion of a rotation with w ≥ 0, in the given order."""
+    xyzw = Rotation.from_matrix(rotation).as_quat()
+    if xyzw[3] < 0:
+        xyzw = -xyzw
+    return np.asarray(xyzw if order == "xyzw" else np.roll(xyzw, 1))
+
+
+def _rotation_vector(per_radian: float, rotation: np.ndarray) -> np.ndarray:
+    """Return the axis of a rotation times its angle."""
+    return np.asarray(per_radian * Rotation.from_matrix(rotation).as_rotvec())
+
+
+def _axis_angle(per_radian: float, rotation: np.ndarray) -> np.ndarray:
+    """Return the unit axis of a rotation, and its angle; the axis of no turn is x."""
+    vector = Rotation.from_matrix(rotation).as_rotvec()
+    angle = float(np.linalg.norm(vector))
+    axis = vector / angle if angle > 0 else np.array([1.0, 0.0, 0.0])
+    return np.append(axis, per_radian * angle)
+
+
+def _landmark_output(name: str, manifold: Manifold) -> OutputForm:
+    """Return how landmarks in the plane are written, point by point or axis by axis."""
+    n_landmarks = manifold.point_shape[0]
+    numbers = range(1, n_landmarks + 1)
+    if name == "landmarks-xxyy":
+        columns = tuple(f"{axis}{k}" for axis in "xy" for k in numbers)
+        return OutputForm(name, columns, lambda point: np.ravel(point.T))
+    columns = tuple(f"{axis}{k}" for k in numbers for axis in "xy")
+    return OutputForm(name, columns, np.ravel)
+
+
+def _triangle_indices(name: str | None, manifold: Manifold) -> list[MatrixIndex] | None:
+    """Return the indices of a form of symmetric matrices; None for any other form."""
+    fixed = {
+        "tensor6-lower": LOWER_TRIANGLE,
+        "tensor6-upper": UPPER_TRIANGLE,
+        "tensor6-diagonal": DIAGONAL_FIRST,
+    }
+    if name in fixed:
+        return fixed[name]
+    size = range(manifold.point_shape[0])
+    if name == "upper":
+        return [(row, column) for row in size for column in size if row <= column]
+    if name == "lower":
+        return [(row, column) for row in size for column in size if column <= row]
+    return None
+
+
+def _triangle_output(name: str | None, indices: list[MatrixIndex]) -> OutputForm:
+    """Return how the entries of a symmetric matrix at these indices are written."""
+    rows, columns = np.array(indices).T
+    if name is not None and name.startswith("tensor6"):
+        names = tuple("xyz"[row] + "xyz"[column] for row, column in indices)
+    else:
+        names = tuple(f"c_{row + 1}_{column + 1}" for row, column in indices)
+    return OutputForm(name, names, lambda matrix: matrix[rows, columns])
+
+
+def _entry_names(shape: tuple[int, ...]) -> tuple[str, ...]:
+    """Return a name for each entry of a point, counted from 1."""
+    places = np.ndindex(*shape)
+    return tuple("e_" + "_".join(str(k + 1) for k in place) for place in places)
+
+
+def align_to_center(
+    manifold: Manifold, point: np.ndarray, center: np.ndarray | None
+) -> np.ndarray:
+    """Return a shape in the plane turned to the public center, any other point as it is.
+
+    A point of Kendall's shape space may lie in any position; how it lies says nothing.
+
+    Parameters
+    ----------
+    manifold : Manifold
+    point : array
+    center : array or None
+        The public center, if one was given.
+    """
+    if isinstance(manifold, KendallShapes):
+        return align_shape(np.asarray(point), center)
+    return point
