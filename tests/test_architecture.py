@@ -168,8 +168,15 @@ ARROWS: dict[str, set[str]] = {
         "verification",
     },
     "verification": {"core", "signing"},
-    "verify_worker": {"core", "geometry", "inference", "release", "statistics"},
-    "releasing": {"core", "estimators", "geometry", "report"},
+    "verify_worker": {
+        "core",
+        "geometry",
+        "inference",
+        "records",
+        "release",
+        "statistics",
+    },
+    "releasing": {"core", "estimators", "geometry", "records", "report"},
     "statement": {"core", "inference", "privacy"},
     "testing": {"conformance", "geometry"},
     "conformance": {

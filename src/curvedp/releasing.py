@@ -32,9 +32,13 @@ if TYPE_CHECKING:
     import numpy as np
 
     from curvedp.core.certificate import Certificate
+    from curvedp.core.released import ReleasedValue
     from curvedp.core.statistic import Statistic
     from curvedp.estimators.base import PrivateEstimator
     from curvedp.geometry import Manifold
+
+# How far from its space a released point may be by rounding.
+_POINT_TOLERANCE = 1e-8
 
 # Reads a public point that somebody typed, such as the center of a ball. The command
 # line also accepts the name of a file here; the studio does not.
@@ -767,7 +771,7 @@ def value_content(
     """
     import numpy as np
 
-    if suffix == ".csv" and _are_points(fitted):
+    if suffix == ".csv" and all(is_point(release) for release in fitted.releases):
         if form is not None or len(fitted.releases) > 1:
             return _table_of_points(fitted, form)
     value = fitted.released_array()
@@ -781,17 +785,19 @@ def value_content(
     return buffer.getvalue()
 
 
-def _are_points(fitted: "PrivateEstimator") -> bool:
-    """Whether every released value is one point of the space of its certificate."""
+def is_point(release: "ReleasedValue") -> bool:
+    """Whether a released value is one point of the space of its certificate.
+
+    A velocity or a variance is none.
+    """
     import numpy as np
 
     from curvedp.geometry import parse_manifold
 
-    return all(
-        np.shape(release.value)
-        == parse_manifold(release.certificate.manifold).point_shape
-        for release in fitted.releases
-    )
+    manifold = parse_manifold(release.certificate.manifold)
+    value = np.asarray(release.value)
+    is_shaped = value.shape == manifold.point_shape
+    return bool(is_shaped and np.all(manifold.residual(value) <= _POINT_TOLERANCE))
 
 
 def _table_of_points(fitted: "PrivateEstimator", form: str | None) -> bytes:

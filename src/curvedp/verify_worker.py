@@ -143,6 +143,8 @@ def _read_table(path: Path, certificate: Certificate) -> np.ndarray:
     numbers = np.array([row[1:] for row in table], dtype=np.float64)
     manifold = mechanism_of(certificate).statistic.value_space
     form = find_form(form_of_columns(tuple(header[1:]), manifold), manifold)
+    if numbers.shape[1] != form.width:
+        return numbers  # points of another space, which are refused as values
     points = form.points(numbers.reshape(-1, *form.shape))
     return np.asarray(points).reshape(len(numbers), -1)
 

@@ -36,6 +36,7 @@ from curvedp.releasing import (
     all_offers,
     certificates_of,
     find_offer,
+    is_point,
     parse_column,
     public_center,
     write,
@@ -472,7 +473,7 @@ def _value_lines(
     manifold = parse_manifold(release.certificate.manifold)
     value = np.asarray(release.value)
     lines = []
-    if value.shape == manifold.point_shape:
+    if is_point(release):
         value = align_to_center(manifold, value, public_center(fitted))
         written_as = output_form(form, manifold)
         if written_as.name is not None and len(written_as.columns) <= _MAX_IN_SENTENCE:
