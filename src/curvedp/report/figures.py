@@ -57,11 +57,18 @@ def region_figure(region: Region, value: np.ndarray | None = None) -> Figure:
     }
     view = canvas.view_of(region.manifold)
     size = (5.6, 4.2) if view == "coordinates" else (5.2, 5.2)
-    title = f"{100 * region.level:g}% region of the {region.of}"
-    figure, axes = canvas.new_figure(title, size=size)
+    figure, axes = canvas.new_figure(_region_title(region), size=size)
     point = region.center if value is None else np.asarray(value)
     draw_by_view[view](axes, region, point)
     return figure
+
+
+def _region_title(region: Region) -> str:
+    """Return a title that nobody can take for a region which holds 95% of the records."""
+    level = f"{100 * region.level:g}%"
+    if region.of == "population":
+        return f"{level} error bar of the population"
+    return f"{level} error bar of the privacy noise"
 
 
 def _boundary(region: Region) -> np.ndarray:

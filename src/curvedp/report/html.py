@@ -6,6 +6,7 @@ makes no request to any server.
 
 import io
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from html import escape
 from math import floor, prod
 from pathlib import Path
@@ -27,6 +28,7 @@ from curvedp.core.wording import (
 )
 from curvedp.errors import ParameterError
 from curvedp.inference import Region, region_of
+from curvedp.inference.error_bars import distance_sentence
 from curvedp.inference.region import count_components
 from curvedp.ledger import Ledger
 from curvedp.ledger.book import ENTRY_HEADER, entry_row, unit_in_words
@@ -185,8 +187,8 @@ def render_report(
     if len(releases) > 1:
         all_tables.append(_other_values(releases[1:]))
     components = count_components(mechanism_of(certificate).statistic, main.value)
-    region = _region_or_none(certificate, components)
-    pictures = _release_pictures(certificate, main.value, region, components)
+    regions = _known_regions(certificate, components)
+    pictures = _release_pictures(certificate, main.value, regions, components)
     if ledger is not None:
         pictures.append(_budget_picture(ledger))
     error = _predicted_error(certificate)
@@ -197,7 +199,7 @@ def render_report(
         warning=_warning_paragraphs(releases),
         what=f": {escape(main.title)}" if len(releases) > 1 else "",
         explanation=_explanation(certificate, error),
-        keys=_key_cards(_key_figures(certificate, error, region, ledger)),
+        keys=_key_cards(_key_figures(certificate, error, regions, ledger)),
         pictures="".join(_figure_element(picture) for picture in pictures),
         value=escape(np.array2string(main.value, precision=8, threshold=400)),
         extra="".join(_section(ReportTable(*table)) for table in all_tables),
@@ -214,15 +216,16 @@ def _page_title(certificate: Certificate) -> str:
     return f"Private {statistic} on {escape(record_space(certificate))}"
 
 
-def _region_or_none(certificate: Certificate, components: int | None) -> Region | None:
-    """Return the confidence region, or None if no theorem gives one for this release.
+def _known_regions(certificate: Certificate, components: int | None) -> list[Region]:
+    """Return the region of the population and that of the noise, if theorems give them.
 
     `components` is how many principal directions were released, None if none were.
     """
-    try:
-        return region_of(certificate, components=components)
-    except ParameterError:
-        return None
+    regions = []
+    for of in ("population", "records"):
+        with suppress(ParameterError):
+            regions.append(region_of(certificate, of=of, components=components))
+    return regions
 
 
 def _predicted_error(certificate: Certificate) -> float | None:
@@ -254,36 +257,41 @@ def _other_values(releases: list[ReleasedValue]) -> ReportTable:
 def _release_pictures(
     certificate: Certificate,
     value: np.ndarray,
-    region: Region | None,
+    regions: list[Region],
     components: int | None,
 ) -> list[_Picture]:
-    """Return the figures of the confidence region and of the privacy of a release.
+    """Return the figures of the confidence regions and of the privacy of a release.
 
     Parameters
     ----------
     certificate : Certificate
     value : array
         The released value.
-    region : Region or None
-        The confidence region, if there is one.
+    regions : list of Region
+        The confidence regions that there are.
     components : int or None
         How many principal directions were released, if directions were.
     """
     pictures = []
     point = value if components is None else value.T
-    # What an estimator has made of the release may live elsewhere than its region.
-    if region is not None and np.size(point) == prod(region.manifold.point_shape):
-        pictures += [
+    for region in regions:
+        # What an estimator has made of the release may live elsewhere than its region.
+        if np.size(point) != prod(region.manifold.point_shape):
+            continue
+        pictures.append(
             _Picture(
                 figures.region_figure(region, point),
                 f"Blue: it holds {region.description} ({region.theorem}). "
                 "Orange: the release.",
-            ),
-            _Picture(
-                figures.radius_figure(certificate, components),
-                "From the certificate alone; the data are not used.",
-            ),
-        ]
+            )
+        )
+        if region.of == "records":
+            pictures.append(
+                _Picture(
+                    figures.radius_figure(certificate, components),
+                    "Of the noise alone, from the certificate; the data are not used.",
+                )
+            )
 
     profile = mechanism_of(certificate).privacy_profile
     mu = certificate.claims.gdp
@@ -411,7 +419,7 @@ def _error_sentences(certificate: Certificate, error: float | None) -> str:
 def _key_figures(
     certificate: Certificate,
     error: float | None,
-    region: Region | None,
+    regions: list[Region],
     ledger: Ledger | None,
 ) -> list[tuple[str, str]]:
     """Return the few numbers at the top of the page, as pairs (meaning, number).
@@ -421,8 +429,8 @@ def _key_figures(
     certificate : Certificate
     error : float or None
         The expected distance that the noise moves the result.
-    region : Region or None
-        The confidence region.
+    regions : list of Region
+        The confidence regions that there are.
     ledger : Ledger or None
         The ledger that paid for the release.
     """
@@ -440,9 +448,11 @@ def _key_figures(
     if error is not None:
         meaning = f"expected distance from the {_noise_free_result(certificate)}"
         key_figures.append((meaning, f"{error:.3g}"))
-    if region is not None:
-        meaning = f"radius of the {100 * region.level:g}% region"
-        key_figures.append((meaning, f"{region.radius:.3g}"))
+    for region in regions:
+        target = "the noise alone" if region.of == "records" else "the population"
+        meaning = f"{100 * region.level:g}% error bar of {target}"
+        radius = distance_sentence(region.manifold, region.radius)
+        key_figures.append((meaning, radius))
     if ledger is not None:
         meaning = f"left of the budget {ledger.budget}"
         key_figures.append((meaning, _rounded_down(ledger.remaining)))
