@@ -109,10 +109,10 @@ def test_what_a_release_writes_is_read(statistic, form, tmp_path):
     """Every statistic that the command line releases, with the files that it writes for it."""
     (fitted, own), value = made(statistic), tmp_path / f"value.{form}"
     write(fitted, value, tmp_path / "one.json", None)
-    for number, each in enumerate(own.values() if isinstance(own, dict) else [own], 1):
-        certificate = tmp_path / (
-            "one.json" if not isinstance(own, dict) else f"one-{number}.json"
-        )
+    regions = list(own.values()) if isinstance(own, dict) else [own]
+    # Several certificates are numbered and named after their classes.
+    certificates = sorted(tmp_path.glob("one*.json"))
+    for certificate, each in zip(certificates, regions, strict=True):
         told = json.loads(
             run(certificate, value, "--level", each.level, "--json").stdout
         )
