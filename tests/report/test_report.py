@@ -59,7 +59,9 @@ def test_a_page_for_every_kind_of_picture(tmp_path, manifold):
     path = tmp_path / "report.html"
     write_report(path, estimator.location_, estimator.certificate_, ledger)
     page = path.read_text()
-    assert page.count("<svg") == 5
+    assert page.count("<svg") == 6
+    assert "error bar of the population" in page
+    assert "region of the records" not in page
     assert not re.search(r'(src|href)="https?://', page)  # nothing is fetched
     assert "curvedp verify" in page
     assert "GDP(1.0)" in page

@@ -109,7 +109,8 @@ def form_of_columns(columns: tuple[str, ...], manifold: Manifold) -> str | None:
     for name, build in FORMS.items():
         if build(name, manifold.point_shape) is None:
             continue
-        if output_form(name, manifold).columns == columns:
+        written_as = output_form(name, manifold)
+        if written_as.name == name and written_as.columns == columns:
             return name
     return None
 
