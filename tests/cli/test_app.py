@@ -146,7 +146,7 @@ def test_every_statistic_from_a_table(table, statistic):
         "release", statistic, table / "t.csv", *given, *targets, "--budget-mu", 3
     )
     assert result.exit_code == 0, result.output
-    cells = list(csv.reader(made["out"].open(encoding="utf-8")))
+    cells = list(csv.reader(made["out"].read_text(encoding="utf-8").splitlines()))
     if statistic == "mdm":  # a line for each class, below the names of the columns
         assert [row[0] for row in cells] == [
             "released",

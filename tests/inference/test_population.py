@@ -108,7 +108,7 @@ def test_the_quantile_is_the_largest_of_all_spectra():
 
 @pytest.mark.parametrize(
     ("space", "std"),
-    [(Sphere(2), 0.3), (Rotations(3), 0.2), (SPDAffineInvariant(2), 0.5)],
+    [(Sphere(2), 0.2), (Rotations(3), 0.2), (SPDAffineInvariant(2), 0.5)],
     ids=repr,
 )
 def test_regions_of_the_population_hold_it(space, std):
