@@ -416,7 +416,7 @@ def test_tilted_masses_are_never_below(rate):
 # ---- the table of rounding errors in the documentation
 
 CHARGED = re.compile(
-    r"^\| \(([a-n])\) \|.*\| ([^|]*) \| ([^|]*) \|$", flags=re.MULTILINE
+    r"^\| \(([a-p])\) \|.*\| ([^|]*) \| ([^|]*) \|$", flags=re.MULTILINE
 )
 # The lines of the table that each constant belongs to, and the line of code that must
 # name it.
@@ -433,6 +433,8 @@ LINES_OF_CONSTANTS = {
     "EXP_ERROR": "l",
     "DIVERGENCE_ERROR": "m",
     "UNTILT_ERROR": "n",
+    "INFINITY_ERROR": "o",
+    "TAIL_ERROR": "p",
 }
 
 

@@ -150,6 +150,13 @@ class RiemannianGaussian(IsotropicLaw):
 def _gaussian_backend(manifold: Manifold, scale: float) -> LawBackend:
     """Choose sampler and integrals of the Gaussian law for a manifold.
 
+    Parameters
+    ----------
+    manifold : Manifold
+        The space on which the noise lives.
+    scale : float
+        σ > 0.
+
     Raises
     ------
     ParameterError

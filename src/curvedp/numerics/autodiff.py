@@ -53,6 +53,13 @@ def repeat_while(
 
     Under JAX this is one compiled loop. The first entry of the state must be an array,
     which tells the library.
+
+    Parameters
+    ----------
+    condition, body : callable
+        Functions of the state.
+    state : tuple
+        The first state.
     """
     if is_jax_array(state[0]):
         import jax
@@ -135,6 +142,13 @@ def with_smooth_derivative(
 
     Both have the same value; `smooth` has additional terms of value zero that carry
     the derivatives, and `plain` is cheaper.
+
+    Parameters
+    ----------
+    smooth, plain : callable
+        The two functions.
+    *arrays : array
+        Their arguments.
     """
     if not any(map(differentiable, arrays)):
         return plain(*arrays)
@@ -150,6 +164,13 @@ def with_derivative_of(
 
     The two are the same function of exact numbers: `accurate` is written so that
     round-off stays small, `smooth` so that the chain rule applies.
+
+    Parameters
+    ----------
+    smooth, accurate : callable
+        The two functions.
+    *arrays : array
+        Their arguments.
     """
 
     def rule(arrays: Any, changes: Any) -> tuple[Any, Any]:

@@ -252,6 +252,15 @@ def expand_bracket(
 ) -> tuple[float, float]:
     """Bracket the root of a decreasing function by doubling or halving.
 
+    Parameters
+    ----------
+    excess : callable
+        The decreasing function.
+    start : float
+        Where the search starts, > 0.
+    limit : float
+        The search ends beyond it, or below its reciprocal.
+
     Returns
     -------
     low, high : float

@@ -112,6 +112,11 @@ class PiecewiseChebyshev:
         """Return the values at the nodes of each panel and the series through them.
 
         Both arrays have the shape (panels, functions, nodes).
+
+        Parameters
+        ----------
+        lows, highs : array
+            The ends of the panels.
         """
         centers = (lows + highs)[:, None] / 2
         half_widths = (highs - lows)[:, None] / 2
@@ -191,6 +196,11 @@ class PiecewiseChebyshev:
 
     def _locate(self, x: Array) -> tuple[Array, Array, Array, Array]:
         """Find the panel of each point.
+
+        Parameters
+        ----------
+        x : array
+            The points.
 
         Returns
         -------

@@ -47,6 +47,13 @@ def in_threads(work: Callable[[Part], Result], parts: Sequence[Part]) -> list[Re
     The work is on records, so no part of it warns or raises because of a value:
     floating-point settings belong to one thread, and each enters `numerical_silence`.
     Work that is started inside one of these threads stays in it.
+
+    Parameters
+    ----------
+    work : callable
+        The function of one part.
+    parts : sequence
+        What it is applied to, such as blocks of records.
     """
 
     def silent_work(part: Part) -> Result:

@@ -261,6 +261,13 @@ class _Search:
         target, and the index before it was evaluated and does not. From the given index
         the search goes up and down in steps that double, and then bisects.
 
+        Parameters
+        ----------
+        index : int
+            The lattice index at which the search starts.
+        step : float
+            The step of the lattice: a scale is an index times this step.
+
         Raises
         ------
         UnattainableGuarantee
@@ -296,6 +303,13 @@ class _Search:
 
         The excess is nearly linear in log scale, with the slope −`scale_exponent` of
         the target. None is returned if the method does not converge.
+
+        Parameters
+        ----------
+        excess : callable
+            The excess as a function of the scale.
+        start : float
+            The scale at which the search starts.
         """
         x = secant_root(
             lambda x: excess(math.exp(x)),
@@ -431,6 +445,13 @@ def _spent_lower_bound(profile: PrivacyProfile, target: Guarantee) -> float:
     On a product only the extreme splits are evaluated; for zCDP only a few orders; for
     GDP only the table of the loss, without the proof about its tail. The result is
     rounded up in the same way as `_spent`.
+
+    Parameters
+    ----------
+    profile : PrivacyProfile
+        The profile of the noise at one scale.
+    target : Guarantee
+        The guarantee in whose parameter the cost is expressed.
     """
     splits = profile.extreme_splits
     if len(splits) > 1:
@@ -449,6 +470,13 @@ def _spent_estimate(profile: PrivacyProfile, target: Guarantee) -> float:
     For GDP it is the μ with P₁(L <= 0) = Φ(−μ/2), L being the privacy loss: the μ that
     belongs to ε = 0, where the supremum over ε mostly is. The estimate may be off where
     it is not.
+
+    Parameters
+    ----------
+    profile : PrivacyProfile
+        The profile of the noise at one scale; it must have a `quadrature_law`.
+    target : GDP or ApproxDP
+        The guarantee in whose parameter the cost is expressed.
     """
     law = profile.quadrature_law
     assert law is not None
@@ -528,6 +556,15 @@ def _scale_where_law_exists(
 
     A Laplace law on a hyperbolic space has a finite mass only at small scales.
 
+    Parameters
+    ----------
+    profile_at : callable
+        The profile as a function of the noise scale.
+    target : Guarantee
+        The guarantee that must be met.
+    scale : float
+        The first scale that is tried.
+
     Raises
     ------
     UnattainableGuarantee
@@ -549,7 +586,15 @@ def _scale_where_law_exists(
 
 
 def _unattainable(profile: PrivacyProfile, target: Guarantee) -> UnattainableGuarantee:
-    """Return the error that says why no scale meets the target, and what to use instead."""
+    """Return the error that says why no scale meets the target, and what to use instead.
+
+    Parameters
+    ----------
+    profile : PrivacyProfile
+        The profile at some scale. It names the noise, the space and the floor.
+    target : Guarantee
+        The guarantee that no scale meets.
+    """
     noise = f"the Riemannian {profile.noise_name} on {profile.space}"
     numbers = [f"{v:g}" for v in target.to_dict().values() if isinstance(v, float)]
     name = f"{type(target).__name__}({', '.join(numbers)})"

@@ -229,6 +229,11 @@ def _sum_of_costs(parts: tuple[Guarantee, ...]) -> Guarantee | None:
 
     The sum is exact and rounded up once. None is returned if it leaves the range of the
     definition, as (ε, ½) twice does. Then only the profiles give a bound.
+
+    Parameters
+    ----------
+    parts : tuple of Guarantee
+        Guarantees of the same definition.
     """
     costs = []
     for part, count in _count_parts(parts).items():

@@ -114,6 +114,13 @@ def rgd_noise(n: int, steps: int, clip: float, guarantee: Guarantee) -> float:
     privacy: T Gaussian steps are equivalent to one Gaussian step of √T times the
     sensitivity.
 
+    Parameters
+    ----------
+    n, steps, clip
+        The parameters of `rgd_guarantee`.
+    guarantee : Guarantee
+        The guarantee that must be met.
+
     Returns
     -------
     float
@@ -185,6 +192,13 @@ def rsgd_noise(
     N(0, 1) and N(√T·C/σ, 1), however rarely a record is drawn. For these definitions
     the batch is therefore treated as known, where replacing a record changes its sum by
     2C. The resulting μ is at most twice what a finer analysis could give.
+
+    Parameters
+    ----------
+    n, steps, batch_size, clip, sampling
+        The parameters of `rsgd_guarantee`.
+    guarantee : Guarantee
+        The guarantee that must be met.
     """
     if batch_size == n or not isinstance(guarantee, ApproxDP):
         return rgd_noise(batch_size, steps, clip, guarantee)

@@ -143,6 +143,13 @@ class NegativeBinomialRuns:
         ε is that of the target. The order λ is chosen by the bound log δ <= (λ−1)(D_λ −
         ε + log(1 − 1/λ)) − log λ on the divergence D_λ of the best run (Canonne, Kamath
         and Steinke 2020). δ is then the exact one at that order.
+
+        Parameters
+        ----------
+        mu : float
+            The μ that every run satisfies.
+        target : ApproxDP
+            Its ε is the one at which δ is computed.
         """
         run = GDP(mu, adjacency=target.adjacency)
         orders = _CALIBRATION_ORDERS

@@ -354,6 +354,14 @@ def smallest_noise_multiplier(
 
     The parameters are those of `smallest_scale_meeting`.
 
+    Parameters
+    ----------
+    guarantee_at : callable
+        The guarantee as a function of the noise multiplier; its δ(ε) decreases with
+        it.
+    target : ApproxDP
+        The guarantee that must be met.
+
     Raises
     ------
     ParameterError

@@ -151,6 +151,11 @@ class Source(ABC):
         They are a random sign times the inverse CDF of a full-precision left-tail
         uniform, so that the tail keeps all its digits (a 52-bit uniform would stop at
         8.1 standard deviations).
+
+        Parameters
+        ----------
+        size : int or tuple of int
+            The shape.
         """
         tail = self.uniform(size, full_precision=True)
         first_bit = self.words(tail.shape) >> np.uint64(63)
@@ -286,6 +291,11 @@ class _Stream:
         """Return the next n bytes of the stream, and erase them here.
 
         Starts new epochs, each with a new key, as often as the bytes need.
+
+        Parameters
+        ----------
+        n : int
+            The number of bytes.
         """
         if n <= _KEYSTREAM_BYTES - self.used:
             return self._cut(n)

@@ -132,7 +132,13 @@ class LazyNormals:
         return (xy * factor).reshape(-1)[: self._n]
 
     def balls(self, bits: int) -> np.ndarray:
-        """Return all normals as an array of Arb balls, to about the given number of bits."""
+        """Return all normals as an array of Arb balls, to about the given number of bits.
+
+        Parameters
+        ----------
+        bits : int
+            The precision of the uniforms from which the normals are made.
+        """
         n_pairs = (self._n + 1) // 2
         values = [z for k in range(n_pairs) for z in self._pair(k, bits)]
         normals = np.empty(self._n, dtype=object)
@@ -140,7 +146,15 @@ class LazyNormals:
         return normals
 
     def ball(self, index: int, bits: int) -> arb:
-        """Return one normal as an Arb ball, to about the given number of bits."""
+        """Return one normal as an Arb ball, to about the given number of bits.
+
+        Parameters
+        ----------
+        index : int
+            Which normal.
+        bits : int
+            The precision of the uniforms from which it is made.
+        """
         return self._pair(index // 2, bits)[index % 2]
 
     def _pair(self, k: int, bits: int) -> tuple[arb, arb]:

@@ -165,6 +165,11 @@ def is_released_in_chart(manifold: Manifold) -> bool:
 
     This holds for a flat space that is no product and whose points are not its vectors,
     such as the positive definite matrices with a flat metric.
+
+    Parameters
+    ----------
+    manifold : Manifold
+        The space on which the noise lives.
     """
     if len(manifold.factors) > 1:
         return False
@@ -450,6 +455,13 @@ def _check_on_manifold(manifold: Manifold, center: np.ndarray) -> None:
     On a quadric every array does, after scaling or lifting, except 0 on a sphere. In
     the Poincaré ball the norm is compared with 1 exactly. Positive definite matrices
     are checked when they are factored.
+
+    Parameters
+    ----------
+    manifold : Manifold
+        The space.
+    center : array
+        The footpoint, finite and of the right shape.
     """
     if len(manifold.factors) > 1:
         centers = split_into_factors(manifold, center)

@@ -150,6 +150,17 @@ def acceptance_probability(kind: Kind, m: int, beta: int, scale: float) -> float
     numbers only: the law, the size m of the matrices, β (1 for symmetric, 2 for
     Hermitian) and the scale.
 
+    Parameters
+    ----------
+    kind : {"gaussian", "laplace"}
+        The law.
+    m : int
+        The size of the matrices.
+    beta : {1, 2}
+        1 for real symmetric, 2 for Hermitian matrices.
+    scale : float
+        σ > 0.
+
     Raises
     ------
     ParameterError

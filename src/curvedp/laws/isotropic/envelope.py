@@ -131,7 +131,15 @@ class TangentEnvelope:
 
 
 def _check_below_envelope(log_ratios: Floats, proposals: Floats) -> None:
-    """Raise `EnvelopeViolation` if any log(f/envelope) is positive or NaN."""
+    """Raise `EnvelopeViolation` if any log(f/envelope) is positive or NaN.
+
+    Parameters
+    ----------
+    log_ratios : array
+        log(f/envelope) at the proposals.
+    proposals : array
+        The proposals, for the message.
+    """
     if (log_ratios <= 0.0).all():
         return
     severity = np.where(np.isnan(log_ratios), np.inf, log_ratios)

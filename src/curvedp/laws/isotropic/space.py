@@ -160,6 +160,11 @@ def _joined_factors(manifold: Manifold) -> tuple[tuple[float, int], ...] | None:
 
     All flat factors count as one. The result lists (curvature, dimension) of each
     factor.
+
+    Parameters
+    ----------
+    manifold : Manifold
+        A product.
     """
     factors: list[tuple[float, int]] = []
     for part in manifold.factors:

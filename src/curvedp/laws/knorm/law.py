@@ -106,7 +106,13 @@ class KNormLaw:
     def _check_lipschitz(
         self, lipschitz: float | tuple[float, float]
     ) -> tuple[float, ...]:
-        """Return one positive Lipschitz constant for each block of coordinates."""
+        """Return one positive Lipschitz constant for each block of coordinates.
+
+        Parameters
+        ----------
+        lipschitz : float or tuple of float
+            One constant, or one for each block.
+        """
         n_blocks = len(self.domain.radii)
         stated: tuple[float, ...]
         stated = lipschitz if isinstance(lipschitz, tuple) else (lipschitz,) * n_blocks

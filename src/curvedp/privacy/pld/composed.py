@@ -122,7 +122,13 @@ class ComposedPLD:
     # ---- δ and ε
 
     def delta(self, eps: Array) -> Array:
-        """Return δ(ε) of the composition, rounded up; linear in e^ε between grid points."""
+        """Return δ(ε) of the composition, rounded up; linear in e^ε between grid points.
+
+        Parameters
+        ----------
+        eps : array
+            ε >= 0.
+        """
         delta = np.ones(eps.shape)
         tilt_of_eps = np.searchsorted(self.ends[:-1], eps)
         for k in np.unique(tilt_of_eps):
@@ -188,6 +194,13 @@ class ComposedPLD:
         of the tilt. Such ε occur where the losses form separate clusters, as when a
         bounded loss is composed with a small Gaussian one. The smallest of the bounds
         is returned.
+
+        Parameters
+        ----------
+        k : int
+            The number of the tilt.
+        eps : array
+            ε >= 0.
         """
         value = self._interpolate(k, eps)
         center = self.centers[k]
@@ -203,6 +216,13 @@ class ComposedPLD:
 
         Below the first grid point it is the chord to e^ε = 0, where every profile is 1.
         The profile is convex in e^ε, so that these lines lie above it.
+
+        Parameters
+        ----------
+        k : int
+            The number of the tilt.
+        eps : array
+            ε >= 0.
         """
         width, first, delta = self._curve(k)
         last_loss = (first + len(delta) - 1) * width
@@ -383,6 +403,11 @@ class ComposedPLD:
         It is the root mean square, over all uses, of √(π/2)·(mean absolute deviation).
         This equals the standard deviation of a normal law, and is less if jumps are
         rare.
+
+        Parameters
+        ----------
+        rate : float
+            The rate λ of the tilt.
         """
         total = 0.0
         for pld, count in zip(self._coarse, self._counts, strict=True):

@@ -10,7 +10,7 @@ would hide a small δ. With the λ of large deviations, the losses that decide �
 the likely ones, and their masses keep their digits.
 
 Errors. Theorem C2 (docs/theory/accounting.md) bounds every rounding error in a table
-with the lines (a) to (n). The constants below are those of the table, and comments name
+with the lines (a) to (p). The constants below are those of the table, and comments name
 the line where one is used. For example, line (d): a transform of length 2^k errs by at
 most 16k·u of the 2-norm of its result, u being the unit roundoff. For very many steps,
 a power of the transform F is computed as a power of 1 + (F − 1), so that errors do not
@@ -44,6 +44,8 @@ Z_ERROR = 8  # (j): z, from the last sum
 LOG_POWER_ERROR = 32  # (k): a power of 1 + z, from its logarithm
 EXP_ERROR = 16  # (l): that power, from the exponential
 DIVERGENCE_ERROR = 8  # (m): δ from masses, for each step of the recurrences
+INFINITY_ERROR = 96  # (o): the mass at infinity, relative
+TAIL_ERROR = 16  # (p): the logarithm of Chernoff's bound
 ERROR_SAFETY = 1.01  # covers products of two errors, and the rounding of the bounds
 
 
@@ -68,6 +70,13 @@ def exponential_tilt(pld: DiscretePLD, rate: float) -> tuple[float, Array]:
 
     κ is close to log Σ p·e^{rate·L}. It need not be exact, because the tilt is undone
     with the same κ.
+
+    Parameters
+    ----------
+    pld : DiscretePLD
+        The losses L and their masses p.
+    rate : float
+        The rate λ of the tilt.
     """
     kappa, _ = pld.log_moment(rate)
     exponent = rate * pld.losses
@@ -140,6 +149,13 @@ def _wrap_around(index: NDArray[np.int64], masses: Array, size: int) -> Array:
     """Return the sums of the masses whose grid indices agree modulo `size`, rounded up.
 
     Entry i of the result belongs to the indices i, i ± size, i ± 2·size, ….
+
+    Parameters
+    ----------
+    index, masses : array
+        Grid indices and the masses there.
+    size : int
+        The length of the transform.
     """
     place = index % size
     sums = np.bincount(place, weights=masses, minlength=size)
@@ -152,6 +168,13 @@ def _integer_power(values: ComplexArray, count: int) -> ComplexArray:
 
     The relative error is at most 3·count·u, u being the unit roundoff. The caller
     covers it by one more bit in the error of the transform.
+
+    Parameters
+    ----------
+    values : array of complex
+        The numbers.
+    count : int
+        The power, >= 1.
     """
     result = values.copy()
     for bit in bin(count)[3:]:
@@ -341,6 +364,11 @@ def mass_at_infinity(factors: list[Factor]) -> float:
     The total is infinite if any single loss is. With finite masses m, infinite masses x
     and counts n this is Π(m + x)ⁿ − Πmⁿ. Total masses above 1, which come from rounding
     up, count in full.
+
+    Parameters
+    ----------
+    factors : list of (DiscretePLD, int)
+        Privacy loss distributions, and how often each is used.
     """
     log_totals = []
     log_ratios = []
@@ -353,7 +381,7 @@ def mass_at_infinity(factors: list[Factor]) -> float:
     if not log_ratio:
         return 0.0
     mass = math.exp(min(log_total, 700.0)) * -math.expm1(-log_ratio)
-    return float(round_up(mass, 1e-14))
+    return float(round_up(mass, INFINITY_ERROR * U))  # Theorem C2, line (o)
 
 
 def log_tail_mass(factors: list[Factor], rate: float, end: float) -> float:
@@ -372,5 +400,8 @@ def log_tail_mass(factors: list[Factor], rate: float, end: float) -> float:
     if math.isinf(rate):
         return -math.inf
     kappa = math.fsum(count * pld.log_moment(rate)[0] for pld, count in factors)
-    rounding = 1e-12 * (abs(kappa) + rate * end + 1)
-    return min(kappa - rate * end + rounding, 0.0)
+    # Theorem C2, line (p). `magnitude` is Σ n·(M + 4) + |λ·end|, M the largest |λL|.
+    magnitude = abs(rate * end)
+    for pld, count in factors:
+        magnitude += count * (float(np.abs(rate * pld.losses).max()) + 4)
+    return min(kappa - rate * end + TAIL_ERROR * U * magnitude, 0.0)

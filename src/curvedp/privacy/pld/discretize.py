@@ -175,6 +175,15 @@ def loss_grid(last_index: int, growth: float, min_points: int) -> NDArray[np.int
 
     All indices up to 1/growth are included. Then the steps are about `growth` times the
     index, until they reach last_index/min_points.
+
+    Parameters
+    ----------
+    last_index : int
+        The last index.
+    growth : float
+        The largest distance of neighboring indices, relative to the index.
+    min_points : int
+        No two indices are farther apart than last_index/min_points.
     """
     largest_step = max(last_index / min_points, 1.0)
     end_of_all = min(1 / growth, last_index)
@@ -227,6 +236,11 @@ def _step_weights(eps: Array, delta: Array) -> tuple[Array, Array]:
 
     Over a step of width h in ε, δ drops by d. The step adds the first number to the
     mass at its right end, and subtracts the second one from the mass at its left end.
+
+    Parameters
+    ----------
+    eps, delta : array
+        Points (ε, δ) of a profile, ε increasing.
     """
     width = np.diff(eps)
     drop = -np.diff(delta)

@@ -489,6 +489,13 @@ def _cached_profile(
     """Return one profile for each thread and each set of parameters.
 
     Threads do not share profiles, because the table of a loss is extended in place.
+
+    Parameters
+    ----------
+    thread : int
+        The identifier of the thread.
+    kind, curvature, dim, scale, sensitivity, adjacency
+        The parameters of `ConstantCurvatureProfile`.
     """
     profile_class = ConstantCurvatureProfile
     if _is_flat_gaussian(kind, curvature, dim):

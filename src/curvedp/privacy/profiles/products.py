@@ -613,7 +613,15 @@ def largest_over_splits(
 
 
 def _entry(cost: CostOfSplit, column: int) -> CostOfSplit:
-    """Return the cost function that has only the given entry of `cost`."""
+    """Return the cost function that has only the given entry of `cost`.
+
+    Parameters
+    ----------
+    cost : callable
+        A function of a split that returns a row of numbers.
+    column : int
+        Which of these numbers.
+    """
 
     def one_entry(split: Array) -> Array:
         return cost(split)[column : column + 1]
