@@ -8,8 +8,8 @@ import numpy as np
 
 from curvedp.geometry import Sphere
 from curvedp.mechanisms import frechet_mean_sensitivity
+from curvedp.papers.gdp.circle import circle_gaussian_delta_printed
 from curvedp.privacy import GDP, RaoDP, gaussian_profile
-from reproductions.gdp.circle import circle_gaussian_delta_printed
 
 IMAGES = Path(__file__).parent / "images"
 _PAGE = Path(__file__).parent / "evidence" / "coverage.md"

@@ -149,6 +149,19 @@ ARROWS: dict[str, set[str]] = {
         "statistics",
     },
     "report": {"core", "geometry", "inference", "ledger", "privacy", "release"},
+    "papers": {
+        "audit",
+        "estimators",
+        "geometry",
+        "laws",
+        "mechanisms",
+        "numerics",
+        "optim",
+        "privacy",
+        "randomness",
+        "regression",
+        "report",
+    },
     "studio": {
         "checking",
         "core",
@@ -444,7 +457,7 @@ def test_a_site_s_process_imports_little():
 def _readers() -> dict[str, ast.Module]:
     """Every file of the project that calls `np.load`, the gallery's notebooks among them."""
     found = {}
-    folders = ("src", "tests", "benchmarks", "examples", "reproductions", "docs")
+    folders = ("src", "tests", "benchmarks", "examples", "docs")
     for path in (path for folder in folders for path in (PROJECT / folder).rglob("*")):
         if path.suffix in (".py", ".ipynb") and "np.load(" in (
             text := path.read_text(encoding="utf-8")

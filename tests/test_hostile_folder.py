@@ -185,31 +185,11 @@ def test_a_command_opens_only_what_it_was_told_to(hostile, command):
     assert opened <= told | beside | unfinished | READ_AND_IGNORED
 
 
-def test_reproductions_come_from_a_folder_that_was_named(hostile, tmp_path):
-    """An installed package has no checkout; the working folder is not taken for one."""
-    installed = tmp_path / "site-packages"
-    installed.mkdir()
-    (installed / "curvedp").symlink_to(Path(curvedp.__file__).parent)
-    program = tmp_path / "installed.py"
-    program.write_text(
-        "import curvedp.cli.commands\n"
-        f"curvedp.cli.commands.__file__ = {str(installed / 'x' / 'curvedp' / 'cli' / 'commands.py')!r}\n"
-        + PROGRAM
-    )
-    process = run(hostile, "reproduce", "--list", program=[str(program)])
-    assert process.returncode == 2
-    assert "--from" in process.stderr
-    process = run(hostile, "reproduce", "--list", "--from", tmp_path)
-    assert process.returncode == 2
-    assert "no reproductions/runner.py" in process.stderr
-    assert traces(hostile) == []
-
-    (tmp_path / "reproductions").mkdir()
-    (tmp_path / "reproductions" / "__init__.py").touch()
-    named = "def command(*arguments):\n    print('named by the user')\n"
-    (tmp_path / "reproductions" / "runner.py").write_text(named)
-    process = run(hostile, "reproduce", "--list", "--from", tmp_path)
-    assert process.stdout.strip() == "named by the user", process.stderr
+def test_reproductions_come_from_the_installed_package(hostile):
+    """A module of the same name in the working folder is not run."""
+    process = run(hostile, "reproduce", "--list")
+    assert process.returncode == 0, process.stderr
+    assert "gdp-fig1" in process.stdout
     assert traces(hostile) == []
 
 

@@ -26,7 +26,7 @@ DOCS = ROOT / "docs"
 FILES = sorted(SOURCE.rglob("*.py"))
 
 # Folders at the root of the repository that prose refers to.
-FOLDERS = "tests|docs|benchmarks|examples|reproductions|src"
+FOLDERS = "tests|docs|benchmarks|examples|src"
 
 # The Python files beside the package whose prose is checked too.
 OTHER_FILES = [

@@ -18,6 +18,12 @@ from typing import Any
 
 import numpy as np
 
+from curvedp.papers.gdp.algorithms import (
+    algorithm1_estimate,
+    algorithm2_estimate,
+    loss_sampler,
+)
+from curvedp.papers.gdp.circle import circle_gaussian_delta_printed
 from curvedp.privacy import (
     GDP,
     ApproxDP,
@@ -30,12 +36,6 @@ from curvedp.privacy import (
     subsampled_gaussian,
 )
 from curvedp.privacy.guarantees.gaussian import gdp_mu
-from reproductions.gdp.algorithms import (
-    algorithm1_estimate,
-    algorithm2_estimate,
-    loss_sampler,
-)
-from reproductions.gdp.circle import circle_gaussian_delta_printed
 
 
 def best(f: Callable[[], Any], repeats: int = 5) -> tuple[Any, float]:

@@ -1,7 +1,7 @@
 """What privatization costs a step of DP-RSGD, against the same step without clipping and noise, and against floors.
 
-    python -m benchmarks.optim            # short
-    python -m benchmarks.optim --full     # 300 000 steps of batch size 1, as in Table 2 of Utpala et al. (2023)
+    python -m benchmarks.speed.optim            # short
+    python -m benchmarks.speed.optim --full     # 300 000 steps of batch size 1, as in Table 2 of Utpala et al. (2023)
 
 Private and non-private runs are interleaved in one process and the best of three is kept. Both draw their batches on the
 host and run one compiled scan; the private one draws its noise from the operating system's cryptographic stream. Two floors:
@@ -9,87 +9,15 @@ the noise alone by NumPy's PCG64 ziggurat, and for SPD the two eigenvalue proble
 """
 
 import sys
-import time
-from collections.abc import Callable
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
 from curvedp.geometry import SPDAffineInvariant
 from curvedp.optim import (
     FrechetMeanProblem,
     LeadingEigenvectorProblem,
-    Problem,
-    dp_rsgd,
 )
-
-Run = Callable[[], None]
-
-
-def non_private(
-    problem: Problem,
-    data: np.ndarray,
-    init: np.ndarray,
-    steps: int,
-    size: int,
-    rate: float,
-) -> Run:
-    """The same step: mean gradient of a uniform batch, one move; no clipping, no noise."""
-
-    @jax.jit
-    def loop(data, w, batches):  # type: ignore[no-untyped-def]  # JAX arrays have no static type here
-        def step(w, numbers):  # type: ignore[no-untyped-def]  # JAX arrays have no static type here
-            mean = problem.total(w, jnp.mean(problem.slopes(w, data[numbers]), axis=0))
-            return problem.move(w, -rate * mean), None
-
-        return jax.lax.scan(step, w, batches)[0]
-
-    rng = np.random.default_rng(0)
-    chunk = min(steps, 10_000)
-
-    def run() -> None:
-        with jax.enable_x64(True):
-            w, records = jnp.asarray(init), jnp.asarray(data)
-            for _ in range(steps // chunk):
-                w = loop(
-                    records,
-                    w,
-                    rng.integers(len(data), size=(chunk, size), dtype=np.int32),
-                )
-            w.block_until_ready()
-
-    return run
-
-
-def private(
-    problem: Problem,
-    data: np.ndarray,
-    init: np.ndarray,
-    steps: int,
-    size: int,
-    rate: float,
-) -> Run:
-    def run() -> None:
-        dp_rsgd(
-            problem,
-            data,
-            init,
-            steps=steps,
-            batch_size=size,
-            clip=1.0,
-            learning_rate=rate,
-            noise=1e-3,
-        )
-
-    return run
-
-
-def seconds(run: Run) -> tuple[float, float]:
-    """(wall, processor) seconds."""
-    wall, cpu = time.perf_counter(), time.process_time()
-    run()
-    return time.perf_counter() - wall, time.process_time() - cpu
+from curvedp.papers.opt.timing import non_private, private, seconds
 
 
 def noise_floor(dim: int) -> float:

@@ -19,7 +19,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from benchmarks.optim import non_private, private
 from curvedp.geometry import SPDAffineInvariant
 from curvedp.optim import (
     FrechetMeanProblem,
@@ -30,6 +29,7 @@ from curvedp.optim import (
 )
 from curvedp.optim._loop import full_precision
 from curvedp.optim.rsgd import run_steps
+from curvedp.papers.opt.timing import non_private, private
 from curvedp.privacy.optimizer_accounting import ACCELERATOR_BLOCK
 
 ORDER, AMBIENT = 11, 786

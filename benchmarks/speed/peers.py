@@ -194,7 +194,7 @@ def mean_square_radius(law: Any) -> float:
 def bases() -> list[Row]:
     """One tangent Gaussian draw: our isometry, an explicit basis, Gram–Schmidt. Limit: the normals."""
     from curvedp.geometry import Lorentz, SPDAffineInvariant, Sphere
-    from reproductions.opt.run import base_point, samplers
+    from curvedp.papers.opt.run import base_point, samplers
 
     labels = {
         "explicit": "explicit basis",
@@ -261,6 +261,7 @@ def another(scale: float) -> float:
 
 def accounting() -> list[Row]:
     """μ of a curved Gaussian; a thousand Laplace, Gaussian and subsampled releases composed. No data, so no limit."""
+    from curvedp.papers.gdp.algorithms import algorithm2_estimate, loss_sampler
     from curvedp.privacy import (
         GDP,
         compose,
@@ -269,7 +270,6 @@ def accounting() -> list[Row]:
         laplace_profile,
         subsampled_gaussian,
     )
-    from reproductions.gdp.algorithms import algorithm2_estimate, loss_sampler
 
     rows = []
     for name, k, eps_max in (("S²", 1.0, np.pi / 2), ("H²", -1.0, 10.0)):

@@ -1,6 +1,6 @@
 """Linear regression on Wine Quality: ours beside IBM diffprivlib and Opacus, at the same ε, on the same data, in one run.
 
-    python -m benchmarks.regression_peers [--wine winequality-red.csv] [--repeats 20] [--skip 0]
+    python -m benchmarks.speed.regression_peers [--wine winequality-red.csv] [--repeats 20] [--skip 0]
 
 Alcohol -> (fixed acidity, density, pH, residual sugar), first 100 rows, as in the geodesic regression paper (Table 1).
 Our settings were found on those rows; `--skip 100` takes the next hundred, which nobody has seen.
@@ -13,6 +13,7 @@ diffprivlib 0.6.6 does not import beside today's scikit-learn, so the peers live
 
 import argparse
 import csv
+import importlib.util
 import json
 import subprocess
 import sys
@@ -22,13 +23,19 @@ from pathlib import Path
 
 import numpy as np
 
-EPSILON, DELTA = 2.0, 1e-5
-MIDDLE, UNIT = (
-    np.array([8.0, 0.997, 3.3, 2.2]),
-    np.array([1.5, 0.0015, 0.18, 1.2]),
-)  # public, from the trade
-ALCOHOL = (8.5, 11.5)  # public: what a vinho verde has
-RESPONSES = ("fixed acidity", "density", "pH", "residual sugar")
+
+def load_wine_module():
+    """Import wine.py by its path: the peers' environment has no curvedp."""
+    source = Path(__file__).parents[2] / "src/curvedp/papers/reg/wine.py"
+    specification = importlib.util.spec_from_file_location("wine", source)
+    module = importlib.util.module_from_spec(specification)
+    specification.loader.exec_module(module)
+    return module
+
+
+wine = load_wine_module()
+ALCOHOL, DELTA, EPSILON = wine.ALCOHOL, wine.DELTA, wine.EPSILON
+error, first_wines, ours = wine.error, wine.first_wines, wine.ours
 
 
 def load(path: str, skip: int = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -38,69 +45,6 @@ def load(path: str, skip: int = 0) -> tuple[np.ndarray, np.ndarray]:
     return first_wines(
         dict(zip(names, np.array(rows[skip:], dtype=float).T, strict=True))
     )
-
-
-def first_wines(columns: dict[str, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-    """Alcohol (100,) and the responses in public units (100, 4)."""
-    responses = np.column_stack([columns[name][:100] for name in RESPONSES])
-    return columns["alcohol"][:100], (responses - MIDDLE) / UNIT
-
-
-def error(prediction: np.ndarray, Y: np.ndarray) -> float:
-    """Mean squared error in units of the data's standard deviations, as the paper's."""
-    return float(np.mean(((prediction - Y) / Y.std(axis=0)) ** 2))
-
-
-def ours(x: np.ndarray, Y: np.ndarray, repeats: int) -> dict[str, list[float]]:
-    """(2, 10⁻⁵)-DP by descent, for a record replaced and for one added or removed; pure ε = 2 as four K-norm lines."""
-    from curvedp import GDP, ApproxDP, PrivateGeodesicRegression, PureDP
-    from curvedp.geometry import Euclidean
-    from curvedp.privacy import gaussian_profile, smallest_scale
-    from curvedp.randomness import GeneratorSource
-
-    def fitted(responses: np.ndarray, seed: int, **more: object) -> np.ndarray:
-        source = GeneratorSource(
-            np.random.default_rng(seed)
-        )  # the data of a benchmark are not at stake
-        model = PrivateGeodesicRegression(
-            Euclidean(responses.shape[1]), x_range=ALCOHOL, source=source, **more
-        )
-        return model.fit(x, responses).predict(x)
-
-    joint = {"radius": 1.0, "speed": 3.0, "clip": 1.0}
-    alone = {
-        "radius": 0.5,
-        "speed": 1.5,
-        "clip": 0.6,
-    }  # one response has half the length of four
-    approx = ApproxDP(EPSILON, DELTA)
-    mu = 1 / smallest_scale(
-        lambda scale: gaussian_profile(0.0, 1, scale, 1.0), approx, 1.0
-    )
-
-    # A record added or removed moves a clipped sum by τ, one replaced by 2τ: μ for the former is 2μ for the latter.
-    def lines(seed: int) -> np.ndarray:
-        pure = PureDP(EPSILON / 4)
-        return np.concatenate(
-            [
-                fitted(Y[:, [k]], 4 * seed + k, guarantee=pure, **alone)
-                for k in range(4)
-            ],
-            axis=1,
-        )
-
-    return {
-        "ours, (ε, δ), one record replaced": [
-            error(fitted(Y, i, guarantee=approx, **joint), Y) for i in range(repeats)
-        ],
-        "ours, (ε, δ), one added or removed": [
-            error(fitted(Y, i, guarantee=GDP(2 * mu), **joint), Y)
-            for i in range(repeats)
-        ],
-        "ours, pure ε, one record replaced": [
-            error(lines(i), Y) for i in range(repeats)
-        ],
-    }
 
 
 def peers(
@@ -206,11 +150,11 @@ def peers(
 
 def wine_file() -> str:
     """Where the loader finds it, or a line that says where to get it."""
-    from examples.data_sets import DATASETS, MissingData, find_file
+    from curvedp.papers.data_sets import DATASETS, MissingData, find_file
 
-    wine = DATASETS["wine"]
+    entry = DATASETS["wine"]
     try:
-        return str(find_file(wine.file, wine.title, wine.source))
+        return str(find_file(entry.file, entry.title, entry.source))
     except MissingData as missing:
         raise SystemExit(
             str(missing).replace(
@@ -234,7 +178,7 @@ def main() -> None:
     )  # inside the peers' environment
     parser.add_argument(
         "--store",
-        help="keep the peers' numbers, lines and versions: reproductions/reg/peers.json",
+        help="keep the peers' numbers, lines and versions: src/curvedp/papers/reg/peers.json",
     )
     arguments = parser.parse_args()
     if arguments.wine is None:

@@ -29,7 +29,7 @@ from curvedp.geometry import (
 )
 from curvedp.laws import RiemannianGaussian, RiemannianLaplace
 from curvedp.laws.law import Law
-from reproductions.opt.tangent import TangentGaussian
+from curvedp.papers.opt.tangent import TangentGaussian
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests"))
 from support import goodness

@@ -20,9 +20,9 @@ from curvedp.audit.empirical import neighbors, rounded, scores
 from curvedp.geometry import Lorentz, Sphere
 from curvedp.laws import RiemannianGaussian
 from curvedp.mechanisms import GaussianMechanism
+from curvedp.papers.rao.laws import GeneralizedGaussian, MultivariateGaussian
+from curvedp.papers.rao.mechanisms import gaussian_theta, generalized_gaussian_theta
 from curvedp.privacy import GDP, ApproxDP, RaoDP
-from reproductions.rao.laws import GeneralizedGaussian, MultivariateGaussian
-from reproductions.rao.mechanisms import gaussian_theta, generalized_gaussian_theta
 
 N = 60_000
 

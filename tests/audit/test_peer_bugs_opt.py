@@ -21,8 +21,8 @@ from curvedp.geometry import (
     Sphere,
 )
 from curvedp.optim import FrechetMeanProblem, dp_rgd
+from curvedp.papers.opt.tangent import TangentGaussian
 from curvedp.privacy import GDP
-from reproductions.opt.tangent import TangentGaussian
 
 N, RATE, CLIP, RECORDS, MU = 60_000, 0.3, 0.5, 5, 1.0
 SIGMA = (

@@ -17,13 +17,13 @@ from curvedp.geometry import Euclidean, SPDAffineInvariant, Sphere, frechet_mean
 from curvedp.laws.knorm import GeodesicBall, KNormLaw, LipschitzRejectionSampler
 from curvedp.mechanisms import KNGMechanism
 from curvedp.mechanisms.geodesic_knorm import KNGRegressionMechanism
+from curvedp.papers.opt.tangent import TangentGaussian
+from curvedp.papers.reg import paper
 from curvedp.privacy import GDP
 from curvedp.regression import fit_geodesic
 from curvedp.regression.bounds import gradient_sensitivities
 from curvedp.regression.gradient import clipped_gradient
 from curvedp.statistics.geodesic import GeodesicLine
-from reproductions.opt.tangent import TangentGaussian
-from reproductions.reg import paper
 
 N = 60_000
 NO_CLIP = 1e9

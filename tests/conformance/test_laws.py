@@ -28,7 +28,7 @@ from curvedp.geometry import (
     Stiefel,
 )
 from curvedp.laws import RiemannianGaussian, RiemannianLaplace
-from reproductions.opt.tangent import TangentGaussian
+from curvedp.papers.opt.tangent import TangentGaussian
 from support import goodness
 
 

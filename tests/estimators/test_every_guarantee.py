@@ -20,6 +20,7 @@ from curvedp import (
 )
 from curvedp.errors import CurvedpError, ReleaseWarning
 from curvedp.geometry import SPDAffineInvariant, Sphere
+from curvedp.papers.rao.mean_loss import KLDP, MeanConcentratedDP
 from curvedp.privacy import (
     ZCDP,
     ApproxDP,
@@ -33,7 +34,6 @@ from curvedp.privacy import (
     gaussian_profile,
 )
 from curvedp.release.verify import verify_certificate
-from reproductions.rao.mean_loss import KLDP, MeanConcentratedDP
 
 S2, SPD, N = Sphere(2), SPDAffineInvariant(3), 200
 GUARANTEES = [

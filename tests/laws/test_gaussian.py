@@ -27,7 +27,7 @@ from curvedp.laws import RiemannianGaussian
 from curvedp.laws.isotropic.envelope import TangentEnvelope
 from curvedp.laws.isotropic.law import two_point_homogeneous_law
 from curvedp.laws.product import ProductGaussian
-from reproductions.opt.tangent import TangentGaussian
+from curvedp.papers.opt.tangent import TangentGaussian
 from support import goodness
 
 SPACES = {

@@ -19,6 +19,7 @@ from curvedp.errors import CurvedpError, ParameterError, UnattainableGuarantee
 from curvedp.geometry import Euclidean, Sphere
 from curvedp.ledger import rule
 from curvedp.ledger.rule import State
+from curvedp.papers.rao.mean_loss import KLDP, MeanConcentratedDP
 from curvedp.privacy import (
     GDP,
     ZCDP,
@@ -31,7 +32,6 @@ from curvedp.privacy import (
 from curvedp.privacy.guarantees.base import additive_kinds
 from curvedp.release.pay import pay
 from curvedp.statistics.frechet_mean import FrechetMean
-from reproductions.rao.mean_loss import KLDP, MeanConcentratedDP
 
 BUDGETS = {
     "PureDP": PureDP(40.0),

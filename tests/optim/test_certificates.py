@@ -9,9 +9,9 @@ import pytest
 from curvedp.geometry import Euclidean, Sphere
 from curvedp.optim import FrechetMeanProblem, Problem, dp_rgd, dp_rsgd, dp_rsvrg
 from curvedp.optim._loop import noisy_gradient  # what is noised, which no result tells
+from curvedp.papers.rao.mean_loss import KLDP
 from curvedp.privacy import GDP, ZCDP, ApproxDP, RaoDP, RenyiDP
 from curvedp.release.verify import verify_certificate
-from reproductions.rao.mean_loss import KLDP
 
 M = Sphere(2)
 X = M.project(np.random.default_rng(0).normal([3.0, 0, 0], 0.5, (200, 3)))

@@ -1,7 +1,7 @@
 """One guarantee of each kind."""
 
+from curvedp.papers.rao.mean_loss import KLDP, MeanConcentratedDP
 from curvedp.privacy import GDP, ZCDP, ApproxDP, PureDP, RaoDP, RenyiDP, compose
-from reproductions.rao.mean_loss import KLDP, MeanConcentratedDP
 
 ALL = [
     PureDP(0.7),

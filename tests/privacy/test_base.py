@@ -9,6 +9,29 @@ import numpy as np
 import pytest
 
 from curvedp.errors import ParameterError
+from curvedp.papers.gdp.algorithms import (
+    algorithm1_estimate,
+    algorithm2_estimate,
+    loss_sampler,
+)
+from curvedp.papers.gdp.circle import circle_gaussian_delta_printed
+from curvedp.papers.rao.discrete import (
+    discrete_gaussian_rao,
+    geometric_rao,
+    randomized_response_rao,
+)
+from curvedp.papers.rao.mechanisms import (
+    bernoulli_distance,
+    exponential_distance,
+    gaussian_distance,
+    generalized_gaussian_hellinger,
+    generalized_gaussian_information,
+    laplace_hellinger,
+    mean_square_radius,
+    poisson_distance,
+    riemannian_gaussian_theta,
+    riemannian_laplace_theta,
+)
 from curvedp.privacy import (
     GDP,
     ZCDP,
@@ -33,29 +56,6 @@ from curvedp.privacy.guarantees.rao import (
 from curvedp.privacy.guarantees.renyi import renyi_epsilon, zcdp_epsilon
 from curvedp.privacy.profiles.products import product_profile
 from privacy.guarantees import ALL, IDS
-from reproductions.gdp.algorithms import (
-    algorithm1_estimate,
-    algorithm2_estimate,
-    loss_sampler,
-)
-from reproductions.gdp.circle import circle_gaussian_delta_printed
-from reproductions.rao.discrete import (
-    discrete_gaussian_rao,
-    geometric_rao,
-    randomized_response_rao,
-)
-from reproductions.rao.mechanisms import (
-    bernoulli_distance,
-    exponential_distance,
-    gaussian_distance,
-    generalized_gaussian_hellinger,
-    generalized_gaussian_information,
-    laplace_hellinger,
-    mean_square_radius,
-    poisson_distance,
-    riemannian_gaussian_theta,
-    riemannian_laplace_theta,
-)
 
 
 @pytest.mark.parametrize("g", ALL, ids=IDS)

@@ -11,6 +11,10 @@ from flint import acb, arb, ctx
 from curvedp.errors import NotIntegrable, ParameterError
 from curvedp.geometry import Grassmann, KendallShapes, Rotations
 from curvedp.laws import RiemannianGaussian, RiemannianLaplace
+from curvedp.papers.gdp.circle import (
+    circle_gaussian_delta,
+    circle_gaussian_delta_printed,
+)
 from curvedp.privacy import (
     certified_delta,
     certified_mu,
@@ -24,10 +28,6 @@ from curvedp.privacy.enclosure.delta import (
     certified_projective_delta,
     float_beyond,
     outward_floats,
-)
-from reproductions.gdp.circle import (
-    circle_gaussian_delta,
-    circle_gaussian_delta_printed,
 )
 
 

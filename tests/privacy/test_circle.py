@@ -6,6 +6,10 @@ import mpmath as mp
 import numpy as np
 import pytest
 
+from curvedp.papers.gdp.circle import (
+    circle_gaussian_delta,
+    circle_gaussian_delta_printed,
+)
 from curvedp.privacy import gaussian_profile, laplace_profile
 from curvedp.privacy.enclosure.delta import DeltaEnclosure
 from curvedp.privacy.loss.line_and_circle import (
@@ -13,10 +17,6 @@ from curvedp.privacy.loss.line_and_circle import (
     CircleLaplaceLoss,
     LineLaplaceLoss,
     _log_normal_between,
-)
-from reproductions.gdp.circle import (
-    circle_gaussian_delta,
-    circle_gaussian_delta_printed,
 )
 
 

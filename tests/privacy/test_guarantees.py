@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from curvedp.errors import ParameterError
+from curvedp.papers.rao.mean_loss import KLDP, MeanConcentratedDP
 from curvedp.privacy import (
     GDP,
     ZCDP,
@@ -18,7 +19,6 @@ from curvedp.privacy import (
 )
 from curvedp.privacy.guarantees.gaussian import gdp_delta, gdp_log_delta, gdp_mu
 from privacy.guarantees import ALL, IDS
-from reproductions.rao.mean_loss import KLDP, MeanConcentratedDP
 
 
 def gaussian_delta(mu, eps):

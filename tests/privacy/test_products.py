@@ -9,6 +9,8 @@ from scipy import stats
 from scipy.integrate import quad
 
 from curvedp.errors import ParameterError
+from curvedp.papers.gdp.algorithms import loss_sampler
+from curvedp.papers.gdp.circle import circle_gaussian_delta
 from curvedp.privacy import GDP, gaussian_floor, gaussian_profile
 from curvedp.privacy.guarantees.base import guarantee_from_dict
 from curvedp.privacy.loss.sum import MARGIN
@@ -18,8 +20,6 @@ from curvedp.privacy.profiles.products import (
     _split_profile,
     product_profile,
 )
-from reproductions.gdp.algorithms import loss_sampler
-from reproductions.gdp.circle import circle_gaussian_delta
 
 
 def spd2(sigma, sensitivity):

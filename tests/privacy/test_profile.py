@@ -13,6 +13,7 @@ from scipy.special import ndtr
 from scipy.stats import norm
 
 from curvedp.errors import ParameterError
+from curvedp.papers.gdp.algorithms import algorithm2_estimate
 from curvedp.privacy import GDP, gaussian_profile, laplace_profile
 from curvedp.privacy.guarantees.base import guarantee_from_dict
 from curvedp.privacy.guarantees.gaussian import gdp_delta, gdp_log_delta, gdp_mu
@@ -23,7 +24,6 @@ from curvedp.privacy.profiles.base import (
     _mu_from_log_complement,
     _mu_from_log_delta,
 )
-from reproductions.gdp.algorithms import algorithm2_estimate
 from support.profile_oracle import brute_delta, loss
 
 

@@ -9,15 +9,7 @@ from scipy.integrate import quad
 from scipy.special import gamma
 
 from curvedp.errors import ParameterError
-from curvedp.privacy import RaoDP
-from curvedp.privacy.guarantees.rao import (
-    hellinger_compose,
-    hellinger_from_affinity,
-    rao_delta,
-    rao_epsilon,
-    rao_tradeoff,
-)
-from reproductions.rao.mechanisms import (
+from curvedp.papers.rao.mechanisms import (
     bernoulli_distance,
     exponential_distance,
     gaussian_distance,
@@ -32,6 +24,14 @@ from reproductions.rao.mechanisms import (
     poisson_distance,
     riemannian_gaussian_theta,
     riemannian_laplace_theta,
+)
+from curvedp.privacy import RaoDP
+from curvedp.privacy.guarantees.rao import (
+    hellinger_compose,
+    hellinger_from_affinity,
+    rao_delta,
+    rao_epsilon,
+    rao_tradeoff,
 )
 
 

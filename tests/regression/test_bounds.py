@@ -5,15 +5,13 @@ import math
 import numpy as np
 import pytest
 
-from benchmarks.regression import (
-    attack,
-)  # a study of its own, run here in a reduced form
 from curvedp.geometry import (
     Euclidean,
     Lorentz,
     SPDAffineInvariant,
     Sphere,
 )
+from curvedp.papers.reg.attack import attack
 from curvedp.regression import fit_geodesic
 from curvedp.regression.bounds import (
     Domain,

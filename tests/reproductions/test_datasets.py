@@ -9,8 +9,8 @@ import pytest
 
 from curvedp.errors import ParameterError
 from curvedp.geometry import PoincareBall
-from examples import data_sets
-from examples.data_sets import DATASETS, MissingData, embed_tree, load_dataset
+from curvedp.papers import data_sets
+from curvedp.papers.data_sets import DATASETS, MissingData, embed_tree, load_dataset
 
 
 @pytest.fixture(autouse=True)

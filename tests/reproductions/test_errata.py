@@ -16,13 +16,13 @@ from curvedp.geometry import (
     SPDBuresWasserstein,
     SPDLogEuclidean,
 )
-from curvedp.privacy import ZCDP
-from curvedp.regression.gradient import clipped_gradient
-from reproductions.opt.paper import (
+from curvedp.papers.opt.accounting import (
     claim_4_applies,
     moments_epsilon,
     true_delta_at_least,
 )
+from curvedp.privacy import ZCDP
+from curvedp.regression.gradient import clipped_gradient
 
 PAGE = (Path(__file__).parents[2] / "docs" / "errata.md").read_text(encoding="utf-8")
 FIGURE_2 = {"n": 100_000, "epochs": 50, "inner_steps": 10_000}

@@ -7,19 +7,19 @@ import pytest
 from scipy import stats
 
 from curvedp.errors import ParameterError
-from curvedp.privacy import gaussian_profile
-from curvedp.privacy.guarantees.gaussian import gdp_mu
-from reproductions.gdp.algorithms import (
+from curvedp.papers.gdp.algorithms import (
     _max_mu,
     _positive_parts,
     algorithm1_estimate,
     algorithm2_estimate,
     loss_sampler,
 )
-from reproductions.gdp.circle import (
+from curvedp.papers.gdp.circle import (
     circle_gaussian_delta,
     circle_gaussian_delta_printed,
 )
+from curvedp.privacy import gaussian_profile
+from curvedp.privacy.guarantees.gaussian import gdp_mu
 
 
 def test_algorithm_1_is_a_lower_bound():

@@ -11,9 +11,9 @@ from curvedp.errors import EnvelopeViolation, ParameterError
 from curvedp.geometry import Grassmann, Sphere
 from curvedp.laws import RiemannianGaussian
 from curvedp.mechanisms import GaussianMechanism
-from reproductions.gdp import grassmann
-from reproductions.gdp.grassmann import GrassmannGaussian
-from reproductions.opt.tangent import TangentGaussian
+from curvedp.papers.gdp import grassmann
+from curvedp.papers.gdp.grassmann import GrassmannGaussian
+from curvedp.papers.opt.tangent import TangentGaussian
 from support.goodness import accepts, off_origin, rejects
 
 

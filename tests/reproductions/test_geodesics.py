@@ -13,8 +13,8 @@ from curvedp.geometry import (
     SPDAffineInvariant,
     Sphere,
 )
+from curvedp.papers.reg.pictures import plot_geodesic
 from curvedp.regression import fit_geodesic
-from examples.geodesics.pictures import plot_geodesic
 
 
 def data(M, n=30):

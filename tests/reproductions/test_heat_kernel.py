@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import integrate
 
-from reproductions.referee.heat_kernel import (
+from curvedp.papers.referee.heat_kernel import (
     compare,
     root_mean_square_distance,
     sphere_heat_kernel,

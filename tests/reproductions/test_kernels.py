@@ -3,7 +3,11 @@
 import numpy as np
 from scipy.ndimage import convolve
 
-from reproductions.opt.data import _FIRST, _SECOND, covariance_descriptors
+from curvedp.papers.opt.descriptors import (
+    FIRST_DERIVATIVE,
+    SECOND_DERIVATIVE,
+    covariance_descriptors,
+)
 
 PRINTED = (
     np.array([[1, 0, -1], [2, 0, -2], [6, 0, -12]]) / 4
@@ -13,7 +17,12 @@ PRINTED = (
 def test_e14_the_printed_kernel_sees_edges_in_a_blank_image():
     blank = np.ones((9, 9))
     assert np.all(convolve(blank, PRINTED, mode="nearest") == -1.5)
-    for kernel in (_FIRST, _FIRST.T, _SECOND, _SECOND.T):
+    for kernel in (
+        FIRST_DERIVATIVE,
+        FIRST_DERIVATIVE.T,
+        SECOND_DERIVATIVE,
+        SECOND_DERIVATIVE.T,
+    ):
         assert np.all(convolve(blank, kernel, mode="nearest") == 0)
 
 
@@ -21,14 +30,16 @@ def test_e14_ours_are_derivatives():
     """A ramp has one slope everywhere and no curvature, a parabola one curvature; the other axis sees nothing."""
     inside = (slice(3, -3), slice(3, -3))
     x = np.broadcast_to(np.arange(12.0), (12, 12))
-    assert np.ptp(convolve(x, _FIRST, mode="nearest")[inside]) == 0
-    assert np.all(convolve(x, _FIRST, mode="nearest")[inside] == 2)  # over two pixels
-    assert np.all(convolve(x, _FIRST.T, mode="nearest")[inside] == 0)
-    assert np.all(convolve(x, _SECOND, mode="nearest")[inside] == 0)
+    assert np.ptp(convolve(x, FIRST_DERIVATIVE, mode="nearest")[inside]) == 0
     assert np.all(
-        convolve(x**2 / 2, _SECOND, mode="nearest")[inside] == 2
+        convolve(x, FIRST_DERIVATIVE, mode="nearest")[inside] == 2
+    )  # over two pixels
+    assert np.all(convolve(x, FIRST_DERIVATIVE.T, mode="nearest")[inside] == 0)
+    assert np.all(convolve(x, SECOND_DERIVATIVE, mode="nearest")[inside] == 0)
+    assert np.all(
+        convolve(x**2 / 2, SECOND_DERIVATIVE, mode="nearest")[inside] == 2
     )  # smoothed by ½, steps of two pixels
-    assert np.all(convolve(x**2 / 2, _SECOND.T, mode="nearest")[inside] == 0)
+    assert np.all(convolve(x**2 / 2, SECOND_DERIVATIVE.T, mode="nearest")[inside] == 0)
 
 
 def test_e14_brightness_does_not_change_the_descriptor():

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from curvedp.errors import ParameterError
-from reproductions.runner import Setting, check_figures, find_reproductions
+from curvedp.papers.runner import Setting, check_figures, find_reproductions
 
 ALL = find_reproductions()
 

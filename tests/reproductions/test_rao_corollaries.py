@@ -7,9 +7,9 @@ import pytest
 from scipy import stats
 
 from curvedp.errors import ParameterError
+from curvedp.papers.rao.laws import CoordinatewiseLaplace, MultivariateLaplace
+from curvedp.papers.rao.mechanisms import parametric_theta
 from curvedp.privacy import ApproxDP, PureDP, RaoDP
-from reproductions.rao.laws import CoordinatewiseLaplace, MultivariateLaplace
-from reproductions.rao.mechanisms import parametric_theta
 
 
 def test_parametric_theta_of_the_corollaries():

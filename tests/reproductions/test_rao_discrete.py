@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 
 from curvedp.errors import ParameterError
-from curvedp.privacy import PureDP, convert
-from reproductions.rao.discrete import (
+from curvedp.papers.rao.discrete import (
     discrete_gaussian_rao,
     geometric_rao,
     randomized_response_rao,
 )
+from curvedp.privacy import PureDP, convert
 
 
 def angle(affinity):

@@ -9,7 +9,7 @@ import pytest
 from scipy import integrate, stats
 
 from curvedp.errors import ParameterError
-from reproductions.rao.laws import (
+from curvedp.papers.rao.laws import (
     GeneralizedGaussian,
     MultivariateGaussian,
     MultivariateLaplace,

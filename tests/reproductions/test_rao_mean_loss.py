@@ -12,6 +12,7 @@ from curvedp.errors import BudgetExceeded, ParameterError, UnattainableGuarantee
 from curvedp.estimators import PrivateFrechetMean
 from curvedp.geometry import Sphere
 from curvedp.ledger import Ledger
+from curvedp.papers.rao.mean_loss import KLDP, MeanConcentratedDP
 from curvedp.privacy import (
     GDP,
     ZCDP,
@@ -27,7 +28,6 @@ from curvedp.privacy import (
 )
 from curvedp.privacy.guarantees.base import guarantee_from_dict
 from curvedp.release.verify import verify_certificate
-from reproductions.rao.mean_loss import KLDP, MeanConcentratedDP
 
 
 def kl(p, q):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import integrate
 
-from reproductions.referee import run
+from curvedp.papers.referee import run
 
 
 @pytest.mark.parametrize("t", [0.2, 1.0])

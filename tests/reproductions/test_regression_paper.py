@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from benchmarks.regression_peers import MIDDLE, RESPONSES, UNIT
 from curvedp.geometry import Euclidean, Sphere
+from curvedp.papers.reg.examples import permutation_pvalue
+from curvedp.papers.reg.line import displayed_line
+from curvedp.papers.reg.sampler import angles, imposed, sequential_sampler, sphere_data
+from curvedp.papers.reg.wine import MIDDLE, RESPONSES, UNIT
+from curvedp.papers.runner import Setting, find_reproductions
 from curvedp.regression import fit_geodesic
-from reproductions.reg.examples import permutation_pvalue
-from reproductions.reg.line import displayed_line
-from reproductions.reg.paper import angles, imposed, sequential_sampler, sphere_data
-from reproductions.runner import Setting, find_reproductions
 
 
 def test_the_printed_sampler_follows_the_printed_law_on_the_line():

@@ -11,7 +11,7 @@ from curvedp.geometry import (
     Sphere,
     Stiefel,
 )
-from reproductions.opt.tangent import TangentGaussian
+from curvedp.papers.opt.tangent import TangentGaussian
 from support import goodness
 
 N = 100_000

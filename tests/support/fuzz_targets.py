@@ -21,6 +21,7 @@ from curvedp.core.statistic import Statistic
 from curvedp.geometry import Euclidean, Lorentz, Sphere
 from curvedp.laws.knorm import GeodesicBall
 from curvedp.mechanisms import selection
+from curvedp.papers.rao.mean_loss import KLDP, MeanConcentratedDP
 from curvedp.privacy import GDP, ZCDP, ApproxDP, PureDP, RaoDP, RenyiDP
 from curvedp.privacy.calibration import meets
 from curvedp.privacy.guarantees.base import guarantee_from_dict
@@ -33,7 +34,6 @@ from curvedp.statistics.geometric_median import GeometricMedian
 from curvedp.statistics.noisy_sums import ClippedSum
 from curvedp.statistics.reduced_classes import ReducedClasses
 from curvedp.statistics.searched_ball import SearchedMean
-from reproductions.rao.mean_loss import KLDP, MeanConcentratedDP
 from support.spaces import SPACES
 
 S2 = Sphere(2)

@@ -6,7 +6,6 @@ claim holds, except for what no certificate can vouch for.
 """
 
 import json as json_module
-import sys
 from importlib import import_module
 from inspect import Parameter
 from math import inf
@@ -462,55 +461,13 @@ def reproduce(
         Path | None,
         typer.Option(envvar="CURVEDP_DATA", help="folder with the data sets"),
     ] = None,
-    source: Annotated[
-        Path | None,
-        typer.Option("--from", help="checkout whose reproductions are run"),
-    ] = None,
     json: JsonOption = False,
 ) -> None:
     """Make the papers' figures and tables, as printed and as corrected.
 
     Exit code 1 if a number is not what it should be.
     """
-    runner = _import_reproductions(source)
+    runner = import_module("curvedp.papers.runner")
     runner.command(
         names or [], list_names, full, out, data_dir, None if json else console
     )
-
-
-def _import_reproductions(checkout: Path | None) -> Any:
-    """Import `reproductions/runner.py`, which is no part of the installed package.
-
-    It is looked for in the folder that the user named, or else in the checkout that
-    this package lies in, and nowhere else: the working folder and those above it may
-    hold somebody else's code.
-    """
-    if checkout is None:
-        checkout = _own_checkout()
-        if checkout is None:
-            raise ParameterError(
-                "reproductions are not part of the installed package: "
-                "name a checkout of curvedp with --from"
-            )
-    if not (checkout / "reproductions" / "runner.py").is_file():
-        raise ParameterError(
-            f"--from {checkout} is not a checkout of curvedp: "
-            "it has no reproductions/runner.py"
-        )
-    folder = str(checkout.resolve())
-    if folder not in sys.path:
-        # It stays there: reproductions import one another while they run.
-        sys.path.insert(0, folder)
-    return import_module("reproductions.runner")
-
-
-def _own_checkout() -> Path | None:
-    """Return the checkout that this package lies in; None if it is installed."""
-    source_folder = Path(__file__).resolve().parents[2]
-    checkout = source_folder.parent
-    is_checkout = (
-        source_folder.name == "src"
-        and (checkout / "pyproject.toml").is_file()
-        and (checkout / "reproductions" / "runner.py").is_file()
-    )
-    return checkout if is_checkout else None

@@ -1,1 +1,0 @@
-"""Pictures of geodesic regression; the fit is `curvedp.regression.fit_geodesic`."""

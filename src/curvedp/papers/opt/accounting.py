@@ -1,0 +1,350 @@
+"""The privacy accounting of DP-RSVRG as Utpala et al. (2023) have it, Claims 3 to 5.
+
+NOT TO BE RELIED ON: Claim 4 has two conditions, and the numbers of the paper's §6.2 use
+it where neither holds as it should (docs/errata.md, E25). `papers.opt` has it to be
+compared with exact accounting, `curvedp.privacy.optimizer_accounting`.
+
+The notation is the paper's: n records, S epochs of m inner steps, C₀ the clipping norm
+of full gradients, C₁ that of differences, σ the noise of a step, of which
+σ₁² = α·σ² belongs to the full gradient and σ₂² = (1 − α)·σ² to the difference.
+"""
+
+import math
+
+from scipy.optimize import brentq, minimize_scalar
+from scipy.stats import norm
+
+from curvedp.privacy import ZCDP
+
+__all__ = [
+    "best_split",
+    "claim_4_applies",
+    "claim_4_epsilon",
+    "claim_4_largest_order",
+    "moments_epsilon",
+    "moments_rho",
+    "moments_sigma",
+    "one_step_moment_at_least",
+    "true_delta_at_least",
+]
+
+# (C₀, C₁)
+Pair = tuple[float, float]
+
+
+def best_split(clip: Pair) -> float:
+    """Return the α that minimizes equation (3): √2·C₀/(√2·C₀ + √28·C₁).
+
+    Parameters
+    ----------
+    clip : (float, float)
+        C₀ and C₁.
+
+    Examples
+    --------
+    >>> round(best_split((1.0, 1.0)), 6) == round((math.sqrt(14) - 1) / 13, 6)
+    True
+    """
+    full = math.sqrt(2) * clip[0]
+    inner = math.sqrt(28) * clip[1]
+    return full / (full + inner)
+
+
+def moments_rho(
+    n: int,
+    epochs: int,
+    inner_steps: int,
+    clip: Pair,
+    sigma: float,
+    split: float | None = None,
+) -> float:
+    """Return ρ with K(λ) ≤ λ(λ+1)·ρ, equation (3).
+
+    ρ = mS/(n²σ²) · (2C₀²/α + 28C₁²/(1 − α)). The paper sets both norms to the larger.
+
+    Parameters
+    ----------
+    n, epochs, inner_steps : int
+        n, S and m.
+    clip : (float, float)
+        C₀ and C₁.
+    sigma : float
+        σ.
+    split : float, optional
+        α; `best_split` if omitted, and ½ is the usual setting.
+
+    Examples
+    --------
+    >>> round(moments_rho(100_000, 50, 10_000, (0.1, 0.01), 0.05), 7)
+    0.0007553
+    """
+    alpha = best_split(clip) if split is None else split
+    full = 2 * clip[0] ** 2 / alpha
+    inner = 28 * clip[1] ** 2 / (1 - alpha)
+    return epochs * inner_steps / (n * sigma) ** 2 * (full + inner)
+
+
+def moments_epsilon(
+    n: int,
+    epochs: int,
+    inner_steps: int,
+    clip: Pair,
+    sigma: float,
+    delta: float,
+    split: float | None = None,
+    conversion: str = "optimal",
+) -> float:
+    """Return ε of equation (3).
+
+    Parameters
+    ----------
+    n, epochs, inner_steps : int
+        n, S and m.
+    clip : (float, float)
+        C₀ and C₁.
+    sigma, delta : float
+        σ and δ.
+    split : float, optional
+        α; `best_split` if omitted.
+    conversion : {"optimal", "mironov"}
+        The optimal conversion of Asoodeh et al. (2020), which §5.1 mentions; or
+        Mironov's Proposition 3, ε = min K(λ)/λ + log(1/δ)/λ, which it displays.
+
+    Examples
+    --------
+    >>> figure_2 = {"n": 100_000, "epochs": 50, "inner_steps": 10_000, "sigma": 0.05}
+    >>> round(moments_epsilon(clip=(0.1, 0.01), delta=1e-6, **figure_2), 4)
+    0.1576
+    >>> exchanged = moments_epsilon(
+    ...     clip=(0.01, 0.1), delta=1.3e-4, conversion="mironov", **figure_2
+    ... )
+    >>> round(exchanged, 2)
+    0.47
+    """
+    rho = moments_rho(n, epochs, inner_steps, clip, sigma, split)
+    if conversion == "mironov":
+        # min over λ > 0 of (λ + 1)·ρ + log(1/δ)/λ
+        return rho + 2 * math.sqrt(rho * math.log(1 / delta))
+    return float(ZCDP(rho).epsilon(delta))
+
+
+def moments_sigma(
+    n: int, epochs: int, inner_steps: int, clip: Pair, eps: float, delta: float
+) -> float:
+    """Return the noise at which equation (3) claims (ε, δ), with its best split.
+
+    Parameters
+    ----------
+    n, epochs, inner_steps : int
+        n, S and m.
+    clip : (float, float)
+        C₀ and C₁.
+    eps, delta : float
+        What is claimed.
+
+    Examples
+    --------
+    >>> round(moments_sigma(100_000, 50, 10_000, (0.1, 0.01), 0.1576, 1e-6), 3)
+    0.05
+    """
+    rho = brentq(lambda r: float(ZCDP(r).epsilon(delta)) - eps, 1e-9, 10.0)
+    unit = moments_rho(n, epochs, inner_steps, clip, 1.0)
+    return math.sqrt(unit / rho)
+
+
+def _inner_noise_ratio(clip: Pair, sigma: float, split: float | None) -> float:
+    """Return σ₂²/16C₁², the noise of a difference over its squared sensitivity."""
+    alpha = best_split(clip) if split is None else split
+    return (1 - alpha) * sigma**2 / (16 * clip[1] ** 2)
+
+
+def claim_4_largest_order(
+    n: int,
+    clip: Pair,
+    sigma: float,
+    split: float | None = None,
+    *,
+    as_printed: bool = False,
+) -> float:
+    """Return the largest λ that Claim 4's second condition allows; 0 if there is none.
+
+    As it is meant (Wang et al. 2019, Lemma 3.7), with r = σ₂²/16C₁²,
+
+        λ ≤ (2/3)·r·log(n/((λ + 1)(1 + r))).
+
+    The paper prints λ ≤ (2/3)·σ₂²·log n·(λ + 1)(1 + r).
+
+    Parameters
+    ----------
+    n : int
+        Number of records.
+    clip : (float, float)
+        C₀ and C₁.
+    sigma : float
+        σ.
+    split : float, optional
+        α; `best_split` if omitted.
+    as_printed : bool
+        Take the printed condition.
+
+    Examples
+    --------
+    >>> round(claim_4_largest_order(100_000, (0.1, 0.01), 0.05), 2)
+    2.79
+    >>> round(claim_4_largest_order(100_000, (0.1, 0.01), 0.05, as_printed=True), 4)
+    0.0075
+    """
+    r = _inner_noise_ratio(clip, sigma, split)
+    if as_printed:
+        slope = 2 / 3 * 16 * clip[1] ** 2 * r * math.log(n) * (1 + r)
+        return slope / (1 - slope) if slope < 1 else math.inf
+
+    def slack(order: float) -> float:
+        return 2 / 3 * r * math.log(n / ((order + 1) * (1 + r))) - order
+
+    return brentq(slack, 0.0, float(n)) if slack(0.0) > 0 else 0.0
+
+
+def claim_4_applies(
+    n: int, clip: Pair, sigma: float, order: float, split: float | None = None
+) -> bool:
+    """Return whether both conditions of Claim 4 hold at the order λ, as they are meant.
+
+    They are σ₂² ≥ 12·C₁² (printed with σ) and λ ≤ `claim_4_largest_order`.
+
+    Parameters
+    ----------
+    n : int
+        Number of records.
+    clip : (float, float)
+        C₀ and C₁.
+    sigma : float
+        σ.
+    order : float
+        λ.
+    split : float, optional
+        α; `best_split` if omitted.
+
+    Examples
+    --------
+    >>> claim_4_applies(100_000, (0.1, 0.01), 0.05, order=110)
+    False
+    """
+    is_noisy_enough = 16 * _inner_noise_ratio(clip, sigma, split) >= 12
+    return is_noisy_enough and order <= claim_4_largest_order(n, clip, sigma, split)
+
+
+def claim_4_epsilon(
+    n: int,
+    epochs: int,
+    inner_steps: int,
+    clip: Pair,
+    sigma: float,
+    delta: float,
+    split: float | None = None,
+) -> float:
+    """Return the least ε that equation (3) gives at orders which Claim 4 allows.
+
+    The conversion is that of Canonne, Kamath and Steinke (2020), at the order λ + 1:
+    ε = K(λ)/λ + log(λ/(λ+1)) + log(1/(δ(λ+1)))/λ. It falls up to the best order, which
+    is far beyond the orders allowed.
+
+    Parameters
+    ----------
+    n, epochs, inner_steps : int
+        n, S and m.
+    clip : (float, float)
+        C₀ and C₁.
+    sigma, delta : float
+        σ and δ.
+    split : float, optional
+        α; `best_split` if omitted.
+
+    Examples
+    --------
+    >>> figure_2 = {"n": 100_000, "epochs": 50, "inner_steps": 10_000, "sigma": 0.05}
+    >>> claim_4_epsilon(clip=(0.1, 0.01), delta=1e-6, **figure_2) > 4
+    True
+    """
+    rho = moments_rho(n, epochs, inner_steps, clip, sigma, split)
+    order = claim_4_largest_order(n, clip, sigma, split)
+    if order == 0:
+        return math.inf
+    conversion = math.log(order / (order + 1))
+    conversion += math.log(1 / (delta * (order + 1))) / order
+    return (order + 1) * rho + conversion
+
+
+def one_step_moment_at_least(
+    n: int, clip: Pair, sigma: float, order: float, split: float | None = None
+) -> float:
+    """Return a lower bound on the moment K(λ) of one subsampled difference.
+
+    With a = λ + 1 and Δ = 4C₁, of the neighbors that share all records but one: the
+    record is drawn with chance 1/n, so E[(P/Q)^a] ≥ n^{−a}·e^{a(a−1)Δ²/2σ₂²}. Claim 4
+    bounds K(λ) by 28·λ(λ+1)·C₁²/(n²σ₂²).
+
+    Parameters
+    ----------
+    n : int
+        Number of records.
+    clip : (float, float)
+        C₀ and C₁.
+    sigma : float
+        σ.
+    order : float
+        λ.
+    split : float, optional
+        α; `best_split` if omitted.
+
+    Examples
+    --------
+    >>> one_step_moment_at_least(100_000, (0.1, 0.01), 0.05, order=110) > 13_000
+    True
+    """
+    a = order + 1
+    r = _inner_noise_ratio(clip, sigma, split)
+    return -a * math.log(n) + a * (a - 1) / (2 * r)
+
+
+def true_delta_at_least(
+    n: int, epochs: int, inner_steps: int, clip: Pair, sigma: float, eps: float
+) -> float:
+    """Return a lower bound on δ(ε) of all iterates of Algorithm 11 together.
+
+    One test decides: does any step exceed a threshold? Every record's gradient turns
+    between anchor and iterate, so that its clipped difference is 2·C₁ long: it is
+    −2·C₁ along one axis for all records of D′; in D one record's is +2·C₁. A step that
+    draws it, with chance 1/n, is N(2·C₁, σ²), any other N(−2·C₁, σ²).
+
+    Parameters
+    ----------
+    n, epochs, inner_steps : int
+        n, S and m.
+    clip : (float, float)
+        C₀ and C₁.
+    sigma, eps : float
+        σ and ε.
+
+    Examples
+    --------
+    >>> true_delta_at_least(100_000, 50, 10_000, (0.01, 0.1), 0.05, 0.47) > 0.99
+    True
+    """
+    steps = epochs * inner_steps
+    distance = 4 * clip[1] / sigma
+
+    def lower_bound(threshold: float) -> float:
+        """The threshold is counted in standard deviations above −2·C₁."""
+        without = norm.sf(threshold)
+        with_record = without + (norm.sf(threshold - distance) - without) / n
+        any_with = -math.expm1(steps * math.log1p(-with_record))
+        any_without = -math.expm1(steps * math.log1p(-without))
+        return float(any_with - math.exp(eps) * any_without)
+
+    best = minimize_scalar(
+        lambda threshold: -lower_bound(threshold),
+        bounds=(0.0, distance + 8),
+        method="bounded",
+    )
+    return max(0.0, -float(best.fun))

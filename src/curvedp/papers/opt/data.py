@@ -1,0 +1,27 @@
+"""The three data sets of Figure 3 of Utpala et al. (2023)."""
+
+from pathlib import Path
+
+import numpy as np
+
+from curvedp.papers.data_sets import load_dataset
+from curvedp.papers.opt.descriptors import covariance_descriptors
+
+
+def pathmnist(folder: Path | None = None, label: int = 0) -> np.ndarray:
+    """Return the descriptors of adipose tissue (0) or background (1)."""
+    table = load_dataset("pathmnist", folder)
+    return covariance_descriptors(table["images"][table["labels"] == label])
+
+
+def mnist(folder: Path | None = None, digit: int = 0) -> np.ndarray:
+    """Return the images of a digit as unit vectors of R^784."""
+    table = load_dataset("mnist", folder)
+    images = table["images"][table["labels"] == digit]
+    flat = images.reshape(len(images), -1).astype(float)
+    return np.asarray(flat / np.linalg.norm(flat, axis=1, keepdims=True))
+
+
+def mammals(folder: Path | None = None) -> np.ndarray:
+    """Return WordNet's mammals, embedded in the Poincaré disc."""
+    return np.asarray(load_dataset("mammals", folder))

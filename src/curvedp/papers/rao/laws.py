@@ -1,0 +1,303 @@
+"""Noise on R^d from the Rao paper: multivariate Gaussian, multivariate Laplace, generalized Gaussian.
+
+Density ∝ exp(−(|x|/σ)^N), with the absolute value of one coordinate or the norm of the vector. The paper prints
+exp{|x−μ|^N/σ} beside the normalizer 2σΓ(1/N)/N, which belongs to the density here (docs/errata.md, E17): N=2 means σ = √2·sd.
+Everything follows from one fact: (‖x‖/σ)^N has the Gamma law of shape d/N.
+"""
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.special import gammainc, gammaln, poch
+
+from curvedp import _validate
+from curvedp.errors import ParameterError
+from curvedp.laws.backend import Floats
+from curvedp.laws.isotropic.density import log_sphere_area
+from curvedp.laws.law import (
+    Size,
+    check_center_and_size,
+    check_rng,
+    uniform_directions,
+)
+
+__all__ = [
+    "CoordinatewiseLaplace",
+    "GeneralizedGaussian",
+    "MultivariateGaussian",
+    "MultivariateLaplace",
+    "SphericalGeneralizedGaussian",
+]
+
+
+@dataclass(frozen=True)
+class _SphericalLaw(ABC):
+    """Density ∝ exp(−(‖x − center‖/unit)^power) on R^dim."""
+
+    dim: int
+    scale: float
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "dim", _validate.integer("dim", self.dim, 1))
+        object.__setattr__(self, "scale", _validate.positive("scale", self.scale))
+
+    @property
+    @abstractmethod
+    def _power(self) -> float: ...
+
+    @property
+    def _unit(self) -> float:
+        return self.scale
+
+    def sample(
+        self, rng: np.random.Generator, center: ArrayLike, size: Size = None
+    ) -> Floats:
+        """Independent draws, of shape size + (dim,); the leading axes of `center` broadcast to `size`."""
+        check_rng(rng)
+        points, shape = check_center_and_size(size, center, (self.dim,))
+        count = math.prod(shape)
+        out = uniform_directions(rng, count, self.dim)
+        out *= self._unit * _gamma_root(rng, self.dim, self._power, (count, 1))
+        return points + out.reshape((*shape, self.dim))
+
+    def log_prob(self, x: ArrayLike, center: ArrayLike) -> Floats:
+        """Logarithm of the density at x."""
+        r = np.linalg.norm(
+            np.asarray(x, dtype=np.float64) - np.asarray(center, dtype=np.float64),
+            axis=-1,
+        )
+        with np.errstate(
+            over="ignore", under="ignore"
+        ):  # a density of 0, a weight of 1
+            return np.asarray(-((r / self._unit) ** self._power) - self.log_normalizer)
+
+    @property
+    def log_normalizer(self) -> float:
+        """log of area(S^{d−1})·unit^d·Γ(d/N)/N."""
+        mass = float(gammaln(self.dim / self._power)) - math.log(self._power)
+        return log_sphere_area(self.dim) + self.dim * math.log(self._unit) + mass
+
+    def radial_cdf(self, r: ArrayLike) -> Floats:
+        """P(‖x − center‖ ≤ r)."""
+        return _power_cdf(
+            self.dim,
+            self._power,
+            np.maximum(np.asarray(r, dtype=np.float64), 0.0) / self._unit,
+        )
+
+    def moment(self, order: float) -> float:
+        """E‖x − center‖^order."""
+        return float(
+            self._unit**order
+            * _gamma_ratio(self.dim / self._power, order / self._power)
+        )
+
+    @property
+    def mean_radius(self) -> float:
+        """E‖x − center‖."""
+        return self.moment(1)
+
+    @property
+    def mean_square_radius(self) -> float:
+        """E‖x − center‖²."""
+        return self.moment(2)
+
+    @property
+    def fisher_information(self) -> float:
+        """Fisher information of a shift along any unit direction, E[(d/dr (r/unit)^N)²]/d; it needs d + 2N > 2."""
+        power = self._power
+        if not self.dim + 2 * power > 2:
+            raise ParameterError(
+                f"power={power!r} must be > {1 - self.dim / 2:g} for a finite Fisher information"
+            )
+        return (
+            (power / self._unit) ** 2
+            / self.dim
+            * _gamma_ratio(self.dim / power, 2 - 2 / power)
+        )
+
+
+@dataclass(frozen=True)
+class MultivariateGaussian(_SphericalLaw):
+    """Density ∝ exp(−‖x − center‖²/2σ²): standard deviation σ = `scale` in every coordinate.
+
+    >>> round(MultivariateGaussian(3, 2.0).mean_square_radius, 9)
+    12.0
+    """
+
+    @property
+    def _power(self) -> float:
+        return 2.0
+
+    @property
+    def _unit(self) -> float:
+        return math.sqrt(2.0) * self.scale
+
+    def sample(
+        self, rng: np.random.Generator, center: ArrayLike, size: Size = None
+    ) -> Floats:
+        """Independent draws, of shape size + (dim,); the leading axes of `center` broadcast to `size`."""
+        check_rng(rng)
+        points, shape = check_center_and_size(size, center, (self.dim,))
+        out = rng.standard_normal((*shape, self.dim))
+        out *= self.scale
+        out += points
+        return out
+
+    def cdf(self, x: ArrayLike) -> Floats:
+        """Distribution function of one coordinate about its center."""
+        return GeneralizedGaussian(1, self._unit, 2.0).cdf(x)
+
+
+@dataclass(frozen=True)
+class MultivariateLaplace(_SphericalLaw):
+    """Density ∝ exp(−‖x − center‖/σ), σ = `scale`: a shift of the center by Δ is pure Δ/σ-DP in the Euclidean norm.
+
+    >>> MultivariateLaplace(3, 2.0).mean_radius
+    6.0
+    """
+
+    @property
+    def _power(self) -> float:
+        return 1.0
+
+
+@dataclass(frozen=True)
+class SphericalGeneralizedGaussian(_SphericalLaw):
+    """Density ∝ exp(−(‖x − center‖/σ)^N), σ = `scale`, N = `power` > 0.
+
+    >>> law = SphericalGeneralizedGaussian(2, 1.0, 4.0)
+    >>> round(float(law.radial_cdf(1.0)), 6)
+    0.842701
+    """
+
+    power: float
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "power", _validate.positive("power", self.power))
+
+    @property
+    def _power(self) -> float:
+        return self.power
+
+
+@dataclass(frozen=True)
+class GeneralizedGaussian:
+    """Independent coordinates, each of density ∝ exp(−(|x − center|/σ)^N), σ = `scale`, N = `power` > 0.
+
+    N=1 is the Laplace law of scale σ, N=2 the Gaussian of standard deviation σ/√2.
+
+    >>> law = GeneralizedGaussian(2, 1.0, 1.0)
+    >>> float(law.cdf(0.0)), round(law.variance, 12), round(law.fisher_information, 12)
+    (0.5, 2.0, 1.0)
+    """
+
+    dim: int
+    scale: float
+    power: float
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "dim", _validate.integer("dim", self.dim, 1))
+        object.__setattr__(self, "scale", _validate.positive("scale", self.scale))
+        object.__setattr__(self, "power", _validate.positive("power", self.power))
+
+    def sample(
+        self, rng: np.random.Generator, center: ArrayLike, size: Size = None
+    ) -> Floats:
+        """Independent draws, of shape size + (dim,); the leading axes of `center` broadcast to `size`."""
+        check_rng(rng)
+        points, shape = check_center_and_size(size, center, (self.dim,))
+        out = self.scale * _gamma_root(rng, 1, self.power, (*shape, self.dim))
+        return points + np.where(rng.random(out.shape) < 0.5, -out, out)
+
+    def log_prob(self, x: ArrayLike, center: ArrayLike) -> Floats:
+        """Logarithm of the density at x, with the constant 2σΓ(1/N)/N of every coordinate."""
+        deviation = np.abs(
+            np.asarray(x, dtype=np.float64) - np.asarray(center, dtype=np.float64)
+        )
+        constant = math.log(2 * self.scale / self.power) + float(
+            gammaln(1 / self.power)
+        )
+        with np.errstate(
+            over="ignore", under="ignore"
+        ):  # a density of 0, a weight of 1
+            return np.asarray(
+                -np.sum((deviation / self.scale) ** self.power, axis=-1)
+                - self.dim * constant
+            )
+
+    def cdf(self, x: ArrayLike) -> Floats:
+        """Distribution function of one coordinate about its center."""
+        deviation = np.asarray(x, dtype=np.float64)
+        half = _power_cdf(1, self.power, np.abs(deviation) / self.scale) / 2
+        return np.asarray(0.5 + np.copysign(half, deviation))
+
+    @property
+    def variance(self) -> float:
+        """Variance of one coordinate."""
+        return self.scale**2 * _gamma_ratio(1 / self.power, 2 / self.power)
+
+    @property
+    def mean_square_radius(self) -> float:
+        """E‖x − center‖²."""
+        return self.dim * self.variance
+
+    @property
+    def fisher_information(self) -> float:
+        """Fisher information of a shift of one coordinate, NΓ(2−1/N)/(σ²Γ(1+1/N)); it needs N > ½ (docs/errata.md, E17)."""
+        if not self.power > 0.5:
+            raise ParameterError(
+                f"power={self.power!r} must be > 0.5 for a finite Fisher information"
+            )
+        return (self.power / self.scale) ** 2 * _gamma_ratio(
+            1 / self.power, 2 - 2 / self.power
+        )
+
+
+@dataclass(frozen=True)
+class CoordinatewiseLaplace(GeneralizedGaussian):
+    """Independent Laplace coordinates, density ∏ exp(−|xᵢ − centerᵢ|/σ)/2σ, σ = `scale`: Definition F.1 of the Rao paper.
+
+    A shift of L1 norm Δ is pure Δ/σ-DP, one of L2 norm Δ has the parametric Rao distance Δ/σ (Theorem F.2). The law that
+    depends on the Euclidean norm alone is `MultivariateLaplace`.
+
+    Parameters
+    ----------
+    dim : int
+        Number of coordinates.
+    scale : float
+        σ; the standard deviation of a coordinate is √2·σ.
+
+    >>> law = CoordinatewiseLaplace(3, 2.0)
+    >>> round(law.variance, 12), round(law.fisher_information, 12)
+    (8.0, 0.25)
+    """
+
+    power: float = field(default=1.0, init=False)
+
+
+def _gamma_ratio(shape: float, step: float) -> float:
+    """Γ(shape + step)/Γ(shape): the moment of order `step` of the Gamma law."""
+    return float(poch(shape, step))
+
+
+def _power_cdf(dim: int, power: float, ratio: Floats) -> Floats:
+    """P(G ≤ ratio^N), G of the Gamma law of shape a = d/N: u^a/Γ(a+1) for small u, as ratio^N underflows for large N."""
+    shape = dim / power
+    with np.errstate(over="ignore", under="ignore"):
+        u = ratio**power
+        near_zero = ratio**dim * math.exp(-float(gammaln(shape + 1.0)))
+    return np.where(u < 1e-20, near_zero, gammainc(shape, u))
+
+
+def _gamma_root(
+    rng: np.random.Generator, dim: int, power: float, size: tuple[int, ...]
+) -> Floats:
+    """G^{1/N} for G of the Gamma law of shape a = d/N, as G(a+1)^{1/N}·U^{1/d}: G itself underflows for large N."""
+    root = rng.standard_gamma(dim / power + 1.0, size) ** (1.0 / power)
+    root *= (1.0 - rng.random(size)) ** (1.0 / dim)
+    return np.asarray(root)

@@ -1,0 +1,3 @@
+"""Further published mechanisms, recomputed and attacked (docs/referee.md)."""
+
+__all__: list[str] = []

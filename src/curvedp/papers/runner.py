@@ -1,0 +1,422 @@
+"""Run the reproductions: figures and tables of the papers, as printed and as corrected.
+
+Each paper has a folder here. Its `expected.json` names what can be made and what is
+expected of it; its module `run` has one function for each: `gdp-fig1` is made by
+`gdp_fig1(setting)`, which returns its numbers and its picture. `record.json` keeps the
+numbers of the last full run, from which docs/reproductions.md is generated.
+"""
+
+import importlib
+import json
+import math
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from rich.console import Console
+from rich.table import Table
+
+from curvedp.errors import MissingExtra, ParameterError, VerificationFailed
+from curvedp.papers.data_sets import find_file, load_dataset
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+__all__ = [
+    "Check",
+    "Outcome",
+    "Reproduction",
+    "Setting",
+    "check_figures",
+    "command",
+    "find_reproductions",
+    "run_reproduction",
+]
+
+HERE = Path(__file__).resolve().parent
+
+
+class Setting(NamedTuple):
+    """Say how a reproduction is to be run.
+
+    Attributes
+    ----------
+    full : bool
+        The paper's sizes; a reduced form otherwise.
+    data_dir : Path, optional
+        The folder with the data sets.
+
+    Examples
+    --------
+    >>> Setting().full
+    False
+    """
+
+    full: bool = False
+    data_dir: Path | None = None
+
+    def data_file(self, file: str, dataset: str, source: str) -> Path:
+        """Return the file of a data set, or raise an error that says where to get it."""
+        return find_file(file, dataset, source, self.data_dir)
+
+    def load(self, name: str) -> Any:
+        """Return a data set of `papers.data_sets`: from the data folder, else downloaded."""
+        return load_dataset(name, self.data_dir)
+
+
+class Reproduction(NamedTuple):
+    """One figure or table, as its `expected.json` describes it.
+
+    Attributes
+    ----------
+    name : str
+        Such as "gdp-fig1".
+    folder : Path
+        The folder of its paper.
+    title : str
+        What it shows.
+    seconds : mapping
+        Of one core, for the reduced and for the full form.
+    expect : list of mappings
+        What its numbers must be.
+    reading : str
+        In words: what the paper says, and how its text was read.
+    """
+
+    name: str
+    folder: Path
+    title: str
+    seconds: Mapping[str, float]
+    expect: list[Mapping[str, Any]]
+    reading: str = ""
+
+    def function(self) -> Callable[[Setting], tuple[Any, "Figure"]]:
+        """Return the function that makes it, such as `gdp_fig1` of papers/gdp/run.py."""
+        name = f"curvedp.papers.{self.folder.name}.run"
+        try:
+            module = importlib.import_module(name)
+        except ModuleNotFoundError as missing:
+            if (missing.name or "").partition(".")[0] != "matplotlib":
+                raise
+            raise MissingExtra(
+                f"{self.name} needs matplotlib: pip install 'curvedp[report]'"
+            ) from missing
+        function: Callable[[Setting], tuple[Any, Figure]]
+        function = getattr(module, self.name.replace("-", "_"))
+        return function
+
+
+class Check(NamedTuple):
+    """One number beside what is expected of it and beside what the paper prints.
+
+    It agrees with print where the two differ by no more than a unit of the last
+    printed digit and two standard deviations of the sampling. The ratio of ours to the
+    printed number is always shown, because a large standard deviation makes agreement
+    cheap.
+
+    Attributes
+    ----------
+    figure : str
+        The path of the number among the figures, such as "fit/mean".
+    found : float
+        Ours.
+    expected : str
+        The range it must lie in, in words.
+    holds : bool
+        Whether it lies there.
+    printed : str, optional
+        The paper's, as printed.
+    sd : float
+        Standard deviation of the sampling.
+    agrees_with_print : bool, optional
+        None where nothing is printed.
+    note : str
+        What the number is.
+    timing : bool
+        It depends on the machine: it is reported and never fails a run.
+    """
+
+    figure: str
+    found: float
+    expected: str
+    holds: bool
+    printed: str | None
+    sd: float
+    agrees_with_print: bool | None
+    note: str
+    timing: bool
+
+    @property
+    def beside(self) -> str:
+        """The printed number and how ours compares: “0.043 = (×0.97, sd 0.006)”."""
+        if self.printed is None:
+            return ""
+        number = float(self.printed)
+        if not self.agrees_with_print:
+            return f"{self.printed} ×{self.found / number:.3g}" if number else "0 ≠"
+        remarks = []
+        if number and not math.isclose(self.found, number, rel_tol=0.05):
+            remarks.append(f"×{self.found / number:.3g}")
+        if self.sd:
+            remarks.append(f"sd {self.sd:.2g}")
+        suffix = f" ({', '.join(remarks)})" if remarks else ""
+        return f"{self.printed} ={suffix}"
+
+
+class Outcome(NamedTuple):
+    """What a run made.
+
+    Attributes
+    ----------
+    figures : dict
+        The numbers.
+    checks : list of Check
+        Beside what is expected of them.
+    files : list of Path
+        Pictures and numbers.
+    seconds : float
+        Of the wall clock.
+    """
+
+    figures: dict[str, Any]
+    checks: list[Check]
+    files: list[Path]
+    seconds: float
+
+
+def find_reproductions(folder: Path = HERE) -> dict[str, Reproduction]:
+    """Return the reproductions of a folder, by name.
+
+    Parameters
+    ----------
+    folder : Path
+        Its subfolders are searched for `expected.json`.
+
+    Examples
+    --------
+    >>> "gdp-fig1" in find_reproductions()
+    True
+    """
+    reproductions = {}
+    for file in sorted(folder.glob("*/expected.json")):
+        for name, entry in json.loads(file.read_text(encoding="utf-8")).items():
+            reproductions[name] = Reproduction(
+                name,
+                file.parent,
+                entry["title"],
+                entry["seconds"],
+                entry["expect"],
+                entry.get("reading", ""),
+            )
+    return reproductions
+
+
+def run_reproduction(
+    reproduction: Reproduction, setting: Setting, out: Path
+) -> Outcome:
+    """Make the picture (PNG, SVG) and the numbers (JSON), and check the numbers.
+
+    Parameters
+    ----------
+    reproduction : Reproduction
+        What to make.
+    setting : Setting
+        In which form.
+    out : Path
+        The folder for the files.
+    """
+    function = reproduction.function()
+    start = time.perf_counter()
+    figures, picture = function(setting)
+    seconds = time.perf_counter() - start
+    checks = check_figures(reproduction, figures, full=setting.full)
+
+    out.mkdir(parents=True, exist_ok=True)
+    files = [out / f"{reproduction.name}.{kind}" for kind in ("png", "svg")]
+    for file in files:
+        picture.savefig(file, dpi=150, bbox_inches="tight")
+    numbers = out / f"{reproduction.name}.json"
+    record = {
+        "name": reproduction.name,
+        "form": "full" if setting.full else "reduced",
+        "seconds": round(seconds, 2),
+        "figures": figures,
+        "checks": [check._asdict() for check in checks],
+    }
+    text = json.dumps(record, indent=1, ensure_ascii=False)
+    numbers.write_text(text + "\n", encoding="utf-8")
+    return Outcome(figures, checks, [*files, numbers], seconds)
+
+
+def check_figures(
+    reproduction: Reproduction, figures: Any, *, full: bool
+) -> list[Check]:
+    """Check every expectation of the form that was run against its number.
+
+    Parameters
+    ----------
+    reproduction : Reproduction
+        Its expectations are taken.
+    figures : dict
+        The numbers.
+    full : bool
+        Whether expectations of the full form count.
+    """
+    return [
+        _check(entry, figures)
+        for entry in reproduction.expect
+        if full or entry.get("form") != "full"
+    ]
+
+
+def _check(entry: Mapping[str, Any], figures: Any) -> Check:
+    """Check one expectation; a NaN fails it."""
+    found = _number_at(figures, entry["figure"])
+    if "expected" in entry:
+        low = entry["expected"] - entry["tolerance"]
+        high = entry["expected"] + entry["tolerance"]
+        expected = f"{entry['expected']:.6g} ± {entry['tolerance']:.2g}"
+    else:
+        low = float(entry.get("at_least", -math.inf))
+        high = float(entry.get("at_most", math.inf))
+        limits = [("≥", low), ("≤", high)]
+        finite = [f"{sign} {x:.6g}" for sign, x in limits if math.isfinite(x)]
+        expected = " and ".join(finite)
+
+    sd = entry.get("sd", 0.0)
+    sd = _number_at(figures, sd) if isinstance(sd, str) else float(sd)
+    printed = entry.get("printed")
+    agrees = None
+    if printed is not None:
+        tolerance = _last_digit(printed) + 2 * sd
+        agrees = bool(abs(found - float(printed)) <= tolerance)
+
+    return Check(
+        figure=entry["figure"],
+        found=found,
+        expected=expected,
+        holds=bool(low <= found <= high),
+        printed=printed,
+        sd=sd,
+        agrees_with_print=agrees,
+        note=entry.get("note", ""),
+        timing=bool(entry.get("timing", False)),
+    )
+
+
+def _number_at(figures: Any, path: str) -> float:
+    """Return the number at a path such as rows/3/mean; NaN where it was not made."""
+    for step in path.split("/"):
+        try:
+            figures = figures[int(step)] if isinstance(figures, list) else figures[step]
+        except (LookupError, TypeError, ValueError):
+            return math.nan
+    return float(figures)
+
+
+def _last_digit(printed: str) -> float:
+    """Return a unit of the last printed digit, rounded or cut off: 0.001 for 0.954."""
+    return 10.0 ** -len(printed.partition(".")[2])
+
+
+# --- the command `curvedp reproduce`
+
+
+def command(
+    names: list[str],
+    list_names: bool,
+    full: bool,
+    out: Path,
+    data_dir: Path | None,
+    console: Console | None,
+) -> None:
+    """Run the named reproductions, or all.
+
+    Parameters
+    ----------
+    names : list of str
+        As `find_reproductions` has them, or "all".
+    list_names : bool
+        Print the names and run nothing.
+    full : bool
+        The paper's sizes.
+    out : Path
+        The folder for pictures and numbers.
+    data_dir : Path, optional
+        The folder with the data sets.
+    console : Console, optional
+        Where tables are printed; without it the checks are printed as JSON.
+
+    Raises
+    ------
+    ParameterError
+        For an unknown name, before anything is run; and for data or packages that are
+        missing, after all others are made.
+    VerificationFailed
+        If a number is not what it should be.
+    """
+    known = find_reproductions()
+    if list_names:
+        print("\n".join(known))
+        return
+
+    unknown = [name for name in names if name not in known and name != "all"]
+    if unknown:
+        complaint = f"no reproduction {', '.join(unknown)}"
+        raise ParameterError(f"{complaint}; there are: {', '.join(known)}, or all")
+    if not names:
+        raise ParameterError(
+            f"name what to reproduce; there are: {', '.join(known)}, or all"
+        )
+
+    chosen = list(known) if "all" in names else list(dict.fromkeys(names))
+    form = "full" if full else "reduced"
+    failures: list[str] = []
+    missing: list[str] = []
+    records: dict[str, Any] = {}
+    for name in chosen:
+        entry = known[name]
+        if console:
+            seconds = entry.seconds[form]
+            console.print(
+                f"[bold]{name}[/]: {entry.title} ({form} form, about {seconds:g} s)"
+            )
+        try:
+            outcome = run_reproduction(entry, Setting(full, data_dir), out)
+        except (ParameterError, MissingExtra) as error:
+            # Data or packages that are not there; the others can be made all the same.
+            missing.append(f"{name}: {error}")
+            continue
+
+        records[name] = [check._asdict() for check in outcome.checks]
+        failures += [
+            f"{name}: {check.figure}"
+            for check in outcome.checks
+            if not check.holds and not check.timing
+        ]
+        if console:
+            console.print(_table(outcome.checks))
+            files = ", ".join(str(file) for file in outcome.files)
+            console.print(f"{outcome.seconds:.1f} s; wrote {files}")
+    if not console:
+        print(json.dumps(records))
+    if failures:
+        raise VerificationFailed("; ".join(failures))
+    if missing:
+        raise ParameterError("; ".join(missing))
+
+
+def _table(checks: list[Check]) -> Table:
+    """Return the checks as a table for the console."""
+    table = Table("figure", "found", "expected", "holds", "printed", "note")
+    table.columns[0].overflow = "fold"
+    for check in checks:
+        verdict = "[green]yes[/]"
+        if not check.holds:
+            verdict = "slower here" if check.timing else "[bold red]NO[/]"
+        found = f"{check.found:.6g}"
+        table.add_row(
+            check.figure, found, check.expected, verdict, check.beside, check.note
+        )
+    return table
