@@ -175,8 +175,8 @@ def loss_sampler(
 ) -> LossSampler:
     """Return an exact i.i.d. sampler for `algorithm2_estimate` on constant curvature.
 
-    It needs dim >= 2. The radius is drawn from a fine table of its distribution, the angle from the inverse incomplete beta function; a table of 2^16
-    entries, for estimates only.
+    It needs dim >= 2. The radius is drawn from a fine table of its distribution, the angle
+    from the inverse incomplete beta function; a table of 2^16 entries, for estimates only.
     """
     root = math.sqrt(abs(curvature)) or 1.0
     k = (curvature > 0) - (curvature < 0)
