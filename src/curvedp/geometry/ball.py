@@ -108,6 +108,15 @@ def carry_records(M: Manifold, center: np.ndarray, X: Array) -> Array:
     Records that are not finite or have no nearest point become NaN. This is a fixed map
     of each record, so that its round-off is no matter of privacy. Nothing is moved, or
     copied, where the center is in its canonical place already.
+
+    Parameters
+    ----------
+    M : Manifold
+        Where the points are.
+    center : array of shape point_shape
+        The center of the public ball.
+    X : array of shape (n, *point_shape)
+        The records.
     """
     if np.array_equal(canonical_center(M, center), center):
         return X
@@ -206,6 +215,17 @@ def _project_in_blocks(
     """Return `project_to_ball` of NumPy records, block by block.
 
     Memory stays flat, and only the records that are outside are moved.
+
+    Parameters
+    ----------
+    M : Manifold
+        Where the points are.
+    center : array of shape point_shape
+        The center of the public ball.
+    radius : float
+        The radius of the public ball.
+    X : array of shape (n, *point_shape)
+        The records.
     """
     records = X.reshape(-1, *M.point_shape)
     result = np.empty_like(records)
@@ -233,6 +253,17 @@ def _stays_in_ball(
 
     A point stays if it is in the ball and, seen from the center, in the set that floats
     represent well.
+
+    Parameters
+    ----------
+    M : Manifold
+        Where the points are.
+    center : array of shape point_shape
+        The center of the public ball.
+    radius : float
+        The radius of the public ball.
+    points : array of shape (..., *point_shape)
+        Points of the manifold.
     """
     distance = M.dist(center, points)
     stays = distance <= radius
@@ -253,6 +284,15 @@ def _safe_shrink_factor(M: Manifold, center: Array, points: Array) -> Array:
     """Return the factor that shrinks points, seen from the center, into the safe set.
 
     It is 1 where their coordinates are not finite.
+
+    Parameters
+    ----------
+    M : Manifold
+        Where the points are.
+    center : array of shape point_shape
+        The center of the public ball.
+    points : array of shape (..., *point_shape)
+        Points of the manifold.
     """
     z = M.to_coordinates(center, M.log(center, points))
     xp = namespace(z)
@@ -264,6 +304,17 @@ def _to_points(xp: Any, M: Manifold, center: Array, X: Array) -> tuple[Array, Ar
     """Return the point nearest to each record, and which records have one.
 
     The others are replaced by the center before any kernel sees them.
+
+    Parameters
+    ----------
+    xp : module
+        The array library.
+    M : Manifold
+        Where the points are.
+    center : array of shape point_shape
+        The center of the public ball.
+    X : array of shape (n, *point_shape)
+        The records.
     """
     usable = _is_finite(xp, M, X)
     points = M.from_record(_where_points(xp, M, usable, X, center))
@@ -309,6 +360,23 @@ def _shortened_exp(
     shortened by what is measured and by a margin that grows from one ulp to 1e-5. Where
     even that fails, because floats around the center are too coarse (far out in
     hyperbolic space), the record becomes the center.
+
+    Parameters
+    ----------
+    xp : module
+        The array library.
+    M : Manifold
+        Where the points are.
+    center : array of shape point_shape
+        The center of the public ball.
+    radius : float
+        The radius of the public ball.
+    velocity : array of shape (..., *point_shape)
+        Tangent vectors at the center.
+    shrink : array
+        The factor by which each of them is shortened.
+    attempt : int
+        How often this was tried before, plus 1; it decides about the margin.
     """
     factor = xp.reshape(shrink, shrink.shape + (1,) * len(M.point_shape))
     image = M.exp(center, factor * velocity)

@@ -50,6 +50,13 @@ def canonical_center(M: Manifold, center: Array) -> Array:
     That is the origin where the space has an isometry to it. On a compact space, whose
     points are well scaled everywhere, nothing moves and it is the center itself.
 
+    Parameters
+    ----------
+    M : Manifold
+        Where the points are.
+    center : array of shape point_shape
+        The center of the public ball.
+
     Raises
     ------
     ParameterError
@@ -109,7 +116,13 @@ class ManifoldWithBoundary(Manifold):
 
 
 def boundary_distance(M: Manifold) -> float:
-    """Return the distance from the origin to the boundary; inf where there is none."""
+    """Return the distance from the origin to the boundary; inf where there is none.
+
+    Parameters
+    ----------
+    M : Manifold
+        Where the points are.
+    """
     if isinstance(M, ManifoldWithBoundary):
         return M.boundary_distance
     if len(M.factors) > 1:
@@ -123,6 +136,11 @@ def ricci_lower_bound(M: Manifold) -> float:
     On a product it is the least of the factors' bounds. On positive definite matrices
     Ric(u, u) = −β·Σ_{i<j}(xᵢ − xⱼ)²/4 >= −β·m·|x|²/4 along u = diag(x). Elsewhere it
     is (dim − 1) times the lower curvature bound.
+
+    Parameters
+    ----------
+    M : Manifold
+        Where the points are.
     """
     if len(M.factors) > 1:
         return min(ricci_lower_bound(factor) for factor in M.factors)
@@ -150,6 +168,15 @@ def bracket_jacobi_operator(M: Manifold, p: Array, v: Array) -> np.ndarray:
 
     At the identity R_V = −¼[[·, V], V]. An isometry that keeps coordinates carries p to
     the identity, so v is read there through its coordinates.
+
+    Parameters
+    ----------
+    M : Manifold
+        Where the points are.
+    p : array of shape (..., *point_shape)
+        A point.
+    v : array of shape (..., *point_shape)
+        A tangent vector at p.
 
     Returns
     -------
@@ -189,6 +216,11 @@ class AffineInvariantCone(ScalableCone):
 
         It spans the Euclidean factor: SPD(m) = ℝ × SL(m)/SO(m). For m = 1 the space is
         a line, which has no curved part, and there is no row.
+
+        Parameters
+        ----------
+        p : array of shape (..., *point_shape)
+            A point.
         """
         m, _ = self.cone_size
         if m == 1:

@@ -29,7 +29,13 @@ class HessianBounds(NamedTuple):
 
 
 def curvature_roots(manifold: Manifold) -> CurvatureRoots:
-    """Return (√−κ_min, √κ_max) of a manifold whose curvature is bounded, or refuse it."""
+    """Return (√−κ_min, √κ_max) of a manifold whose curvature is bounded, or refuse it.
+
+    Parameters
+    ----------
+    manifold : Manifold
+        Where the points are.
+    """
     lowest, highest = (0.0, 0.0)
     if manifold.dim > 1:
         lowest, highest = manifold.curvature_bounds
@@ -45,6 +51,13 @@ def exp_stretch(manifold: Manifold, length: float) -> float:
     """Return how much exp stretches vectors of up to this length: sinh(s)/s ≥ 1 (Rauch).
 
     s is the length times √−κ_min.
+
+    Parameters
+    ----------
+    manifold : Manifold
+        Where the points are.
+    length : float
+        The largest length.
     """
     s = curvature_roots(manifold).negative * length
     if s == 0:
@@ -59,6 +72,13 @@ def hessian_bounds(manifold: Manifold, distance: float) -> HessianBounds:
 
     Its eigenvalues lie between s·cot s, s = √κ_max·distance, and s'·coth s',
     s' = √−κ_min·distance. The lower bound is −inf from s = π/2 on.
+
+    Parameters
+    ----------
+    manifold : Manifold
+        Where the points are.
+    distance : float
+        The largest distance.
     """
     roots = curvature_roots(manifold)
     lowest = 1.0

@@ -88,7 +88,13 @@ class BallFloatSet(FloatSet):
         return self.ball_radius
 
     def shrink_factor(self, z: Array) -> Array:
-        """Return min(1, ball_radius/|z|)."""
+        """Return min(1, ball_radius/|z|).
+
+        Parameters
+        ----------
+        z : array of shape (..., dim)
+            Normal coordinates.
+        """
         xp = namespace(z)
         length = euclidean_norm(xp, z)
         outside = length > self.ball_radius
@@ -118,7 +124,13 @@ class ProductFloatSet(FloatSet):
         return min(float_set.safe_radius for float_set, _ in self.parts)
 
     def _split(self, z: Array) -> list[tuple[FloatSet, Array]]:
-        """Return each factor's set with the coordinates that belong to it."""
+        """Return each factor's set with the coordinates that belong to it.
+
+        Parameters
+        ----------
+        z : array of shape (..., dim)
+            Normal coordinates.
+        """
         pieces = []
         start = 0
         for float_set, dim in self.parts:

@@ -226,7 +226,13 @@ class Manifold(NamedSpace, ABC):
 
     @accepts_array_like
     def norm(self, p: Array, v: Array) -> Array:
-        """Return the Riemannian length of the tangent vector v at p."""
+        """Return the Riemannian length of the tangent vector v at p.
+
+        Parameters
+        ----------
+        p, v : arrays of shape (..., *point_shape)
+            A point, and a tangent vector at it.
+        """
         square = self.inner(p, v, v)
         xp = array_namespace(square)
         # A negative square is the round-off of 0. The inner `where` keeps gradients
@@ -279,6 +285,11 @@ class Manifold(NamedSpace, ABC):
         There is none, or no single one, for what is zero or singular. By default it is
         what `project` makes of x, where that is on the manifold. Each result depends
         on its own record alone.
+
+        Parameters
+        ----------
+        x : array of shape (..., *point_shape)
+            Records; entries may be anything.
         """
         point = self.project(x)
         xp = array_namespace(point)
@@ -407,7 +418,18 @@ def orthogonal_square(z: np.ndarray) -> np.ndarray:
 
 
 def check_manifold(manifold: Any) -> Manifold:
-    """Return the argument, or raise a `ParameterError` if it is not a manifold."""
+    """Return the argument if it is a manifold.
+
+    Parameters
+    ----------
+    manifold : object
+        What the caller passes as a manifold.
+
+    Raises
+    ------
+    ParameterError
+        If it is anything else.
+    """
     if not isinstance(manifold, Manifold):
         raise ParameterError(
             "must be a manifold, such as geometry.Sphere(2)",

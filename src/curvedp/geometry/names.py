@@ -59,7 +59,13 @@ def _too_large(text: str, numbers: str) -> ParameterError:
 
 
 def _parse(text: str) -> Manifold:
-    """Return the manifold of a name, without the check of its size as a whole."""
+    """Return the manifold of a name, without the check of its size as a whole.
+
+    Parameters
+    ----------
+    text : str
+        The name, or a part of it.
+    """
     name = text.strip().lower()
     if name.startswith("product(") and name.endswith(")"):
         names = _split_factors(text, name[len("product(") : -1])
@@ -80,7 +86,17 @@ def _parse(text: str) -> Manifold:
 
 
 def _parse_numbers(text: str, kind: str, sizes: str) -> list[float]:
-    """Return the numbers after the colon of a name, one for each field of the class."""
+    """Return the numbers after the colon of a name, one for each field of the class.
+
+    Parameters
+    ----------
+    text : str
+        The part of the name after the colon.
+    kind : str
+        The part before the colon, such as "sphere".
+    sizes : str
+        What the numbers are called in an error message.
+    """
     expected = fields(manifold_kinds.find(kind))  # type: ignore[arg-type]  # every manifold is a dataclass
     try:
         return [
@@ -131,6 +147,13 @@ def _parse_number(kind: Any, text: str) -> float:
 
     A length is written as Python writes a double, with as many digits as it takes; no
     underscores, and no digits of other scripts.
+
+    Parameters
+    ----------
+    kind : type
+        What the number is for.
+    text : str
+        The name, or a part of it.
     """
     if not text.isascii() or "_" in text:
         raise ValueError

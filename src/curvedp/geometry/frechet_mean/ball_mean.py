@@ -35,10 +35,19 @@ def mean_in_ball(
     The search's answer x is taken where its residual is within `residual_tolerance`
     and, under positive curvature, x is in the ball and the mean square distance to it
     is at most r². From such an x the gradient flow ends at the mean after a length of
-    at most ‖∇f(x)‖/μ (docs/theory/frechet-mean.md). Otherwise the fixed number of gradient
-    steps is made from the center. Either way the value is within `solver_error`; only
-    the time depends on which, and so on the records. Residuals are believed, and steps
-    begun, only where floats represent the point well.
+    at most ‖∇f(x)‖/μ (docs/theory/frechet-mean.md). Otherwise the fixed number of
+    gradient steps is made from the center. Either way the value is within
+    `solver_error`; only the time depends on which, and so on the records. Residuals are
+    believed, and steps begun, only where floats represent the point well.
+
+    Parameters
+    ----------
+    ball : PublicBall
+        The public ball of the records.
+    backend : MeanBackend
+        Makes the passes over the records.
+    max_passes : int
+        The largest number of passes.
 
     Returns
     -------
@@ -73,6 +82,13 @@ def fixed_step_descent(
     """Make the theorem's public number of gradient steps from the center.
 
     Returns the last iterate and the mean squared distance of the records to it.
+
+    Parameters
+    ----------
+    ball : PublicBall
+        The public ball of the records.
+    backend : MeanBackend
+        Makes the passes over the records.
     """
     M, center, radius = ball
     x = backend.iterate_at(center)
@@ -103,6 +119,13 @@ def project_to_safe_ball(ball: PublicBall, x: np.ndarray) -> np.ndarray:
     spectrum and the same eigenvectors, since d(A, B) is at least the distance of the
     sorted log-eigenvalues (Bhatia 2007, ch. 6; Lidskii). Elsewhere iterates are proved
     to stay in the ball, and floats represent all of it.
+
+    Parameters
+    ----------
+    ball : PublicBall
+        The public ball of the records.
+    x : array of shape point_shape
+        The iterate.
     """
     M, center, radius = ball
     if isinstance(M, Product):
@@ -132,7 +155,15 @@ def project_to_safe_ball(ball: PublicBall, x: np.ndarray) -> np.ndarray:
 
 
 def _step_length(M: Manifold, radius: float) -> np.ndarray | float:
-    """Return the theorem's step length; on a product one for each coordinate."""
+    """Return the theorem's step length; on a product one for each coordinate.
+
+    Parameters
+    ----------
+    M : Manifold
+        Where the points are.
+    radius : float
+        The radius of the public ball.
+    """
     if isinstance(M, Product):
         lengths = [
             np.full(factor.dim, _step_length(factor, radius)) for factor in M.factors

@@ -53,6 +53,13 @@ def contraction(M: Manifold, radius: float) -> Contraction:
 
         μ = max(¾ + ¼·s·cot s, min(s·cot(s/2)/20, 0.81·cot⁴(s/2))),  t = sin s/(s·L).
 
+    Parameters
+    ----------
+    M : Manifold
+        Where the points are.
+    radius : float
+        The radius of the public ball.
+
     Raises
     ------
     ParameterError
@@ -104,6 +111,13 @@ def farthest_record(M: Manifold, radius: float) -> float:
     That is the radius, or less in a ball of which floats represent a part alone
     (`M.float_set`). The place of a record there is computed: to the kernels' error, and
     to the rounding of its coordinates.
+
+    Parameters
+    ----------
+    M : Manifold
+        Where the points are.
+    radius : float
+        The radius of the public ball.
     """
     safe_radius = M.float_set.safe_radius_within(radius)
     if safe_radius == radius:
@@ -118,6 +132,13 @@ def mean_iterations(M: Manifold, radius: float) -> int:
     It is a function of public quantities alone: the least k ≥ 2 at which the theorem
     bounds ‖mean log‖ ≤ L·error by 1e-10 of the radius. On flat spaces the first step is
     exact, and the second removes the round-off of a long first one.
+
+    Parameters
+    ----------
+    M : Manifold
+        Where the points are.
+    radius : float
+        The radius of the public ball.
     """
     if isinstance(check_manifold(M), Product):
         return max(mean_iterations(factor, radius) for factor in M.factors)
@@ -196,6 +217,13 @@ def solver_error(M: Manifold, radius: float) -> float:
     bound for the steps, which is linear in them. The total is doubled, because a
     computed mean that fell just outside the ball is moved onto it by as much again.
 
+    Parameters
+    ----------
+    M : Manifold
+        Where the points are.
+    radius : float
+        The radius of the public ball.
+
     Raises
     ------
     ParameterError
@@ -213,6 +241,13 @@ def residual_tolerance(M: Manifold, radius: float) -> float:
 
     A fraction of the radius (0 on flat spaces, where the mean is exact), plus the float
     error of kernels and coordinates.
+
+    Parameters
+    ----------
+    M : Manifold
+        Where the points are.
+    radius : float
+        The radius of the public ball.
     """
     is_flat = M.curvature_bounds == (0.0, 0.0)
     fraction = 0.0 if is_flat else _RESIDUAL_FRACTION

@@ -84,7 +84,20 @@ def frechet_mean(
 
 
 def _check_points(M: Manifold, X: Array) -> Array:
-    """Return X as an array of real points of M, at least one; otherwise raise."""
+    """Return X as an array of real points of M.
+
+    Parameters
+    ----------
+    M : Manifold
+        Where the points should be.
+    X : array of shape (n, *point_shape)
+        What the caller passes; at least one point.
+
+    Raises
+    ------
+    ParameterError
+        If it is anything else.
+    """
     if not is_array_api_obj(X):
         X = _validate.array("X", X)
     X = detach(X)
@@ -101,7 +114,20 @@ def _check_points(M: Manifold, X: Array) -> Array:
 
 
 def _check_ball(M: Manifold, ball: tuple[Array, float]) -> PublicBall:
-    """Return the public ball that a pair (center, radius) describes."""
+    """Return the public ball that a pair (center, radius) describes.
+
+    Parameters
+    ----------
+    M : Manifold
+        Where the ball is.
+    ball : pair of array and float
+        What the caller passes: the center and the radius.
+
+    Raises
+    ------
+    ParameterError
+        If the pair describes no ball.
+    """
     if not isinstance(ball, tuple | list) or len(ball) != 2:
         raise ParameterError(
             "must be a pair (center, radius)", parameter="ball", value=ball
@@ -115,7 +141,17 @@ def _check_ball(M: Manifold, ball: tuple[Array, float]) -> PublicBall:
 def _mean_by_fixed_steps(
     ball: PublicBall, data: np.ndarray, weights: np.ndarray
 ) -> np.ndarray:
-    """Return the mean of records clipped into the ball, after the public steps."""
+    """Return the mean of records clipped into the ball, after the public steps.
+
+    Parameters
+    ----------
+    ball : PublicBall
+        The public ball of the records.
+    data : array of shape (n, *point_shape)
+        The records.
+    weights : array of shape (n,)
+        The weight of each record.
+    """
     with numerical_silence(), _own_threads_only(data):
         clipped = np.asarray(project_to_ball(*ball, data))
         tolerance = residual_tolerance(ball.manifold, ball.radius)
@@ -134,6 +170,17 @@ def _mean(
     """Return the weighted mean of finite points, to a residual of `tolerance`.
 
     NaN where no pass gives numbers, never the start in place of a mean.
+
+    Parameters
+    ----------
+    M : Manifold
+        Where the points are.
+    X : array of shape (n, *point_shape)
+        The records.
+    weights : array of shape (n,)
+        The weight of each record.
+    tolerance : float
+        The length of the mean logarithm at which the solver ends.
     """
     if isinstance(M, PullbackManifold):
         # φ is an isometry onto a convex part of the model, up to a factor.
@@ -171,6 +218,17 @@ def _backend(
     Points written with few digits (float32, text) miss the manifold's equations by more
     than a residual of 1e-9 allows, so they are projected first. Symmetric matrices have
     no such equation.
+
+    Parameters
+    ----------
+    M : Manifold
+        Where the points are.
+    X : array of shape (n, *point_shape)
+        The records.
+    weights : array of shape (n,)
+        The weight of each record.
+    tolerance : float
+        The length of the mean logarithm at which the solver ends.
     """
     if isinstance(M, SPDAffineInvariant):
         return SPDBackend(X, weights, tolerance)
@@ -188,6 +246,13 @@ def _own_threads_only(X: np.ndarray) -> AbstractContextManager[None]:
 
 def mean_of_array(ball: PublicBall, X: np.ndarray) -> tuple[np.ndarray, float]:
     """Return the mean of NumPy records after clipping them into the ball.
+
+    Parameters
+    ----------
+    ball : PublicBall
+        The public ball of the records.
+    X : array of shape (n, *point_shape)
+        The records.
 
     Returns
     -------

@@ -74,6 +74,13 @@ def clip_records(ball: PublicBall, X: np.ndarray) -> np.ndarray:
 
     3×3 SPD matrices that are surely inside are only made symmetric, which is ten times
     as fast; X itself is returned where nothing changes.
+
+    Parameters
+    ----------
+    ball : PublicBall
+        The public ball of the records.
+    X : array of shape (n, *point_shape)
+        The records.
     """
     if not is_tensor_space(ball.manifold):
         return np.asarray(project_to_ball(*ball, X))

@@ -113,7 +113,15 @@ Search = Generator[PassRequest, PassResult, Result]
 def run_search(
     search: Search[Result], make_pass: Callable[[PassRequest], PassResult]
 ) -> Result:
-    """Run a search with a function that makes its passes, and return its result."""
+    """Run a search with a function that makes its passes, and return its result.
+
+    Parameters
+    ----------
+    search : Search
+        A generator that yields the passes it needs.
+    make_pass : callable
+        Makes a pass over the records.
+    """
     try:
         request = next(search)
         while True:
@@ -268,6 +276,11 @@ class AndersonAcceleration:
         The changes ΔF are made orthonormal beginning with the latest, because they fall
         by orders of magnitude from step to step; what an older one adds of its own must
         be more than round-off.
+
+        Parameters
+        ----------
+        proposal : array of shape (dim,)
+            Newton's step.
         """
         self._proposals = [*self._proposals, proposal][-_MEMORY - 1 :]
         step = proposal

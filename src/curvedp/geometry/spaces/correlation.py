@@ -72,6 +72,11 @@ class CorrelationMatrices(PullbackManifold, FrozenManifold):
 
         Covariances are welcome; NaN where a variance is not positive or the matrix is
         not definite.
+
+        Parameters
+        ----------
+        x : array of shape (..., *point_shape)
+            Records; entries may be anything.
         """
         xp = namespace(x)
         S = sym(x)
@@ -153,7 +158,13 @@ class Correlation(CorrelationMatrices):
         return _scale_to_unit_diagonal(sym(rows @ rows.mT))
 
     def differential(self, p: Array, v: Array) -> Array:
-        """Return the change of A = L/diag(L) for the change v of p = LLᵀ."""
+        """Return the change of A = L/diag(L) for the change v of p = LLᵀ.
+
+        Parameters
+        ----------
+        p, v : arrays of shape (..., *point_shape)
+            A point, and a tangent vector at it.
+        """
         xp = namespace(p, v)
         L = cholesky(p)
         L_change = cholesky_change(L, v)
@@ -164,7 +175,15 @@ class Correlation(CorrelationMatrices):
         return self._join_rows(A_change, time_change)
 
     def inverse_differential(self, p: Array, w: Array) -> Array:
-        """Return the change of C = LLᵀ for a change w of the rows of A."""
+        """Return the change of C = LLᵀ for a change w of the rows of A.
+
+        Parameters
+        ----------
+        p : array of shape (..., *point_shape)
+            A point.
+        w : array
+            A tangent vector of the model space at the image of p.
+        """
         xp = namespace(p, w)
         L = cholesky(p)
         diagonal = xp.linalg.diagonal(L)[..., None]
@@ -179,6 +198,13 @@ class Correlation(CorrelationMatrices):
 
         Row i gives the time coordinate times[i] and the spatial part A[i, :i]; the
         first row has none.
+
+        Parameters
+        ----------
+        A : array of shape (..., m, m)
+            The rows, as a lower triangular matrix.
+        times : array of shape (..., m)
+            The time coordinates.
         """
         xp = namespace(A)
         rows = []
@@ -187,7 +213,15 @@ class Correlation(CorrelationMatrices):
         return self.model.join(rows)
 
     def _lower_matrix(self, y: Array, diagonal: float) -> Array:
-        """Return the lower triangular matrix whose rows are the spatial parts of y."""
+        """Return the lower triangular matrix whose rows are the spatial parts of y.
+
+        Parameters
+        ----------
+        y : array
+            A point or velocity of the product.
+        diagonal : float
+            The entries on the diagonal.
+        """
         xp = namespace(y)
         rows = [xp.zeros_like(y[..., : self.m])]
         for i, part in enumerate(self.model.split(y), 1):
@@ -268,6 +302,11 @@ class CorrelationOffLog(CorrelationMatrices):
         """Return exp(S + D) for the S with entries y/√2.
 
         Beyond `_max_distance` it is that of the point at this distance.
+
+        Parameters
+        ----------
+        y : array
+            A point of the model space.
         """
         xp = namespace(y)
         length = euclidean_norm(xp, y)[..., None]
@@ -288,7 +327,15 @@ class CorrelationOffLog(CorrelationMatrices):
         return math.sqrt(2) * lower_triangle(dlog(p, v))
 
     def inverse_differential(self, p: Array, w: Array) -> Array:
-        """Return d(exp) of W + D', where the diagonal D' keeps that of p at 1."""
+        """Return d(exp) of W + D', where the diagonal D' keeps that of p at 1.
+
+        Parameters
+        ----------
+        p : array of shape (..., *point_shape)
+            A point.
+        w : array
+            A tangent vector of the model space at the image of p.
+        """
         xp = namespace(p, w)
         W = self._symmetric_matrix(w)
         unit_diagonals = _diagonal_matrix(like(p, np.eye(self.m)))
@@ -308,7 +355,13 @@ def _diagonal_matrix(x: Array) -> Array:
 
 
 def _scale_to_unit_diagonal(S: Array) -> Array:
-    """Return S in units in which its diagonal is 1, exactly."""
+    """Return S in units in which its diagonal is 1, exactly.
+
+    Parameters
+    ----------
+    S : array of shape (..., m, m)
+        Positive definite matrices.
+    """
     xp = namespace(S)
     root = xp.sqrt(xp.linalg.diagonal(S))
     identity = like(S, np.eye(S.shape[-1]))

@@ -60,6 +60,11 @@ class OrthonormalFrames(EmbeddedMetric):
         """Return the polar factor of x at any scale.
 
         NaN where the columns of x are linearly dependent, to round-off.
+
+        Parameters
+        ----------
+        x : array of shape (..., *point_shape)
+            Records; entries may be anything.
         """
         xp = namespace(x)
         U, singular_values, Vh = matrix.svd(matrix.well_scaled(x))
@@ -89,6 +94,13 @@ class OrthonormalFrames(EmbeddedMetric):
 
         The block reflector of p carries matrices whose first r rows vanish to those
         whose columns are orthogonal to the columns of p.
+
+        Parameters
+        ----------
+        p : array of shape (..., *point_shape)
+            A point.
+        z : array
+            The coordinates.
         """
         xp = namespace(p, z)
         block = xp.reshape(z, (*z.shape[:-1], self.m - self.r, self.r))

@@ -83,7 +83,13 @@ class Grassmann(OrthonormalFrames):
         return float((2 * self.ranks[0] / self.r) ** 0.5)
 
     def jacobi_operator(self, p: Array, v: Array) -> np.ndarray:
-        """Return R(u, v)v = v(vᵀu) + u(vᵀv) − 2v(uᵀv) in coordinates (Wong 1968)."""
+        """Return R(u, v)v = v(vᵀu) + u(vᵀv) − 2v(uᵀv) in coordinates (Wong 1968).
+
+        Parameters
+        ----------
+        p, v : arrays of shape (..., *point_shape)
+            A point, and a tangent vector at it.
+        """
         if self.constant_curvature is not None:
             return super().jacobi_operator(p, v)
         p = np.asarray(p)[..., None, :, :]
@@ -99,6 +105,11 @@ class Grassmann(OrthonormalFrames):
         decomposition v = U·s·Vᵀ this is p + p·V(cos s − 1)Vᵀ + U·sin s·Vᵀ. Orthonormal
         factors on both sides make the result orthonormal to round-off, whatever the
         length of v.
+
+        Parameters
+        ----------
+        p, v : arrays of shape (..., *point_shape)
+            A point, and a tangent vector at it.
         """
         xp = namespace(p, v)
         base = constant(v)
@@ -131,6 +142,11 @@ class Grassmann(OrthonormalFrames):
         (I − ppᵀ)q = (q − p) − ppᵀ(q − p) carries the digits of small angles, P those of
         large ones. At the cut locus (an angle π/2) W is not unique and one of the
         shortest velocities is returned.
+
+        Parameters
+        ----------
+        p, q : arrays of shape (..., *point_shape)
+            The point at which the velocity is tangent, and the point it leads to.
         """
         xp = namespace(p, q)
         W, P, cosines, U = self._align(p, q)
@@ -146,6 +162,13 @@ class Grassmann(OrthonormalFrames):
         """Return v transported in parallel along the shortest geodesic, in the basis q.
 
         With the aligned basis a = qWᵀ it is (v − (p + a)(I + P)⁻¹aᵀv)·W.
+
+        Parameters
+        ----------
+        p, q : arrays of shape (..., *point_shape)
+            The point where the vector is, and the point to which it is moved.
+        v : array of shape (..., *point_shape)
+            A tangent vector at p.
         """
         xp = namespace(p, q, v)
         W, P, _, _ = self._align(p, q)
@@ -155,7 +178,13 @@ class Grassmann(OrthonormalFrames):
         return (v - (p + aligned) @ coefficients) @ W
 
     def embed(self, X: Array) -> np.ndarray:
-        """Return projectors xxᵀ/√r: the upper triangle, off-diagonals times √2."""
+        """Return projectors xxᵀ/√r: the upper triangle, off-diagonals times √2.
+
+        Parameters
+        ----------
+        X : array of shape (..., *point_shape)
+            Points.
+        """
         X = np.asarray(X)
         rows, columns = np.triu_indices(self.m)
         projectors = X @ np.swapaxes(X, -1, -2)
@@ -163,7 +192,13 @@ class Grassmann(OrthonormalFrames):
         return np.asarray(projectors[..., rows, columns] * weights / self.r**0.5)
 
     def from_embedding(self, z: np.ndarray) -> np.ndarray:
-        """Return the span of r leading eigenvectors of the matrix with entries z."""
+        """Return the span of r leading eigenvectors of the matrix with entries z.
+
+        Parameters
+        ----------
+        z : array
+            A vector of the embedding space, such as a mean of embedded points.
+        """
         upper = np.triu_indices(self.m)
         P = np.zeros((self.m, self.m))
         P[upper] = z / np.where(upper[0] == upper[1], 1.0, 2**0.5)
@@ -185,6 +220,11 @@ class Grassmann(OrthonormalFrames):
     def _align(self, p: Array, q: Array) -> tuple[Array, Array, Array, Array]:
         """Return the polar decomposition pᵀq = PW, which aligns the bases p and qWᵀ.
 
+        Parameters
+        ----------
+        p, q : arrays of shape (..., *point_shape)
+            Bases of two subspaces.
+
         Returns
         -------
         W, P : array, shape (..., r, r)
@@ -204,6 +244,13 @@ def _angle_over_sine(xp: Any, cosine: Array) -> Array:
     """Return θ/sin θ as a function of cos θ ∈ [0, 1].
 
     Its condition number is below 1, so round-off of the cosine costs nothing.
+
+    Parameters
+    ----------
+    xp : module
+        The array library.
+    cosine : array
+        The cosines cos θ.
     """
     cosine = xp.where(cosine < 1, cosine, 1.0)
     low = xp.sqrt(1 - cosine)
@@ -217,6 +264,13 @@ def _angle_over_sine_divided_differences(xp: Any, cosines: Array) -> Array:
 
     Where two cosines are close it is the derivative half-way, (cθ/sin θ − 1)/sin²θ, and
     next to 1 the series −1/3 − 4x/15 − 6x²/35 of the derivative in x = 1 − c.
+
+    Parameters
+    ----------
+    xp : module
+        The array library.
+    cosines : array of shape (..., r)
+        The cosines; each pair of them gives an entry.
     """
     x, y = cosines[..., :, None], cosines[..., None, :]
     middle = (x + y) / 2
@@ -238,6 +292,13 @@ def _sinc_divided_differences(xp: Any, s: Array) -> Array:
 
     Where two arguments are close it is the derivative (cos s − sinc s)/(2s²) half-way,
     and near 0 its series −1/6 + x/60 − x²/1680.
+
+    Parameters
+    ----------
+    xp : module
+        The array library.
+    s : array of shape (..., r)
+        The numbers s; each pair of them gives an entry.
     """
     a, b = s[..., :, None], s[..., None, :]
     gap = a * a - b * b

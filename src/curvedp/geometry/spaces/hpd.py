@@ -86,7 +86,13 @@ class HPDAffineInvariant(PullbackManifold, AffineInvariantCone):
 
     @staticmethod
     def from_complex(x: Any) -> np.ndarray:
-        """Return complex matrices (..., m, m) as points (..., m, m, 2)."""
+        """Return complex matrices (..., m, m) as points (..., m, m, 2).
+
+        Parameters
+        ----------
+        x : array of shape (..., m, m)
+            Complex Hermitian matrices.
+        """
         x = np.asarray(x)
         if x.dtype.kind not in "biufc":
             raise ParameterError(
@@ -107,7 +113,13 @@ class HPDAffineInvariant(PullbackManifold, AffineInvariantCone):
     # The map to real blocks is linear, so it is its own differential.
 
     def to_model(self, x: Array) -> Array:
-        """Return the real matrix of blocks [[a, −b], [b, a]]."""
+        """Return the real matrix of blocks [[a, −b], [b, a]].
+
+        Parameters
+        ----------
+        x : array of shape (..., *point_shape)
+            A point.
+        """
         xp = namespace(x)
         a, b = x[..., 0], x[..., 1]
         first_rows = xp.stack([a, -b], axis=-1)
@@ -116,7 +128,13 @@ class HPDAffineInvariant(PullbackManifold, AffineInvariantCone):
         return xp.reshape(blocks, (*a.shape[:-2], 2 * self.m, 2 * self.m))
 
     def from_model(self, y: Array) -> Array:
-        """Return the Hermitian matrix whose blocks are nearest to those of y."""
+        """Return the Hermitian matrix whose blocks are nearest to those of y.
+
+        Parameters
+        ----------
+        y : array
+            A point of the model space.
+        """
         xp = namespace(y)
         blocks = xp.reshape(y, (*y.shape[:-2], self.m, 2, self.m, 2))
         real = blocks[..., :, 0, :, 0] + blocks[..., :, 1, :, 1]
@@ -124,7 +142,13 @@ class HPDAffineInvariant(PullbackManifold, AffineInvariantCone):
         return _hermitian_part(xp.stack([real, imaginary], axis=-1) / 2)
 
     def coordinates_to_model(self, z: Array) -> Array:
-        """Return the coordinates in SPD(2m): two copies of each entry, over √2."""
+        """Return the coordinates in SPD(2m): two copies of each entry, over √2.
+
+        Parameters
+        ----------
+        z : array of shape (..., dim)
+            Coordinates of a tangent vector.
+        """
         xp = namespace(z)
         pattern = _copy_pattern(self.m)
         source = xp.asarray(pattern.source, device=device(z))
@@ -132,7 +156,13 @@ class HPDAffineInvariant(PullbackManifold, AffineInvariantCone):
         return copies * like(z, pattern.sign * math.sqrt(0.5))
 
     def coordinates_from_model(self, z: Array) -> Array:
-        """Return the coordinates here: the two copies of each entry added, over √2."""
+        """Return the coordinates here: the two copies of each entry added, over √2.
+
+        Parameters
+        ----------
+        z : array
+            Coordinates of a tangent vector of the model.
+        """
         xp = namespace(z)
         pattern = _copy_pattern(self.m)
         weighted = z * like(z, pattern.sign * math.sqrt(0.5))
@@ -155,6 +185,11 @@ def _copy_pattern(m: int) -> _CopyPattern:
 
     The coordinates of a Hermitian matrix are its diagonal, then the real and then the
     imaginary parts below it.
+
+    Parameters
+    ----------
+    m : int
+        The size of the Hermitian matrices.
     """
     row, column = np.tril_indices(m, -1)
     diagonal = np.arange(m)

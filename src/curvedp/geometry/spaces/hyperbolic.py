@@ -86,6 +86,11 @@ def in_cache_blocks(kernel: Callable[..., Array]) -> Callable[..., Array]:
 
     A kernel here takes some hundred small steps. With ten thousand records at once most
     of the time would go into memory for temporaries; blocks stay in the cache.
+
+    Parameters
+    ----------
+    kernel : callable
+        A method of vectors, whose first argument is the manifold.
     """
 
     @wraps(kernel)
@@ -131,6 +136,13 @@ def hypot_one(xp: Any, x: Array) -> Array:
     """Return √(1 + x²) without overflow, smooth at 0.
 
     The library's `hypot` would take ten times as long.
+
+    Parameters
+    ----------
+    xp : module
+        The array library of x.
+    x : array
+        Any numbers.
     """
     size = xp.abs(x)
     is_large = size > 1
@@ -151,6 +163,15 @@ def apply_where(
     """Return near() where the condition holds and far() elsewhere.
 
     NumPy evaluates only what is needed, except in public time.
+
+    Parameters
+    ----------
+    xp : module
+        The array library.
+    condition : array of bool
+        Which entries `near` computes.
+    near, far : callables
+        Return the values in each case.
     """
     if is_numpy_array(condition) and not in_public_time():
         all_alike = np.all(condition) == np.any(condition)

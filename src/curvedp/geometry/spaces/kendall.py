@@ -84,7 +84,13 @@ class KendallShapes(EmbeddedMetric):
         return base
 
     def jacobi_operator(self, p: Array, v: Array) -> np.ndarray:
-        """Return the operator of ℂPⁿ: curvature 1, and 3 more along i·v."""
+        """Return the operator of ℂPⁿ: curvature 1, and 3 more along i·v.
+
+        Parameters
+        ----------
+        p, v : arrays of shape (..., *point_shape)
+            A point, and a tangent vector at it.
+        """
         if self.constant_curvature is not None:
             return super().jacobi_operator(p, v)
         z = np.asarray(self.to_coordinates(p, v))
@@ -94,7 +100,13 @@ class KendallShapes(EmbeddedMetric):
         return np.asarray(orthogonal_square(z) + extra)
 
     def exp(self, p: Array, v: Array) -> Array:
-        """Return cos|v|·p + (sin|v|/|v|)·v, as p plus a change."""
+        """Return cos|v|·p + (sin|v|/|v|)·v, as p plus a change.
+
+        Parameters
+        ----------
+        p, v : arrays of shape (..., *point_shape)
+            A point, and a tangent vector at it.
+        """
         xp = namespace(p, v)
         square = xp.sum(v * v, axis=(-2, -1), keepdims=True)
         sinc = cos_sinc(xp, square)[1]
@@ -107,6 +119,11 @@ class KendallShapes(EmbeddedMetric):
         At distance π/2, where p and q have no best rotation, it is one of the shortest
         velocities. With w the part of q horizontal at p, |w| = sin θ and |⟨p, q⟩| =
         cos θ; w is computed from q − p, so that it has the digits of near points.
+
+        Parameters
+        ----------
+        p, q : arrays of shape (..., *point_shape)
+            The point at which the velocity is tangent, and the point it leads to.
         """
         xp = namespace(p, q)
         horizontal = self.to_tangent(p, q - p)
@@ -124,6 +141,13 @@ class KendallShapes(EmbeddedMetric):
         """Return v transported in parallel along the shortest geodesic.
 
         It is moved by the unitary map that turns p into q in their complex plane.
+
+        Parameters
+        ----------
+        p, q : arrays of shape (..., *point_shape)
+            The point where the vector is, and the point to which it is moved.
+        v : array of shape (..., *point_shape)
+            A tangent vector at p.
         """
         overlap = _hermitian_product(p, q)
         phase = _phase(overlap)
@@ -176,7 +200,13 @@ class KendallShapes(EmbeddedMetric):
         return centered / xp.sqrt(xp.where(all_equal, 1.0, square)), all_equal
 
     def embed(self, X: Array) -> np.ndarray:
-        """Return the projectors zz*: diagonal, real and imaginary upper triangle."""
+        """Return the projectors zz*: diagonal, real and imaginary upper triangle.
+
+        Parameters
+        ----------
+        X : array of shape (..., *point_shape)
+            Points.
+        """
         X = np.asarray(X)
         z = X[..., 0] + 1j * X[..., 1]
         projectors = z[..., :, None] * np.conj(z[..., None, :])
@@ -186,7 +216,13 @@ class KendallShapes(EmbeddedMetric):
         return np.concatenate([diagonal, upper.real, upper.imag], axis=-1)
 
     def from_embedding(self, z: np.ndarray) -> np.ndarray:
-        """Return the leading eigenvector of the Hermitian matrix with entries z."""
+        """Return the leading eigenvector of the Hermitian matrix with entries z.
+
+        Parameters
+        ----------
+        z : array
+            A vector of the embedding space, such as a mean of embedded points.
+        """
         rows, columns = np.triu_indices(self.k, 1)
         upper = np.zeros((self.k, self.k), dtype=np.complex128)
         real, imaginary = np.split(z[self.k :], 2)
@@ -196,7 +232,15 @@ class KendallShapes(EmbeddedMetric):
         return np.asarray(self.project(np.stack([leading.real, leading.imag], axis=-1)))
 
     def to_tangent(self, p: Array, x: Array) -> Array:
-        """Return x centered and made orthogonal to p and to i·p."""
+        """Return x centered and made orthogonal to p and to i·p.
+
+        Parameters
+        ----------
+        p : array of shape (..., *point_shape)
+            A point.
+        x : array of shape (..., *point_shape)
+            Any array.
+        """
         xp = namespace(p, x)
         centered = x - xp.mean(x, axis=-2, keepdims=True)
         square = xp.sum(p * p, axis=(-2, -1), keepdims=True)
@@ -204,7 +248,13 @@ class KendallShapes(EmbeddedMetric):
         return centered - _multiply(coefficient, p)
 
     def residual(self, p: Array) -> Array:
-        """Return the larger of |centroid| and | |p| − 1 |."""
+        """Return the larger of |centroid| and | |p| − 1 |.
+
+        Parameters
+        ----------
+        p : array of shape (..., *point_shape)
+            What may be points.
+        """
         xp = namespace(p)
         centroid = xp.mean(p, axis=-2)
         offset = xp.sqrt(xp.sum(centroid * centroid, axis=-1))
@@ -216,6 +266,13 @@ class KendallShapes(EmbeddedMetric):
 
         Two reflections: one carries e₁ to the direction of the centroid, the other
         carries e₁ of the remaining k − 1 entries to p.
+
+        Parameters
+        ----------
+        p : array of shape (..., *point_shape)
+            A point.
+        z : array of shape (..., dim)
+            Coordinates of a tangent vector at p.
         """
         xp = namespace(p, z)
         w = xp.reshape(z, (*z.shape[:-1], self.k - 2, 2))
@@ -235,6 +292,11 @@ class KendallShapes(EmbeddedMetric):
 
         It sends centered vectors to those with a zero first entry. With u = e₁ + 1/√k,
         |u|² = 2(1 + 1/√k) and 2⟨u,x⟩/|u|² = (x₁ + Σx/√k)/(1 + 1/√k).
+
+        Parameters
+        ----------
+        x : array of shape (..., k)
+            Complex vectors.
         """
         xp = namespace(x)
         root = math.sqrt(self.k)
@@ -250,6 +312,13 @@ class KendallShapes(EmbeddedMetric):
         """Reflect w by the complex reflection that swaps the lines of e₁ and unit a.
 
         Its axis u = a + phase(a₁)·e₁ has |u|² = 2(1 + |a₁|) ≥ 2.
+
+        Parameters
+        ----------
+        a : array of shape (..., k)
+            Complex unit vectors.
+        w : array of shape (..., k)
+            Complex vectors.
         """
         xp = namespace(a, w)
         first = a[..., :1, :]

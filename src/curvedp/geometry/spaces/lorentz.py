@@ -89,6 +89,11 @@ class Lorentz(Hyperbolic, UnitQuadric):
         """Return cosh|v|·p + sinh|v|·v/|v|.
 
         It is computed by a boost near the origin, and in polar form elsewhere.
+
+        Parameters
+        ----------
+        p, v : arrays of shape (..., *point_shape)
+            A point, and a tangent vector at it.
         """
         xp = namespace(p, v)
         x = columns(p[..., 1:])
@@ -110,7 +115,13 @@ class Lorentz(Hyperbolic, UnitQuadric):
         return _point_above(xp, apply_where(xp, is_near, near, far))
 
     def log(self, p: Array, q: Array) -> Array:
-        """Return (d/sinh d)·(y − cosh d·x), d the distance of p = x and q = y."""
+        """Return (d/sinh d)·(y − cosh d·x), d the distance of p = x and q = y.
+
+        Parameters
+        ----------
+        p, q : arrays of shape (..., *point_shape)
+            The point at which the velocity is tangent, and the point it leads to.
+        """
 
         def fast(p: list[Array], q: list[Array]) -> tuple[Array, Array]:
             """Return the result coordinate by coordinate, and where it is accurate."""
@@ -131,7 +142,13 @@ class Lorentz(Hyperbolic, UnitQuadric):
 
     @in_cache_blocks
     def _careful_log(self, p: Array, q: Array) -> Array:
-        """Return the logarithm at any distance from the origin and of each other."""
+        """Return the logarithm at any distance from the origin and of each other.
+
+        Parameters
+        ----------
+        p, q : arrays of shape (..., *point_shape)
+            The point at which the velocity is tangent, and the point it leads to.
+        """
         xp = namespace(p, q)
         x, y = columns(p[..., 1:]), columns(q[..., 1:])
         x_time, x_length = lift(xp, x)
@@ -176,7 +193,13 @@ class Lorentz(Hyperbolic, UnitQuadric):
         return _tangent_above(xp, x, x_time, apply_where(xp, is_near, near, far))
 
     def dist(self, p: Array, q: Array) -> Array:
-        """Return 2·arsinh(chord/2)."""
+        """Return 2·arsinh(chord/2).
+
+        Parameters
+        ----------
+        p, q : arrays of shape (..., *point_shape)
+            Two points.
+        """
 
         def fast(p: list[Array], q: list[Array]) -> tuple[Array, Array]:
             """Return the result coordinate by coordinate, and where it is accurate."""
@@ -187,7 +210,13 @@ class Lorentz(Hyperbolic, UnitQuadric):
 
     @in_cache_blocks
     def _careful_dist(self, p: Array, q: Array) -> Array:
-        """Return the distance of points at any distance from the origin."""
+        """Return the distance of points at any distance from the origin.
+
+        Parameters
+        ----------
+        p, q : arrays of shape (..., *point_shape)
+            Two points.
+        """
         xp = namespace(p, q)
         x, y = columns(p[..., 1:]), columns(q[..., 1:])
         x_length = euclidean_norm(xp, x)[..., None]
@@ -197,7 +226,15 @@ class Lorentz(Hyperbolic, UnitQuadric):
 
     @in_cache_blocks
     def transport(self, p: Array, q: Array, v: Array) -> Array:
-        """Return the parallel transport: a rotation of the coordinates."""
+        """Return the parallel transport: a rotation of the coordinates.
+
+        Parameters
+        ----------
+        p, q : arrays of shape (..., *point_shape)
+            The point where the vector is, and the point to which it is moved.
+        v : array of shape (..., *point_shape)
+            A tangent vector at p.
+        """
         xp = namespace(p, q, v)
         x, y = columns(p[..., 1:]), columns(q[..., 1:])
         x_time, x_length = lift(xp, x)
@@ -226,7 +263,15 @@ class Lorentz(Hyperbolic, UnitQuadric):
         return _point_above(namespace(x), x[..., 1:])
 
     def to_tangent(self, p: Array, x: Array) -> Array:
-        """Return x + ⟨p, x⟩·p with the Minkowski product ⟨p, x⟩."""
+        """Return x + ⟨p, x⟩·p with the Minkowski product ⟨p, x⟩.
+
+        Parameters
+        ----------
+        p : array of shape (..., *point_shape)
+            A point.
+        x : array of shape (..., *point_shape)
+            Any array.
+        """
         xp = namespace(p, x)
         space = p[..., 1:]
         time = lift(xp, space)[0]
@@ -249,7 +294,13 @@ class Lorentz(Hyperbolic, UnitQuadric):
 
     @in_cache_blocks
     def to_coordinates(self, p: Array, v: Array) -> Array:
-        """Return v carried back by the boost that takes the origin to p."""
+        """Return v carried back by the boost that takes the origin to p.
+
+        Parameters
+        ----------
+        p, v : arrays of shape (..., *point_shape)
+            A point, and a tangent vector at it.
+        """
         xp = namespace(p, v)
         x = columns(p[..., 1:])
         velocity = columns(v[..., 1:])
@@ -329,6 +380,17 @@ def _sinh_radial(
 
     sinh(b − a) = |y|x₀ − |x|y₀ = (|y|² − |x|²)/(|y|x₀ + |x|y₀), and the difference of
     squares is ⟨y − x, y + x⟩, which does not cancel.
+
+    Parameters
+    ----------
+    xp : module
+        The array library.
+    x, y : arrays of shape (..., dim)
+        The spatial parts of two points.
+    x_time, y_time : arrays
+        Their time coordinates x₀, y₀.
+    x_length, y_length : arrays
+        The lengths |x|, |y| of their spatial parts.
     """
     total = y_length * x_time + x_length * y_time
     return dot(xp, y - x, y + x) / xp.where(total == 0, 1.0, total)
@@ -339,6 +401,15 @@ def _chord(xp: Any, p: Array, q: Array, p_length: Array, q_length: Array) -> Arr
 
     Near the origin it is the chord of the ball model, farther out the half-angle law of
     cosines; both are sums of positive terms.
+
+    Parameters
+    ----------
+    xp : module
+        The array library.
+    p, q : arrays of shape (..., dim)
+        The spatial parts of two points.
+    p_length, q_length : arrays
+        Their lengths.
     """
     swap = p_length > q_length
     x, y = xp.where(swap, q, p), xp.where(swap, p, q)
@@ -389,6 +460,11 @@ def _chord_by_coordinates(x: list[Array], y: list[Array]) -> _Chord:
 
     The arguments are the spatial parts of two points.
     It is accurate where neither point is far out and the square has not underflowed.
+
+    Parameters
+    ----------
+    x, y : lists of arrays
+        The coordinates of the spatial parts of two points.
     """
     x_time = np.sqrt(1 + dot_lists(x, x))
     y_time = np.sqrt(1 + dot_lists(y, y))

@@ -62,6 +62,11 @@ class PoincareBall(Hyperbolic):
         """Return the Möbius sum of p and tanh(|z|/2)·z/|z|, z the coordinates of v.
 
         Far from the origin it is computed through the hyperboloid, in polar form.
+
+        Parameters
+        ----------
+        p, v : arrays of shape (..., *point_shape)
+            A point, and a tangent vector at it.
         """
         xp = namespace(p, v)
         gap = one_minus_square(xp, p)[..., None]
@@ -97,6 +102,11 @@ class PoincareBall(Hyperbolic):
 
         With gaps g = 1 − |p|² and h = 1 − |q|² it points along g(q − p) − |q − p|²p, a
         vector of length |q − p|√(gh + |q − p|²), whose terms do not cancel.
+
+        Parameters
+        ----------
+        p, q : arrays of shape (..., *point_shape)
+            The point at which the velocity is tangent, and the point it leads to.
         """
         xp = namespace(p, q)
         gap = one_minus_square(xp, p)[..., None]
@@ -114,7 +124,15 @@ class PoincareBall(Hyperbolic):
         return 2 * xp.asinh(euclidean_norm(xp, q - p) / gaps)
 
     def transport(self, p: Array, q: Array, v: Array) -> Array:
-        """Return the parallel transport: a rotation, and the ratio of the scales."""
+        """Return the parallel transport: a rotation, and the ratio of the scales.
+
+        Parameters
+        ----------
+        p, q : arrays of shape (..., *point_shape)
+            The point where the vector is, and the point to which it is moved.
+        v : array of shape (..., *point_shape)
+            A tangent vector at p.
+        """
         xp = namespace(p, q, v)
         difference = q - p
         p_gap = one_minus_square(xp, p)[..., None]
@@ -129,6 +147,11 @@ class PoincareBall(Hyperbolic):
 
         A point that was rounded onto the boundary is far out in its direction, and a
         public ball brings it back along it.
+
+        Parameters
+        ----------
+        x : array of shape (..., *point_shape)
+            Any array, near the manifold as a rule.
         """
         xp = namespace(x)
         is_inside = one_minus_square(xp, x)[..., None] > 0

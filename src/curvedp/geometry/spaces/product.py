@@ -115,7 +115,13 @@ class Product(OriginIsometry):
     # ---- parts -----------------------------------------------------------------------
 
     def split(self, x: Array) -> tuple[Array, ...]:
-        """Return the parts of a flat point or vector, each with its factor's shape."""
+        """Return the parts of a flat point or vector, each with its factor's shape.
+
+        Parameters
+        ----------
+        x : array of shape (..., *point_shape)
+            A point or a tangent vector.
+        """
         xp = namespace(x)
         parts = []
         start = 0
@@ -127,7 +133,13 @@ class Product(OriginIsometry):
         return tuple(parts)
 
     def join(self, parts: Sequence[Array]) -> Array:
-        """Return the flat vector with these parts; leading axes are broadcast."""
+        """Return the flat vector with these parts; leading axes are broadcast.
+
+        Parameters
+        ----------
+        parts : sequence of arrays
+            A point or tangent vector of each factor.
+        """
         xp = namespace(*parts)
         flat_parts = []
         for factor, part in zip(self.factors, parts, strict=True):
@@ -137,7 +149,13 @@ class Product(OriginIsometry):
         return _concat(xp, flat_parts)
 
     def _split_coordinates(self, z: Array) -> list[Array]:
-        """Return the coordinates that belong to each factor."""
+        """Return the coordinates that belong to each factor.
+
+        Parameters
+        ----------
+        z : array of shape (..., dim)
+            Coordinates.
+        """
         parts = []
         start = 0
         for factor in self.factors:
@@ -231,7 +249,13 @@ class Product(OriginIsometry):
         )
 
     def residual(self, p: Array) -> Array:
-        """Return the largest residual of the factors."""
+        """Return the largest residual of the factors.
+
+        Parameters
+        ----------
+        p : array of shape (..., *point_shape)
+            What may be points.
+        """
         xp = namespace(p)
         return xp.max(
             xp.stack(
@@ -242,7 +266,15 @@ class Product(OriginIsometry):
         )
 
     def from_coordinates(self, p: Array, z: Array) -> Array:
-        """Return the vectors of the factors with their coordinates, joined."""
+        """Return the vectors of the factors with their coordinates, joined.
+
+        Parameters
+        ----------
+        p : array of shape (..., *point_shape)
+            A point.
+        z : array of shape (..., dim)
+            Coordinates of a tangent vector at p.
+        """
         parts = zip(
             self.factors, self.split(p), self._split_coordinates(z), strict=True
         )
@@ -258,7 +290,13 @@ class Product(OriginIsometry):
         )
 
     def jacobi_operator(self, p: Array, v: Array) -> np.ndarray:
-        """Return the factors' operators as blocks: mixed planes are flat."""
+        """Return the factors' operators as blocks: mixed planes are flat.
+
+        Parameters
+        ----------
+        p, v : arrays of shape (..., *point_shape)
+            A point, and a tangent vector at it.
+        """
         if self.constant_curvature is not None:
             return super().jacobi_operator(p, v)
         blocks = [
@@ -274,7 +312,15 @@ class Product(OriginIsometry):
 
 
 def _concat(xp: Any, vectors: Sequence[Array]) -> Array:
-    """Concatenate vectors along the last axis, with leading axes broadcast."""
+    """Concatenate vectors along the last axis, with leading axes broadcast.
+
+    Parameters
+    ----------
+    xp : module
+        The array library of the vectors.
+    vectors : sequence of arrays
+        The vectors.
+    """
     batch = np.broadcast_shapes(*(tuple(vector.shape[:-1]) for vector in vectors))
     broadcast = [
         xp.broadcast_to(vector, (*batch, vector.shape[-1])) for vector in vectors

@@ -101,7 +101,13 @@ class PullbackManifold(OriginIsometry, CheapKernels):
     # ---- isometries to the origin ----------------------------------------------------
 
     def canonical_center(self, center: Array) -> Array:
-        """Return φ⁻¹ of where the model's isometry takes φ(center)."""
+        """Return φ⁻¹ of where the model's isometry takes φ(center).
+
+        Parameters
+        ----------
+        center : array of shape point_shape
+            A public point.
+        """
         center_in_model = self.to_model(center)
         canonical = capabilities.canonical_center(self.model, center_in_model)
         if np.array_equal(canonical, center_in_model):
@@ -109,7 +115,15 @@ class PullbackManifold(OriginIsometry, CheapKernels):
         return self.from_model(canonical)
 
     def move_to_origin(self, center: Array, X: Array) -> Array:
-        """Apply the model's isometry to φ(X)."""
+        """Apply the model's isometry to φ(X).
+
+        Parameters
+        ----------
+        center : array of shape point_shape
+            A public point.
+        X : array of shape (..., *point_shape)
+            Points.
+        """
         if self.canonical_center(center) is center:
             return X
         moved = capabilities.move_to_origin(
@@ -118,7 +132,15 @@ class PullbackManifold(OriginIsometry, CheapKernels):
         return self.from_model(moved)
 
     def move_from_origin(self, center: Array, X: Array) -> Array:
-        """Apply the inverse of the model's isometry to φ(X)."""
+        """Apply the inverse of the model's isometry to φ(X).
+
+        Parameters
+        ----------
+        center : array of shape point_shape
+            A public point.
+        X : array of shape (..., *point_shape)
+            Points.
+        """
         if self.canonical_center(center) is center:
             return X
         moved = capabilities.move_from_origin(
@@ -209,7 +231,13 @@ class PullbackManifold(OriginIsometry, CheapKernels):
         return self.coordinates_from_model(moved)
 
     def jacobi_operator(self, p: Array, v: Array) -> np.ndarray:
-        """Return the model's operator, restricted to the coordinates of this space."""
+        """Return the model's operator, restricted to the coordinates of this space.
+
+        Parameters
+        ----------
+        p, v : arrays of shape (..., *point_shape)
+            A point, and a tangent vector at it.
+        """
         if self.constant_curvature is not None:
             return super().jacobi_operator(p, v)
         in_model = self.model.jacobi_operator(self.to_model(p), self.differential(p, v))

@@ -112,6 +112,13 @@ class Rotations(OrthonormalFrames):
         """Return v transported in parallel along the shortest geodesic.
 
         For v = pA and q = p·e^Ω it is p·e^{Ω/2}·A·e^{Ω/2}.
+
+        Parameters
+        ----------
+        p, q : arrays of shape (..., *point_shape)
+            The point where the vector is, and the point to which it is moved.
+        v : array of shape (..., *point_shape)
+            A tangent vector at p.
         """
         omega = rotation_log(p.mT @ (q - p))
         half_turn = _exp_minus_identity(namespace(p, q, v), omega / 2)
@@ -131,6 +138,11 @@ class Rotations(OrthonormalFrames):
 
         It is unique where σ_{n−1} ± σ_n > 0 for the smallest singular values, the sign
         being that of det x; elsewhere NaN.
+
+        Parameters
+        ----------
+        x : array of shape (..., *point_shape)
+            Records; entries may be anything.
         """
         xp = namespace(x)
         point, singular_values, sign = self._polar(matrix.well_scaled(x))
@@ -142,6 +154,11 @@ class Rotations(OrthonormalFrames):
     @staticmethod
     def _polar(x: Array) -> tuple[Array, Array, Array]:
         """Return the nearest rotation to x with what it was found from.
+
+        Parameters
+        ----------
+        x : array of shape (..., n, n)
+            Matrices.
 
         Returns
         -------
@@ -178,6 +195,13 @@ def _exp_minus_identity(xp: Any, omega: Array) -> Array:
 
     Up to n = 3 by Rodrigues' formula sinc(θ)·Ω + (1 − cos θ)/θ²·Ω², θ² = ½‖Ω‖²; beyond
     by the eigenvalues of Ω.
+
+    Parameters
+    ----------
+    xp : module
+        The array library.
+    omega : array of shape (..., n, n)
+        Skew matrices Ω.
     """
     if omega.shape[-1] > 3:
         return matrix.skew_exp(omega)[0]

@@ -69,6 +69,11 @@ class Simplex(PullbackManifold, ManifoldWithBoundary):
         """Return the positive parts divided by their sum.
 
         Equal proportions where nothing is positive.
+
+        Parameters
+        ----------
+        x : array of shape (..., *point_shape)
+            Any array, near the manifold as a rule.
         """
         xp = namespace(x)
         point = self.from_record(x)
@@ -79,6 +84,11 @@ class Simplex(PullbackManifold, ManifoldWithBoundary):
         """Return the positive parts divided by their sum, or NaN if there are none.
 
         Counts and percentages thus stand for proportions.
+
+        Parameters
+        ----------
+        x : array of shape (..., *point_shape)
+            Records; entries may be anything.
         """
         xp = namespace(x)
         positive = xp.where(x < 0, 0.0, x)
@@ -107,6 +117,11 @@ class Simplex(PullbackManifold, ManifoldWithBoundary):
         """Return the squares of the nearest point of the orthant.
 
         Negative entries become 0; where no entry is positive, −y is taken.
+
+        Parameters
+        ----------
+        y : array
+            A point of the model space.
         """
         xp = namespace(y)
         positive = xp.where(y < 0, 0.0, y)

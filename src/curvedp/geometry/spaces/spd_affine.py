@@ -109,6 +109,11 @@ class SPDAffineInvariant(SPD, AffineInvariantCone, OriginIsometry, CheapKernels)
 
         Short steps are p + L(exp − I)Lᵀ, which keeps their digits; long ones are GGᵀ
         with G = L·exp(½·), which stays positive definite.
+
+        Parameters
+        ----------
+        p, v : arrays of shape (..., *point_shape)
+            A point, and a tangent vector at it.
         """
         xp = namespace(p, v)
 
@@ -133,6 +138,11 @@ class SPDAffineInvariant(SPD, AffineInvariantCone, OriginIsometry, CheapKernels)
 
         With ℓ the log-eigenvalues of the pencil, near q = p it is q − p, which is
         exact, plus the second-order remainder F·(ℓ − expm1 ℓ)·Fᵀ, F = LU.
+
+        Parameters
+        ----------
+        p, q : arrays of shape (..., *point_shape)
+            The point at which the velocity is tangent, and the point it leads to.
         """
 
         def smooth(p: Array, q: Array) -> Array:
@@ -158,7 +168,13 @@ class SPDAffineInvariant(SPD, AffineInvariantCone, OriginIsometry, CheapKernels)
         return with_derivative_of(smooth, accurate, p, q)
 
     def dist(self, p: Array, q: Array) -> Array:
-        """Return √Σ log²λ(p⁻¹q), with the relative error of `spd_pencil`."""
+        """Return √Σ log²λ(p⁻¹q), with the relative error of `spd_pencil`.
+
+        Parameters
+        ----------
+        p, q : arrays of shape (..., *point_shape)
+            Two points.
+        """
 
         def smooth(p: Array, q: Array) -> Array:
             S = log1p_sym(whiten(cholesky(p), q - p))
@@ -178,7 +194,13 @@ class SPDAffineInvariant(SPD, AffineInvariantCone, OriginIsometry, CheapKernels)
 
     @staticmethod
     def _whitened(p: Array, v: Array) -> Array:
-        """Return L⁻¹vL⁻ᵀ with p = LLᵀ."""
+        """Return L⁻¹vL⁻ᵀ with p = LLᵀ.
+
+        Parameters
+        ----------
+        p, v : arrays of shape (..., m, m)
+            A positive definite and a symmetric matrix.
+        """
 
         def smooth(p: Array, v: Array) -> Array:
             return whiten(cholesky(p), v)
@@ -203,7 +225,13 @@ class SPDAffineInvariant(SPD, AffineInvariantCone, OriginIsometry, CheapKernels)
         return pack(self._whitened(p, v))
 
     def fast_normal_coordinates(self, p: np.ndarray, q: np.ndarray) -> np.ndarray:
-        """Return normal coordinates to 1e-8; 3×3 matrices in closed form."""
+        """Return normal coordinates to 1e-8; 3×3 matrices in closed form.
+
+        Parameters
+        ----------
+        p, q : arrays of shape (..., m, m)
+            The point at which the coordinates are taken, and the point they describe.
+        """
         if self.m != 3 or q.ndim != 3:
             return np.asarray(self.normal_coordinates(p, q))
         z = np.empty((len(q), 6))
@@ -239,6 +267,13 @@ class SPDAffineInvariant(SPD, AffineInvariantCone, OriginIsometry, CheapKernels)
         """Return QSQᵀ in coordinates, with Q = K⁻¹L·A^½ orthogonal.
 
         p = LLᵀ, q = KKᵀ, A = L⁻¹qL⁻ᵀ, S the matrix with coordinates z.
+
+        Parameters
+        ----------
+        p, q : arrays of shape (..., m, m)
+            The point where the vector is, and the point to which it is moved.
+        z : array of shape (..., dim)
+            The coordinates of the vector at p.
         """
         L = cholesky(p)
         eigenvalues, U = _rough_pencil(L, q)
@@ -252,6 +287,13 @@ def _rough_pencil(L: Array, q: Array) -> tuple[Array, Array]:
 
     Eigenvalues lost to round-off are raised to ε times the largest, as in
     `SPD.project`.
+
+    Parameters
+    ----------
+    L : array of shape (..., m, m)
+        The Cholesky factor of a positive definite matrix.
+    q : array of shape (..., m, m)
+        A symmetric matrix.
     """
     xp = namespace(L, q)
     inverse = lower_solve(L, like(L, np.eye(L.shape[-1])))

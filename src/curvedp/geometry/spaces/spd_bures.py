@@ -94,6 +94,13 @@ class SPDBuresWasserstein(SPD):
         at p are read at q, then rotated in the plane of the two velocities so that the
         one becomes the other. With unit velocities a, b and c = a + b the rotation is
         z ↦ z − 2c⟨c,z⟩/|c|² + 2b⟨a,z⟩.
+
+        Parameters
+        ----------
+        p, q : arrays of shape (..., *point_shape)
+            The point where the vector is, and the point to which it is moved.
+        v : array of shape (..., *point_shape)
+            A tangent vector at p.
         """
         xp = namespace(p, q, v)
         z = self.to_coordinates(p, v)
@@ -139,7 +146,13 @@ def _metric_weights(p: Array) -> tuple[Array, Array]:
 
 
 def _lyapunov(p: Array, v: Array) -> Array:
-    """Return the symmetric L with Lp + pL = v."""
+    """Return the symmetric L with Lp + pL = v.
+
+    Parameters
+    ----------
+    p, v : arrays of shape (..., m, m)
+        A positive definite and a symmetric matrix.
+    """
 
     def solve(p: Array, v: Array) -> Array:
         eigenvalues, U = eigh(p)
@@ -174,6 +187,11 @@ def _transport_step(p: Array, q: Array) -> _TransportStep:
     the u·‖√p‖/distance of the other path, S is (bHW − aG)/c (NumPy): q = b²HHᵀ, and W
     is the orthogonal matrix that brings H nearest to G (Bhatia, Jain & Lim 2019, Thm
     1).
+
+    Parameters
+    ----------
+    p, q : arrays of shape (..., m, m)
+        Two positive definite matrices.
     """
     xp = namespace(p, q)
     G, D, a, top = _root_difference(p, q)
@@ -197,6 +215,11 @@ def _root_difference(p: Array, q: Array) -> tuple[Array, Array, Array, Array]:
 
     Then T − I = K⁻ᵀ(a·c·D)K⁻¹. The units a and c are powers of two, of the sizes of √p
     and of the larger of √p and √q, so that matrices of any unit stay in the doubles.
+
+    Parameters
+    ----------
+    p, q : arrays of shape (..., m, m)
+        Two positive definite matrices.
     """
     xp = namespace(p, q)
     a, b = _root_unit(p), _root_unit(q)

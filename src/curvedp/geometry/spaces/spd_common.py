@@ -74,7 +74,13 @@ class SpectrumFloatSet(FloatSet):
         return _SAFE_LOG_CONDITION / sqrt(2) if self.m > 1 else inf
 
     def shrink_factor(self, z: Array) -> Array:
-        """Return the factor at which the log-eigenvalues span no more than the limit."""
+        """Return the factor at which the log-eigenvalues span no more than the limit.
+
+        Parameters
+        ----------
+        z : array of shape (..., dim)
+            Normal coordinates.
+        """
         xp = namespace(z)
         eigenvalues = eigh(unpack(z, self.m))[0]
         span = eigenvalues[..., -1] - eigenvalues[..., 0]
@@ -88,6 +94,11 @@ class SpectrumFloatSet(FloatSet):
         The set is convex, so projections on it do not increase any distance.
         It has the same eigenvectors, and log-eigenvalues clipped to [a, a + limit] with
         the a at which as much is taken off above as below, found by bisection.
+
+        Parameters
+        ----------
+        z : array of shape (..., dim)
+            Normal coordinates of symmetric matrices.
         """
         xp = namespace(z)
         eigenvalues, U = eigh(unpack(z, self.m))
@@ -162,6 +173,11 @@ class SPD(FrozenManifold):
         matrix that is positive definite already comes back as its symmetric part,
         untouched; the zero matrix, which has no positive neighbor of its own scale,
         goes to the smallest normal multiple of I.
+
+        Parameters
+        ----------
+        x : array of shape (..., *point_shape)
+            Any array, near the manifold as a rule.
         """
         xp = namespace(x)
         info = xp.finfo(x.dtype)
@@ -193,6 +209,11 @@ class SPD(FrozenManifold):
           record alone.
         - Anything else (a matrix of zeros, a singular or a clearly indefinite one) is
           NaN.
+
+        Parameters
+        ----------
+        x : array of shape (..., *point_shape)
+            Records; entries may be anything.
         """
         xp = namespace(x)
 
@@ -233,6 +254,11 @@ class SPD(FrozenManifold):
 
         Both are relative to the size of p, since these matrices have no scale of their
         own. The second part is 0 where p is positive definite.
+
+        Parameters
+        ----------
+        p : array of shape (..., *point_shape)
+            What may be points.
         """
         xp = namespace(p)
         p = well_scaled(p)

@@ -37,6 +37,13 @@ def dlog(p: Array, v: Array) -> Array:
     """Return d(log)_p[v], the derivative of the matrix logarithm at p along v.
 
     In the eigenbasis of p it multiplies by the divided differences log[λᵣ, λₛ].
+
+    Parameters
+    ----------
+    p : array of shape (..., m, m)
+        A positive definite matrix.
+    v : array of shape (..., m, m)
+        A symmetric matrix.
     """
 
     def value(p: Array, v: Array) -> Array:
@@ -60,6 +67,13 @@ def dexp(p: Array, s: Array) -> Array:
     """Return d(exp)_{log p}[s], the inverse of d(log)_p.
 
     In the eigenbasis of p it divides by the divided differences log[λᵣ, λₛ].
+
+    Parameters
+    ----------
+    p : array of shape (..., m, m)
+        A positive definite matrix.
+    s : array of shape (..., m, m)
+        A symmetric matrix.
     """
 
     def value(p: Array, s: Array) -> Array:
@@ -74,6 +88,13 @@ def _block_dexp(p: Array, s: Array) -> Array:
     """Return dexp as a block of exp([[log p, s], [0, log p]]) (JAX).
 
     (Najfeld & Havel 1995.) It is smooth also at repeated eigenvalues.
+
+    Parameters
+    ----------
+    p : array of shape (..., m, m)
+        A positive definite matrix.
+    s : array of shape (..., m, m)
+        A symmetric matrix.
     """
     import jax
 
@@ -185,6 +206,13 @@ class SPDLogEuclidean(FlatSPD):
 
         p = UαUᵀ and q = VβVᵀ; the form keeps every digit of a small q − p. A q in other
         units is scaled to the size of p first.
+
+        Parameters
+        ----------
+        frame : array
+            The frame of p, such as its eigenvectors or its Cholesky factor.
+        p, q : arrays of shape (..., m, m)
+            Two points.
         """
 
         def smooth(p: Array, q: Array) -> Array:
@@ -205,6 +233,11 @@ class SPDLogEuclidean(FlatSPD):
         """Return exp(log p + d(log)_p[v]).
 
         Short steps are p plus a difference of exponentials by divided differences.
+
+        Parameters
+        ----------
+        p, v : arrays of shape (..., *point_shape)
+            A point, and a tangent vector at it.
         """
 
         def smooth(p: Array, v: Array) -> Array:
@@ -258,6 +291,11 @@ class SPDLogCholesky(FlatSPD, CheapKernels):
         """Return KKᵀ for the factor K whose chart is that of L plus dφ(v).
 
         With D = K − L, short steps are p + DLᵀ + LDᵀ + DDᵀ.
+
+        Parameters
+        ----------
+        p, v : arrays of shape (..., *point_shape)
+            A point, and a tangent vector at it.
         """
         xp = namespace(p, v)
         L = cholesky(p)
@@ -291,6 +329,13 @@ class SPDLogCholesky(FlatSPD, CheapKernels):
 
         K = L(I + F), so K − L = LF and log(Kⱼⱼ/Lⱼⱼ) = log1p(Fⱼⱼ). Where q has another
         size than p, q − p would lose its digits and its own factor is computed.
+
+        Parameters
+        ----------
+        frame : array
+            The frame of p, such as its eigenvectors or its Cholesky factor.
+        p, q : arrays of shape (..., m, m)
+            Two points.
         """
         L = frame
         xp = namespace(frame, q)

@@ -90,7 +90,17 @@ class SpecialEuclidean(PullbackManifold):
 
 
 def _block_matrix(rotation: Array, translation: Array, corner: float) -> Array:
-    """Return [[rotation, translation], [0, corner]]."""
+    """Return [[rotation, translation], [0, corner]].
+
+    Parameters
+    ----------
+    rotation : array of shape (..., n, n)
+        The upper left block.
+    translation : array of shape (..., n)
+        The last column above the corner.
+    corner : float
+        The last entry: 1 for a pose, 0 for a velocity.
+    """
     xp = namespace(rotation, translation)
     top = xp.concat([rotation, translation[..., None]], axis=-1)
     zeros = 0 * translation

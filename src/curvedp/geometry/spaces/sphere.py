@@ -84,7 +84,13 @@ class Sphere(VectorManifold, UnitQuadric, EmbeddedMean):
         return cos * p + sinc * v
 
     def log(self, p: Array, q: Array) -> Array:
-        """Return angle·w/|w|, w the part of q orthogonal to p."""
+        """Return angle·w/|w|, w the part of q orthogonal to p.
+
+        Parameters
+        ----------
+        p, q : arrays of shape (..., *point_shape)
+            The point at which the velocity is tangent, and the point it leads to.
+        """
 
         def fast(x: list[Array], y: list[Array]) -> tuple[Array, Array]:
             """Return the result coordinate by coordinate, and where it is accurate."""
@@ -96,7 +102,13 @@ class Sphere(VectorManifold, UnitQuadric, EmbeddedMean):
         return fast_path(self._careful_log, fast, p, q)
 
     def _careful_log(self, p: Array, q: Array) -> Array:
-        """Return the logarithm where vectors may be parallel or very near."""
+        """Return the logarithm where vectors may be parallel or very near.
+
+        Parameters
+        ----------
+        p, q : arrays of shape (..., *point_shape)
+            The point at which the velocity is tangent, and the point it leads to.
+        """
         xp = namespace(p, q)
         angle, orthogonal, length, cosine = self._angle(xp, p, q)
         parallel = length == 0
@@ -111,7 +123,13 @@ class Sphere(VectorManifold, UnitQuadric, EmbeddedMean):
         return xp.where(at_antipode, to_antipode, factor[..., None] * orthogonal)
 
     def dist(self, p: Array, q: Array) -> Array:
-        """Return the angle between the rays through p and q."""
+        """Return the angle between the rays through p and q.
+
+        Parameters
+        ----------
+        p, q : arrays of shape (..., *point_shape)
+            Two points.
+        """
 
         def fast(x: list[Array], y: list[Array]) -> tuple[Array, Array]:
             """Return the result coordinate by coordinate, and where it is accurate."""
@@ -130,6 +148,13 @@ class Sphere(VectorManifold, UnitQuadric, EmbeddedMean):
         of the last two is exact where it is small, so that its orthogonal part keeps
         its digits near p as well as near the antipode. The second pass of the
         projection makes the direction tangent even where the first leaves round-off.
+
+        Parameters
+        ----------
+        xp : module
+            The array library of p and q.
+        p, q : arrays of shape (..., *point_shape)
+            Two points.
         """
         cosine = xp.vecdot(p, q)
         square = xp.vecdot(p, p)
@@ -147,6 +172,13 @@ class Sphere(VectorManifold, UnitQuadric, EmbeddedMean):
         The part of v along the unit velocity e becomes cos·e − sin·p. Written in the
         velocity itself this is smooth at p = q, and holds at the cut locus, where the
         usual form v − ⟨q,v⟩/(1 + ⟨p,q⟩)·(p + q) divides by 0.
+
+        Parameters
+        ----------
+        p, q : arrays of shape (..., *point_shape)
+            The point where the vector is, and the point to which it is moved.
+        v : array of shape (..., *point_shape)
+            A tangent vector at p.
         """
         xp = namespace(p, q, v)
         velocity = self.log(p, q)
@@ -191,7 +223,15 @@ class Sphere(VectorManifold, UnitQuadric, EmbeddedMean):
     # undefined at p = −e₁.
 
     def from_coordinates(self, p: Array, z: Array) -> Array:
-        """Return (0, z) after the Householder reflection that carries ±e₁ to p."""
+        """Return (0, z) after the Householder reflection that carries ±e₁ to p.
+
+        Parameters
+        ----------
+        p : array of shape (..., *point_shape)
+            A point.
+        z : array of shape (..., dim)
+            Coordinates of a tangent vector at p.
+        """
         xp = namespace(p, z)
         p_first, p_others = p[..., :1], p[..., 1:]
         along = xp.vecdot(p_others, z)[..., None]

@@ -124,6 +124,11 @@ class Stiefel(OrthonormalFrames):
 
         (Zimmermann & Hüper 2022, at the Euclidean metric; the same curve as Edelman,
         Arias & Smith 1998, eq. 2.7, with skew matrices only.)
+
+        Parameters
+        ----------
+        p, v : arrays of shape (..., *point_shape)
+            A point, and a tangent vector at it.
         """
         A, N = self._split(p, v)
         frame, B = self._frame(p, N)
@@ -135,6 +140,11 @@ class Stiefel(OrthonormalFrames):
 
         It is the shortest one if it is shorter than π; a longer one need not be. NaN
         where Newton's method finds none.
+
+        Parameters
+        ----------
+        p, q : arrays of shape (..., *point_shape)
+            The point at which the velocity is tangent, and the point it leads to.
         """
         if self.r == self.m:
             return self._log_of_orthogonal_group(p, q)
@@ -153,7 +163,13 @@ class Stiefel(OrthonormalFrames):
         return with_smooth_derivative(smooth, plain, p, q)
 
     def _log_of_orthogonal_group(self, p: Array, q: Array) -> Array:
-        """Return p·log(pᵀq) for square p, q; NaN between the two components of O(m)."""
+        """Return p·log(pᵀq) for square p, q; NaN between the two components of O(m).
+
+        Parameters
+        ----------
+        p, q : arrays of shape (..., *point_shape)
+            Two orthogonal matrices.
+        """
         turn = p.mT @ (q - p)
         apart = self._in_different_components(p, q)[..., None, None]
         xp = namespace(turn)
@@ -161,7 +177,13 @@ class Stiefel(OrthonormalFrames):
         return p @ xp.where(apart, xp.nan, omega)
 
     def _solved_log(self, p: Array, q: Array) -> _SolvedLog:
-        """Solve exp(p, v) = q in the frame [p Q] that spans p and q."""
+        """Solve exp(p, v) = q in the frame [p Q] that spans p and q.
+
+        Parameters
+        ----------
+        p, q : arrays of shape (..., *point_shape)
+            Two points.
+        """
         change = q - p
         frame, bottom = self._frame(p, self._normal(p, change), complete=True)
         with without_derivatives():
@@ -179,6 +201,11 @@ class Stiefel(OrthonormalFrames):
         """Return the length of `log`.
 
         inf between the two components of O(m), NaN where `log` is.
+
+        Parameters
+        ----------
+        p, q : arrays of shape (..., *point_shape)
+            Two points.
         """
         length = super().dist(p, q)
         if self.r < self.m:
@@ -193,6 +220,13 @@ class Stiefel(OrthonormalFrames):
         g_t(x) = F_t·x·exp(−tA), F_t ∈ O(m). The differential of g₁ is a linear isometry
         from T_p to T_q, the identity at p = q, and sends log(p, q) to −log(q, p), as
         parallel transport does; on the sphere (r = 1) it is the parallel transport.
+
+        Parameters
+        ----------
+        p, q : arrays of shape (..., *point_shape)
+            The point where the vector is, and the point to which it is moved.
+        v : array of shape (..., *point_shape)
+            A tangent vector at p.
         """
         A, N = self._split(p, self.log(p, q))
         frame, B = self._frame(p, N)

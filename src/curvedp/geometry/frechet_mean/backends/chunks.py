@@ -105,7 +105,19 @@ def block_sums(ball: PublicBall, x: np.ndarray, X: np.ndarray) -> np.ndarray:
 
 
 def inside_sums(M: Manifold, grid: FixedPoint, x: Array, X: Array) -> Array:
-    """Return the sums of `block_sums` over records in the ball, of any library."""
+    """Return the sums of `block_sums` over records in the ball, of any library.
+
+    Parameters
+    ----------
+    M : Manifold
+        Where the points are.
+    grid : FixedPoint
+        The grid on which sums are exact.
+    x : array of shape point_shape
+        The iterate.
+    X : array of shape (n, *point_shape)
+        The records.
+    """
     xp = namespace(X)
     if isinstance(M, SPDAffineInvariant):
         # log(L⁻¹XL⁻ᵀ) directly, without going through log_x X
@@ -139,7 +151,15 @@ class _SumsBackend(MeanBackend):
         self.start = ball.clip(start.x)
 
     def move(self, x: np.ndarray, step: np.ndarray) -> np.ndarray:
-        """Return the point after the step, projected onto the ball."""
+        """Return the point after the step, projected onto the ball.
+
+        Parameters
+        ----------
+        x : array of shape point_shape
+            The iterate.
+        step : array of shape (dim,)
+            A tangent vector at x, in coordinates.
+        """
         M = self._ball.manifold
         moved = np.asarray(M.from_normal_coordinates(x, step))
         safe_point = project_to_safe_ball(self._ball, moved)
@@ -147,7 +167,15 @@ class _SumsBackend(MeanBackend):
         return safe_point if is_in_ball else self._ball.clip(safe_point)
 
     def newton(self, x: np.ndarray, convergence: float) -> NewtonStep | None:
-        """Return the product with the inverse Hessian of the start."""
+        """Return the product with the inverse Hessian of the start.
+
+        Parameters
+        ----------
+        x : array of shape point_shape
+            The iterate.
+        convergence : float
+            By how much the residual fell in the last step.
+        """
         if convergence != inf:
             return None
         inverse = self._inverse_hessian
@@ -206,6 +234,13 @@ def start_from_sample(ball: PublicBall, X: np.ndarray) -> Start:
 
     It is their own mean, with the inverse of their Hessian by differences where the
     dimension is small. It decides how many passes are needed, and nothing else.
+
+    Parameters
+    ----------
+    ball : PublicBall
+        The public ball of the records.
+    X : array of shape (n, *point_shape)
+        The records.
     """
     M = ball.manifold
     backend = _SumsBackend(ball, Start(ball.center, 1.0))

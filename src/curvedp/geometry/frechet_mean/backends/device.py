@@ -61,6 +61,13 @@ def device_mean(ball: PublicBall, X: Array) -> tuple[np.ndarray, float]:
 
     3×3 matrices that must be moved into the ball are moved on the host, once.
 
+    Parameters
+    ----------
+    ball : PublicBall
+        The public ball of the records.
+    X : array of shape (n, *point_shape)
+        The records.
+
     Returns
     -------
     x : array
@@ -110,6 +117,13 @@ def mean_of_device_array(ball: PublicBall, X: Array) -> tuple[np.ndarray, float]
 
     Otherwise, and for a user's kernels that JAX cannot trace, it is the mean of a copy
     on the host.
+
+    Parameters
+    ----------
+    ball : PublicBall
+        The public ball of the records.
+    X : array of shape (n, *point_shape)
+        The records.
     """
     if is_accurate(ball, X):
         try:
@@ -131,6 +145,13 @@ def is_accurate(ball: PublicBall, X: Array) -> bool:
 
     Under JAX, SPD matrices beyond 3×3 have the plain path's error (`spd_pencil`): a few
     units of round-off times cond(p)·cond(A), which the ball bounds by e^{3√2·r}.
+
+    Parameters
+    ----------
+    ball : PublicBall
+        The public ball of the records.
+    X : array of shape (n, *point_shape)
+        The records.
     """
     M, _, r = ball
     has_plain_path = isinstance(M, SPDAffineInvariant) and M.m > 3 and is_jax_array(X)
@@ -154,6 +175,11 @@ def _has_accurate_tensor_kernels(ball: PublicBall) -> bool:
 
     Log-eigenvalues of a matrix at distance d from I span at most √2·d, and so
     cond(p) ≤ e^{√2·r}·cond(center) and cond(A) ≤ e^{√2·2r}.
+
+    Parameters
+    ----------
+    ball : PublicBall
+        The public ball of the records.
     """
     if not is_tensor_space(ball.manifold):
         return False
@@ -166,6 +192,13 @@ def _tensor_passes(ball: PublicBall, X: Array) -> list[Pass]:
 
     One over those that the ball leaves as they are, and one over the others, if there
     are any, after the host has moved them.
+
+    Parameters
+    ----------
+    ball : PublicBall
+        The public ball of the records.
+    X : array of shape (n, *point_shape)
+        The records.
     """
     xp = namespace(X)
     center = Factor.of(ball.center)
@@ -199,6 +232,13 @@ def _start_from_tensors(ball: PublicBall, X: Array) -> Start:
     """Return the mean of the first few 3×3 matrices, with their inverse Hessian there.
 
     It decides how many passes are needed, and nothing else.
+
+    Parameters
+    ----------
+    ball : PublicBall
+        The public ball of the records.
+    X : array of shape (n, *point_shape)
+        The records.
     """
     first = X[: min(_START_SAMPLE, X.shape[0]), ...]
     sample = clip_records(ball, np.asarray(to_host(first), dtype=np.float64))
@@ -226,6 +266,13 @@ def _as_argument(X: Array, x: np.ndarray) -> Array:
 
     What JAX compiles takes a NumPy array as it is: an array of its own would cost a
     millisecond to make.
+
+    Parameters
+    ----------
+    X : array of shape (n, *point_shape)
+        The records.
+    x : array of shape point_shape
+        The iterate.
     """
     xp = namespace(X)
     if is_jax_namespace(xp):
@@ -234,7 +281,13 @@ def _as_argument(X: Array, x: np.ndarray) -> Array:
 
 
 def _double_precision(X: Array) -> AbstractContextManager[Any]:
-    """Return a context in which JAX, if X is its array, has double precision."""
+    """Return a context in which JAX, if X is its array, has double precision.
+
+    Parameters
+    ----------
+    X : array of shape (n, *point_shape)
+        The records.
+    """
     if not is_jax_array(X):
         return nullcontext()
     import jax

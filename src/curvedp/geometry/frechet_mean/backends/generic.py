@@ -113,6 +113,13 @@ class GenericBackend(MeanBackend):
 
         On a space of constant curvature κ the Hessian of ½d² is 1 along the geodesic to
         the record and h across it, h = s·cot s or s·coth s with s = √|κ|·d.
+
+        Parameters
+        ----------
+        x : array of shape point_shape
+            The iterate.
+        convergence : float
+            By how much the residual fell in the last step.
         """
         curvature = self._M.constant_curvature
         is_up_to_date = not convergence > SLOW_CONVERGENCE
@@ -141,7 +148,13 @@ class GenericBackend(MeanBackend):
         return newton_step
 
     def make_pass(self, request: PassRequest) -> PassResult:
-        """Return the mean logarithm and the mean squared distance at an iterate."""
+        """Return the mean logarithm and the mean squared distance at an iterate.
+
+        Parameters
+        ----------
+        request : PassRequest
+            The iterate, and how accurate the pass has to be.
+        """
 
         def sum_over(part: slice) -> tuple[np.ndarray, float]:
             Z = np.asarray(self._M.normal_coordinates(request.x, self._X[part]))

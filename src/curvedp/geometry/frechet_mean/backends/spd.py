@@ -184,6 +184,11 @@ class SPDNewton:
         The residual is reduced to 1e-4 of its length, or to 1e-3 where the solution
         will be
         refined with the Hessian of all records.
+
+        Parameters
+        ----------
+        right_side : array of shape (m, m)
+            A symmetric matrix.
         """
         x = np.zeros_like(right_side)
         residual = right_side
@@ -231,6 +236,11 @@ class _Hessian:
         """Return H applied to a symmetric m×m matrix E, as a symmetric matrix.
 
         Products with E are made for all records at once, as one tall matrix product.
+
+        Parameters
+        ----------
+        E : array of shape (m, m)
+            A symmetric matrix.
         """
         n, m, _ = self._U.shape
         rotated = self._U.mT @ (self._columns @ E).reshape(n, m, m).mT
@@ -400,6 +410,11 @@ class SPDBackend(MeanBackend):
         """Make a pass: with every spectrum where care is asked for, else by series.
 
         A series is good to a hundredth of the residual that is expected.
+
+        Parameters
+        ----------
+        request : PassRequest
+            The iterate, and how accurate the pass has to be.
         """
         G = request.x
         if not np.all(np.isfinite(G)):
@@ -562,6 +577,11 @@ class SPDBackend(MeanBackend):
         """Return Σ wX and Σ wX⁻¹ over one block of records X with weights w.
 
         The second sum is NaN where a matrix has no inverse.
+
+        Parameters
+        ----------
+        part : slice
+            The block of records.
         """
         weights = self._weights[part]
         m = self._X.shape[-1]
@@ -877,6 +897,11 @@ def _packed_inverse3(A: Matrix) -> Matrix:
     """Return the inverses of packed 3×3 matrices, packed, by their cofactors.
 
     Both arrays have shape (6, n); `_pack_rows` says what a packed matrix is.
+
+    Parameters
+    ----------
+    A : array
+        Packed matrices.
     """
     a, b, d, c, e, f = _unscaled_entries3(A)
     cofactors = [
@@ -895,6 +920,11 @@ def _unscaled_entries3(A: Matrix) -> list[Matrix]:
     """Return the six entries of the lower triangle of packed 3×3 matrices.
 
     The factor √2 of the off-diagonal entries in `_pack_rows` is removed.
+
+    Parameters
+    ----------
+    A : array
+        Packed matrices.
     """
     entries = []
     for row, scale in zip(A, _PACKED_SCALE3, strict=True):
@@ -937,6 +967,13 @@ def _log_sum2(A: Matrix, weights: Matrix) -> tuple[PassResult, Matrix]:
     With eigenvalues λ₁ ≤ λ₂, log A = log λ₁ + log[λ₁, λ₂]·(A − λ₁), where
     log[λ₁, λ₂] = (log λ₂ − log λ₁)/(λ₂ − λ₁) is the divided difference.
 
+    Parameters
+    ----------
+    A : array
+        Packed matrices.
+    weights : array of shape (n,)
+        The weight of each record.
+
     Returns
     -------
     result : PassResult
@@ -964,6 +1001,13 @@ def _log_sum3(A: Matrix, weights: Matrix) -> tuple[PassResult, Matrix]:
     """Sum the logarithms of packed 3×3 matrices A with weights w.
 
     log A = c₀I + c₁A + c₂A² with the coefficients of `log_polynomial`.
+
+    Parameters
+    ----------
+    A : array
+        Packed matrices.
+    weights : array of shape (n,)
+        The weight of each record.
 
     Returns
     -------
