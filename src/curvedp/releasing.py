@@ -151,6 +151,8 @@ class Column:
         What the column contains, for the message that it is missing.
     holds_numbers : bool
         Whether its cells are numbers, so that the decimal sign of the file matters.
+    holds_classes : bool
+        Whether it says the public class of each record.
     """
 
     name: str
@@ -160,6 +162,7 @@ class Column:
     description: str
     note: str = ""
     holds_numbers: bool = False
+    holds_classes: bool = False
 
 
 @dataclass(frozen=True)
@@ -254,6 +257,11 @@ class Offer:
         """The names of the estimator's parameters that are chosen for it."""
         names = tuple(option.name for option in self.options)
         return ("manifold", *names) if self.takes_manifold else names
+
+    @property
+    def has_classes(self) -> bool:
+        """Whether the statistic is released for each class of records."""
+        return self.column is not None and self.column.holds_classes
 
     @property
     def import_names(self) -> tuple[str, str]:
@@ -558,6 +566,7 @@ _MDM = Offer(
         label="column with the classes",
         note="which are public",
         description="the column with the class of each record, which is public",
+        holds_classes=True,
     ),
     fit_arguments=("records", "labels"),
     prediction=_ERROR_OF_MEAN,

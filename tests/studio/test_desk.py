@@ -324,7 +324,7 @@ def test_no_json_is_one_line(browser):
 
 
 def test_a_file_that_is_too_large_is_refused_unread(browser, desk, monkeypatch):
-    monkeypatch.setattr(Desk, "most", 1000)
+    monkeypatch.setattr(Desk, "max_upload_bytes", 1000)
 
     def body():
         raise AssertionError("it was read")
@@ -341,7 +341,7 @@ def test_a_file_that_is_too_large_is_refused_unread(browser, desk, monkeypatch):
     ):
         assert answer.status_code == 413
         assert "curvedp studio big.npy" in answer.json()["error"]
-    assert list(desk.private.iterdir()) == []
+    assert list(desk.upload_folder.iterdir()) == []
     assert desk.data.name == "poles.npy"
 
 
@@ -352,13 +352,13 @@ def test_a_name_that_is_none_is_refused(browser, desk, name):
     answer = browser("POST", "/file", params={"name": name}, content=b"x")
     assert answer.status_code == 400
     assert "rename it" in answer.json()["error"]
-    assert list(desk.private.iterdir()) == []
+    assert list(desk.upload_folder.iterdir()) == []
     assert desk.data.name == "poles.npy"
 
 
 def test_a_path_in_a_name_leads_nowhere_else(browser, desk, tmp_path):
     browser("POST", "/file", params={"name": "../../poles.npy"}, content=b"x")
-    assert desk.data == desk.private / "poles.npy"
+    assert desk.data == desk.upload_folder / "poles.npy"
     assert (tmp_path / "poles.npy").stat().st_size > 1
 
 

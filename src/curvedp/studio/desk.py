@@ -1,6 +1,7 @@
-"""What lies on the studio's table: a file, a ledger, and the releases that were made.
+"""The state of a running studio: a file, a ledger, and the releases that were made.
 
-The methods of `Desk` are what the page asks for. They call curvedp as a script would.
+The page of the studio asks the methods of `Desk`, which call curvedp as a script would.
+`curvedp.studio.server` passes the requests on.
 """
 
 import json
@@ -17,6 +18,7 @@ import numpy as np
 from curvedp._files import write_atomically
 from curvedp.core.wording import protected_unit_sentence
 from curvedp.errors import ParameterError
+from curvedp.estimators.base import PrivateEstimator
 from curvedp.ledger import Entry, Ledger
 from curvedp.records import FORMS
 from curvedp.release.pay import open_ledger
@@ -39,9 +41,24 @@ from curvedp.verification import sign_file
 class PaidRelease:
     """A release that was paid for, and its files.
 
-    The files are made in memory and then written. What cannot be written, on a disk
-    that is full, stays in memory: the page shows it, hands it out and can write it
-    again.
+    The files are made in memory and then written. If writing fails, for example on a
+    full disk, they stay in memory: the page offers them as downloads and can write
+    them again.
+
+    Attributes
+    ----------
+    number : int
+        The number of the release in this folder.
+    folder : Path
+        Where its files are written.
+    summary : dict
+        What the page says about it beside its files.
+    unsaved : dict
+        The contents of files that are not on the disk, by name.
+    warnings : list of str
+        Warnings about the released value, and about files that could not be made.
+    save_error : str or None
+        Why the last attempt to write a file failed.
     """
 
     number: int
@@ -52,11 +69,19 @@ class PaidRelease:
     save_error: str | None = None
 
     def add_file(self, name: str, make_content: Callable[[], str | bytes]) -> None:
-        """Make a file; where that fails there is a warning and no file."""
+        """Make a file in memory; if that fails, add a warning instead.
+
+        Parameters
+        ----------
+        name : str
+            The name of the file.
+        make_content : callable
+            Returns its content.
+        """
         try:
             content = make_content()
         except Exception as error:
-            # It is paid for: what was released is never lost for another file's sake.
+            # The release is paid for, so one file that fails must not lose the others.
             self.warnings.append(f"{name} could not be made ({type(error).__name__})")
             return
         self.unsaved[name] = content.encode() if isinstance(content, str) else content
@@ -74,7 +99,7 @@ class PaidRelease:
                 del self.unsaved[name]
 
     def saved_names(self) -> list[str]:
-        """Return the names of the files in the folder, signatures among them."""
+        """Return the names of the files in the folder, including signatures."""
         return [
             path.name
             for path in self.folder.glob("*")
@@ -86,25 +111,26 @@ class PaidRelease:
         return sorted({*self.saved_names(), *self.unsaved})
 
     def content(self, name: str) -> bytes | None:
-        """Return a file of this release; None where there is none of that name."""
+        """Return the content of a file of this release; None if there is no such file."""
         if name in self.unsaved:
             return self.unsaved[name]
         if name in self.saved_names():
             return (self.folder / name).read_bytes()
         return None
 
-    def shown(self) -> dict[str, Any]:
-        """Return what the page shows."""
+    def to_page(self) -> dict[str, Any]:
+        """Return what the page shows of the release, as JSON values."""
         return {
             **self.summary,
             "number": self.number,
             "folder": str(self.folder),
             "alarms": self.warnings,
             "files": self.names(),
-            "unsaved": self._unsaved_line(),
+            "unsaved": self._unsaved_sentence(),
         }
 
-    def _unsaved_line(self) -> str | None:
+    def _unsaved_sentence(self) -> str | None:
+        """Return what to do about files that are not written; None if all are."""
         if not self.unsaved:
             return None
         names = ", ".join(sorted(self.unsaved))
@@ -116,16 +142,26 @@ class PaidRelease:
 
 
 class Desk:
-    """The file `data`, a ledger and the releases in `folder`, and keys.
+    """One session of the studio: the file, the ledger, and the releases so far.
 
-    Releases are signed with `key`; `ledger_key` is the ledger's own, where it has one.
+    Each release has a request key, which the page gets with its prediction. Two
+    requests with one key, from a second tab or after a lost answer, are one release and
+    spend once.
 
-    A release is known by the key that was asked with: asking twice, from a second tab
-    or after a lost answer, spends once. A file that came through the browser lies in a
-    folder that is deleted at the end.
+    Parameters
+    ----------
+    folder : Path
+        Where the ledger and the files of releases are.
+    data : Path, optional
+        The file with the records. Without one, the user uploads it.
+    key : Path, optional
+        The private key that signs releases.
+    ledger_key : Path, optional
+        The key of the ledger, if it has one.
     """
 
-    most = 512 * 2**20  # bytes of a file that comes through the browser
+    # The largest file that the browser may upload, in bytes.
+    max_upload_bytes = 512 * 2**20
 
     def __init__(
         self,
@@ -139,17 +175,21 @@ class Desk:
         self.key = key
         self.ledger_key = ledger_key
         self.ledger_path = folder / "study.ledger"
-        self.private = Path(tempfile.mkdtemp(prefix="curvedp-studio-"))
-        self.releases: dict[str, PaidRelease] = {}  # by the key they were asked with
+        # Uploaded files hold private records: `close` deletes the folder.
+        self.upload_folder = Path(tempfile.mkdtemp(prefix="curvedp-studio-"))
+        self.releases: dict[str, PaidRelease] = {}  # by request key
         self.lock = Lock()
 
     def close(self) -> list[str]:
-        """Delete what came through the browser; return lines for the terminal.
+        """Delete uploaded files; return releases that are not on the disk.
 
-        They hold what was paid for and could not be written: it would be lost
-        otherwise.
+        Returns
+        -------
+        list of str
+            Lines for the terminal: the files of releases that were paid for and could
+            not be written. They would be lost otherwise.
         """
-        shutil.rmtree(self.private, ignore_errors=True)
+        shutil.rmtree(self.upload_folder, ignore_errors=True)
         lines = []
         for release in self.releases.values():
             release.save()
@@ -167,18 +207,19 @@ class Desk:
         return lines
 
     def state(self) -> dict[str, Any]:
-        """Return what a page that is loaded (again) must know."""
+        """Return everything that the page shows when it is loaded, as JSON values."""
         return {
             "file": None if self.data is None else self.data.name,
             "ledger": self._ledger_state(),
-            "releases": [release.shown() for release in self.releases.values()],
+            "releases": [release.to_page() for release in self.releases.values()],
             "forms": list(FORMS),
             "offers": {name: page_offer(offer) for name, offer in all_offers().items()},
-            "most": self.most,
+            "most": self.max_upload_bytes,
             "signs": self.key is not None,
         }
 
     def _ledger(self) -> Ledger | None:
+        """Return the ledger of the folder, or None before it was started."""
         if not self.ledger_path.exists():
             return None
         return open_ledger(self.ledger_path, key=self.ledger_key)
@@ -196,26 +237,42 @@ class Desk:
             "entries": [_entry_line(entry) for entry in ledger.entries],
         }
 
-    def start_ledger(self, chosen: Any) -> dict[str, Any]:
-        """Make a ledger with the chosen budget; one that exists is never touched."""
+    def start_ledger(self, budget: Any) -> dict[str, Any]:
+        """Make a ledger with this budget, unless there is one; return the state.
+
+        Parameters
+        ----------
+        budget : dict
+            The guarantee that the page sent; see `parse_guarantee`.
+        """
         if not self.ledger_path.exists():
             self.folder.mkdir(parents=True, exist_ok=True)
-            open_ledger(self.ledger_path, parse_guarantee(chosen), key=self.ledger_key)
+            open_ledger(self.ledger_path, parse_guarantee(budget), key=self.ledger_key)
         return self.state()
 
-    def _study(self, chosen: Any) -> tuple[Study, Path]:
+    def _parse_study(self, chosen: Any) -> tuple[Study, Path]:
+        """Return the study that the page sent, and the file with the records.
+
+        Raises
+        ------
+        ParameterError
+            If there is no file yet, or what was sent describes no study.
+        """
         if self.data is None:
             raise ParameterError("there is no file yet: drop one on the page")
         return Study.from_page(chosen), self.data
 
     def check(self, chosen: Any) -> dict[str, Any]:
-        """Return what is wrong with the records. NOT private: it stays on the page."""
-        study, data = self._study(chosen)
-        found = study.check(data)
-        return {
-            "facts": found.shown,
-            "advice": found.advice,
-        }
+        """Return what is wrong with the records. NOT private: it stays on the page.
+
+        Parameters
+        ----------
+        chosen : dict
+            The study that the page sent.
+        """
+        study, data = self._parse_study(chosen)
+        checked = study.check(data)
+        return {"facts": checked.shown, "advice": checked.advice}
 
     def plan(self, request: Any) -> dict[str, Any]:
         """Predict the release of a study, for the page to show.
@@ -232,7 +289,7 @@ class Desk:
             The prediction, what an attacker could do, two pictures as SVG, and the key
             with which this release can be requested; the key is None without a ledger.
         """
-        study, data = self._study(request["study"])
+        study, data = self._parse_study(request["study"])
         mechanism = request.get("mechanism", "auto")
         guarantee = study.guarantee
         sizes = study.sizes(data)
@@ -244,11 +301,10 @@ class Desk:
         if mechanism == "auto":
             guess_percent = 50 * (1 + float(guarantee.delta(0.0)))
         ledger = self._ledger()
-        has_classes = study.statistic == "mdm"
         return {
             **prediction._asdict(),
             "n": sum(sizes),
-            "classes": len(sizes) if has_classes else 0,
+            "classes": len(sizes) if study.offer.has_classes else 0,
             "unit": study.unit,
             "guess": guess_percent,
             "power": 100 * attack_power(guarantee),
@@ -260,21 +316,37 @@ class Desk:
             "key": None if ledger is None else study.key_at(data, ledger.head),
         }
 
-    def release(self, asked: Any) -> dict[str, Any]:
-        """Make a release, once for each key.
+    def release(self, request: Any) -> dict[str, Any]:
+        """Make a release, once for each request key, and return what the page shows.
 
-        The earlier release is returned where there is one with this key. Where the
-        ledger has moved since the key was made, nothing is released.
+        Parameters
+        ----------
+        request : dict
+            The study as "study", and as "key" the request key that `plan` returned.
+
+        Raises
+        ------
+        ParameterError
+            If the ledger or the file has changed since `plan` returned the key. Nothing
+            is released then.
         """
-        key = asked["key"]
+        key = request["key"]
         with self.lock:
             if key not in self.releases:
-                self._make_release(key, asked["study"])
-            return self.releases[key].shown()
+                self._make_release(key, request["study"])
+            return self.releases[key].to_page()
 
     def _make_release(self, key: str, chosen: Any) -> None:
-        """Pay for a release, and keep it under its key before anything can fail."""
-        study, data = self._study(chosen)
+        """Pay for a release, and store it under its key before anything can fail.
+
+        Parameters
+        ----------
+        key : str
+            The request key.
+        chosen : dict
+            The study that the page sent.
+        """
+        study, data = self._parse_study(chosen)
         ledger = self._ledger()
         if ledger is None:
             raise ParameterError(
@@ -301,6 +373,7 @@ class Desk:
         release.save()
 
     def _next_number(self) -> int:
+        """Return the smallest number of a release that the folder does not have yet."""
         number = 1
         while (self.folder / f"release-{number}").exists():
             number += 1
@@ -309,31 +382,53 @@ class Desk:
     def _add_files(
         self, release: PaidRelease, study: Study, fitted: Any, data: Path, label: str
     ) -> None:
-        """Make the files of a release, the ones that cannot be made again first."""
+        """Make the files of a release in memory.
+
+        The value and the certificates come first, because they cannot be made again.
+
+        Parameters
+        ----------
+        release : PaidRelease
+            To which the files are added.
+        study : Study
+            What was released.
+        fitted : PrivateEstimator
+            The estimator after `fit`.
+        data : Path
+            The file with the records.
+        label : str
+            What the ledger calls the release.
+        """
         release.add_file("value.csv", lambda: value_content(fitted, ".csv"))
         for name, content in certificate_contents(fitted, "certificate.json").items():
             release.unsaved[name] = content
         release.warnings += [warning.text for warning in estimator_warnings(fitted)]
 
-        source = data.name if data.parent == self.private else str(data)
+        source = data.name if data.parent == self.upload_folder else str(data)
         key = None if self.ledger_key is None else str(self.ledger_key)
         script = study.script(source, str(self.ledger_path), label, key)
         release.add_file("release.py", lambda: script)
         release.add_file("release.ipynb", lambda: notebook(script))
         release.add_file("report.html", lambda: _report(fitted))
 
-    def save(self, asked: Any) -> dict[str, Any]:
-        """Write the files of a release that could not be written before."""
+    def save(self, request: Any) -> dict[str, Any]:
+        """Try again to write the files of the release with the requested "number"."""
         with self.lock:
-            release = self._numbered(asked["number"])
+            release = self._find_release(request["number"])
             if release is None:
                 raise ParameterError("there is no such release")
             release.save()
-            return release.shown()
+            return release.to_page()
 
-    def sign(self, asked: Any) -> dict[str, Any]:
-        """Sign a release that was made here, as `curvedp sign`: verify it first."""
-        release = self._numbered(asked["number"])
+    def sign(self, request: Any) -> dict[str, Any]:
+        """Verify and sign the release with the requested "number", as `curvedp sign`.
+
+        Returns
+        -------
+        dict
+            Who signed which files, as "said", and the names of all "files".
+        """
+        release = self._find_release(request["number"])
         if self.key is None or release is None:
             raise ParameterError(
                 "nothing to sign: start the studio with --key, and release"
@@ -348,24 +443,25 @@ class Desk:
                 lines.append(f"signed by {key_of(identity)}: {target}")
         return {"said": "; ".join(lines), "files": release.names()}
 
-    def _numbered(self, number: int) -> PaidRelease | None:
+    def _find_release(self, number: int) -> PaidRelease | None:
+        """Return the release of this session with this number, or None."""
         for release in self.releases.values():
             if release.number == number:
                 return release
         return None
 
     def file_content(self, number: int, name: str) -> bytes | None:
-        """Return a file of a release that was made here; None where there is none."""
-        release = self._numbered(number)
+        """Return the content of a file of a release; None if there is no such file."""
+        release = self._find_release(number)
         return None if release is None else release.content(name)
 
-    def place_for(self, name: str) -> Path:
-        """Return where a file that comes through the browser is put.
+    def upload_path(self, name: str) -> Path:
+        """Return where an uploaded file of this name is stored.
 
         Raises
         ------
         ParameterError
-            The name is empty, is no name (`..`), or is not printable.
+            If the name is empty, too long, not printable, or a folder such as `..`.
         """
         bare = Path(name).name
         if bare in ("", ".", "..") or not bare.isprintable() or len(bare) > 150:
@@ -373,7 +469,7 @@ class Desk:
                 "the file's name is empty, too long or has characters that are not "
                 "printed: rename it"
             )
-        return self.private / bare
+        return self.upload_folder / bare
 
 
 def page_offer(offer: Offer) -> dict[str, Any]:
@@ -413,8 +509,16 @@ def _entry_line(entry: Entry) -> str:
     return line if entry.unit is None else f"{line}, for one {entry.unit.words}"
 
 
-def _summary(study: Study, fitted: Any) -> dict[str, Any]:
-    """Return what the page says about a release beside its files."""
+def _summary(study: Study, fitted: PrivateEstimator) -> dict[str, Any]:
+    """Return what the page says about a release beside its files.
+
+    Parameters
+    ----------
+    study : Study
+        What was released.
+    fitted : PrivateEstimator
+        The estimator after `fit`.
+    """
     certificate = fitted.releases[0].certificate
     value = np.array2string(fitted.released_array(), precision=6, threshold=400)
     return {
@@ -426,6 +530,8 @@ def _summary(study: Study, fitted: Any) -> dict[str, Any]:
 
 
 def _report(fitted: Any) -> str:
+    """Return the report about a release, as an HTML page."""
+    # The report needs an extra that others do not have to install.
     from curvedp.report.html import render_report
 
     return render_report(fitted)

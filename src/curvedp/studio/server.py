@@ -29,18 +29,19 @@ if TYPE_CHECKING:
     from curvedp.studio.desk import Desk
 
 _PAGE = Path(__file__).with_name("page.html")
-_CLOSED = (
+# The content security policy of every answer but the page: nothing is loaded or run.
+_STRICT_POLICY = (
     "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
 # Reports are shown as a document of the page's making, which inherits this policy.
 # Their pictures have style attributes and, embedded, images; no script of theirs can
 # run.
 _PAGE_POLICY = (
-    _CLOSED + "; script-src 'nonce-{0}'; style-src 'nonce-{0}'; "
+    _STRICT_POLICY + "; script-src 'nonce-{0}'; style-src 'nonce-{0}'; "
     "style-src-attr 'unsafe-inline'; connect-src 'self'; img-src data:"
 )
 _HEADERS = {
-    "Content-Security-Policy": _CLOSED,
+    "Content-Security-Policy": _STRICT_POLICY,
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
     "Cache-Control": "no-store",
@@ -59,9 +60,19 @@ _ANSWERS: dict[str, Callable[["Desk", Any], dict[str, Any]]] = {
 }
 
 
-def guarded_application(desk: Callable[[], "Desk"], port: int) -> tuple[Any, Guard]:
-    """Return the application behind its guard, with safe headers; and the guard."""
-    guard = Guard(application(desk), port)
+def guarded_application(
+    open_desk: Callable[[], "Desk"], port: int
+) -> tuple[Any, Guard]:
+    """Return the application behind its guard, with safe headers, and the guard.
+
+    Parameters
+    ----------
+    open_desk : callable
+        Returns the session's `Desk`, which it makes when it is first called.
+    port : int
+        The port that the studio listens on.
+    """
+    guard = Guard(application(open_desk), port)
     return _with_headers(guard), guard
 
 
@@ -81,18 +92,23 @@ def _with_headers(app: Any) -> Any:
     return answer
 
 
-def application(desk: Callable[[], "Desk"]) -> Starlette:
-    """Return the page and what it asks for; to be put behind a `Guard`.
+def application(open_desk: Callable[[], "Desk"]) -> Starlette:
+    """Return the application: the page, and the answers to what it asks for.
 
-    The desk is made when it is first needed, which showing the page does not.
+    It checks no secret: `guarded_application` puts it behind a `Guard`.
+
+    Parameters
+    ----------
+    open_desk : callable
+        Returns the session's `Desk`. Showing the page does not call it.
     """
     return Starlette(
         routes=[
             Route("/", _page),
-            Route("/file", partial(_upload, desk), methods=["POST"]),
-            Route("/release/{number:int}/{name}", partial(_download, desk)),
+            Route("/file", partial(_upload, open_desk), methods=["POST"]),
+            Route("/release/{number:int}/{name}", partial(_download, open_desk)),
             *(
-                Route(f"/{name}", partial(_answer, desk, answer), methods=["POST"])
+                Route(f"/{name}", partial(_answer, open_desk, answer), methods=["POST"])
                 for name, answer in _ANSWERS.items()
             ),
         ]
@@ -125,76 +141,88 @@ async def _answer(
         )
 
 
-async def _upload(desk: Callable[[], "Desk"], request: Request) -> Response:
-    """Take a file from the browser."""
-    table = await run_in_threadpool(desk)
+async def _upload(open_desk: Callable[[], "Desk"], request: Request) -> Response:
+    """Store a file that the browser sends, and make it the file of the session."""
+    desk = await run_in_threadpool(open_desk)
     try:
-        target = table.place_for(request.query_params.get("name", ""))
-        if await _saved(request, target, table.most):
-            table.data = target
-            return JSONResponse(table.state())
+        target = desk.upload_path(request.query_params.get("name", ""))
+        if await _store_upload(request, target, desk.max_upload_bytes):
+            desk.data = target
+            return JSONResponse(desk.state())
     except (CurvedpError, OSError) as error:
         return _refusal(describe(error))
-    most = f"{target.name} has more than {table.most // 2**20} MB"
     return _refusal(
-        f"{most}: start `curvedp studio {target.name}`, which reads it where it lies",
-        413,
+        f"{target.name} has more than {desk.max_upload_bytes // 2**20} MB: start "
+        f"`curvedp studio {target.name}`, which reads it where it lies",
+        status=413,
     )
 
 
-async def _saved(request: Request, target: Path, most: int) -> bool:
-    """Whether the file was small enough; one that says so itself is not even read."""
-    if int(request.headers.get("content-length", "0")) > most:
+async def _store_upload(request: Request, target: Path, max_bytes: int) -> bool:
+    """Write the body of a request to a file, unless it is too large.
+
+    Returns
+    -------
+    bool
+        Whether the file was written. A body that states a size above `max_bytes` is not
+        read at all.
+    """
+    if int(request.headers.get("content-length", "0")) > max_bytes:
         return False
-    size, part = 0, target.with_name(f"{target.name}.part")
-    with part.open("wb") as file:
+    size = 0
+    partial_file = target.with_name(f"{target.name}.part")
+    with partial_file.open("wb") as file:
         async for chunk in request.stream():
             size += len(chunk)
-            if size > most:
-                part.unlink()
+            if size > max_bytes:
+                partial_file.unlink()
                 return False
             file.write(chunk)
-    part.replace(target)
+    partial_file.replace(target)
     return True
 
 
-async def _download(desk: Callable[[], "Desk"], request: Request) -> Response:
-    """Return a file of a release, from the disk or, if it is not there yet, from memory."""
-    table = await run_in_threadpool(desk)
-    number, name = request.path_params["number"], request.path_params["name"]
-    content = await run_in_threadpool(table.file_content, number, name)
+async def _download(open_desk: Callable[[], "Desk"], request: Request) -> Response:
+    """Return a file of a release, from the disk or, if it is not there, from memory."""
+    desk = await run_in_threadpool(open_desk)
+    number = request.path_params["number"]
+    name = request.path_params["name"]
+    content = await run_in_threadpool(desk.file_content, number, name)
     if content is None:
         return Response(status_code=404)
     return Response(content, media_type="application/octet-stream")
 
 
 def _refusal(text: str, status: int = 400) -> Response:
+    """Return an answer that the page shows as an error, with an HTTP status."""
     return JSONResponse({"error": text}, status_code=status)
 
 
-def opened(
+def desk_opener(
     folder: Path,
     data: Path | None = None,
     key: Path | None = None,
     ledger_key: Path | None = None,
 ) -> Callable[[], "Desk"]:
-    """Return a function that makes the desk when it is first called.
+    """Return a function that makes the session's `Desk` when it is first called.
 
-    What the desk imports takes longer than showing the page.
+    The modules that a desk imports take longer to load than the page takes to show. The
+    parameters are those of `Desk`.
     """
     lock = Lock()
 
     @cache
-    def made() -> "Desk":
+    def make_desk() -> "Desk":
         from curvedp.studio.desk import Desk
 
         return Desk(folder, data, key, ledger_key)
 
-    def desk() -> "Desk":
+    def open_desk() -> "Desk":
+        # Requests arrive in several threads, and only one may make the desk.
         with lock:
-            return made()
+            return make_desk()
 
-    return desk
+    return open_desk
 
 
 def serve(
@@ -246,9 +274,9 @@ def serve(
             f"there is no key at {ledger_key}: `curvedp ledger key {ledger_key}` makes one"
         )
 
-    door = _listening(port)
-    desk = opened(folder, data, key, ledger_key)
-    app, guard = guarded_application(desk, door.getsockname()[1])
+    listening_socket = _open_socket(port)
+    open_desk = desk_opener(folder, data, key, ledger_key)
+    app, guard = guarded_application(open_desk, listening_socket.getsockname()[1])
     config = uvicorn.Config(
         app,
         log_level="warning",
@@ -266,15 +294,16 @@ def serve(
         Thread(target=_open_browser, args=(link_file, guard, say), daemon=True).start()
     else:
         _print_link(guard.link, say)
-    Thread(target=desk, daemon=True).start()
+    # The modules are loaded while the browser shows the page.
+    Thread(target=open_desk, daemon=True).start()
     try:
-        uvicorn.Server(config).run(sockets=[door])
+        uvicorn.Server(config).run(sockets=[listening_socket])
     except KeyboardInterrupt:
         pass
     finally:
         if link_file is not None:
             link_file.delete()
-        for line in desk().close():
+        for line in open_desk().close():
             say(line)
 
 
@@ -291,18 +320,26 @@ def _open_browser(
 
 
 def _print_link(link: str, say: Callable[[str], None]) -> None:
+    """Print the link to the studio for a user who opens it by hand."""
     say(f"curvedp studio: {link}")
     say("the link works once, on this machine; Ctrl-C ends the studio")
 
 
-def _listening(port: int) -> socket.socket:
-    door = socket.socket()
+def _open_socket(port: int) -> socket.socket:
+    """Return a socket that listens on this machine's port, or on any free one for 0.
+
+    Raises
+    ------
+    ParameterError
+        If the port is taken or not allowed.
+    """
+    listening_socket = socket.socket()
     try:
-        door.bind(("127.0.0.1", port))
-        door.listen()
+        listening_socket.bind(("127.0.0.1", port))
+        listening_socket.listen()
     except (OSError, OverflowError):
-        door.close()
+        listening_socket.close()
         raise ParameterError(
             f"port {port} is taken or not allowed: choose another, or leave --port out"
         ) from None
-    return door
+    return listening_socket

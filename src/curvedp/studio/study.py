@@ -260,7 +260,10 @@ class Study:
             One number, or one for each class. These numbers are public.
         """
         columns = self.read_columns(data)
-        labels = columns.get("labels")
+        labels = None
+        column = self.offer.column
+        if column is not None and column.holds_classes:
+            labels = columns[column.name]
         units = columns["groups"]
         if units is None:
             # Each record is a unit of its own.
