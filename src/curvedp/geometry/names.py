@@ -86,16 +86,21 @@ def _parse(text: str) -> Manifold:
 
 
 def _parse_numbers(text: str, kind: str, sizes: str) -> list[float]:
-    """Return the numbers after the colon of a name, one for each field of the class.
+    """Return the numbers in a manifold's name, one for each field of its class.
 
     Parameters
     ----------
     text : str
-        The part of the name after the colon.
+        The whole name, for the error message.
     kind : str
-        The part before the colon, such as "sphere".
+        The part before the colon, such as "grassmann".
     sizes : str
-        What the numbers are called in an error message.
+        The part after the colon, such as "4,2".
+
+    Raises
+    ------
+    ParameterError
+        If there are too few numbers, too many, or something else.
     """
     expected = fields(manifold_kinds.find(kind))  # type: ignore[arg-type]  # every manifold is a dataclass
     try:
@@ -143,17 +148,22 @@ def _build(cls: type[Manifold], *sizes: float) -> Manifold:
 
 
 def _parse_number(kind: Any, text: str) -> float:
-    """Read one number of a name: whole, or any number where the manifold has a length.
+    """Read one number of a name.
 
     A length is written as Python writes a double, with as many digits as it takes; no
     underscores, and no digits of other scripts.
 
     Parameters
     ----------
-    kind : type
-        What the number is for.
+    kind : object
+        The type of the field: float for a length, and int for anything else.
     text : str
-        The name, or a part of it.
+        The number.
+
+    Raises
+    ------
+    ValueError
+        If it is not written like that.
     """
     if not text.isascii() or "_" in text:
         raise ValueError
