@@ -70,6 +70,11 @@ def accepts_array_like(kernel: Callable[..., Any]) -> Callable[..., Any]:
 
     They are converted to float64 first; otherwise constants of the kernel would be
     rounded to the type of the argument.
+
+    Parameters
+    ----------
+    kernel : callable
+        A method whose arguments are arrays.
     """
 
     @wraps(kernel)
@@ -98,6 +103,11 @@ def _as_floats(array: Any) -> Any:
 
     Booleans, integers, objects and the types of `_UNSUPPORTED_FLOATS` become float64;
     other arrays are returned as they are.
+
+    Parameters
+    ----------
+    array : object
+        An array, or what can be made one.
     """
     if _is_float64(array):
         return array
@@ -137,6 +147,11 @@ def to_host(X: Any) -> np.ndarray:
     """Return the NumPy array of an array that may lie on another device.
 
     Libraries are recognized by what their arrays have, so that none need be imported.
+
+    Parameters
+    ----------
+    X : array
+        An array of NumPy, JAX, PyTorch, CuPy or another library.
     """
     X = detach(X)
     if hasattr(X, "is_cuda"):

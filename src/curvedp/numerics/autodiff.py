@@ -25,6 +25,11 @@ def compiled(function: Callable[..., Result]) -> Callable[..., Result]:
 
     With other libraries the function is called as it is. This pays off for functions
     that consist of many small operations.
+
+    Parameters
+    ----------
+    function : callable
+        A function of arrays.
     """
 
     @wraps(function)
@@ -38,7 +43,13 @@ def compiled(function: Callable[..., Result]) -> Callable[..., Result]:
 
 @cache
 def jitted(function: Callable[..., Any]) -> Any:
-    """Return the function compiled by JAX; arguments `M` and `grid` are static."""
+    """Return the function compiled by JAX; arguments `M` and `grid` are static.
+
+    Parameters
+    ----------
+    function : callable
+        A function of arrays.
+    """
     import jax
 
     parameters = signature(function).parameters
@@ -71,7 +82,13 @@ def repeat_while(
 
 
 def constant(x: Any) -> Any:
-    """Return x cut off from differentiation where its library differentiates."""
+    """Return x cut off from differentiation where its library differentiates.
+
+    Parameters
+    ----------
+    x : array
+        Any array.
+    """
     if is_jax_array(x):
         from jax.lax import stop_gradient
 

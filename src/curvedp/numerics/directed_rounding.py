@@ -82,10 +82,16 @@ def round_fraction(exact: Fraction, *, up: bool) -> float:
 
 
 def round_root(exact: Fraction, power: int = 2, *, up: bool) -> float:
-    """Round exact^(1/power) to a neighboring float, for an exact number >= 0.
+    """Round exact^(1/power) to a neighboring float.
 
-    `power` is 2 (the square root) or 1 (the number itself); `up` as in
-    `round_fraction`.
+    Parameters
+    ----------
+    exact : Fraction
+        An exact number >= 0.
+    power : {2, 1}
+        2 for the square root, 1 for the number itself.
+    up : bool
+        Whether the result is at least the exact root; otherwise it is at most that.
     """
     if power == 1:
         return round_fraction(exact, up=up)

@@ -58,7 +58,13 @@ def eigh(A: Array) -> tuple[Array, Array]:
 
 
 def _eigh(A: Array) -> tuple[Array, Array]:
-    """Return the eigen-system, without a derivative of its own."""
+    """Return the eigen-system, without a derivative of its own.
+
+    Parameters
+    ----------
+    A : array of shape (..., m, m)
+        Symmetric matrices.
+    """
     xp = namespace(A)
     m = A.shape[-1]
     if m == 1:
@@ -81,6 +87,13 @@ def _library_eigh(xp: Any, A: Array) -> tuple[Array, Array]:
 
     LAPACK raises on NaN. A data-dependent exception would be a release, so NaN goes in
     as 0 and comes out as NaN.
+
+    Parameters
+    ----------
+    xp : module
+        The array library of A.
+    A : array of shape (..., m, m)
+        Symmetric matrices.
     """
     is_finite = xp.all(xp.isfinite(A), axis=(-2, -1), keepdims=True)
     values, vectors = xp.linalg.eigh(xp.where(is_finite, A, xp.zeros_like(A)))
@@ -139,6 +152,11 @@ def separated_root(r: Array) -> Array:
 
     Three steps of Newton's method are taken from an approximation that is good to
     0.003. The function is convex there, with a slope from 6 to 9.
+
+    Parameters
+    ----------
+    r : array
+        Numbers from 0 to 1.
     """
     x = 1.7320508075688772 + r * (0.3333333333333333 - r * 0.0653841409021)
     for _ in range(3):

@@ -127,6 +127,13 @@ def euclidean_norm(xp: Any, v: Array) -> Array:
 
     The derivative at v = 0 is taken to be 0. NumPy rescales only the vectors that need
     it.
+
+    Parameters
+    ----------
+    xp : module
+        The array library of v.
+    v : array of shape (..., n)
+        Vectors.
     """
     if is_numpy_array(v) and v.dtype == np.float64 and not in_public_time():
         with np.errstate(over="ignore", under="ignore", invalid="ignore"):
@@ -145,6 +152,13 @@ def direction(xp: Any, v: Array) -> Array:
 
     Vectors of the smallest (subnormal) and the largest floats are normalized
     accurately.
+
+    Parameters
+    ----------
+    xp : module
+        The array library of v.
+    v : array of shape (..., n)
+        Vectors.
     """
     largest = xp.max(xp.abs(v), axis=-1, keepdims=True)
     is_nonzero = largest > 0
@@ -159,6 +173,13 @@ def _scaled_norm(xp: Any, v: Array) -> Array:
     The length does not depend on that divisor, which is therefore a constant for
     differentiation. Its own derivative would involve the number of entries that equal
     the largest one; a compiler that computes v twice can make that number 0.
+
+    Parameters
+    ----------
+    xp : module
+        The array library of v.
+    v : array of shape (..., n)
+        Vectors.
     """
     largest = xp.max(xp.abs(v), axis=-1, keepdims=True)
     is_usable = (largest > 0) & (largest < math.inf)
@@ -226,6 +247,13 @@ def one_minus_square(xp: Any, w: Array) -> Array:
     Squares and their sum are carried in twice the working precision, so that the
     absolute error is about n·u² for n coordinates. At |w| = 1 − 1e-12 the difference
     has 15 correct digits; the plain formula would have 4. Terms are added in pairs.
+
+    Parameters
+    ----------
+    xp : module
+        The array library of w.
+    w : array of shape (..., n)
+        Vectors of length at most 1.
     """
     high, low = two_product(xp, w, w)
     one = xp.ones_like(high[..., :1])

@@ -300,7 +300,13 @@ def arb_array(x: Any) -> np.ndarray:
 
 
 def float_ball(x: Any) -> FloatBall:
-    """Return a `FloatBall` that contains one Arb ball, or each of an object array."""
+    """Return a `FloatBall` that contains one Arb ball, or each of an object array.
+
+    Parameters
+    ----------
+    x : arb, or object array of arb
+        The Arb balls.
+    """
     balls = np.asarray(x, dtype=object)
     # Both conversions to float round by at most one unit in the last place.
     midpoints = [float(ball) for ball in balls.ravel()]
@@ -315,6 +321,13 @@ def round_arb(x: arb, grid: int) -> int | None:
 
     Numbers beyond ±2^1023, the range of float64, go to that end of the grid. This is a
     part of the rounding, not of the law that is rounded.
+
+    Parameters
+    ----------
+    x : arb
+        The real number, enclosed in a ball.
+    grid : int
+        The grid is the multiples of 2^-grid.
     """
     if x > _END or x < -_END:
         return (1 if x > 0 else -1) << (1023 + grid)

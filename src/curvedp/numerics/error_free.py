@@ -12,6 +12,11 @@ def two_sum(a: Any, b: Any) -> tuple[Any, Any]:
     """Return (s, e) with s + e = a + b exactly, s being the rounded sum (Knuth 1969).
 
     Works elementwise on arrays, for finite numbers whose sum does not overflow.
+
+    Parameters
+    ----------
+    a, b : float or array
+        The summands.
     """
     s = a + b
     b_in_sum = s - a
@@ -24,6 +29,11 @@ def two_prod(a: Any, b: Any) -> tuple[Any, Any]:
 
     Works elementwise on arrays, for |a| and |b| below 1e140. Each factor is split into
     two halves of at most 27 bits, whose products are exact.
+
+    Parameters
+    ----------
+    a, b : float or array
+        The factors.
     """
     p = a * b
     a_scaled = _SPLITTER * a
@@ -42,6 +52,13 @@ def two_product(xp: Any, a: Any, b: Any) -> tuple[Any, Any]:
     Exact barring underflow (Dekker 1971). Every partial product is exact, so a compiler
     that contracts them into fused operations changes nothing. `xp` is the array
     library.
+
+    Parameters
+    ----------
+    xp : module
+        The array library.
+    a, b : arrays
+        The factors.
     """
     p = a * b
     a_high, a_low = _split_significand(xp, a)

@@ -16,6 +16,13 @@ def log_sum_exp(x: Array, axis: int) -> Array:
 
     Like `scipy.special.logsumexp`, without its overhead, which dominates on the short
     rows of a quadrature.
+
+    Parameters
+    ----------
+    x : array
+        The logarithms of the summands.
+    axis : int
+        The axis of the sum.
     """
     top = np.max(x, axis=axis, keepdims=True)
     top = np.where(np.isfinite(top), top, 0.0)
@@ -63,7 +70,15 @@ def log_symmetric_beta(a: float, x: Array, y: Array) -> Array:
 
 
 def _log_symmetric_beta_series(a: float, x: Array) -> Array:
-    """Return log I_x(a, a) for x < 1/2 by the hypergeometric series (DLMF 8.17.8)."""
+    """Return log I_x(a, a) for x < 1/2 by the hypergeometric series (DLMF 8.17.8).
+
+    Parameters
+    ----------
+    a : float
+        The parameter of the beta function.
+    x : array
+        Numbers below 1/2.
+    """
     term = np.ones_like(x)
     total = np.ones_like(x)
     j = 0

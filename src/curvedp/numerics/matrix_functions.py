@@ -40,6 +40,11 @@ def norm(v: Array) -> Array:
     """Return the Frobenius norm √tr(vᵀv) of matrices, without overflow or underflow.
 
     NaN stays NaN, and the derivative at 0 is taken to be 0.
+
+    Parameters
+    ----------
+    v : array of shape (..., m, m)
+        Matrices.
     """
     xp = namespace(v)
     largest = constant(xp.max(xp.abs(v), axis=(-2, -1), keepdims=True))
@@ -66,6 +71,11 @@ def svd(x: Array) -> tuple[Array, Array, Array]:
     """Return the thin singular value decomposition (U, s, Vᵀ) of x = U·diag(s)·Vᵀ.
 
     A matrix that is not finite gives NaN; LAPACK would raise.
+
+    Parameters
+    ----------
+    x : array of shape (..., m, n)
+        Matrices.
     """
     xp = namespace(x)
     x, finite = _finite(xp, x)
@@ -183,6 +193,11 @@ def skew_exp(W: Array) -> tuple[Array, Array]:
     unitary, so that exp W is orthogonal to roundoff however large W is, and exp W − I
     keeps the digits of a small W. exp has its derivative, by divided differences; φ₁ is
     a constant for differentiation.
+
+    Parameters
+    ----------
+    W : array of shape (..., m, m)
+        Skew-symmetric matrices.
     """
     xp = namespace(W)
     base = constant(W)
@@ -329,6 +344,11 @@ def divided_log(x: Array, y: Array) -> Array:
 
     It is computed as log1p(t)/(t·min), where min is the smaller of x and y, and t =
     |x − y|/min, without cancellation. At x = y it is the derivative 1/x.
+
+    Parameters
+    ----------
+    x, y : arrays
+        Positive numbers.
     """
     xp = namespace(x, y)
     x, y = xp.broadcast_arrays(x, y)
@@ -344,6 +364,11 @@ def divided_exp(x: Array, y: Array) -> Array:
 
     It is computed as e^max·(1 − e^−t)/t, where max is the larger of x and y, and t = |x
     − y|. This overflows only where the result does.
+
+    Parameters
+    ----------
+    x, y : arrays
+        Real numbers.
     """
     xp = namespace(x, y)
     x, y = xp.broadcast_arrays(x, y)
@@ -409,6 +434,11 @@ def cholesky(A: Array) -> Array:
 
     A matrix that is not positive definite gives NaN, never an exception: an exception
     that depends on a record would reveal something about it.
+
+    Parameters
+    ----------
+    A : array of shape (..., m, m)
+        Symmetric matrices.
     """
     xp = namespace(A)
     if is_jax_namespace(xp):
@@ -426,7 +456,15 @@ def cholesky(A: Array) -> Array:
 
 
 def lower_solve(L: Array, B: Array) -> Array:
-    """Return L⁻¹B for lower triangular L, by forward substitution."""
+    """Return L⁻¹B for lower triangular L, by forward substitution.
+
+    Parameters
+    ----------
+    L : array of shape (..., m, m)
+        Lower triangular matrices.
+    B : array of shape (..., m, n)
+        Right-hand sides.
+    """
     xp = namespace(L, B)
     if is_jax_namespace(xp):
         return _jax_solve(xp, L, B, trans=0)
@@ -440,7 +478,15 @@ def lower_solve(L: Array, B: Array) -> Array:
 
 
 def upper_solve(L: Array, B: Array) -> Array:
-    """Return L⁻ᵀB for lower triangular L, by back substitution."""
+    """Return L⁻ᵀB for lower triangular L, by back substitution.
+
+    Parameters
+    ----------
+    L : array of shape (..., m, m)
+        Lower triangular matrices.
+    B : array of shape (..., m, n)
+        Right-hand sides.
+    """
     xp = namespace(L, B)
     if is_jax_namespace(xp):
         return _jax_solve(xp, L, B, trans=1)
@@ -500,6 +546,11 @@ def cholesky_minus_identity(E: Array) -> Array:
     """Return the lower triangular F with (I + F)(I + F)ᵀ = I + E, for symmetric E.
 
     The identity is never added, so that a small E keeps its digits.
+
+    Parameters
+    ----------
+    E : array of shape (..., m, m)
+        Symmetric matrices.
     """
     xp = namespace(E)
     m = E.shape[-1]

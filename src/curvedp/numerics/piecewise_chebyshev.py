@@ -97,7 +97,13 @@ class PiecewiseChebyshev:
             self._coefficients = coefficients[order]
 
     def with_function(self, function: Callable[[Array], Array]) -> "PiecewiseChebyshev":
-        """Return the series of another function on the panels of this one."""
+        """Return the series of another function on the panels of this one.
+
+        Parameters
+        ----------
+        function : callable
+            A function of an array.
+        """
         other = PiecewiseChebyshev(
             lambda x: (function(x),),
             self._argument_rounding,

@@ -55,6 +55,11 @@ def _log_by_quaternion(D: Array) -> Array:
     entry, which is at least 1, is a multiple of h without cancellation (Shepperd 1978).
     For θ close to π that column comes from the symmetric part of D, for small θ from
     its skew part.
+
+    Parameters
+    ----------
+    D : array of shape (..., 3, 3)
+        Rotations minus the identity.
     """
     xp = namespace(D)
     column = _largest_quaternion_column(D)
@@ -123,6 +128,11 @@ def _log_by_half_angles(D: Array) -> Array:
     If c is 0 to roundoff, the plane turns by π, and K has at most its orientation left.
     The values c come in equal pairs, so that neighboring singular vectors span such
     planes.
+
+    Parameters
+    ----------
+    D : array of shape (..., n, n)
+        Rotations minus the identity.
     """
     xp = namespace(D)
     base = constant(D)
@@ -152,6 +162,11 @@ def _quarter_turns(n: int) -> np.ndarray:
     """Return a skew matrix that turns pairs of axes by a right angle, from the last.
 
     For an odd n the first axis is left fixed.
+
+    Parameters
+    ----------
+    n : int
+        The size of the matrix.
     """
     turns = np.zeros((n, n))
     last = np.arange(n - 1, 0, -2)

@@ -176,7 +176,13 @@ def log_polynomial(A: Entries) -> Polynomial:
 
 
 def _eigenvalues(A: Entries) -> tuple[Array, Array, Array]:
-    """Return the eigenvalues of 3×3 matrices, ascending; see `eigen`."""
+    """Return the eigenvalues of 3×3 matrices, ascending; see `eigen`.
+
+    Parameters
+    ----------
+    A : sequence of six arrays
+        The lower triangles of the matrices.
+    """
     a, b, d, c, e, f = A
     xp = namespace(a)
     one = xp.ones_like(a)
@@ -201,7 +207,13 @@ def _eigenvalues(A: Entries) -> tuple[Array, Array, Array]:
 
 
 def squared(A: Entries) -> list[Array]:
-    """Return the lower triangle of A² for symmetric A, as six arrays."""
+    """Return the lower triangle of A² for symmetric A, as six arrays.
+
+    Parameters
+    ----------
+    A : sequence of six arrays
+        The lower triangles of the matrices.
+    """
     a, b, d, c, e, f = A
     bb, cc, ee = b * b, c * c, e * e
     return [
@@ -371,7 +383,13 @@ def _one_sided_jacobi(
 
 
 def _entries(X: np.ndarray) -> Entries:
-    """Return the first value of `lower_entries`, without the cost of the second one."""
+    """Return the first value of `lower_entries`, without the cost of the second one.
+
+    Parameters
+    ----------
+    X : array of shape (..., 3, 3)
+        Symmetric matrices.
+    """
     a = np.ascontiguousarray(X.reshape(len(X), 9).T)
     return (
         a[0],
@@ -389,7 +407,13 @@ def _take_rows(A: Entries, rows: Any) -> Entries:
 
 
 def _cholesky(A: Entries) -> Entries:
-    """Return the lower triangular L with LLᵀ = A, or NaN if there is none."""
+    """Return the lower triangular L with LLᵀ = A, or NaN if there is none.
+
+    Parameters
+    ----------
+    A : sequence of six arrays
+        The lower triangles of the matrices.
+    """
     a, b, d, c, e, f = A
     l0 = np.sqrt(a)
     l1, l3 = b / l0, c / l0
@@ -407,7 +431,15 @@ def _inverse(L: Entries) -> Entries:
 
 
 def congruence(K: Entries, X: Entries) -> Entries:
-    """Return KXKᵀ for lower triangular K and symmetric X."""
+    """Return KXKᵀ for lower triangular K and symmetric X.
+
+    Parameters
+    ----------
+    K : sequence of six arrays
+        Lower triangular matrices.
+    X : sequence of six arrays
+        The lower triangles of symmetric matrices.
+    """
     a, b, d, c, e, f = X
     k0, k1, k2, k3, k4, k5 = K
     t1, t2 = k1 * a + k2 * b, k1 * b + k2 * d

@@ -106,7 +106,15 @@ class _Pair:
 
 
 def _stack(parts: list[_Pair], axis: int) -> _Pair:
-    """Return the pairs stacked along a new axis."""
+    """Return the pairs stacked along a new axis.
+
+    Parameters
+    ----------
+    parts : list of pairs
+        Arrays in twice the working precision.
+    axis : int
+        The new axis.
+    """
     xp = namespace(parts[0].high)
     return _Pair(
         xp.stack([part.high for part in parts], axis=axis),
@@ -118,6 +126,11 @@ def _cholesky(A: Array) -> _Pair:
     """Return the lower triangular L with LLᵀ = A, in twice the working precision.
 
     A matrix that is not positive definite gives NaN.
+
+    Parameters
+    ----------
+    A : array of shape (..., m, m)
+        Symmetric matrices.
     """
     index = namespace(A).arange(A.shape[-1], device=device(A))
     remainder = _Pair.exactly(A)
@@ -159,7 +172,15 @@ def log_cholesky_change(p: Array, q: Array) -> Array:
 
 
 def _lower_solve(L: _Pair, B: _Pair) -> _Pair:
-    """Return L⁻¹B in pairs, for lower triangular L, by forward substitution."""
+    """Return L⁻¹B in pairs, for lower triangular L, by forward substitution.
+
+    Parameters
+    ----------
+    L : pair
+        Lower triangular matrices, in twice the working precision.
+    B : pair
+        Right-hand sides.
+    """
     rows: list[_Pair] = []
     for i in range(L.high.shape[-1]):
         rows.append(B[..., i, :] / L[..., i, i, None])

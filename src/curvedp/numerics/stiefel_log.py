@@ -226,6 +226,13 @@ class _Flow(NamedTuple):
 
         The result is a tangent vector at E, moved there from the end of the geodesic by
         the isometry x ↦ exp(G)ᵀ·x·exp(A).
+
+        Parameters
+        ----------
+        xp : module
+            The array library.
+        X : array
+            A change of the velocity.
         """
         r = self.u.shape[-1]
         a, b = X[..., :r, :], X[..., r:, :]
@@ -242,7 +249,13 @@ class _Flow(NamedTuple):
         return _tangent_part(xp, left + _pad(right, b.shape[-2]), r)
 
     def jacobian(self, xp: Any) -> Array:
-        """Return `derivative` as a matrix, in the coordinates of `_to_vector`."""
+        """Return `derivative` as a matrix, in the coordinates of `_to_vector`.
+
+        Parameters
+        ----------
+        xp : module
+            The array library.
+        """
         r = self.u.shape[-1]
         k = self.w.shape[-1] - r
         basis = like(self.w, np.eye(_n_unknowns(r + k, r)))
@@ -451,6 +464,15 @@ def _least_squares(xp: Any, H: Array, right_side: Array) -> Array:
     λ is at the roundoff of HᵀH. It leaves out directions to which H is blind: those of
     conjugate points, and those of a Krylov space that ended early. The digits that it
     costs are recovered by the next Newton step.
+
+    Parameters
+    ----------
+    xp : module
+        The array library.
+    H : array of shape (..., m, n)
+        The matrix of the system.
+    right_side : array of shape (..., m)
+        Its right-hand side.
     """
     gram = H.mT @ H
     n = gram.shape[-1]
@@ -466,6 +488,15 @@ def _gmres(xp: Any, flow: _Flow, right_side: Array) -> Array:
 
     Saad and Schultz (1986). Every new basis vector is made orthogonal to the others
     twice, because the first pass leaves roundoff along them.
+
+    Parameters
+    ----------
+    xp : module
+        The array library.
+    flow : _Flow
+        The geodesic, whose `derivative` is the matrix of the system.
+    right_side : array
+        The right-hand side.
     """
     rows, r = right_side.shape[-2:]
     batch = right_side.shape[:-2]
@@ -537,6 +568,13 @@ def generator(A: Array, B: Array) -> Array:
     """Return the skew matrix [2A −Bᵀ; B 0].
 
     Its exponential moves the frame [p Q] along the geodesic with velocity pA + QB.
+
+    Parameters
+    ----------
+    A : array of shape (..., r, r)
+        Skew-symmetric matrices.
+    B : array of shape (..., k, r)
+        The parts of the velocity orthogonal to p.
     """
     xp = namespace(A, B)
     k = B.shape[-2]
@@ -562,7 +600,15 @@ def _compose(rise: Array, turn: Array) -> Array:
 
 
 def _pad(turn: Array, k: int) -> Array:
-    """Return [turn; 0] with k rows of zeros."""
+    """Return [turn; 0] with k rows of zeros.
+
+    Parameters
+    ----------
+    turn : array of shape (..., r, r)
+        Matrices.
+    k : int
+        The number of rows to add.
+    """
     xp = namespace(turn)
     zero = xp.zeros(
         (*turn.shape[:-2], k, turn.shape[-1]), dtype=turn.dtype, device=device(turn)

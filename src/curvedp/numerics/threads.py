@@ -97,7 +97,15 @@ def one_blas_thread() -> Iterator[None]:
 
 @cache
 def _pool(process: int, n_cores: int) -> ThreadPoolExecutor:
-    """Return the pool of a process, which lives as long; a fork gets its own."""
+    """Return the pool of a process, which lives as long; a fork gets its own.
+
+    Parameters
+    ----------
+    process : int
+        The number of the process.
+    n_cores : int
+        The number of threads.
+    """
     return ThreadPoolExecutor(
         n_cores,
         "curvedp",

@@ -128,6 +128,13 @@ def _exponential_roots(A: Array, halvings: int) -> list[Array]:
     The first one is Taylor's polynomial of degree 16, written as a polynomial of degree
     4 in A⁴ (Paterson and Stockmeyer 1973). Each next one is the square of the previous
     one: (I + X)² = I + 2X + X².
+
+    Parameters
+    ----------
+    A : array of shape (..., m, m)
+        Matrices.
+    halvings : int
+        How often A is halved.
     """
     A = A * 2.0**-halvings
     identity = like(A, np.eye(A.shape[-1]))
@@ -176,6 +183,11 @@ def _quadrature_weights(halvings: int) -> list[float]:
     They fit ∫₀¹ e^{−wt} dt = (1 − e^{−w})/w by least squares, for w up to the largest
     difference of eigenvalues. A node and its mirror image contribute the same matrix,
     hence the factor 2.
+
+    Parameters
+    ----------
+    halvings : int
+        The number of halvings, which decides about the nodes.
     """
     n_fitted = 400
     nodes = np.concatenate([[0.0], 2.0 ** -np.arange(1, halvings + 1)])

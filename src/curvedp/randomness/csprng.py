@@ -168,6 +168,11 @@ def _leading_zeros_of_words(words: np.ndarray) -> np.ndarray:
 
     Each half is converted to float64 exactly. A conversion of the whole word could
     round 2^53 − 1 up, which would cost a bit.
+
+    Parameters
+    ----------
+    words : array of uint64
+        The words.
     """
     high_half = (words >> np.uint64(32)).astype(np.float64)
     low_half = (words & np.uint64(0xFFFFFFFF)).astype(np.float64)
@@ -219,7 +224,13 @@ class SecureSource(Source):
             return _Stream()
 
     def random_bytes(self, n: int) -> bytes:
-        """Return n uniform bytes, taken from an idle stream of this process."""
+        """Return n uniform bytes, taken from an idle stream of this process.
+
+        Parameters
+        ----------
+        n : int
+            The number of bytes.
+        """
         while True:
             stream = self._stream()
             chunk = stream.take(n)
@@ -320,7 +331,13 @@ class _Stream:
         self.used = _KEY_BYTES
 
     def _cut(self, n: int) -> bytes:
-        """Return and erase the next n bytes of the buffer, which must have them."""
+        """Return and erase the next n bytes of the buffer, which must have them.
+
+        Parameters
+        ----------
+        n : int
+            The number of bytes.
+        """
         start = self.used
         self.used = start + n
         chunk = bytes(memoryview(self.buffer)[start : self.used])
@@ -369,6 +386,11 @@ class GeneratorSource(Source):
         """Return n bytes, the same as `rng.bytes` gives.
 
         Whole words are taken from the bit generator, in a tenth of the time.
+
+        Parameters
+        ----------
+        n : int
+            The number of bytes.
         """
         if self._has_64_bit_output and n and n % 8 == 0:
             words = self._rng.bit_generator.random_raw(n // 8)

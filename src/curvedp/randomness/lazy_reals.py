@@ -258,6 +258,11 @@ def _are_in_disc(uniforms: LazyUniforms) -> np.ndarray:
 
     In floats s = x² + y² errs by at most 2(|x|+|y|)·2^-53 + 2^-105 + 3u·s ≤ 2^-50 near
     s = 1; pairs so near to the circle are decided in balls.
+
+    Parameters
+    ----------
+    uniforms : LazyUniforms
+        Pairs x, y of uniform numbers from −1 to 1.
     """
     xy = _disc_midpoints(uniforms)
     s = (xy * xy).sum(axis=1)
@@ -268,7 +273,15 @@ def _are_in_disc(uniforms: LazyUniforms) -> np.ndarray:
 
 
 def _is_in_disc(uniforms: LazyUniforms, pair: int) -> bool:
-    """Decide in balls whether one pair has x² + y² < 1."""
+    """Decide in balls whether one pair has x² + y² < 1.
+
+    Parameters
+    ----------
+    uniforms : LazyUniforms
+        Pairs x, y of uniform numbers from −1 to 1.
+    pair : int
+        The index of the pair.
+    """
 
     def evaluate(bits: int) -> bool | None:
         """Return the answer, or None if it is not certain at this precision."""
