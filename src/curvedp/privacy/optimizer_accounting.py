@@ -4,10 +4,18 @@ Three algorithms are covered: full-batch gradient descent (RGD), stochastic grad
 descent on random batches (RSGD), and variance-reduced descent (RSVRG), which computes a
 full gradient in each epoch and differences of gradients in between.
 
-Every gradient is clipped to a norm C. Replacing a record changes a sum of gradients by
-at most 2C; adding or removing one changes it by at most C. In the second case the
-number n of records is private. Then a noisy count is released once, with 1/20 of μ²,
-and steps follow the quotient of a noisy sum and the noisy count.
+Theorem O1 (docs/theory/optimization.md, "Privacy cost"). Let every gradient be clipped to
+the norm C. Replacing a record changes a sum of gradients by at most 2C. However the
+iterates depend on earlier outputs,
+
+- T noisy sums over all n records, with the noise σ on their mean, are μ-GDP with
+  μ = √T·2C/(nσ);
+- T noisy sums over random batches are the T-fold composition of one subsampled Gaussian
+  (Theorem C4, `subsampling`).
+
+Adding or removing a record changes a sum by at most C, and the number n of records is
+private. Then a noisy count is released once, with 1/20 of μ², and steps follow the
+quotient of a noisy sum and the noisy count.
 """
 
 import math
