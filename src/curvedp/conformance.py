@@ -7,6 +7,7 @@ and that bad data never raise. Both are exported by `curvedp.testing`. They look
 mistakes; the proof of a sensitivity remains the author's.
 """
 
+import itertools
 import json
 import warnings
 from collections.abc import Callable, Iterator
@@ -53,9 +54,10 @@ def check_statistic(
 
     The checks are: its dictionary round-trips; it is total (records that are NaN,
     infinite, huge, tiny or off the manifold neither raise nor warn); its value is a
-    point of `value_space`, inside `value_ball`; and replacing one record moves the
-    value by at most `sensitivity`, for random data sets and for adversarial ones, with
-    the whole data set at one end of the ball and the replaced record at the other.
+    point of `value_space`, inside `value_ball`; it depends on the records of this call
+    alone; and replacing one record, wherever it stands, moves the value by at most
+    `sensitivity`, for random data sets and for adversarial ones: all records at one end
+    of the ball, or one half at each end.
 
     Parameters
     ----------
@@ -92,11 +94,13 @@ def check_statistic(
     if sample_records is None:
         sample_records = _sampler_of_ball(statistic)
 
+    places = itertools.cycle(sorted({0, n // 2, n - 1}))
     for records in _data_sets(statistic, sample_records, n, rng):
         value = _compute_quietly(statistic, records)
+        _check_memory(statistic, records, value)
         for replaced in _replacements(statistic, records, sample_records, rng):
             neighbor = records.copy()
-            neighbor[-1] = replaced
+            neighbor[next(places)] = replaced
             other = _compute_quietly(statistic, neighbor)
             distance = float(statistic.value_space.dist(value, other))
             _require(
@@ -192,6 +196,21 @@ def _check_round_trip(statistic: Statistic) -> None:
     )
 
 
+def _check_memory(statistic: Statistic, records: np.ndarray, value: np.ndarray) -> None:
+    """Check that a statistic has the same value when it is computed anew.
+
+    One that remembers what it saw before, or draws random numbers, would hide how far a
+    record moves it.
+    """
+    rebuilt = Statistic.from_dict(statistic.to_dict())
+    for again in (statistic, rebuilt):
+        _require(
+            np.array_equal(_compute_quietly(again, records), value),
+            "compute gives another value for the same records: it must depend on these "
+            "records alone, not on earlier calls or random numbers",
+        )
+
+
 def _compute_quietly(statistic: Statistic, records: np.ndarray) -> np.ndarray:
     """Compute the value; refuse an exception, a warning, and a value out of its place."""
     stored = open_records(records, records.shape[1:], min_records=0)
@@ -230,11 +249,22 @@ def _data_sets(
     n: int,
     rng: np.random.Generator,
 ) -> Iterator[np.ndarray]:
-    """Yield data sets of n records: random ones, and all records at one place."""
+    """Yield data sets of n records: random ones, and all records at one or two places.
+
+    With one half at each of two places, a single record decides where the majority is;
+    and where all others are broken, a statistic that drops those has only one record.
+    """
     for _ in range(_N_DATA_SETS):
         yield np.array(sample_records(rng, n), dtype=np.float64)
-    for place in _extreme_records(statistic, sample_records, rng):
+    extremes = _extreme_records(statistic, sample_records, rng)
+    for place in extremes:
         yield np.broadcast_to(place, (n, *place.shape)).copy()
+    for place, other_place in itertools.pairwise(extremes):
+        halves = np.broadcast_to(place, (n, *place.shape)).copy()
+        halves[n // 2 :] = other_place
+        yield halves
+    for broken in _broken_records(extremes[0]):
+        yield np.broadcast_to(broken, (n, *broken.shape)).copy()
 
 
 def _replacements(
@@ -273,7 +303,8 @@ def _broken_records(record: np.ndarray) -> list[np.ndarray]:
     broken = [np.full_like(record, fill) for fill in fills]
     partly = record.copy()
     partly.flat[0] = np.nan
-    return [*broken, partly, 3.0 * record]
+    with np.errstate(all="ignore"):
+        return [*broken, partly, 3.0 * record]
 
 
 def _sampler_of_ball(statistic: Statistic) -> SampleRecords:

@@ -149,9 +149,51 @@ class ForgetsAField(CoordinateMean):
         return record
 
 
+class MedianAsMean(CoordinateMean):
+    name = "test: a median with the sensitivity of a mean"
+
+    def compute(self, records):
+        clipped = self.clip_records(records.array())
+        coordinates = self.manifold.normal_coordinates(self.ball.center, clipped)
+        # Between equal numbers of records a median may be anywhere.
+        return np.median(np.round(np.asarray(coordinates)[:, 0], 1))[None]
+
+
+class FirstRecordLeads(CoordinateMean):
+    name = "test: the first record weighs more than the others"
+
+    def compute(self, records):
+        clipped = self.clip_records(records.array())
+        coordinates = self.manifold.normal_coordinates(self.ball.center, clipped)
+        weights = np.ones(self.n)
+        weights[0] = 3.0
+        return np.average(np.asarray(coordinates)[:, 0], weights=weights)[None]
+
+
+class Remembers(CoordinateMean):
+    name = "test: what was computed first is the answer to everything"
+
+    def compute(self, records):
+        if "answer" not in vars(self):
+            object.__setattr__(self, "answer", super().compute(records))
+        return vars(self)["answer"]
+
+
+class DrawsNumbers(CoordinateMean):
+    name = "test: a little noise that hides nothing"
+
+    def compute(self, records):
+        small = np.random.default_rng().uniform(0.99, 1.0)
+        return small * super().compute(records)
+
+
 @pytest.mark.parametrize(
     ("kind", "message"),
     [
+        (MedianAsMean, "moves the value by"),
+        (FirstRecordLeads, "moves the value by"),
+        (Remembers, "same records"),
+        (DrawsNumbers, "same records"),
         (HalfSensitivity, "moves the value by"),
         (NotTotal, "total|not finite"),
         (RaisesOnData, "total"),
@@ -247,6 +289,10 @@ STATISTICS = [
     OutsideItsBall,
     DropsRecords,
     ForgetsAField,
+    MedianAsMean,
+    FirstRecordLeads,
+    Remembers,
+    DrawsNumbers,
 ]
 MECHANISMS = [LessNoise, OtherValue, RefusesData, ForgetsParameters]
 
