@@ -27,6 +27,9 @@ from curvedp.release.warnings import certificate_warnings
 # Bytes that a question may take beyond what the process holds when it starts.
 MEMORY_LIMIT = 2 << 30
 
+# The largest distance at which two subspaces count as the same, up to rounding.
+_LARGEST_SUBSPACE_DISTANCE = 1e-6
+
 Operation = Callable[[dict[str, Any]], Any]
 
 
@@ -66,7 +69,7 @@ def region(question: dict[str, Any]) -> dict[str, Any]:
     from curvedp.inference.region import count_components
 
     level, of = question["level"], question["of"]
-    certificate = _verified(question["certificate"], question["path"])
+    certificate = _load_verified(question["certificate"], question["path"])
     published = _read_value(Path(question["value_path"]), certificate)
     components = count_components(mechanism_of(certificate).statistic, published)
     _check_value(certificate, published, components)
@@ -74,7 +77,7 @@ def region(question: dict[str, Any]) -> dict[str, Any]:
 
     same = None
     if question["against"] is not None:
-        other = _verified(question["against"], question["against_path"])
+        other = _load_verified(question["against"], question["against_path"])
         same = bool(consistent(certificate, other, level, of))
     return {
         "manifold": found.manifold.name,
@@ -98,8 +101,21 @@ def _load_and_check(text: str) -> tuple[Certificate, list[Check]]:
     return certificate, verify_certificate(certificate)
 
 
-def _verified(text: str, path: str) -> Certificate:
-    """Return the certificate, or raise `VerificationFailed` where a claim is refuted."""
+def _load_verified(text: str, path: str) -> Certificate:
+    """Return a certificate of which no claim is refuted.
+
+    Parameters
+    ----------
+    text : str
+        The certificate as JSON.
+    path : str
+        The name of its file, for the message.
+
+    Raises
+    ------
+    VerificationFailed
+        If a claim is refuted.
+    """
     certificate, checks = _load_and_check(text)
     refuted = [check.claim for check in checks if check.holds is False]
     if refuted:
@@ -152,50 +168,89 @@ def _read_table(path: Path, certificate: Certificate) -> np.ndarray:
 def _check_value(
     certificate: Certificate, published: np.ndarray, components: int | None
 ) -> None:
-    """Refuse a published value that the certificate's integers do not lead to.
+    """Refuse a published value that is not the one of this certificate.
 
-    Of means of several classes, one has to be this certificate's own.
+    Parameters
+    ----------
+    certificate : Certificate
+        The value is made again from its integers.
+    published : array
+        The published value. If it is the means of several classes, one of them has to
+        be this certificate's.
+    components : int or None
+        How many principal directions were published; None for every other value.
+
+    Raises
+    ------
+    VerificationFailed
+        If the two values differ by more than rounding.
     """
-    from curvedp.geometry import Grassmann
-    from curvedp.statistics.second_moment import vector_to_symmetric
-
     mechanism = mechanism_of(certificate)
-    own = mechanism.reconstruct_value(certificate)
-    if isinstance(own, tuple):
-        # A geodesic: its start and velocity, as `released_array` gives them.
-        footpoint, velocity = own
-        if len(velocity) == 1:
-            footpoint, velocity = follow_geodesic(
-                mechanism.statistic.value_space, footpoint, velocity[0], -0.5
-            )
-        rows = velocity.reshape(-1, *footpoint.shape)
-        own = np.concatenate([footpoint[None], rows])
-    own = np.asarray(own)
+    space = mechanism.statistic.value_space
+    certified = mechanism.reconstruct_value(certificate)
+    if isinstance(certified, tuple):
+        certified = _geodesic_as_rows(space, *certified)
+    certified = np.asarray(certified)
 
     if components is not None:
-        features = published.shape[1]
-        directions = np.linalg.eigh(vector_to_symmetric(own, features))[1][:, ::-1][
-            :, :components
-        ]
-        distance = Grassmann(features, components).dist(directions, published.T)
-        matches = float(distance) < 1e-6
-    elif published.size % own.size == 0:
-        candidates = published.reshape(-1, *own.shape)
-        space = mechanism.statistic.value_space
-        matches = any(
-            np.allclose(_turned_to(space, candidate, own), own, rtol=1e-9, atol=1e-12)
-            for candidate in candidates
+        is_certified = _spans_leading_directions(published, certified)
+    elif published.size % certified.size == 0:
+        candidates = published.reshape(-1, *certified.shape)
+        is_certified = any(
+            _is_same_value(space, candidate, certified) for candidate in candidates
         )
     else:
-        matches = False
-    if not matches:
+        is_certified = False
+    if not is_certified:
         raise VerificationFailed(
             "the value is not the one that this certificate is about"
         )
 
 
-def _turned_to(space: Manifold, candidate: np.ndarray, own: np.ndarray) -> np.ndarray:
-    """Return a published shape as it lies in the certificate; any other value as it is.
+def _geodesic_as_rows(
+    space: Manifold, footpoint: np.ndarray, velocities: np.ndarray
+) -> np.ndarray:
+    """Return a certified geodesic as it is published: its start, then its velocities.
+
+    A certificate holds the middle of a geodesic with one predictor, half a unit of the
+    predictor after its start.
+    """
+    if len(velocities) == 1:
+        footpoint, velocities = follow_geodesic(space, footpoint, velocities[0], -0.5)
+    rows = velocities.reshape(-1, *footpoint.shape)
+    return np.concatenate([footpoint[None], rows])
+
+
+def _spans_leading_directions(published: np.ndarray, second_moment: np.ndarray) -> bool:
+    """Return whether published directions span those of a released second moment.
+
+    Parameters
+    ----------
+    published : array, shape (components, features)
+        One direction in each row.
+    second_moment : array
+        The entries of the released matrix, as a vector.
+    """
+    from curvedp.geometry import Grassmann
+    from curvedp.statistics.second_moment import vector_to_symmetric
+
+    components, features = published.shape
+    eigenvectors = np.linalg.eigh(vector_to_symmetric(second_moment, features))[1]
+    # `eigh` sorts eigenvalues upward; the leading directions come last.
+    leading_directions = eigenvectors[:, ::-1][:, :components]
+    subspaces = Grassmann(features, components)
+    distance = float(subspaces.dist(leading_directions, published.T))
+    return distance < _LARGEST_SUBSPACE_DISTANCE
+
+
+def _is_same_value(space: Manifold, value: np.ndarray, certified: np.ndarray) -> bool:
+    """Return whether a value is the certified one, up to the rounding of a file."""
+    aligned = _align_shape(space, value, certified)
+    return np.allclose(aligned, certified, rtol=1e-9, atol=1e-12)
+
+
+def _align_shape(space: Manifold, candidate: np.ndarray, own: np.ndarray) -> np.ndarray:
+    """Return a published shape in the position of the certificate's; others as they are.
 
     A shape may be published in any position.
     """

@@ -32,17 +32,30 @@ typed_names: ContextVar[dict[str, str] | None] = ContextVar("typed_names", defau
 def print_table(
     columns: Sequence[str], rows: Iterable[Sequence[str]], title: str | None = None
 ) -> None:
-    """Print a table with these columns."""
-    folded = (Column(name, overflow="fold") for name in columns)  # no digit is cut off
-    table = Table(*folded, title=title)
+    """Print a table; cells that are too wide are folded, so that no digit is cut off.
+
+    Parameters
+    ----------
+    columns : sequence of str
+        The names of the columns.
+    rows : iterable of sequences of str
+        The cells of each row.
+    title : str, optional
+        What is printed above the table.
+    """
+    folding_columns = [Column(name, overflow="fold") for name in columns]
+    table = Table(*folding_columns, title=title)
     for row in rows:
         table.add_row(*row)
     console.print(table)
 
 
-def waiting(what: str) -> Any:
-    """Return a context in which a terminal says what takes long; elsewhere it is silent."""
-    return errors.status(f"{what} …")
+def waiting(activity: str) -> Any:
+    """Return a context in which a terminal shows what the user is waiting for.
+
+    If the output is no terminal, nothing is shown.
+    """
+    return errors.status(f"{activity} …")
 
 
 def describe(error: Exception) -> str:
@@ -56,18 +69,18 @@ def describe(error: Exception) -> str:
 def one_line_errors() -> Iterator[None]:
     """Turn a user's mistake into one line and an exit code.
 
-    A claim that is not confirmed exits with 1, everything else that curvedp refuses
-    with
-    2. A `ReleaseWarning` is printed as one line, once.
+    The exit code is 1 if a claim is not confirmed, and 2 for everything else that
+    curvedp refuses. Each text of a `ReleaseWarning` is printed once.
     """
     printed: set[str] = set()
-    usual = warnings.showwarning
+    show_other_warning = warnings.showwarning
 
     def print_note(
-        message: Warning | str, category: type[Warning], *where: Any, **more: Any
+        message: Warning | str, category: type[Warning], *args: Any, **kwargs: Any
     ) -> None:
+        """Print a `ReleaseWarning`, and leave every other warning to Python."""
         if not issubclass(category, ReleaseWarning):
-            usual(message, category, *where, **more)
+            show_other_warning(message, category, *args, **kwargs)
         elif str(message) not in printed:
             printed.add(str(message))
             errors.print(
@@ -98,13 +111,15 @@ def one_line_errors() -> Iterator[None]:
 
 
 def _print_error(kind: str, text: str) -> None:
+    """Print why a command ends: in a word, such as "refused", and in a line."""
     errors.print(f"[bold red]{kind}[/]: {escape_markup(text)}", soft_wrap=True)
 
 
 def escape_markup(text: object) -> str:
-    """Return somebody else's text on one line, for the console to print as it stands.
+    """Return a text on one line, escaped so that the console prints it literally.
 
-    Its markup is shown and not obeyed, and so are its control characters.
+    The text may come from a stranger: markup and control characters in it have no
+    effect.
     """
     line = " ".join(str(text).split("\n"))
     printable = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in line)
@@ -120,7 +135,7 @@ def check_picture(path: Path | None) -> None:
 
 
 def save_picture(figure: Any, path: Path) -> None:
-    """Write a picture that was checked, whole or not at all."""
+    """Write a figure to a file that `check_picture` accepted, whole or not at all."""
     from curvedp.report.canvas import own_style
 
     buffer = io.BytesIO()

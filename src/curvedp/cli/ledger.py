@@ -2,13 +2,16 @@
 
 import json as json_module
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from curvedp.cli.console import console, escape_markup, print_table
 from curvedp.cli.options import JsonOption, command
 from curvedp.errors import ParameterError
+
+if TYPE_CHECKING:
+    from curvedp.ledger import Ledger
 
 ledger_app = typer.Typer(no_args_is_help=True, help="The privacy budget of a data set.")
 
@@ -40,7 +43,7 @@ def create(
         raise ParameterError(
             f"{path} exists; curvedp ledger show {path} says what it is"
         )
-    _print_rest(Ledger(path, guarantee, key=key, unit=unit))
+    _print_balance(Ledger(path, guarantee, key=key, unit=unit))
 
 
 @ledger_app.command("key")
@@ -74,7 +77,10 @@ def spend(
     ] = None,
     unit: UnitOption = None,
 ) -> None:
-    """Charge a release that other software makes, BEFORE it is made; exit 2 and nothing spent where it does not fit."""
+    """Charge a release that other software makes, BEFORE it is made.
+
+    Exit 2 if it does not fit into the budget; nothing is spent then.
+    """
     from curvedp.ledger import Ledger
 
     if (label is None) == (named is None):
@@ -92,7 +98,7 @@ def spend(
     console.print(
         f"entry {entry.number}: {entry.guarantee}; hash {entry.hash}", soft_wrap=True
     )
-    _print_rest(book)
+    _print_balance(book)
 
 
 @ledger_app.command("show")
@@ -106,36 +112,40 @@ def show(path: Path, key: KeyOption = None, json: JsonOption = False) -> None:
     from curvedp.ledger.book import ENTRY_HEADER, entry_row, unit_in_words
 
     book = Ledger(path, key=key)
-    entries = book.entries
     if json:
-        rows = [
-            {**entry._asdict(), "guarantee": entry.guarantee.to_dict()}
-            for entry in entries
-        ]
-        left = None if book.remaining is None else book.remaining.to_dict()
-        found = {
-            "budget": book.budget.to_dict(),
-            "unit": book.unit,
-            "remaining": left,
-            "entries": rows,
-        }
-        print(json_module.dumps(found))
+        print(json_module.dumps(_ledger_to_dict(book)))
         return
-    shown = []
-    for entry in entries:
-        number, what, *others = entry_row(entry)
+
+    rows = []
+    for entry in book.entries:
+        number, label, *other_cells = entry_row(entry)
         if entry.partition is not None:
-            what = f"{what} ({entry.partition}: {entry.group})"
-        when = entry.time[:16].replace("T", " ")  # to the minute, UTC
-        shown.append([escape_markup(text) for text in (number, when, what, *others)])
-    number, *others = ENTRY_HEADER
+            label = f"{label} ({entry.partition}: {entry.group})"
+        minute = entry.time[:16].replace("T", " ")
+        cells = (number, minute, label, *other_cells)
+        rows.append([escape_markup(text) for text in cells])
+    number_column, *other_columns = ENTRY_HEADER
     print_table(
-        (number, "when (UTC)", *others),
-        shown,
+        (number_column, "when (UTC)", *other_columns),
+        rows,
         escape_markup(f"{path}: {book.budget}; {unit_in_words(book.unit)}"),
     )
-    _print_rest(book)
+    _print_balance(book)
     console.print(f"head {book.head}", soft_wrap=True)
+
+
+def _ledger_to_dict(ledger: "Ledger") -> dict[str, Any]:
+    """Return the budget, what remains, and all entries of a ledger as JSON values."""
+    remaining = ledger.remaining
+    return {
+        "budget": ledger.budget.to_dict(),
+        "unit": ledger.unit,
+        "remaining": None if remaining is None else remaining.to_dict(),
+        "entries": [
+            {**entry._asdict(), "guarantee": entry.guarantee.to_dict()}
+            for entry in ledger.entries
+        ],
+    }
 
 
 @ledger_app.command("verify")
@@ -155,6 +165,9 @@ def verify(
     console.print(f"{count} entries add up; {len(hashes or ())} noted hashes found")
 
 
-def _print_rest(book: Any) -> None:
-    rest = f"spent {book.spent or 'nothing'}, remaining {book.remaining or 'nothing'} of {book.budget}"
-    console.print(escape_markup(rest), soft_wrap=True)
+def _print_balance(ledger: "Ledger") -> None:
+    """Print what has been spent and what remains of the budget."""
+    spent = ledger.spent or "nothing"
+    remaining = ledger.remaining or "nothing"
+    balance = f"spent {spent}, remaining {remaining} of {ledger.budget}"
+    console.print(escape_markup(balance), soft_wrap=True)

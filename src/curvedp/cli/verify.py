@@ -15,6 +15,7 @@ from curvedp.verification import (
     verify_file,
 )
 
+# What the table says about a claim: whether it holds, or None if nobody can know.
 _ANSWERS = {
     True: "[green]yes[/]",
     False: "[bold red]NO[/]",
@@ -65,7 +66,7 @@ def verify(
 
 
 def _print_checks(checks: list[ClaimCheck], notes: list[str]) -> None:
-    """Print one row a claim, then what is odd about the release."""
+    """Print one row for each claim, and below them the notes about the release."""
     print_table(
         ("claim", "holds", "how"),
         (

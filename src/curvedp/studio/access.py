@@ -81,12 +81,13 @@ class Guard:
         return link_for(self._port, self._token or "")
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        """Answer one request."""
+        """Pass one request to the application, or refuse it (the ASGI interface)."""
         if scope["type"] == "http":
             handler = self._choose_handler(scope)
             await handler(scope, receive, send)
 
     def _choose_handler(self, scope: Any) -> Any:
+        """Return what answers a request: the application, or a refusal."""
         headers = Headers(scope=scope)
         method, path = scope["method"], scope["path"]
         if headers.get("host") not in self._hosts:
@@ -115,9 +116,9 @@ def link_for(port: int, token: str) -> str:
     return f"http://127.0.0.1:{port}/#{token}"
 
 
-def _equal(given: str, expected: str) -> bool:
-    """Compare in a time that does not depend on where the two differ."""
-    return secrets.compare_digest(given.encode(), expected.encode())
+def _equal(text: str, expected: str) -> bool:
+    """Return whether two texts are equal, in a time that does not depend on where."""
+    return secrets.compare_digest(text.encode(), expected.encode())
 
 
 class LinkFile:
