@@ -166,8 +166,8 @@ def log_cholesky_change(p: Array, q: Array) -> Array:
     L_diagonal = xp.where(diagonal, L.high, 1.0)
     relative_change = xp.where(diagonal, D.high / L_diagonal, 0.0)
     ratio = xp.where(diagonal, K.high, 1.0) / L_diagonal
-    near = xp.log1p(xp.maximum(relative_change, -0.5))
-    logarithm = xp.where(relative_change > -0.5, near, xp.log(ratio))
+    accurate_near_one = xp.log1p(xp.maximum(relative_change, -0.5))
+    logarithm = xp.where(relative_change > -0.5, accurate_near_one, xp.log(ratio))
     return xp.where(diagonal, logarithm, D.high)
 
 
@@ -213,22 +213,23 @@ def _pivoted_cholesky(A: _Pair) -> Array:
     xp = namespace(A.high)
     m = A.high.shape[-1]
     index = xp.arange(m, device=device(A.high))
-    left = xp.ones_like(A.high[..., 0])  # 1 where the row has not been a pivot
+    # 1 for rows that have not been a pivot yet, 0 for the others.
+    is_left = xp.ones_like(A.high[..., 0])
     columns = []
     for _ in range(m):
         diagonal = xp.linalg.diagonal(A.high)
-        # NaN and exhausted rows lose every comparison
+        # NaN and the rows of earlier pivots lose every comparison.
         j = xp.argmax(
-            xp.where((left > 0) & (diagonal == diagonal), diagonal, -xp.inf), axis=-1
+            xp.where((is_left > 0) & (diagonal == diagonal), diagonal, -xp.inf), axis=-1
         )
-        chosen = index == j[..., None]
-        column = A.where(chosen[..., None, :]).map(lambda part: xp.sum(part, axis=-1))
-        pivot = column.where(chosen).map(
+        is_pivot = index == j[..., None]
+        column = A.where(is_pivot[..., None, :]).map(lambda part: xp.sum(part, axis=-1))
+        pivot = column.where(is_pivot).map(
             lambda part: xp.sum(part, axis=-1, keepdims=True)
         )
-        column = (column / pivot.sqrt()).where(left > 0)
+        column = (column / pivot.sqrt()).where(is_left > 0)
         columns.append(column.high)
-        left = xp.where(chosen, xp.zeros_like(left), left)
+        is_left = xp.where(is_pivot, xp.zeros_like(is_left), is_left)
         A = A - column[..., :, None] * column[..., None, :]
     return xp.stack(columns, axis=-1)
 
@@ -270,14 +271,15 @@ def _jacobi(xp: Any, G: Array) -> tuple[Array, Array]:
     ) -> tuple[Array, Array, int | Array]:
         """Rotate all pairs of columns once."""
         G, active, count = state
-        rotated, worst = _jacobi_round(xp, G)
+        rotated, largest_cosine = _jacobi_round(xp, G)
         for _ in range(n_columns - 2):
-            rotated, largest_cosine = _jacobi_round(xp, rotated)
-            worst = xp.maximum(worst, largest_cosine)
+            rotated, next_cosine = _jacobi_round(xp, rotated)
+            largest_cosine = xp.maximum(largest_cosine, next_cosine)
         G = xp.where(active[..., None, None], rotated, G)
-        return G, active & (worst > tolerance), count + 1
+        return G, active & (largest_cosine > tolerance), count + 1
 
     def goes_on(state: tuple[Array, Array, int | Array]) -> Array:
+        """Return whether a matrix has not converged and sweeps are left."""
         _, active, count = state
         return (xp.any(active) | in_public_time()) & (count < _SWEEPS)
 

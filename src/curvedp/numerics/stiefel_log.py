@@ -284,8 +284,8 @@ class _Flow(NamedTuple):
             rotated = matrix.phase(xp, w, Z.dtype)[..., :, None] * in_eigenbasis
             return xp.real(Z @ rotated)
 
-        moved = apply(self.Y, self.u, apply(self.Z, -self.w, gap).mT).mT
-        return _tangent_part(xp, moved, self.u.shape[-1])
+        at_start = apply(self.Y, self.u, apply(self.Z, -self.w, gap).mT).mT
+        return _tangent_part(xp, at_start, self.u.shape[-1])
 
 
 class _Evaluation(NamedTuple):

@@ -3,10 +3,10 @@
 `smallest_scale` searches for it, in any definition of privacy, and `meets` checks one
 scale.
 
-Definition. A profile *spends* the parameter that its guarantee implies in the definition
-of the target (`Guarantee.parameter_of`): its smallest μ, ρ, or δ at the target's ε. It
-meets the target if it spends at most the target's own parameter. What it spends falls as
-the noise scale grows.
+Definition. A profile *spends* the parameter that its guarantee implies in the
+definition of the target (`Guarantee.parameter_of`): its smallest μ, ρ, or δ at the
+target's ε. It meets the target if it spends at most the target's own parameter. What it
+spends falls as the noise scale grows.
 
 The answer is a point of a fixed lattice: the multiples of 2^-40 of a power of two
 (2^-30 for zCDP, 2^-22 on products). At this lattice point the profile, rounded to the

@@ -1,12 +1,13 @@
 """The guarantee of several releases together, if all guarantees were fixed beforehand.
 
 Theorem C6 (docs/theory/accounting.md, "Composition"). Within one definition of privacy
-the compositions are Σε-DP, (Σε, Σδ)-DP, Σρ-zCDP, Rényi DP with Σε at one order, √Σμ²-GDP,
-a parametric Rao distance √Σθ², and a Hellinger angle θ with cos(θ/2) = ∏cos(θᵢ/2).
+the compositions are Σε-DP, (Σε, Σδ)-DP, Σρ-zCDP, Rényi DP with Σε at one order,
+√Σμ²-GDP, a parametric Rao distance √Σθ², and a Hellinger angle θ with cos(θ/2) =
+∏cos(θᵢ/2).
 
-`compose` uses them where it can: `Guarantee.additive_fields` states which powers add up,
-and zCDP and Rényi DP combine with pure DP and GDP, whose divergences are known. Every
-other mixture becomes a `Composition`, which convolves privacy loss distributions
+`compose` uses them where it can: `Guarantee.additive_fields` states which powers add
+up, and zCDP and Rényi DP combine with pure DP and GDP, whose divergences are known.
+Every other mixture becomes a `Composition`, which convolves privacy loss distributions
 (Theorem C2). docs/theory/accounting.md treats guarantees that are not fixed beforehand.
 """
 

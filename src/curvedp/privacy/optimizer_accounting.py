@@ -4,8 +4,8 @@ Three algorithms are covered: full-batch gradient descent (RGD), stochastic grad
 descent on random batches (RSGD), and variance-reduced descent (RSVRG), which computes a
 full gradient in each epoch and differences of gradients in between.
 
-Theorem O1 (docs/theory/optimization.md, "Privacy cost"). Let every gradient be clipped to
-the norm C. Replacing a record changes a sum of gradients by at most 2C. However the
+Theorem O1 (docs/theory/optimization.md, "Privacy cost"). Let every gradient be clipped
+to the norm C. Replacing a record changes a sum of gradients by at most 2C. However the
 iterates depend on earlier outputs,
 
 - T noisy sums over all n records, with the noise σ on their mean, are μ-GDP with

@@ -118,8 +118,8 @@ class NegativeBinomialRuns:
             For other targets.
         """
         if isinstance(target, PureDP):
-            share = Fraction(target.eps) / (2 + Fraction(self.shape))
-            eps = round_fraction(share, up=False)
+            exact_eps = Fraction(target.eps) / (2 + Fraction(self.shape))
+            eps = round_fraction(exact_eps, up=False)
             return PureDP(eps, adjacency=target.adjacency), None
         if not isinstance(target, ApproxDP):
             raise ParameterError(

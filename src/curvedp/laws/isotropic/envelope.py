@@ -143,9 +143,9 @@ def _check_below_envelope(log_ratios: Floats, proposals: Floats) -> None:
     if (log_ratios <= 0.0).all():
         return
     severity = np.where(np.isnan(log_ratios), np.inf, log_ratios)
-    worst = proposals[np.argmax(severity)]
+    violating_point = proposals[np.argmax(severity)]
     raise EnvelopeViolation(
-        f"log f − log envelope = {np.max(log_ratios)} > 0 at t = {worst}"
+        f"log f − log envelope = {np.max(log_ratios)} > 0 at t = {violating_point}"
     )
 
 

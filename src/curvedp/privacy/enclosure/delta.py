@@ -422,16 +422,16 @@ class DeltaEnclosure:
             """Return whether ρ(mode + offset) is above e^−depth of its peak."""
             return float(law.log_rho(np.array([offset]))[0]) > -depth
 
-        left = law.width
-        while mode - left > 0 and is_above_depth(-left):
-            left *= 1.25
-        start = mode - left if mode - left > 1e-3 * mode else 0.0
+        offset_below = law.width
+        while mode - offset_below > 0 and is_above_depth(-offset_below):
+            offset_below *= 1.25
+        start = mode - offset_below if mode - offset_below > 1e-3 * mode else 0.0
 
         diameter = math.pi / self.n_lifts if self.k == 1 else math.inf
-        right = law.width
-        while right < diameter - mode and is_above_depth(right):
-            right *= 1.25
-        end = mode + right if right < diameter - mode else diameter
+        offset_above = law.width
+        while offset_above < diameter - mode and is_above_depth(offset_above):
+            offset_above *= 1.25
+        end = mode + offset_above if offset_above < diameter - mode else diameter
         return start, end
 
     def _level_radii(self, t: arb) -> _LevelRadii:
@@ -702,8 +702,8 @@ class _TailIntegral:
         if self.n_lifts == 2:
             # On a projective space the far lift matters from the radius `high` on.
             last = self._last_radius()
-            far = self._integrate(self._far_integrand, high, last)
-            total = -far if self.is_upper else far
+            mass_near_far_lift = self._integrate(self._far_integrand, high, last)
+            total = -mass_near_far_lift if self.is_upper else mass_near_far_lift
             high = last
 
         # Below `low` the loss is in the tail in every direction or in none.

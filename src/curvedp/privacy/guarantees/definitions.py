@@ -1,7 +1,7 @@
 """The definitions of differential privacy, one frozen class for each.
 
-Every class opens with its definition. The theorems that turn one into another are listed
-with their sources in docs/theory/accounting.md, "Conversions".
+Every class opens with its definition. The theorems that turn one into another are
+listed with their sources in docs/theory/accounting.md, "Conversions".
 
 They are `PureDP`, `ApproxDP`, `ZCDP`, `RenyiDP`, `GDP` and `RaoDP`. Each answers
 `delta`, `epsilon` and `tradeoff`, and every number is rounded to the private side. A

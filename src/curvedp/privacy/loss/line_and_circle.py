@@ -1,10 +1,10 @@
 """Privacy losses in one dimension, in closed form: the circle and the line.
 
-Definitions. Noise on a circle of circumference 2π or on the line is centered at η₁ or at
-η₂, a distance D apart; s is its scale. y is the signed distance from η₁, and η₂ is at
-y = D. The privacy loss exceeds t on one interval −r_b < y < y_a, whose ends each class
-states. Jiang et al. (2023), Corollary 3.2.1, prints another set for the Gaussian on the
-circle, and a δ that is too small (docs/errata.md, E1).
+Definitions. Noise on a circle of circumference 2π or on the line is centered at η₁ or
+at η₂, a distance D apart; s is its scale. y is the signed distance from η₁, and η₂ is
+at y = D. The privacy loss exceeds t on one interval −r_b < y < y_a, whose ends each
+class states. Jiang et al. (2023), Corollary 3.2.1, prints another set for the Gaussian
+on the circle, and a δ that is too small (docs/errata.md, E1).
 """
 
 import math

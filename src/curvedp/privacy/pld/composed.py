@@ -1,9 +1,10 @@
 """δ(ε) of a composition of mechanisms, from their privacy loss distributions (PLDs).
 
-Theorem C2 (docs/theory/accounting.md). Let the discretized PLD of each mechanism dominate
-its profile at every ε (`discretize`). Then the convolution of all of them dominates the
-composition, if the errors of the transforms (`convolve`), the mass at infinity and the
-mass above the window are added to δ. Every number here is rounded up accordingly.
+Theorem C2 (docs/theory/accounting.md). Let the discretized PLD of each mechanism
+dominate its profile at every ε (`discretize`). Then the convolution of all of them
+dominates the composition, if the errors of the transforms (`convolve`), the mass at
+infinity and the mass above the window are added to δ. Every number here is rounded up
+accordingly.
 
 `ComposedPLD` convolves the discretized PLDs with the fast Fourier transform. A few
 exponential tilts (see `convolve`) keep the result accurate for every δ from 1 down to

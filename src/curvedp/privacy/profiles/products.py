@@ -3,11 +3,11 @@
 For example, the 2×2 SPD matrices are the product of a line and a hyperbolic plane of
 curvature −½.
 
-Theorem P5 (docs/theory/exact-profiles.md). The privacy loss is the sum of the independent
-losses of the factors. A change of length Δ between neighboring data sets may be split over
-the factors in any way with ΣΔᵢ² = Δ². Such a division (Δ₁, Δ₂, …) is called a split here.
-δ(ε) does not decrease with any Δᵢ, so that δ(ε) of the product is the supremum over the
-splits (`largest_over_splits`).
+Theorem P5 (docs/theory/exact-profiles.md). The privacy loss is the sum of the
+independent losses of the factors. A change of length Δ between neighboring data sets
+may be split over the factors in any way with ΣΔᵢ² = Δ². Such a division (Δ₁, Δ₂, …) is
+called a split here. δ(ε) does not decrease with any Δᵢ, so that δ(ε) of the product is
+the supremum over the splits (`largest_over_splits`).
 
 All flat factors count as one part. Products with more than two parts are not supported.
 """

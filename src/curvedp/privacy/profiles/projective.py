@@ -1,7 +1,8 @@
 """Exact privacy profiles of Riemannian Gaussian and Laplace noise on projective spaces.
 
-Theorem P1 (docs/theory/exact-profiles.md). The worst pair of neighbors is any pair whose
-noise centers are exactly the sensitivity apart, as on spaces of constant curvature.
+Theorem P1 (docs/theory/exact-profiles.md). The worst pair of neighbors is any pair
+whose noise centers are exactly the sensitivity apart, as on spaces of constant
+curvature.
 
 The privacy loss is computed in `loss.projective`. This module validates the parameters
 and converts them to units in which the diameter is π/2.
