@@ -173,7 +173,13 @@ def check_mechanism(
 
 
 def _check_round_trip(statistic: Statistic) -> None:
-    """Check that the dictionary is JSON and builds the same statistic."""
+    """Check that the dictionary is JSON and builds the same statistic.
+
+    Parameters
+    ----------
+    statistic : Statistic
+        The statistic that is tested.
+    """
     record = statistic.to_dict()
     try:
         text = json.dumps(record, allow_nan=False)
@@ -212,7 +218,15 @@ def _check_memory(statistic: Statistic, records: np.ndarray, value: np.ndarray) 
 
 
 def _compute_quietly(statistic: Statistic, records: np.ndarray) -> np.ndarray:
-    """Compute the value; refuse an exception, a warning, and a value out of its place."""
+    """Compute the value; refuse an exception, a warning, and a value out of its place.
+
+    Parameters
+    ----------
+    statistic : Statistic
+        The statistic that is tested.
+    records : array of shape (n, *point_shape)
+        Records.
+    """
     stored = open_records(records, records.shape[1:], min_records=0)
     try:
         with np.errstate(all="raise"), warnings.catch_warnings():
@@ -308,7 +322,13 @@ def _broken_records(record: np.ndarray) -> list[np.ndarray]:
 
 
 def _sampler_of_ball(statistic: Statistic) -> SampleRecords:
-    """Return a sampler of records in and around the public ball of a statistic."""
+    """Return a sampler of records in and around the public ball of a statistic.
+
+    Parameters
+    ----------
+    statistic : Statistic
+        The statistic that is tested.
+    """
     if not isinstance(statistic, ClippedToBall):
         raise AssertionError(
             "sample_records= is needed: only a statistic that derives from ClippedToBall "
@@ -333,7 +353,13 @@ def _sampler_of_ball(statistic: Statistic) -> SampleRecords:
 
 
 def _check_parameters(mechanism: Mechanism) -> None:
-    """Check that a mechanism can be described, and built again from its parameters."""
+    """Check that a mechanism can be described, and built again from its parameters.
+
+    Parameters
+    ----------
+    mechanism : Mechanism
+        The mechanism that is tested.
+    """
     try:
         json.dumps(describe_mechanism(mechanism), allow_nan=False)
     except (TypeError, ValueError) as error:
@@ -355,7 +381,13 @@ def _check_parameters(mechanism: Mechanism) -> None:
 
 
 def _hostile_copy(data: Any) -> np.ndarray | None:
-    """Return an array like the data in which nothing is a point; None of other data."""
+    """Return an array like the data in which nothing is a point; None of other data.
+
+    Parameters
+    ----------
+    data : object
+        The data of the mechanism.
+    """
     if not isinstance(data, np.ndarray) or data.dtype.kind not in "fiu":
         return None
     hostile = np.array(data, dtype=np.float64)

@@ -124,6 +124,11 @@ def template() -> str:
 def read_study(path: str | Path) -> dict[str, Any]:
     """Return the curator's answers, by name, from a file that `template` began.
 
+    Parameters
+    ----------
+    path : str or Path
+        The file.
+
     Raises
     ------
     ParameterError
@@ -152,7 +157,15 @@ def read_study(path: str | Path) -> dict[str, Any]:
 
 
 def _check_answer(name: str, answer: Any) -> None:
-    """Refuse an answer that is empty, not text, or not one of the allowed ones."""
+    """Refuse an answer that is empty, not text, or not one of the allowed ones.
+
+    Parameters
+    ----------
+    name : str
+        The name of the question.
+    answer : object
+        What the file says.
+    """
     question = QUESTIONS[name]
     texts = [answer]
     if isinstance(question.example, list) and isinstance(answer, list):
@@ -229,7 +242,13 @@ class _CertificateWords:
 
 
 def _certificate_words(certificate: Certificate) -> _CertificateWords:
-    """Put a certificate into words for the public."""
+    """Put a certificate into words for the public.
+
+    Parameters
+    ----------
+    certificate : Certificate
+        The certificate of a release.
+    """
     guarantee = certificate.guarantee
     claims = certificate.claims
     words = UNIT_WORDS[certificate.privacy_unit]
@@ -282,6 +301,11 @@ def _variant_name(certificate: Certificate) -> str:
     """Return the registry's name of the definition that the release satisfies.
 
     A pure ε that holds up to a slack in total variation is approximate DP.
+
+    Parameters
+    ----------
+    certificate : Certificate
+        The certificate of a release.
     """
     kind = type(certificate.guarantee)
     if kind is PureDP and certificate.claims.slack:
@@ -294,6 +318,11 @@ def _registry_parameters(certificate: Certificate) -> dict[str, float]:
 
     With a slack s in total variation, (ε, δ)-DP becomes (ε, δ + (1 + e^ε)·s)-DP. A
     definition that the registry does not know is quoted at one point (ε, δ).
+
+    Parameters
+    ----------
+    certificate : Certificate
+        The certificate of a release.
     """
     guarantee = certificate.guarantee
     if isinstance(guarantee, ZCDP):
@@ -316,6 +345,11 @@ def _attacker_sentence(certificate: Certificate) -> str:
 
     δ(0) bounds the total variation distance TV between the outcomes on neighboring data
     sets. With equal odds the best guess is right with probability (1 + TV)/2.
+
+    Parameters
+    ----------
+    certificate : Certificate
+        The certificate of a release.
     """
     _, delta_at_zero = certificate.claims.curve[0]
     success = min((1 + delta_at_zero) / 2, 1.0)
@@ -329,7 +363,13 @@ def _attacker_sentence(certificate: Certificate) -> str:
 
 
 def _neighbors_sentence(certificate: Certificate) -> str:
-    """Say when two data sets are neighbors, and whether their size is public."""
+    """Say when two data sets are neighbors, and whether their size is public.
+
+    Parameters
+    ----------
+    certificate : Certificate
+        The certificate of a release.
+    """
     words = UNIT_WORDS[certificate.privacy_unit]
     adjacency = certificate.guarantee.adjacency
     n = certificate.statistic.get("n")
@@ -342,7 +382,13 @@ def _neighbors_sentence(certificate: Certificate) -> str:
 
 
 def _mechanism_words(certificate: Certificate) -> str:
-    """Name the mechanism, how its noise was sampled, and the software."""
+    """Name the mechanism, how its noise was sampled, and the software.
+
+    Parameters
+    ----------
+    certificate : Certificate
+        The certificate of a release.
+    """
     software = ", ".join(
         f"{name} {version}" for name, version in certificate.software.items()
     )
@@ -354,7 +400,13 @@ def _mechanism_words(certificate: Certificate) -> str:
 
 
 def _payment_sentence(certificate: Certificate) -> str:
-    """Say which entry of a ledger paid for the release, if any did."""
+    """Say which entry of a ledger paid for the release, if any did.
+
+    Parameters
+    ----------
+    certificate : Certificate
+        The certificate of a release.
+    """
     entry = certificate.ledger
     if entry is None:
         return "No ledger is named: other releases from these data may add to the loss."
@@ -365,7 +417,13 @@ def _payment_sentence(certificate: Certificate) -> str:
 
 
 def _utility_sentence(certificate: Certificate) -> str:
-    """Say how near the release is to the truth, or why nothing is known about it."""
+    """Say how near the release is to the truth, or why nothing is known about it.
+
+    Parameters
+    ----------
+    certificate : Certificate
+        The certificate of a release.
+    """
     try:
         region = region_of(certificate)
     except ParameterError as error:
@@ -452,7 +510,13 @@ def registry(certificate: Certificate, study: Mapping[str, Any]) -> dict[str, An
 
 
 def _registry_notes(certificate: Certificate) -> str:
-    """Tell the registry's reviewers who vouches for which part of an entry."""
+    """Tell the registry's reviewers who vouches for which part of an entry.
+
+    Parameters
+    ----------
+    certificate : Certificate
+        The certificate of a release.
+    """
     return (
         "privacy_loss and the sensitivity in implementation.mechanisms are recomputed "
         f"from the certificate with SHA-256 {certificate.sha256} (curvedp verify); "

@@ -121,6 +121,13 @@ def _failing_call(M: Manifold, error: Exception) -> str:
     """Return the name of the member of M in which an exception was raised, in quotes.
 
     It is the innermost one, so that the message names the place to look at.
+
+    Parameters
+    ----------
+    M : Manifold
+        The manifold that is tested.
+    error : Exception
+        What was raised.
     """
     members = [
         frame.f_code.co_name
@@ -138,6 +145,11 @@ def default_reach(M: Manifold) -> float:
     inverts `exp` between two such points), and at most 0.3 times the distance of a
     boundary (three steps of this length stay inside). Where no injectivity radius holds
     at every point, which M states as 0, it is at most a quarter.
+
+    Parameters
+    ----------
+    M : Manifold
+        The manifold that is tested.
     """
     inside_boundary = 0.3 * boundary_distance(M)
     if M.injectivity_radius > 0:
@@ -194,7 +206,15 @@ def sample(
 
 
 def check_value(M: Manifold, points: Points) -> None:
-    """A manifold is a frozen, hashable dataclass that equals its copies and its pickle."""
+    """A manifold is a frozen, hashable dataclass that equals its copies and its pickle.
+
+    Parameters
+    ----------
+    M : Manifold
+        The manifold that is tested.
+    points : Points
+        Random points and tangent vectors of it.
+    """
     duplicate = copy.deepcopy(M)
     _require(duplicate == M, "a deep copy is not equal to the original")
     _require(hash(duplicate) == hash(M), "a deep copy has another hash")
@@ -226,6 +246,13 @@ def check_constants(M: Manifold, points: Points) -> None:
 
     The curvature bounds are in order, the convexity radius is at most the injectivity
     radius and at most π/(2√κ), and the origin is a point of the manifold.
+
+    Parameters
+    ----------
+    M : Manifold
+        The manifold that is tested.
+    points : Points
+        Random points and tangent vectors of it.
     """
     low, high = M.curvature_bounds
     _require(low <= high, f"curvature_bounds {(low, high)} are not in order")
@@ -264,7 +291,15 @@ def check_constants(M: Manifold, points: Points) -> None:
 
 
 def check_dimension(M: Manifold, points: Points) -> None:
-    """`dim` is the rank of the frame and of the vectors that `to_tangent` returns."""
+    """`dim` is the rank of the frame and of the vectors that `to_tangent` returns.
+
+    Parameters
+    ----------
+    M : Manifold
+        The manifold that is tested.
+    points : Points
+        Random points and tangent vectors of it.
+    """
     p = points["p"][0]
     frame = np.asarray(M.from_coordinates(p, np.eye(M.dim))).reshape(M.dim, -1)
     frame_rank = np.linalg.matrix_rank(frame)
@@ -284,7 +319,15 @@ def check_dimension(M: Manifold, points: Points) -> None:
 
 
 def check_exp_and_log(M: Manifold, points: Points) -> None:
-    """exp and log are inverse to each other, and exp stays on the manifold."""
+    """exp and log are inverse to each other, and exp stays on the manifold.
+
+    Parameters
+    ----------
+    M : Manifold
+        The manifold that is tested.
+    points : Points
+        Random points and tangent vectors of it.
+    """
     p, q, v = points["p"], points["q"], points["v"]
     moved = M.exp(p, v)
     _require_small(_length(M, p, M.log(p, moved) - v), 1e-12, "log(p, exp(p, v)) − v")
@@ -299,7 +342,15 @@ def check_exp_and_log(M: Manifold, points: Points) -> None:
 
 
 def check_metric(M: Manifold, points: Points) -> None:
-    """dist is a metric, and the norm of log."""
+    """dist is a metric, and the norm of log.
+
+    Parameters
+    ----------
+    M : Manifold
+        The manifold that is tested.
+    points : Points
+        Random points and tangent vectors of it.
+    """
     p, q, v = points["p"], points["q"], points["v"]
     r = M.exp(p, v)
     p_to_q = np.asarray(M.dist(p, q))
@@ -317,7 +368,15 @@ def check_metric(M: Manifold, points: Points) -> None:
 
 
 def check_coordinates(M: Manifold, points: Points) -> None:
-    """Coordinates are a linear isometry, `normal_coordinates` those of log."""
+    """Coordinates are a linear isometry, `normal_coordinates` those of log.
+
+    Parameters
+    ----------
+    M : Manifold
+        The manifold that is tested.
+    points : Points
+        Random points and tangent vectors of it.
+    """
     p, q, u, v, z = points["p"], points["q"], points["u"], points["v"], points["z"]
     y = np.asarray(M.to_coordinates(p, u))
     _require(
@@ -374,7 +433,15 @@ def check_coordinates(M: Manifold, points: Points) -> None:
 
 
 def check_small_distances(M: Manifold, points: Points) -> None:
-    """Distances down to 1e-15 are accurate; otherwise a sensitivity could become 0."""
+    """Distances down to 1e-15 are accurate; otherwise a sensitivity could become 0.
+
+    Parameters
+    ----------
+    M : Manifold
+        The manifold that is tested.
+    points : Points
+        Random points and tangent vectors of it.
+    """
     directions = points["z"] / np.linalg.norm(points["z"], axis=-1, keepdims=True)
     point_rounding = 4e-16 * math.sqrt(math.prod(M.point_shape))
     for scale in (1e-15, 1e-12, 1e-8, 1e-4):
@@ -397,6 +464,13 @@ def check_tangent_vectors(M: Manifold, points: Points) -> None:
 
     `to_tangent` does not change them, and a short step along one leaves the manifold to
     second order only.
+
+    Parameters
+    ----------
+    M : Manifold
+        The manifold that is tested.
+    points : Points
+        Random points and tangent vectors of it.
     """
     p, q, v = points["p"], points["q"], points["v"]
     ambient = np.random.default_rng(2).normal(size=p.shape)
@@ -428,6 +502,13 @@ def check_projection(M: Manifold, points: Points) -> None:
     """`project` maps every array to the manifold and does not move points of it.
 
     `from_record` does the same near the manifold.
+
+    Parameters
+    ----------
+    M : Manifold
+        The manifold that is tested.
+    points : Points
+        Random points and tangent vectors of it.
     """
     p = points["p"]
     rng = np.random.default_rng(3)
@@ -454,6 +535,13 @@ def check_intake(M: Manifold, points: Points) -> None:
     """`project_to_ball` maps every record into the ball, without warnings.
 
     The result for a record does not depend on the other records.
+
+    Parameters
+    ----------
+    M : Manifold
+        The manifold that is tested.
+    points : Points
+        Random points and tangent vectors of it.
     """
     rng = np.random.default_rng(4)
     radius = 0.4 * default_reach(M)
@@ -494,7 +582,15 @@ def check_intake(M: Manifold, points: Points) -> None:
 
 
 def check_residual(M: Manifold, points: Points) -> None:
-    """`residual` is positive off the manifold, and is not small for NaN."""
+    """`residual` is positive off the manifold, and is not small for NaN.
+
+    Parameters
+    ----------
+    M : Manifold
+        The manifold that is tested.
+    points : Points
+        Random points and tangent vectors of it.
+    """
     with np.errstate(all="ignore"):
         residual_of_nan = M.residual(np.full(M.point_shape, np.nan))
     _require(not residual_of_nan <= 1, f"`residual` of NaN is {residual_of_nan}")
@@ -508,7 +604,15 @@ def check_residual(M: Manifold, points: Points) -> None:
 
 
 def check_missing_values(M: Manifold, points: Points) -> None:
-    """Kernels return NaN for rows of NaN, without warnings or effects on other rows."""
+    """Kernels return NaN for rows of NaN, without warnings or effects on other rows.
+
+    Parameters
+    ----------
+    M : Manifold
+        The manifold that is tested.
+    points : Points
+        Random points and tangent vectors of it.
+    """
     may_repair = ("project", "from_record")  # these may make a point of anything
     for name, letters, kernel in kernels_of(M):
         complete = [np.array(points[letter]) for letter in letters]
@@ -536,6 +640,13 @@ def check_transport(M: Manifold, points: Points) -> None:
     """`transport` is a linear isometry that maps log(p, q) to −log(q, p).
 
     The transport from a point to itself is the identity.
+
+    Parameters
+    ----------
+    M : Manifold
+        The manifold that is tested.
+    points : Points
+        Random points and tangent vectors of it.
     """
     p, q, u, v = points["p"], points["q"], points["u"], points["v"]
     u_at_q = M.transport(p, q, u)
@@ -570,6 +681,13 @@ def check_parallel_transport(M: Manifold, points: Points) -> None:
     """On a symmetric space, `transport` agrees with one rung of the pole ladder.
 
     There the pole ladder is exactly parallel transport (Pennec 2018).
+
+    Parameters
+    ----------
+    M : Manifold
+        The manifold that is tested.
+    points : Points
+        Random points and tangent vectors of it.
     """
     if not M.is_symmetric:
         return
@@ -588,6 +706,13 @@ def check_shortest_geodesics(M: Manifold, points: Points) -> None:
     """Geodesics from the origin are shortest up to the `injectivity_radius`.
 
     This is tried along the vectors of the frame and along random directions.
+
+    Parameters
+    ----------
+    M : Manifold
+        The manifold that is tested.
+    points : Points
+        Random points and tangent vectors of it.
     """
     random_directions = points["z"] / np.linalg.norm(
         points["z"], axis=-1, keepdims=True
@@ -609,6 +734,13 @@ def check_broadcasting(M: Manifold, points: Points) -> None:
     """Kernels broadcast over leading axes, and each row is computed by itself.
 
     Arguments without rows are allowed.
+
+    Parameters
+    ----------
+    M : Manifold
+        The manifold that is tested.
+    points : Points
+        Random points and tangent vectors of it.
     """
     # Every argument comes as one, as a row and as a column of them, so tangent vectors
     # must all belong to one point.
@@ -696,6 +828,13 @@ def check_curvature(M: Manifold, points: Points) -> None:
     They are estimated from distances, for random planes and for the planes of a frame.
     On a symmetric space they must agree with `jacobi_operator`; on a homogeneous space
     their sum over a frame must be the same at two points.
+
+    Parameters
+    ----------
+    M : Manifold
+        The manifold that is tested.
+    points : Points
+        Random points and tangent vectors of it.
     """
     if M.dim == 1:
         return
@@ -742,6 +881,13 @@ def check_jacobi_spectrum(M: Manifold, points: Points) -> None:
 
     The Jacobi operator of a random velocity is estimated from distances. Where there is
     a Euclidean factor, the velocity is orthogonal to it.
+
+    Parameters
+    ----------
+    M : Manifold
+        The manifold that is tested.
+    points : Points
+        Random points and tangent vectors of it.
     """
     if M.jacobi_spectrum is None or M.dim == 1:
         return

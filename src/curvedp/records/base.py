@@ -127,7 +127,15 @@ class Records:
     def class_moments(
         self, ball: PublicBall, labels: "Labels | ChunkedLabels"
     ) -> list[Moments]:
-        """Return the `moments` of each class, in the order of `labels.classes`."""
+        """Return the `moments` of each class, in the order of `labels.classes`.
+
+        Parameters
+        ----------
+        ball : Ball
+            The public ball.
+        labels : array
+            The labels.
+        """
         return [
             self.select_class(labels, code).moments(ball)
             for code in range(len(labels.classes))
@@ -212,7 +220,17 @@ def open_records(
 
 
 def _open_where_it_lies(X: Any, point_shape: tuple[int, ...], name: str) -> Records:
-    """Return X as records in chunks, on a device or in memory; see `open_records`."""
+    """Return X as records in chunks, on a device or in memory; see `open_records`.
+
+    Parameters
+    ----------
+    X : object
+        What the caller passes as records.
+    point_shape : tuple of int
+        The shape of one record.
+    name : str
+        What error messages call the argument.
+    """
     if is_chunked(X):
         from curvedp.records.chunked import ChunkedRecords
 
@@ -244,6 +262,15 @@ def check_record_shape(X: Any, point_shape: tuple[int, ...], name: str) -> Any:
     """Return X if its shape is (n, *point_shape), and refuse it otherwise.
 
     The message does not tell n, which may be private.
+
+    Parameters
+    ----------
+    X : object
+        What the caller passes as records.
+    point_shape : tuple of int
+        The shape of one record.
+    name : str
+        What error messages call the argument.
     """
     if X.ndim == 1 + len(point_shape) and tuple(X.shape[1:]) == point_shape:
         return X

@@ -54,7 +54,15 @@ _CLUSTER_PACKAGES = ("dask", "distributed", "concurrent", "asyncio")
 
 
 def refuse_chunked(name: str, X: Any) -> None:
-    """Refuse a dask array, of any size, where the records are needed in memory."""
+    """Refuse a dask array, of any size, where the records are needed in memory.
+
+    Parameters
+    ----------
+    name : str
+        What error messages call the argument.
+    X : object
+        What the caller passes as records.
+    """
     if is_chunked(X):
         raise ParameterError(
             f"{name} is a dask array, and its records are needed in memory here; where they "
@@ -63,7 +71,15 @@ def refuse_chunked(name: str, X: Any) -> None:
 
 
 def check_chunk_sizes(name: str, X: Any) -> None:
-    """Refuse a dask array with chunks of unknown size, because n is part of the guarantee."""
+    """Refuse a dask array with chunks of unknown size, because n is part of the guarantee.
+
+    Parameters
+    ----------
+    name : str
+        What error messages call the argument.
+    X : object
+        What the caller passes as records.
+    """
     if any(isnan(size) for sizes in X.chunks for size in sizes):
         raise ParameterError(
             f"{name} has chunks of unknown size; {name}.compute_chunk_sizes() finds them in "
@@ -115,7 +131,17 @@ def map_records(
 
 
 def check_whole_records(X: Any, point_shape: tuple[int, ...], name: str = "X") -> None:
-    """Refuse a dask array unless each of its chunks holds whole records of real numbers."""
+    """Refuse a dask array unless each of its chunks holds whole records of real numbers.
+
+    Parameters
+    ----------
+    X : object
+        What the caller passes as records.
+    point_shape : tuple of int
+        The shape of one record.
+    name : str
+        What error messages call the argument.
+    """
     check_record_shape(X, point_shape, name)
     cut_axes = [axis for axis in range(1, X.ndim) if len(X.chunks[axis]) > 1]
     if cut_axes:
@@ -173,6 +199,11 @@ class ChunkedRecords(Records):
         The workers apply the kernel to their chunks, and a tree of tasks adds up the
         results. The arrays `beside` are dask arrays with the same chunks along their
         first axis.
+
+        Parameters
+        ----------
+        kernel : callable
+            Maps a block of records to sums.
         """
         # dask aligns arrays of the same number of dimensions, hence the axes of length
         # 1.
@@ -207,7 +238,15 @@ class ChunkedRecords(Records):
     def to_canonical_frame(
         self, manifold: Manifold, center: np.ndarray
     ) -> "ChunkedRecords":
-        """Return the records in the canonical frame; chunks are moved when they are read."""
+        """Return the records in the canonical frame; chunks are moved when they are read.
+
+        Parameters
+        ----------
+        manifold : Manifold
+            Where the records live.
+        center : array of shape point_shape
+            The center of the public ball.
+        """
         if np.array_equal(canonical_center(manifold, center), center):
             return self
         carry = partial(carry_records, manifold, center)
@@ -240,6 +279,11 @@ class ChunkedRecords(Records):
         """Return mean and mean square distance as `Records.moments`, by passes over the data.
 
         One worker finds a start for them from the first records.
+
+        Parameters
+        ----------
+        ball : Ball
+            The public ball.
         """
         import dask
 
@@ -292,7 +336,17 @@ def check_chunk(
 def _apply_to_chunk(
     function: Kernel, point_shape: tuple[int, ...], chunk: Any
 ) -> np.ndarray:
-    """Apply a function to the records of a chunk, as doubles."""
+    """Apply a function to the records of a chunk, as doubles.
+
+    Parameters
+    ----------
+    function : callable
+        Maps records to records.
+    point_shape : tuple of int
+        The shape of one record.
+    chunk : array
+        A chunk of the records.
+    """
     records = np.asarray(check_chunk(point_shape, chunk), dtype=np.float64)
     # A worker has its own settings for warnings.
     with quiet_about_records():
@@ -302,7 +356,17 @@ def _apply_to_chunk(
 def _sum_over_chunk(
     kernel: Kernel, point_shape: tuple[int, ...], chunk: Any, *beside: np.ndarray
 ) -> np.ndarray:
-    """Return one row of int64: the kernel's sums over a chunk, and the number of records."""
+    """Return one row of int64: the kernel's sums over a chunk, and the number of records.
+
+    Parameters
+    ----------
+    kernel : callable
+        Maps a block of records to sums.
+    point_shape : tuple of int
+        The shape of one record.
+    chunk : array
+        A chunk of the records.
+    """
     records = check_chunk(point_shape, chunk, *beside)
     with quiet_about_records():
         sums = kernel(records, *(values.ravel() for values in beside))

@@ -76,7 +76,19 @@ def select_columns(
 def _check_column_count(
     where: str, names: Sequence[Column] | None, options: ReadOptions, width: int
 ) -> None:
-    """Refuse a table whose number of columns is not the number of entries of a record."""
+    """Refuse a table whose number of columns is not the number of entries of a record.
+
+    Parameters
+    ----------
+    where : str
+        What error messages call the table or file.
+    names : sequence of str, or None
+        The names of the columns, if there are any.
+    options : ReadOptions
+        What the caller says about the file.
+    width : int
+        The number of entries of a record.
+    """
     if names is None or len(names) == width:
         return
     noun = "column" if len(names) == 1 else "columns"
@@ -97,6 +109,13 @@ def _requested_columns(
 
     A single text is accepted if it is a range such as "2-31". Any other single text
     yields an empty list, which `select_columns` refuses.
+
+    Parameters
+    ----------
+    columns : sequence
+        The columns, by names or places.
+    names : sequence of str, or None
+        The names of the columns, if there are any.
     """
     if isinstance(columns, str):
         columns = [columns] if is_range(columns, names) else []
@@ -144,7 +163,17 @@ def expand_ranges(
 
 
 def _find_column(where: str, names: Sequence[Column] | None, column: Column) -> int:
-    """Return the position of one column, which the caller gives by its name or position."""
+    """Return the position of one column, which the caller gives by its name or position.
+
+    Parameters
+    ----------
+    where : str
+        What error messages call the table or file.
+    names : sequence of str, or None
+        The names of the columns, if there are any.
+    column : str or int
+        The name or the place of the column.
+    """
     if isinstance(column, str):
         stripped_names = [str(name).strip() for name in names or ()]
         count = stripped_names.count(column.strip())
@@ -176,6 +205,11 @@ def _listed(names: Sequence[Column]) -> str:
 
     A number is left out: if a caller takes a line of records for a header, then the
     message must not show that record.
+
+    Parameters
+    ----------
+    names : sequence of str, or None
+        The names of the columns, if there are any.
     """
     texts = [name for name in names if isinstance(name, str) and isnan(to_float(name))]
     if not texts:

@@ -33,6 +33,11 @@ def to_float(cell: Any) -> float:
     A complex number is a number if its imaginary part is 0. An array with several
     entries, a masked cell and a text of more than `LONGEST_CELL` characters are not
     numbers.
+
+    Parameters
+    ----------
+    cell : object
+        A cell of the table.
     """
     try:
         if isinstance(cell, np.ndarray):
@@ -123,6 +128,11 @@ def valid_texts(cells: np.ndarray) -> np.ndarray:
     NumPy stores each character of a text as a number of 4 bytes, and raises when a
     number that is no character becomes a text of Python. Such a character becomes
     U+FFFD, the replacement character, in its own cell alone.
+
+    Parameters
+    ----------
+    cells : sequence
+        The cells of a column.
     """
     if cells.dtype.kind != "U" or cells.dtype.itemsize == 0:
         return cells
@@ -199,7 +209,17 @@ def stack_records(
 def _record_to_floats(
     record: Any, shape: tuple[int, ...], columns: Sequence[str | int] | None
 ) -> np.ndarray:
-    """Convert one record of any type to doubles of the given shape, NaN if it is not one."""
+    """Convert one record of any type to doubles of the given shape, NaN if it is not one.
+
+    Parameters
+    ----------
+    record : object
+        One record.
+    shape : tuple of int
+        The shape of one record.
+    columns : sequence
+        The columns, by names or places.
+    """
     width = prod(shape)
     try:
         cells = _as_array(record, columns)
@@ -219,6 +239,13 @@ def _as_array(record: Any, columns: Sequence[str | int] | None) -> np.ndarray:
     """Return one record of any type as an array of any shape; may raise anything.
 
     With `columns`, the array holds what the record gives for each of these keys.
+
+    Parameters
+    ----------
+    record : object
+        One record.
+    columns : sequence
+        The columns, by names or places.
     """
     if columns is not None:
         record = [record[column] for column in columns]
@@ -244,6 +271,11 @@ def is_scipy_rotation(X: Any) -> bool:
     """Return whether X is a `Rotation` or a `RigidTransform` of SciPy, one or many.
 
     The type is recognized by its name, so that SciPy's module is not imported for it.
+
+    Parameters
+    ----------
+    X : object
+        What the caller passes as records.
     """
     if "scipy.spatial.transform" not in sys.modules:
         return False
@@ -257,6 +289,11 @@ def object_array(values: Iterable[Any]) -> np.ndarray:
 
     NumPy's own conversion would look for a common type, and would make a matrix of
     lists.
+
+    Parameters
+    ----------
+    values : array
+        The values of a column.
     """
     items = list(values)
     objects = np.empty(len(items), dtype=object)

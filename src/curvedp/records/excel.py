@@ -57,6 +57,15 @@ def read_excel_records(
 ) -> np.ndarray:
     """Read records from the range of cells that `options.key` names.
 
+    Parameters
+    ----------
+    path : Path
+        The file.
+    shape : tuple of int
+        The shape of one record.
+    options : ReadOptions
+        What the caller says about the file.
+
     Returns
     -------
     array, shape (n, prod(shape))
@@ -111,7 +120,15 @@ def read_excel_cells(
 
 
 def _parse_range(path: Path, where: str | None) -> CellRange:
-    """Parse a range such as "Sheet1!A2:C201"; a text that is not a range is refused."""
+    """Parse a range such as "Sheet1!A2:C201"; a text that is not a range is refused.
+
+    Parameters
+    ----------
+    path : Path
+        The file.
+    where : str
+        What error messages call the table or file.
+    """
     from openpyxl.utils.cell import range_boundaries
 
     if where is None or ":" not in where:
@@ -131,7 +148,17 @@ def _parse_range(path: Path, where: str | None) -> CellRange:
 
 
 def _find_sheet(path: Path, workbook: Any, cell_range: CellRange) -> Any:
-    """Return the sheet that the range names, or the only sheet if it names none."""
+    """Return the sheet that the range names, or the only sheet if it names none.
+
+    Parameters
+    ----------
+    path : Path
+        The file.
+    workbook : object
+        The open workbook.
+    cell_range : CellRange
+        The cells that hold the records.
+    """
     sheets = workbook.sheetnames
     if cell_range.sheet in sheets:
         return workbook[cell_range.sheet]

@@ -316,7 +316,15 @@ def written_point(text: str, manifold: Manifold, form: str | None = None) -> np.
 
 
 def _read_file(path: Path, options: ReadOptions) -> Any:
-    """Return the records of a file, shape (n, *form.shape), by the reader for its ending."""
+    """Return the records of a file, shape (n, *form.shape), by the reader for its ending.
+
+    Parameters
+    ----------
+    path : Path
+        The file.
+    options : ReadOptions
+        What the caller says about the file.
+    """
     endings = (*TABLE_READERS, *volumes.READERS)
     ending = _ending_of(path, endings)
     if ending is None:
@@ -340,7 +348,15 @@ def _read_file(path: Path, options: ReadOptions) -> Any:
 
 
 def _ending_of(path: Path, endings: Iterable[str]) -> str | None:
-    """Return the first of some endings that the name of a file has; None if it has none."""
+    """Return the first of some endings that the name of a file has; None if it has none.
+
+    Parameters
+    ----------
+    path : Path
+        The file.
+    endings : sequence of str
+        The known endings.
+    """
     name = path.name.lower()
     for ending in endings:
         if name.endswith(ending):
@@ -353,6 +369,15 @@ def _with_refusals(ending: str, path: Path, read: Callable[[], Result]) -> Resul
 
     What a library says about a damaged file is left out of the message, because it may
     quote a record.
+
+    Parameters
+    ----------
+    ending : str
+        The ending of the file.
+    path : Path
+        The file.
+    read : callable
+        Reads the file.
     """
     try:
         return read()
@@ -403,7 +428,15 @@ def _shape_records(where: str, X: Any, options: ReadOptions) -> Any:
 
 
 def _shape_hint(shape: tuple[int, ...], form: Form) -> str:
-    """Return the end of an error message that says what a caller with this shape can do."""
+    """Return the end of an error message that says what a caller with this shape can do.
+
+    Parameters
+    ----------
+    shape : tuple of int
+        The shape of one record.
+    form : Form
+        How a record is written.
+    """
     axes = 1 + len(form.shape)
     ends_in_record = shape[-len(form.shape) :] == form.shape
     if ends_in_record and len(shape) > axes:

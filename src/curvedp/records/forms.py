@@ -103,7 +103,13 @@ def find_form(name: str | None, manifold: Manifold) -> Form:
 
 
 def _refuse_incomplete_name(name: object) -> None:
-    """Refuse a name such as "latlon", which leaves out the unit or the order."""
+    """Refuse a name such as "latlon", which leaves out the unit or the order.
+
+    Parameters
+    ----------
+    name : str
+        What error messages call the argument.
+    """
     if not isinstance(name, str) or name in FORMS:
         return
     completions = [full for full in FORMS if full.startswith(f"{name}-")]
@@ -167,7 +173,15 @@ def check_order(where: str, form: Form, names: Sequence[str | int]) -> None:
 
 
 def _is_in_order(form: Form, names: Sequence[str | int]) -> bool | None:
-    """Return whether columns are in a form's order; None if their names do not tell."""
+    """Return whether columns are in a form's order; None if their names do not tell.
+
+    Parameters
+    ----------
+    form : Form
+        How a record is written.
+    names : sequence of str, or None
+        The names of the columns, if there are any.
+    """
     normalized_names = [
         unicodedata.normalize("NFKC", str(name)).strip().casefold() for name in names
     ]
@@ -179,7 +193,15 @@ def _is_in_order(form: Form, names: Sequence[str | int]) -> bool | None:
 
 
 def _forms_in_order(form: Form, names: Sequence[str | int]) -> list[str]:
-    """Return the names of the forms of the same points whose order the columns have."""
+    """Return the names of the forms of the same points whose order the columns have.
+
+    Parameters
+    ----------
+    form : Form
+        How a record is written.
+    names : sequence of str, or None
+        The names of the columns, if there are any.
+    """
     if form.manifold is None:
         return []
     return [
@@ -198,7 +220,15 @@ def _forms_for_shape(point_shape: Shape) -> list[Form]:
 
 
 def _produces_points_of(manifold: Manifold, form: Form) -> bool:
-    """Return whether a valid record of the form is mapped to a point of the manifold."""
+    """Return whether a valid record of the form is mapped to a point of the manifold.
+
+    Parameters
+    ----------
+    manifold : Manifold
+        Where the records live.
+    form : Form
+        How a record is written.
+    """
     record = form.sample_record
     if record is None:
         record = np.linspace(0.3, 0.8, form.width)
@@ -214,6 +244,13 @@ def _nan_where_invalid(points: PointMap, records: np.ndarray) -> np.ndarray:
 
     This makes every form total: no record raises or warns, and each image depends on
     its own record alone.
+
+    Parameters
+    ----------
+    points : callable
+        Maps records to points.
+    records : array of shape (n, ...)
+        Records; entries may be anything.
     """
     with np.errstate(all="ignore"):
         images = points(records)
@@ -232,6 +269,13 @@ def _points_from_latlon(radians_per_unit: float, records: np.ndarray) -> np.ndar
 
     (1, 0, 0) is 0°N 0°E and (0, 0, 1) is the north pole. A latitude beyond a pole does
     not exist and becomes NaN.
+
+    Parameters
+    ----------
+    radians_per_unit : float
+        π/180 for degrees, 1 for radians.
+    records : array of shape (n, ...)
+        Records; entries may be anything.
     """
     latitude = records[:, 0]
     is_latitude = np.abs(latitude) * radians_per_unit <= np.pi / 2
@@ -275,6 +319,13 @@ def _rotations_from_vectors(radians_per_unit: float, vectors: np.ndarray) -> np.
     """Map rotation vectors (axis times angle), shape (n, 3), to rotation matrices.
 
     With h half the angle, the quaternion is (cos h, sin(h)/h · vector/2).
+
+    Parameters
+    ----------
+    radians_per_unit : float
+        π/180 for degrees, 1 for radians.
+    vectors : array of shape (n, 3)
+        The vectors.
     """
     angles = np.sqrt(np.sum(vectors * vectors, axis=1, keepdims=True))
     half_angles = angles * radians_per_unit / 2
@@ -288,7 +339,15 @@ def _rotations_from_vectors(radians_per_unit: float, vectors: np.ndarray) -> np.
 def _rotations_from_axis_angle(
     radians_per_unit: float, records: np.ndarray
 ) -> np.ndarray:
-    """Map (axis, angle), shape (n, 4), to rotation matrices; an axis has any length but 0."""
+    """Map (axis, angle), shape (n, 4), to rotation matrices; an axis has any length but 0.
+
+    Parameters
+    ----------
+    radians_per_unit : float
+        π/180 for degrees, 1 for radians.
+    records : array of shape (n, ...)
+        Records; entries may be anything.
+    """
     axes = records[:, :3]
     angles = records[:, 3:]
     scaled = axes / np.max(np.abs(axes), axis=1, keepdims=True)
@@ -319,6 +378,11 @@ def _centered_unit_landmarks(landmarks: np.ndarray) -> np.ndarray:
     """Move landmarks, shape (n, k, 2), to mean 0 and scale them to Frobenius norm 1.
 
     Landmarks that are all the same point have no shape: 0/0 makes them NaN.
+
+    Parameters
+    ----------
+    landmarks : array of shape (n, k, 2)
+        The landmarks of each record.
     """
     # Subtracting the first landmark and dividing by the largest coordinate keeps the
     # later sums accurate and finite.
@@ -375,7 +439,13 @@ _NUMBER_THEN_AXIS = re.compile(r"(?:^|[^0-9])([0-9]{1,6})[ _.-]*([xy])$")
 
 
 def _parse_landmark_name(name: str) -> tuple[int, str] | None:
-    """Return the number and the axis in the name of a landmark's coordinate, or None."""
+    """Return the number and the axis in the name of a landmark's coordinate, or None.
+
+    Parameters
+    ----------
+    name : str
+        What error messages call the argument.
+    """
     match = _AXIS_THEN_NUMBER.search(name)
     if match is not None:
         return int(match[2]), match[1]
@@ -423,7 +493,13 @@ _TWO_NUMBERS = re.compile(r"(?:^|[^0-9])([0-9]{1,6})[ _.,:-]+([0-9]{1,6})\)?$")
 
 
 def _parse_matrix_name(name: str) -> MatrixIndex | None:
-    """Return the two indices in the name of a symmetric matrix's entry, smaller first."""
+    """Return the two indices in the name of a symmetric matrix's entry, smaller first.
+
+    Parameters
+    ----------
+    name : str
+        What error messages call the argument.
+    """
     match = _TWO_NUMBERS.search(name) or _TWO_DIGITS.search(name)
     if match is None:
         return None
@@ -502,14 +578,34 @@ def _vector_form(points: PointMap, name: str, point_shape: Shape) -> Form | None
 def _tensor_form(
     indices: list[MatrixIndex], name: str, point_shape: Shape
 ) -> Form | None:
-    """Build a form of six entries of a symmetric 3 x 3 matrix, at these indices."""
+    """Build a form of six entries of a symmetric 3 x 3 matrix, at these indices.
+
+    Parameters
+    ----------
+    indices : list of (row, column)
+        The place of each number in the matrix.
+    name : str
+        What error messages call the argument.
+    point_shape : tuple of int
+        The shape of one record.
+    """
     if point_shape != (3, 3):
         return None
     return _symmetric_form(indices, name)
 
 
 def _triangle_form(is_upper: bool, name: str, point_shape: Shape) -> Form | None:
-    """Build a form of one triangle of a symmetric matrix of any size, row by row."""
+    """Build a form of one triangle of a symmetric matrix of any size, row by row.
+
+    Parameters
+    ----------
+    is_upper : bool
+        Whether the upper triangle is written.
+    name : str
+        What error messages call the argument.
+    point_shape : tuple of int
+        The shape of one record.
+    """
     if len(point_shape) != 2 or point_shape[0] != point_shape[1]:
         return None
     size = range(point_shape[0])
@@ -521,7 +617,15 @@ def _triangle_form(is_upper: bool, name: str, point_shape: Shape) -> Form | None
 
 
 def _symmetric_form(indices: list[MatrixIndex], name: str) -> Form:
-    """Build a form that writes the entries of a symmetric matrix at these indices."""
+    """Build a form that writes the entries of a symmetric matrix at these indices.
+
+    Parameters
+    ----------
+    indices : list of (row, column)
+        The place of each number in the matrix.
+    name : str
+        What error messages call the argument.
+    """
     # Ones on the diagonal and small entries beside it are a positive definite matrix.
     near_identity = np.array(
         [1.0 if row == column else 0.1 / len(indices) for row, column in indices]
@@ -540,6 +644,15 @@ def _landmark_form(axis_by_axis: bool, name: str, point_shape: Shape) -> Form | 
 
     With `axis_by_axis` the order is x1, x2, …, y1, y2, …; otherwise it is x1, y1, x2,
     y2, …
+
+    Parameters
+    ----------
+    axis_by_axis : bool
+        Whether all x come first.
+    name : str
+        What error messages call the argument.
+    point_shape : tuple of int
+        The shape of one record.
     """
     if len(point_shape) != 2 or point_shape[1] != 2:
         return None

@@ -93,6 +93,17 @@ def find_record_columns(
     There is one for each entry of a record; or only one, if the frame has one column
     (or the caller names one) and a record has several entries. That column then holds
     lists.
+
+    Parameters
+    ----------
+    where : str
+        What error messages call the table or file.
+    table : object
+        A frame of pandas, polars or Arrow.
+    shape : tuple of int
+        The shape of one record.
+    options : ReadOptions
+        What the caller says about the file.
     """
     names = column_names(table)
     columns = names if options.columns is None else options.columns
@@ -105,7 +116,17 @@ def find_record_columns(
 
 
 def frame_column(where: str, table: Any, column: str | int) -> np.ndarray:
-    """Return one column of a frame, by its name or its position from 0."""
+    """Return one column of a frame, by its name or its position from 0.
+
+    Parameters
+    ----------
+    where : str
+        What error messages call the table or file.
+    table : object
+        A frame of pandas, polars or Arrow.
+    column : str or int
+        The name or the place of the column.
+    """
     if not isinstance(table, Frame):
         raise ParameterError(
             f"{where} is of type {type(table).__name__}; a column is read from a frame or "
@@ -124,7 +145,15 @@ def column_names(table: Frame) -> list[str]:
 
 
 def _column_at(table: Frame, position: int) -> np.ndarray:
-    """Return the cells of one column of a frame, by its position from 0."""
+    """Return the cells of one column of a frame, by its position from 0.
+
+    Parameters
+    ----------
+    table : object
+        A frame of pandas, polars or Arrow.
+    position : int
+        The place of the column or cell, from 0.
+    """
     if isinstance(table, PandasFrame):
         return column_cells(table.iloc[:, position])
     if isinstance(table, ArrowTable):
@@ -144,7 +173,13 @@ def is_column(X: Any) -> bool:
 
 
 def _package_of(X: Any) -> str | None:
-    """Return which of pandas, polars and pyarrow the type of X comes from; None if none."""
+    """Return which of pandas, polars and pyarrow the type of X comes from; None if none.
+
+    Parameters
+    ----------
+    X : object
+        What the caller passes as records.
+    """
     for base in type(X).__mro__:
         package = base.__module__.partition(".")[0]
         if package in ("pandas", "polars", "pyarrow"):
@@ -185,7 +220,13 @@ def column_cells(column: Any) -> np.ndarray:
 
 
 def _cells_one_by_one(column: Any) -> np.ndarray:
-    """Return the cells of a column as objects, None where a cell cannot be converted."""
+    """Return the cells of a column as objects, None where a cell cannot be converted.
+
+    Parameters
+    ----------
+    column : str or int
+        The name or the place of the column.
+    """
     cells = np.full(len(column), None, dtype=object)
     for position in range(len(column)):
         try:
@@ -197,7 +238,15 @@ def _cells_one_by_one(column: Any) -> np.ndarray:
 
 
 def _cell_at(column: Any, position: int) -> Any:
-    """Return one cell of a column as an object of Python; may raise anything."""
+    """Return one cell of a column as an object of Python; may raise anything.
+
+    Parameters
+    ----------
+    column : str or int
+        The name or the place of the column.
+    position : int
+        The place of the column or cell, from 0.
+    """
     if _package_of(column) == "pyarrow":
         return column[position].as_py()
     if isinstance(column, PandasSeries):
@@ -222,6 +271,11 @@ def _arrow_cells(column: Any) -> np.ndarray:
     In a dictionary-encoded column every distinct value is built once and shared by its
     rows. NumPy's own conversion would take a missing value for the first entry of the
     dictionary.
+
+    Parameters
+    ----------
+    column : str or int
+        The name or the place of the column.
     """
     import pyarrow
 
@@ -245,6 +299,11 @@ def _polars_cells(series: Any) -> np.ndarray:
 
     Texts are read as bytes and decoded here: for a text that is not UTF-8, polars would
     write to the terminal before it raises.
+
+    Parameters
+    ----------
+    series : polars.Series
+        The column.
     """
     import polars
 

@@ -15,6 +15,11 @@ def as_label_array(values: Any) -> np.ndarray:
     A list with a text keeps its objects. As an array of texts, 1 and 1.0 would differ,
     1 and "1" would be the same, NaN would be a name, and one long name would take its
     length for every record.
+
+    Parameters
+    ----------
+    values : array
+        The values of a column.
     """
     if isinstance(values, list | tuple):
         has_text = any(isinstance(value, str | bytes) for value in values)
@@ -52,7 +57,13 @@ def any_missing(ids: np.ndarray, values: Any) -> bool:
 
 
 def _is_missing(value: Any) -> bool:
-    """Return whether one label or id is None, is not equal to itself, or is a blank text."""
+    """Return whether one label or id is None, is not equal to itself, or is a blank text.
+
+    Parameters
+    ----------
+    value : object
+        A cell.
+    """
     try:
         if value is None or bool(value != value):
             return True

@@ -96,6 +96,13 @@ def _encode_public_labels(y: Any, n: int) -> EncodedLabels:
     """Return public labels and the classes that occur among them, in order.
 
     Missing labels, and labels of types that have no order, are refused.
+
+    Parameters
+    ----------
+    y : object
+        What the caller passes as labels.
+    n : int
+        The number of records.
     """
     try:
         labels = as_label_array(y)
@@ -112,6 +119,15 @@ def _encode_private_labels(y: Any, n: int, classes: Any) -> EncodedLabels:
     """Return private labels as positions in a public set of classes.
 
     Only the length and the type of y can be refused, never a label.
+
+    Parameters
+    ----------
+    y : object
+        What the caller passes as labels.
+    n : int
+        The number of records.
+    classes : sequence
+        The public classes.
     """
     labels = _private_labels(y)
     _check_shape(labels, n)
@@ -127,6 +143,11 @@ def _private_labels(y: Any) -> np.ndarray:
     NumPy would look at all labels of a list to find a common type, and one of them
     could change that type or make the conversion fail. So a list keeps its objects, and
     an array keeps its type.
+
+    Parameters
+    ----------
+    y : object
+        What the caller passes as labels.
     """
     if isinstance(y, list | tuple):
         return object_array(y)
@@ -164,6 +185,11 @@ def _refuse_lossy_classes(classes: np.ndarray) -> None:
     are the same; one text turns a column of dates into objects. Then a single record
     would decide which class all others are in. Numbers below 2⁵³ and texts are the same
     in every type of column.
+
+    Parameters
+    ----------
+    classes : sequence
+        The public classes.
     """
     for label in classes.tolist():
         is_text = isinstance(label, str | bytes)
@@ -180,6 +206,11 @@ def _refuse_lossy_classes(classes: np.ndarray) -> None:
 
 def _distinct_classes(classes: Any) -> np.ndarray:
     """Return the distinct classes in a caller's public list, in order.
+
+    Parameters
+    ----------
+    classes : sequence
+        The public classes.
 
     Raises
     ------
@@ -213,6 +244,13 @@ def _find_codes(classes: np.ndarray, labels: np.ndarray) -> np.ndarray:
     Each position is a function of that label alone, whatever type its column has
     (`_label_key`). The type of the array is never refused: where labels come from a
     column of a table, one label can change it.
+
+    Parameters
+    ----------
+    classes : sequence
+        The public classes.
+    labels : array
+        The labels.
     """
     if labels.dtype.kind in "mM":
         # NumPy would make integers of some dates and durations.
@@ -233,6 +271,11 @@ def _label_key(label: Any) -> float | str | None:
     become texts likewise. So a text that spells a number is that number, and True is 1.
     Numbers that are not whole are compared by 12 digits, because libraries may read the
     last digits of a text differently.
+
+    Parameters
+    ----------
+    label : object
+        A label of any type.
     """
     try:
         if isinstance(label, np.ndarray) and label.ndim == 0:
@@ -255,7 +298,13 @@ def _label_key(label: Any) -> float | str | None:
 
 
 def _encode_distinct(labels: np.ndarray) -> EncodedLabels:
-    """Return the distinct labels of an array as classes, with the code of each label."""
+    """Return the distinct labels of an array as classes, with the code of each label.
+
+    Parameters
+    ----------
+    labels : array
+        The labels.
+    """
     if np.any(labels != labels):
         raise ParameterError("y has labels that are NaN")
     try:
@@ -309,7 +358,13 @@ class ChunkedLabels:
         self.sizes = self._counts.sum(axis=0)
 
     def _read_chunked_labels(self, y: Any) -> list["ClassCounts"]:
-        """Set `classes` and `codes` from a dask array; return the counts of each chunk."""
+        """Set `classes` and `codes` from a dask array; return the counts of each chunk.
+
+        Parameters
+        ----------
+        y : object
+            What the caller passes as labels.
+        """
         import dask
 
         _check_shape(y, self._records.n)
@@ -327,7 +382,15 @@ class ChunkedLabels:
         return counts
 
     def _read_labels(self, y: Any, public_classes: Any) -> list["ClassCounts"]:
-        """Set `classes` and `codes` from labels in memory; return the counts of each chunk."""
+        """Set `classes` and `codes` from labels in memory; return the counts of each chunk.
+
+        Parameters
+        ----------
+        y : object
+            What the caller passes as labels.
+        public_classes : sequence or None
+            The classes that the caller names, if any.
+        """
         import dask.array
 
         chunk_sizes = self._records.sizes
@@ -344,6 +407,11 @@ class ChunkedLabels:
         """Return the Fréchet mean of each class and the mean square distance to it.
 
         One pass over the data serves all classes.
+
+        Parameters
+        ----------
+        ball : Ball
+            The public ball.
         """
 
         def sums(points: dict[int, np.ndarray]) -> list[np.ndarray]:
@@ -375,6 +443,11 @@ class ChunkedLabels:
         """Find a start for the mean of each class, from the first records of that class.
 
         They may lie in several chunks; one worker gathers them.
+
+        Parameters
+        ----------
+        ball : Ball
+            The public ball.
         """
         import dask
 
@@ -424,6 +497,11 @@ class ClassRecords(Records):
         """Return the sum of a kernel over the records of the class, as `Records.sums`.
 
         Arrays `beside` the records are not supported, and nothing passes any.
+
+        Parameters
+        ----------
+        kernel : callable
+            Maps a block of records to sums.
         """
         if beside:
             raise NotImplementedError(
@@ -468,6 +546,17 @@ def _sum_over_class(
     """Return the kernel's sums over the records of one class, and how many there are.
 
     `codes` holds the class of each record of the block.
+
+    Parameters
+    ----------
+    kernel : callable
+        Maps a block of records to sums.
+    code : int
+        The index of the class.
+    block : array
+        Some of the records.
+    codes : array of int
+        The index of the class or person of each record.
     """
     is_in_class = codes == code
     return np.append(kernel(block[is_in_class]), np.count_nonzero(is_in_class))
@@ -509,7 +598,19 @@ def _sum_by_class(
 def _first_records_by_class(
     point_shape: tuple[int, ...], chunk: Any, codes: np.ndarray, wanted: np.ndarray
 ) -> list[np.ndarray]:
-    """Return the first `wanted[code]` records of each class in a chunk, as doubles."""
+    """Return the first `wanted[code]` records of each class in a chunk, as doubles.
+
+    Parameters
+    ----------
+    point_shape : tuple of int
+        The shape of one record.
+    chunk : array
+        A chunk of the records.
+    codes : array of int
+        The index of the class or person of each record.
+    wanted : array of int
+        How many records of each class are wanted.
+    """
     records = np.asarray(check_chunk(point_shape, chunk, codes), dtype=np.float64)
     return [
         records[np.flatnonzero(codes == code)[:count]]

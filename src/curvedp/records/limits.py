@@ -45,7 +45,17 @@ def unpacked_limit(path: Path, max_unpacked: int | None = None) -> int:
 
 
 def check_unpacked(path: Path, needed: int, limit: int) -> None:
-    """Refuse a file whose contents would fill more than `limit` bytes."""
+    """Refuse a file whose contents would fill more than `limit` bytes.
+
+    Parameters
+    ----------
+    path : Path
+        The file.
+    needed : int
+        The size of the unpacked contents, in bytes.
+    limit : int
+        The largest allowed size, in bytes.
+    """
     if needed > limit:
         raise ParameterError(
             f"{path.name} unpacks to more than {_in_words(limit)}, the limit for a file of "
@@ -61,7 +71,13 @@ def _size_on_disk(path: Path) -> int:
 
 
 def _in_words(size: int) -> str:
-    """Return a number of bytes as a person reads it, such as '1.5 GiB'."""
+    """Return a number of bytes as a person reads it, such as '1.5 GiB'.
+
+    Parameters
+    ----------
+    size : int
+        A number of bytes.
+    """
     amount = float(size)
     for unit in ("bytes", "KiB", "MiB"):
         if amount < 1024:

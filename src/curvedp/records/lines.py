@@ -177,6 +177,15 @@ def has_more_lines(path: Path, encoding: str, most: int) -> bool:
 
     This is quick where reading the lines is not: a packed file of 80 kB can hold 80
     million.
+
+    Parameters
+    ----------
+    path : Path
+        The file.
+    encoding : str or None
+        The encoding that the caller names.
+    most : int
+        The largest number of lines.
     """
     name = _known_encoding(encoding)
     line_ends = 0
@@ -195,6 +204,11 @@ def _known_encoding(encoding: str) -> str:
     """Return Python's name for an encoding; refuse one that is not listed above.
 
     In the listed encodings no content of a line can be mistaken for a line end.
+
+    Parameters
+    ----------
+    encoding : str or None
+        The encoding that the caller names.
     """
     try:
         name = codecs.lookup(encoding).name
@@ -218,7 +232,17 @@ def open_unpacked(path: Path) -> BinaryFile:
 
 
 def _byte_order(path: Path, name: str, start: bytes) -> tuple[str, bytes]:
-    """Return the encoding with its byte order, and the mark that the file begins with."""
+    """Return the encoding with its byte order, and the mark that the file begins with.
+
+    Parameters
+    ----------
+    path : Path
+        The file.
+    name : str
+        What error messages call the argument.
+    start : int
+        The position of the first byte.
+    """
     if name in _MARKED:
         for mark, ordered in _MARKED[name].items():
             if start.startswith(mark):
@@ -272,7 +296,17 @@ def _raw_lines(
 
 
 def _whole_units(file: BinaryFile, start: bytes, size: int) -> Iterator[bytes]:
-    """Yield `start` and the rest of the file in blocks of whole units of `size` bytes."""
+    """Yield `start` and the rest of the file in blocks of whole units of `size` bytes.
+
+    Parameters
+    ----------
+    file : file
+        The open file.
+    start : int
+        The position of the first byte.
+    size : int
+        A number of bytes.
+    """
     block = start
     while True:
         even = len(block) - len(block) % size
@@ -298,7 +332,13 @@ class _Pieces:
         self._end = b""
 
     def add(self, piece: bytes) -> None:
-        """Append some bytes."""
+        """Append some bytes.
+
+        Parameters
+        ----------
+        piece : bytes
+            The next bytes of the file.
+        """
         self.length += len(piece)
         room = LONGEST_LINE - len(self._start)
         self._start += piece[:room]

@@ -44,7 +44,13 @@ class OutputForm(NamedTuple):
     numbers: NumberMap
 
     def sentence(self, point: np.ndarray) -> str:
-        """Return the point in words, such as "latitude -27.52°, longitude 113.4°"."""
+        """Return the point in words, such as "latitude -27.52°, longitude 113.4°".
+
+        Parameters
+        ----------
+        point : array of shape point_shape
+            A released point.
+        """
         unit = "°" if self.name is not None and "degrees" in self.name else ""
         parts = []
         for column, number in zip(self.columns, self.numbers(point), strict=True):
@@ -105,7 +111,15 @@ def output_form(name: str | None, manifold: Manifold) -> OutputForm:
 
 
 def form_of_columns(columns: tuple[str, ...], manifold: Manifold) -> str | None:
-    """Return the name of the form whose columns have these names; None if it is none."""
+    """Return the name of the form whose columns have these names; None if it is none.
+
+    Parameters
+    ----------
+    columns : sequence
+        The columns, by names or places.
+    manifold : Manifold
+        Where the records live.
+    """
     for name, build in FORMS.items():
         if build(name, manifold.point_shape) is None:
             continue
@@ -176,7 +190,15 @@ def _axis_angle(per_radian: float, rotation: np.ndarray) -> np.ndarray:
 
 
 def _landmark_output(name: str, manifold: Manifold) -> OutputForm:
-    """Return how landmarks in the plane are written, point by point or axis by axis."""
+    """Return how landmarks in the plane are written, point by point or axis by axis.
+
+    Parameters
+    ----------
+    name : str
+        What error messages call the argument.
+    manifold : Manifold
+        Where the records live.
+    """
     n_landmarks = manifold.point_shape[0]
     numbers = range(1, n_landmarks + 1)
     if name == "landmarks-xxyy":
@@ -187,7 +209,15 @@ def _landmark_output(name: str, manifold: Manifold) -> OutputForm:
 
 
 def _triangle_indices(name: str | None, manifold: Manifold) -> list[MatrixIndex] | None:
-    """Return the indices of a form of symmetric matrices; None for any other form."""
+    """Return the indices of a form of symmetric matrices; None for any other form.
+
+    Parameters
+    ----------
+    name : str
+        What error messages call the argument.
+    manifold : Manifold
+        Where the records live.
+    """
     fixed = {
         "tensor6-lower": LOWER_TRIANGLE,
         "tensor6-upper": UPPER_TRIANGLE,
@@ -204,7 +234,15 @@ def _triangle_indices(name: str | None, manifold: Manifold) -> list[MatrixIndex]
 
 
 def _triangle_output(name: str | None, indices: list[MatrixIndex]) -> OutputForm:
-    """Return how the entries of a symmetric matrix at these indices are written."""
+    """Return how the entries of a symmetric matrix at these indices are written.
+
+    Parameters
+    ----------
+    name : str
+        What error messages call the argument.
+    indices : list of (row, column)
+        The place of each number in the matrix.
+    """
     rows, columns = np.array(indices).T
     if name is not None and name.startswith("tensor6"):
         names = tuple("xyz"[row] + "xyz"[column] for row, column in indices)

@@ -77,6 +77,11 @@ def _codes_by_equality(ids: np.ndarray) -> np.ndarray:
 
     They are not sorted: the order of some types is partial, such as that of sets, and
     then sorting could give the records of one person several numbers.
+
+    Parameters
+    ----------
+    ids : array of object
+        The id of each record's person.
     """
     codes: dict[Any, int] = {}
     types: set[Any] = set(map(type, ids))
@@ -98,6 +103,11 @@ def _refuse_two_ids_of_one_person(ids: np.ndarray) -> None:
     Readers of tables make such ids of one: pandas reads a long csv file in parts, and
     7 is a number in one part and a text in another. A person with two ids would be
     counted as two persons, whom the guarantee protects one by one only.
+
+    Parameters
+    ----------
+    ids : array of object
+        The id of each record's person.
     """
     if ids.dtype.kind not in "OUS":
         return
@@ -154,7 +164,15 @@ def person_means(
 
 
 def _split_by_person(records: np.ndarray, codes: np.ndarray) -> list[np.ndarray]:
-    """Return the records of each person, by ascending code and in their own order."""
+    """Return the records of each person, by ascending code and in their own order.
+
+    Parameters
+    ----------
+    records : array of shape (n, ...)
+        Records; entries may be anything.
+    codes : array of int
+        The index of the class or person of each record.
+    """
     if len(codes) == 0:
         return []
     order = np.argsort(codes, kind="stable")
@@ -167,6 +185,13 @@ def _mean_of_person(manifold: Manifold, records: np.ndarray) -> np.ndarray:
 
     An error that is raised by one person's records must not become visible: it would
     tell something about that person.
+
+    Parameters
+    ----------
+    manifold : Manifold
+        Where the records live.
+    records : array of shape (n, ...)
+        Records; entries may be anything.
     """
     if len(records) == 1:
         return np.asarray(records[0])

@@ -72,7 +72,19 @@ def to_float_records(
 def _convert(
     where: str, X: Any, shape: tuple[int, ...], options: ReadOptions
 ) -> np.ndarray:
-    """Convert records by the rules for their type; see `to_float_records`."""
+    """Convert records by the rules for their type; see `to_float_records`.
+
+    Parameters
+    ----------
+    where : str
+        What error messages call the table or file.
+    X : object
+        What the caller passes as records.
+    shape : tuple of int
+        The shape of one record.
+    options : ReadOptions
+        What the caller says about the file.
+    """
     if isinstance(X, Frame):
         return frame_records(where, X, shape, options)
     if isinstance(X, list | tuple):
@@ -132,7 +144,15 @@ def _column_records(
 def _record_keys(
     shape: tuple[int, ...], columns: Sequence[str | int] | None
 ) -> list[str | int] | None:
-    """Return what each record of a list is indexed with; None if records are read whole."""
+    """Return what each record of a list is indexed with; None if records are read whole.
+
+    Parameters
+    ----------
+    shape : tuple of int
+        The shape of one record.
+    columns : sequence
+        The columns, by names or places.
+    """
     if columns is None:
         return None
     if isinstance(columns, str):
@@ -150,6 +170,13 @@ def _to_numpy(where: str, X: Any) -> np.ndarray:
 
     An object that is not an array is refused by its type, which is public. NumPy would
     make an array of objects of it, in which every record is unreadable.
+
+    Parameters
+    ----------
+    where : str
+        What error messages call the table or file.
+    X : object
+        What the caller passes as records.
     """
     if isinstance(X, np.ma.MaskedArray):
         return X

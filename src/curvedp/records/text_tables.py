@@ -87,6 +87,15 @@ def read_text_records(
 def read_text_column(path: Path, column: str | int, options: ReadOptions) -> np.ndarray:
     """Read one column of a csv or tsv file as texts, such as the ids of persons.
 
+    Parameters
+    ----------
+    path : Path
+        The file.
+    column : str or int
+        The name or the place of the column.
+    options : ReadOptions
+        What the caller says about the file.
+
     Returns
     -------
     array of str objects, shape (n,)
@@ -104,7 +113,13 @@ def read_text_column(path: Path, column: str | int, options: ReadOptions) -> np.
 
 
 def _with_header_for_names(options: ReadOptions) -> ReadOptions:
-    """Return the options with a header, if columns are wanted by name and it is not said."""
+    """Return the options with a header, if columns are wanted by name and it is not said.
+
+    Parameters
+    ----------
+    options : ReadOptions
+        What the caller says about the file.
+    """
     if options.header is not None or options.columns is None:
         return options
     has_names = any(
@@ -120,6 +135,15 @@ def _check_number_of_lines(
     """Refuse a file with so many lines that they would fill too much memory.
 
     `bytes_per_line` is how much memory a line fills once it is read.
+
+    Parameters
+    ----------
+    path : Path
+        The file.
+    options : ReadOptions
+        What the caller says about the file.
+    bytes_per_line : int
+        How much memory a line fills once it is read.
     """
     limit = unpacked_limit(path, options.max_unpacked)
     if has_more_lines(path, options.encoding, limit // bytes_per_line):
@@ -127,7 +151,17 @@ def _check_number_of_lines(
 
 
 def _open_table(path: Path, width: int, options: ReadOptions) -> TextTable:
-    """Open a csv or tsv file and find the positions of `width` wanted cells in its lines."""
+    """Open a csv or tsv file and find the positions of `width` wanted cells in its lines.
+
+    Parameters
+    ----------
+    path : Path
+        The file.
+    width : int
+        The number of entries of a record.
+    options : ReadOptions
+        What the caller says about the file.
+    """
     separator = _separator(path, options)
     lines = _lines_after_skipped(path, options)
 
@@ -148,6 +182,13 @@ def _lines_after_skipped(path: Path, options: ReadOptions) -> Iterator[Line]:
 
     A file whose lines end with a carriage return alone is one line. It is refused where
     that line would be taken for the header, or is the only record.
+
+    Parameters
+    ----------
+    path : Path
+        The file.
+    options : ReadOptions
+        What the caller says about the file.
     """
     lines = read_lines(path, options.encoding)
     first_two = list(islice(lines, 2))
@@ -162,7 +203,17 @@ def _lines_after_skipped(path: Path, options: ReadOptions) -> Iterator[Line]:
 
 
 def _names_in_header(path: Path, header: Line, separator: str) -> list[str]:
-    """Return the names of the columns. A header is public, so messages may describe it."""
+    """Return the names of the columns. A header is public, so messages may describe it.
+
+    Parameters
+    ----------
+    path : Path
+        The file.
+    header : Line
+        The first line of the file.
+    separator : str
+        The character between cells.
+    """
     if "\x00" in header.text:
         raise ParameterError(
             f"is missing: {path.name} is not UTF-8, as its header shows; save it as CSV "
@@ -175,7 +226,15 @@ def _names_in_header(path: Path, header: Line, separator: str) -> list[str]:
 
 
 def _separator(path: Path, options: ReadOptions) -> str:
-    """Return the character between cells, after checking header, separator and decimal."""
+    """Return the character between cells, after checking header, separator and decimal.
+
+    Parameters
+    ----------
+    path : Path
+        The file.
+    options : ReadOptions
+        What the caller says about the file.
+    """
     if options.header not in (True, False):
         raise ParameterError(
             f"is missing: say whether the first line of {path.name} is a header; this is "
@@ -212,6 +271,15 @@ def _numbers_in_line(table: TextTable, line: Line, decimal: str) -> list[float]:
 
     All of them are NaN if the line is not a record: because it is too long to be kept,
     has an open quote, or does not have the known number of cells.
+
+    Parameters
+    ----------
+    table : TextTable
+        The open table.
+    line : Line
+        A line of the file.
+    decimal : {".", ","}
+        The decimal mark.
     """
     no_record = [float("nan")] * len(table.positions)
     if line.end is not None:
@@ -233,6 +301,13 @@ def _name_in_line(table: TextTable, line: Line) -> str:
     too few cells, or with an open quote, the first cell is still the first and the last
     is still the last; which cell is which between them cannot be known, so they count
     as empty.
+
+    Parameters
+    ----------
+    table : TextTable
+        The open table.
+    line : Line
+        A line of the file.
     """
     if line.end is not None:
         return _name_in_long_line(table, line.text, line.end)
@@ -258,6 +333,15 @@ def _name_in_long_line(table: TextTable, start: str, end: str) -> str:
 
     The cell is counted from the start of the line if the start contains it, and
     otherwise from the end. It is empty if neither contains it.
+
+    Parameters
+    ----------
+    table : TextTable
+        The open table.
+    start : str
+        The start of the line.
+    end : str
+        The end of the line.
     """
     (position,) = table.positions
     # The last cell of the start and the first cell of the end are cut, hence left out.
@@ -275,6 +359,11 @@ def _shorten_name(name: str) -> str:
     """Return a name of ordinary length as it is, and of a longer one its start and digest.
 
     The digest keeps different names different.
+
+    Parameters
+    ----------
+    name : str
+        What error messages call the argument.
     """
     if len(name) <= LONGEST_CELL:
         return name

@@ -43,7 +43,15 @@ def read_npy(path: Path, options: ReadOptions) -> np.ndarray:
 
 
 def read_npz(path: Path, options: ReadOptions) -> np.ndarray:
-    """Read the array of an npz file that `options.key` names, or its only array."""
+    """Read the array of an npz file that `options.key` names, or its only array.
+
+    Parameters
+    ----------
+    path : Path
+        The file.
+    options : ReadOptions
+        What the caller says about the file.
+    """
     limit = unpacked_limit(path, options.max_unpacked)
     with zipfile.ZipFile(path) as archive:
         parts = {part.removesuffix(".npy"): part for part in archive.namelist()}
@@ -93,7 +101,15 @@ def _read_npy_stream(path: Path, file: IO[bytes], limit: int) -> np.ndarray:
 
 
 def _read_exactly(file: IO[bytes], size: int) -> bytearray:
-    """Read `size` bytes in blocks; a file that ends before them raises `ValueError`."""
+    """Read `size` bytes in blocks; a file that ends before them raises `ValueError`.
+
+    Parameters
+    ----------
+    file : file
+        The open file.
+    size : int
+        A number of bytes.
+    """
     content = bytearray()
     while len(content) < size:
         block = file.read(min(size - len(content), _BLOCK))
@@ -131,6 +147,13 @@ def read_mat(path: Path, options: ReadOptions) -> np.ndarray:
     a pair with imaginary part 0. Otherwise it is a number if its imaginary part is 0,
     and NaN if not.
 
+    Parameters
+    ----------
+    path : Path
+        The file.
+    options : ReadOptions
+        What the caller says about the file.
+
     Returns
     -------
     array
@@ -153,6 +176,13 @@ def _read_mat_array(path: Path, options: ReadOptions) -> np.ndarray:
     """Read the array of a MATLAB file that `options.key` names, or its only array.
 
     Files up to version 7 are read. Those of version 7.3 are HDF5 and are refused.
+
+    Parameters
+    ----------
+    path : Path
+        The file.
+    options : ReadOptions
+        What the caller says about the file.
     """
     import scipy.io
 
@@ -187,6 +217,13 @@ def _check_mat_elements(path: Path, limit: int) -> None:
 
     An element is a tag of two 4-byte numbers, its data type and its size, and then its
     content. SciPy would unpack a compressed element before it knows how large that is.
+
+    Parameters
+    ----------
+    path : Path
+        The file.
+    limit : int
+        The largest allowed size, in bytes.
     """
     with path.open("rb") as file:
         mark = file.read(_MAT_HEADER_BYTES)[_MAT_BYTE_ORDER]
@@ -237,6 +274,13 @@ def read_zarr(path: Path, options: ReadOptions) -> Any:
 
     A large array becomes a dask array if dask is installed; without dask it has to fit
     into memory.
+
+    Parameters
+    ----------
+    path : Path
+        The file.
+    options : ReadOptions
+        What the caller says about the file.
     """
     stored = open_zarr(path, options.key, options.max_unpacked)
     is_large = stored.size * _BYTES_PER_DOUBLE > STREAMED
@@ -253,6 +297,13 @@ def read_nifti(path: Path, options: ReadOptions) -> np.ndarray:
     NIfTI writes symmetric matrices with one more axis, (x, y, z, 1, 6), which is
     dropped. A mask is required, because the background of an image is not a set of
     records.
+
+    Parameters
+    ----------
+    path : Path
+        The file.
+    options : ReadOptions
+        What the caller says about the file.
     """
     if options.mask is None:
         raise ParameterError(
@@ -267,7 +318,15 @@ def read_nifti(path: Path, options: ReadOptions) -> np.ndarray:
 
 
 def _read_volume(path: Path, max_unpacked: int | None) -> np.ndarray:
-    """Read the array of a NIfTI file after checking its header."""
+    """Read the array of a NIfTI file after checking its header.
+
+    Parameters
+    ----------
+    path : Path
+        The file.
+    max_unpacked : int or None
+        The largest size that the caller accepts, in bytes.
+    """
     import nibabel
 
     limit = unpacked_limit(path, max_unpacked)
@@ -312,7 +371,13 @@ class _NiftiLayout(NamedTuple):
 
 
 def _parse_nifti_layout(header: bytes) -> _NiftiLayout:
-    """Return where the parts of a NIfTI file begin, from the file's first 540 bytes."""
+    """Return where the parts of a NIfTI file begin, from the file's first 540 bytes.
+
+    Parameters
+    ----------
+    header : Line
+        The first line of the file.
+    """
     sizes = (_NIFTI_1_HEADER_BYTES, _NIFTI_2_HEADER_BYTES)
     is_little_endian = int.from_bytes(header[:4], "little") in sizes
     order = "<" if is_little_endian else ">"
@@ -333,6 +398,13 @@ def _check_nifti_header(path: Path, limit: int) -> None:
 
     Extensions lie between the header and the voxels, and each begins with its size.
     nibabel reads all of them and believes their sizes.
+
+    Parameters
+    ----------
+    path : Path
+        The file.
+    limit : int
+        The largest allowed size, in bytes.
     """
     with open_unpacked(path) as file:
         layout = _parse_nifti_layout(file.read(_NIFTI_2_HEADER_BYTES))
@@ -422,7 +494,15 @@ def select_voxels(where: str, X: np.ndarray, options: ReadOptions) -> np.ndarray
 
 
 def _read_mask(path: Path, max_unpacked: int | None) -> np.ndarray:
-    """Read a mask from a NIfTI or npy file. It is public, so messages may describe it."""
+    """Read a mask from a NIfTI or npy file. It is public, so messages may describe it.
+
+    Parameters
+    ----------
+    path : Path
+        The file.
+    max_unpacked : int or None
+        The largest size that the caller accepts, in bytes.
+    """
     if not path.exists():
         raise ParameterError(f"mask: {path} does not exist")
     if path.suffix == ".npy":
@@ -441,7 +521,17 @@ def _read_mask(path: Path, max_unpacked: int | None) -> np.ndarray:
 
 
 def _array_name(path: Path, names: list[str], key: str | None) -> str:
-    """Return which of a file's arrays is meant: the one called `key`, or the only one."""
+    """Return which of a file's arrays is meant: the one called `key`, or the only one.
+
+    Parameters
+    ----------
+    path : Path
+        The file.
+    names : sequence of str, or None
+        The names of the columns, if there are any.
+    key : str or None
+        The array that the caller names.
+    """
     if key is None and len(names) == 1:
         return names[0]
     if key is None:
@@ -552,6 +642,15 @@ def read_parquet(path: Path, shape: tuple[int, ...], options: ReadOptions) -> An
     """Read the records of one parquet file, as an array or, if it is large, a dask array.
 
     Which of the two it is depends on the footer alone, which is public.
+
+    Parameters
+    ----------
+    path : Path
+        The file.
+    shape : tuple of int
+        The shape of one record.
+    options : ReadOptions
+        What the caller says about the file.
     """
     with _open_parquet(path) as file:
         row_count = file.metadata.num_rows
@@ -564,7 +663,17 @@ def read_parquet(path: Path, shape: tuple[int, ...], options: ReadOptions) -> An
 def read_parquet_column(
     path: Path, column: str | int, options: ReadOptions
 ) -> np.ndarray:
-    """Read one column of a parquet file."""
+    """Read one column of a parquet file.
+
+    Parameters
+    ----------
+    path : Path
+        The file.
+    column : str or int
+        The name or the place of the column.
+    options : ReadOptions
+        What the caller says about the file.
+    """
     empty_table = _empty_table(path)
     column_options = ReadOptions(columns=[column])
     positions = find_record_columns(path.name, empty_table, (), column_options)
@@ -575,7 +684,19 @@ def read_parquet_column(
 def _read_parquet_records(
     path: Path, row_group: int | None, shape: tuple[int, ...], options: ReadOptions
 ) -> np.ndarray:
-    """Read the records of a parquet file, or of one of its row groups, as (n, *shape)."""
+    """Read the records of a parquet file, or of one of its row groups, as (n, *shape).
+
+    Parameters
+    ----------
+    path : Path
+        The file.
+    row_group : int or None
+        The number of a row group; None for the whole file.
+    shape : tuple of int
+        The shape of one record.
+    options : ReadOptions
+        What the caller says about the file.
+    """
     positions = find_record_columns(path.name, _empty_table(path), shape, options)
     table = _read_parquet_table(path, row_group, positions, options.max_unpacked)
     records = frame_records(path.name, table, shape, ReadOptions())
@@ -583,7 +704,15 @@ def _read_parquet_records(
 
 
 def _open_parquet(path: Path, text_names: Sequence[str] = ()) -> Any:
-    """Open a parquet file; the columns in `text_names` are read as dictionaries."""
+    """Open a parquet file; the columns in `text_names` are read as dictionaries.
+
+    Parameters
+    ----------
+    path : Path
+        The file.
+    text_names : sequence of str
+        The columns that hold texts.
+    """
     import pyarrow.parquet
 
     try:
@@ -730,6 +859,15 @@ def _open_row_groups(
 
     The columns of every file are checked before, so that nothing is refused later, when
     a worker reads a chunk.
+
+    Parameters
+    ----------
+    paths : list of Path
+        The files.
+    shape : tuple of int
+        The shape of one record.
+    options : ReadOptions
+        What the caller says about the file.
     """
     import dask.array
 

@@ -172,6 +172,13 @@ def _find_array(path: Path, key: str | None) -> Path:
 
     It is `path` itself, or the array called `key` in it, or the only one in it. The
     consolidated metadata of a group, which describe several arrays, are never used.
+
+    Parameters
+    ----------
+    path : Path
+        The file.
+    key : str or None
+        The array that the caller names.
     """
     if not path.is_dir():
         raise ParameterError(f"{path} is one file; a zarr array is a folder")
@@ -192,6 +199,11 @@ def _is_array(folder: Path) -> bool:
     """Return whether a folder holds an array, of format 3 or 2.
 
     If it has metadata of both formats, those of format 3 count, as they do in zarr.
+
+    Parameters
+    ----------
+    folder : Path
+        The folder of the array.
     """
     if (folder / "zarr.json").is_file():
         node_type = _read_json(folder / "zarr.json").get("node_type")
@@ -218,7 +230,15 @@ def _read_metadata(path: Path, folder: Path) -> _ArrayMetadata:
 
 
 def _parse_format_2(path: Path, metadata: dict[str, Any]) -> _ArrayMetadata:
-    """Return what the metadata of zarr's format 2 (.zarray) say about an array."""
+    """Return what the metadata of zarr's format 2 (.zarray) say about an array.
+
+    Parameters
+    ----------
+    path : Path
+        The file.
+    metadata : dict
+        What the file says about the array.
+    """
     type_name = metadata["dtype"]
     if not isinstance(type_name, str) or np.dtype(type_name).kind not in "biufc":
         _refuse_type(path)
@@ -235,7 +255,15 @@ def _parse_format_2(path: Path, metadata: dict[str, Any]) -> _ArrayMetadata:
 
 
 def _parse_format_3(path: Path, metadata: dict[str, Any]) -> _ArrayMetadata:
-    """Return what the metadata of zarr's format 3 (zarr.json) say about an array."""
+    """Return what the metadata of zarr's format 3 (zarr.json) say about an array.
+
+    Parameters
+    ----------
+    path : Path
+        The file.
+    metadata : dict
+        What the file says about the array.
+    """
     type_name = metadata["data_type"]
     if not isinstance(type_name, str) or type_name not in NUMBER_TYPES:
         _refuse_type(path)
@@ -298,6 +326,11 @@ def _parse_codecs(steps: list[Any]) -> list[Codec]:
     """Return the names and options of codecs of format 3, in the order of encoding.
 
     A name loses the prefix "numcodecs." that zarr gives to codecs of that package.
+
+    Parameters
+    ----------
+    steps : list
+        The codecs, as the file lists them.
     """
     codecs: list[Codec] = []
     for step in steps:
@@ -371,6 +404,11 @@ def _chunk_files(folder: Path) -> Iterator[Path]:
 
     Links to folders are followed, because zarr follows them too; a folder that links
     lead to twice is visited once.
+
+    Parameters
+    ----------
+    folder : Path
+        The folder of the array.
     """
     visited_folders = set()
     for place, folders, files in os.walk(folder, followlinks=True):
@@ -415,7 +453,15 @@ def _check_chunk_file(path: Path, array: _ArrayMetadata, file: Path) -> None:
 def _chunk_places(
     array: _ArrayMetadata, stream: IO[bytes]
 ) -> Iterator[tuple[int, int]]:
-    """Yield the offset and the size of each packed chunk in a file, in bytes."""
+    """Yield the offset and the size of each packed chunk in a file, in bytes.
+
+    Parameters
+    ----------
+    array : _ArrayMetadata
+        What the metadata say about the array.
+    stream : file
+        The open file.
+    """
     file_size = stream.seek(0, os.SEEK_END)
     shard = array.shard
     if shard is None:
@@ -438,6 +484,15 @@ def _unpacks_within(compressor: str, packed: bytes, limit: int) -> bool:
 
     The sizes that Blosc, LZ4 and Zstandard declare are limits which their decoders keep
     to. The other formats declare no size, so they are unpacked in blocks.
+
+    Parameters
+    ----------
+    compressor : str
+        The name of the codec.
+    packed : bytes
+        The packed bytes.
+    limit : int
+        The largest allowed size, in bytes.
     """
     if compressor == "blosc":
         declared_size = int(struct.unpack_from("<I", packed, 4)[0])
@@ -498,6 +553,11 @@ def _zstd_content_size(packed: bytes) -> int | None:
     A decoder unpacks all frames of a chunk, one after the other, so the sizes that they
     declare are added up.
 
+    Parameters
+    ----------
+    packed : bytes
+        The packed bytes.
+
     Returns
     -------
     int or None
@@ -531,6 +591,13 @@ def _parse_zstd_header(packed: bytes, start: int) -> _ZstdFrameHeader:
     Its fields are the magic number (4 bytes), a descriptor (1 byte), the window's size
     (1 byte, but none in a frame of a single segment), the id of a dictionary (0 to 4
     bytes), and the content size (0 to 8 bytes).
+
+    Parameters
+    ----------
+    packed : bytes
+        The packed bytes.
+    start : int
+        The position of the first byte.
     """
     descriptor = packed[start + 4]
     size_flag = descriptor >> 6
@@ -566,6 +633,15 @@ def _end_of_zstd_frame(packed: bytes, start: int, header: _ZstdFrameHeader) -> i
 
     Each block begins with 3 bytes (RFC 8878, section 3.1.1.2): one bit for the last
     block, two bits for its type, and its size. An invalid block raises `IndexError`.
+
+    Parameters
+    ----------
+    packed : bytes
+        The packed bytes.
+    start : int
+        The position of the first byte.
+    header : Line
+        The first line of the file.
     """
     position = start + header.size
     is_last_block = False

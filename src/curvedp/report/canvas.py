@@ -51,6 +51,11 @@ def own_style() -> Iterator[None]:
 def view_of(manifold: Manifold) -> str:
     """Return how points of a manifold are drawn.
 
+    Parameters
+    ----------
+    manifold : Manifold
+        Where the points are.
+
     Returns
     -------
     {"sphere", "disc", "tensors", "coordinates"}
@@ -67,7 +72,13 @@ def view_of(manifold: Manifold) -> str:
 
 
 def _has_real_matrices(manifold: Manifold) -> bool:
-    """Whether points are real positive definite matrices of at least 2×2."""
+    """Whether points are real positive definite matrices of at least 2×2.
+
+    Parameters
+    ----------
+    manifold : Manifold
+        Where the points are.
+    """
     if not isinstance(manifold, ScalableCone):
         return False
     shape = manifold.point_shape
@@ -153,6 +164,13 @@ def draw_sphere_grid(axes: Axes, frame: np.ndarray) -> None:
     """Draw the unit sphere with its parallels and meridians in orthographic projection.
 
     `frame` is a `viewing_frame`: the viewer looks along its third row.
+
+    Parameters
+    ----------
+    axes : matplotlib.axes.Axes
+        Where to draw.
+    frame : array of shape (3, 3)
+        A `viewing_frame`: the viewer looks along its third row.
     """
     axes.add_patch(Circle((0, 0), 1, facecolor=PANEL, edgecolor=INK, lw=1))
     cosine = np.cos(_FULL_TURN)
@@ -196,7 +214,13 @@ def to_poincare_disc(manifold: Manifold, points: np.ndarray) -> np.ndarray:
 
 
 def draw_disc_grid(axes: Axes) -> None:
-    """Draw the Poincaré disc with circles of hyperbolic radius 1, 2, …, 5."""
+    """Draw the Poincaré disc with circles of hyperbolic radius 1, 2, …, 5.
+
+    Parameters
+    ----------
+    axes : matplotlib.axes.Axes
+        Where to draw.
+    """
     axes.add_patch(Circle((0, 0), 1, facecolor=PANEL, edgecolor=INK, lw=1))
     for distance in range(1, 6):
         radius_in_disc = np.tanh(distance / 2)
@@ -210,6 +234,13 @@ def tensor_ellipse(matrix: np.ndarray, **style: Any) -> Ellipse:
 
     Its half axes are the square roots of the eigenvalues of that 2×2 block. `style` is
     passed to `matplotlib.patches.Ellipse`.
+
+    Parameters
+    ----------
+    matrix : array of shape (m, m)
+        A positive definite matrix.
+    **style
+        Passed to `matplotlib.patches.Ellipse`.
     """
     eigenvalues, eigenvectors = np.linalg.eigh(matrix[:2, :2])
     width, height = 2 * np.sqrt(eigenvalues)

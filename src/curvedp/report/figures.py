@@ -75,6 +75,11 @@ def _boundary(region: Region) -> np.ndarray:
     """Return boundary points of a region in the plane of its first two coordinates.
 
     The result has shape (361, *point_shape) and runs once around the region.
+
+    Parameters
+    ----------
+    region : Region
+        The confidence region.
     """
     angles = np.linspace(0, 2 * np.pi, _BOUNDARY_POINTS)
     plane_directions = np.stack([np.cos(angles), np.sin(angles)], axis=1)
@@ -85,7 +90,17 @@ def _boundary(region: Region) -> np.ndarray:
 
 
 def _draw_on_sphere(axes: Axes, region: Region, value: np.ndarray) -> None:
-    """Draw a region of the 2-sphere, seen from above its center, and the value."""
+    """Draw a region of the 2-sphere, seen from above its center, and the value.
+
+    Parameters
+    ----------
+    axes : matplotlib.axes.Axes
+        Where to draw.
+    region : Region
+        The confidence region.
+    value : array of shape point_shape
+        The released point.
+    """
     frame = canvas.viewing_frame(region.center)
     canvas.draw_sphere_grid(axes, frame)
     boundary = _boundary(region) @ frame.T
@@ -102,7 +117,17 @@ def _draw_on_sphere(axes: Axes, region: Region, value: np.ndarray) -> None:
 
 
 def _draw_in_disc(axes: Axes, region: Region, value: np.ndarray) -> None:
-    """Draw a region of the hyperbolic plane in the Poincaré disc, and the value."""
+    """Draw a region of the hyperbolic plane in the Poincaré disc, and the value.
+
+    Parameters
+    ----------
+    axes : matplotlib.axes.Axes
+        Where to draw.
+    region : Region
+        The confidence region.
+    value : array of shape point_shape
+        The released point.
+    """
     canvas.draw_disc_grid(axes)
     boundary = canvas.to_poincare_disc(region.manifold, _boundary(region))
     axes.fill(*boundary.T, **_REGION_STYLE)
@@ -120,7 +145,17 @@ def _draw_in_disc(axes: Axes, region: Region, value: np.ndarray) -> None:
 def _show_zoomed_square(
     axes: Axes, half_width: float, center: Any = (0.0, 0.0)
 ) -> None:
-    """Show a square of the plane, and write its width if it is a part of the space."""
+    """Show a square of the plane, and write its width if it is a part of the space.
+
+    Parameters
+    ----------
+    axes : matplotlib.axes.Axes
+        Where to draw.
+    half_width : float
+        Half the width of the square.
+    center : pair of float
+        The center of the square.
+    """
     if half_width < 1:
         axes.set_title(
             f"{2 * half_width:.2g} wide",
@@ -137,6 +172,11 @@ def _zoomed_half_width(boundary: np.ndarray) -> float:
     `boundary` has shape (count, 2) and is relative to the center of the square. A wide
     region is shown with enough of the grid around it, and never more than the unit
     disc; a tiny one, within 0.02 of the center, fills a quarter of the width.
+
+    Parameters
+    ----------
+    boundary : array of shape (count, 2)
+        Points of the boundary, relative to the center of the square.
     """
     reach = float(np.max(np.abs(boundary)))
     if reach > 0.02:
@@ -152,6 +192,15 @@ def _draw_tensors(axes: Axes, region: Region, value: np.ndarray) -> None:
     The ellipse of a positive definite matrix A has the length (uᵀ A⁻¹ u)^(-1/2) in the
     direction u. The band has, in each direction, the smallest and the largest length of
     many random tensors on the boundary of the region.
+
+    Parameters
+    ----------
+    axes : matplotlib.axes.Axes
+        Where to draw.
+    region : Region
+        The confidence region.
+    value : array of shape point_shape
+        The released point.
     """
     angles = np.linspace(0, 2 * np.pi, _BOUNDARY_POINTS)
     u = np.stack([np.cos(angles), np.sin(angles)])
@@ -174,7 +223,17 @@ def _draw_tensors(axes: Axes, region: Region, value: np.ndarray) -> None:
 
 
 def _draw_coordinates(axes: Axes, region: Region, value: np.ndarray) -> None:
-    """Draw a region and the value in normal coordinates at the region's center."""
+    """Draw a region and the value in normal coordinates at the region's center.
+
+    Parameters
+    ----------
+    axes : matplotlib.axes.Axes
+        Where to draw.
+    region : Region
+        The confidence region.
+    value : array of shape point_shape
+        The released point.
+    """
     manifold = region.manifold
     boundary = np.asarray(manifold.normal_coordinates(region.center, _boundary(region)))
     point = np.reshape(value, (1, *manifold.point_shape))

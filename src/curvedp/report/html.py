@@ -220,6 +220,13 @@ def _known_regions(certificate: Certificate, components: int | None) -> list[Reg
     """Return the region of the population and that of the noise, if theorems give them.
 
     `components` is how many principal directions were released, None if none were.
+
+    Parameters
+    ----------
+    certificate : Certificate
+        The certificate of a release.
+    components : int or None
+        How many principal directions were released; None if none were.
     """
     regions = []
     for of in ("population", "records"):
@@ -242,6 +249,11 @@ def _other_values(releases: list[ReleasedValue]) -> ReportTable:
     """Return the table of what was released together with the main value.
 
     Such values are the means of other classes, for example.
+
+    Parameters
+    ----------
+    releases : list of ReleasedValue
+        What an estimator has released.
     """
     rows = [
         (
@@ -312,7 +324,13 @@ def _release_pictures(
 
 
 def _budget_picture(ledger: Ledger) -> _Picture:
-    """Return the figure of how much of the ledger's budget is spent."""
+    """Return the figure of how much of the ledger's budget is spent.
+
+    Parameters
+    ----------
+    ledger : Ledger
+        The ledger that paid.
+    """
     labels = [entry.label for entry in ledger.entries]
     return _Picture(
         figures.budget_figure(ledger.spent, ledger.budget, labels),
@@ -322,7 +340,13 @@ def _budget_picture(ledger: Ledger) -> _Picture:
 
 
 def _budget_section(ledger: Ledger) -> str:
-    """Return the HTML of the section that lists all entries of the ledger."""
+    """Return the HTML of the section that lists all entries of the ledger.
+
+    Parameters
+    ----------
+    ledger : Ledger
+        The ledger that paid.
+    """
     rows = []
     for entry in ledger.entries:
         # The time is in ISO format; the page shows it to the second.
@@ -341,6 +365,11 @@ def _warning_paragraphs(releases: list[ReleasedValue]) -> str:
 
     A warning says that a value is of little use, that the noise was simulated, or that
     the sampler is not certified.
+
+    Parameters
+    ----------
+    releases : list of ReleasedValue
+        What an estimator has released.
     """
     texts = []
     for release in releases:
@@ -405,7 +434,15 @@ def _quoted_point(certificate: Certificate) -> tuple[float, float]:
 
 
 def _error_sentences(certificate: Certificate, error: float | None) -> str:
-    """Say how far the noise moves the result, and what that does not cover."""
+    """Say how far the noise moves the result, and what that does not cover.
+
+    Parameters
+    ----------
+    certificate : Certificate
+        The certificate of a release.
+    error : float or None
+        The predicted error, if there is one.
+    """
     if error is None:
         return ""
     return (
@@ -474,7 +511,13 @@ def _noise_free_result(certificate: Certificate) -> str:
 
 
 def _rounded_down(guarantee: Guarantee | None) -> str:
-    """Return a remaining budget with three decimals, never more than there is."""
+    """Return a remaining budget with three decimals, never more than there is.
+
+    Parameters
+    ----------
+    guarantee : Guarantee or None
+        What remains of the budget.
+    """
     if guarantee is None:
         return "nothing"
     numbers = [
@@ -486,7 +529,13 @@ def _rounded_down(guarantee: Guarantee | None) -> str:
 
 
 def _claim_rows(certificate: Certificate) -> list[tuple[str, str]]:
-    """Return the certified guarantee in every definition, as pairs (name, value)."""
+    """Return the certified guarantee in every definition, as pairs (name, value).
+
+    Parameters
+    ----------
+    certificate : Certificate
+        The certificate of a release.
+    """
     claims = certificate.claims
     parameters = {
         "Gaussian DP, μ": claims.gdp,
@@ -503,7 +552,13 @@ def _claim_rows(certificate: Certificate) -> list[tuple[str, str]]:
 
 
 def _fact_rows(certificate: Certificate) -> list[tuple[str, str]]:
-    """Return what the promise rests on, as pairs (what, value)."""
+    """Return what the promise rests on, as pairs (what, value).
+
+    Parameters
+    ----------
+    certificate : Certificate
+        The certificate of a release.
+    """
     statistic = certificate.statistic
     plural = UNIT_WORDS[certificate.privacy_unit].plural
     ball = f"radius {statistic['radius']:g}" if "radius" in statistic else "none"
@@ -551,7 +606,15 @@ def _section(table: ReportTable) -> str:
 
 
 def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Return the HTML of a table; all cells are escaped."""
+    """Return the HTML of a table; all cells are escaped.
+
+    Parameters
+    ----------
+    header : sequence of str
+        The names of the columns.
+    rows : sequence of sequences of str
+        The cells.
+    """
     header_cells = "".join(f"<th>{escape(cell)}</th>" for cell in header)
     body = ""
     for row in rows:
@@ -561,7 +624,13 @@ def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def _figure_element(picture: _Picture) -> str:
-    """Return the HTML of a figure with its caption."""
+    """Return the HTML of a figure with its caption.
+
+    Parameters
+    ----------
+    picture : _Picture
+        The figure with its caption.
+    """
     css_class = "wide" if picture.is_wide else ""
     return (
         f'<figure class="{css_class}">{_svg(picture.figure)}'
@@ -571,7 +640,13 @@ def _figure_element(picture: _Picture) -> str:
 
 @canvas.own_style()
 def _svg(figure: Figure) -> str:
-    """Return a figure as an SVG element whose colors are variables of the page."""
+    """Return a figure as an SVG element whose colors are variables of the page.
+
+    Parameters
+    ----------
+    figure : matplotlib.figure.Figure
+        The figure.
+    """
     buffer = io.StringIO()
     figure.savefig(buffer, format="svg", metadata={"Date": None}, transparent=True)
     text = buffer.getvalue()
