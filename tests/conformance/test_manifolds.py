@@ -42,7 +42,7 @@ def test_conformance(M, check):
 
 
 @every
-def test_residual_sees_what_is_off(M):
+def test_residual_is_positive_off_the_manifold(M):
     if not isinstance(M, Euclidean | Torus):  # any numbers are their points
         assert M.residual(-3 * np.ones(M.point_shape)) > 1e-3
 
@@ -290,12 +290,12 @@ def test_wrong_spaces_are_caught_by_name(cls, law):
 
 
 @pytest.mark.parametrize("k", [1, 2, 9, 30])
-def test_simplices_of_every_size_pass_as_they_come(k):
+def test_simplices_of_every_size_conform(k):
     check_manifold(Simplex(k))
     check_manifold(Product(Sphere(2), Simplex(k)))
 
 
-def test_a_good_space_passes_and_a_class_is_no_space():
+def test_a_correct_manifold_passes_and_a_class_is_refused():
     check_manifold(Sphere(2))
     with pytest.raises(AssertionError, match="not an instance"):
         check_manifold(Sphere)

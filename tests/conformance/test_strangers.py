@@ -238,7 +238,7 @@ every = pytest.mark.parametrize("M", STRANGERS, ids=repr)
 
 
 @every
-def test_they_conform(M):
+def test_manifolds_of_strangers_conform(M):
     check_manifold(M)
 
 

@@ -89,7 +89,7 @@ def test_bad_records_become_the_center_silently(M):
 
 
 @pytest.mark.parametrize("M", SPACES, ids=repr)
-def test_each_record_alone_decides(M):
+def test_each_record_is_mapped_independently_of_the_others(M):
     rng = np.random.default_rng(2)
     center = draw(M, rng, 1, 0.3)[0]
     X = draw(M, rng, 12, 0.9)
@@ -169,7 +169,7 @@ def test_the_chart_of_the_ball_stretches_nowhere_more_than_the_ball(M, share):
         assert np.max(moved) <= stretch(M, radius) * step * (1 + 1e-9) + 1e-12
 
 
-def test_shortening_alone_would_not_do():
+def test_shortening_alone_would_break_the_lipschitz_bound():
     """The control, and the attack that found it: claimed μ = 1, actual 168 (two points of S² by the antipode)."""
     M, e = Sphere(2), 0.005
     a, b = np.array(
@@ -194,7 +194,7 @@ HELD = [
 
 
 @pytest.mark.parametrize("M", [*HELD, Correlation(3), HPDAffineInvariant(2)], ids=repr)
-def test_what_floats_cannot_hold_is_brought_back_without_stretching(M):
+def test_projection_onto_the_float_set_is_nonexpansive(M):
     rng = np.random.default_rng(8)
     z = rng.normal(size=(20_000, M.dim)) * rng.uniform(1, 60, size=(20_000, 1))
     step = rng.normal(size=z.shape) * 10.0 ** rng.uniform(-4, 1, size=(20_000, 1))
@@ -212,7 +212,7 @@ def test_what_floats_cannot_hold_is_brought_back_without_stretching(M):
 
 
 @pytest.mark.parametrize("M", [HELD[0], HELD[1], HELD[3]], ids=repr)
-def test_one_share_for_all_coordinates_would_stretch(M):
+def test_one_common_shrink_factor_would_stretch_other_coordinates(M):
     """The control: by up to the radius over the spread."""
     rng = np.random.default_rng(9)
     z = rng.normal(size=(20_000, M.dim)) * rng.uniform(1, 60, size=(20_000, 1))

@@ -121,7 +121,7 @@ def test_the_congruence_against_60_digits():
     )
 
 
-def test_what_is_no_record_goes_to_the_center():
+def test_unusable_records_become_the_center():
     M, center = SPDAffineInvariant(2), turned([4, -4])
     X = np.stack(
         [
@@ -135,7 +135,7 @@ def test_what_is_no_record_goes_to_the_center():
     np.testing.assert_allclose(inside, np.broadcast_to(np.eye(2), (4, 2, 2)), atol=1e-9)
 
 
-def test_a_space_of_a_user_that_cannot_carry_is_refused_elsewhere():
+def test_a_center_off_the_origin_is_refused_without_an_origin_isometry():
     class Mine(FlatVectorManifold):
         """A flat space whose author states no isometry."""
 

@@ -109,7 +109,7 @@ def test_off_log_is_fishers_z_and_the_logarithm_off_its_diagonal():
     )
 
 
-def test_off_log_does_not_see_the_order_of_the_variables():
+def test_off_log_metric_is_invariant_under_permutations():
     M, rng = CorrelationOffLog(5), np.random.default_rng(4)
     C, order = some(rng, 2, 5), rng.permutation(5)
     turned = C[:, order][:, :, order]
@@ -179,7 +179,7 @@ def test_against_many_digits(length):
 
 
 @pytest.mark.parametrize("m", [2, 4, 9])
-def test_each_depends_on_itself_alone(m):
+def test_each_result_depends_on_its_own_record_alone(m):
     rng = np.random.default_rng(0)
     S = np.stack([off_diagonal(rng, m, length) for length in rng.uniform(0, 8, 300)])
     S[7] = np.nan
@@ -194,7 +194,7 @@ def test_each_depends_on_itself_alone(m):
     assert np.max(np.abs(np.diagonal(together[finite], axis1=1, axis2=2) - 1)) < 2e-14
 
 
-def test_32_bits_of_another_library():
+def test_unit_exponential_of_float32_arrays_of_jax():
     """16! was read as a whole number of 32 bits, and refused."""
     S = off_diagonal(np.random.default_rng(0), 3, 1.0)
     np.testing.assert_allclose(

@@ -54,7 +54,7 @@ def test_points_are_subspaces():
     assert M.dist(M.project(x), mixed) < 1e-12
 
 
-def test_all_principal_angles_right():
+def test_principal_angles_of_all_sizes():
     """Subspaces (cos θ, sin θ) with angles of all sizes at once."""
     angles = np.array([1e-12, 1e-4, 1.0, 1.57])
     q = np.concatenate([np.diag(np.cos(angles)), np.diag(np.sin(angles))])
@@ -118,7 +118,7 @@ def test_curvature_bounds_are_attained():
     assert curvature == pytest.approx(M.curvature_bounds[1], abs=5e-3)
 
 
-def test_not_finite_input_is_not_an_error():
+def test_nonfinite_input_gives_nan_without_an_error():
     M = Grassmann(4, 2)
     bad = np.full((4, 2), np.nan)
     assert np.all(np.isnan(M.project(bad)))

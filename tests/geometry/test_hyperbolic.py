@@ -108,7 +108,7 @@ def steps(M, rng, depth):
 @pytest.mark.parametrize(
     ("model", "oracle"), [(Lorentz, LorentzOracle), (PoincareBall, BallOracle)]
 )
-def test_twelve_digits(model, oracle, d, depth):
+def test_kernels_are_accurate_to_twelve_digits(model, oracle, d, depth):
     M = model(d)
     for p, v in steps(M, np.random.default_rng(d), depth):
         q = M.exp(p, v)
@@ -166,7 +166,7 @@ def test_the_two_models_are_isometric():
 
 
 @pytest.mark.parametrize("distance", [100.0, 300.0])
-def test_far_out_nothing_overflows(distance):
+def test_kernels_far_from_the_origin_do_not_overflow(distance):
     for d in (1, 3):
         M = Lorentz(d)
         far = M.exp(M.origin, np.eye(d + 1)[1] * distance)

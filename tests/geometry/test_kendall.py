@@ -52,7 +52,7 @@ def test_distance_ignores_rotation_position_and_size():
     )
 
 
-def test_mirror_image_is_another_shape():
+def test_a_mirror_image_is_a_different_shape():
     M = KendallShapes(4)
     p = M.project(RNG.standard_normal((4, 2)))
     assert M.dist(p, p * np.array([1.0, -1.0])) > 0.1

@@ -185,7 +185,7 @@ class Recorded:
         return np.asarray(self.values, dtype=dtype)
 
 
-def test_points_that_have_gradients_are_detached():
+def test_tensors_with_gradients_are_detached():
     M = Sphere(2)
     X = cloud(M, 5, 0.5)
     np.testing.assert_array_equal(frechet_mean(M, Recorded(X)), frechet_mean(M, X))
@@ -211,7 +211,7 @@ def test_points_of_few_digits_are_put_on_the_manifold(M):
 
 @pytest.mark.parametrize("M", spaces.SPACES + spaces.EDGES, ids=repr)
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
-def test_the_mean_of_what_is_no_point_is_no_number(M, bad):
+def test_frechet_mean_of_nonfinite_points_is_nan(M, bad):
     X = np.stack([M.origin] * 3)
     X[1] = bad
     assert np.isnan(frechet_mean(M, X)).all()
@@ -387,9 +387,7 @@ def _wide_records(M, radius, rng, n):
 
 
 @pytest.mark.parametrize(("M", "radius"), WIDE, ids=str)
-def test_an_iterate_that_floats_do_not_hold_is_moved_back_and_no_farther_from_any_record(
-    M, radius
-):
+def test_an_unrepresentable_iterate_moves_back_and_not_away_from_any_record(M, radius):
     """Of steps as long as the contraction's, from records: the cost must fall again, or the rate is not proved."""
     rng = np.random.default_rng(3)
     domain, X = PublicBall(M, M.origin, radius), _wide_records(M, radius, rng, 40)
@@ -411,7 +409,7 @@ def test_an_iterate_that_floats_do_not_hold_is_moved_back_and_no_farther_from_an
     assert all(project_to_safe_ball(domain, x) is x for x in X)  # records stay
 
 
-def test_shortening_towards_the_center_would_not_do():
+def test_shortening_towards_the_center_would_break_the_lipschitz_bound():
     """The control: along its geodesic to the center, a matrix can move away from a record that floats hold."""
     M, radius, rng = SPDAffineInvariant(2), 40.0, np.random.default_rng(0)
     domain, worst = PublicBall(M, np.eye(2), radius), 0.0

@@ -41,7 +41,7 @@ def test_round_trip(name):
     assert parse_manifold(f"  {name.upper()} ") == M
 
 
-def test_sizes_land_in_their_places():
+def test_sizes_fill_the_fields_in_order():
     assert parse_manifold("stiefel: 5, 2") == Stiefel(5, 2)
     assert parse_manifold("spd-bures:4") == SPDBuresWasserstein(4)
     nested = parse_manifold("product(sphere:2, product(kendall:4, grassmann:5,2))")

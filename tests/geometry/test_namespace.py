@@ -87,7 +87,7 @@ def test_lists_and_whole_numbers_are_doubles_to_every_kernel(M):
 
 
 @pytest.mark.parametrize("M", SPACES + EDGES, ids=repr)
-def test_what_is_no_number_stays_so_through_every_kernel(M):
+def test_kernels_propagate_nan(M):
     made = sample(M, np.random.default_rng(0), 2)
     p, q, u = (made[part] for part in "pqu")
     calls = {
@@ -107,7 +107,7 @@ def test_what_is_no_number_stays_so_through_every_kernel(M):
 
 
 @pytest.mark.parametrize("M", SPACES + EDGES, ids=repr)
-def test_no_points_at_all_are_no_error_to_any_kernel(M):
+def test_kernels_accept_empty_batches(M):
     """Beside one point, beside a batch of one, and beside none."""
     one = np.asarray(M.origin)
     none = np.empty((0, *M.point_shape), dtype=one.dtype)

@@ -74,7 +74,7 @@ def test_short_floats_cost_no_more_than_their_rounding(M, dtype):
 
 @pytest.mark.parametrize("M", SCALE_FREE, ids=repr)
 @pytest.mark.parametrize("scale", [6371.0, 1e-9, 1e200, 1e-300])
-def test_units_do_not_matter_where_points_have_none(M, scale):
+def test_scaling_a_record_does_not_change_its_point(M, scale):
     X = records(M)
     np.testing.assert_allclose(M.dist(M.from_record(scale * X), X), 0, atol=1e-14)
 
@@ -89,7 +89,7 @@ def test_units_do_not_matter_where_points_have_none(M, scale):
     ids=repr,
 )
 @pytest.mark.parametrize("scale", [1e-10, 1e4, 1e12, 1e-100])
-def test_positive_matrices_have_no_scale(M, scale):
+def test_positive_matrices_are_kept_in_any_unit(M, scale):
     """EEG in V² or µV², tensors in mm²/s: good records in any unit, float32 and slightly unsymmetric ones too."""
     X = records(M)
     rough = (
@@ -116,7 +116,7 @@ def test_positive_matrices_have_no_scale(M, scale):
     )
 
 
-def test_what_has_no_nearest_point_becomes_the_center():
+def test_records_without_a_nearest_point_become_the_center():
     rank_one = np.ones((3, 3))
     cases = [
         (Sphere(2), np.zeros(3)),
@@ -140,7 +140,7 @@ def test_what_has_no_nearest_point_becomes_the_center():
             )
 
 
-def test_nearest_is_nearest():
+def test_from_record_returns_the_nearest_point():
     """Against a search in the ambient space: no other point of the manifold is closer to the record."""
     rng = np.random.default_rng(3)
     for M in (Sphere(2), Rotations(3), Stiefel(4, 2)):
@@ -180,7 +180,7 @@ def test_one_bad_factor_makes_the_record_the_center():
 
 
 @every
-def test_each_record_alone_decides(M):
+def test_each_record_is_mapped_independently_of_the_others(M):
     """Bit for bit, whatever else is in the batch."""
     rng = np.random.default_rng(4)
     X = records(M, 30) * np.exp(

@@ -71,7 +71,7 @@ def test_the_work_is_the_same_for_every_statistic(M):
 
 
 @pytest.mark.parametrize("M", [Stiefel(3, 2), SPDAffineInvariant(3)], ids=repr)
-def test_elsewhere_it_is_not(M):
+def test_work_depends_on_values_outside_public_time(M):
     """The control: what the test above sees where iterations stop early."""
     near, far = (work(lambda x=x: M.log(M.origin, x)) for x in points(M)[1:6:4])
     assert len(near) < len(far)

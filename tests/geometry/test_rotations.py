@@ -73,7 +73,7 @@ def test_exp_against_50_digits_and_log_back(n, length):
         (3.0, 1e-9),
     ],
 )
-def test_half_turns_and_equal_angles_in_a_turned_frame(angles):
+def test_logarithms_of_half_turns_and_of_equal_angles(angles):
     n = 2 * len(angles) + 1
     M = Rotations(n)
     frame = M.project(RNG.standard_normal((n, n)))

@@ -29,7 +29,7 @@ def test_the_metric_is_fishers_information():
     )
 
 
-def test_zeros_are_allowed():
+def test_zero_entries_are_allowed():
     M = Simplex(2)
     face = np.array([[0.5, 0.5, 0.0], [0.9, 0.1, 0.0]])
     middle = frechet_mean(M, face)
@@ -49,7 +49,7 @@ def test_zeros_are_allowed():
     )
 
 
-def test_what_leaves_the_orthant_comes_back_to_its_nearest_point():
+def test_points_outside_the_orthant_move_to_the_nearest_point():
     M, rng = Simplex(2), np.random.default_rng(2)
     z = 3.0 * rng.normal(size=(500, 2))
     out = M.from_normal_coordinates(M.origin, z)

@@ -169,7 +169,7 @@ def some(m, seed, unit):
 
 @pytest.mark.parametrize("m", [2, 3, 4])
 @pytest.mark.parametrize("metric", METRICS)
-def test_every_unit_has_its_digits(metric, m):
+def test_results_keep_their_digits_in_every_unit(metric, m):
     M = metric(m)
     with mp.workdps(120):
         for unit in UNITS:
@@ -222,7 +222,7 @@ def test_short_velocities_have_a_length(metric):
     assert np.isnan(float(M.norm(np.eye(2), np.nan * v)))
 
 
-def test_a_batch_that_lies_otherwise_in_memory_is_the_same_batch():
+def test_memory_layout_does_not_change_results():
     M = SPDAffineInvariant(3)
     x = np.random.default_rng(5).standard_normal((5, 4, 3, 3)).transpose(1, 0, 2, 3)
     for kernel in (M.project, M.from_record, M.residual):

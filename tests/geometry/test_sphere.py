@@ -99,7 +99,7 @@ def test_arccos_would_fail():
     assert M.dist(M.origin, q) == 1e-9
 
 
-def test_radial_round_off_is_no_distance():
+def test_distance_ignores_the_lengths_of_the_vectors():
     M = Sphere(2)
     p = M.project(np.array([0.3, -0.7, 0.4]))
     assert M.dist(p, 2 * p) < 1e-30  # the same ray, exactly

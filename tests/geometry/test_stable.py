@@ -37,7 +37,7 @@ def exact(f, limit, x):
     ],
     ids=["cos", "sinc", "cosh", "sinhc", "tanhc", "versine"],
 )
-def test_even_functions_of_the_square(actual, oracle, limit):
+def test_functions_of_the_square_against_mpmath(actual, oracle, limit):
     square = X**2
     values = actual(square)
     for s, value in zip(square, values, strict=True):

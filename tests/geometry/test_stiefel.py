@@ -102,7 +102,7 @@ def test_log_inverts_exp_inside_the_injectivity_radius(m, r, share):
     np.testing.assert_allclose(M.transport(p, q, v), -M.log(q, p), rtol=0, atol=1e-11)
 
 
-def test_velocities_of_low_rank():
+def test_exp_and_log_of_velocities_of_low_rank():
     """Directions that N lacks, where the frame of the problem has to be completed."""
     M = Stiefel(6, 3)
     p = M.project(RNG.standard_normal((20, 6, 3)))
@@ -237,7 +237,7 @@ def test_distance_to_what_is_not_finite_is_not_zero():
     assert np.isnan(M.dist(M.origin, np.full(M.point_shape, np.nan)))
 
 
-def test_a_frame_beside_itself_is_no_singular_system_where_steps_are_krylov_s():
+def test_krylov_steps_solve_the_logarithm_of_a_frame_to_itself():
     M = Stiefel(24, 12)
     points = M.from_normal_coordinates(M.origin, 0.02 * RNG.standard_normal((3, M.dim)))
     logs = M.log(points[0], points)

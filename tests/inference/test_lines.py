@@ -274,7 +274,7 @@ def test_the_law_of_some_coordinates(law, part):
         )
 
 
-def test_what_is_not_finite_is_predicted_and_banded_without_a_word():
+def test_nonfinite_predictors_give_nan_without_warnings():
     x = np.linspace(0, 1, 300)
     line = PrivateGeodesicRegression(
         Sphere(2),

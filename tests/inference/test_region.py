@@ -499,7 +499,7 @@ def test_two_releases_are_consistent_unless_they_differ():
 
 
 @pytest.mark.parametrize("M", [Euclidean(9), Sphere(2), SPDLogEuclidean(3)])
-def test_a_region_that_holds_nothing_says_so(M):
+def test_an_empty_region_says_that_it_is_empty(M):
     """Noise of many radii: at next to no level the draw is too far from the ball for any point of it."""
     mean = PrivateFrechetMean(
         M, radius=0.3, guarantee=GDP(0.01), mechanism="tangent-gaussian"

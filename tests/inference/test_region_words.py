@@ -90,7 +90,7 @@ def test_a_plan_has_the_regions_of_several_mechanisms():
     ]
 
 
-def test_why_there_is_no_region_is_said_in_words():
+def test_a_missing_region_has_a_reason_in_words():
     """Wide orientations: the ball is beyond the convexity radius."""
     M, rng = Rotations(3), np.random.default_rng(0)
     z = rng.standard_normal((400, 3))

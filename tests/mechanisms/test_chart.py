@@ -98,7 +98,7 @@ def in_unit(estimator, unit):
     ids=lambda each: each if isinstance(each, str) else "",
 )
 @pytest.mark.filterwarnings("ignore::curvedp.errors.ReleaseWarning")
-def test_answers_are_as_good_in_a_small_unit(name, estimator):
+def test_means_are_as_accurate_in_small_units(name, estimator):
     """Releases whose noise is far below 2^-30, which came out as whole multiples of it, a variance as 0."""
     (one, large), (other, small) = in_unit(estimator, 1.0), in_unit(estimator, 2.0**-40)
     np.testing.assert_allclose(small, large, rtol=0, atol=0.15)

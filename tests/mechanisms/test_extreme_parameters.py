@@ -89,7 +89,7 @@ def test_noise_beyond_what_doubles_hold_is_refused_before_payment():
 
 @pytest.mark.parametrize("radius", [1e-90, 1e-5, 20.0, 1e5, 3e89, 1e100])
 @pytest.mark.parametrize("M", SPACES, ids=repr)
-def test_balls_of_every_radius_give_a_point_or_are_refused(M, radius, tmp_path):
+def test_every_radius_gives_a_release_or_a_refusal(M, radius, tmp_path):
     X = np.broadcast_to(M.origin, (60, *M.point_shape)).copy()
     for number, guarantee in enumerate((ADDED, GDP(1.0), GDP(1e-9), PureDP(1.0))):
         budget = GDP(1e6, adjacency=guarantee.adjacency)
@@ -126,7 +126,7 @@ def test_no_sensitivity_is_more_than_the_statistic_s_own_diameter(M):
                 assert mean.sensitivity <= 2 * radius * (1 + 1e-10)
 
 
-def test_what_is_noised_is_within_the_ball_that_is_charged():
+def test_the_noised_value_lies_in_the_ball_that_is_charged():
     """The coordinates about which noise is drawn, of matrices that floats hold badly."""
     M, radius = SPDLogCholesky(2), 8.0
     statistic = FrechetMean(M, None, radius, 100)

@@ -65,7 +65,7 @@ def test_a_records_logarithm_depends_on_it_alone(M):
 
 
 @pytest.mark.parametrize("n", [1, 7, 10**6])
-def test_a_mean_moves_by_the_distance_of_opposite_vectors(n):
+def test_mean_sensitivity_is_attained_by_opposite_vectors(n):
     """Attained by two records at opposite ends, and hardly more."""
     moved = mean_sensitivity(0.3, FixedPoint(0.6), 4, n)
     assert 0.6 / n < moved <= 0.6 / n * (1 + 1e-6) + 1e-15

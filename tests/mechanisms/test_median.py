@@ -39,7 +39,7 @@ def cloud(M, spread, n, rng):
 
 
 @pytest.mark.parametrize(("M", "radius"), SPACES, ids=str)
-def test_no_neighbors_are_told_apart_by_more_than_is_paid_for(M, radius):
+def test_privacy_loss_between_neighbors_is_within_the_charge(M, radius):
     rng, worst = np.random.default_rng(0), 0.0
     for trial in range(16):
         n = int(rng.integers(2, 60))
@@ -59,7 +59,7 @@ def test_no_neighbors_are_told_apart_by_more_than_is_paid_for(M, radius):
 
 
 @pytest.mark.parametrize(("M", "radius"), SPACES, ids=str)
-def test_it_verifies_and_is_robust(M, radius):
+def test_the_median_verifies_and_is_robust(M, radius):
     rng = np.random.default_rng(1)
     X = cloud(M, 0.2, 600, rng)
     X[:60] = M.from_normal_coordinates(

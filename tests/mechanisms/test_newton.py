@@ -180,7 +180,7 @@ def test_populations_are_simulated_at_once_as_if_one_after_another(
     ("manifold", "radii"), [(Lorentz(2), (0.1, 2.0, 6.0)), (Sphere(5), (0.2, 1.3))]
 )
 @pytest.mark.parametrize("law", ["gaussian", "laplace"])
-def test_noise_that_is_called_little_is_foreseen_to_be_little(manifold, radii, law):
+def test_noise_is_predicted_to_be_small_where_it_is_called_small(manifold, radii, law):
     """Where alarms do not simulate the steps, since their last noise is short, the simulation would raise none."""
     called = 0
     for radius, n, steps in itertools.product(radii, (300, 2000, 10**5), (2, 3)):

@@ -40,7 +40,7 @@ from support.transcript import SPACES, STATISTICS, cloud, pairs, released, serve
 
 @pytest.mark.parametrize("kind", STATISTICS)
 @pytest.mark.parametrize("M", SPACES, ids=str)
-def test_no_neighbors_are_told_apart_by_more_than_is_paid_for(M, kind):
+def test_privacy_loss_between_neighbors_is_within_the_charge(M, kind):
     """The log-likelihood ratio of a transcript is that of Gaussians; its squared length is at most μ², whatever the pair."""
     if not served(kind, M):
         pytest.skip("not released there")
@@ -94,7 +94,7 @@ def test_a_release_verifies_and_reads_back(M):
 @pytest.mark.parametrize(
     "M", [m for m in SPACES if not isinstance(m, SPDBuresWasserstein)], ids=str
 )
-def test_it_is_near_the_mean_without_a_radius(M):
+def test_a_mean_without_a_radius_is_near_the_true_mean(M):
     rng = np.random.default_rng(3)
     center = np.asarray(
         M.from_normal_coordinates(M.origin, rng.normal(size=M.dim) * 0.5 / sqrt(M.dim))
@@ -343,7 +343,7 @@ def test_a_variance_wants_more_records_than_a_mean(M):
 
 @pytest.mark.filterwarnings("ignore::curvedp.ReleaseWarning")
 @pytest.mark.parametrize("kind", [PrivateFrechetMean, PrivateDispersion])
-def test_what_is_paid_for_comes_out_in_a_ball_of_any_size(kind, tmp_path):
+def test_a_paid_release_succeeds_in_a_ball_of_any_size(kind, tmp_path):
     """Radii found at the ends of the doubles were refused after they were paid for, and public ones by a division by 0."""
     z = np.random.default_rng(0).normal(size=(60, 2))
     for k, (outer, mu) in enumerate(

@@ -77,7 +77,7 @@ def attacked(release, M, trials, seed=0):
 
 @pytest.mark.parametrize("kind", STATISTICS)
 @pytest.mark.parametrize("M", SPACES, ids=str)
-def test_no_transcript_tells_more_than_is_paid_for(M, kind):
+def test_privacy_loss_of_transcripts_is_within_the_charge(M, kind):
     if not served(kind, M):
         pytest.skip("not released there")
     most, here = attacked(
@@ -113,7 +113,7 @@ def test_epsilon_and_delta_take_the_law_that_errs_less(M, guarantee, law):
 
 
 @pytest.mark.parametrize("M", FEW, ids=str)
-def test_medians_tell_no_more_than_is_paid_for(M):
+def test_privacy_loss_of_medians_is_within_the_charge(M):
     assert 0.6 < attacked(median(M, PureDP(1.0)), M, 12)[0] <= 1.0
 
 
@@ -158,7 +158,7 @@ def test_a_histogram_that_is_charged_for_one_count_is_seen(monkeypatch):
     )
 
 
-def test_components_and_steps_tell_no_more_than_is_paid_for():
+def test_privacy_loss_of_components_and_steps_is_within_the_charge():
     rng = np.random.default_rng(0)
     worst = 0.0
     for trial in range(20):
@@ -180,7 +180,7 @@ def test_components_and_steps_tell_no_more_than_is_paid_for():
 
 
 @pytest.mark.parametrize("M", [Sphere(2), Lorentz(2), Lorentz(5)], ids=str)
-def test_newton_steps_tell_no_more_than_is_paid_for(M):
+def test_privacy_loss_of_newton_steps_is_within_the_charge(M):
     """Of a record that goes from one end to the other, and one that leaves the center; 0.8 of the noise is seen."""
     one = np.zeros((2, 30, M.dim))
     one[:, -1, 0] = 0.5, -0.5
@@ -303,7 +303,7 @@ def test_they_verify_and_no_better_claim_does(name):
 
 
 @pytest.mark.parametrize("M", FEW, ids=str)
-def test_it_is_near_the_mean_without_a_radius(M):
+def test_a_mean_without_a_radius_is_near_the_true_mean(M):
     rng = np.random.default_rng(3)
     X = cloud(
         M,
@@ -350,7 +350,7 @@ def test_few_records_are_warned_about_before_anything_is_spent(tmp_path):
 
 
 @pytest.mark.parametrize("M", FEW, ids=str)
-def test_plan_foresees_it(M):
+def test_plan_predicts_the_error(M):
     rng, n = np.random.default_rng(4), 1000
     foreseen = plan(M, n, "private", PureDP(1.0))
     X = cloud(M, foreseen.spread / 2, n, rng)
@@ -405,7 +405,7 @@ def _beyond(lengths, radii):
     return np.sum(lengths > radii[:, None], axis=1).astype(float)
 
 
-def test_shells_find_a_length_on_every_scale():
+def test_shells_estimate_lengths_on_every_scale():
     rng = np.random.default_rng(6)
     for size in (1e-5, 1.0, 1e3):
         lengths = size * np.abs(rng.normal(size=400))
@@ -457,7 +457,7 @@ def test_a_far_count_is_taken_for_noise():
     assert best_radius_share(counts, 30.0, 500, 12.0, shells) < 2 * near
 
 
-def test_a_step_of_gaussian_noise_is_as_it_was():
+def test_noise_kind_is_recorded_only_where_it_is_not_gaussian():
     """The law is told only where it is not Gaussian, so that older certificates read the same."""
     mean = FrechetMean(Sphere(2), None, 0.5, 50)
     assert dict(GradientMechanism.calibrate(mean, GDP(1.0)).parameters).keys() == {

@@ -77,7 +77,7 @@ def neighbors(rng):
 
 @pytest.mark.parametrize("features", ["power", "log"])
 @pytest.mark.parametrize("kind", KINDS)
-def test_no_pair_of_neighbors_spends_more_than_is_paid(kind, features):
+def test_privacy_loss_of_every_pair_of_neighbors_is_within_the_charge(kind, features):
     """... and some pair spends so much that half the noise would be found out."""
     mechanism = kind.calibrate(
         ReducedClasses(SPDAffineInvariant(M), 3, features, 60.0, 3, N), GDP(1.0)
@@ -188,7 +188,7 @@ def test_without_noise_it_is_what_it_says():
     [{"manifold": Sphere(2)}, {"manifold": Stiefel(3, 3)}, {"components": 6}, {"components": 0}, {"features": "linear"},
      {"classes": 1}, {"radius": -1.0}, {"radius": np.nan}, {"n": 1}],
 )  # fmt: skip
-def test_what_is_no_such_statistic_is_refused(change):
+def test_statistics_of_another_kind_are_refused(change):
     fields = {
         "manifold": SPDAffineInvariant(M),
         "components": 3,

@@ -178,7 +178,7 @@ def test_one_charge_and_a_certificate(target, tmp_path):
         verify_certificate(replace(found.certificate, parameters=other).sealed())
 
 
-def test_scores_that_are_none_lose():
+def test_nonfinite_scores_are_never_chosen():
     found = private_selection(["bad", "good"], lambda c, *_: (math.nan if c == "bad" else 0.0, c), PureDP(1.0),
                               runs=NegativeBinomialRuns(1e-3, 1.0))  # fmt: skip
     assert found.candidate == "good"
@@ -217,7 +217,7 @@ def test_one_number_is_a_score_however_it_is_written(score):
 @pytest.mark.parametrize(
     "score", [np.nan, -np.inf, None, np.ma.masked, np.array([np.nan])], ids=repr
 )
-def test_no_number_is_the_worst_score(score):
+def test_a_score_of_nan_counts_as_the_worst(score):
     assert (
         private_selection([1, 2], lambda *given: (score, None), PureDP(1.0)).score
         == -np.inf
@@ -239,7 +239,7 @@ def test_no_number_is_the_worst_score(score):
     ],
     ids=str,
 )
-def test_what_is_no_score_and_value_is_refused_without_a_quotation(found):
+def test_malformed_candidates_are_refused_without_quoting_them(found):
     with pytest.raises(
         ParameterError,
         match=r"^release must return \(score, value\), and the score must be one number$",

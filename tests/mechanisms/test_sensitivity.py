@@ -185,7 +185,7 @@ def test_the_hessian_is_attained_away_from_the_center():
         assert u / math.tan(u) < 1.01 * _least(s, a)
 
 
-def test_curvature_scales_lengths():
+def test_sensitivity_scales_with_curvature():
     # Kendall's planar triangles are a sphere of curvature 4 (radius 1/2).
     assert frechet_mean_sensitivity(KendallShapes(3), 0.2, 50) == pytest.approx(
         frechet_mean_sensitivity(Sphere(2), 0.4, 50) / 2, rel=1e-9
@@ -303,7 +303,7 @@ def test_flat_tori_move_like_the_plane_up_to_a_quarter_turn(manifold):
 
 
 @pytest.mark.parametrize("m", [3, 4, 5, 7])
-def test_stiefel_of_codimension_one_bends_less(m):
+def test_stiefel_of_codimension_one_has_smaller_curvature(m):
     """Gradient ascent on K = tr(uᵀu·vᵀv) − ‖sym uᵀv‖² (Gauss) finds ½ and never more than is claimed."""
     M, rng = Stiefel(m, m - 1), np.random.default_rng(m)
     basis = np.asarray(M.from_coordinates(M.origin, np.eye(M.dim)))

@@ -272,7 +272,7 @@ def test_means_of_far_spd_records_against_60_digits(radius, kind):
 
 
 @pytest.mark.parametrize("n", [20, 50])
-def test_a_search_that_round_off_rules_ends(n):
+def test_the_search_ends_where_round_off_dominates(n):
     """One data set at cond 1e12 took half a second, its neighbor minutes: every loop has a cap."""
     rng = np.random.default_rng(3)
     Q = np.linalg.qr(rng.normal(size=(2, 2)))[0]
@@ -353,7 +353,7 @@ def true_distance(M, x):
 
 
 @pytest.mark.parametrize("manifold", PULLED, ids=repr)
-def test_where_floats_hold_less_than_the_ball_no_more_is_charged(manifold):
+def test_no_more_is_charged_where_the_float_set_is_smaller_than_the_ball(manifold):
     """Records from anywhere in a ball of radius 40 end within `reach`, some at its edge. Two records at either end, of which
     one goes to the other end, move the computed mean and gradient as far as is charged, the variance no farther."""
     rng, n = np.random.default_rng(3), 4

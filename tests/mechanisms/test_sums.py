@@ -104,7 +104,7 @@ def test_an_audit_of_pairs_of_different_n(name, less, found):
 
 
 @pytest.mark.parametrize("kind", [*MAKERS, "components"])
-def test_n_is_nowhere_told(kind, monkeypatch):
+def test_a_private_number_of_records_is_nowhere_revealed(kind, monkeypatch):
     """Data sets of different n that are led to the same numbers publish the same bytes; no message quotes n."""
     M, seen = Sphere(2), set()
     for n in (0, 1, 2, 17, 400):
@@ -135,7 +135,7 @@ def _led(manifold, scale, center, *, source=None, grid=30):
 
 
 @pytest.mark.parametrize("M", SPACES, ids=str)
-def test_it_is_near_the_truth_and_verifies(M):
+def test_the_release_is_near_the_truth_and_verifies(M):
     X = cloud(M, 800, np.random.default_rng(4))
     mean = PrivateFrechetMean(M, radius=0.8, guarantee=ADDED).fit(X)
     assert (
@@ -177,13 +177,13 @@ def test_a_ledger_counts_one_kind_of_neighbors(tmp_path):
         lambda: PrivatePCA(radius=1.0, method="dp-rgd", guarantee=ADDED),
     ],
 )
-def test_what_would_use_n_is_refused(make):
+def test_options_that_would_reveal_n_are_refused(make):
     with pytest.raises(CurvedpError):
         make().fit(cloud(Sphere(2), 50, np.random.default_rng(7)))
 
 
 @pytest.mark.parametrize("scale", [1.0, 0.8])
-def test_a_record_more_tells_no_more_than_pure_epsilon(scale):
+def test_adding_a_record_keeps_the_loss_within_pure_epsilon(scale):
     """A record at the end of the ball adds a vector as long as is paid for; with less noise that is seen."""
     worst, asked = 0.0, PureDP(1.0 / scale, adjacency="add-remove")
     for M in SPACES:

@@ -386,7 +386,7 @@ def genuine(name: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("name", MAKERS)
-def test_every_certificate_tells_its_alarms(name):
+def test_every_certificate_repeats_its_warnings(name):
     """As `curvedp verify`, notebooks and pages ask for them."""
     certificate = Certificate.from_json(json.dumps(genuine(name)))
     assert all(
@@ -485,7 +485,7 @@ def test_forms_that_are_no_certificate():
             verify_certificate(Certificate.from_json(bad))
 
 
-def test_a_text_of_digits_is_no_number():
+def test_a_text_of_digits_is_refused_as_a_number():
     """In any place, of any script: a signed file must not be readable in two ways."""
     record, arabic = (
         genuine("tangent-gaussian"),
@@ -561,7 +561,7 @@ ROUND = [Grassmann(4, 1), KendallShapes(4)]
     ],
     ids=repr,
 )
-def test_what_is_released_on_a_space_of_its_own_law_verifies(space, kind):
+def test_releases_by_a_law_of_the_manifold_verify(space, kind):
     """Circles, lines through 0, rotations and shapes too, which are no whole spheres: the certified μ of those is another."""
     for moved, scale in (
         (0.3, 0.3),

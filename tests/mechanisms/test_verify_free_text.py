@@ -43,17 +43,17 @@ RECORDS = np.asarray(
 )
 
 
-def test_of_two_samples(**options):
+def two_sample_test_certificate(**options):
     return two_sample_test(
         SPHERE, RECORDS[:30], RECORDS[30:], radius=0.7, **options
     ).certificate
 
 
-def test_of_pairs():
+def paired_test_certificate():
     return paired_test(SPHERE, RECORDS[:30], RECORDS[30:], radius=0.7).certificate
 
 
-def test_of_three_samples():
+def three_sample_test_certificate():
     samples = (RECORDS[:20], RECORDS[20:40], RECORDS[40:])
     return k_sample_test(SPHERE, samples, radius=0.7, level=0.1).certificate
 
@@ -73,14 +73,18 @@ def classes_by_the_best_mechanism():
 
 
 TESTS = {
-    "test of two samples": test_of_two_samples,
+    "test of two samples": two_sample_test_certificate,
     "test of two samples by Laplace": functools.partial(
-        test_of_two_samples, guarantee=PureDP(1.0)
+        two_sample_test_certificate, guarantee=PureDP(1.0)
     ),
-    "test of pairs": test_of_pairs,
-    "test of three samples": test_of_three_samples,
+    "test of pairs": paired_test_certificate,
+    "test of three samples": three_sample_test_certificate,
 }
-for maker in (test_of_two_samples, test_of_pairs, test_of_three_samples):
+for maker in (
+    two_sample_test_certificate,
+    paired_test_certificate,
+    three_sample_test_certificate,
+):
     maker.__test__ = False  # these make certificates and are no tests themselves
 
 COMPARED = {
@@ -338,6 +342,8 @@ def test_a_test_keeps_its_level_and_its_decision():
         (0.05, 499, 25),
         (0.4, 4, 2),
     ):
-        certificate = test_of_two_samples(level=level, permutations=permutations)
+        certificate = two_sample_test_certificate(
+            level=level, permutations=permutations
+        )
         assert certificate.parameters["level"] == attained / (permutations + 1)
     assert GDP(1.0) == certificate.guarantee

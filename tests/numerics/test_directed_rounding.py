@@ -26,7 +26,7 @@ def test_up_and_down_bracket(x):
         assert round_down(x) < x < round_up(x)
 
 
-def test_up_covers_the_relative_error_stated():
+def test_round_up_covers_the_stated_relative_error():
     rng = np.random.default_rng(0)
     x = rng.normal(size=1000) * 10.0 ** rng.uniform(-200, 200, 1000)
     assert np.all(round_up(x, 1e-10) >= x + np.abs(x) * 1e-10)

@@ -155,7 +155,7 @@ def test_both_or_neither_of_guarantee_and_noise():
         dp_rgd(**{**RGD, "noise": None, "guarantee": PureDP(1.0)})
 
 
-def test_batches_are_shares_where_n_is_private():
+def test_batch_size_is_a_sampling_rate_where_n_is_private():
     other = ApproxDP(1.0, 1e-6, adjacency="add-remove")
     with pytest.raises(ParameterError, match="share of the records"):
         dp_rsvrg(**{**RSVRG, "noise": None, "guarantee": other})
@@ -163,7 +163,7 @@ def test_batches_are_shares_where_n_is_private():
         dp_rsgd(**{**RSGD, "noise": None, "guarantee": other})
 
 
-def test_losses_that_are_no_losses():
+def test_losses_of_wrong_shape_or_type_are_refused():
     for loss, says in (
         (lambda w, z: w * z, "shape"),
         (lambda w, z: jnp.sum(w * z)[None], "shape"),
@@ -274,7 +274,7 @@ def test_arrays_of_other_libraries_are_data():
 
 @pytest.mark.parametrize("M", [Sphere(2), Lorentz(2), SPDAffineInvariant(2)], ids=repr)
 @pytest.mark.parametrize("rate", [1e4, 1e300])
-def test_a_step_out_of_the_floats_is_not_taken(M, rate):
+def test_a_step_beyond_the_range_of_floats_is_not_taken(M, rate):
     """NaN was released, without a word, for the whole budget."""
     X = M.exp(
         M.origin,

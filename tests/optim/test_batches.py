@@ -23,7 +23,7 @@ def inclusion(n, rate, steps, seed):
 
 
 @pytest.mark.parametrize("rate", [1e-9, 1e-17, 1e-18, 1e-19, 1e-30, 1e-300, 5e-324])
-def test_hardly_anybody_is_drawn_at_the_smallest_rates(rate):
+def test_batches_are_nearly_empty_at_the_smallest_sampling_rates(rate):
     # A gap of more than 2^63 coins was another number, in or before the row: endless, or a batch of the wrong records.
     flat, _, sizes = poisson_batches(
         Randomness(np.random.default_rng(0)), 1000, rate, 100

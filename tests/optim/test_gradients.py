@@ -125,7 +125,7 @@ def test_component_problems(problem):
 
 
 @pytest.mark.parametrize("manifold", [SPDAffineInvariant(5), Sphere(4)], ids=repr)
-def test_rows_moves_and_transports_are_the_kernels(manifold):
+def test_row_functions_agree_with_the_kernels(manifold):
     """Whatever short cuts `gradients`, `move` and `carry` take, they are the records' gradients, exp and transport."""
     problem = FrechetMeanProblem(manifold)
     w, _, _ = pair(manifold, 6, 0.1)

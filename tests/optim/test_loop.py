@@ -55,7 +55,7 @@ def test_a_folder_that_others_can_write_to_is_not_used(folder):
     assert kept(folder) == 0
 
 
-def test_a_home_that_cannot_be_written_is_no_matter(tmp_path, monkeypatch):
+def test_an_unwritable_home_folder_does_no_harm(tmp_path, monkeypatch):
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
     run(FrechetMeanProblem(Sphere(3)), records=9)

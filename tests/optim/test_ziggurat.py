@@ -24,7 +24,7 @@ def fit(x):
     ).pvalue
 
 
-def test_layers_close():
+def test_layers_of_the_ziggurat_close():
     """256 layers of one area under the half-density: the last ends at height 1."""
     widths, area = _ziggurat._WIDTHS, _ziggurat._LAYER_AREA
     heights = np.exp(-0.5 * widths**2)
@@ -33,7 +33,7 @@ def test_layers_close():
     assert widths[0] * heights[1] == area  # the bottom one, with the tail folded in
 
 
-def test_the_law():
+def test_draws_are_standard_normal():
     x = draws()
     assert fit(x) > 1e-4
     assert stats.kstest(x, "norm").pvalue > 1e-4
@@ -61,7 +61,7 @@ def test_wrong_laws_are_seen(monkeypatch):
     assert stats.binomtest(far, COUNT, 2 * stats.norm.sf(3.92)).pvalue < 1e-6
 
 
-def test_the_second_look_alone_gives_the_law(monkeypatch):
+def test_the_second_comparison_alone_gives_the_law(monkeypatch):
     """Every point judged by the curve itself, none by the quick comparison: the two must agree."""
     monkeypatch.setattr(
         _ziggurat,

@@ -70,7 +70,7 @@ def test_fits_come_near_and_certificates_hold(M, predictors):
 @pytest.mark.parametrize(
     "M", [Sphere(2), Sphere(3)], ids=str
 )  # one K-norm draw, and descent
-def test_certificates_of_no_regression_are_not_confirmed(M, change):
+def test_certificates_that_are_no_regression_are_not_confirmed(M, change):
     """A negative clip, or a negative n, has a negative sensitivity, which any stated one exceeds."""
     x, Y = np.linspace(0, 1, 50), np.broadcast_to(M.origin, (50, *M.point_shape))
     model = PrivateGeodesicRegression(
