@@ -393,3 +393,16 @@ def test_deltas_that_add_up_to_one_and_more_still_compose(eps0, delta0, count):
         assert exact * (1 - 1e-12) <= both.delta(eps) <= exact * (1 + 1e-5)
     assert both.delta(math.inf) == pytest.approx(1 - (1 - delta0) ** count, rel=1e-9)
     assert compose_profiles([ApproxDP(eps0, delta0)] * count) == both
+
+
+@pytest.mark.parametrize("value", [5e-324, 1e-300, 1e-8, 1e6, 1e10, 1e100, 1e308])
+@pytest.mark.parametrize(
+    "kind", [PureDP, lambda eps: ApproxDP(eps, 1e-6), GDP, ZCDP, RaoDP]
+)
+def test_mixtures_with_extreme_parts_have_an_upper_bound(kind, value):
+    """Widths of grids under- and overflowed, and Python's own exceptions came out."""
+    part, other = kind(value), ApproxDP(0.5, 1e-7)
+    both = compose_profiles([part, other])
+    for eps in (0.0, 1.0):
+        larger = max(float(part.delta(eps)), float(other.delta(eps)))
+        assert larger <= both.delta(eps) <= 1.0

@@ -40,6 +40,11 @@ from curvedp.privacy.pld.discretize import PairProfile
 # The tail of each part is truncated where its δ falls below this. So a Composition
 # never returns a δ below about 1e-43.
 _TRUNCATION_DELTA = 1e-44
+# Where a part's tail is truncated at least and at most. Beyond the truncation its mass
+# counts as an infinite loss, so any truncation gives an upper bound. These keep the
+# widths of all grids, and their exponentials, within the range of doubles.
+_SMALLEST_TRUNCATION = 1e-290
+_LARGEST_TRUNCATION = 1e8
 # The number of grid points for `cheap_delta_bound`, relative to that for `delta`.
 _COARSE_FINENESS = 0.1
 
@@ -331,6 +336,7 @@ def _composed_pld(
         truncation = min(
             part.truncation_loss(_TRUNCATION_DELTA), part.implied_pure_epsilon()
         )
+        truncation = min(max(truncation, _SMALLEST_TRUNCATION), _LARGEST_TRUNCATION)
         pair = PairProfile.symmetric(part.delta_upper_bound, truncation)
         if part.delta_add is not None:
             pair = PairProfile(part.delta_upper_bound, part.delta_add, truncation)
