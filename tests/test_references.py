@@ -330,6 +330,31 @@ def test_cited_private_names_exist(path):
             assert name in names or elsewhere, name
 
 
+def pages_stating(statement: str) -> list[str]:
+    """Return the pages that state a theorem; a heading and its text count as one."""
+    pages = (page.relative_to(DOCS).as_posix() for page in PAGES)
+    return [page for page in pages if states(page, statement)]
+
+
+def test_every_number_belongs_to_one_theorem():
+    numbered = {
+        statement
+        for page in PAGES
+        for statement in re.findall(
+            r"(?:^#+ |\*\*)((?:Theorem|Lemma) [A-Z]\d+)\b", page.read_text(), re.M
+        )
+    }
+    assert len(numbered) > 10
+    for statement in sorted(numbered):
+        assert len(pages_stating(statement)) == 1, pages_stating(statement)
+
+
+def test_no_page_states_two_theorems_of_one_number():
+    for page in PAGES:
+        stated = re.findall(r"^\*\*(Theorem [A-Z]\d+)\b", page.read_text(), re.M)
+        assert len(stated) == len(set(stated)), page
+
+
 # ---- the checks see what they must
 
 

@@ -47,7 +47,7 @@ def test_floor_value():
 
 @pytest.mark.parametrize("d", [2, 3, 10])
 def test_no_scale_goes_below_the_floor_and_large_ones_reach_it(d):
-    """By post-processing (docs/theory/exact-profiles.md, Theorem P3), at every ε; the Laplace law too."""
+    """By post-processing (docs/theory/hyperbolic-floor.md, Theorem P3), at every ε; the Laplace law too."""
     floor = FloorProfile(-1.0, d, 1.0)
     eps = np.array([0.0, 0.3, 0.9]) * floor.pure_epsilon
     bottom = floor.delta(eps) * (1 - 3e-9)

@@ -1,4 +1,20 @@
-"""What a release costs: guarantees, exact profiles, conversions, composition."""
+"""What a release costs: guarantees, exact profiles, conversions, composition.
+
+From a noise law to a guarantee, each step in a place of its own:
+
+    loss/        the law of the privacy loss of a pair of noise laws, and its table
+    profiles/    δ(ε), μ, ρ and the Rényi divergences of that loss: a `PrivacyProfile`
+    pld/         profiles discretized to privacy loss distributions, and convolved
+    composition  several releases together: a closed form, or a `Composition`
+    guarantees/  definitions such as `GDP` and `ApproxDP`, and conversions between them
+
+A profile is no guarantee but has one, `PrivacyProfile.guarantee`. Beside these steps,
+`calibration` finds the noise for a guarantee, `enclosure/` proves bounds on δ and μ in
+interval arithmetic, `subsampling` and `optimizer_accounting` are for random batches,
+`selection` for the best of several runs. The theory is in docs/theory/accounting.md
+(compositions, Theorems C1 to C8) and docs/theory/exact-profiles.md (profiles, Theorems
+P1 to P5).
+"""
 
 from typing import TYPE_CHECKING
 

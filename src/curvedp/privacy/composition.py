@@ -1,6 +1,6 @@
 """The guarantee of several releases together, if all guarantees were fixed beforehand.
 
-Theorem C6 (docs/theory/accounting.md, "Composition"). Within one definition of privacy
+Theorem C8 (docs/theory/accounting.md, "Composition"). Within one definition of privacy
 the compositions are Σε-DP, (Σε, Σδ)-DP, Σρ-zCDP, Rényi DP with Σε at one order,
 √Σμ²-GDP, a parametric Rao distance √Σθ², and a Hellinger angle θ with cos(θ/2) =
 ∏cos(θᵢ/2).

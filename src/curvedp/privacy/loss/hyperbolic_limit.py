@@ -1,6 +1,6 @@
 """The privacy loss that remains on a hyperbolic space for arbitrarily much noise.
 
-Theorem (docs/theory/exact-profiles.md, Theorem P3). As the scale grows, the loss of
+Theorem (docs/theory/hyperbolic-floor.md, Theorem P3). As the scale grows, the loss of
 every isotropic law on H^d tends to the one between the harmonic measures on the
 boundary, seen from the two centers D apart: L = (d−1)·log(cosh D − sinh D·cos φ), φ the
 angle of a uniform direction.

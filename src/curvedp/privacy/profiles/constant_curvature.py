@@ -7,7 +7,7 @@ Theorem P1 (docs/theory/exact-profiles.md). The worst pair of neighbors is any p
 whose noise centers are exactly the sensitivity apart: moving the second center away
 from the first raises δ(ε) at every ε. So no search over distances is needed.
 
-Theorem P3 (docs/theory/exact-profiles.md). On a hyperbolic space the profile does not
+Theorem P3 (docs/theory/hyperbolic-floor.md). On a hyperbolic space the profile does not
 fall to 0 as the scale grows. Its limit is `FloorProfile`, and no isotropic noise does
 better.
 """
@@ -413,7 +413,7 @@ class FloorProfile(PrivacyProfile):
     The privacy loss tends to (d−1)·log(cosh Δ − sinh Δ·cos φ), where φ is the angle of
     a uniform direction. This is the loss between the harmonic measures on the boundary
     seen from the two centers. Brownian motion turns *any* isotropic noise into these
-    measures, so that none does better (docs/theory/exact-profiles.md, Theorem P3).
+    measures, so that none does better (docs/theory/hyperbolic-floor.md, Theorem P3).
 
     Parameters
     ----------
