@@ -124,7 +124,7 @@ def test_regions_of_the_population_hold_it(space, std):
         model = PrivateFrechetMean(space, "private", guarantee=GDP(1.0)).fit(sample)
         held += bool(model.confidence_region(of="population").contains(truth))
         noise_only += bool(model.confidence_region().contains(truth))
-    assert held >= 89  # below it with probability 3e-4 at a coverage of 0.95...
+    assert held >= 86  # below it with probability 1e-4 at a coverage of 0.95...
     assert noise_only < 60  # ...and this region is not one of the population
 
 

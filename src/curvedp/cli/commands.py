@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from curvedp.cli.comparison import test_app
 from curvedp.cli.console import (
     check_picture,
     console,
@@ -60,6 +61,7 @@ for _command in (verify, key, sign, statement, region):
     app.command()(_command)
 app.add_typer(release_app, name="release")
 app.add_typer(ledger_app, name="ledger")
+app.add_typer(test_app, name="test")
 
 ManifoldOption = Annotated[
     str,

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from curvedp.estimators.base import PrivateEstimator
     from curvedp.inference.error_bars import ErrorBar
     from curvedp.ledger import Ledger
+    from curvedp.privacy.unit import PrivacyUnit
 
 
 # How the files of ledgers (SQLite) and of private keys (PEM) begin.
@@ -114,6 +115,7 @@ _COMMON_OPTIONS: Options = {
     "budget_mu": option(
         float, "--budget-mu", help="start the ledger with this GDP budget"
     ),
+    "label": option(str, "--label", help="what the ledger's entry is called"),
     "out": option(Path, "--out", help="write the released value (npy or csv)"),
     "certificate": option(Path, "--certificate", help="write the certificate (json)"),
     "report": option(Path, "--report", help="write a page about the release (html)"),
@@ -260,10 +262,15 @@ def _would_overwrite(name: str, target: Path, path: Path) -> bool:
     return is_beside and numbered_name.fullmatch(path.name) is not None
 
 
-def _open_ledger(
-    path: Path | None, budget_mu: float | None, key: Path | None
+def open_ledger_file(
+    path: Path | None,
+    budget_mu: float | None,
+    key: Path | None,
+    unit: "PrivacyUnit | None" = None,
 ) -> "Ledger | None":
     """Return the ledger to pay from, if any; `key` is the file with its key.
+
+    A new ledger protects `unit`, or else what its first charge protects.
 
     A new one is made together with its first entry (`lazy`), so that a release that is
     refused leaves no file. A file that exists is never deleted: another process may
@@ -277,12 +284,14 @@ def _open_ledger(
     if budget_mu is None:
         if not path.exists():
             raise ParameterError(
-                f"there is no ledger at {path}: --budget-mu starts one, or "
+                f"there is no ledger at {path}. If there was one, bring it back from a "
+                "backup: what was spent is still spent, and a new one would forget it. "
+                "For the first release from these data --budget-mu starts one, or "
                 "`curvedp ledger create`"
             )
         return open_ledger(path, key=key)
     _validate.positive("budget_mu", budget_mu)
-    return open_ledger(path, GDP(budget_mu), key=key, lazy=True)
+    return open_ledger(path, GDP(budget_mu), key=key, lazy=True, unit=unit)
 
 
 def _release(statistic: str, options: TypedOptions) -> None:
@@ -315,10 +324,12 @@ def _release(statistic: str, options: TypedOptions) -> None:
     estimator = offer.build(
         {**estimator_options, "manifold": space},
         guarantee=guarantee,
-        ledger=_open_ledger(
+        ledger=open_ledger_file(
             options["ledger"], options["budget_mu"], options["ledger_key"]
         ),
-        label=_ledger_label(f"{offer.title} of {options['data'].name}"),
+        label=_ledger_label(
+            options["label"] or f"{offer.title} of {options['data'].name}"
+        ),
     )
     with waiting("drawing exact noise"):
         fitted = offer.fit(estimator, columns)

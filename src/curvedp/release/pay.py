@@ -21,6 +21,7 @@ def open_ledger(
     *,
     key: Path | None = None,
     lazy: bool = False,
+    unit: PrivacyUnit | None = None,
 ) -> Ledger:
     """Open the ledger that pays for a release, for the command line and the studio.
 
@@ -29,7 +30,7 @@ def open_ledger(
 
     Parameters
     ----------
-    path, budget, key, lazy
+    path, budget, key, lazy, unit
         As for `Ledger`.
 
     Raises
@@ -38,7 +39,7 @@ def open_ledger(
         As `Ledger` does.
     """
     try:
-        return Ledger(path, budget, key=key, lazy=lazy)
+        return Ledger(path, budget, key=key, lazy=lazy, unit=unit)
     except ParameterError as error:
         if error.parameter != "key":
             raise

@@ -1,0 +1,312 @@
+"""`curvedp test two-sample | k-sample | paired`: private tests of whether groups differ."""
+
+import json as json_module
+from collections.abc import Callable
+from inspect import Parameter
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from curvedp.cli.console import console, escape_markup, waiting
+from curvedp.cli.options import (
+    GUARANTEE,
+    JsonOption,
+    Options,
+    guarantee_from_options,
+    option,
+    with_options,
+)
+from curvedp.cli.release import (
+    PERSONS,
+    READING,
+    TypedOptions,
+    open_ledger_file,
+    read_typed_column,
+    reading_options,
+)
+from curvedp.errors import ParameterError
+from curvedp.releasing import parse_radius
+
+if TYPE_CHECKING:
+    from curvedp.core.certificate import Certificate
+    from curvedp.estimators.comparison import GroupComparison
+    from curvedp.inference.hypotheses import PermutationTest
+
+test_app = typer.Typer(
+    no_args_is_help=True, help="Test privately whether groups of records differ."
+)
+
+_FILES = Annotated[
+    list[Path],
+    typer.Argument(help="a file for each group, or one file with --labels"),
+]
+_OPTIONS: Options = {
+    "files": (_FILES, Parameter.empty),
+    "manifold": option(
+        str, "--manifold", "-m", help="such as sphere:2 or spd-affine:3"
+    ),
+    "radius": option(
+        str, "--radius", "-r", help="of the public ball, or private to find one"
+    ),
+    "center": option(
+        str, "--center", help="a file, numbers like a record's, or one times the origin"
+    ),
+    "labels": option(
+        str, "--labels", help="column with the public group of each record"
+    ),
+    **PERSONS,
+    **GUARANTEE,
+    **READING,
+    "level": option(
+        float, "--level", help="largest probability of a false alarm", default=0.05
+    ),
+    "permutations": option(
+        int, "--permutations", help="how many permutations", default=498
+    ),
+    "ledger": option(Path, "--ledger", help="budget to spend from"),
+    "budget_mu": option(
+        float, "--budget-mu", help="start the ledger with this GDP budget"
+    ),
+    "ledger_key": option(Path, "--ledger-key", help="the key of a keyed ledger"),
+    "label": option(str, "--label", help="what the ledger's entries are called"),
+    "certificate": option(
+        Path, "--certificate", help="write the certificates (json), numbered"
+    ),
+    "json": (JsonOption, False),
+}
+
+
+class _Group:
+    """The records of one group, as they were read.
+
+    Attributes
+    ----------
+    name : str
+        The file's name without its ending, or the group's label.
+    records : array
+    persons : array or None
+    """
+
+    def __init__(self, name: str, records: Any, persons: Any) -> None:
+        self.name = name
+        self.records = records
+        self.persons = persons
+
+
+def _read_groups(options: TypedOptions, space: Any) -> list[_Group]:
+    """Return the groups: one of each file, or those that a column of one file names."""
+    import numpy as np
+
+    from curvedp.records import read_records
+
+    read = []
+    for path in options["files"]:
+        of_file = {**options, "data": path}
+        records = read_records(path, space, **reading_options(of_file))
+        persons = read_typed_column(of_file, options["groups"])
+        read.append(_Group(path.stem, np.asarray(records), persons))
+    if options["labels"] is None:
+        return read
+    if len(read) != 1:
+        raise ParameterError("--labels goes with one file")
+    [everyone] = read
+    labels = np.asarray(
+        read_typed_column({**options, "data": options["files"][0]}, options["labels"])
+    ).astype(str)
+    persons = None if everyone.persons is None else np.asarray(everyone.persons)
+    return [
+        _Group(
+            str(label),
+            everyone.records[labels == label],
+            None if persons is None else persons[labels == label],
+        )
+        for label in np.unique(labels)
+    ]
+
+
+def _run(kind: str, options: TypedOptions) -> None:
+    """Run one of the tests: read, pay, release and print."""
+    from curvedp.estimators.comparison import comparison_unit
+    from curvedp.geometry import parse_manifold
+    from curvedp.records.files import load_point
+
+    for name in ("manifold", "radius"):
+        if options[name] is None:
+            raise ParameterError("is missing", parameter=name)
+    space = parse_manifold(options["manifold"])
+    guarantee = guarantee_from_options(
+        options["mu"], options["epsilon"], options["delta"], options["rho"]
+    )
+    center = None
+    if options["center"] is not None:
+        center = load_point(options["center"], space, options["form"])
+    groups = _read_groups(options, space)
+    _check_count(kind, len(groups))
+    common = {
+        "radius": parse_radius(options["radius"]),
+        "center": center,
+        "guarantee": guarantee,
+        "level": options["level"],
+        "permutations": options["permutations"],
+        "ledger": open_ledger_file(
+            options["ledger"],
+            options["budget_mu"],
+            options["ledger_key"],
+            unit=None if kind == "paired" else comparison_unit(options["groups"]),
+        ),
+        "label": options["label"] or f"{kind} test",
+    }
+    with waiting("permuting"):
+        if kind == "paired":
+            _paired(space, groups, common, options)
+        else:
+            _compared(space, groups, common, options)
+
+
+def _check_count(kind: str, n_groups: int) -> None:
+    """Refuse a number of groups that the test is not for."""
+    if kind in ("two-sample", "paired") and n_groups != 2:
+        raise ParameterError(f"a {kind} test needs two groups, not {n_groups}")
+    if n_groups < 2:
+        raise ParameterError("a test needs two groups or more")
+
+
+def _paired(
+    space: Any, groups: list[_Group], common: dict[str, Any], options: TypedOptions
+) -> None:
+    """Test pairs, in a given ball."""
+    from curvedp.inference import paired_test
+
+    if isinstance(common["radius"], str):
+        raise ParameterError("must be a number for pairs", parameter="radius")
+    first, second = groups
+    found = paired_test(
+        space, first.records, second.records, groups=first.persons, **common
+    )
+    _save([found.certificate], options["certificate"])
+    if options["json"]:
+        answer = {**_test_dict(found), "certificates": [found.certificate.to_dict()]}
+        print(json_module.dumps(answer, default=str))
+    else:
+        _say(_test_sentence(found, [group.name for group in groups]))
+
+
+def _compared(
+    space: Any, groups: list[_Group], common: dict[str, Any], options: TypedOptions
+) -> None:
+    """Compare groups: a test, the means, and how far they are apart."""
+    from curvedp.estimators.comparison import compare_groups
+
+    persons = None
+    if options["groups"] is not None:
+        persons = [group.persons for group in groups]
+    found = compare_groups(
+        space,
+        [group.records for group in groups],
+        names=[group.name for group in groups],
+        groups=persons,
+        **common,
+    )
+    certificates = [found.test.certificate, *found.means.certificates_]
+    if found.ball_release is not None:
+        certificates.insert(0, found.ball_release.certificate_)
+    _save(certificates, options["certificate"])
+    if options["json"]:
+        answer = {
+            **_test_dict(found.test),
+            "effect_size": found.effect_size,
+            "largest_distance": found.largest_distance,
+            "spread": found.spread,
+            "means": {
+                str(name): {
+                    "center": region.center.tolist(),
+                    "radius": float(region.radius),
+                }
+                for name, region in found.regions.items()
+            },
+            "certificates": [each.to_dict() for each in certificates],
+        }
+        print(json_module.dumps(answer, default=str))
+        return
+    _print_comparison(space, found, [group.name for group in groups], options)
+
+
+def _print_comparison(
+    space: Any, found: "GroupComparison", names: list[str], options: TypedOptions
+) -> None:
+    """Print the test, the means with their error bars, and the effect size."""
+    from curvedp.inference.error_bars import distance_sentence
+    from curvedp.records.output_forms import output_form
+
+    _say(_test_sentence(found.test, names))
+    written_as = output_form(options["form"], space)
+    for name, region in found.regions.items():
+        radius = distance_sentence(space, float(region.radius))
+        point = written_as.sentence(region.center)
+        _say(f"mean of {name}: {point}; the population's is within {radius}")
+    _say(
+        f"largest distance between means: "
+        f"{distance_sentence(space, found.largest_distance)}, which is "
+        f"{found.effect_size:.3g} times the spread "
+        f"{distance_sentence(space, found.spread)} within groups (effect size)"
+    )
+    _say(
+        "all regions hold at once with probability 95%; the test, the means and a "
+        f"private ball together meet GDP({options['mu']:g})"
+    )
+
+
+def _test_sentence(found: "PermutationTest", names: list[str]) -> str:
+    """Return the result of a test in words."""
+    listed = " and ".join(names)
+    if found.rejected:
+        return f"{listed} differ: p = {found.pvalue:.3g} (level {found.level:g})"
+    return (
+        f"no difference between {listed} was found at level {found.level:g}; "
+        "a private test answers yes or no, so p is given as 1"
+    )
+
+
+def _test_dict(found: "PermutationTest") -> dict[str, Any]:
+    """Return the result of a test as plain values."""
+    return {
+        "rejected": bool(found.rejected),
+        "pvalue": float(found.pvalue),
+        "level": found.level,
+        "statistic": found.statistic,
+    }
+
+
+def _save(certificates: "list[Certificate]", target: Path | None) -> None:
+    """Write certificates to numbered files: the ball, the test, then the means."""
+    if target is None:
+        return
+    for number, certificate in enumerate(certificates, 1):
+        suffix = f"-{number}-{certificate.mechanism}"
+        if len(certificates) == 1:
+            suffix = ""
+        certificate.save(target.with_name(target.stem + suffix + target.suffix))
+
+
+def _say(text: str) -> None:
+    """Print a line as it is."""
+    console.print(escape_markup(text), soft_wrap=True, highlight=False)
+
+
+def _test_command(kind: str, description: str) -> Callable[..., None]:
+    """Return the command of one test."""
+
+    def run_with_options(**typed_options: Any) -> None:
+        _run(kind, typed_options)
+
+    built: Callable[..., None] = with_options(run_with_options, _OPTIONS, description)
+    return built
+
+
+for _kind, _description in {
+    "two-sample": "Do two groups differ, and by how much? Their sizes are public.",
+    "k-sample": "Do several groups differ, and by how much? Their sizes are public.",
+    "paired": "Do first and second measurements differ? Line i of both files is a pair.",
+}.items():
+    test_app.command(_kind)(_test_command(_kind, _description))

@@ -1,0 +1,271 @@
+"""Compare groups of records: a private test, their private means, and an effect size.
+
+`compare_groups` divides one GDP guarantee among a ball (with `radius="private"`), a
+permutation test and the means of the groups.
+"""
+
+from collections.abc import Sequence
+from math import sqrt
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from curvedp.core.mechanism import check_guarantee
+from curvedp.core.statistic import Ball, public_ball
+from curvedp.errors import BudgetExceeded, ParameterError
+from curvedp.estimators.frechet_mean import PrivateFrechetMean
+from curvedp.estimators.mdm import PrivateMDM
+from curvedp.geometry.manifold import Manifold
+from curvedp.inference.hypotheses import PermutationTest, k_sample_test
+from curvedp.inference.shapes import Region
+from curvedp.ledger import Ledger
+from curvedp.privacy import GDP, Guarantee
+from curvedp.privacy.unit import PrivacyUnit
+from curvedp.randomness import Source
+from curvedp.release.rebuild import noisy_draw_of
+
+# The fractions of μ² that the parts of a comparison take. They are choices: the test
+# answers the question, and a ball needs less than what is released in it.
+_BALL_SHARE = 0.2
+_TEST_SHARE = 0.6
+
+
+# So that the parts together are not more than the whole in floats.
+_ROUNDED_DOWN = 1 - 1e-12
+
+
+class GroupComparison(NamedTuple):
+    """What a comparison of groups has released.
+
+    Attributes
+    ----------
+    test : PermutationTest
+        Whether the groups are drawn from one distribution.
+    means : PrivateMDM
+        The private mean of each group, with their certificates.
+    ball : Ball
+        The ball into which records were clipped.
+    ball_release : PrivateFrechetMean or None
+        The release that found the ball, with its certificate; None for a given ball.
+    regions : dict
+        The region of each group's population mean, by the group's label; all hold at
+        once with probability 95%.
+    largest_distance : float
+        The largest distance between two of these means.
+    spread : float
+        The root mean square distance of the records to their own group's mean.
+    """
+
+    test: PermutationTest
+    means: PrivateMDM
+    ball: Ball
+    ball_release: PrivateFrechetMean | None
+    regions: dict[Any, Region]
+    largest_distance: float
+    spread: float
+
+    @property
+    def effect_size(self) -> float:
+        """The largest distance between group means, in units of the spread.
+
+        For two groups on a line it is Cohen's d, but for the correction of its bias.
+        """
+        return self.largest_distance / self.spread if self.spread > 0 else float("inf")
+
+
+def compare_groups(
+    manifold: Manifold,
+    samples: Sequence[Any],
+    radius: float | str,
+    center: Any = None,
+    guarantee: Guarantee = GDP(1.0),  # noqa: B008 - a frozen value, safe as a default
+    level: float = 0.05,
+    permutations: int = 498,
+    names: Sequence[str] | None = None,
+    groups: Sequence[Any] | None = None,
+    ledger: Ledger | None = None,
+    label: str = "comparison of groups",
+    source: Source | None = None,
+) -> GroupComparison:
+    """Test whether groups of records differ, and say by how much.
+
+    The whole comparison meets `guarantee`. Of μ², a private ball takes a fifth; of what
+    is left the test takes 0.6 and the means of the groups take 0.4. The groups are
+    disjoint, so their means together cost as much as one.
+
+    Parameters
+    ----------
+    manifold : Manifold
+        Where the records live.
+    samples : sequence of arrays
+        Two or more groups of shape (n, *point_shape), each with its own public n.
+    radius : float or "private"
+        The radius of the public ball; with "private" it is found.
+    center : point, optional
+        The center of the public ball.
+    guarantee : GDP
+        What the comparison meets for replacing one record within its group, or one
+        person with all their records.
+    level, permutations
+        Of the test, as in `curvedp.inference.k_sample_test`.
+    names : sequence of str, optional
+        What the groups are called: 1, 2, … by default.
+    groups : sequence of arrays, optional
+        For each sample the persons to whom its records belong. Nobody may be in two.
+    ledger : Ledger, optional
+        Is charged for each part. A comparison of which a part does not fit is refused
+        before the first.
+    label : str
+        The beginning of the labels of the ledger's entries.
+    source : Source, optional
+        For simulations.
+
+    Returns
+    -------
+    GroupComparison
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from curvedp.geometry import Sphere
+    >>> rng = np.random.default_rng(0)
+    >>> A = Sphere(2).project(rng.normal([3.0, 0, 0], 0.5, (400, 3)))
+    >>> B = Sphere(2).project(rng.normal([3.0, 1, 0], 0.5, (300, 3)))
+    >>> found = compare_groups(Sphere(2), (A, B), radius=1.0)
+    >>> found.test.rejected, 1.0 < found.effect_size < 2.0
+    (True, True)
+    """
+    check_guarantee(guarantee)
+    if not isinstance(guarantee, GDP) or guarantee.adjacency != "replace-one":
+        raise ParameterError(
+            "must be GDP for a comparison of several parts, such as GDP(1.0); "
+            "k_sample_test takes others",
+            parameter="guarantee",
+            value=guarantee,
+        )
+    if names is None:
+        names = [str(number) for number in range(1, len(samples) + 1)]
+    if len(names) != len(samples) or len(set(names)) != len(names):
+        raise ParameterError("must name each sample once", parameter="names")
+    _check_payable(ledger, guarantee, comparison_unit(groups))
+    sizes = [len(sample) for sample in samples]
+    records = np.concatenate([np.asarray(sample, dtype=float) for sample in samples])
+    labels = np.repeat(list(names), sizes)
+    persons = None
+    if groups is not None:
+        # A list keeps every id as it is; an array would make texts of mixed ids.
+        persons = [person for ids in groups for person in ids]
+
+    ball_release = None
+    share_left = 1.0
+    if isinstance(radius, str):
+        ball_release = PrivateFrechetMean(
+            manifold,
+            radius=radius,
+            center=center,
+            guarantee=_part_of(guarantee, _BALL_SHARE),
+            ledger=ledger,
+            label=f"{label}: ball"[:200],
+            source=source,
+        ).fit(records, groups=persons)
+        ball = ball_release.ball_
+        share_left -= _BALL_SHARE
+    else:
+        ball = public_ball(manifold, center, radius)
+
+    test = k_sample_test(
+        manifold,
+        list(samples),
+        radius=ball.radius,
+        center=ball.center,
+        guarantee=_part_of(guarantee, _TEST_SHARE * share_left),
+        level=level,
+        permutations=permutations,
+        groups=groups,
+        ledger=ledger,
+        label=f"{label}: test"[:200],
+        source=source,
+    )
+    means = PrivateMDM(
+        manifold,
+        radius=ball.radius,
+        center=ball.center,
+        guarantee=_part_of(guarantee, (1 - _TEST_SHARE) * share_left),
+        mechanism="gradient",
+        ledger=ledger,
+        label=f"{label}: means"[:200],
+        source=source,
+    ).fit(records, labels, groups=persons)
+    regions = means.confidence_region(0.95, of="population")
+    return GroupComparison(
+        test=test,
+        means=means,
+        ball=ball,
+        ball_release=ball_release,
+        regions=dict(regions),
+        largest_distance=_largest_distance(manifold, list(regions.values())),
+        spread=_spread_within(means),
+    )
+
+
+def _part_of(guarantee: GDP, share: float) -> GDP:
+    """Return the guarantee that is this fraction of μ², rounded down."""
+    return GDP(guarantee.mu * sqrt(share) * _ROUNDED_DOWN)
+
+
+def comparison_unit(groups: Any) -> PrivacyUnit:
+    """Return whom a comparison protects; its groups are public classes."""
+    if groups is None:
+        return PrivacyUnit.RECORD_IN_CLASS
+    return PrivacyUnit.PERSON_IN_CLASS
+
+
+def _check_payable(ledger: Ledger | None, guarantee: GDP, unit: PrivacyUnit) -> None:
+    """Refuse, before its first part, a comparison that a ledger cannot pay for.
+
+    The parts are charged one after the other. The ball alone could be charged to a
+    ledger that counts records, and then the test could not.
+    """
+    if ledger is None:
+        return
+    if ledger.unit is not unit:
+        raise ParameterError(
+            f"must count what a comparison protects: start one with unit={unit.value!r}",
+            parameter="ledger",
+            value=ledger,
+        )
+    remaining = ledger.remaining
+    if remaining is None or (
+        isinstance(remaining, GDP) and remaining.mu < guarantee.mu * (1 - 1e-12)
+    ):
+        raise BudgetExceeded(
+            f"refused: the comparison at {guarantee} does not fit: "
+            f"{remaining or 'nothing'} of {ledger.budget} remains"
+        )
+
+
+def _largest_distance(manifold: Manifold, regions: list[Region]) -> float:
+    """Return the largest distance between the centers of two regions."""
+    return max(
+        float(manifold.dist(first.center, second.center))
+        for first in regions
+        for second in regions
+    )
+
+
+def _spread_within(means: PrivateMDM) -> float:
+    """Return the root mean square distance of records to the mean of their group.
+
+    The gradient mechanism releases the mean square m² of each group's logarithms beside
+    their mean g; m² − |g|² is the variance about the group's mean.
+    """
+    total = 0.0
+    count = 0
+    for certificate in means.certificates_:
+        draw = noisy_draw_of(certificate)
+        assert draw.mean_square is not None  # Gaussian noise releases it.
+        n = int(certificate.statistic["n"])
+        variance = draw.mean_square.value - float(np.sum(draw.value**2))
+        total += n * max(0.0, variance)
+        count += n
+    return sqrt(total / count)

@@ -1,0 +1,96 @@
+"""Groups are compared under one guarantee: a test, their means and an effect size."""
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from curvedp import GDP, Ledger, PureDP
+from curvedp.cli import app
+from curvedp.errors import BudgetExceeded, ParameterError
+from curvedp.estimators.comparison import compare_groups
+from curvedp.geometry import Sphere
+from curvedp.release.verify import verify_certificate
+
+S = Sphere(2)
+
+
+def group(seed, shift, n=300):
+    """Directions around (shift, 0) in coordinates, with standard deviations of 0.2."""
+    z = 0.2 * np.random.default_rng(seed).normal(size=(n, 2)) + [shift, 0.0]
+    return np.asarray(S.from_normal_coordinates(S.origin, z))
+
+
+@pytest.mark.parametrize("radius", [1.0, "private"])
+def test_a_comparison_finds_the_difference_and_its_size(radius, tmp_path):
+    ledger = Ledger(tmp_path / "x.ledger", GDP(2.0), unit="record_in_class")
+    found = compare_groups(
+        S, (group(1, 0.0), group(2, 0.3)), radius, guarantee=GDP(2.0), ledger=ledger
+    )
+    assert found.test.rejected
+    # The spread is 0.2·√2 and the means are 0.3 apart; noise moves both by little.
+    assert found.largest_distance == pytest.approx(0.3, abs=0.08)
+    assert found.spread == pytest.approx(0.283, abs=0.04)
+    assert set(found.regions) == {"1", "2"}
+
+    # All of the budget is spent, and nothing more: the parts add up to the guarantee.
+    assert ledger.spent.mu == pytest.approx(2.0, rel=1e-9)
+    assert ledger.remaining is None or ledger.remaining.mu < 1e-5
+    certificates = [found.test.certificate, *found.means.certificates_]
+    for certificate in certificates:
+        assert all(check.holds for check in verify_certificate(certificate))
+    with pytest.raises(BudgetExceeded):
+        compare_groups(S, (group(1, 0.0), group(2, 0.3)), 1.0, ledger=ledger)
+
+
+def test_what_cannot_be_paid_for_is_refused_before_the_first_part(tmp_path):
+    samples = (group(1, 0.0), group(2, 0.3))
+    of_records = Ledger(tmp_path / "r.ledger", GDP(2.0), unit="record")
+    with pytest.raises(ParameterError, match="record_in_class"):
+        compare_groups(S, samples, "private", ledger=of_records)
+    small = Ledger(tmp_path / "s.ledger", GDP(0.9), unit="record_in_class")
+    with pytest.raises(BudgetExceeded):
+        compare_groups(S, samples, "private", guarantee=GDP(1.0), ledger=small)
+    assert of_records.entries == small.entries == []
+    with pytest.raises(ParameterError, match="GDP"):
+        compare_groups(S, samples, 1.0, guarantee=PureDP(1.0))
+
+
+def test_persons_are_the_unit_where_ids_are_given():
+    ids = [np.repeat(np.arange(100), 3), np.repeat(np.arange(100, 200), 3)]
+    found = compare_groups(
+        S, (group(1, 0.0), group(2, 0.4)), 1.0, guarantee=GDP(3.0), groups=ids
+    )
+    units = {each.privacy_unit.value for each in found.means.certificates_}
+    assert units == {found.test.certificate.privacy_unit.value} == {"person_in_class"}
+
+
+def write_csv(path, points, labels):
+    """Write latitudes and longitudes in degrees, with the group of each."""
+    latitude = np.degrees(np.arcsin(points[:, 2]))
+    longitude = np.degrees(np.arctan2(points[:, 1], points[:, 0]))
+    rows = zip(latitude, longitude, labels, strict=True)
+    lines = [f"{lat},{lon},{label}" for lat, lon, label in rows]
+    path.write_text("\n".join(["lat,lon,unit", *lines]) + "\n")
+
+
+def test_the_shell_compares_files_and_columns(tmp_path):
+    A, B = group(1, 0.0), group(2, 0.5)
+    write_csv(tmp_path / "a.csv", A, ["a"] * len(A))
+    write_csv(tmp_path / "b.csv", B, ["b"] * len(B))
+    write_csv(tmp_path / "c.csv", np.concatenate([A, B]), ["a"] * 300 + ["b"] * 300)
+    common = ["-m", "sphere:2", "--header", "--columns", "lat,lon"]
+    common += ["--as", "latlon-degrees", "-r", "1.0", "--mu", "2"]
+
+    def run(*arguments):
+        return CliRunner().invoke(app, ["test", *map(str, arguments), *common])
+
+    two_files = run("two-sample", tmp_path / "a.csv", tmp_path / "b.csv")
+    assert two_files.exit_code == 0, two_files.output
+    assert "a and b differ" in two_files.output
+    assert "effect size" in two_files.output
+    assert "latitude" in two_files.output
+    one_file = run("k-sample", tmp_path / "c.csv", "--labels", "unit")
+    assert "a and b differ" in one_file.output
+    paired = run("paired", tmp_path / "a.csv", tmp_path / "b.csv")
+    assert "a and b differ" in paired.output
+    assert run("two-sample", tmp_path / "a.csv").exit_code == 2
