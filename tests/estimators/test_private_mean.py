@@ -49,7 +49,7 @@ from curvedp.privacy import GDP, ApproxDP, PureDP
 from curvedp.randomness import GeneratorSource
 from curvedp.records.base import open_records
 from curvedp.release.verify import verify_certificate
-from curvedp.release.warnings import _says_many_outside
+from curvedp.release.warnings import _shows_many_outside
 from curvedp.statistics.second_moment import SecondMoment, vector_to_symmetric
 
 SPACES = [
@@ -492,4 +492,26 @@ def test_counts_of_records_outside_a_private_ball_are_warned_of():
         (ReleasedCounts(elsewhere, 2.0, 700.0, 10.0), False),
         (ReleasedCounts(ball.center, shells, beyond_shells, 10.0), True),
     ):
-        assert _says_many_outside(ball, 1000, released) == expected
+        assert _shows_many_outside(ball, 1000, released) == expected
+
+
+@pytest.mark.parametrize("manifold", [Euclidean(3), Lorentz(2)], ids=repr)
+@pytest.mark.parametrize("share", [0.0, 0.2])
+def test_a_second_group_outside_a_private_ball_is_warned_of(manifold, share):
+    """It pulls the mean of all records away from where the predicted error says."""
+    rng = np.random.default_rng(1)
+    n = 2000
+    coordinates = 0.1 * rng.normal(size=(n, manifold.dim))
+    coordinates[: int(share * n), 0] += 2.0
+    X = manifold.from_normal_coordinates(manifold.origin, coordinates)
+    model = PrivateFrechetMean(
+        manifold, radius="private", source=GeneratorSource(np.random.default_rng(0))
+    )
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        model.fit(X)
+    texts = [str(one.message) for one in caught]
+    assert any("more than a tenth" in text for text in texts) == (share > 0)
+    error = float(manifold.dist(model.location_, frechet_mean(manifold, X)))
+    with warnings.catch_warnings(action="ignore"):
+        assert (error > 3 * model.predicted_error_) == (share > 0)

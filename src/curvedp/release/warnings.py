@@ -62,6 +62,11 @@ _SURE_DEVIATIONS = 6.0
 # Gaussian noise that is 2.4 standard deviations.
 _NOISE_ERRORS = 3.0
 
+# A private ball leaves many records outside if more than this fraction of them is
+# surely there. The search leaves a few percent outside on purpose; a second group of
+# records outside pulls the mean farther than the predicted error says.
+_MANY_OUTSIDE = 0.1
+
 # A predicted error below this fraction of the radius needs no warning.
 _SMALL_ERROR_FRACTION = 0.1
 
@@ -106,8 +111,9 @@ _FIXED_TEXTS = {
         "accounts for that"
     ),
     WarningKind.RECORDS_OUTSIDE: (
-        "the released counts show that more than a quarter of the records lie outside "
-        "the private ball"
+        "the released counts show that more than a tenth of the records lie outside the "
+        "private ball, where a second group of records may be: the mean of all records "
+        "may be farther away than the predicted error says"
     ),
     WarningKind.ON_OUTER_EDGE: (
         "the release lies on the edge of the outer ball: records may be outside it"
@@ -329,7 +335,7 @@ def _is_as_if_misread(outer: SearchedBallStatistic, ball: Ball) -> bool:
 
 
 def _shows_many_outside(ball: Ball, n: int, released: ReleasedCounts) -> bool:
-    """Return whether released counts show that over n/4 records lie outside a ball.
+    """Return whether released counts show that over n/10 records lie outside a ball.
 
     Parameters
     ----------
@@ -349,7 +355,7 @@ def _shows_many_outside(ball: Ball, n: int, released: ReleasedCounts) -> bool:
     deviations = released.noise_scale * np.sqrt(np.arange(1, counts.size + 1))
     lower_bounds = counts - _SURE_DEVIATIONS * deviations
     is_outside_ball = radii >= ball.radius
-    return bool((lower_bounds[is_outside_ball] > n / 4).any())
+    return bool((lower_bounds[is_outside_ball] > _MANY_OUTSIDE * n).any())
 
 
 # ---- values in a public ball ----
