@@ -235,7 +235,21 @@ def _print_results(
     ledger: Ledger,
     mu: float,
 ) -> None:
-    """Print the table of the digits, the accuracies and what is left of the budget."""
+    """Print the table of the digits, the accuracies and what is left of the budget.
+
+    Parameters
+    ----------
+    console : Console
+        Where the results are printed.
+    results : list
+        The comparison of the private with the true mean of each digit.
+    accuracy : dict
+        The share of test images that each classifier gets right, by its name.
+    ledger : Ledger
+        What the release was paid from.
+    mu : float
+        μ of the guarantee.
+    """
     table = Table(
         *_HEADER,
         title=(

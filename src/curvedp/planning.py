@@ -818,7 +818,15 @@ def _check_point_size(manifold: Manifold) -> None:
 
 
 def _check_spread(spread: float | None, has_private_ball: bool) -> float | None:
-    """Return a stated spread; refuse one that is not positive or has no use."""
+    """Return a stated spread; refuse one that is not positive or has no use.
+
+    Parameters
+    ----------
+    spread : float or None
+        What the caller states.
+    has_private_ball : bool
+        Whether the release searches for its ball.
+    """
     if spread is None:
         return None
     if not has_private_ball:
@@ -829,7 +837,13 @@ def _check_spread(spread: float | None, has_private_ball: bool) -> float | None:
 
 
 def _check_class_sizes(n: int, classes: int, statistic: object) -> None:
-    """Refuse classes of a statistic that has none, or of fewer than 2 records each."""
+    """Refuse classes of a statistic that has none, or of fewer than 2 records each.
+
+    Parameters
+    ----------
+    n, classes, statistic
+        As for `plan`.
+    """
     if classes > 1 and (statistic != "mean" or n < 2 * classes):
         raise ParameterError(
             "is for means and classifiers, of at least 2 records a class",
@@ -844,6 +858,15 @@ def _plan_classifier(
     """Plan a classifier of covariance matrices that are reduced privately.
 
     `mechanism` is "auto" or one of the calls that `candidate_classifiers` names.
+
+    Parameters
+    ----------
+    manifold : Manifold
+        Where the matrices live.
+    n : int
+        The number of records of all classes together.
+    guarantee, mechanism, classes
+        As for `plan`.
     """
     candidates = candidate_classifiers(manifold, n, classes, guarantee)
     calls = list(candidates)
@@ -920,6 +943,13 @@ def _predict_errors(
     planned: ClippedToBall, guarantee: Guarantee, mechanism: str
 ) -> tuple[dict[str, float], dict[str, str]]:
     """Predict the error of the named mechanism, or of all of them with "auto".
+
+    Parameters
+    ----------
+    planned : ClippedToBall
+        The statistic, with its ball.
+    guarantee, mechanism
+        As for `plan`.
 
     Returns
     -------
@@ -1049,7 +1079,17 @@ def _planned_statistic(
 def _own_statistic(
     statistic: Any, manifold: Manifold, center: ArrayLike | None, radius: Any, n: int
 ) -> ClippedToBall:
-    """Return a statistic of the caller's own class, in a public ball."""
+    """Return a statistic of the caller's own class, in a public ball.
+
+    Parameters
+    ----------
+    statistic : type of ClippedToBall
+        The class; anything else is refused.
+    manifold, center, radius
+        The public ball of the records.
+    n : int
+        The number of records.
+    """
     is_of_records_in_ball = (
         isinstance(statistic, type)
         and issubclass(statistic, ClippedToBall)

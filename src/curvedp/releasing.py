@@ -115,6 +115,13 @@ class Option:
     def parse_value(self, value: Any, read_point: PointReader) -> Any:
         """Return the value that the estimator takes; None if it is to use its default.
 
+        Parameters
+        ----------
+        value : object
+            What was typed; None if nothing was.
+        read_point : callable
+            Reads a public point that was typed as text.
+
         Raises
         ------
         ParameterError
@@ -393,6 +400,15 @@ def _largest_principal_angle(
     """Return the largest angle between released and true principal directions.
 
     The angle is in radians, between the spaces that the directions span.
+
+    Parameters
+    ----------
+    manifold : Manifold
+        Not used: the records are vectors.
+    fitted : PrivateEstimator
+        The estimator after `fit`.
+    coordinates : array, shape (n, d)
+        The simulated records.
     """
     import numpy as np
 
@@ -810,7 +826,15 @@ def is_point(release: "ReleasedValue") -> bool:
 
 
 def _table_of_points(fitted: "PrivateEstimator", form: str | None) -> bytes:
-    """Return a csv file with a row for each released point, in the form of the records."""
+    """Return a csv file with a row for each released point, in the form of the records.
+
+    Parameters
+    ----------
+    fitted : PrivateEstimator
+        The estimator after `fit`.
+    form : str or None
+        The form in which the records were written.
+    """
     from curvedp.geometry import parse_manifold
     from curvedp.records.output_forms import align_to_center, output_form
 

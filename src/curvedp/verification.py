@@ -364,7 +364,15 @@ def _time_limit_error(seconds: float) -> ParameterError:
 
 
 def _to_exception(kind: str, message: str = "") -> Exception:
-    """Return the exception that a worker reported by name, to be raised here."""
+    """Return the exception that a worker reported by name, to be raised here.
+
+    Parameters
+    ----------
+    kind : str
+        The name of the exception's class.
+    message : str
+        Its message.
+    """
     if kind == "MemoryError":
         text = "the certificate cannot be recomputed within 2 GB of memory"
         return ParameterError(text)

@@ -130,7 +130,15 @@ def _check_to_list(check: Check) -> list[Any]:
 
 
 def _read_value(path: Path, certificate: Certificate) -> np.ndarray:
-    """Read a published value as `curvedp release --out` writes it."""
+    """Read a published value as `curvedp release --out` writes it.
+
+    Parameters
+    ----------
+    path : path
+        The npy or csv file.
+    certificate : Certificate
+        The certificate of the value, which names its space.
+    """
     try:
         if path.suffix == ".csv":
             return _read_table(path, certificate)
@@ -147,6 +155,13 @@ def _read_table(path: Path, certificate: Certificate) -> np.ndarray:
 
     The names tell the form in which the points are written. Those of the entries of a
     point are of no form.
+
+    Parameters
+    ----------
+    path : path
+        The csv file.
+    certificate : Certificate
+        The certificate of the value, which names its space.
     """
     from curvedp.records.forms import find_form
     from curvedp.records.output_forms import form_of_columns
@@ -214,6 +229,15 @@ def _geodesic_as_rows(
 
     A certificate holds the middle of a geodesic with one predictor, half a unit of the
     predictor after its start.
+
+    Parameters
+    ----------
+    space : Manifold
+        Where the geodesic lies.
+    footpoint : array
+        The certified point.
+    velocities : array
+        The certified velocities, one for each predictor.
     """
     if len(velocities) == 1:
         footpoint, velocities = follow_geodesic(space, footpoint, velocities[0], -0.5)
@@ -253,6 +277,15 @@ def _align_shape(space: Manifold, candidate: np.ndarray, own: np.ndarray) -> np.
     """Return a published shape in the position of the certificate's; others as they are.
 
     A shape may be published in any position.
+
+    Parameters
+    ----------
+    space : Manifold
+        Where the value lies.
+    candidate : array
+        The published value.
+    own : array
+        The certified value.
     """
     from curvedp.records.output_forms import align_to_center
 

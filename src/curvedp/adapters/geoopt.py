@@ -79,7 +79,15 @@ def from_geoopt(manifold: Any, shape: tuple[int, ...]) -> Manifold:
 
 
 def _is_counterpart(manifold: Any, counterpart: _GeooptManifold) -> bool:
-    """Whether a geoopt manifold has the class, metric and curvature of a table entry."""
+    """Whether a geoopt manifold has the class, metric and curvature of a table entry.
+
+    Parameters
+    ----------
+    manifold : geoopt.Manifold
+        A manifold of geoopt.
+    counterpart : object
+        An entry of the table.
+    """
     name = type(manifold).__name__
     if name != counterpart.name:
         return False

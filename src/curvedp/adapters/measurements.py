@@ -94,7 +94,15 @@ class _OpenDPLoss(NamedTuple):
 
 
 def _opendp_loss(dp: Any, guarantee: Guarantee) -> _OpenDPLoss:
-    """Translate a guarantee; `dp` is the module `opendp.prelude`."""
+    """Translate a guarantee; `dp` is the module `opendp.prelude`.
+
+    Parameters
+    ----------
+    dp : module
+        `opendp.prelude`.
+    guarantee : Guarantee
+        The guarantee of one release.
+    """
     if isinstance(guarantee, GDP | ZCDP):
         rho = convert(guarantee, to=ZCDP).rho
         return _OpenDPLoss(dp.zero_concentrated_divergence(), rho, 0.0)

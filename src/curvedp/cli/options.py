@@ -55,6 +55,15 @@ def with_options(
     """Return a command that takes these options and passes them to a function.
 
     Typer reads the options off the signature; what the function refuses is one line.
+
+    Parameters
+    ----------
+    function : callable
+        What the command runs.
+    options : dict
+        The options by their names in Python.
+    description : str or None
+        The help text.
     """
     names = _typed_names(options)
 
@@ -140,7 +149,13 @@ def guarantee_from_options(
     delta: float | None,
     rho: float | None = None,
 ) -> "Guarantee":
-    """Return the one guarantee that the options name."""
+    """Return the one guarantee that the options name.
+
+    Parameters
+    ----------
+    mu, epsilon, delta, rho : float or None
+        What was typed for each option.
+    """
     from curvedp.privacy import GDP, ZCDP, ApproxDP, PureDP
 
     if sum(value is not None for value in (mu, epsilon, rho)) != 1:

@@ -67,7 +67,17 @@ def region(
 def _save_region_picture(
     text: str, level: float, of: str, components: int | None, target: Path
 ) -> None:
-    """Draw the region of a certificate that was verified."""
+    """Draw the region of a certificate that was verified.
+
+    Parameters
+    ----------
+    text : str
+        The certificate as JSON.
+    level, of, components
+        As for `region_of`.
+    target : path
+        The file of the picture.
+    """
     from curvedp.core.certificate import Certificate
     from curvedp.inference import region_of
 
@@ -76,7 +86,15 @@ def _save_region_picture(
 
 
 def _print_region(found: dict[str, Any], form: str | None) -> None:
-    """Print the region in words and numbers, its center in a form if one is named."""
+    """Print the region in words and numbers, its center in a form if one is named.
+
+    Parameters
+    ----------
+    found : dict
+        The region as the worker returned it.
+    form : str or None
+        The form in which the center is printed too.
+    """
     import numpy as np
 
     from curvedp.geometry import parse_manifold

@@ -215,7 +215,15 @@ def _check_targets(inputs: list[Path | None], **targets: Path | None) -> None:
 
 
 def _check_writable(name: str, target: Path) -> None:
-    """Refuse a file of the option --`name` that could not be written."""
+    """Refuse a file of the option --`name` that could not be written.
+
+    Parameters
+    ----------
+    name : str
+        The option, such as "certificate".
+    target : path
+        Where its output would be written.
+    """
     folder = target.absolute().parent
     if not folder.is_dir():
         raise ParameterError(f"the folder of {target} does not exist")
@@ -247,6 +255,15 @@ def _would_overwrite(name: str, target: Path, path: Path) -> bool:
 
     Several certificates are numbered: certificate.json stands for certificate-1.json,
     certificate-2-mean-of-class-b.json and so on, too.
+
+    Parameters
+    ----------
+    name : str
+        The option, such as "certificate".
+    target : path
+        Where its output would be written.
+    path : path
+        A file that must not be overwritten.
     """
     if target.resolve() == path.resolve():
         return True
@@ -275,6 +292,15 @@ def open_ledger_file(
     A new one is made together with its first entry (`lazy`), so that a release that is
     refused leaves no file. A file that exists is never deleted: another process may
     have spent from it since anybody looked.
+
+    Parameters
+    ----------
+    path : path or None
+        The file of the ledger.
+    budget_mu : float or None
+        The budget of a new ledger.
+    key : path or None
+        The file with the ledger's key.
     """
     from curvedp.privacy import GDP
     from curvedp.release.pay import open_ledger
@@ -298,6 +324,13 @@ def _release(statistic: str, options: TypedOptions) -> None:
     """Run `curvedp release STATISTIC FILE`: read, pay, release, write and print.
 
     Everything that can be refused is refused before the ledger is charged.
+
+    Parameters
+    ----------
+    statistic : str
+        The name of the command.
+    options : mapping
+        The options that were typed, by their names in Python.
     """
     from curvedp.geometry import parse_manifold
     from curvedp.records import read_records
@@ -371,7 +404,17 @@ def _check_outputs(options: TypedOptions) -> None:
 
 
 def _read_columns(offer: Offer, options: TypedOptions, records: Any) -> dict[str, Any]:
-    """Return what `Offer.fit` takes: the records and the columns beside them."""
+    """Return what `Offer.fit` takes: the records and the columns beside them.
+
+    Parameters
+    ----------
+    offer : Offer
+        The statistic.
+    options : mapping
+        The options that were typed.
+    records : array
+        The records that were read.
+    """
     columns = {
         "records": records,
         "groups": read_typed_column(options, options["groups"]),
@@ -398,6 +441,15 @@ def _write_or_print(
     """Write the files of a release and return them; print all if one cannot be written.
 
     The release is paid for by now, so nothing of it may be lost.
+
+    Parameters
+    ----------
+    statistic : str
+        The name of the command.
+    fitted : PrivateEstimator
+        The estimator after `fit`.
+    options : mapping
+        The options that were typed.
     """
     try:
         return write(
@@ -475,7 +527,17 @@ def _print_release(
 def _value_lines(
     fitted: "PrivateEstimator", release: "ReleasedValue", form: str | None
 ) -> list[str]:
-    """Return a released value as lines: in the form of the records, then as a point."""
+    """Return a released value as lines: in the form of the records, then as a point.
+
+    Parameters
+    ----------
+    fitted : PrivateEstimator
+        The estimator after `fit`.
+    release : ReleasedValue
+        One released value.
+    form : str or None
+        The form in which the records were written.
+    """
     import numpy as np
 
     from curvedp.geometry import parse_manifold
@@ -493,7 +555,15 @@ def _value_lines(
 
 
 def _released_dict(statistic: str, fitted: "PrivateEstimator") -> dict[str, Any]:
-    """Return all that was released, with warnings and certificates, as plain values."""
+    """Return all that was released, with warnings and certificates, as plain values.
+
+    Parameters
+    ----------
+    statistic : str
+        The name of the command.
+    fitted : PrivateEstimator
+        The estimator after `fit`.
+    """
     from curvedp.estimators.softmax import ReducedClassifier
     from curvedp.release.warnings import estimator_warnings
 
@@ -585,7 +655,15 @@ def file_command(
 
 
 def _release_command(name: str, offer: Offer) -> Callable[..., None]:
-    """Return `curvedp release NAME`, with the options that the statistic declares."""
+    """Return `curvedp release NAME`, with the options that the statistic declares.
+
+    Parameters
+    ----------
+    name : str
+        The name of the command.
+    offer : Offer
+        The statistic that it releases.
+    """
     own_options = {
         declaration.name: statistic_option(declaration) for declaration in offer.options
     }

@@ -66,7 +66,15 @@ def verify(
 
 
 def _print_checks(checks: list[ClaimCheck], notes: list[str]) -> None:
-    """Print one row for each claim, and below them the notes about the release."""
+    """Print one row for each claim, and below them the notes about the release.
+
+    Parameters
+    ----------
+    checks : list of ClaimCheck
+        What was recomputed.
+    notes : list of str
+        What is odd about the release.
+    """
     print_table(
         ("claim", "holds", "how"),
         (

@@ -254,6 +254,13 @@ def paired_test(
 def _sample_arrays(manifold: Any, samples: Any) -> list[np.ndarray]:
     """Return the samples as arrays of doubles, each of shape (n, *point_shape).
 
+    Parameters
+    ----------
+    manifold : Manifold
+        Where the records live.
+    samples : list of arrays
+        The samples.
+
     Raises
     ------
     ParameterError

@@ -297,7 +297,15 @@ class PermutationMechanism(Mechanism):
         return bool(rank <= self.n_allowed)
 
     def _add_noise(self, values: np.ndarray, source: Source) -> NoisyStatistics:
-        """Add exact noise to each statistic, and return the results on the grid."""
+        """Add exact noise to each statistic, and return the results on the grid.
+
+        Parameters
+        ----------
+        values : array
+            The statistic of each permutation.
+        source : Source
+            Where random bits come from.
+        """
         if self.noise == "gaussian":
             drawn = exact_gaussian(
                 Euclidean(len(values)), self.scale, values, source=source, grid=GRID

@@ -136,6 +136,13 @@ def _variability(draw: NoisyDraw, failure: float) -> Variability:
 
     The variance is the mean square less the squared length of the mean logarithm, which
     is at least the drawn length less the quantile of the noise.
+
+    Parameters
+    ----------
+    draw : NoisyDraw
+        What was drawn.
+    failure : float
+        The probability with which one of the bounds may fail.
     """
     largest = draw.reach**2
     mean_square = mean_square_bound(draw, _MEAN_SQUARE_SHARE * failure)

@@ -374,6 +374,15 @@ def _population_shape(
     asymptotic. Else it is a finite-sample one: half of 1 − level is spent on the noise,
     half on the sample. Where no finite-sample theorem covers a mean, the region is
     asymptotic and takes the variance of the records from the ball.
+
+    Parameters
+    ----------
+    released : _ReleasedDraw
+        What was drawn.
+    level : float
+        The coverage of the region.
+    components : int, optional
+        As in `region_of`.
     """
     mechanism, statistic, draw = released
     has_asymptotic_region = isinstance(statistic, FrechetMean) and components is None

@@ -464,7 +464,15 @@ def shape_from_two_moments(
 
 
 def _check_unique_mean(manifold: Manifold, ball: Ball) -> None:
-    """Raise `ParameterError` if records in a ball of this radius may have several means."""
+    """Raise `ParameterError` if records in a ball of this radius may have several means.
+
+    Parameters
+    ----------
+    manifold : Manifold
+        Where the records live.
+    ball : Ball
+        The ball into which they were clipped.
+    """
     if ball.radius < manifold.convexity_radius:
         return
     raise ParameterError(
@@ -728,6 +736,13 @@ def noise_quantiles(draw: NoisyDraw, levels: Sequence[float]) -> list[float]:
 
     For each level this is the least radius with P(length of the noise ≤ radius) ≥ level,
     plus the largest rounding error: half a cell of the grid for each coordinate.
+
+    Parameters
+    ----------
+    draw : NoisyDraw
+        The draw, with its noise law.
+    levels : sequence of float
+        Probabilities below 1.
 
     Raises
     ------

@@ -271,6 +271,15 @@ def _simulate_predictor(offer: Offer, options: Mapping[str, Any], n: int) -> np.
 
     A record and its reflection have the same predictor, so that the geodesic through
     the records stays at the origin.
+
+    Parameters
+    ----------
+    offer : Offer
+        The statistic.
+    options : mapping
+        Its parsed options by name.
+    n : int
+        The number of simulated records.
     """
     if "x_range" not in options:
         raise ParameterError(
@@ -303,6 +312,15 @@ def _fit_and_catch_warnings(
     offer: Offer, estimator: PrivateEstimator, columns: Mapping[str, Any]
 ) -> tuple[PrivateEstimator, list[str]]:
     """Fit an estimator to simulated records.
+
+    Parameters
+    ----------
+    offer : Offer
+        The statistic.
+    estimator : PrivateEstimator
+        The estimator before `fit`.
+    columns : mapping
+        The simulated records, and the column beside them.
 
     Returns
     -------
@@ -385,6 +403,13 @@ def _weaken(guarantee: Guarantee, factor: float) -> Guarantee:
 
     The noise of a median or of a geodesic depends on the number of records times μ
     only.
+
+    Parameters
+    ----------
+    guarantee : Guarantee
+        What the real release pays.
+    factor : float
+        How many times fewer records are simulated.
     """
     if factor == 1:
         return guarantee

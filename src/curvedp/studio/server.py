@@ -128,7 +128,17 @@ async def _answer(
     answer: Callable[["Desk", Any], dict[str, Any]],
     request: Request,
 ) -> Response:
-    """Answer what the page asks for: JSON in, JSON out. A user's mistake is one line."""
+    """Answer what the page asks for: JSON in, JSON out. A user's mistake is one line.
+
+    Parameters
+    ----------
+    open_desk : callable
+        Returns the session's `Desk`.
+    answer : callable
+        Takes the desk and what the page sent, and returns JSON values.
+    request : Request
+        The request of the page.
+    """
     try:
         asked = await request.json()
         desk = await run_in_threadpool(open_desk)
@@ -160,6 +170,15 @@ async def _upload(open_desk: Callable[[], "Desk"], request: Request) -> Response
 
 async def _store_upload(request: Request, target: Path, max_bytes: int) -> bool:
     """Write the body of a request to a file, unless it is too large.
+
+    Parameters
+    ----------
+    request : Request
+        The request of the browser.
+    target : Path
+        Where the file is stored.
+    max_bytes : int
+        The largest size that is accepted.
 
     Returns
     -------
@@ -310,7 +329,17 @@ def serve(
 def _open_browser(
     link_file: LinkFile, guard: Guard, say: Callable[[str], None]
 ) -> None:
-    """Open a browser; where there is none, print the link."""
+    """Open a browser; where there is none, print the link.
+
+    Parameters
+    ----------
+    link_file : LinkFile
+        The file that leads to the studio.
+    guard : Guard
+        It knows the link itself.
+    say : callable
+        Prints a line for the user.
+    """
     if not webbrowser.open(link_file.path.absolute().as_uri()):
         say("no browser could be opened: open this link yourself")
         _print_link(guard.link, say)
