@@ -131,17 +131,10 @@ class Records:
 
         Parameters
         ----------
-<<<<<<< HEAD
-        ball : Ball
-            The public ball.
-        labels : array
-            The labels.
-=======
         ball : PublicBall
             The ball into which records are clipped.
         labels : Labels
             The class of each record.
->>>>>>> 0199731d (Records, reports and commands: every function says what goes in)
         """
         return [
             self.select_class(labels, code).moments(ball)
@@ -231,21 +224,12 @@ def _open_where_it_lies(X: Any, point_shape: tuple[int, ...], name: str) -> Reco
 
     Parameters
     ----------
-<<<<<<< HEAD
-    X : object
-        What the caller passes as records.
-    point_shape : tuple of int
-        The shape of one record.
-    name : str
-        What error messages call the argument.
-=======
     X : array-like
         The records.
     point_shape : tuple of int
         The shape of one point.
     name : str
         The name of the argument in messages.
->>>>>>> 0199731d (Records, reports and commands: every function says what goes in)
     """
     if is_chunked(X):
         from curvedp.records.chunked import ChunkedRecords
@@ -281,21 +265,12 @@ def check_record_shape(X: Any, point_shape: tuple[int, ...], name: str) -> Any:
 
     Parameters
     ----------
-<<<<<<< HEAD
-    X : object
-        What the caller passes as records.
-    point_shape : tuple of int
-        The shape of one record.
-    name : str
-        What error messages call the argument.
-=======
     X : array
         Records of any library.
     point_shape : tuple of int
         The shape of one point.
     name : str
         The name of the argument in messages.
->>>>>>> 0199731d (Records, reports and commands: every function says what goes in)
     """
     if X.ndim == 1 + len(point_shape) and tuple(X.shape[1:]) == point_shape:
         return X

@@ -135,21 +135,12 @@ def check_whole_records(X: Any, point_shape: tuple[int, ...], name: str = "X") -
 
     Parameters
     ----------
-<<<<<<< HEAD
-    X : object
-        What the caller passes as records.
-    point_shape : tuple of int
-        The shape of one record.
-    name : str
-        What error messages call the argument.
-=======
     X : dask array
         The records.
     point_shape : tuple of int
         The shape of one point.
     name : str
         The name of the argument in messages.
->>>>>>> 0199731d (Records, reports and commands: every function says what goes in)
     """
     check_record_shape(X, point_shape, name)
     cut_axes = [axis for axis in range(1, X.ndim) if len(X.chunks[axis]) > 1]
@@ -252,15 +243,9 @@ class ChunkedRecords(Records):
         Parameters
         ----------
         manifold : Manifold
-<<<<<<< HEAD
-            Where the records live.
-        center : array of shape point_shape
-            The center of the public ball.
-=======
             Where the points live.
         center : array
             The center of the public ball, which is moved.
->>>>>>> 0199731d (Records, reports and commands: every function says what goes in)
         """
         if np.array_equal(canonical_center(manifold, center), center):
             return self
@@ -356,19 +341,11 @@ def _apply_to_chunk(
     Parameters
     ----------
     function : callable
-<<<<<<< HEAD
-        Maps records to records.
-    point_shape : tuple of int
-        The shape of one record.
-    chunk : array
-        A chunk of the records.
-=======
         Maps a block of records to a block.
     point_shape : tuple of int
         The shape of one point.
     chunk : array
         The records of one chunk.
->>>>>>> 0199731d (Records, reports and commands: every function says what goes in)
     """
     records = np.asarray(check_chunk(point_shape, chunk), dtype=np.float64)
     # A worker has its own settings for warnings.
@@ -384,13 +361,6 @@ def _sum_over_chunk(
     Parameters
     ----------
     kernel : callable
-<<<<<<< HEAD
-        Maps a block of records to sums.
-    point_shape : tuple of int
-        The shape of one record.
-    chunk : array
-        A chunk of the records.
-=======
         Maps the records of a block, and the values beside them, to sums.
     point_shape : tuple of int
         The shape of one point.
@@ -398,7 +368,6 @@ def _sum_over_chunk(
         The records of one chunk.
     *beside : arrays
         Values of the same records, such as their classes.
->>>>>>> 0199731d (Records, reports and commands: every function says what goes in)
     """
     records = check_chunk(point_shape, chunk, *beside)
     with quiet_about_records():

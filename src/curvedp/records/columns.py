@@ -81,19 +81,11 @@ def _check_column_count(
     Parameters
     ----------
     where : str
-<<<<<<< HEAD
-        What error messages call the table or file.
-    names : sequence of str, or None
-        The names of the columns, if there are any.
-    options : ReadOptions
-        What the caller says about the file.
-=======
         What the records are called in messages.
     names : sequence or None
         The names of all columns; None if the table has no names.
     options : ReadOptions
         How the file is read.
->>>>>>> 0199731d (Records, reports and commands: every function says what goes in)
     width : int
         The number of entries of a record.
     """
@@ -121,15 +113,9 @@ def _requested_columns(
     Parameters
     ----------
     columns : sequence
-<<<<<<< HEAD
-        The columns, by names or places.
-    names : sequence of str, or None
-        The names of the columns, if there are any.
-=======
         What the caller asks for: names, or positions from 0.
     names : sequence or None
         The names of all columns; None if the table has no names.
->>>>>>> 0199731d (Records, reports and commands: every function says what goes in)
     """
     if isinstance(columns, str):
         columns = [columns] if is_range(columns, names) else []
@@ -182,19 +168,11 @@ def _find_column(where: str, names: Sequence[Column] | None, column: Column) -> 
     Parameters
     ----------
     where : str
-<<<<<<< HEAD
-        What error messages call the table or file.
-    names : sequence of str, or None
-        The names of the columns, if there are any.
-    column : str or int
-        The name or the place of the column.
-=======
         What the records are called in messages.
     names : sequence or None
         The names of all columns; None if the table has no names.
     column : str or int
         The column, by its name or its position from 0.
->>>>>>> 0199731d (Records, reports and commands: every function says what goes in)
     """
     if isinstance(column, str):
         stripped_names = [str(name).strip() for name in names or ()]

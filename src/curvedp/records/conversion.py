@@ -214,19 +214,11 @@ def _record_to_floats(
     Parameters
     ----------
     record : object
-<<<<<<< HEAD
-        One record.
-    shape : tuple of int
-        The shape of one record.
-    columns : sequence
-        The columns, by names or places.
-=======
         One record of any type.
     shape : tuple of int
         The shape of one record as it is written.
     columns : sequence or None
         The keys of the wanted entries.
->>>>>>> 0199731d (Records, reports and commands: every function says what goes in)
     """
     width = prod(shape)
     try:
@@ -251,15 +243,9 @@ def _as_array(record: Any, columns: Sequence[str | int] | None) -> np.ndarray:
     Parameters
     ----------
     record : object
-<<<<<<< HEAD
-        One record.
-    columns : sequence
-        The columns, by names or places.
-=======
         One record: an array, a list, a dictionary, a rotation.
     columns : sequence or None
         The keys of the wanted entries.
->>>>>>> 0199731d (Records, reports and commands: every function says what goes in)
     """
     if columns is not None:
         record = [record[column] for column in columns]

@@ -59,21 +59,12 @@ def read_excel_records(
 
     Parameters
     ----------
-<<<<<<< HEAD
-    path : Path
-        The file.
-    shape : tuple of int
-        The shape of one record.
-    options : ReadOptions
-        What the caller says about the file.
-=======
     path : path
         The file.
     shape : tuple of int
         The shape of one record as it is written.
     options : ReadOptions
         How the file is read.
->>>>>>> 0199731d (Records, reports and commands: every function says what goes in)
 
     Returns
     -------
@@ -133,17 +124,10 @@ def _parse_range(path: Path, where: str | None) -> CellRange:
 
     Parameters
     ----------
-<<<<<<< HEAD
-    path : Path
-        The file.
-    where : str
-        What error messages call the table or file.
-=======
     path : path
         The file.
     where : str or None
         The range as it was typed.
->>>>>>> 0199731d (Records, reports and commands: every function says what goes in)
     """
     from openpyxl.utils.cell import range_boundaries
 
@@ -168,21 +152,12 @@ def _find_sheet(path: Path, workbook: Any, cell_range: CellRange) -> Any:
 
     Parameters
     ----------
-<<<<<<< HEAD
-    path : Path
-        The file.
-    workbook : object
-        The open workbook.
-    cell_range : CellRange
-        The cells that hold the records.
-=======
     path : path
         The file.
     workbook : openpyxl.Workbook
         The open file.
     cell_range : CellRange
         The parsed range.
->>>>>>> 0199731d (Records, reports and commands: every function says what goes in)
     """
     sheets = workbook.sheetnames
     if cell_range.sheet in sheets:

@@ -320,17 +320,10 @@ def _read_file(path: Path, options: ReadOptions) -> Any:
 
     Parameters
     ----------
-<<<<<<< HEAD
-    path : Path
-        The file.
-    options : ReadOptions
-        What the caller says about the file.
-=======
     path : path
         The file.
     options : ReadOptions
         How the file is read.
->>>>>>> 0199731d (Records, reports and commands: every function says what goes in)
     """
     endings = (*TABLE_READERS, *volumes.READERS)
     ending = _ending_of(path, endings)
@@ -380,13 +373,8 @@ def _with_refusals(ending: str, path: Path, read: Callable[[], Result]) -> Resul
     Parameters
     ----------
     ending : str
-<<<<<<< HEAD
-        The ending of the file.
-    path : Path
-=======
         The ending of the file's name, such as ".csv".
     path : path
->>>>>>> 0199731d (Records, reports and commands: every function says what goes in)
         The file.
     read : callable
         Reads the file.
@@ -445,15 +433,9 @@ def _shape_hint(shape: tuple[int, ...], form: Form) -> str:
     Parameters
     ----------
     shape : tuple of int
-<<<<<<< HEAD
-        The shape of one record.
-    form : Form
-        How a record is written.
-=======
         The shape that the file has.
     form : Form
         How a point is written.
->>>>>>> 0199731d (Records, reports and commands: every function says what goes in)
     """
     axes = 1 + len(form.shape)
     ends_in_record = shape[-len(form.shape) :] == form.shape

@@ -178,15 +178,9 @@ def _is_in_order(form: Form, names: Sequence[str | int]) -> bool | None:
     Parameters
     ----------
     form : Form
-<<<<<<< HEAD
-        How a record is written.
-    names : sequence of str, or None
-        The names of the columns, if there are any.
-=======
         How a point is written.
     names : sequence
         The names of the columns, in their order.
->>>>>>> 0199731d (Records, reports and commands: every function says what goes in)
     """
     normalized_names = [
         unicodedata.normalize("NFKC", str(name)).strip().casefold() for name in names
@@ -204,15 +198,9 @@ def _forms_in_order(form: Form, names: Sequence[str | int]) -> list[str]:
     Parameters
     ----------
     form : Form
-<<<<<<< HEAD
-        How a record is written.
-    names : sequence of str, or None
-        The names of the columns, if there are any.
-=======
         How a point is written.
     names : sequence
         The names of the columns, in their order.
->>>>>>> 0199731d (Records, reports and commands: every function says what goes in)
     """
     if form.manifold is None:
         return []
@@ -260,15 +248,9 @@ def _nan_where_invalid(points: PointMap, records: np.ndarray) -> np.ndarray:
     Parameters
     ----------
     points : callable
-<<<<<<< HEAD
-        Maps records to points.
-    records : array of shape (n, ...)
-        Records; entries may be anything.
-=======
         Maps records, shape (n, *shape), to points.
     records : array
         The records as they were written.
->>>>>>> 0199731d (Records, reports and commands: every function says what goes in)
     """
     with np.errstate(all="ignore"):
         images = points(records)
@@ -291,15 +273,9 @@ def _points_from_latlon(radians_per_unit: float, records: np.ndarray) -> np.ndar
     Parameters
     ----------
     radians_per_unit : float
-<<<<<<< HEAD
-        π/180 for degrees, 1 for radians.
-    records : array of shape (n, ...)
-        Records; entries may be anything.
-=======
         The unit of angles: 1 for radians, π/180 for degrees.
     records : array, shape (n, 2)
         Latitudes and longitudes.
->>>>>>> 0199731d (Records, reports and commands: every function says what goes in)
     """
     latitude = records[:, 0]
     is_latitude = np.abs(latitude) * radians_per_unit <= np.pi / 2
@@ -347,15 +323,9 @@ def _rotations_from_vectors(radians_per_unit: float, vectors: np.ndarray) -> np.
     Parameters
     ----------
     radians_per_unit : float
-<<<<<<< HEAD
-        π/180 for degrees, 1 for radians.
-    vectors : array of shape (n, 3)
-        The vectors.
-=======
         The unit of angles: 1 for radians, π/180 for degrees.
     vectors : array, shape (n, 3)
         The rotation vectors.
->>>>>>> 0199731d (Records, reports and commands: every function says what goes in)
     """
     angles = np.sqrt(np.sum(vectors * vectors, axis=1, keepdims=True))
     half_angles = angles * radians_per_unit / 2
@@ -374,15 +344,9 @@ def _rotations_from_axis_angle(
     Parameters
     ----------
     radians_per_unit : float
-<<<<<<< HEAD
-        π/180 for degrees, 1 for radians.
-    records : array of shape (n, ...)
-        Records; entries may be anything.
-=======
         The unit of angles: 1 for radians, π/180 for degrees.
     records : array, shape (n, 4)
         The axis of each rotation, then its angle.
->>>>>>> 0199731d (Records, reports and commands: every function says what goes in)
     """
     axes = records[:, :3]
     angles = records[:, 3:]
@@ -636,19 +600,11 @@ def _triangle_form(is_upper: bool, name: str, point_shape: Shape) -> Form | None
     Parameters
     ----------
     is_upper : bool
-<<<<<<< HEAD
-        Whether the upper triangle is written.
-    name : str
-        What error messages call the argument.
-    point_shape : tuple of int
-        The shape of one record.
-=======
         Whether it is the upper triangle.
     name : str
         The name of the form.
     point_shape : tuple of int
         The shape of one point.
->>>>>>> 0199731d (Records, reports and commands: every function says what goes in)
     """
     if len(point_shape) != 2 or point_shape[0] != point_shape[1]:
         return None
@@ -666,15 +622,9 @@ def _symmetric_form(indices: list[MatrixIndex], name: str) -> Form:
     Parameters
     ----------
     indices : list of (row, column)
-<<<<<<< HEAD
-        The place of each number in the matrix.
-    name : str
-        What error messages call the argument.
-=======
         Which entry each column holds.
     name : str
         The name of the form.
->>>>>>> 0199731d (Records, reports and commands: every function says what goes in)
     """
     # Ones on the diagonal and small entries beside it are a positive definite matrix.
     near_identity = np.array(
@@ -698,19 +648,11 @@ def _landmark_form(axis_by_axis: bool, name: str, point_shape: Shape) -> Form | 
     Parameters
     ----------
     axis_by_axis : bool
-<<<<<<< HEAD
-        Whether all x come first.
-    name : str
-        What error messages call the argument.
-    point_shape : tuple of int
-        The shape of one record.
-=======
         Whether all x come before all y; otherwise they alternate.
     name : str
         The name of the form.
     point_shape : tuple of int
         The shape of a point: (k, 2).
->>>>>>> 0199731d (Records, reports and commands: every function says what goes in)
     """
     if len(point_shape) != 2 or point_shape[1] != 2:
         return None

@@ -97,15 +97,6 @@ def find_record_columns(
     Parameters
     ----------
     where : str
-<<<<<<< HEAD
-        What error messages call the table or file.
-    table : object
-        A frame of pandas, polars or Arrow.
-    shape : tuple of int
-        The shape of one record.
-    options : ReadOptions
-        What the caller says about the file.
-=======
         What the records are called in messages.
     table : frame or pyarrow table
         The table with the records.
@@ -113,7 +104,6 @@ def find_record_columns(
         The shape of one record as it is written.
     options : ReadOptions
         How the file is read.
->>>>>>> 0199731d (Records, reports and commands: every function says what goes in)
     """
     names = column_names(table)
     columns = names if options.columns is None else options.columns
@@ -131,19 +121,11 @@ def frame_column(where: str, table: Any, column: str | int) -> np.ndarray:
     Parameters
     ----------
     where : str
-<<<<<<< HEAD
-        What error messages call the table or file.
-    table : object
-        A frame of pandas, polars or Arrow.
-    column : str or int
-        The name or the place of the column.
-=======
         What the records are called in messages.
     table : frame or pyarrow table
         The table with the records.
     column : str or int
         The column, by its name or its position from 0.
->>>>>>> 0199731d (Records, reports and commands: every function says what goes in)
     """
     if not isinstance(table, Frame):
         raise ParameterError(
@@ -260,17 +242,10 @@ def _cell_at(column: Any, position: int) -> Any:
 
     Parameters
     ----------
-<<<<<<< HEAD
-    column : str or int
-        The name or the place of the column.
-    position : int
-        The place of the column or cell, from 0.
-=======
     column : array
         One column of a frame.
     position : int
         Which cell.
->>>>>>> 0199731d (Records, reports and commands: every function says what goes in)
     """
     if _package_of(column) == "pyarrow":
         return column[position].as_py()

@@ -99,13 +99,8 @@ def _encode_public_labels(y: Any, n: int) -> EncodedLabels:
 
     Parameters
     ----------
-<<<<<<< HEAD
-    y : object
-        What the caller passes as labels.
-=======
     y : array-like
         The labels, one for each record.
->>>>>>> 0199731d (Records, reports and commands: every function says what goes in)
     n : int
         The number of records.
     """
@@ -127,19 +122,11 @@ def _encode_private_labels(y: Any, n: int, classes: Any) -> EncodedLabels:
 
     Parameters
     ----------
-<<<<<<< HEAD
-    y : object
-        What the caller passes as labels.
-    n : int
-        The number of records.
-    classes : sequence
-=======
     y : array-like
         The labels, one for each record.
     n : int
         The number of records.
     classes : list
->>>>>>> 0199731d (Records, reports and commands: every function says what goes in)
         The public classes.
     """
     labels = _private_labels(y)
@@ -260,17 +247,10 @@ def _find_codes(classes: np.ndarray, labels: np.ndarray) -> np.ndarray:
 
     Parameters
     ----------
-<<<<<<< HEAD
-    classes : sequence
-        The public classes.
-    labels : array
-        The labels.
-=======
     classes : array
         The public classes.
     labels : array
         The labels, which may be private.
->>>>>>> 0199731d (Records, reports and commands: every function says what goes in)
     """
     if labels.dtype.kind in "mM":
         # NumPy would make integers of some dates and durations.
@@ -406,17 +386,10 @@ class ChunkedLabels:
 
         Parameters
         ----------
-<<<<<<< HEAD
-        y : object
-            What the caller passes as labels.
-        public_classes : sequence or None
-            The classes that the caller names, if any.
-=======
         y : array-like
             The labels, one for each record.
         public_classes : list or None
             The public classes; None if labels are public.
->>>>>>> 0199731d (Records, reports and commands: every function says what goes in)
         """
         import dask.array
 
@@ -630,19 +603,11 @@ def _first_records_by_class(
     Parameters
     ----------
     point_shape : tuple of int
-<<<<<<< HEAD
-        The shape of one record.
-    chunk : array
-        A chunk of the records.
-    codes : array of int
-        The index of the class or person of each record.
-=======
         The shape of one point.
     chunk : array
         The records of one chunk.
     codes : array of int
         The class of each of them.
->>>>>>> 0199731d (Records, reports and commands: every function says what goes in)
     wanted : array of int
         How many records of each class are wanted.
     """

@@ -180,21 +180,12 @@ def has_more_lines(path: Path, encoding: str, most: int) -> bool:
 
     Parameters
     ----------
-<<<<<<< HEAD
-    path : Path
-        The file.
-    encoding : str or None
-        The encoding that the caller names.
-    most : int
-        The largest number of lines.
-=======
     path : path
         The file.
     encoding : str
         The encoding of the file.
     most : int
         The number of line ends to compare with.
->>>>>>> 0199731d (Records, reports and commands: every function says what goes in)
     """
     name = _known_encoding(encoding)
     line_ends = 0
@@ -245,21 +236,12 @@ def _byte_order(path: Path, name: str, start: bytes) -> tuple[str, bytes]:
 
     Parameters
     ----------
-<<<<<<< HEAD
-    path : Path
-        The file.
-    name : str
-        What error messages call the argument.
-    start : int
-        The position of the first byte.
-=======
     path : path
         The file.
     name : str
         The name of the encoding.
     start : bytes
         The first bytes of the file.
->>>>>>> 0199731d (Records, reports and commands: every function says what goes in)
     """
     if name in _MARKED:
         for mark, ordered in _MARKED[name].items():
@@ -318,21 +300,12 @@ def _whole_units(file: BinaryFile, start: bytes, size: int) -> Iterator[bytes]:
 
     Parameters
     ----------
-<<<<<<< HEAD
-    file : file
-        The open file.
-    start : int
-        The position of the first byte.
-    size : int
-        A number of bytes.
-=======
     file : binary file
         The open file.
     start : bytes
         What was read of it before.
     size : int
         How many bytes one unit of the encoding has.
->>>>>>> 0199731d (Records, reports and commands: every function says what goes in)
     """
     block = start
     while True:

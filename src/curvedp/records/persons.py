@@ -189,15 +189,9 @@ def _mean_of_person(manifold: Manifold, records: np.ndarray) -> np.ndarray:
     Parameters
     ----------
     manifold : Manifold
-<<<<<<< HEAD
-        Where the records live.
-    records : array of shape (n, ...)
-        Records; entries may be anything.
-=======
         Where the points live.
     records : array
         The person's records, clipped into the ball.
->>>>>>> 0199731d (Records, reports and commands: every function says what goes in)
     """
     if len(records) == 1:
         return np.asarray(records[0])

@@ -77,15 +77,6 @@ def _convert(
     Parameters
     ----------
     where : str
-<<<<<<< HEAD
-        What error messages call the table or file.
-    X : object
-        What the caller passes as records.
-    shape : tuple of int
-        The shape of one record.
-    options : ReadOptions
-        What the caller says about the file.
-=======
         What the records are called in messages.
     X : array-like
         The records.
@@ -93,7 +84,6 @@ def _convert(
         The shape of one record as it is written.
     options : ReadOptions
         How the file is read.
->>>>>>> 0199731d (Records, reports and commands: every function says what goes in)
     """
     if isinstance(X, Frame):
         return frame_records(where, X, shape, options)
@@ -159,15 +149,9 @@ def _record_keys(
     Parameters
     ----------
     shape : tuple of int
-<<<<<<< HEAD
-        The shape of one record.
-    columns : sequence
-        The columns, by names or places.
-=======
         The shape of one record as it is written.
     columns : sequence or None
         The columns that the caller names.
->>>>>>> 0199731d (Records, reports and commands: every function says what goes in)
     """
     if columns is None:
         return None
@@ -190,15 +174,9 @@ def _to_numpy(where: str, X: Any) -> np.ndarray:
     Parameters
     ----------
     where : str
-<<<<<<< HEAD
-        What error messages call the table or file.
-    X : object
-        What the caller passes as records.
-=======
         What the records are called in messages.
     X : object
         An array of any library.
->>>>>>> 0199731d (Records, reports and commands: every function says what goes in)
     """
     if isinstance(X, np.ma.MaskedArray):
         return X

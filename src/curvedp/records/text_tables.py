@@ -89,21 +89,12 @@ def read_text_column(path: Path, column: str | int, options: ReadOptions) -> np.
 
     Parameters
     ----------
-<<<<<<< HEAD
-    path : Path
-        The file.
-    column : str or int
-        The name or the place of the column.
-    options : ReadOptions
-        What the caller says about the file.
-=======
     path : path
         The file.
     column : str or int
         The column, by its name or its position from 0.
     options : ReadOptions
         How the file is read.
->>>>>>> 0199731d (Records, reports and commands: every function says what goes in)
 
     Returns
     -------
@@ -143,18 +134,6 @@ def _check_number_of_lines(
 ) -> None:
     """Refuse a file with so many lines that they would fill too much memory.
 
-<<<<<<< HEAD
-    `bytes_per_line` is how much memory a line fills once it is read.
-
-    Parameters
-    ----------
-    path : Path
-        The file.
-    options : ReadOptions
-        What the caller says about the file.
-    bytes_per_line : int
-        How much memory a line fills once it is read.
-=======
     Parameters
     ----------
     path : path
@@ -163,7 +142,6 @@ def _check_number_of_lines(
         How the file is read.
     bytes_per_line : int
         How much memory one line takes when it is read.
->>>>>>> 0199731d (Records, reports and commands: every function says what goes in)
     """
     limit = unpacked_limit(path, options.max_unpacked)
     if has_more_lines(path, options.encoding, limit // bytes_per_line):
@@ -175,21 +153,12 @@ def _open_table(path: Path, width: int, options: ReadOptions) -> TextTable:
 
     Parameters
     ----------
-<<<<<<< HEAD
-    path : Path
-        The file.
-    width : int
-        The number of entries of a record.
-    options : ReadOptions
-        What the caller says about the file.
-=======
     path : path
         The file.
     width : int
         How many cells of a line are wanted.
     options : ReadOptions
         How the file is read.
->>>>>>> 0199731d (Records, reports and commands: every function says what goes in)
     """
     separator = _separator(path, options)
     lines = _lines_after_skipped(path, options)
@@ -214,17 +183,10 @@ def _lines_after_skipped(path: Path, options: ReadOptions) -> Iterator[Line]:
 
     Parameters
     ----------
-<<<<<<< HEAD
-    path : Path
-        The file.
-    options : ReadOptions
-        What the caller says about the file.
-=======
     path : path
         The file.
     options : ReadOptions
         How the file is read.
->>>>>>> 0199731d (Records, reports and commands: every function says what goes in)
     """
     lines = read_lines(path, options.encoding)
     first_two = list(islice(lines, 2))
@@ -243,17 +205,10 @@ def _names_in_header(path: Path, header: Line, separator: str) -> list[str]:
 
     Parameters
     ----------
-<<<<<<< HEAD
-    path : Path
-        The file.
-    header : Line
-        The first line of the file.
-=======
     path : path
         The file.
     header : Line
         The first line.
->>>>>>> 0199731d (Records, reports and commands: every function says what goes in)
     separator : str
         The character between cells.
     """
@@ -273,17 +228,10 @@ def _separator(path: Path, options: ReadOptions) -> str:
 
     Parameters
     ----------
-<<<<<<< HEAD
-    path : Path
-        The file.
-    options : ReadOptions
-        What the caller says about the file.
-=======
     path : path
         The file.
     options : ReadOptions
         How the file is read.
->>>>>>> 0199731d (Records, reports and commands: every function says what goes in)
     """
     if options.header not in (True, False):
         raise ParameterError(
@@ -325,19 +273,11 @@ def _numbers_in_line(table: TextTable, line: Line, decimal: str) -> list[float]:
     Parameters
     ----------
     table : TextTable
-<<<<<<< HEAD
-        The open table.
-    line : Line
-        A line of the file.
-    decimal : {".", ","}
-        The decimal mark.
-=======
         The open table, which knows the wanted cells.
     line : Line
         One line of the file.
     decimal : str
         The decimal sign.
->>>>>>> 0199731d (Records, reports and commands: every function says what goes in)
     """
     no_record = [float("nan")] * len(table.positions)
     if line.end is not None:
@@ -363,15 +303,9 @@ def _name_in_line(table: TextTable, line: Line) -> str:
     Parameters
     ----------
     table : TextTable
-<<<<<<< HEAD
-        The open table.
-    line : Line
-        A line of the file.
-=======
         The open table, which knows the wanted cell.
     line : Line
         One line of the file.
->>>>>>> 0199731d (Records, reports and commands: every function says what goes in)
     """
     if line.end is not None:
         return _name_in_long_line(table, line.text, line.end)
@@ -401,11 +335,7 @@ def _name_in_long_line(table: TextTable, start: str, end: str) -> str:
     Parameters
     ----------
     table : TextTable
-<<<<<<< HEAD
-        The open table.
-=======
         The open table, which knows the wanted cell.
->>>>>>> 0199731d (Records, reports and commands: every function says what goes in)
     start : str
         The start of the line.
     end : str

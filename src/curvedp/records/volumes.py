@@ -47,17 +47,10 @@ def read_npz(path: Path, options: ReadOptions) -> np.ndarray:
 
     Parameters
     ----------
-<<<<<<< HEAD
-    path : Path
-        The file.
-    options : ReadOptions
-        What the caller says about the file.
-=======
     path : path
         The file.
     options : ReadOptions
         How the file is read.
->>>>>>> 0199731d (Records, reports and commands: every function says what goes in)
     """
     limit = unpacked_limit(path, options.max_unpacked)
     with zipfile.ZipFile(path) as archive:
@@ -112,17 +105,10 @@ def _read_exactly(file: IO[bytes], size: int) -> bytearray:
 
     Parameters
     ----------
-<<<<<<< HEAD
-    file : file
-        The open file.
-    size : int
-        A number of bytes.
-=======
     file : binary file
         The open file.
     size : int
         How many bytes are read.
->>>>>>> 0199731d (Records, reports and commands: every function says what goes in)
     """
     content = bytearray()
     while len(content) < size:
@@ -193,17 +179,10 @@ def _read_mat_array(path: Path, options: ReadOptions) -> np.ndarray:
 
     Parameters
     ----------
-<<<<<<< HEAD
-    path : Path
-        The file.
-    options : ReadOptions
-        What the caller says about the file.
-=======
     path : path
         The file.
     options : ReadOptions
         How the file is read.
->>>>>>> 0199731d (Records, reports and commands: every function says what goes in)
     """
     import scipy.io
 
@@ -241,17 +220,10 @@ def _check_mat_elements(path: Path, limit: int) -> None:
 
     Parameters
     ----------
-<<<<<<< HEAD
-    path : Path
-        The file.
-    limit : int
-        The largest allowed size, in bytes.
-=======
     path : path
         The file.
     limit : int
         The most bytes that may be unpacked.
->>>>>>> 0199731d (Records, reports and commands: every function says what goes in)
     """
     with path.open("rb") as file:
         mark = file.read(_MAT_HEADER_BYTES)[_MAT_BYTE_ORDER]
@@ -305,17 +277,10 @@ def read_zarr(path: Path, options: ReadOptions) -> Any:
 
     Parameters
     ----------
-<<<<<<< HEAD
-    path : Path
-        The file.
-    options : ReadOptions
-        What the caller says about the file.
-=======
     path : path
         The file.
     options : ReadOptions
         How the file is read.
->>>>>>> 0199731d (Records, reports and commands: every function says what goes in)
     """
     stored = open_zarr(path, options.key, options.max_unpacked)
     is_large = stored.size * _BYTES_PER_DOUBLE > STREAMED
@@ -335,17 +300,10 @@ def read_nifti(path: Path, options: ReadOptions) -> np.ndarray:
 
     Parameters
     ----------
-<<<<<<< HEAD
-    path : Path
-        The file.
-    options : ReadOptions
-        What the caller says about the file.
-=======
     path : path
         The file.
     options : ReadOptions
         How the file is read.
->>>>>>> 0199731d (Records, reports and commands: every function says what goes in)
     """
     if options.mask is None:
         raise ParameterError(
@@ -364,17 +322,10 @@ def _read_volume(path: Path, max_unpacked: int | None) -> np.ndarray:
 
     Parameters
     ----------
-<<<<<<< HEAD
-    path : Path
-        The file.
-    max_unpacked : int or None
-        The largest size that the caller accepts, in bytes.
-=======
     path : path
         The file.
     max_unpacked : int, optional
         The most bytes that the file may unpack to.
->>>>>>> 0199731d (Records, reports and commands: every function says what goes in)
     """
     import nibabel
 
@@ -450,17 +401,10 @@ def _check_nifti_header(path: Path, limit: int) -> None:
 
     Parameters
     ----------
-<<<<<<< HEAD
-    path : Path
-        The file.
-    limit : int
-        The largest allowed size, in bytes.
-=======
     path : path
         The file.
     limit : int
         The most bytes that may be unpacked.
->>>>>>> 0199731d (Records, reports and commands: every function says what goes in)
     """
     with open_unpacked(path) as file:
         layout = _parse_nifti_layout(file.read(_NIFTI_2_HEADER_BYTES))
@@ -554,17 +498,10 @@ def _read_mask(path: Path, max_unpacked: int | None) -> np.ndarray:
 
     Parameters
     ----------
-<<<<<<< HEAD
-    path : Path
-        The file.
-    max_unpacked : int or None
-        The largest size that the caller accepts, in bytes.
-=======
     path : path
         The file.
     max_unpacked : int, optional
         The most bytes that the file may unpack to.
->>>>>>> 0199731d (Records, reports and commands: every function says what goes in)
     """
     if not path.exists():
         raise ParameterError(f"mask: {path} does not exist")
@@ -588,21 +525,12 @@ def _array_name(path: Path, names: list[str], key: str | None) -> str:
 
     Parameters
     ----------
-<<<<<<< HEAD
-    path : Path
-        The file.
-    names : sequence of str, or None
-        The names of the columns, if there are any.
-    key : str or None
-        The array that the caller names.
-=======
     path : path
         The file.
     names : list of str
         The names of the arrays in the file.
     key : str, optional
         The name of the array that the caller asks for.
->>>>>>> 0199731d (Records, reports and commands: every function says what goes in)
     """
     if key is None and len(names) == 1:
         return names[0]
@@ -717,21 +645,12 @@ def read_parquet(path: Path, shape: tuple[int, ...], options: ReadOptions) -> An
 
     Parameters
     ----------
-<<<<<<< HEAD
-    path : Path
-        The file.
-    shape : tuple of int
-        The shape of one record.
-    options : ReadOptions
-        What the caller says about the file.
-=======
     path : path
         The file.
     shape : tuple of int
         The shape of one record as it is written.
     options : ReadOptions
         How the file is read.
->>>>>>> 0199731d (Records, reports and commands: every function says what goes in)
     """
     with _open_parquet(path) as file:
         row_count = file.metadata.num_rows
@@ -748,21 +667,12 @@ def read_parquet_column(
 
     Parameters
     ----------
-<<<<<<< HEAD
-    path : Path
-        The file.
-    column : str or int
-        The name or the place of the column.
-    options : ReadOptions
-        What the caller says about the file.
-=======
     path : path
         The file.
     column : str or int
         The column, by its name or its position from 0.
     options : ReadOptions
         How the file is read.
->>>>>>> 0199731d (Records, reports and commands: every function says what goes in)
     """
     empty_table = _empty_table(path)
     column_options = ReadOptions(columns=[column])
@@ -778,16 +688,6 @@ def _read_parquet_records(
 
     Parameters
     ----------
-<<<<<<< HEAD
-    path : Path
-        The file.
-    row_group : int or None
-        The number of a row group; None for the whole file.
-    shape : tuple of int
-        The shape of one record.
-    options : ReadOptions
-        What the caller says about the file.
-=======
     path : path
         The file.
     row_group : int or None
@@ -796,7 +696,6 @@ def _read_parquet_records(
         The shape of one record as it is written.
     options : ReadOptions
         How the file is read.
->>>>>>> 0199731d (Records, reports and commands: every function says what goes in)
     """
     positions = find_record_columns(path.name, _empty_table(path), shape, options)
     table = _read_parquet_table(path, row_group, positions, options.max_unpacked)
@@ -809,17 +708,10 @@ def _open_parquet(path: Path, text_names: Sequence[str] = ()) -> Any:
 
     Parameters
     ----------
-<<<<<<< HEAD
-    path : Path
-        The file.
-    text_names : sequence of str
-        The columns that hold texts.
-=======
     path : path
         The file.
     text_names : sequence of str
         The columns of texts, each of which is stored once that way.
->>>>>>> 0199731d (Records, reports and commands: every function says what goes in)
     """
     import pyarrow.parquet
 
@@ -970,21 +862,12 @@ def _open_row_groups(
 
     Parameters
     ----------
-<<<<<<< HEAD
-    paths : list of Path
-        The files.
-    shape : tuple of int
-        The shape of one record.
-    options : ReadOptions
-        What the caller says about the file.
-=======
     paths : list of path
         The parquet files, in the order of their records.
     shape : tuple of int
         The shape of one record as it is written.
     options : ReadOptions
         How the file is read.
->>>>>>> 0199731d (Records, reports and commands: every function says what goes in)
     """
     import dask.array
 

@@ -175,17 +175,10 @@ def _find_array(path: Path, key: str | None) -> Path:
 
     Parameters
     ----------
-<<<<<<< HEAD
-    path : Path
-        The file.
-    key : str or None
-        The array that the caller names.
-=======
     path : path
         The folder of an array or of a group of arrays.
     key : str, optional
         The name of the array that the caller asks for.
->>>>>>> 0199731d (Records, reports and commands: every function says what goes in)
     """
     if not path.is_dir():
         raise ParameterError(f"{path} is one file; a zarr array is a folder")
@@ -241,17 +234,10 @@ def _parse_format_2(path: Path, metadata: dict[str, Any]) -> _ArrayMetadata:
 
     Parameters
     ----------
-<<<<<<< HEAD
-    path : Path
-        The file.
-    metadata : dict
-        What the file says about the array.
-=======
     path : path
         The file.
     metadata : dict
         The parsed JSON of the file .zarray.
->>>>>>> 0199731d (Records, reports and commands: every function says what goes in)
     """
     type_name = metadata["dtype"]
     if not isinstance(type_name, str) or np.dtype(type_name).kind not in "biufc":
@@ -273,17 +259,10 @@ def _parse_format_3(path: Path, metadata: dict[str, Any]) -> _ArrayMetadata:
 
     Parameters
     ----------
-<<<<<<< HEAD
-    path : Path
-        The file.
-    metadata : dict
-        What the file says about the array.
-=======
     path : path
         The file.
     metadata : dict
         The parsed JSON of the file zarr.json.
->>>>>>> 0199731d (Records, reports and commands: every function says what goes in)
     """
     type_name = metadata["data_type"]
     if not isinstance(type_name, str) or type_name not in NUMBER_TYPES:
@@ -480,13 +459,8 @@ def _chunk_places(
     ----------
     array : _ArrayMetadata
         What the metadata say about the array.
-<<<<<<< HEAD
-    stream : file
-        The open file.
-=======
     stream : binary file
         The file of a chunk, or of a shard with several chunks.
->>>>>>> 0199731d (Records, reports and commands: every function says what goes in)
     """
     file_size = stream.seek(0, os.SEEK_END)
     shard = array.shard
@@ -514,19 +488,11 @@ def _unpacks_within(compressor: str, packed: bytes, limit: int) -> bool:
     Parameters
     ----------
     compressor : str
-<<<<<<< HEAD
-        The name of the codec.
-    packed : bytes
-        The packed bytes.
-    limit : int
-        The largest allowed size, in bytes.
-=======
         The name of the codec, such as "blosc".
     packed : bytes
         The packed chunk.
     limit : int
         The most bytes that may be unpacked.
->>>>>>> 0199731d (Records, reports and commands: every function says what goes in)
     """
     if compressor == "blosc":
         declared_size = int(struct.unpack_from("<I", packed, 4)[0])
@@ -629,15 +595,9 @@ def _parse_zstd_header(packed: bytes, start: int) -> _ZstdFrameHeader:
     Parameters
     ----------
     packed : bytes
-<<<<<<< HEAD
-        The packed bytes.
-    start : int
-        The position of the first byte.
-=======
         The packed chunk.
     start : int
         Where the frame begins in `packed`.
->>>>>>> 0199731d (Records, reports and commands: every function says what goes in)
     """
     descriptor = packed[start + 4]
     size_flag = descriptor >> 6
@@ -677,19 +637,11 @@ def _end_of_zstd_frame(packed: bytes, start: int, header: _ZstdFrameHeader) -> i
     Parameters
     ----------
     packed : bytes
-<<<<<<< HEAD
-        The packed bytes.
-    start : int
-        The position of the first byte.
-    header : Line
-        The first line of the file.
-=======
         The packed chunk.
     start : int
         Where the frame begins in `packed`.
     header : _ZstdFrameHeader
         The parsed header of the frame.
->>>>>>> 0199731d (Records, reports and commands: every function says what goes in)
     """
     position = start + header.size
     is_last_block = False

@@ -219,23 +219,12 @@ def _page_title(certificate: Certificate) -> str:
 def _known_regions(certificate: Certificate, components: int | None) -> list[Region]:
     """Return the region of the population and that of the noise, if theorems give them.
 
-<<<<<<< HEAD
-    `components` is how many principal directions were released, None if none were.
-
-    Parameters
-    ----------
-    certificate : Certificate
-        The certificate of a release.
-    components : int or None
-        How many principal directions were released; None if none were.
-=======
     Parameters
     ----------
     certificate : Certificate
         The certificate of the release.
     components : int or None
         How many principal directions were released, if any.
->>>>>>> 0199731d (Records, reports and commands: every function says what goes in)
     """
     regions = []
     for of in ("population", "records"):
@@ -448,15 +437,9 @@ def _error_sentences(certificate: Certificate, error: float | None) -> str:
     Parameters
     ----------
     certificate : Certificate
-<<<<<<< HEAD
-        The certificate of a release.
-    error : float or None
-        The predicted error, if there is one.
-=======
         The certificate of the release.
     error : float or None
         The predicted error; None if there is no prediction.
->>>>>>> 0199731d (Records, reports and commands: every function says what goes in)
     """
     if error is None:
         return ""
@@ -627,13 +610,8 @@ def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     ----------
     header : sequence of str
         The names of the columns.
-<<<<<<< HEAD
-    rows : sequence of sequences of str
-        The cells.
-=======
     rows : iterable of sequences of str
         The cells of each row.
->>>>>>> 0199731d (Records, reports and commands: every function says what goes in)
     """
     header_cells = "".join(f"<th>{escape(cell)}</th>" for cell in header)
     body = ""
