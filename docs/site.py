@@ -211,7 +211,17 @@ _CITATION = re.compile(
     r"\(?((?:1[89]|20)\d\d)\b"
 )
 # Words that look like a surname before a year.
-_NOT_A_SURNAME = {"ISO", "ICLR", "November", "PoinDP", "CDP", "GDP", "Rényi", "Privacy"}
+_NOT_A_SURNAME = {
+    "Gaussian",
+    "ISO",
+    "ICLR",
+    "November",
+    "PoinDP",
+    "CDP",
+    "GDP",
+    "Rényi",
+    "Privacy",
+}
 
 
 def citations(text: str) -> Iterator[tuple[re.Match[str], list[str], str]]:

@@ -4,7 +4,7 @@ They are for releases that no finite-sample theorem covers: means in a ball that
 privately, and means in wide balls. The mean logarithm of n independent records is nearly
 normal (central limit theorem). Its covariance has a trace of at most V/n, where V is the
 mean squared distance of the records, released beside the mean or bounded by the ball. The
-proofs are in docs/theory/inference.md, "Of the population".
+proofs are in docs/theory/inference.md, "Regions of the population".
 """
 
 from math import inf, sqrt

@@ -81,7 +81,7 @@ class FrechetMean(ClippedToBall, BoundsSamplingError):
     def sampling_error(self, failure_probability: float) -> float:
         """Bound the distance from the mean of the records to that of the population.
 
-        Theorem (docs/theory/inference.md, "Of the population"). Let b be the
+        Theorem (docs/theory/inference.md, "Regions of the population"). Let b be the
         population's mean, G the mean logarithm of the records at b, and λ the least
         eigenvalue of the Hessian. Then d(mean, b) ≤ |G|/λ and E|G|² ≤ r²/n. A record
         moves |G| by at most 2rS/n, where S = s/sin s bounds the stretch of the

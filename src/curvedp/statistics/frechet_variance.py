@@ -60,7 +60,7 @@ class FrechetVariance(ClippedToBall, BoundsSamplingError):
 
         Replacing one record moves the variance by at most its sensitivity c
         (McDiarmid), and its expectation is at most r²/(nλ) below the population's
-        variance (docs/theory/inference.md, "Of the population").
+        variance (docs/theory/inference.md, "Regions of the population").
 
         Parameters
         ----------

@@ -1,0 +1,80 @@
+"""Every work that the pages or the docstrings cite by author and year is in docs/references.bib."""
+
+import runpy
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+SITE = runpy.run_path(str(ROOT / "docs" / "site.py"))
+WORKS = SITE["read_bibliography"]()
+PAGES = sorted((ROOT / "docs").rglob("*.md"))
+MODULES = sorted((ROOT / "src").rglob("*.py"))
+
+
+def unresolved(text):
+    """Return the citations of a text that name no work, or more than one."""
+    joined = " ".join(line.lstrip("# ") for line in text.split("\n"))
+    joined = " ".join(joined.split())
+    return [
+        match[0]
+        for match, surnames, year in SITE["citations"](joined)
+        if SITE["find_work"](WORKS, surnames, year) is None
+    ]
+
+
+@pytest.mark.parametrize("path", [*PAGES, *MODULES], ids=lambda p: p.stem)
+def test_citations_resolve(path):
+    assert unresolved(path.read_text(encoding="utf-8")) == []
+
+
+def test_entries_are_complete_and_their_keys_unique():
+    assert len(WORKS) > 120
+    assert len({work.key for work in WORKS}) == len(WORKS)
+    for work in WORKS:
+        assert all((work.authors, work.title, work.venue)), work.key
+    text = (ROOT / "docs" / "references.bib").read_text(encoding="utf-8")
+    assert text.count("\n@") == len(WORKS), "an entry that cannot be read"
+
+
+def test_an_unknown_work_is_found():
+    assert unresolved("as in Nobody & Noone (1999)") == ["Nobody & Noone (1999"]
+    assert unresolved("as in Afsari (2011) and Bakry & Ledoux 1996") == []
+    assert unresolved("Balle 2018"), "two works of that year need a second author"
+
+
+def test_citations_become_links():
+    shown = SITE["linked_citations"]("see Afsari (2011).", "theory/sensitivity.md")
+    assert shown == "see [Afsari (2011](bibliography.md#afsari2011))."
+
+
+@pytest.mark.skipif(
+    sys.platform == "win32", reason="git lists paths with other separators"
+)
+def test_formulas_need_nothing_from_the_network():
+    """KaTeX is shipped with the site, with its fonts and its license."""
+    folder = ROOT / "docs" / "katex"
+    style = (folder / "katex.min.css").read_text()
+    fonts = {name.split(")")[0] for name in style.split("url(fonts/")[1:]}
+    assert len(fonts) >= 20
+    assert all((folder / "fonts" / name).is_file() for name in fonts)
+    assert "MIT" in (folder / "LICENSE").read_text()
+    assert "http" not in (ROOT / "mkdocs.yml").read_text().split("nav:")[0]
+
+
+def test_theorems_have_one_number_each():
+    """The overview lists every numbered theorem, and each number is stated on one page."""
+    overview = (ROOT / "docs" / "theory" / "index.md").read_text()
+    stated = subprocess.run(
+        ["grep", "-rhoE", r"(\*\*|^#+ )Theorem [A-Z][0-9]+", str(ROOT / "docs/theory")],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    numbers = {line.split()[-1] for line in stated.split("\n") if line}
+    letters = {number[0] for number in numbers}
+    assert len(numbers) > 30
+    for letter in letters:
+        assert f"**{letter}" in overview, f"the overview has no theorem {letter}"
