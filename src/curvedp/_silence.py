@@ -15,7 +15,8 @@ import sys
 import threading
 import warnings
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from typing import Any
 
 import numpy as np
 
@@ -30,19 +31,34 @@ def numerical_silence() -> Iterator[None]:
     IEEE 754 says, whatever the caller has set by `numpy.seterr`, by
     `scipy.special.seterr`, or by JAX's `debug_nans` and `debug_infs`.
     """
-    with ExitStack() as settings:
-        settings.enter_context(np.errstate(all="ignore"))
-        # Libraries that nobody has imported have no settings yet.
-        if "scipy.special" in sys.modules:
-            import scipy.special
+    with np.errstate(all="ignore"):
+        settings = _settings_of_other_libraries()
+        if not settings:  # the usual case, and this guard is entered often
+            yield
+            return
+        with ExitStack() as stack:
+            for setting in settings:
+                stack.enter_context(setting)
+            yield
 
-            settings.enter_context(scipy.special.errstate(all="ignore"))
-        if "jax" in sys.modules:
-            import jax
 
-            settings.enter_context(jax.debug_nans(False))
-            settings.enter_context(jax.debug_infs(False))
-        yield
+def _settings_of_other_libraries() -> list[AbstractContextManager[Any]]:
+    """Return what has to be entered so that SciPy and JAX are silent as well.
+
+    Libraries that nobody has imported have no settings yet. Those of SciPy are slow to
+    change, so they are left alone inside another guard.
+    """
+    settings: list[AbstractContextManager[Any]] = []
+    if "scipy.special" in sys.modules:
+        import scipy.special
+
+        if set(scipy.special.geterr().values()) != {"ignore"}:
+            settings.append(scipy.special.errstate(all="ignore"))
+    if "jax" in sys.modules:
+        import jax
+
+        settings += [jax.debug_nans(False), jax.debug_infs(False)]
+    return settings
 
 
 @contextmanager

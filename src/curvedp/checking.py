@@ -302,7 +302,8 @@ class _Inspection:
         if not isinstance(self.manifold, SPD | CorrelationMatrices):
             return None
         finite_records = _thin_out(self.records[self.is_finite], _MAX_MEASURED_RECORDS)
-        symmetric_parts = (finite_records + finite_records.swapaxes(1, 2)) / 2
+        halves = finite_records / 2  # the sum of two entries near 1e308 would overflow
+        symmetric_parts = halves + halves.swapaxes(1, 2)
         eigenvalues = np.linalg.eigvalsh(symmetric_parts)
         largest = np.abs(eigenvalues).max(axis=1)
         return np.asarray(eigenvalues[:, 0] / np.where(largest > 0, largest, 1.0))
@@ -310,7 +311,8 @@ class _Inspection:
     @cached_property
     def n_repaired(self) -> int:
         """How many usable records are not positive definite as they are written."""
-        symmetric_parts = (self.usable_records + self.usable_records.swapaxes(1, 2)) / 2
+        halves = self.usable_records / 2  # sums of two entries could overflow
+        symmetric_parts = halves + halves.swapaxes(1, 2)
         if not len(symmetric_parts):
             return 0
         return int((np.linalg.eigvalsh(symmetric_parts)[:, 0] < 0).sum())

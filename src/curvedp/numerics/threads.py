@@ -69,9 +69,10 @@ def in_threads(work: Callable[[Part], Result], parts: Sequence[Part]) -> list[Re
 
 def _available_cores() -> int:
     """Return how many cores this process may use."""
-    n_cores = os.cpu_count() or 1
     if sys.platform == "linux":
         n_cores = len(os.sched_getaffinity(0))
+    else:
+        n_cores = os.cpu_count() or 1
     return n_cores
 
 
