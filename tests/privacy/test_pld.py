@@ -416,7 +416,7 @@ def test_tilted_masses_are_never_below(rate):
 # ---- the table of rounding errors in the documentation
 
 CHARGED = re.compile(
-    r"^\| \(([a-p])\) \|.*\| ([^|]*) \| ([^|]*) \|$", flags=re.MULTILINE
+    r"^\| \(([a-v])\) \|.*\| ([^|]*) \| ([^|]*) \|$", flags=re.MULTILINE
 )
 # The lines of the table that each constant belongs to, and the line of code that must
 # name it.
@@ -435,6 +435,12 @@ LINES_OF_CONSTANTS = {
     "UNTILT_ERROR": "n",
     "INFINITY_ERROR": "o",
     "TAIL_ERROR": "p",
+    "POSITION_ERROR": "q",
+    "WEIGHT_ERROR": "r",
+    "CHORD_ERROR": "s",
+    "SUM_ERROR": "t",
+    "GROWTH_ERROR": "u",
+    "ENVELOPE_ERROR": "v",
 }
 
 

@@ -51,9 +51,13 @@ _COARSE_MIN_POINTS = 200
 _LEVELS = (6.0, 18.0, 36.0, 60.0, 90.0)
 # A window leaves out e^-26 of a tilted distribution on each side.
 _WINDOW_LEVEL = 26.0
-# The rounding error that is charged for the factor e^{κ−λε} which undoes a tilt, in
-# units of U: line (n) of the table below Theorem C2 (docs/theory/accounting.md).
-UNTILT_ERROR = 8
+# Rounding errors that are charged, in units of U, with their lines in the table below
+# Theorem C2 (docs/theory/accounting.md), which proves them.
+UNTILT_ERROR = 8  # (n): the factor e^{κ−λε} which undoes a tilt
+POSITION_ERROR = 4  # (q): the position of ε on the grid, relative
+WEIGHT_ERROR = 8  # (r): the weight of the right end of a chord, relative
+CHORD_ERROR = 10  # (s): δ on a chord, relative
+SUM_ERROR = 4  # (t): δ plus the mass beyond the window, relative
 # Rounding errors may be magnified by e^20 (to 5e-8) before an earlier tilt is used too.
 _MAX_MAGNIFICATION = 20.0
 
@@ -232,17 +236,19 @@ class ComposedPLD:
         """
         width, first, delta = self._curve(k)
         last_loss = (first + len(delta) - 1) * width
-        position = np.minimum(eps, last_loss) / width * (1 - 4 * U)  # rounded down
+        # Rounding the position and the weight down makes δ larger, because δ decreases
+        # (Theorem C2, lines (q) and (r)).
+        position = np.minimum(eps, last_loss) / width * (1 - POSITION_ERROR * U)
         left = np.maximum(np.floor(position).astype(np.int64) - first, 0)
         right = np.minimum(left + 1, len(delta) - 1)
         weight = np.expm1((position - left - first) * width) / math.expm1(width)
-        weight = np.clip(weight, 0.0, 1.0)
+        weight = np.clip(weight * (1 - WEIGHT_ERROR * U), 0.0, 1.0)
         inside = delta[left] * (1 - weight) + delta[right] * weight
-        inside = np.minimum(round_up(inside, 1e-15), 1.0)
+        inside = np.minimum(round_up(inside, CHORD_ERROR * U), 1.0)  # line (s)
 
         rise = -np.expm1(np.minimum(position - first, 0.0) * width)
         below = delta[0] + (1 - delta[0]) * rise
-        below = np.minimum(round_up(below, 1e-14), 1.0)
+        below = np.minimum(round_up(below, CHORD_ERROR * U), 1.0)  # line (s)
         return np.asarray(np.where(position < first, below, inside))
 
     # ---- one tilt
@@ -298,7 +304,8 @@ class ComposedPLD:
             factors, window.rate_beyond, (start + size - 1) * width
         )
         outside = mass_at_infinity(factors) + math.exp(log_beyond)
-        return Curve(width, first, np.minimum(round_up(delta + outside, 4 * U), 1.0))
+        delta = np.minimum(round_up(delta + outside, SUM_ERROR * U), 1.0)  # line (t)
+        return Curve(width, first, delta)
 
     # ---- where the tilts are, from the coarse picture
 

@@ -10,7 +10,7 @@ would hide a small δ. With the λ of large deviations, the losses that decide �
 the likely ones, and their masses keep their digits.
 
 Errors. Theorem C2 (docs/theory/accounting.md) bounds every rounding error in a table
-with the lines (a) to (p). The constants below are those of the table, and comments name
+with the lines (a) to (v). The constants below are those of the table, and comments name
 the line where one is used. For example, line (d): a transform of length 2^k errs by at
 most 16k·u of the 2-norm of its result, u being the unit roundoff. For very many steps,
 a power of the transform F is computed as a power of 1 + (F − 1), so that errors do not
@@ -42,6 +42,7 @@ SUMS_ERROR = 16  # (h): z, from the double sums, beside their transform
 EXCESS_ERROR = 4  # (i): z, from the excess of the total mass over 1
 Z_ERROR = 8  # (j): z, from the last sum
 LOG_POWER_ERROR = 32  # (k): a power of 1 + z, from its logarithm
+GROWTH_ERROR = 64  # (u): the logarithm of |1 + z|, absolute
 EXP_ERROR = 16  # (l): that power, from the exponential
 DIVERGENCE_ERROR = 8  # (m): δ from masses, for each step of the recurrences
 INFINITY_ERROR = 96  # (o): the mass at infinity, relative
@@ -278,7 +279,9 @@ def _raise_to_power(
     angle = np.arctan2(z.imag, 1 + z.real)
     values = np.exp(count * (log_length + 1j * angle))
 
-    log_growth = (count - 2) * (np.maximum(log_length, -0.69) + 2 * z_error + 64 * U)
+    # An upper bound on log |F|, by lines (g) to (j) and (u).
+    largest_log_length = np.maximum(log_length, -0.69) + 2 * z_error + GROWTH_ERROR * U
+    log_growth = (count - 2) * largest_log_length
     growth = np.exp(np.minimum(log_growth, 700.0))
     error = count * (z_error + LOG_POWER_ERROR * U * np.abs(z)) * growth
     error += EXP_ERROR * U

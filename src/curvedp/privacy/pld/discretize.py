@@ -29,6 +29,7 @@ U = 2.0**-53  # the unit roundoff of doubles
 # the table below Theorem C2 (docs/theory/accounting.md), which proves it.
 MASS_ERROR = 8  # line (a): a mass at a loss > 0, relative
 ZERO_MASS_ERROR = 16  # line (b): the mass at loss 0, absolute
+ENVELOPE_ERROR = 8  # line (v): the chord over loss 0, relative
 # The distance of neighboring grid points, relative to their loss. It increases the
 # variance by at most the fraction 2^-20/6.
 GROWTH = 2.0**-10
@@ -272,7 +273,8 @@ def convex_envelope(
             [[True], given_to_right[:-1] >= taken_from_left[1:], [True]]
         )
         first_step = math.expm1(min(eps[1], 700.0))
-        chord = (first_step + 2 * delta[1]) / (first_step + 2) * (1 + 8 * U)
+        chord = (first_step + 2 * delta[1]) / (first_step + 2)
+        chord = chord * (1 + ENVELOPE_ERROR * U)
         chord_over_zero = math.nextafter(chord, 2.0)
         zero_is_low_enough = delta[0] <= chord_over_zero or not is_symmetric
         if is_corner.all() and zero_is_low_enough:
