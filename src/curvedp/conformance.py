@@ -208,7 +208,7 @@ def _check_memory(statistic: Statistic, records: np.ndarray, value: np.ndarray) 
     One that remembers what it saw before, or draws random numbers, would hide how far a
     record moves it.
     """
-    rebuilt = Statistic.from_dict(statistic.to_dict())
+    rebuilt = statistic_from_dict(statistic.to_dict())
     for again in (statistic, rebuilt):
         _require(
             np.array_equal(_compute_quietly(again, records), value),

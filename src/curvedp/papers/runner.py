@@ -103,7 +103,7 @@ class Reproduction(NamedTuple):
                 f"{self.name} needs matplotlib: pip install 'curvedp[report]'"
             ) from missing
         function: Callable[[Setting], tuple[Any, Figure]]
-        function = getattr(module, self.name.replace("-", "_"))
+        function = vars(module)[self.name.replace("-", "_")]
         return function
 
 

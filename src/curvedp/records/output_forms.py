@@ -82,7 +82,7 @@ def output_form(name: str | None, manifold: Manifold) -> OutputForm:
     """
     if name in ("latlon-degrees", "latlon-radians"):
         unit = name.removeprefix("latlon-")
-        columns = (f"latitude_{unit}", f"longitude_{unit}")
+        columns: tuple[str, ...] = (f"latitude_{unit}", f"longitude_{unit}")
         return OutputForm(
             name, columns, partial(_latitude_longitude, _per_radian(name))
         )

@@ -7,6 +7,7 @@ from matplotlib.figure import Figure
 from scipy.integrate import quad
 from scipy.special import gamma
 
+from curvedp import _validate
 from curvedp.papers.rao.mean_loss import KLDP, MeanConcentratedDP
 from curvedp.papers.rao.mechanisms import (
     gaussian_distance,
@@ -23,6 +24,7 @@ from curvedp.privacy import (
     ZCDP,
     ApproxDP,
     Guarantee,
+    PrivacyCurve,
     PureDP,
     RaoDP,
     RenyiDP,
@@ -95,11 +97,12 @@ def row(one: Guarantee, counts: list[int]) -> dict[str, Any]:
 
 def budget(guarantee: Guarantee) -> Any:
     """The number that the definition is about; of mCDP there are two."""
-    numbers = [float(getattr(guarantee, name)) for name in guarantee.additive_fields]
+    values = _validate.field_values(guarantee)
+    numbers = [float(values[name]) for name in guarantee.additive_fields]
     return numbers if len(numbers) > 1 else numbers[0]
 
 
-def approximate(one: Guarantee, counts: list[int]) -> dict[str, Any]:
+def approximate(one: PrivacyCurve, counts: list[int]) -> dict[str, Any]:
     """(Σε, Σδ), the k releases sharing δ = 10⁻⁶ evenly."""
     total = [k * float(one.epsilon(DELTA / k)) for k in counts]
     return {"one": float(one.epsilon(DELTA)), "composed": total, "epsilon": total}
