@@ -222,7 +222,13 @@ def _as_float_array(name: str, value: ArrayLike) -> Floats:
 
 
 def check_radii(r: ArrayLike) -> Floats:
-    """Return radii as a float64 array; NaN is refused."""
+    """Return radii as a float64 array; NaN is refused.
+
+    Parameters
+    ----------
+    r : array-like
+        The radii.
+    """
     radii = _as_float_array("r", r)
     if np.any(np.isnan(radii)):
         raise ParameterError(
@@ -322,7 +328,15 @@ def sample_blocks(
 
 
 def uniform_directions(rng: np.random.Generator, count: int, dim: int) -> Floats:
-    """Return `count` unit vectors of ℝ^dim, uniform on the sphere; shape (count, dim)."""
+    """Return `count` unit vectors of ℝ^dim, uniform on the sphere; shape (count, dim).
+
+    Parameters
+    ----------
+    rng : numpy.random.Generator
+        The source of randomness.
+    count, dim : int
+        The number of vectors and their length.
+    """
     if dim == 1:
         return np.where(rng.random((count, 1)) < 0.5, -1.0, 1.0)
     z = rng.standard_normal((count, dim))

@@ -415,6 +415,13 @@ def add_remove_noise(
     Only (ε, δ) gains from random batches, see `rsgd_noise`. The parameters are those of
     `add_remove_guarantee`.
 
+    Parameters
+    ----------
+    steps, rate, clip
+        The parameters of `add_remove_guarantee`.
+    guarantee : Guarantee
+        The guarantee that must be met, for adjacency 'add-remove'.
+
     Returns
     -------
     sum_noise, count_noise : float

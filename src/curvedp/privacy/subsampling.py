@@ -102,6 +102,13 @@ class _Step(Guarantee):
         q is the sampling rate, and δ_μ the profile of N(0, 1) against N(μ, 1). From ε =
         30 on, the lower bound e^ε·(1 − e^−30)/q <= (e^ε − 1 + q)/q replaces the
         argument of the logarithm. ε′ is rounded down, because δ_μ decreases with it.
+
+        Parameters
+        ----------
+        mu : float
+            μ, the distance of the two means in units of the noise.
+        eps : array
+            ε >= 0.
         """
         q = self.sampling_rate
         if q == 1:

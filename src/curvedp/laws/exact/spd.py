@@ -304,6 +304,11 @@ def _fill_hermitian(m: int, beta: int, free_integers: list[int]) -> np.ndarray:
 def cholesky(center: np.ndarray) -> np.ndarray | None:
     """Return Arb balls around the Cholesky factor of the symmetric part of a matrix.
 
+    Parameters
+    ----------
+    center : array
+        A real symmetric matrix, or a Hermitian one as real blocks.
+
     Returns
     -------
     array of balls, or None

@@ -327,7 +327,15 @@ def radius_sampler(
 
 
 def _log_sn_slope(kappa: float, count: float, r: Floats) -> Floats:
-    """Return count·sn_κ'(r)/sn_κ(r): count·√κ·cot(√κ r), count/r, or the hyperbolic form."""
+    """Return count·sn_κ'(r)/sn_κ(r): count·√κ·cot(√κ r), count/r, or the hyperbolic form.
+
+    Parameters
+    ----------
+    kappa, count : float
+        The curvature κ and its multiplicity.
+    r : array
+        Radii > 0.
+    """
     root = math.sqrt(abs(kappa))
     if kappa == 0:
         return count / r

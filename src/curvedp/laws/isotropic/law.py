@@ -92,6 +92,13 @@ class TwoPointHomogeneousLaw(RadialDensity, LawBackend):
     def certified_delta(self, sensitivity: float, eps: float) -> tuple[float, float]:
         """Return rigorous lower and upper bounds of δ(eps), in ball arithmetic.
 
+        Parameters
+        ----------
+        sensitivity : float
+            How far the footpoint can move between neighboring data sets.
+        eps : float
+            ε >= 0.
+
         Raises
         ------
         ParameterError

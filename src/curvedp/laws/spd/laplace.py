@@ -171,6 +171,11 @@ def _gaussian_mixture(law: SPDLaplace) -> GaussianMixture:
     k = (m+1)/2 and c the mixing rate. It is analytic for |Im log τ| < π/2 and grows
     there as e^{dim·Im²/2} at most, also with a distribution function in it: the rule
     errs by e^{−2π·1.5/step}, or by e^{−2π²/(dim·step²)} where that is more.
+
+    Parameters
+    ----------
+    law : SPDLaplace
+        The Laplace law; τ is the variance of the Gaussians.
     """
     shape = (law.m + 1) / 2
     c = law.mixing_rate

@@ -284,6 +284,11 @@ class DeltaEnclosure:
 
         It tells how small the integrals are, and hence how many digits they need. At an
         extreme ε the float may be NaN; then `smallest_log` is returned.
+
+        Parameters
+        ----------
+        eps : float
+            ε >= 0.
         """
         with np.errstate(all="ignore"):
             if self.profile.is_closed_form:
@@ -772,6 +777,11 @@ def scaled_normal_tail(eps: arb, z: arb) -> arb:
     Φ is the normal distribution function. The result is the product of e^{ε − z²/2} and
     e^{z²/2}·Φ(−z). For z >= 10⁶ the second factor is enclosed by z/(1+z²) and 1/z,
     divided by √(2π).
+
+    Parameters
+    ----------
+    eps, z : arb
+        ε and z > 0, as balls.
     """
     exponential = (eps - z * z / 2).exp()
     if z < _LARGE_Z:

@@ -241,6 +241,11 @@ class MuEnclosure(DeltaEnclosure):
         the centers, ε is (2rD + D²)/2s², where r is the first radius of a geometric
         sequence for which `_tail_is_below` holds.
 
+        Parameters
+        ----------
+        mu : arb
+            The candidate μ.
+
         Raises
         ------
         NotResolved
@@ -272,6 +277,13 @@ class MuEnclosure(DeltaEnclosure):
           √2)² on δ_μ(ε) (`log_gdp_bound`), where x = ε/μ − μ/2 and y = ε/μ + μ/2.
 
         The result is also False if slope <= 0, because then the bound is not a number.
+
+        Parameters
+        ----------
+        mu : arb
+            The candidate μ.
+        r : arb
+            The radius from which on the tail is compared.
         """
         s, D = self._parameters()
         n = self.d - 1

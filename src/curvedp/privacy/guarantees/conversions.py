@@ -115,6 +115,11 @@ def randomized_response_mu(eps: float) -> float:
     Φ is the normal distribution function. Below ε = 1 it is computed as
     2√2·erf⁻¹(tanh(ε/2)), which is accurate for tiny ε; above, from the logarithm of the
     tail, which is accurate for huge ε.
+
+    Parameters
+    ----------
+    eps : float
+        ε > 0, the parameter of randomized response.
     """
     if eps < 1:
         mu = 2 * math.sqrt(2) * scipy.special.erfinv(math.tanh(eps / 2))

@@ -94,6 +94,11 @@ class PrivacyLossLaw:
         The integral is cut off where its integrand is negligible. With s the standard
         deviation of L, a normal loss N(s²/2, s²) has fallen by the factor e^-44 at the
         distance h past ε with (h + ε − s²/2)² − (ε − s²/2)² = 88·s².
+
+        Parameters
+        ----------
+        eps : float
+            ε >= 0.
         """
         # The integrand ends at the largest loss, or where e^{ε−t} is negligible, or
         # where the tail of a normal loss is.

@@ -570,6 +570,11 @@ class TabulatedLossLaw:
         δ is the privacy profile. The error comes from rounding ε, and from the
         continuation of the table beyond its last panel. The bound is 0 for an unbounded
         loss and for ε far from T (w = −log(1 − ε/T) <= 2).
+
+        Parameters
+        ----------
+        eps : array
+            ε >= 0.
         """
         if not self._is_bounded:
             return np.zeros_like(eps)

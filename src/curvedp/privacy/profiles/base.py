@@ -282,6 +282,13 @@ class PrivacyProfile(PrivacyCurve):
 
         where φ is the standard normal density. The proof succeeds if the quotient of
         the first bound by the second is at most 1 at ε and decreases from there on.
+
+        Parameters
+        ----------
+        mu : float
+            The candidate for the smallest μ of GDP.
+        eps : float
+            The ε from which on the two profiles are compared.
         """
         tail = self._subgaussian_tail()
         root_v = self._tail_mu
@@ -339,6 +346,11 @@ class PrivacyProfile(PrivacyCurve):
 
         δ_μ is the profile of N(0, 1) against N(μ, 1). Beyond the table of an unbounded
         loss, the value at the table's end is returned.
+
+        Parameters
+        ----------
+        eps : array
+            ε >= 0.
         """
         table = self.loss_table
         is_bounded = math.isfinite(table.max_loss)
@@ -621,6 +633,13 @@ class PrivacyProfile(PrivacyCurve):
             D_α/α <= v/2 + (log K/(α − 1) + drift)/α,
 
         which decreases in α. A ρ that is smaller than the limit v/2 counts as v/2.
+
+        Parameters
+        ----------
+        order : float
+            The largest order that was evaluated.
+        rho : float
+            The largest D_α/α so far.
         """
         if math.isfinite(self.pure_epsilon):
             return self.pure_epsilon <= rho * order

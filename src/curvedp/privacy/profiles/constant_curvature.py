@@ -463,6 +463,19 @@ def constant_curvature_profile(
 
     The same parameters give the same object within a thread, so that what it has
     computed is used again. The parameters are those of `ConstantCurvatureProfile`.
+
+    Parameters
+    ----------
+    kind : str
+        'gaussian' or 'laplace'.
+    curvature, dim : float, int
+        The curvature and the dimension of the space.
+    scale : float
+        The scale of the noise.
+    sensitivity : float
+        The largest distance between two centers.
+    adjacency : str
+        The kind of neighboring data sets: 'replace-one' or 'add-remove'.
     """
     numbers = (curvature, dim, scale, sensitivity)
     are_numbers = all(isinstance(number, int | float) for number in numbers)

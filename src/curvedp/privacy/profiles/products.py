@@ -202,6 +202,11 @@ def _split_profile(
 
     If only one part changes it is the profile of that part. The parameters are those
     of `_SplitProfile`.
+
+    Parameters
+    ----------
+    factors, scale, flat_distance, distances
+        The attributes of `_SplitProfile`.
     """
     changed = [
         (curvature, dim, distance)
@@ -508,7 +513,13 @@ class ProductProfile(PrivacyProfile):
         return float(round_up(numerator / (2 * self.scale**2), 1e-15))
 
     def renyi_at(self, order: float) -> float:
-        """Return the largest Rényi divergence of a split, rounded up."""
+        """Return the largest Rényi divergence of a split, rounded up.
+
+        Parameters
+        ----------
+        order : float
+            The order α >= 1.
+        """
         if math.isinf(order):
             return self.pure_epsilon
         divergence = self._largest_over_splits(

@@ -128,6 +128,13 @@ class PureProfile(PrivacyProfile):
 def _flat_scale(sigma: float, k: float) -> float:
     """Return s = σ√(1 − kσ²), rounded down.
 
+    Parameters
+    ----------
+    sigma : float
+        The scale σ of the noise.
+    k : float
+        −k is a lower bound on the Ricci curvature.
+
     Raises
     ------
     ParameterError
