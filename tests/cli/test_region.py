@@ -152,3 +152,23 @@ def test_what_does_not_fit_is_one_line(tmp_path, wrong):
     ran = run(certificate, value, *(("--level", 1.5) if wrong == "level" else ()))
     assert ran.exit_code in (1, 2)
     assert ran.stderr.count("\n") == 1
+
+
+def test_several_certificates_are_drawn_in_one_figure(tmp_path):
+    first, second = mean(), mean(X[::-1])
+    paths = [published(tmp_path, each, each.location_, name)[0]
+             for each, name in ((first, "a"), (second, "b"))]  # fmt: skip
+
+    def draw(*arguments):
+        return CliRunner().invoke(app, ["figure", *map(str, [*paths, *arguments])])
+
+    picture = tmp_path / "both.svg"
+    drawn = draw("--plot", picture, "--names", "north,south", "--of", "records")
+    assert drawn.exit_code == 0, drawn.output
+    assert picture.stat().st_size > 1000
+    assert draw("--plot", tmp_path / "both.pdf").exit_code == 0
+    assert draw("--plot", picture, "--names", "one").exit_code == 2
+
+    # A certificate that was changed is not drawn.
+    paths[1].write_text(paths[1].read_text().replace('"n": 300', '"n": 301'))
+    assert draw("--plot", picture).exit_code == 1

@@ -27,7 +27,7 @@ from curvedp.cli.console import (
 )
 from curvedp.cli.ledger import ledger_app
 from curvedp.cli.options import JsonOption, PictureOption, command
-from curvedp.cli.region import region
+from curvedp.cli.region import figure, region
 from curvedp.cli.release import (
     PERSONS,
     READING,
@@ -57,7 +57,7 @@ app = typer.Typer(
     ),
     pretty_exceptions_enable=False,
 )
-for _command in (verify, key, sign, statement, region):
+for _command in (verify, key, sign, statement, region, figure):
     app.command()(_command)
 app.add_typer(release_app, name="release")
 app.add_typer(ledger_app, name="ledger")

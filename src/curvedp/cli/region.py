@@ -8,7 +8,7 @@ import typer
 
 from curvedp.cli.console import check_picture, console, escape_markup, save_picture
 from curvedp.cli.options import JsonOption, PictureOption, command
-from curvedp.errors import VerificationFailed
+from curvedp.errors import ParameterError, VerificationFailed
 from curvedp.verification import DEFAULT_SECONDS, read_certificate_text, run_in_worker
 
 
@@ -120,3 +120,41 @@ def _print_region(found: dict[str, Any], form: str | None) -> None:
         soft_wrap=True,
         highlight=False,
     )
+
+
+@command
+def figure(
+    certificates: Annotated[
+        list[Path], typer.Argument(help="certificates of one space, such as of groups")
+    ],
+    plot: Annotated[Path, typer.Option(help="the picture (svg, png or pdf)")],
+    level: Annotated[
+        float, typer.Option(help="probability that each region holds the truth")
+    ] = 0.95,
+    of: Annotated[str, typer.Option(help="population, or records")] = "population",
+    names: Annotated[
+        str | None, typer.Option(help="of the legend, separated by commas")
+    ] = None,
+) -> None:
+    """Draw the confidence regions of several certificates in one figure.
+
+    Each certificate is verified first; exit 1 if one fails.
+    """
+    from curvedp.core.certificate import Certificate
+    from curvedp.inference import region_of
+    from curvedp.report.figures import regions_figure
+    from curvedp.verification import raise_if_refuted, verify_file
+
+    check_picture(plot)
+    legend = [path.stem for path in certificates]
+    if names is not None:
+        legend = [name.strip() for name in names.split(",")]
+    if len(set(legend)) != len(certificates):
+        raise ParameterError("must name each certificate once", parameter="names")
+    regions = {}
+    for name, path in zip(legend, certificates, strict=True):
+        raise_if_refuted(verify_file(path, seconds=DEFAULT_SECONDS).checks)
+        certificate = Certificate.from_json(read_certificate_text(path))
+        regions[name] = region_of(certificate, level, of)
+    save_picture(regions_figure(regions), plot)
+    console.print(escape_markup(f"written: {plot}"), soft_wrap=True)

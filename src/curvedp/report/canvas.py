@@ -6,7 +6,7 @@ Poincaré disc, and positive definite matrices drawn as ellipses.
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from matplotlib import style
@@ -31,6 +31,8 @@ TRACK = "#e8eef2"  # the empty part of a bar
 _FULL_TURN = np.linspace(0, 2 * np.pi, 361)
 # The angle between two meridians, or two parallels, of a sphere; degrees.
 _GRID_STEP = 15
+# The steps of a labelled graticule, in degrees.
+_LABEL_STEPS = (1, 2, 5, 10, 15, 30)
 # Beyond this height the axis of view is so near to the north pole that "up" is taken
 # from another direction.
 _MAX_HEIGHT_WITH_NORTH_UP = 0.95
@@ -172,7 +174,7 @@ def draw_sphere_grid(axes: Axes, frame: np.ndarray) -> None:
     frame : array of shape (3, 3)
         A `viewing_frame`: the viewer looks along its third row.
     """
-    axes.add_patch(Circle((0, 0), 1, facecolor=PANEL, edgecolor=INK, lw=1))
+    draw_sphere_background(axes)
     cosine = np.cos(_FULL_TURN)
     sine = np.sin(_FULL_TURN)
     for latitude in np.radians(np.arange(-75, 90, _GRID_STEP)):
@@ -184,6 +186,87 @@ def draw_sphere_grid(axes: Axes, frame: np.ndarray) -> None:
         meridian = [cosine * np.cos(longitude), cosine * np.sin(longitude), sine]
         curve = np.stack(meridian, axis=-1)
         draw_visible_curve(axes, curve @ frame.T, color=LINES, lw=0.6)
+
+
+def draw_sphere_background(axes: Axes) -> None:
+    """Draw the outline of the unit sphere in orthographic projection."""
+    axes.add_patch(Circle((0, 0), 1, facecolor=PANEL, edgecolor=INK, lw=1))
+
+
+def label_graticule(axes: Axes, frame: np.ndarray, half_width: float) -> None:
+    """Draw parallels and meridians in a square about the middle, with their degrees.
+
+    The step between them is the smallest of 1, 2, 5, 10, 15 and 30 degrees at which at
+    most about six cross the square. Each is labelled where it first leaves the square.
+
+    Parameters
+    ----------
+    axes : matplotlib.axes.Axes
+    frame : array of shape (3, 3)
+        A `viewing_frame`.
+    half_width : float
+        Half the side of the square, in radii of the sphere.
+    """
+    width_in_degrees = 2 * np.degrees(np.arcsin(min(half_width, 1.0)))
+    fitting_steps = [step for step in _LABEL_STEPS if width_in_degrees <= 6 * step]
+    step = min(fitting_steps, default=_LABEL_STEPS[-1])
+    turn = np.radians(np.arange(-180, 180.01, 0.25))
+    for latitude in range(-90 + step, 90, step):
+        angle = np.full_like(turn, np.radians(latitude))
+        text = f"{abs(latitude)}°{'S' if latitude < 0 else 'N'}"
+        _draw_labelled_line(axes, frame, half_width, (angle, turn), text, "left")
+    quarter = turn[np.abs(turn) <= np.pi / 2]
+    for longitude in range(-180, 180, step):
+        angle = np.full_like(quarter, np.radians(longitude))
+        text = f"{abs(longitude)}°{'W' if longitude < 0 else 'E'}"
+        _draw_labelled_line(axes, frame, half_width, (quarter, angle), text, "bottom")
+
+
+def _draw_labelled_line(
+    axes: Axes,
+    frame: np.ndarray,
+    half_width: float,
+    latitude_longitude: tuple[np.ndarray, np.ndarray],
+    text: str,
+    edge: Literal["left", "bottom"],
+) -> None:
+    """Draw a line of the graticule, and write its degrees where it crosses an edge.
+
+    Parameters
+    ----------
+    axes : matplotlib.axes.Axes
+    frame : array of shape (3, 3)
+        A `viewing_frame`.
+    half_width : float
+        Half the side of the square that is shown.
+    latitude_longitude : pair of arrays
+        Points of the line, in radians.
+    text : str
+        The label.
+    edge : {"left", "bottom"}
+        The edge of the square, inside which the label is.
+    """
+    latitude, longitude = latitude_longitude
+    cosine = np.cos(latitude)
+    points = [cosine * np.cos(longitude), cosine * np.sin(longitude), np.sin(latitude)]
+    curve = np.stack(points, axis=-1) @ frame.T
+    draw_visible_curve(axes, curve, color=LINES, lw=0.7)
+
+    along, across = (0, 1) if edge == "left" else (1, 0)
+    is_shown = (curve[:, 2] > 0) & (np.abs(curve[:, across]) < 0.92 * half_width)
+    near_edge = is_shown & (curve[:, along] > -half_width)
+    near_edge &= curve[:, along] < -0.9 * half_width
+    if not np.any(near_edge):
+        return
+    first = int(np.argmin(np.where(near_edge, curve[:, along], np.inf)))
+    axes.annotate(
+        text,
+        curve[first, :2],
+        color=INK,
+        fontsize=7,
+        ha="left" if edge == "left" else "center",
+        va="bottom",
+    )
 
 
 def draw_visible_curve(axes: Axes, curve: np.ndarray, **style: Any) -> None:

@@ -3,7 +3,7 @@
 They are drawn from the certificate and the released value only, never from the data.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -11,6 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from curvedp.core.certificate import Certificate
+from curvedp.errors import ParameterError
 from curvedp.inference import Region
 from curvedp.inference.region import region_radii
 from curvedp.privacy import GDP, Guarantee, PrivacyCurve
@@ -32,6 +33,10 @@ _REGION_STYLE: dict[str, Any] = {
     "edgecolor": canvas.ACCENT,
     "lw": 1.5,
 }
+
+
+# The colors of several regions in one figure.
+_SERIES_COLORS = (canvas.ACCENT, canvas.WARM, canvas.INK, canvas.SOFT)
 
 
 @canvas.own_style()
@@ -61,6 +66,67 @@ def region_figure(region: Region, value: np.ndarray | None = None) -> Figure:
     point = region.center if value is None else np.asarray(value)
     draw_by_view[view](axes, region, point)
     return figure
+
+
+@canvas.own_style()
+def regions_figure(regions: Mapping[str, Region]) -> Figure:
+    """Draw several confidence regions in one figure, such as those of groups.
+
+    On the sphere they are drawn on a globe with a graticule in degrees; elsewhere in
+    normal coordinates at the center of the first, of which the first two are shown.
+
+    Parameters
+    ----------
+    regions : mapping of str to Region
+        Regions on one manifold by their names in the legend; at most four.
+    """
+    first = next(iter(regions.values()))
+    if any(region.manifold != first.manifold for region in regions.values()):
+        raise ParameterError("regions of one figure must be on one manifold")
+    if len(regions) > len(_SERIES_COLORS):
+        raise ParameterError(f"a figure shows at most {len(_SERIES_COLORS)} regions")
+    figure, axes = canvas.new_figure(_region_title(first), size=(5.2, 5.6))
+    is_sphere = canvas.view_of(first.manifold) == "sphere"
+    middle = np.mean([region.center for region in regions.values()], axis=0)
+    frame = canvas.viewing_frame(middle) if is_sphere else None
+
+    outlines = {}
+    for name, region in regions.items():
+        outlines[name] = _outline(region, first, frame)
+    reach = max(float(np.abs(outline).max()) for outline in outlines.values())
+    half_width = min(1.05, max(1.6 * reach, 1e-12)) if is_sphere else 1.3 * reach
+    if frame is not None:
+        canvas.draw_sphere_background(axes)
+        canvas.label_graticule(axes, frame, half_width)
+    for (name, outline), color in zip(outlines.items(), _SERIES_COLORS, strict=False):
+        axes.fill(*outline[:-1].T, facecolor=color, alpha=0.25, lw=0)
+        axes.plot(*outline[:-1].T, color=color, lw=1.5, label=name)
+        axes.plot(*outline[-1], "o", color=color, ms=4)
+    axes.legend(loc="upper right", fontsize=8, frameon=True)
+    if is_sphere:
+        canvas.show_square(axes, half_width)
+    else:
+        axes.set(aspect="equal", xlabel="first coordinate", ylabel="second coordinate")
+    return figure
+
+
+def _outline(region: Region, first: Region, frame: np.ndarray | None) -> np.ndarray:
+    """Return the boundary of a region and, last, its center, as points of the plane.
+
+    Parameters
+    ----------
+    region : Region
+    first : Region
+        The region at whose center normal coordinates are taken.
+    frame : array of shape (3, 3), or None
+        The `viewing_frame` of a sphere; None for normal coordinates.
+    """
+    points = np.concatenate([_boundary(region), region.center[None]])
+    if frame is not None:
+        return np.asarray((points @ frame.T)[:, :2])
+    manifold = first.manifold
+    coordinates = np.asarray(manifold.normal_coordinates(first.center, points))
+    return np.asarray(coordinates[:, :2])
 
 
 def _region_title(region: Region) -> str:
@@ -102,8 +168,10 @@ def _draw_on_sphere(axes: Axes, region: Region, value: np.ndarray) -> None:
         The released point.
     """
     frame = canvas.viewing_frame(region.center)
-    canvas.draw_sphere_grid(axes, frame)
     boundary = _boundary(region) @ frame.T
+    half_width = _zoomed_half_width(boundary[:, :2])
+    canvas.draw_sphere_background(axes)
+    canvas.label_graticule(axes, frame, half_width)
     is_all_visible = np.all(boundary[:, 2] > 0)
     if is_all_visible:
         axes.fill(*boundary[:, :2].T, **_REGION_STYLE)
@@ -113,7 +181,7 @@ def _draw_on_sphere(axes: Axes, region: Region, value: np.ndarray) -> None:
     canvas.draw_visible_curve(
         axes, value_in_frame, color=canvas.WARM, marker="o", ms=4, ls=""
     )
-    _show_zoomed_square(axes, _zoomed_half_width(boundary[:, :2]))
+    _show_zoomed_square(axes, half_width)
 
 
 def _draw_in_disc(axes: Axes, region: Region, value: np.ndarray) -> None:
