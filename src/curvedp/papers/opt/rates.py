@@ -294,6 +294,10 @@ def theorem_8(
 
         E[F(w) − F(w*)] ≤ 2^{−K}·(F(w₀) − F(w*)) + 2τ·(L/2 + c₀ζ)·dη²σ²/δ_n.
 
+    The proof's S is proportional to n^{−1/3}. An epoch is the least there is, so that
+    the bound falls like n^{−5/3}, and like n^{−2} only while Lτζ^{1/2} is above about
+    n^{1/3} (E48).
+
     Parameters
     ----------
     n, dim : int

@@ -25,7 +25,6 @@ def referee(setting: Setting) -> tuple[dict[str, Any], Figure]:
         "wrapped": wrapped(60_000 if setting.full else 20_000),
         "heat": heat(),
         "federated": federated(),
-        "poincare": poincare(),
         "rotations": rotations(400_000 if setting.full else 40_000),
     }
     return figures, draw(figures)
@@ -194,23 +193,6 @@ def federated(
     }
 
 
-# --- Poincaré graph embedding (2024): the published program's noise on a node's features
-
-
-def poincare(
-    eps: float = 1.0, delta: float = 1e-4, weight: float = 2.0, factor: float = 0.01
-) -> dict[str, Any]:
-    """Its sd is factor·√(2 log(1.25/δ))·weight/ε, fresh each epoch; one word of a node's bag changed moves it by 1."""
-    sd = factor * math.sqrt(2 * math.log(1.25 / delta)) * weight / eps
-    epochs = [1, 10, 50, 200]
-    return {
-        "sd": sd, "epochs": epochs,
-        "claimed ε": eps,
-        "ε": [float(GDP(math.sqrt(k) / sd).epsilon(delta)) for k in epochs],
-        "ε without the factor 0.01": [float(GDP(math.sqrt(k) * factor / sd).epsilon(delta)) for k in epochs],
-    }  # fmt: skip
-
-
 # --- metric privacy on SO(3) (2025): Laplace e^{−εφ} and Bingham e^{ε(q·μ)²}, φ the rotation angle
 
 
@@ -238,8 +220,8 @@ def rotations(samples: int) -> dict[str, float]:
 
 
 def draw(figures: dict[str, Any]) -> Figure:
-    picture = sheet(13, 4)
-    heat_axes, fed, poin = picture.subplots(1, 3)
+    picture = sheet(9, 4)
+    heat_axes, fed = picture.subplots(1, 2)
     colors = iter((RED, ORANGE, BLUE, INK, GREEN, "#8e44ad"))
     for name, values in figures["heat"].items():
         if " = " in name and "bound" not in name:
@@ -278,25 +260,6 @@ def draw(figures: dict[str, Any]) -> Figure:
         ylim=(0, None),
         title="federated: accounting",
     )
-    for key, color, label in (
-        ("ε", RED, "published program"),
-        ("ε without the factor 0.01", ORANGE, "without its factor 0.01"),
-    ):
-        poin.plot(
-            figures["poincare"]["epochs"],
-            figures["poincare"][key],
-            "o-",
-            color=color,
-            label=label,
-        )
-    poin.axhline(1, color=INK, ls=":", label="claimed: 1")
-    poin.set(
-        xlabel="epochs",
-        ylabel="ε at δ = 10⁻⁴",
-        xscale="log",
-        yscale="log",
-        title="Poincaré embedding: a changed word",
-    )
     heat_axes.legend(
         frameon=False,
         fontsize=7,
@@ -304,8 +267,7 @@ def draw(figures: dict[str, Any]) -> Figure:
         loc="upper center",
         bbox_to_anchor=(0.5, -0.17),
     )
-    for axes in (fed, poin):
-        axes.legend(frameon=False, fontsize=8)
-    for axes in (heat_axes, fed, poin):
+    fed.legend(frameon=False, fontsize=8)
+    for axes in (heat_axes, fed):
         plain(axes)
     return picture
