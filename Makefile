@@ -14,7 +14,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # Archives hold this time and no other, so that two builds of one commit are the same bytes.
 export SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct 2>/dev/null || echo 315532800)
 
-.PHONY: help setup demo check test lint matrix dist lock sbom bench bench-peers utility coverage audit staged-audit transcripts mutation reproduce gallery docs clean
+.PHONY: help setup demo check test lint matrix dist lock sbom bench bench-peers utility coverage audit staged-audit transcripts mutation reproduce gallery docs preprint clean
 help:
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
@@ -102,5 +102,10 @@ gallery: $(STAMP)  ## run the tutorials and renew the pictures of README and sit
 docs: $(STAMP)  ## the documentation site, in site/
 	$(BIN)/mkdocs build --strict
 
+preprint:  ## the theory as a PDF, in out/preprint.pdf; pandoc and typst come from PyPI, into .preprint
+	$(PYTHON) -m venv .preprint
+	.preprint/bin/python -m pip install --quiet --disable-pip-version-check 'pypandoc_binary==1.17' 'typst==0.15.0' 'mkdocs>=1.6' 'griffe>=1.5'
+	.preprint/bin/python docs/preprint/build.py
+
 clean:
-	rm -rf .venv .peers .matrix .sbom site build dist out
+	rm -rf .venv .peers .matrix .sbom .preprint site build dist out

@@ -84,7 +84,9 @@ def test_what_is_missing_is_counted():
 def test_rounded_directions(decimals):
     found = check(S2, DIRECTIONS.round(decimals))
     assert found.facts["decimals written"] == decimals
-    assert found.facts["off by (half, 90%, 99%, all)"][-1] < 10.0**-decimals
+    assert (
+        found.facts["distance off the manifold (50/90/99/100%)"][-1] < 10.0**-decimals
+    )
     assert "sphere:2" in found.facts["spaces they fit"]
     assert check(S2, DIRECTIONS).facts["decimals written"] is None
 
@@ -126,7 +128,7 @@ def test_the_ball():
     assert "choose another center" in said(check(S2, -DIRECTIONS, radius=1.0))
     near = check(S2, -DIRECTIONS, center=[-1.0, 0, 0], radius=1.0)
     assert "choose another center" not in said(near)
-    assert near.facts["their mean to the center"] < 0.1
+    assert near.facts["distance from their mean to the center"] < 0.1
 
 
 def test_persons():

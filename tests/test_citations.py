@@ -78,3 +78,24 @@ def test_theorems_have_one_number_each():
     assert len(numbers) > 30
     for letter in letters:
         assert f"**{letter}" in overview, f"the overview has no theorem {letter}"
+
+
+def test_a_name_in_a_certificate_is_accepted_as_an_option():
+    """The reference says so: the names of options and certificates mean the same."""
+    from curvedp.core.registry import mechanisms
+    from curvedp.release.choose import OPTION_ALIASES
+
+    assert set(OPTION_ALIASES.values()) <= {
+        "tangent-gaussian",
+        "tangent-laplace",
+        "newton",
+        "gradient",
+        "kng",
+        "gaussian",
+        "laplace",
+    }
+    page = (ROOT / "docs" / "reference" / "mechanisms.md").read_text()
+    for alias, option in OPTION_ALIASES.items():
+        assert f"`{alias}`" in page
+        assert f"`{option}`" in page
+    assert mechanisms

@@ -367,19 +367,19 @@ class _Inspection:
 
     def _measurements(self) -> Iterator[tuple[str, Any]]:
         """Yield the facts about lengths and distances of the usable records."""
-        yield "off by (half, 90%, 99%, all)", _quantiles(self.residuals)
+        yield "distance off the manifold (50/90/99/100%)", _quantiles(self.residuals)
         yield (
             "decimals written",
             _written_decimals(self.usable_records[:_TESTED_RECORDS]),
         )
-        size_name = "size, times the center's" if self.center.any() else "size"
+        size_name = "scale relative to the center" if self.center.any() else "scale"
         yield size_name, _quantiles(self.sizes)
         yield "distance to the center", _quantiles(self.center_distances)
         if self.radius is not None:
             yield "outside the ball", self._count_outside(self.radius)
         if self.mean is not None:
             mean_distance = float(self.manifold.dist(self.center, self.mean))
-            yield "their mean to the center", _three_digits(mean_distance)
+            yield "distance from their mean to the center", _three_digits(mean_distance)
             yield "distance to their mean", _quantiles(self.mean_distances)
         has_square_matrices = (
             self.records.ndim == 3 and self.records.shape[1] == self.records.shape[2]

@@ -148,12 +148,14 @@ def plan(
     ] = None,
     shift: Annotated[
         float | None,
-        typer.Option(help="power of a two-sample test for populations so far apart"),
+        typer.Option(
+            help="distance of two populations: report the power of a two-sample test"
+        ),
     ] = None,
     plot: PictureOption = None,
     json: JsonOption = False,
 ) -> None:
-    """How good a private mean would be, for each mechanism; no data needed.
+    """Predict the error of a private mean for each mechanism; no data needed.
 
     Its picture: the error against records and μ.
     """
@@ -428,7 +430,7 @@ def studio(
         typer.Option(help="key of the ledger, as `curvedp ledger key` writes it"),
     ] = None,
 ) -> None:
-    """Open a page on this machine, for nobody else, to look, choose, pay and release."""
+    """Start the Studio, a local web app for checking data and making releases."""
     from curvedp.studio.server import serve
 
     def print_now(line: str) -> None:

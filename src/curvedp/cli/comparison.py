@@ -50,7 +50,9 @@ _OPTIONS: Options = {
         str, "--radius", "-r", help="of the public ball, or private to find one"
     ),
     "center": option(
-        str, "--center", help="a file, numbers like a record's, or one times the origin"
+        str,
+        "--center",
+        help="center of the ball: a file, a list of numbers, or one factor of the origin",
     ),
     "labels": option(
         str, "--labels", help="column with the public group of each record"

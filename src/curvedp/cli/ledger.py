@@ -68,7 +68,9 @@ def spend(
     guarantee: Any = None,
     partition: Annotated[
         str | None,
-        typer.Option(help="with --group: of disjoint groups the dearest counts"),
+        typer.Option(
+            help="name of a partition; releases on its disjoint groups compose in parallel"
+        ),
     ] = None,
     group: Annotated[str | None, typer.Option(help="goes with --partition")] = None,
     key: KeyOption = None,

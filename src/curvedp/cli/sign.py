@@ -20,13 +20,15 @@ from curvedp.verification import DEFAULT_SECONDS, sign_file, verify_file
 @command
 def key(
     path: Annotated[
-        Path, typer.Argument(help="for the private key; one that exists is not touched")
+        Path,
+        typer.Argument(
+            help="file for the private key; an existing file is never overwritten"
+        ),
     ],
 ) -> None:
-    """Make a new key.
+    """Create a signing key pair.
 
-    The private half goes into a file that only you may read. The public half goes into a
-    file of that name with .pub, and is printed.
+    Writes PATH, which only its owner may read, and PATH.pub, and prints the public key.
     """
     from curvedp.signing import key_of, new_identity, write_key
 
@@ -66,7 +68,7 @@ def statement(
     study: Annotated[
         Path,
         typer.Option(
-            help="the curator's answers; written as a form where it does not exist"
+            help="answers of the curator; created as a form if it does not exist"
         ),
     ],
     out: Annotated[
@@ -77,18 +79,19 @@ def statement(
         float, typer.Option(help="how long verification may take")
     ] = DEFAULT_SECONDS,
 ) -> None:
-    """Write what the public is told of a release.
+    """Write a privacy label, an SP 800-226 worksheet and a registry entry.
 
-    This is a registry entry, a privacy label and an SP 800-226 worksheet, from a
-    certificate that is verified first. Exit 1 if a claim is not confirmed.
+    The certificate is verified first. Exit 1 if a claim is not confirmed.
     """
     from curvedp import statement as words
 
     if not study.exists():
         write_atomically(study, words.template())
-        raise ParameterError(
-            f"{study} was written: answer its questions, then run this again"
+        console.print(
+            f"Created {escape_markup(study)}. Fill it in and run the command again.",
+            soft_wrap=True,
         )
+        return
     said = words.read_study(study)
     with waiting("recomputing every claim"):
         found = verify_file(certificate, seconds=seconds)

@@ -190,9 +190,7 @@ class KNGMechanism(KNormMechanism, SimulatesRelease, SometimesExcluded):
     @classmethod
     def reason_excluded(cls, statistic: Statistic) -> str | None:
         """Return why "auto" never takes it."""
-        return (
-            "by name only: it draws in floats, for a time that depends on the records"
-        )
+        return "on request only: it draws in float64, and its running time depends on the records"
 
     @cached_property
     def domain(self) -> GeodesicBall:

@@ -24,8 +24,16 @@ from curvedp.release.predict import predicted_error
 # calibrated.
 _HOPELESS_RATIO = 1.03
 
-# Earlier names of options, which stay accepted.
-OPTION_ALIASES = {"log-gaussian": "tangent-gaussian", "log-laplace": "tangent-laplace"}
+# Other accepted names of options: those of certificates, and earlier ones.
+OPTION_ALIASES = {
+    "log-gaussian": "tangent-gaussian",
+    "log-laplace": "tangent-laplace",
+    "noisy-newton": "newton",
+    "gradient-step": "gradient",
+    "k-norm-gradient": "kng",
+    "riemannian-gaussian": "gaussian",
+    "riemannian-laplace": "laplace",
+}
 
 
 class ChosenMechanism(NamedTuple):

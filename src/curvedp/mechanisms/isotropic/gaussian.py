@@ -185,8 +185,8 @@ class GaussianMechanism(IsotropicMechanism, SometimesExcluded):
             return None
         is_hadamard = space.convexity_radius == inf
         if is_hadamard:
-            return "by name only: within a tenth of tangent-gaussian"
-        return "by name only: it is not calibrated here"
+            return "on request only: its error is within 10% of tangent-gaussian"
+        return "on request only: it is not calibrated here"
 
     def draw(self, data: np.ndarray, source: Source) -> Draw:
         """Draw exactly about the value, clipped to where float error has a bound."""

@@ -77,4 +77,4 @@ class LaplaceMechanism(IsotropicMechanism, SometimesExcluded):
         """Return why "auto" leaves it out where its profile is not exact."""
         if statistic.value_space.constant_curvature is not None:
             return None
-        return "by name only: its profile is not exact here"
+        return "on request only: its profile is not exact here"
