@@ -885,7 +885,7 @@ def certificate_contents(fitted: "PrivateEstimator", name: str) -> dict[str, byt
 
 def _file_name_of(title: str) -> str:
     """Return a title as part of a file name: letters, digits and hyphens."""
-    return re.sub(r"[^A-Za-z0-9]+", "-", title)[:60].strip("-") or "value"
+    return re.sub(r"\W+", "-", title)[:60].strip("-") or "value"
 
 
 def certificates_of(fitted: "PrivateEstimator") -> list["Certificate"]:

@@ -274,7 +274,7 @@ def _would_overwrite(name: str, target: Path, path: Path) -> bool:
     target_folder = target.absolute().parent.resolve()
     is_beside = path.absolute().parent.resolve() == target_folder
     numbered_name = re.compile(
-        rf"{re.escape(target.stem)}-\d+(-[A-Za-z0-9-]+)?{re.escape(target.suffix)}"
+        rf"{re.escape(target.stem)}-\d+(-[\w-]+)?{re.escape(target.suffix)}"
     )
     return is_beside and numbered_name.fullmatch(path.name) is not None
 
