@@ -31,14 +31,10 @@ from curvedp.geometry import (
 )
 from curvedp.inference import two_sample_test
 from curvedp.randomness import GeneratorSource
-from curvedp.release.warnings import certificate_warnings, estimator_warnings
+from curvedp.release.warnings import certificate_warnings
 from curvedp.statistics.searched_ball import SearchedMean
+from support.releases import warning_texts
 from support.spaces import SPACES
-
-
-def warning_texts(estimator):
-    """Return the texts of all warnings of a fitted estimator."""
-    return [warning.text for warning in estimator_warnings(estimator)]
 
 
 def test_the_predicted_error_is_that_of_releases():

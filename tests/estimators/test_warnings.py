@@ -9,8 +9,8 @@ import curvedp.estimators
 from curvedp import GDP, Ledger, ReleaseWarning
 from curvedp.geometry import SPDAffineInvariant, Sphere
 from curvedp.randomness import GeneratorSource
-from curvedp.release.warnings import estimator_warnings
 from curvedp.report import write_report
+from support.releases import warning_texts
 
 S, RNG = Sphere(2), np.random.default_rng(0)
 X = np.asarray(
@@ -91,11 +91,6 @@ CASES = [
         "edge of the ball",
     ),
 ]
-
-
-def warning_texts(estimator):
-    """Return the texts of all warnings of a fitted estimator."""
-    return [warning.text for warning in estimator_warnings(estimator)]
 
 
 def made(name, options):

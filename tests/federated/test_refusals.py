@@ -24,6 +24,7 @@ from curvedp.mechanisms import Certificate
 from curvedp.privacy import GDP
 from curvedp.signing import write_key
 from federated.runs import sites_of, study
+from support.releases import value_at
 
 
 @pytest.fixture(scope="module")
@@ -94,11 +95,11 @@ def test_every_leaf_of_the_certificate_is_the_sites_own(run):
     assert is_signed(run, request)
     signed = []
     for path in leaves(request["certificate"]):
-        for other in others(at(request["certificate"], path)):
-            if at(request["certificate"], path) == other:
+        for other in others(value_at(request["certificate"], path)):
+            if value_at(request["certificate"], path) == other:
                 continue
             forged = copy.deepcopy(request["certificate"])
-            at(forged, path[:-1])[path[-1]] = other
+            value_at(forged, path[:-1])[path[-1]] = other
             try:
                 forged = resealed(forged) if path != ("sha256",) else forged
             except CurvedpError:
@@ -106,12 +107,6 @@ def test_every_leaf_of_the_certificate_is_the_sites_own(run):
             if is_signed(run, {**request, "certificate": forged}):
                 signed.append((path, other))
     assert not signed, signed[:5]
-
-
-def at(record, path):
-    for step in path:
-        record = record[step]
-    return record
 
 
 def test_words_of_the_server_are_not_signed(run):

@@ -8,6 +8,7 @@ import pytest
 
 from curvedp.errors import ParameterError
 from curvedp.geometry import Lorentz, PoincareBall
+from support.geometry import mpf_vector
 
 DEPTHS = [0.0, 1e-8, 0.5, 0.9, 1.5, 5.0, 15.0, 30.0]
 STEPS = [1e-15, 1e-8, 1e-3, 0.5, 3.0, 15.0, 30.0, 60.0]
@@ -19,10 +20,6 @@ def many_digits():
         yield
 
 
-def digits(x):
-    return [mp.mpf(float(t)) for t in x]
-
-
 def norm(x):
     return mp.sqrt(mp.fdot(x, x))
 
@@ -32,7 +29,7 @@ def combine(a, x, b, y):
 
 
 def error(actual, truth):
-    return float(norm(combine(1, digits(actual), -1, truth)) / norm(truth))
+    return float(norm(combine(1, mpf_vector(actual), -1, truth)) / norm(truth))
 
 
 class LorentzOracle:
@@ -40,7 +37,7 @@ class LorentzOracle:
 
     @staticmethod
     def lift(p):
-        x = digits(p[1:])
+        x = mpf_vector(p[1:])
         return [mp.sqrt(1 + mp.fdot(x, x)), *x]
 
     @staticmethod
@@ -58,7 +55,7 @@ class LorentzOracle:
 
     @classmethod
     def exp(cls, p, v):
-        x, w = cls.lift(p), digits(v)
+        x, w = cls.lift(p), mpf_vector(v)
         w[0] = mp.fdot(x[1:], w[1:]) / x[0]
         n = mp.sqrt(cls.form(w, w))
         return combine(mp.cosh(n), x, mp.sinh(n) / n, w)
@@ -75,15 +72,15 @@ class BallOracle:
 
     @classmethod
     def log(cls, p, q):
-        w = digits(p)
-        y = cls.add([-t for t in w], digits(q))
+        w = mpf_vector(p)
+        y = cls.add([-t for t in w], mpf_vector(q))
         distance = 2 * mp.atanh(norm(y))
         scale = distance * (1 - mp.fdot(w, w)) / 2 / norm(y)
         return distance, [scale * t for t in y]
 
     @classmethod
     def exp(cls, p, v):
-        w, u = digits(p), digits(v)
+        w, u = mpf_vector(p), mpf_vector(v)
         n = norm(u)
         scale = mp.tanh(n / (1 - mp.fdot(w, w))) / n
         return cls.add(w, [scale * t for t in u])
@@ -117,7 +114,7 @@ def test_kernels_are_accurate_to_twelve_digits(model, oracle, d, depth):
             model is Lorentz or norm(truth) < 1 - mp.mpf(2) ** -51
         ):  # beyond, the ball has no floats
             # a step that ends next to the ball's center can only be as exact as the point it starts from
-            scale = max(norm(truth), norm(digits(p)))
+            scale = max(norm(truth), norm(mpf_vector(p)))
             assert error(q, truth) * norm(truth) < 1e-12 * scale
         if np.any(p != q):
             distance, velocity = oracle.log(p, q)

@@ -8,13 +8,9 @@ import pytest
 
 from curvedp.errors import ParameterError
 from curvedp.geometry import KendallShapes
+from support.geometry import unit_tangents
 
 RNG = np.random.default_rng(20240501)
-
-
-def unit_tangents(M, p, count):
-    z = RNG.standard_normal((count, M.dim))
-    return M.from_coordinates(p, z / np.linalg.norm(z, axis=-1, keepdims=True))
 
 
 def exact_distance(p, q):
@@ -36,7 +32,7 @@ def exact_distance(p, q):
 def test_distance_against_50_digits(k, distance):
     M = KendallShapes(k)
     p = M.project(RNG.standard_normal((k, 2)))
-    q = M.exp(p, distance * unit_tangents(M, p, 1)[0])
+    q = M.exp(p, distance * unit_tangents(RNG, M, p, 1)[0])
     assert float(M.dist(p, q)) == pytest.approx(
         float(exact_distance(p, q)), rel=1e-12, abs=0
     )
@@ -101,8 +97,8 @@ def test_curvature_from_small_triangles(k):
     """Law of cosines to fourth order: d² = |tu − tv|² − K t⁴/3 for orthonormal u, v; and K = 1 + 3⟨u, iv⟩²."""
     M = KendallShapes(k)
     p = M.project(RNG.standard_normal((k, 2)))
-    u = unit_tangents(M, p, 200)
-    v = unit_tangents(M, p, 200)
+    u = unit_tangents(RNG, M, p, 200)
+    v = unit_tangents(RNG, M, p, 200)
     v = v - M.inner(p, u, v)[:, None, None] * u
     v = v / M.norm(p, v)[:, None, None]
     t = 0.01
@@ -116,7 +112,7 @@ def test_curvature_from_small_triangles(k):
 def test_distance_at_most_the_injectivity_radius_and_log_at_the_cut_locus():
     M = KendallShapes(4)
     p = M.project(RNG.standard_normal((4, 2)))
-    q = M.exp(p, M.injectivity_radius * unit_tangents(M, p, 1)[0])
+    q = M.exp(p, M.injectivity_radius * unit_tangents(RNG, M, p, 1)[0])
     assert M.dist(p, q) == pytest.approx(math.pi / 2, abs=1e-15)
     assert M.dist(M.exp(p, M.log(p, q)), q) < 1e-14
 

@@ -8,13 +8,9 @@ import pytest
 
 from curvedp.errors import ParameterError
 from curvedp.geometry import Rotations
+from support.geometry import unit_tangents
 
 RNG = np.random.default_rng(20240503)
-
-
-def unit_tangents(M, p, count):
-    z = RNG.standard_normal((count, M.dim))
-    return M.from_coordinates(p, z / np.linalg.norm(z, axis=-1, keepdims=True))
 
 
 def block_rotation(angles, n):
@@ -51,7 +47,7 @@ def test_one_plane_at_every_angle(n, angle):
 def test_exp_against_50_digits_and_log_back(n, length):
     M = Rotations(n)
     p = M.project(RNG.standard_normal((n, n)))
-    v = length * unit_tangents(M, p, 1)[0]
+    v = length * unit_tangents(RNG, M, p, 1)[0]
     q = M.exp(p, v)
     with mpmath.workdps(50):
         P, V = mpmath.matrix(p.tolist()), mpmath.matrix(v.tolist())
@@ -98,7 +94,7 @@ def test_project_is_the_nearest_rotation():
     nearest = M.project(x)
     assert np.max(M.residual(nearest)) < 1e-13
     for angle in np.logspace(-3, 0, 4):
-        others = M.exp(nearest, angle * unit_tangents(M, nearest, 50))
+        others = M.exp(nearest, angle * unit_tangents(RNG, M, nearest, 50))
         assert np.all(
             np.linalg.norm(x - nearest, axis=(-2, -1))
             <= np.linalg.norm(x - others, axis=(-2, -1)) + 1e-12
@@ -122,7 +118,7 @@ def test_curvature_from_small_triangles(n):
     """d² = |tu − tv|² − K t⁴/3 for orthonormal u, v, against the bounds and K = ¼‖[u, v]‖²."""
     M = Rotations(n)
     p = M.origin
-    u, v = unit_tangents(M, p, 300), unit_tangents(M, p, 300)
+    u, v = unit_tangents(RNG, M, p, 300), unit_tangents(RNG, M, p, 300)
     v = v - M.inner(p, u, v)[:, None, None] * u
     v = v / M.norm(p, v)[:, None, None]
     t = 0.02
@@ -149,7 +145,8 @@ def test_long_velocities_stay_on_the_manifold():
     for n in (2, 3, 5):
         M = Rotations(n)
         assert (
-            M.residual(M.exp(M.origin, 1e6 * unit_tangents(M, M.origin, 1)[0])) < 1e-13
+            M.residual(M.exp(M.origin, 1e6 * unit_tangents(RNG, M, M.origin, 1)[0]))
+            < 1e-13
         )
 
 

@@ -10,6 +10,7 @@ from curvedp.geometry import (
     SPDLogCholesky,
     SPDLogEuclidean,
 )
+from support.geometry import frobenius_norm, to_doubles
 
 METRICS = [SPDAffineInvariant, SPDBuresWasserstein, SPDLogCholesky, SPDLogEuclidean]
 UNITS = [1e-290, 1e-200, 1e-150, 1.0, 1e150, 1e200, 1e290]
@@ -17,10 +18,6 @@ UNITS = [1e-290, 1e-200, 1e-150, 1.0, 1e150, 1e200, 1e290]
 
 def matrix(A):
     return mp.matrix(A.tolist())
-
-
-def doubles(A):
-    return np.array([[float(A[i, j]) for j in range(A.cols)] for i in range(A.rows)])
 
 
 def cholesky(A):
@@ -48,10 +45,6 @@ def divided(S, V, f):
     )
 
 
-def length(A):
-    return mp.sqrt(sum(x * x for x in A))
-
-
 def lower(A, share):
     """The strict lower part, and this share of the diagonal."""
     return mp.matrix(
@@ -74,7 +67,7 @@ class Affine:
         return self.L * of(self.K * v * self.K.T, mp.exp) * self.L.T
 
     def norm(self, v):
-        return length(self.K * v * self.K.T)
+        return frobenius_norm(self.K * v * self.K.T)
 
 
 class LogEuclidean:
@@ -96,7 +89,7 @@ class LogEuclidean:
         return of(of(self.p, mp.log) + divided(self.p, v, self.slope), mp.exp)
 
     def norm(self, v):
-        return length(divided(self.p, v, self.slope))
+        return frobenius_norm(divided(self.p, v, self.slope))
 
 
 class LogCholesky:
@@ -123,7 +116,7 @@ class LogCholesky:
 
     def norm(self, v):
         X = self.tangent(v)
-        return length(
+        return frobenius_norm(
             mp.matrix(
                 [
                     [X[i, j] / (self.L[i, i] if i == j else 1) for j in range(X.cols)]
@@ -178,11 +171,11 @@ def test_results_keep_their_digits_in_every_unit(metric, m):
             near = p + 1e-5 * some(m, 4, unit)
             for q in (some(m, 3, unit), near):
                 truth = oracle.log(matrix(q))
-                close(M.log(p, q), doubles(truth))
+                close(M.log(p, q), to_doubles(truth))
                 assert float(M.dist(p, q)) == pytest.approx(
                     float(oracle.norm(truth)), rel=2e-12
                 )
-            close(M.exp(p, 0.3 * v), doubles(oracle.exp(matrix(0.3 * v))))
+            close(M.exp(p, 0.3 * v), to_doubles(oracle.exp(matrix(0.3 * v))))
             for share in (1.0, 1e-10):
                 assert float(M.norm(p, share * v)) == pytest.approx(
                     float(oracle.norm(matrix(share * v))), rel=2e-12
@@ -207,7 +200,7 @@ def test_two_points_in_different_units(metric, m):
             assert float(M.dist(p, q)) == pytest.approx(
                 float(oracle.norm(truth)), rel=2e-12
             )
-            close(M.log(p, q), doubles(truth))
+            close(M.log(p, q), to_doubles(truth))
 
 
 @pytest.mark.parametrize("metric", METRICS)

@@ -8,6 +8,7 @@ import pytest
 
 from curvedp.errors import ParameterError
 from curvedp.geometry import Sphere
+from support.geometry import mpf_vector
 
 DISTANCES = [
     1e-15,
@@ -22,10 +23,6 @@ DISTANCES = [
 ]
 
 
-def digits(x):
-    return [mp.mpf(float(t)) for t in x]
-
-
 def norm(x):
     return mp.sqrt(mp.fsum(t * t for t in x))
 
@@ -37,7 +34,7 @@ def unit(x):
 
 def oracle_log(p, q):
     """The velocity from the ray of p to the ray of q, the floats taken as exact."""
-    p, q = (unit(digits(x)) for x in (p, q))
+    p, q = (unit(mpf_vector(x)) for x in (p, q))
     cosine = mp.fdot(p, q)
     rest = [b - cosine * a for a, b in zip(p, q, strict=True)]
     sine = norm(rest)
@@ -85,7 +82,7 @@ def test_exp_to_twelve_digits(length):
     p = M.project(rng.normal(size=5))
     v = M.from_coordinates(p, length * np.array([0.5, -0.5, 0.1, 0.7]))
     with mp.workdps(60):
-        x, w = digits(p), digits(v)
+        x, w = mpf_vector(p), mpf_vector(v)
         n = norm(w)
         truth = [mp.cos(n) * a + mp.sin(n) / n * b for a, b in zip(x, w, strict=True)]
         assert error(M.exp(p, v), truth) < 1e-14

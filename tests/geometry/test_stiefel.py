@@ -8,14 +8,10 @@ import pytest
 
 from curvedp.errors import ParameterError
 from curvedp.geometry import Rotations, Sphere, Stiefel
+from support.geometry import unit_tangents
 
 RNG = np.random.default_rng(20240504)
 SIZES = [(3, 2), (4, 2), (5, 4), (7, 3)]
-
-
-def unit_tangents(M, p, count):
-    z = RNG.standard_normal((count, M.dim))
-    return M.from_coordinates(p, z / np.linalg.norm(z, axis=-1, keepdims=True))
 
 
 def exact_change(p, v):
@@ -66,7 +62,7 @@ def exp_rounding_bound(m, r, length):
 def test_exp_against_50_digits(m, r, length):
     M = Stiefel(m, r)
     p = M.project(RNG.standard_normal((m, r)))
-    v = length * unit_tangents(M, p, 1)[0]
+    v = length * unit_tangents(RNG, M, p, 1)[0]
     np.testing.assert_allclose(
         M.exp(p, v) - p,
         exact_change(p, v),
@@ -78,7 +74,7 @@ def test_exp_against_50_digits(m, r, length):
 @pytest.mark.parametrize(("m", "r"), SIZES)
 def test_small_velocities_at_the_origin_keep_their_digits(m, r):
     M = Stiefel(m, r)
-    v = 1e-15 * unit_tangents(M, M.origin, 1)[0]
+    v = 1e-15 * unit_tangents(RNG, M, M.origin, 1)[0]
     v = np.where(M.origin == 1, 0.0, v)
     q = M.exp(M.origin, v)
     off = M.origin != 1
@@ -95,7 +91,7 @@ def test_log_inverts_exp_inside_the_injectivity_radius(m, r, share):
     M = Stiefel(m, r)
     count = 30 if r < 5 else 5
     p = M.project(RNG.standard_normal((count, m, r)))
-    v = share * M.injectivity_radius * unit_tangents(M, p, count)
+    v = share * M.injectivity_radius * unit_tangents(RNG, M, p, count)
     q = M.exp(p, v)
     np.testing.assert_allclose(M.log(p, q), v, rtol=0, atol=1e-12)
     np.testing.assert_allclose(M.dist(p, q), share * math.pi, rtol=1e-10)
@@ -183,7 +179,7 @@ def test_curvature_from_small_triangles(m, r):
     """d² = |tu − tv|² − K t⁴/3 for orthonormal u, v, against the bounds and the Gauss equation."""
     M = Stiefel(m, r)
     p = np.broadcast_to(M.origin, (100, m, r))
-    u, v = unit_tangents(M, p, 100), unit_tangents(M, p, 100)
+    u, v = unit_tangents(RNG, M, p, 100), unit_tangents(RNG, M, p, 100)
     v = v - M.inner(p, u, v)[:, None, None] * u
     v = v / M.norm(p, v)[:, None, None]
     t = 0.02
@@ -213,7 +209,7 @@ def test_curvature_bounds_are_attained():
 def test_transport_is_a_linear_isometry_and_the_nearest_frame_agrees_with_exp():
     M = Stiefel(5, 3)
     p = M.project(RNG.standard_normal((5, 3)))
-    v = unit_tangents(M, p, 1)[0]
+    v = unit_tangents(RNG, M, p, 1)[0]
     q = M.exp(p, 2.5 * v)
     frame = M.to_coordinates(q, M.transport(p, q, M.from_coordinates(p, np.eye(M.dim))))
     np.testing.assert_allclose(frame @ frame.T, np.eye(M.dim), atol=1e-13)

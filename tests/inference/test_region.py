@@ -36,6 +36,7 @@ from curvedp.release.choose import choose_mechanism
 from curvedp.report import write_report
 from curvedp.statistics.frechet_mean import FrechetMean
 from curvedp.statistics.geometric_median import GeometricMedian
+from support.inference import mean_in_ball, shrink_region
 
 RUNS, LEVEL, N = (
     160,
@@ -56,10 +57,6 @@ def records(M, spread=0.3, shift=0.3, n=N, seed=0):
     )
 
 
-def truth(M, X, radius):
-    return np.asarray(frechet_mean(M, project_to_ball(M, M.origin, radius, X)))
-
-
 def regions(M, name, radius, mu=1.0, runs=RUNS):
     """Regions of independent releases of one data set, and the Fréchet mean of its clipped records."""
     X = records(M)
@@ -76,15 +73,7 @@ def regions(M, name, radius, mu=1.0, runs=RUNS):
         region_of(mechanism.release(data, source=source).certificate, LEVEL)
         for _ in range(runs)
     ]
-    return found, truth(M, X, radius)
-
-
-def shrunk(region, factor=0.6):
-    if region.within is None:
-        return replace(region, radius=factor * region.radius)
-    return replace(
-        region, within=region.within._replace(quantile=factor * region.within.quantile)
-    )
+    return found, mean_in_ball(M, X, radius)
 
 
 EXACT = [
@@ -110,7 +99,9 @@ def test_exact_regions_cover_as_often_as_they_say(M, name, radius, mu):
     assert binomtest(hits, RUNS, LEVEL).pvalue > 1e-4
     assert (
         binomtest(
-            sum(bool(shrunk(region).contains(mean)) for region in found), RUNS, LEVEL
+            sum(bool(shrink_region(region).contains(mean)) for region in found),
+            RUNS,
+            LEVEL,
         ).pvalue
         < 1e-6
     )
@@ -136,7 +127,7 @@ def test_regions_after_gradient_steps_cover_at_least_as_often(M, name, radius):
     found, mean = regions(M, name, radius, runs=36)
     hits = sum(bool(region.contains(mean)) for region in found)
     assert binomtest(hits, len(found), LEVEL, alternative="less").pvalue > 1e-4
-    less = sum(bool(shrunk(region, 0.1).contains(mean)) for region in found)
+    less = sum(bool(shrink_region(region, 0.1).contains(mean)) for region in found)
     assert (
         binomtest(less, len(found), LEVEL, alternative="less").pvalue < 1e-6
     )  # the test has power
@@ -181,7 +172,7 @@ def test_the_radius_holds_the_chart_region():
 @pytest.mark.parametrize("M", [Euclidean(2), Lorentz(2), Sphere(2)], ids=str)
 def test_the_population_s_mean_is_covered(M):
     radius, hits, runs = 0.5, 0, 60
-    population = truth(M, records(M, n=4000, shift=0.1), radius)
+    population = mean_in_ball(M, records(M, n=4000, shift=0.1), radius)
     for seed in range(runs):
         mean = PrivateFrechetMean(M, radius=radius, mechanism="tangent-gaussian").fit(
             records(M, shift=0.1, seed=seed + 9)
@@ -195,12 +186,6 @@ def test_the_population_s_mean_is_covered(M):
 def law_of_records(M):
     """Draws of one population on M, all of them well inside the ball of radius 0.5."""
     return lambda n, seed: records(M, 0.1, 0.05, n, seed)
-
-
-def spread(rng, n):
-    """Vectors whose first direction leads: uniform on an ellipsoid of half axes 1, 0.3, 0.3."""
-    u = rng.standard_normal((n, 3))
-    return u / np.linalg.norm(u, axis=1, keepdims=True) * [1.0, 0.3, 0.3]
 
 
 def population_of_dispersion(M):
@@ -371,7 +356,9 @@ def test_a_private_ball_s_region_holds_the_mean_of_the_records_in_that_ball(M):
     ]
     hits = sum(bool(region.contains(mean)) for region, mean in found)
     assert binomtest(hits, runs, LEVEL, alternative="less").pvalue > 1e-4
-    less = sum(bool(shrunk(region, 0.1).contains(mean)) for region, mean in found)
+    less = sum(
+        bool(shrink_region(region, 0.1).contains(mean)) for region, mean in found
+    )
     assert (
         binomtest(less, runs, LEVEL, alternative="less").pvalue < 1e-6
     )  # the test has power
@@ -447,7 +434,7 @@ def test_a_median_s_ball_is_the_theorem_s_on_the_worst_records():
 def test_all_class_means_are_covered_together():
     M, source, runs = Euclidean(2), GeneratorSource(np.random.default_rng(1)), 160
     X, y = records(M, n=120), np.repeat(["a", "b", "c", "d"], 30)
-    truths = {label: truth(M, X[y == label], 1.0) for label in "abcd"}
+    truths = {label: mean_in_ball(M, X[y == label], 1.0) for label in "abcd"}
     hits, once = 0, 0
     for _ in range(runs):
         fitted = PrivateMDM(

@@ -1,7 +1,6 @@
 """Regions of directions: they cover as often as they say, and their angle holds every subspace."""
 
 import math
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -18,12 +17,11 @@ from curvedp.geometry import (
     Rotations,
     SPDAffineInvariant,
     Sphere,
-    frechet_mean,
-    project_to_ball,
 )
 from curvedp.geometry.comparison import hessian_bounds, mean_hessian_bounds
 from curvedp.inference.shapes import _distance_to_mean
 from curvedp.randomness import GeneratorSource
+from support.inference import elongated_vectors, shrink_region
 
 RUNS, LEVEL, N = (
     160,
@@ -32,30 +30,12 @@ RUNS, LEVEL, N = (
 )  # so many that radii of 0.6 of the right ones are rejected at p < 1e-6
 
 
-def truth(M, X, radius):
-    return np.asarray(frechet_mean(M, project_to_ball(M, M.origin, radius, X)))
-
-
-def shrunk(region, factor=0.6):
-    if region.within is None:
-        return replace(region, radius=factor * region.radius)
-    return replace(
-        region, within=region.within._replace(quantile=factor * region.within.quantile)
-    )
-
-
 def principal_angle(P, Q):
     return float(
         np.linalg.norm(
             np.arccos(np.clip(np.linalg.svd(P @ Q.T, compute_uv=False), -1, 1))
         )
     )
-
-
-def spread(rng, n):
-    """Vectors whose first direction leads: uniform on an ellipsoid of half axes 1, 0.3, 0.3."""
-    u = rng.standard_normal((n, 3))
-    return u / np.linalg.norm(u, axis=1, keepdims=True) * [1.0, 0.3, 0.3]
 
 
 def test_the_population_s_directions_are_covered():
@@ -67,7 +47,7 @@ def test_the_population_s_directions_are_covered():
     )
     for _ in range(40):
         fitted = PrivatePCA(1, radius=1.0, guarantee=GDP(1e4), method="one-shot").fit(
-            spread(rng, 20_000)
+            elongated_vectors(rng, 20_000)
         )
         population, own = (
             fitted.confidence_region(0.8, of=of) for of in ("population", "records")
@@ -100,7 +80,7 @@ def test_directions_are_covered_as_often_as_said(k):
     assert (
         binomtest(hits, RUNS, LEVEL + 0.1 * (1 - LEVEL)).pvalue > 1e-4
     )  # the tenth that is kept for swaps is not used
-    less = sum(bool(shrunk(region).contains(truth)) for region in found)
+    less = sum(bool(shrink_region(region).contains(truth)) for region in found)
     assert binomtest(less, RUNS, LEVEL).pvalue < 1e-6
     assert all(
         np.allclose(

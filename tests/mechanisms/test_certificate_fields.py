@@ -26,6 +26,7 @@ from curvedp.signing import digest
 from curvedp.statistics.frechet_mean import FrechetMean
 from federated.runs import run as federated_run
 from federated.runs import study
+from support.releases import value_at
 
 S2 = Sphere(2)
 X = np.asarray(
@@ -104,12 +105,6 @@ def leaves(value, path=()):
     elif isinstance(value, list):
         for place in sorted({0, len(value) - 1} if value else ()):
             yield from leaves(value[place], (*path, place))
-
-
-def at(record, path):
-    for step in path:
-        record = record[step]
-    return record
 
 
 def changed(record, path, new):
@@ -197,7 +192,7 @@ def test_no_leaf_brings_a_hostile_value_to_a_reader(genuine):
             shown = [*texts(certificate.to_dict()), *remarks_on(certificate)]
             if not all(map(is_plain_text, shown)):
                 wrong.append((path, hostile))
-            is_same = at(genuine, path) == hostile
+            is_same = value_at(genuine, path) == hostile
             if is_same or may_be(path, hostile):
                 continue
             if confirmed(certificate):

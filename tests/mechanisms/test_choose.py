@@ -16,11 +16,11 @@ from curvedp.geometry import (
     frechet_mean,
 )
 from curvedp.privacy import GDP, PureDP
-from curvedp.randomness import GeneratorSource
 from curvedp.release import choose
 from curvedp.release.choose import mechanism_options
 from curvedp.statistics.frechet_mean import FrechetMean
 from curvedp.statistics.frechet_variance import FrechetVariance
+from support.randomness import seeded_source
 
 
 def test_a_ranking_is_kept_for_the_same_public_parameters_and_no_others(monkeypatch):
@@ -65,10 +65,6 @@ def test_a_ranking_is_kept_for_the_same_public_parameters_and_no_others(monkeypa
         asked(n=0)
 
 
-def source(seed):
-    return GeneratorSource(np.random.default_rng(seed))
-
-
 @pytest.mark.parametrize(
     "M",
     [Sphere(2), Lorentz(2), SPDAffineInvariant(2), Torus(1), Euclidean(3)],
@@ -86,7 +82,7 @@ def test_the_error_of_every_mechanism_that_can_be_named_is_predicted(M):
             options = {"radius": 0.6, "guarantee": guarantee, "mechanism": name}
             try:
                 fits = [
-                    PrivateFrechetMean(M, source=source(seed), **options).fit(X)
+                    PrivateFrechetMean(M, source=seeded_source(seed), **options).fit(X)
                     for seed in range(5)
                 ]
             except CurvedpError:

@@ -40,12 +40,12 @@ from curvedp.mechanisms.vector import (
     smallest_gaussian_scale,
     std_per_scale,
 )
-from curvedp.randomness import GeneratorSource
 from curvedp.release.predict import predicted_error
 from curvedp.release.verify import verify_certificate
 from curvedp.signing import digest
 from curvedp.statistics.frechet_mean import FrechetMean
 from curvedp.statistics.searched_ball import SearchedMean
+from support.randomness import seeded_source
 from support.transcript import (
     SPACES,
     STATISTICS,
@@ -59,10 +59,6 @@ from support.transcript import (
 )
 
 FEW = [Euclidean(3), Sphere(2), Lorentz(2), SPDAffineInvariant(2)]
-
-
-def source(seed):
-    return GeneratorSource(np.random.default_rng(seed))
 
 
 def attacked(release, M, trials, seed=0):
@@ -215,7 +211,9 @@ def test_newton_steps_by_pure_epsilon_use_the_curvature_of_the_records():
         model = PrivateFrechetMean(M, radius=8.0, mechanism=name, guarantee=PureDP(1.0))
         errors[name] = np.mean(
             [
-                M.dist(truth, model.set_params(source=source(k)).fit(X).location_)
+                M.dist(
+                    truth, model.set_params(source=seeded_source(k)).fit(X).location_
+                )
                 for k in range(5)
             ]
         )
@@ -323,14 +321,20 @@ def test_a_mean_without_a_radius_is_near_the_true_mean(M):
     ):
         model.set_params(guarantee=PureDP(1.0))
         errors = [
-            float(M.dist(truth, model.set_params(source=source(k)).fit(X).location_))
+            float(
+                M.dist(
+                    truth, model.set_params(source=seeded_source(k)).fit(X).location_
+                )
+            )
             for k in range(5)
         ]
         # A ball of twice the spread has noise of length 2·0.4·d/n: five times that is generous.
         assert np.median(errors) < 5 * 0.8 / 1000 * M.dim
     variance = float(np.mean(np.asarray(M.dist(truth, X)) ** 2))
     found = (
-        PrivateDispersion(M, radius="private", guarantee=PureDP(1.0), source=source(1))
+        PrivateDispersion(
+            M, radius="private", guarantee=PureDP(1.0), source=seeded_source(1)
+        )
         .fit(X)
         .variance_
     )
@@ -357,7 +361,7 @@ def test_plan_predicts_the_error(M):
     truth = frechet_mean(M, X)
     model = PrivateFrechetMean(M, radius="private", guarantee=PureDP(1.0))
     errors = [
-        float(M.dist(truth, model.set_params(source=source(k)).fit(X).location_))
+        float(M.dist(truth, model.set_params(source=seeded_source(k)).fit(X).location_))
         for k in range(5)
     ]
     assert 0.2 < foreseen.error / np.median(errors) < 5
@@ -383,7 +387,7 @@ def test_regions_of_medians_and_components_hold():
     X = rng.normal(size=(20_000, 3)) * [3.0, 1, 1]
     truth = np.linalg.eigh(X.T @ X)[1][:, -1:]
     held = [
-        PrivatePCA(1, radius=15.0, guarantee=PureDP(2.0), source=source(seed))
+        PrivatePCA(1, radius=15.0, guarantee=PureDP(2.0), source=seeded_source(seed))
         .fit(X)
         .confidence_region(0.8)
         for seed in range(40)
@@ -393,7 +397,9 @@ def test_regions_of_medians_and_components_hold():
     M = Euclidean(2)
     Y = cloud(M, 0.3, 4000, rng)
     region = (
-        PrivateFrechetMedian(M, radius=10.0, guarantee=PureDP(1.0), source=source(1))
+        PrivateFrechetMedian(
+            M, radius=10.0, guarantee=PureDP(1.0), source=seeded_source(1)
+        )
         .fit(Y)
         .confidence_region()
     )

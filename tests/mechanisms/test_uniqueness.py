@@ -21,8 +21,9 @@ from curvedp.cli import app
 from curvedp.core.certificate import Certificate
 from curvedp.errors import ParameterError
 from curvedp.geometry import Simplex, SPDBuresWasserstein, Sphere, Torus
-from curvedp.release.warnings import certificate_warnings, estimator_warnings
+from curvedp.release.warnings import certificate_warnings
 from curvedp.report import write_report
+from support.releases import warning_texts
 from support.spaces import EDGES, SPACES
 
 N = 600
@@ -37,11 +38,6 @@ COMPACT = [
     for M in SPACES + EDGES
     if 0 < M.convexity_radius < np.inf and not isinstance(M, Simplex)
 ]
-
-
-def alarms(estimator):
-    """Return the texts of all warnings of a fitted estimator."""
-    return [warning.text for warning in estimator_warnings(estimator)]
 
 
 def unimodal(M, n=N, seed=0):
@@ -148,7 +144,7 @@ def test_the_report_and_the_shell_say_it(tmp_path):
     table = tmp_path / "angles.npy"
     np.save(table, bimodal(M))
     fitted, _ = fit_warnings(PrivateFrechetMean(M, radius="private"), bimodal(M))
-    assert any(WARNING in text for text in alarms(fitted))
+    assert any(WARNING in text for text in warning_texts(fitted))
     write_report(tmp_path / "report.html", fitted)
     page = (tmp_path / "report.html").read_text(encoding="utf-8")
     assert WARNING in page

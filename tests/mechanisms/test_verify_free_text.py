@@ -34,6 +34,7 @@ from curvedp.signing import digest
 from federated.runs import run as federated_run
 from federated.runs import study
 from mechanisms.test_verify import MAKERS as OTHER_MAKERS
+from support.releases import value_at
 
 SPHERE = Sphere(2)
 RECORDS = np.asarray(
@@ -130,37 +131,30 @@ def places(value, path=()):
             yield from places(value[position], (*path, position))
 
 
-def part_at(record, path):
-    """Return the part of a JSON value that lies at a path."""
-    for step in path:
-        record = record[step]
-    return record
-
-
 def forgeries(record, text):
     """Yield (path, record) for every place where a free text could be put.
 
     A text replaces a leaf, becomes a key, or is added to a list or an object.
     """
     for path in places(record):
-        part = part_at(record, path)
+        part = value_at(record, path)
         if isinstance(part, dict):
             for value in (text, 1.0):
                 forged = copy.deepcopy(record)
-                part_at(forged, path)[text] = value
+                value_at(forged, path)[text] = value
                 yield (*path, text), forged
             for name in part:
                 forged = copy.deepcopy(record)
-                renamed = part_at(forged, path)
+                renamed = value_at(forged, path)
                 renamed[text] = renamed.pop(name)
                 yield (*path, name), forged
         if isinstance(part, list):
             forged = copy.deepcopy(record)
-            part_at(forged, path).append(text)
+            value_at(forged, path).append(text)
             yield path, forged
         if path and path != ("sha256",):  # the forger's seal replaces it anyway
             forged = copy.deepcopy(record)
-            part_at(forged, path[:-1])[path[-1]] = text
+            value_at(forged, path[:-1])[path[-1]] = text
             yield path, forged
 
 

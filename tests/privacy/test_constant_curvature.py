@@ -28,6 +28,7 @@ from curvedp.privacy.profiles.constant_curvature import (
     ConstantCurvatureProfile,
     FloorProfile,
 )
+from support.privacy import delta_lower_bound, first_that_holds, log_constant
 from support.profile_oracle import brute_delta
 
 
@@ -238,29 +239,6 @@ def test_gaussians_have_no_pure_epsilon():
     )  # L <= Δ(2π − Δ)/2σ²
 
 
-def log_constant(d, s, D):
-    """log K: ρ(m + u) <= e^g·e^{−u²/2s²}, e^g = (1 − e^{−2m})^{−(d−1)}, over ∫ρ, times s√2π."""
-    law = gaussian_profile(-1.0, d, s, D).loss_law
-    return -(d - 1) * math.log(-math.expm1(-2 * law.mode)) - law.log_mass + math.log(
-        s * math.sqrt(2 * math.pi)
-    ), law
-
-
-def lower_bound(mu, eps):
-    """log of φ(x)·μ/(y + √2)², which δ_μ(ε) is not below."""
-    x, y = eps / mu - mu / 2, eps / mu + mu / 2
-    return stats.norm.logpdf(x) + math.log(mu) - 2 * math.log(y + math.sqrt(2))
-
-
-def flip(holds, low, high):
-    assert not holds(low)
-    assert holds(high)
-    for _ in range(60):
-        middle = (low + high) / 2
-        low, high = (low, middle) if holds(middle) else (middle, high)
-    return high
-
-
 @pytest.mark.parametrize(("d", "s", "D"), [(2, 1.0, 0.5), (5, 0.4, 1.0), (3, 3.0, 2.0)])
 def test_hyperbolic_tails_close_where_two_bounds_meet(d, s, D):
     profile = gaussian_profile(-1.0, d, s, D)
@@ -278,8 +256,8 @@ def test_hyperbolic_tails_close_where_two_bounds_meet(d, s, D):
     def z(eps):
         return eps / limit - limit / 2 - law.mode / s
 
-    eps = flip(lambda e: profile._tail_is_closed(mu, e), 1e-6, 1e5)
-    excess = log_k - z(eps) ** 2 / 2 - lower_bound(mu, eps)
+    eps = first_that_holds(lambda e: profile._tail_is_closed(mu, e), 1e-6, 1e5)
+    excess = log_k - z(eps) ** 2 / 2 - delta_lower_bound(mu, eps)
     slope = (
         z(eps) / limit
         - eps / mu**2
@@ -299,7 +277,7 @@ def test_hyperbolic_tails_close_where_two_bounds_meet(d, s, D):
         z(min(eps, profile.loss_table.end))
     ) * (1 + 1e-9)
     # orders: log E e^{(α−1)L}/(α−1) is bounded by the same constant
-    order = flip(
+    order = first_that_holds(
         lambda a: profile._orders_are_closed(a, profile.rho * 1.01), 1.0 + 1e-9, 1e9
     )
     share = order - 1

@@ -9,25 +9,14 @@ from scipy.special import log_ndtr
 from curvedp.privacy import gaussian_profile
 from curvedp.privacy.loss.line_and_circle import CircleGaussianLoss
 from curvedp.privacy.loss.sum import GaussianLoss, SumOfLosses
-from curvedp.privacy.loss.table import PrivacyLossLaw, TabulatedLossLaw
-
-
-class Normal(PrivacyLossLaw):
-    """Losses N(μ²/2, μ²), unbounded."""
-
-    max_loss, loss_scale = math.inf, 0.0
-
-    def __init__(self, mu):
-        self.mu = self.loss_scale = mu
-
-    def log_tails(self, t):
-        return log_ndtr(self.mu / 2 - t / self.mu), log_ndtr(t / self.mu - self.mu / 2)
+from curvedp.privacy.loss.table import TabulatedLossLaw
+from support.privacy import NormalLoss
 
 
 @pytest.mark.parametrize(("mu", "nu"), [(0.3, 1.0), (2.0, 1.5)])
 def test_a_sum_of_normal_losses_is_normal(mu, nu):
     total = math.hypot(mu, nu)
-    for first in (GaussianLoss(nu), TabulatedLossLaw(Normal(nu))):
+    for first in (GaussianLoss(nu), TabulatedLossLaw(NormalLoss(nu))):
         tails = SumOfLosses(first, GaussianLoss(mu), nu, mu)
         assert tails.loss_scale == pytest.approx(total)
         assert tails.max_loss == math.inf

@@ -11,24 +11,13 @@ from curvedp.numerics.log_space import log_sum_exp
 from curvedp.privacy.guarantees.gaussian import gdp_log_delta
 from curvedp.privacy.loss.line_and_circle import LineLaplaceLoss
 from curvedp.privacy.loss.sum import GaussianLoss
-from curvedp.privacy.loss.table import PrivacyLossLaw, TabulatedLossLaw
-
-
-class Normal(PrivacyLossLaw):
-    """Losses N(μ²/2, μ²), unbounded."""
-
-    max_loss, loss_scale = math.inf, 0.0
-
-    def __init__(self, mu):
-        self.mu = self.loss_scale = mu
-
-    def log_tails(self, t):
-        return log_ndtr(self.mu / 2 - t / self.mu), log_ndtr(t / self.mu - self.mu / 2)
+from curvedp.privacy.loss.table import TabulatedLossLaw
+from support.privacy import NormalLoss, one_minus_delta
 
 
 @pytest.mark.parametrize("mu", [0.05, 0.7, 3.0, 12.0])
 def test_a_table_of_a_normal_loss(mu):
-    table = TabulatedLossLaw(Normal(mu))
+    table = TabulatedLossLaw(NormalLoss(mu))
     t = mu * mu / 2 + mu * np.array([-3.0, -1.0, 0.0, 0.5, 2.0, 6.0, 12.0])
     t = np.append(t[t > 0], [0.0, 1e-9])
     assert table.log_upper_tail(t) == pytest.approx(
@@ -88,12 +77,6 @@ def test_a_table_of_a_normal_loss(mu):
         log_ndtr(mu / 2 - 1.5 * end / mu), rel=1e-10
     )
     assert np.all(table.noise_near_max_loss(t) == 0)
-
-
-def one_minus_delta(mu, eps):
-    with mp.workdps(40):
-        m, e = mp.mpf(mu), mp.mpf(float(eps))
-        return mp.ncdf(e / m - m / 2) + mp.exp(e) * mp.ncdf(-e / m - m / 2)
 
 
 @pytest.mark.parametrize("largest", [0.01, 1.0, 9.0])

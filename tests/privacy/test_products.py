@@ -20,6 +20,7 @@ from curvedp.privacy.profiles.products import (
     _split_profile,
     product_profile,
 )
+from support.privacy import delta_lower_bound, first_that_holds, log_constant
 
 
 def spd2(sigma, sensitivity):
@@ -261,29 +262,6 @@ def test_sums_of_losses_are_raised_by_their_margin_and_single_ones_are_not():
     assert flat.mu == pytest.approx(0.7)
 
 
-def log_constant(d, s, D):
-    """log K: ρ(m + u) <= e^g·e^{−u²/2s²}, e^g = (1 − e^{−2m})^{−(d−1)}, over ∫ρ, times s√2π."""
-    law = gaussian_profile(-1.0, d, s, D).loss_law
-    return -(d - 1) * math.log(-math.expm1(-2 * law.mode)) - law.log_mass + math.log(
-        s * math.sqrt(2 * math.pi)
-    ), law
-
-
-def lower_bound(mu, eps):
-    """log of φ(x)·μ/(y + √2)², which δ_μ(ε) is not below."""
-    x, y = eps / mu - mu / 2, eps / mu + mu / 2
-    return stats.norm.logpdf(x) + math.log(mu) - 2 * math.log(y + math.sqrt(2))
-
-
-def flip(holds, low, high):
-    assert not holds(low)
-    assert holds(high)
-    for _ in range(60):
-        middle = (low + high) / 2
-        low, high = (low, middle) if holds(middle) else (middle, high)
-    return high
-
-
 def test_tails_of_products_close_where_two_bounds_meet():
     """H³ × S²: Chernoff's K·e^{−z²/2} with the sphere's largest loss in its shift."""
     factors, s, distances = ((-1.0, 3), (1.0, 2)), 1.5, (0.6, 0.5)
@@ -294,9 +272,9 @@ def test_tails_of_products_close_where_two_bounds_meet():
     limit = 0.6 / s
     assert split._tail_mu == pytest.approx(limit)
     mu = 1.3 * limit
-    eps = flip(lambda e: split._tail_is_closed(mu, e), 1e-6, 1e6)
+    eps = first_that_holds(lambda e: split._tail_is_closed(mu, e), 1e-6, 1e6)
     z = (eps - shift) / limit
-    excess = log_k - z * z / 2 - lower_bound(mu, eps)
+    excess = log_k - z * z / 2 - delta_lower_bound(mu, eps)
     slope = (
         z / limit
         - (eps / mu - mu / 2) / mu
@@ -307,7 +285,9 @@ def test_tails_of_products_close_where_two_bounds_meet():
     assert slope >= -1e-6
     assert not split._tail_is_closed(limit, 1e9)
     rho = limit**2 / 2 * 1.2
-    order = flip(lambda a: split._orders_are_closed(a, rho), 1.0 + 1e-9, 1e9)
+    order = first_that_holds(
+        lambda a: split._orders_are_closed(a, rho), 1.0 + 1e-9, 1e9
+    )
     drift = law.mode * 0.6 / s**2 + sphere.pure_epsilon
     assert limit**2 / 2 + (log_k / (order - 1) + drift) / order == pytest.approx(
         rho, rel=1e-6

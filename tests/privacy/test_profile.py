@@ -24,6 +24,7 @@ from curvedp.privacy.profiles.base import (
     _mu_from_log_complement,
     _mu_from_log_delta,
 )
+from support.privacy import one_minus_delta
 from support.profile_oracle import brute_delta, loss
 
 
@@ -325,12 +326,6 @@ def test_mu_where_space_is_nearly_flat_does_not_depend_on_the_end_of_the_table(
     asked_before.renyi(256.0)
     assert 1.0 < profile.mu < 1 + (d - 1) * scale**2 + 3e-9
     assert profile.mu == pytest.approx(asked_before.mu, rel=1e-11)
-
-
-def one_minus_delta(mu, eps):
-    with mp.workdps(40):
-        m, e = mp.mpf(mu), mp.mpf(float(eps))
-        return mp.ncdf(e / m - m / 2) + mp.exp(e) * mp.ncdf(-e / m - m / 2)
 
 
 @pytest.mark.parametrize("mu", [1e-6, 0.02, 1.0, 7.0, 40.0])

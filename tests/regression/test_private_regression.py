@@ -31,17 +31,13 @@ from curvedp.geometry import (
 from curvedp.laws.knorm import LipschitzRejectionSampler
 from curvedp.mechanisms import Certificate
 from curvedp.mechanisms.geodesic_knorm import KNGRegressionMechanism
-from curvedp.randomness import GeneratorSource
 from curvedp.regression import fit_geodesic
 from curvedp.regression.bounds import (
     PREDICTOR_UNIT,
 )
 from curvedp.regression.gradient import clipped_direction
 from curvedp.statistics.geodesic import GeodesicLine
-
-
-def source(seed):
-    return GeneratorSource(np.random.default_rng(seed))
+from support.randomness import seeded_source
 
 
 def data(M, n, seed=0, sd=0.05, length=0.6):
@@ -109,7 +105,7 @@ def test_the_law_of_private_lines_by_quadrature():
         clip=0.4,
         guarantee=PureDP(eps),
         method="kng",
-        source=source(5),
+        source=seeded_source(5),
         x_range=(0, 1),
     )
     fits = [
@@ -202,7 +198,7 @@ def test_pure_fits_come_near(M):
         clip=0.25,
         guarantee=PureDP(8.0),
         method="kng",
-        source=source(6),
+        source=seeded_source(6),
         x_range=(0, 1),
     ).fit(x, Y)
     assert model.method_ == "kng"
@@ -223,7 +219,7 @@ def test_gaussian_fits_come_near(M):
         clip=0.3,
         guarantee=GDP(1.0),
         method="dp-rgd",
-        source=source(7),
+        source=seeded_source(7),
         x_range=(0, 1),
     ).fit(x, Y)
     assert np.mean(M.dist(model.predict(x), fit_geodesic(M, x, Y).predict(x))) < 0.05
@@ -241,7 +237,7 @@ def test_the_noise_of_a_descent_is_what_its_certificate_charges():
             clip=0.3,
             guarantee=guarantee,
             method="dp-rgd",
-            source=source(8),
+            source=seeded_source(8),
             x_range=(0, 1),
         ).fit(x, Y)
         c = model.certificate_
@@ -316,7 +312,9 @@ def test_several_predictors_come_near(M):
         "guarantee": GDP(1.0),
         "x_range": [(0, 1), (10, 20)],
     }
-    model = PrivateGeodesicRegression(M, source=source(15), **arguments).fit(x, Y)
+    model = PrivateGeodesicRegression(M, source=seeded_source(15), **arguments).fit(
+        x, Y
+    )
     assert model.velocity_.shape == (2, *M.point_shape)
     assert np.mean(M.dist(model.predict(x), fit_geodesic(M, x, Y).predict(x))) < 0.03
     assert np.mean(M.dist(model.predict(x), clean)) < 0.03
@@ -370,7 +368,7 @@ def test_auto_takes_what_the_guarantee_allows():
         "speed": 1.0,
         "clip": 0.3,
         "x_range": (0, 1),
-        "source": source(9),
+        "source": seeded_source(9),
     }
     assert (
         PrivateGeodesicRegression(Sphere(2), guarantee=PureDP(1.0), **arguments)
@@ -401,7 +399,7 @@ def test_bad_data_never_raise(guarantee):
         speed=1.0,
         clip=0.3,
         guarantee=guarantee,
-        source=source(10),
+        source=seeded_source(10),
         x_range=(0, 1),
     )
     model.fit(x, Y)
@@ -421,10 +419,10 @@ def test_the_range_of_the_predictor_is_public_and_rescaled():
         "method": "kng",
     }
     unit = PrivateGeodesicRegression(
-        M, source=source(11), x_range=(0, 1), **arguments
+        M, source=seeded_source(11), x_range=(0, 1), **arguments
     ).fit(x, Y)
     years = PrivateGeodesicRegression(
-        M, source=source(11), x_range=(1900, 2000), **arguments
+        M, source=seeded_source(11), x_range=(1900, 2000), **arguments
     ).fit(1900 + 100 * x, Y)
     np.testing.assert_allclose(
         years.predict([1900, 1950, 2000]), unit.predict([0, 0.5, 1]), atol=1e-6
@@ -441,7 +439,7 @@ def test_the_ledger_is_charged_before_the_draw(tmp_path):
         clip=0.3,
         guarantee=PureDP(2.0),
         ledger=ledger,
-        source=source(12),
+        source=seeded_source(12),
         x_range=(0, 1),
     )
     model.fit(x, Y)
@@ -518,7 +516,7 @@ def test_a_geodesic_of_noise_in_a_private_ball_is_one(M):
             M,
             radius="private",
             outer_radius=300.0 * (seed % 2) or None,
-            source=source(seed),
+            source=seeded_source(seed),
             x_range=(0, 1),
         )
         model.fit([0.0, 0.5, 1.0], Y)

@@ -10,12 +10,8 @@ from curvedp import PrivateGeodesicRegression, PureDP
 from curvedp.errors import CurvedpError, VerificationFailed
 from curvedp.geometry import Euclidean, Rotations, SPDAffineInvariant, Sphere
 from curvedp.mechanisms import Certificate, vector
-from curvedp.randomness import GeneratorSource
 from curvedp.release.verify import verify_certificate
-
-
-def source(seed):
-    return GeneratorSource(np.random.default_rng(seed))
+from support.randomness import seeded_source
 
 
 @pytest.mark.parametrize(
@@ -39,7 +35,7 @@ def test_fits_come_near_and_certificates_hold(M, predictors):
         clip=0.3,
         guarantee=PureDP(4.0),
         method="dp-rgd",
-        source=source(2),
+        source=seeded_source(2),
         x_range=(0, 1),
     ).fit(x, Y)
     assert np.mean(M.dist(model.predict(x), clean)) < 0.03

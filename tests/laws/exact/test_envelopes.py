@@ -26,6 +26,7 @@ from curvedp.numerics.enclosures import FloatBall, arb_array
 from curvedp.randomness import GeneratorSource
 from curvedp.randomness.lazy_reals import LazyNormals, LazyUniforms
 from support.goodness import form
+from support.randomness import seeded_source
 
 LAWS = [
     ExactRadialDensity("gaussian", form(0, 1), 0.7),
@@ -40,10 +41,6 @@ LAWS = [
     ExactRadialDensity("laplace", form(1, 3), 0.5),
     ExactRadialDensity("laplace", form(-1, 3), 0.3),
 ]
-
-
-def source(seed: int = 1) -> GeneratorSource:
-    return GeneratorSource(np.random.default_rng(seed))
 
 
 def height(law: ExactRadialDensity, r):
@@ -132,7 +129,7 @@ def test_a_radius_is_the_envelope_inverted_at_its_uniform(
 ) -> None:
     envelope = radial_envelope(law)
     for seed in range(12):
-        uniform = LazyUniforms(source(seed), 1)
+        uniform = LazyUniforms(seeded_source(seed), 1)
         radius = LazyRadius(envelope, uniform)
         with ctx.workprec(192), mp.workdps(50):
             r = radius.ball(192)
@@ -169,8 +166,8 @@ def test_a_laplace_law_ends_where_its_mass_does() -> None:
 
 
 def test_uniforms_and_normals_are_their_bits() -> None:
-    batch = LazyUniforms(source(3), 7)
-    assert batch.leading.tolist() == source(3).words(7).tolist()
+    batch = LazyUniforms(seeded_source(3), 7)
+    assert batch.leading.tolist() == seeded_source(3).words(7).tolist()
     u = [int(w) for w in batch.leading]
     cells = batch.floats()
     assert cells.mid.tolist() == [((w >> 12) + 0.5) * 2.0**-52 for w in u]
@@ -189,7 +186,7 @@ def test_uniforms_and_normals_are_their_bits() -> None:
 
 @pytest.mark.parametrize("n", [1, 2, 5, 40])
 def test_normals_by_the_polar_method(n: int) -> None:
-    normals = LazyNormals(source(n), n)
+    normals = LazyNormals(seeded_source(n), n)
     expected: list[float] = []
     for batch, accepted in normals._batches:
         x = (
@@ -260,7 +257,7 @@ def test_masses_of_eigenvalues(m: int) -> None:
 
 @pytest.mark.parametrize("m", [2, 4])
 def test_a_far_trial_is_its_eigenvalues_and_its_rotation(m: int) -> None:
-    trial = FarGaussianDraw(m, 1.3, LazyNormals(source(m), m))
+    trial = FarGaussianDraw(m, 1.3, LazyNormals(seeded_source(m), m))
     z = trial._normals.floats().mid
     rho = 1.3**2 * (m - 1 - 2 * np.arange(m)) / 2 + 1.3 * z
     assert [float(x) for x in trial.log_eigenvalues(128)] == pytest.approx(
@@ -269,11 +266,11 @@ def test_a_far_trial_is_its_eigenvalues_and_its_rotation(m: int) -> None:
     assert trial.is_decreasing() == bool(np.all(np.diff(rho) < 0))
     seeds = iter(range(100))
     while not trial.is_decreasing():
-        trial = FarGaussianDraw(m, 1.3, LazyNormals(source(next(seeds)), m))
+        trial = FarGaussianDraw(m, 1.3, LazyNormals(seeded_source(next(seeds)), m))
     rho = np.array([float(x) for x in trial.log_eigenvalues(128)])
     truth = sum(math.log(-math.expm1(b - a)) for a, b in itertools.combinations(rho, 2))
     assert float(trial.log_ratio(128)) == pytest.approx(truth, rel=1e-9)
-    trial.draw_rotation(source(5))
+    trial.draw_rotation(seeded_source(5))
     assert [len(g.floats().mid) for g in trial._reflections] == list(range(2, m + 1))
     point = np.diag(np.exp(rho))
     for g in trial._reflections:
@@ -323,7 +320,10 @@ def test_the_best_envelope_is_drawn_from_as_often_as_said(m: int, sigma: float) 
     [(2, 0.3, "NearDraw"), (2, 5.0, "FarGaussianDraw"), (3, 20.0, "FarGaussianDraw")],
 )
 def test_near_and_far_have_their_ends(m: int, sigma: float, kind: str) -> None:
-    assert type(_identity_sampler("gaussian", m, 1, sigma)(source())).__name__ == kind
+    assert (
+        type(_identity_sampler("gaussian", m, 1, sigma)(seeded_source())).__name__
+        == kind
+    )
 
 
 # ---- constant curvature
@@ -377,7 +377,7 @@ def test_steps_and_the_public_mirror(space, functions) -> None:
         radial_envelope(
             ExactRadialDensity("gaussian", two_point_homogeneous_space(space), 0.6)
         ),
-        LazyUniforms(source(), 1),
+        LazyUniforms(seeded_source(), 1),
     )
     with ctx.workprec(128):
         cs, sn = _radial_factors(radius, exact_chart(space), 128)

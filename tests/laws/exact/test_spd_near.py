@@ -13,12 +13,8 @@ from curvedp.laws.exact.spd import _congruence, _is_positive_definite, cholesky
 from curvedp.laws.exact.spd_near import FloatExp, NearDraw, TangentBound, tangent_bound
 from curvedp.laws.spd.envelopes import NearEnvelope
 from curvedp.numerics.enclosures import FILTER_SIZE, FloatBall, float_ball
-from curvedp.randomness import GeneratorSource
 from curvedp.randomness.lazy_reals import LazyNormals
-
-
-def source(seed: int = 1) -> GeneratorSource:
-    return GeneratorSource(np.random.default_rng(seed))
+from support.randomness import seeded_source
 
 
 def near(m: int, sigma: float) -> TangentBound:
@@ -60,7 +56,7 @@ def test_the_near_envelope_lies_above_and_touches(m: int, sigma: float) -> None:
 @pytest.mark.parametrize(("m", "sigma"), [(1, 0.5), (2, 0.5), (4, 0.3), (10, 0.2)])
 def test_a_near_trial_is_its_matrix(m: int, sigma: float) -> None:
     envelope = near(m, sigma)
-    trial = NearDraw(envelope, LazyNormals(source(m), m * (m + 1) // 2))
+    trial = NearDraw(envelope, LazyNormals(seeded_source(m), m * (m + 1) // 2))
     z = trial._normals.floats().mid
     g = np.diag(z[:m])
     g[np.triu_indices(m, 1)] = z[m:] * math.sqrt(0.5)
