@@ -161,9 +161,9 @@ def _run(kind: str, options: TypedOptions) -> None:
     }
     with waiting("permuting"):
         if kind == "paired":
-            _paired(space, groups, common, options)
+            _test_pairs(space, groups, common, options)
         else:
-            _compared(space, groups, common, options)
+            _compare(space, groups, common, options)
 
 
 def _check_count(kind: str, n_groups: int) -> None:
@@ -174,7 +174,7 @@ def _check_count(kind: str, n_groups: int) -> None:
         raise ParameterError("a test needs two groups or more")
 
 
-def _paired(
+def _test_pairs(
     space: Any, groups: list[_Group], common: dict[str, Any], options: TypedOptions
 ) -> None:
     """Test pairs, in a given ball."""
@@ -183,18 +183,18 @@ def _paired(
     if isinstance(common["radius"], str):
         raise ParameterError("must be a number for pairs", parameter="radius")
     first, second = groups
-    found = paired_test(
+    test = paired_test(
         space, first.records, second.records, groups=first.persons, **common
     )
-    _save([found.certificate], options["certificate"])
+    _save([test.certificate], options["certificate"])
     if options["json"]:
-        answer = {**_test_dict(found), "certificates": [found.certificate.to_dict()]}
+        answer = {**_test_dict(test), "certificates": [test.certificate.to_dict()]}
         print(json_module.dumps(answer, default=str))
     else:
-        _say(_test_sentence(found, [group.name for group in groups]))
+        _print_line(_test_sentence(test, [group.name for group in groups]))
 
 
-def _compared(
+def _compare(
     space: Any, groups: list[_Group], common: dict[str, Any], options: TypedOptions
 ) -> None:
     """Compare groups: a test, the means, and how far they are apart."""
@@ -203,80 +203,80 @@ def _compared(
     persons = None
     if options["groups"] is not None:
         persons = [group.persons for group in groups]
-    found = compare_groups(
+    comparison = compare_groups(
         space,
         [group.records for group in groups],
         names=[group.name for group in groups],
         groups=persons,
         **common,
     )
-    certificates = [found.test.certificate, *found.means.certificates_]
-    if found.ball_release is not None:
-        certificates.insert(0, found.ball_release.certificate_)
+    certificates = [comparison.test.certificate, *comparison.means.certificates_]
+    if comparison.ball_release is not None:
+        certificates.insert(0, comparison.ball_release.certificate_)
     _save(certificates, options["certificate"])
     if options["json"]:
         answer = {
-            **_test_dict(found.test),
-            "effect_size": found.effect_size,
-            "largest_distance": found.largest_distance,
-            "spread": found.spread,
+            **_test_dict(comparison.test),
+            "effect_size": comparison.effect_size,
+            "largest_distance": comparison.largest_distance,
+            "spread": comparison.spread,
             "means": {
                 str(name): {
                     "center": region.center.tolist(),
                     "radius": float(region.radius),
                 }
-                for name, region in found.regions.items()
+                for name, region in comparison.regions.items()
             },
-            "certificates": [each.to_dict() for each in certificates],
+            "certificates": [certificate.to_dict() for certificate in certificates],
         }
         print(json_module.dumps(answer, default=str))
         return
-    _print_comparison(space, found, [group.name for group in groups], options)
+    _print_comparison(space, comparison, [group.name for group in groups], options)
 
 
 def _print_comparison(
-    space: Any, found: "GroupComparison", names: list[str], options: TypedOptions
+    space: Any, comparison: "GroupComparison", names: list[str], options: TypedOptions
 ) -> None:
     """Print the test, the means with their error bars, and the effect size."""
     from curvedp.inference.error_bars import distance_sentence
     from curvedp.records.output_forms import output_form
 
-    _say(_test_sentence(found.test, names))
+    _print_line(_test_sentence(comparison.test, names))
     written_as = output_form(options["form"], space)
-    for name, region in found.regions.items():
+    for name, region in comparison.regions.items():
         radius = distance_sentence(space, float(region.radius))
         point = written_as.sentence(region.center)
-        _say(f"mean of {name}: {point}; the population's is within {radius}")
-    _say(
+        _print_line(f"mean of {name}: {point}; the population's is within {radius}")
+    _print_line(
         f"largest distance between means: "
-        f"{distance_sentence(space, found.largest_distance)}, which is "
-        f"{found.effect_size:.3g} times the spread "
-        f"{distance_sentence(space, found.spread)} within groups (effect size)"
+        f"{distance_sentence(space, comparison.largest_distance)}, which is "
+        f"{comparison.effect_size:.3g} times the spread "
+        f"{distance_sentence(space, comparison.spread)} within groups (effect size)"
     )
-    _say(
+    _print_line(
         "all regions hold at once with probability 95%; the test, the means and a "
         f"private ball together meet GDP({options['mu']:g})"
     )
 
 
-def _test_sentence(found: "PermutationTest", names: list[str]) -> str:
+def _test_sentence(test: "PermutationTest", names: list[str]) -> str:
     """Return the result of a test in words."""
     listed = " and ".join(names)
-    if found.rejected:
-        return f"{listed} differ: p = {found.pvalue:.3g} (level {found.level:g})"
+    if test.rejected:
+        return f"{listed} differ: p = {test.pvalue:.3g} (level {test.level:g})"
     return (
-        f"no difference between {listed} was found at level {found.level:g}; "
+        f"no difference between {listed} was found at level {test.level:g}; "
         "a private test answers yes or no, so p is given as 1"
     )
 
 
-def _test_dict(found: "PermutationTest") -> dict[str, Any]:
+def _test_dict(test: "PermutationTest") -> dict[str, Any]:
     """Return the result of a test as plain values."""
     return {
-        "rejected": bool(found.rejected),
-        "pvalue": float(found.pvalue),
-        "level": found.level,
-        "statistic": found.statistic,
+        "rejected": bool(test.rejected),
+        "pvalue": float(test.pvalue),
+        "level": test.level,
+        "statistic": test.statistic,
     }
 
 
@@ -291,8 +291,8 @@ def _save(certificates: "list[Certificate]", target: Path | None) -> None:
         certificate.save(target.with_name(target.stem + suffix + target.suffix))
 
 
-def _say(text: str) -> None:
-    """Print a line as it is."""
+def _print_line(text: str) -> None:
+    """Print a line, which the terminal wraps and does not interpret."""
     console.print(escape_markup(text), soft_wrap=True, highlight=False)
 
 

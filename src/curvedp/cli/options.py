@@ -67,13 +67,13 @@ def with_options(
     """
     names = _typed_names(options)
 
-    def run(**given: Any) -> None:
-        before = typed_names.set(names)
+    def run(**arguments: Any) -> None:
+        token = typed_names.set(names)
         try:
             with one_line_errors():
-                function(**given)
+                function(**arguments)
         finally:
-            typed_names.reset(before)
+            typed_names.reset(token)
 
     parameters = [
         Parameter(name, Parameter.KEYWORD_ONLY, annotation=annotation, default=default)
@@ -128,10 +128,10 @@ def command(function: Callable[..., None]) -> Any:
         epsilon: float | None,
         delta: float | None,
         rho: float | None,
-        **given: Any,
+        **arguments: Any,
     ) -> None:
         guarantee = guarantee_from_options(mu, epsilon, delta, rho)
-        function(guarantee=guarantee, **given)
+        function(guarantee=guarantee, **arguments)
 
     # The four options stand where the function has its guarantee.
     typed_options: Options = {}

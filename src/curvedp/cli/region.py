@@ -38,27 +38,29 @@ def region(
     """
     check_picture(plot)
     text = read_certificate_text(certificate)
-    other = None if against is None else read_certificate_text(against)
+    second_text = None if against is None else read_certificate_text(against)
     question = {
         "certificate": text,
         "path": str(certificate),
         "value_path": str(value),
         "level": level,
         "of": of,
-        "against": other,
+        "against": second_text,
         "against_path": str(against),
     }
-    found = run_in_worker("region", question, DEFAULT_SECONDS)
-    components, consistent = found.pop("components"), found.pop("consistent")
+    region_record = run_in_worker("region", question, DEFAULT_SECONDS)
+    components = region_record.pop("components")
+    is_consistent = region_record.pop("consistent")
     if plot is not None:
         _save_region_picture(text, level, of, components, plot)
 
     if json:
-        answer = found if against is None else {**found, "consistent": consistent}
-        print(json_module.dumps(answer))
+        if against is not None:
+            region_record["consistent"] = is_consistent
+        print(json_module.dumps(region_record))
     else:
-        _print_region(found, form)
-    if consistent is False:
+        _print_region(region_record, form)
+    if is_consistent is False:
         raise VerificationFailed(
             f"{against}: the regions do not meet, so they cannot both be true"
         )
@@ -85,12 +87,12 @@ def _save_region_picture(
     save_picture(region.plot(), target)
 
 
-def _print_region(found: dict[str, Any], form: str | None) -> None:
+def _print_region(region_record: dict[str, Any], form: str | None) -> None:
     """Print the region in words and numbers, its center in a form if one is named.
 
     Parameters
     ----------
-    found : dict
+    region_record : dict
         The region as the worker returned it.
     form : str or None
         The form in which the center is printed too.
@@ -102,13 +104,13 @@ def _print_region(found: dict[str, Any], form: str | None) -> None:
     from curvedp.records.forms import find_form
     from curvedp.records.output_forms import output_form
 
-    space = parse_manifold(found["manifold"])
+    space = parse_manifold(region_record["manifold"])
     console.print(
-        f"{100 * found['level']:g}% region of the {found['of']}: "
-        f"within {distance_sentence(space, found['radius'])} of",
+        f"{100 * region_record['level']:g}% region of the {region_record['of']}: "
+        f"within {distance_sentence(space, region_record['radius'])} of",
         highlight=False,
     )
-    center = np.array(found["center"])
+    center = np.array(region_record["center"])
     if form is not None:
         find_form(form, space)  # a form of other points is refused
         sentence = output_form(form, space).sentence(center)
@@ -116,7 +118,7 @@ def _print_region(found: dict[str, Any], form: str | None) -> None:
     for line in np.array2string(center, precision=8).splitlines():
         console.print(escape_markup(line), highlight=False)
     console.print(
-        f"it holds {escape_markup(found['about'])}; {escape_markup(found['theorem'])}",
+        f"it holds {escape_markup(region_record['about'])}; {escape_markup(region_record['theorem'])}",
         soft_wrap=True,
         highlight=False,
     )

@@ -83,28 +83,37 @@ def statement(
 
     The certificate is verified first. Exit 1 if a claim is not confirmed.
     """
-    from curvedp import statement as words
+    from curvedp import statement as statements
 
     if not study.exists():
-        write_atomically(study, words.template())
+        write_atomically(study, statements.template())
         console.print(
             f"Created {escape_markup(study)}. Fill it in and run the command again.",
             soft_wrap=True,
         )
         return
-    said = words.read_study(study)
+    answers = statements.read_study(study)
     with waiting("recomputing every claim"):
-        found = verify_file(certificate, seconds=seconds)
-        held = found.certificate("no statement: ")
-    open_ = tuple(
+        verification = verify_file(certificate, seconds=seconds)
+        verified_certificate = verification.certificate("no statement: ")
+    unconfirmed_claims = tuple(
         f"{check.claim}: {check.detail}"
-        for check in found.checks
+        for check in verification.checks
         if check.holds is None
     )
     out.mkdir(parents=True, exist_ok=True)
-    write_atomically(out / "registry.yaml", words.yaml(words.registry(held, said)))
-    write_atomically(out / "label.html", words.label(held, said, open_))
-    write_atomically(out / "worksheet.html", words.worksheet(held, said, open_))
+    write_atomically(
+        out / "registry.yaml",
+        statements.yaml(statements.registry(verified_certificate, answers)),
+    )
+    write_atomically(
+        out / "label.html",
+        statements.label(verified_certificate, answers, unconfirmed_claims),
+    )
+    write_atomically(
+        out / "worksheet.html",
+        statements.worksheet(verified_certificate, answers, unconfirmed_claims),
+    )
     console.print(
         f"registry.yaml, label.html and worksheet.html are in {escape_markup(out)}",
         soft_wrap=True,

@@ -46,14 +46,14 @@ def verify(
     its sensitivity is the caller's word, or its statistic does not say whom it protects.
     """
     with waiting("recomputing every claim"):
-        found = verify_file(certificate, public_key=key, seconds=seconds)
+        verification = verify_file(certificate, public_key=key, seconds=seconds)
     if json:
-        print(json_module.dumps([check._asdict() for check in found.checks]))
+        print(json_module.dumps([check._asdict() for check in verification.checks]))
     else:
-        _print_checks(found.checks, found.notes)
-    raise_if_refuted(found.checks)
+        _print_checks(verification.checks, verification.notes)
+    raise_if_refuted(verification.checks)
 
-    unknown = [check for check in found.checks if check.holds is None]
+    unknown = [check for check in verification.checks if check.holds is None]
     if unknown:
         first = unknown[0]
         subject = first.claim.split()[0].rstrip(":")

@@ -117,22 +117,22 @@ class Study:
         """
         if not isinstance(chosen, Mapping) or "manifold" not in chosen:
             raise ParameterError(_UNKNOWN_FIELDS)
-        given = {
+        filled_in = {
             name: value for name, value in chosen.items() if value not in ("", None)
         }
-        if "manifold" not in given:
+        if "manifold" not in filled_in:
             raise ParameterError(
                 "say what a record is: choose a space, such as spd-affine:3"
             )
 
-        options = _options_on_page(given.get("statistic", "mean"))
-        field_names = {each.name for each in fields(cls)} - {"typed_options"}
+        options = _options_on_page(filled_in.get("statistic", "mean"))
+        field_names = {field.name for field in fields(cls)} - {"typed_options"}
         if not set(chosen) <= field_names | set(options):
             raise ParameterError(_UNKNOWN_FIELDS)
 
         typed_options = {}
         study_fields = {}
-        for name, value in given.items():
+        for name, value in filled_in.items():
             if name in options:
                 has_right_type = options[name].accepts_type(value)
                 typed_options[name] = value
