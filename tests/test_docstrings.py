@@ -1,9 +1,11 @@
 """Public names say what they are; those that others rely on also document every argument and show an example."""
 
+import ast
 import importlib
 import inspect
 import pkgutil
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -107,3 +109,26 @@ def test_promised_names_document_arguments_and_show_an_example(room, name):
     ]
     missing = set(arguments) - {head.strip().lstrip("*") for head in heads.split(",")}
     assert not missing, missing
+
+
+def repeated_sections(docstring: str) -> list[str]:
+    """The titles of a docstring that stand in it more than once."""
+    titles = re.findall(r"^ *(\w+)\n *-{3,}$", docstring, re.MULTILINE)
+    return sorted({title for title in titles if titles.count(title) > 1})
+
+
+def test_no_docstring_has_a_section_twice():
+    folder = Path(curvedp.__file__).parent
+    found = []
+    for path in sorted(folder.rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.FunctionDef | ast.ClassDef):
+                for title in repeated_sections(ast.get_docstring(node) or ""):
+                    found.append(f"{path.relative_to(folder)}: {node.name}, {title}")
+    assert found == []
+
+
+def test_a_repeated_section_is_found():
+    section = "Parameters\n----------\nx : float\n"
+    assert repeated_sections(f"Do it.\n\n{section}") == []
+    assert repeated_sections(f"Do it.\n\n{section}\n{section}") == ["Parameters"]

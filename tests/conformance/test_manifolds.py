@@ -80,6 +80,13 @@ def test_every_manifold_is_named_tested_and_documented(cls):
     )
 
 
+def test_the_interface_fits_on_a_page():
+    """29 members, and 3 for the name; 15 of them are abstract."""
+    members = {name for name in vars(Manifold) if not name.startswith("_")}
+    assert len(members) <= 29
+    assert len(Manifold.__abstractmethods__) == 15
+
+
 def test_no_manifold_of_ours_is_hidden():
     ours = {cls for cls in manifold_kinds if cls.__module__.startswith("curvedp.")}
     assert ours == set(OURS) - {Product}

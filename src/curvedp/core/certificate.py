@@ -323,11 +323,6 @@ def _installed_version(package: str) -> str:
     ----------
     package : str
         The name of the package.
-
-    Parameters
-    ----------
-    package : str
-        The name of the package.
     """
     try:
         return public_version(version(package))
@@ -448,11 +443,6 @@ class Certificate:
     @classmethod
     def from_json(cls, text: str) -> "Certificate":
         """Parse a certificate.
-
-        Parameters
-        ----------
-        text : str
-            The JSON text that `to_json` wrote.
 
         Parameters
         ----------

@@ -114,13 +114,6 @@ def check_plain_text(name: str, value: Any) -> str:
     value : object
         The value, which should be a text.
 
-    Parameters
-    ----------
-    name : str
-        What the error message calls the value.
-    value : object
-        The value, which should be a text.
-
     Raises
     ------
     ParameterError

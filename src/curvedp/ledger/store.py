@@ -367,11 +367,6 @@ def transaction(path: Path) -> Iterator[sqlite3.Connection]:
     path : Path
         The file of the ledger.
 
-    Parameters
-    ----------
-    path : Path
-        The file of the ledger.
-
     Raises
     ------
     CurvedpError

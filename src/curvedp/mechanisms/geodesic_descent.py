@@ -117,20 +117,6 @@ class BundleDescentMechanism(
             What is released.
         guarantee : Guarantee
             What the release must satisfy.
-
-        Parameters
-        ----------
-        statistic : Statistic
-            What is released.
-        guarantee : Guarantee
-            What the release must satisfy.
-
-        Parameters
-        ----------
-        statistic : Statistic
-            What is released.
-        guarantee : Guarantee
-            What the release must satisfy.
         """
         check_supported(cls, statistic)
         check_guarantee(guarantee)
@@ -180,7 +166,10 @@ class BundleDescentMechanism(
 
     @cached_property
     def privacy_profile(self) -> PrivacyCurve:
-        """All steps together, and the final release, which doubles ε, or μ²."""
+        """The guarantee of all steps and the final release together.
+
+        The final release costs as much as all steps, so ε, or μ², is twice theirs.
+        """
         if self.noise_kind == "laplace":
             epsilon = 2 * self.steps * self.sensitivity / self.scale
             return PureDP(round_up(epsilon, _ROUNDING))
@@ -226,20 +215,6 @@ class BundleDescentMechanism(
 
         The average of the last iterates and the final values are two estimates of one
         line; `_newton_refine` weighs them by their precision.
-
-        Parameters
-        ----------
-        data : RegressionData
-            Predictors and responses.
-        source : Source
-            The random bits.
-
-        Parameters
-        ----------
-        data : RegressionData
-            Predictors and responses.
-        source : Source
-            The random bits.
 
         Parameters
         ----------

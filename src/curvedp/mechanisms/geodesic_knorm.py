@@ -183,20 +183,6 @@ class KNGRegressionMechanism(KNormMechanism, GeodesicMechanism, PredictsError):
             Predictors and responses.
         source : Source
             The random bits.
-
-        Parameters
-        ----------
-        data : RegressionData
-            Predictors and responses.
-        source : Source
-            The random bits.
-
-        Parameters
-        ----------
-        data : RegressionData
-            Predictors and responses.
-        source : Source
-            The random bits.
         """
         problem = self.build_problem(data.predictors, data.responses)
         drawn = draw_knorm(

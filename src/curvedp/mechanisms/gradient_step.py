@@ -221,16 +221,6 @@ class GradientMechanism(
         ----------
         data : object
             The records: an array, or `Records`.
-
-        Parameters
-        ----------
-        data : object
-            The records: an array, or `Records`.
-
-        Parameters
-        ----------
-        data : object
-            The records: an array, or `Records`.
         """
         if isinstance(data, Records) and data.location != "memory":
             if data.n != self.statistic.n:
@@ -246,20 +236,6 @@ class GradientMechanism(
 
         The mean is a sum of integers on a fixed-point grid, so that it does not depend
         on the order or the place of the records.
-
-        Parameters
-        ----------
-        data : Records
-            The records.
-        source : Source
-            The random bits.
-
-        Parameters
-        ----------
-        data : Records
-            The records.
-        source : Source
-            The random bits.
 
         Parameters
         ----------

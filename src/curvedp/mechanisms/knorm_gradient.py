@@ -246,11 +246,6 @@ class KNGMechanism(KNormMechanism, SimulatesRelease, SometimesExcluded):
         ----------
         records : array of shape (n, *point_shape)
             The records, in the canonical frame.
-
-        Parameters
-        ----------
-        records : array of shape (n, *point_shape)
-            The records, in the canonical frame.
         """
         radius = self.statistic.radius
         center = self.statistic.ball.center
@@ -339,19 +334,6 @@ def draw_knorm(
         A Lipschitz constant of the norm on the domain, or on each of its cells.
     source : Source
         The random bits.
-
-    Parameters
-    ----------
-    domain : GeodesicBall
-        Where the density is positive.
-    scale : float
-        The scale of the noise.
-    norm : callable
-        The norm as a function of points.
-    lipschitz : float or array
-        A Lipschitz constant of the norm on the domain, or on each of its cells.
-    source : Source
-        The random bits.
     """
     check_width(domain, scale)
     # The three variates that the sampler draws, under the names of a NumPy generator's.
@@ -405,11 +387,6 @@ def pure_epsilon(guarantee: Guarantee) -> float:
     guarantee : Guarantee
         A guarantee of pure ε, (ε, δ) or μ.
 
-    Parameters
-    ----------
-    guarantee : Guarantee
-        A guarantee of pure ε, (ε, δ) or μ.
-
     Raises
     ------
     UnattainableGuarantee
@@ -446,13 +423,6 @@ def _hessian_bound(manifold: Manifold, distance: np.ndarray) -> np.ndarray:
 
     Eigenvalues lie between s·cot s and s·coth s, s the distance in units of the upper
     and lower curvature (Karcher 1977).
-
-    Parameters
-    ----------
-    manifold : Manifold
-        Where x and y are.
-    distance : array
-        The largest distance of x and y.
 
     Parameters
     ----------

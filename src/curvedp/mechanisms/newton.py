@@ -257,16 +257,6 @@ class NewtonMechanism(
         ----------
         statistic : Statistic
             What is released.
-
-        Parameters
-        ----------
-        statistic : Statistic
-            What is released.
-
-        Parameters
-        ----------
-        statistic : Statistic
-            What is released.
         """
         space = statistic.value_space
         if space.constant_curvature in (None, 0.0) or space.dim < 2:
@@ -663,24 +653,6 @@ class NewtonMechanism(
         gradient : array of shape (runs, dim)
             The noisy gradient there.
 
-        Parameters
-        ----------
-        step : int
-            The number of the step.
-        points : array of shape (runs, *point_shape)
-            Where each run is.
-        gradient : array of shape (runs, dim)
-            The noisy gradient there.
-
-        Parameters
-        ----------
-        step : int
-            The number of the step.
-        points : array of shape (runs, *point_shape)
-            Where each run is.
-        gradient : array of shape (runs, dim)
-            The noisy gradient there.
-
         Returns
         -------
         array, shape (runs, dim)
@@ -696,16 +668,6 @@ class NewtonMechanism(
 
         It is the precision of the step's gradient over that of all gradients so far, or
         1 if the schedule does not average steps.
-
-        Parameters
-        ----------
-        step : int
-            The number of the step.
-
-        Parameters
-        ----------
-        step : int
-            The number of the step.
 
         Parameters
         ----------

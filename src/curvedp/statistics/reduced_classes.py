@@ -110,20 +110,6 @@ def longest_features(features: Any, components: Any) -> float:
         The kind of features, see `Reduction`.
     components : object
         The components U with their noise levels w.
-
-    Parameters
-    ----------
-    features : object
-        The kind of features, see `Reduction`.
-    components : object
-        The components U with their noise levels w.
-
-    Parameters
-    ----------
-    features : object
-        The kind of features, see `Reduction`.
-    components : object
-        The components U with their noise levels w.
     """
     root = sqrt(_validate.integer("reduce", components, 1))
     if _validate.choice("features", features, FEATURES) == "power":
@@ -151,16 +137,6 @@ class Reduction(NamedTuple):
 
         With B = UᵀAU and g the square root or the logarithm, the features are the
         entries of g(B) − g(diag(scales)). Each row depends on its own matrix alone.
-
-        Parameters
-        ----------
-        matrices : array of shape (n, m, m)
-            Positive semidefinite matrices of trace 1.
-
-        Parameters
-        ----------
-        matrices : array of shape (n, m, m)
-            Positive semidefinite matrices of trace 1.
 
         Parameters
         ----------

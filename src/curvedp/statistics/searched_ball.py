@@ -387,7 +387,8 @@ class SearchedClassMean(SearchedMean):
             if data.everyone.n == self.n and data.members.n == self.size:
                 return data
         raise ParameterError(
-            f"not {self.size} of {self.n} records in classes: PrivateMDM makes them"
+            f"the data must be {self.size} records of one class among {self.n} of all "
+            "classes, as PrivateMDM prepares them"
         )
 
 

@@ -249,20 +249,6 @@ def _spread(s: float, a: np.ndarray) -> np.ndarray:
         The radius of the ball, in units of 1/√κ.
     a : array
         Distances of x from the center.
-
-    Parameters
-    ----------
-    s : float
-        The radius of the ball, in units of 1/√κ.
-    a : array
-        Distances of x from the center.
-
-    Parameters
-    ----------
-    s : float
-        The radius of the ball, in units of 1/√κ.
-    a : array
-        Distances of x from the center.
     """
     A = _cot_times(a)
     # (1 − cos u)/2, without the cancellation of 1 − cos s/cos a

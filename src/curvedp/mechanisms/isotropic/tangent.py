@@ -300,16 +300,6 @@ def _max_coordinate_length(statistic: PointStatistic) -> float:
     statistic : PointStatistic
         What is released.
 
-    Parameters
-    ----------
-    statistic : PointStatistic
-        What is released.
-
-    Parameters
-    ----------
-    statistic : PointStatistic
-        What is released.
-
     Raises
     ------
     ParameterError

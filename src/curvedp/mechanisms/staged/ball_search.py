@@ -429,24 +429,6 @@ class PrivateBallMechanism(
             Answers questions about the records.
         source : Source
             The random bits.
-
-        Parameters
-        ----------
-        data : SearchData
-            The records for the search, and the draws of a search that is shared.
-        queries : Queries
-            Answers questions about the records.
-        source : Source
-            The random bits.
-
-        Parameters
-        ----------
-        data : SearchData
-            The records for the search, and the draws of a search that is shared.
-        queries : Queries
-            Answers questions about the records.
-        source : Source
-            The random bits.
         """
         shared_search = data.shared_search
         if shared_search is not None and shared_search.draws is not None:
@@ -552,16 +534,6 @@ class PrivateBallMechanism(
 
     def further_checks(self, certificate: Certificate) -> list[Check]:
         """Check the stages of the search and the claims of the final mechanism.
-
-        Parameters
-        ----------
-        certificate : Certificate
-            The certificate of a release.
-
-        Parameters
-        ----------
-        certificate : Certificate
-            The certificate of a release.
 
         Parameters
         ----------
@@ -964,16 +936,6 @@ class PrivateBallMechanism(
         With many records it is `_shares.counts`, and an eighth of that for a coarse
         search with Gaussian noise. With few records it is so large that n/2 is 2.5
         standard deviations of a noisy count, but at most 0.25.
-
-        Parameters
-        ----------
-        search : BinarySearch
-            The search, which may be coarse.
-
-        Parameters
-        ----------
-        search : BinarySearch
-            The search, which may be coarse.
 
         Parameters
         ----------

@@ -349,16 +349,6 @@ def _is_equal(recomputed: Any, stated: Any) -> bool:
     ----------
     recomputed, stated : object
         JSON values: what was computed now, and what a certificate states.
-
-    Parameters
-    ----------
-    recomputed, stated : object
-        JSON values: what was computed now, and what a certificate states.
-
-    Parameters
-    ----------
-    recomputed, stated : object
-        JSON values: what was computed now, and what a certificate states.
     """
     if isinstance(recomputed, str) or recomputed is None:
         return bool(recomputed == stated)

@@ -385,11 +385,6 @@ def distance_laws(shells: ShellHistogram) -> DistanceLaws:
     ----------
     shells : ShellHistogram
         The shells, whose radii are powers of their `ratio`.
-
-    Parameters
-    ----------
-    shells : ShellHistogram
-        The shells, whose radii are powers of their `ratio`.
     """
     shape = (_LAW_POWERS / _LAW_ORDERS)[:, None]
     order = _LAW_ORDERS[:, None]

@@ -272,16 +272,6 @@ class Queries:
         center : array of shape point_shape
             A public point.
 
-        Parameters
-        ----------
-        center : array of shape point_shape
-            A public point.
-
-        Parameters
-        ----------
-        center : array of shape point_shape
-            A public point.
-
         Returns
         -------
         Records
@@ -642,32 +632,6 @@ def _sum_edge_weights_of_factor(
     points : array of shape (records, *point_shape)
         The records.
 
-    Parameters
-    ----------
-    center : array of shape point_shape
-        A public point; scales are relative to its own.
-    factor_index : int
-        The index of the factor.
-    bins : Bins
-        The bins of log scales.
-    manifold : Manifold
-        The product.
-    points : array of shape (records, *point_shape)
-        The records.
-
-    Parameters
-    ----------
-    center : array of shape point_shape
-        A public point; scales are relative to its own.
-    factor_index : int
-        The index of the factor.
-    bins : Bins
-        The bins of log scales.
-    manifold : Manifold
-        The product.
-    points : array of shape (records, *point_shape)
-        The records.
-
     Returns
     -------
     array of int, shape (2·half_count + 1,)
@@ -683,24 +647,6 @@ def _sum_edge_weights_of_logs(
     axis: np.ndarray, bins: Bins, logs: np.ndarray
 ) -> np.ndarray:
     """Return a histogram of the components of vectors along an axis.
-
-    Parameters
-    ----------
-    axis : array of shape (dim,)
-        A unit vector.
-    bins : Bins
-        The bins of components.
-    logs : array of shape (records, dim)
-        The vectors.
-
-    Parameters
-    ----------
-    axis : array of shape (dim,)
-        A unit vector.
-    bins : Bins
-        The bins of components.
-    logs : array of shape (records, dim)
-        The vectors.
 
     Parameters
     ----------

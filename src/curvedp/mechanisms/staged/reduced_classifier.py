@@ -249,20 +249,6 @@ class ReducedMechanism(StagedMechanism, PredictsError, NeedsManyRecords):
         budget : StageBudget
             What is left of the budget; it is charged.
 
-        Parameters
-        ----------
-        queries : ClassifierQueries
-            Answers questions about the records.
-        budget : StageBudget
-            What is left of the budget; it is charged.
-
-        Parameters
-        ----------
-        queries : ClassifierQueries
-            Answers questions about the records.
-        budget : StageBudget
-            What is left of the budget; it is charged.
-
         Returns
         -------
         Reduction
@@ -414,28 +400,6 @@ class ReducedMeans(ReducedMechanism):
         radius : float
             The length to which features are clipped.
 
-        Parameters
-        ----------
-        budget : StageBudget
-            What is left of the budget; it is charged.
-        queries : ClassifierQueries
-            Answers questions about the records.
-        reduction : Reduction
-            The released eigenvectors.
-        radius : float
-            The length to which features are clipped.
-
-        Parameters
-        ----------
-        budget : StageBudget
-            What is left of the budget; it is charged.
-        queries : ClassifierQueries
-            Answers questions about the records.
-        reduction : Reduction
-            The released eigenvectors.
-        radius : float
-            The length to which features are clipped.
-
         Returns
         -------
         WeightsAndBias
@@ -481,20 +445,6 @@ class ReducedMeans(ReducedMechanism):
         queries : ClassifierQueries
             Answers questions about the records.
 
-        Parameters
-        ----------
-        budget : StageBudget
-            What is left of the budget; it is charged.
-        queries : ClassifierQueries
-            Answers questions about the records.
-
-        Parameters
-        ----------
-        budget : StageBudget
-            What is left of the budget; it is charged.
-        queries : ClassifierQueries
-            Answers questions about the records.
-
         Returns
         -------
         array, shape (classes,)
@@ -531,28 +481,6 @@ class ReducedSoftmax(ReducedMechanism):
         """Learn the coefficients by ten noisy gradient steps from zero.
 
         All steps have equal parts of what is left of `budget`.
-
-        Parameters
-        ----------
-        budget : StageBudget
-            What is left of the budget; it is charged.
-        queries : ClassifierQueries
-            Answers questions about the records.
-        reduction : Reduction
-            The released eigenvectors.
-        radius : float
-            The length to which features are clipped.
-
-        Parameters
-        ----------
-        budget : StageBudget
-            What is left of the budget; it is charged.
-        queries : ClassifierQueries
-            Answers questions about the records.
-        reduction : Reduction
-            The released eigenvectors.
-        radius : float
-            The length to which features are clipped.
 
         Parameters
         ----------

@@ -151,10 +151,9 @@ class SPDNewton:
         """Return the Newton step H⁻¹E for the symmetric part E of the gradient.
 
         The step is symmetric to the last bit, like the values of H. Otherwise the
-        residual
-        would keep a skew part that never falls; where the gradient is all round-off
-        (the
-        start was the mean already) the conjugate gradients would then diverge.
+        residual would keep a skew part that never falls; where the gradient is all
+        round-off (the start was the mean already) the conjugate gradients would then
+        diverge.
 
         Parameters
         ----------
@@ -182,8 +181,7 @@ class SPDNewton:
         """Solve Hx = right_side by conjugate gradients; H is that of the sample.
 
         The residual is reduced to 1e-4 of its length, or to 1e-3 where the solution
-        will be
-        refined with the Hessian of all records.
+        will be refined with the Hessian of all records.
 
         Parameters
         ----------
@@ -300,8 +298,7 @@ class SeriesTolerance:
             The residual of the pass.
         is_new_iterate : bool
             Whether the pass was made at a new iterate. If not, the ratio of residuals
-            says
-            nothing about convergence and the default rate is used.
+            says nothing about convergence and the default rate is used.
         """
         self.rate = residual / self.residual if is_new_iterate else 1e-3
         self.residual = residual
@@ -349,10 +346,8 @@ class SPDBackend(MeanBackend):
         """A factor of the point where the search starts, close to the mean.
 
         The point is the geometric mean of the arithmetic mean LLᵀ and the harmonic
-        mean. It
-        is the arithmetic mean where the harmonic mean is lost to round-off, and NaN
-        where
-        even the arithmetic mean is not positive definite.
+        mean. It is the arithmetic mean where the harmonic mean is lost to round-off,
+        and NaN where even the arithmetic mean is not positive definite.
         """
         sums = in_threads(self._sum_with_inverses, self._parts)
         arithmetic = sym(np.sum([part[0] for part in sums], axis=0))
@@ -378,8 +373,7 @@ class SPDBackend(MeanBackend):
         """Return Newton's method at G, or None to go on with the one in use.
 
         It is computed from the eigen-systems of the last careful pass if that pass was
-        made
-        at G, and otherwise from a subsample of the records, whitened here.
+        made at G, and otherwise from a subsample of the records, whitened here.
 
         Parameters
         ----------
@@ -440,8 +434,7 @@ class SPDBackend(MeanBackend):
         """Make a pass that computes the spectrum of every whitened matrix.
 
         It stores what later quick passes and Hessians need: the factor G, the ends of
-        every
-        spectrum, some eigen-systems, and groups of records with similar spans.
+        every spectrum, some eigen-systems, and groups of records with similar spans.
 
         Parameters
         ----------
@@ -532,8 +525,7 @@ class SPDBackend(MeanBackend):
         The log-eigenvalues at G lie in the intervals of the last careful pass, at the
         factor
         F, moved by at most twice the extreme values of log σ(G⁻¹F) (Ostrowski 1959). A
-        group
-        of records whose series would need too many terms is passed to `eigh`.
+        group of records whose series would need too many terms is passed to `eigh`.
 
         Parameters
         ----------
@@ -732,8 +724,7 @@ def _series_degree(half_width: float, error: float) -> int:
     """Return the degree at which the series of `_log_sum_by_series` has a small tail.
 
     With σ half the span of the log-eigenvalues and q = tanh(σ/2), the tail beyond
-    degree
-    d is below 2q^{d+1}/(1−q).
+    degree d is below 2q^{d+1}/(1−q).
 
     Parameters
     ----------
@@ -769,10 +760,8 @@ def _log_sum_by_series(
 
     The terms are grouped into blocks of s: T_k for k < s are computed one by one (baby
     steps), T_{bs} for each block b by the recurrence with T_s (giant steps). Because
-    only
-    the sum over the matrices is needed, the last product of each block is one long
-    matrix
-    product (after Paterson & Stockmeyer 1973).
+    only the sum over the matrices is needed, the last product of each block is one long
+    matrix product (after Paterson & Stockmeyer 1973).
 
     Parameters
     ----------
