@@ -16,6 +16,7 @@ from curvedp.papers.gdp.circle import (
     circle_gaussian_delta_printed,
 )
 from curvedp.papers.gdp.grassmann import GrassmannGaussian
+from curvedp.papers.gdp.metropolis import metropolis_gaussian
 
 __all__ = [
     "Algorithm2Estimate",
@@ -25,4 +26,5 @@ __all__ = [
     "circle_gaussian_delta",
     "circle_gaussian_delta_printed",
     "loss_sampler",
+    "metropolis_gaussian",
 ]

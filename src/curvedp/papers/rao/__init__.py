@@ -3,6 +3,7 @@
 For a release at a Rao budget use `curvedp.privacy.RaoDP` with any estimator.
 """
 
+from curvedp.papers.rao.concentrated import OffsetZCDP
 from curvedp.papers.rao.discrete import (
     discrete_gaussian_rao,
     geometric_rao,
@@ -31,6 +32,7 @@ from curvedp.papers.rao.mechanisms import (
     riemannian_gaussian_theta,
     riemannian_laplace_theta,
 )
+from curvedp.papers.rao.normals import RaoTest, normal_distance, rao_test
 
 __all__ = [
     "KLDP",
@@ -39,6 +41,8 @@ __all__ = [
     "MeanConcentratedDP",
     "MultivariateGaussian",
     "MultivariateLaplace",
+    "OffsetZCDP",
+    "RaoTest",
     "SphericalGeneralizedGaussian",
     "bernoulli_distance",
     "discrete_gaussian_rao",
@@ -51,9 +55,11 @@ __all__ = [
     "geometric_rao",
     "laplace_hellinger",
     "laplace_theta",
+    "normal_distance",
     "parametric_theta",
     "poisson_distance",
     "randomized_response_rao",
+    "rao_test",
     "riemannian_gaussian_theta",
     "riemannian_laplace_theta",
 ]
