@@ -21,7 +21,7 @@ PAGES = {
     "hyperbolic-floor.md": (),
     "private-ball.md": ("Reduced classifiers",),
     "inference.md": (),
-    "release-path.md": (),
+    "release-path.md": ("Bits", "Measured", "Threat model"),
 }
 
 
@@ -30,6 +30,9 @@ def section_text(name: str, left_out: tuple[str, ...]) -> str:
     text = (THEORY / name).read_text(encoding="utf-8")
     text = re.sub(r"^```.*?^```\n", "", text, flags=re.S | re.M)
     text = re.sub(r"^!\[.*\n", "", text, flags=re.M)
+    text = re.sub(
+        r"^(How to use|Published values beside).*?\n\n", "", text, flags=re.S | re.M
+    )
     text = re.sub(r"(?<!!)\[([^\]]+)\]\([^)\s]+\)", r"\1", text)
     for title in left_out:
         text = re.sub(rf"^## {title}\n.*?(?=^## |\Z)", "", text, flags=re.S | re.M)
