@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from curvedp import GDP, ZCDP, ApproxDP, PrivateDispersion, PrivateFrechetMean, PureDP
 from curvedp.cli import app
 from curvedp.errors import ParameterError
-from curvedp.geometry import Euclidean
+from curvedp.geometry import Euclidean, Sphere
 from curvedp.mechanisms import GaussianMechanism
 from curvedp.statement import (
     QUESTIONS,
@@ -108,7 +108,7 @@ def test_the_number_of_records_is_called_public_where_it_is(adjacency):
 
 
 def test_parameters_are_never_smaller_than_what_was_proved():
-    """The slack is added; pure ε up to a slack is not called pure; a curve's point is one of the certificate's."""
+    """The slack is added; pure ε up to a slack is not called pure; the quoted point is on the curve."""
     for guarantee, name in (
         (ApproxDP(1.0, 1e-6), "Approximate DP"),
         (ZCDP(0.1), "Zero-concentrated DP"),
@@ -119,7 +119,9 @@ def test_parameters_are_never_smaller_than_what_was_proved():
         assert told["dp_variant"]["variant_name"] == name
         parameters = told["privacy_loss"]["privacy_parameters"]
         if name == "Custom":
-            assert (parameters["epsilon"], parameters["delta"]) in held.claims.curve
+            eps, delta = parameters["epsilon"], parameters["delta"]
+            assert delta == 1e-6
+            assert GDP(1.0).delta(eps) <= delta < GDP(1.0).delta(0.99 * eps)
         if name == "Approximate DP":
             assert parameters["delta"] >= 1e-6 + (1 + np.e) * held.claims.slack * (
                 1 - 1e-12
@@ -247,3 +249,22 @@ def test_the_command_line_verifies_first(tmp_path):
     path.write_text(path.read_text().replace('"gdp": ', '"gdp": 0', 1))
     assert run().exit_code in (1, 2)
     assert {each: each.read_bytes() for each in out.iterdir()} == before
+
+
+def test_epsilon_is_quoted_at_the_delta_that_officers_ask_for():
+    """Against an independent inversion of the Gaussian profile; never below it."""
+    from scipy.optimize import brentq
+    from scipy.stats import norm
+
+    from curvedp import statement
+
+    mean = PrivateFrechetMean(Sphere(2), radius=0.5, guarantee=GDP(1.0))
+    certificate = mean.fit(np.tile([0.0, 0.0, 1.0], (200, 1))).certificate_
+    eps, delta = statement._quoted_point(certificate)
+
+    def profile(eps):
+        return norm.cdf(0.5 - eps) - np.exp(eps) * norm.cdf(-0.5 - eps)
+
+    exact = brentq(lambda eps: profile(eps) - 1e-6, 1, 10)
+    assert delta == 1e-6
+    assert exact <= eps <= exact + 0.02

@@ -6,7 +6,9 @@
 population of a world, and n independent draws of them are its sample. For each data set
 the table shows n, the dimension, the guarantee, and
 
-- how often the 95% region of the population holds the Fréchet mean of all records,
+- in which share of the worlds there is a region (there is none where the ball that was
+  found is so wide that the mean need not be unique);
+- where there is one, how often the 95% region of the population holds the Fréchet mean of all records,
   clipped or not;
 - how often the 95% region of the records does, which is made for the sample's mean;
 - the width: the median radius of the region of the population, as a multiple of the
@@ -47,6 +49,7 @@ NAMES = (
 class Coverage(NamedTuple):
     """How a region does in the worlds of one data set."""
 
+    exists: float
     of_population: float
     of_records: float
     width: float
@@ -55,7 +58,7 @@ class Coverage(NamedTuple):
 def coverage(data: DataSet, guarantee: Guarantee, worlds: int) -> Coverage:
     """Draw samples, release their means, and ask whether regions hold the population's.
 
-    A region that does not exist holds nothing.
+    A world in which there is no region counts for `exists` alone.
     """
     manifold, records = data.manifold, data.records
     mean = np.asarray(frechet_mean(manifold, records))
@@ -73,7 +76,6 @@ def coverage(data: DataSet, guarantee: Guarantee, worlds: int) -> Coverage:
             try:
                 region = model.confidence_region(0.95, of=target)
             except ParameterError:
-                held.append(False)
                 continue
             held.append(bool(manifold.dist(region.center, mean) <= region.radius))
             if target == "population":
@@ -81,17 +83,20 @@ def coverage(data: DataSet, guarantee: Guarantee, worlds: int) -> Coverage:
     nonprivate_radius = float(np.quantile(errors, 0.95))
     width = float(np.median(radii)) / nonprivate_radius if radii else float("inf")
     return Coverage(
-        float(np.mean(is_held["population"])), float(np.mean(is_held["records"])), width
+        exists=len(radii) / worlds,
+        of_population=float(np.mean(is_held["population"])),
+        of_records=float(np.mean(is_held["records"])),
+        width=width,
     )
 
 
 def table(folder: Path, worlds: int, only: str) -> Iterator[str]:
     """Yield the rows of the table."""
     yield (
-        "| data | n | dim | guarantee | holds the population's mean | "
+        "| data | n | dim | guarantee | has a region | holds the population's mean | "
         "the records' region does | width |"
     )
-    yield "|---|---|---|---|---|---|---|"
+    yield "|---|---|---|---|---|---|---|---|"
     for data in data_sets(folder):
         if data.name not in NAMES or only not in data.name:
             continue
@@ -99,7 +104,7 @@ def table(folder: Path, worlds: int, only: str) -> Iterator[str]:
             found = coverage(data, guarantee, worlds)
             yield (
                 f"| {data.name} | {len(data.records)} | {data.manifold.dim} | "
-                f"{guarantee} | {found.of_population:.3f} | {found.of_records:.3f} | "
+                f"{guarantee} | {found.exists:.2f} | {found.of_population:.3f} | {found.of_records:.3f} | "
                 f"{found.width:.2f} |"
             )
 

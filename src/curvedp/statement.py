@@ -30,7 +30,7 @@ from curvedp.core.wording import (
 )
 from curvedp.errors import ParameterError
 from curvedp.inference import region_of
-from curvedp.privacy import ZCDP, ApproxDP, Guarantee, PureDP, RenyiDP
+from curvedp.privacy import GDP, ZCDP, ApproxDP, Guarantee, PureDP, RenyiDP
 
 # ---- what the curator says ----
 
@@ -189,8 +189,11 @@ _VARIANT_NAMES: dict[type[Guarantee], str] = {
     ZCDP: "Zero-concentrated DP",
     RenyiDP: "Renyi DP",
 }
-# The quoted point of the certified curve is the first with at most this δ.
-_QUOTED_DELTA = 1e-5
+# The δ at which ε is quoted, as officers ask for it; and the part of it that may be slack.
+_QUOTED_DELTA = 1e-6
+_SLACK_PART = 1e-3
+# Without a μ, the quoted point of the certified curve is the first with at most this δ.
+_LARGEST_QUOTED_DELTA = 1e-5
 # Beyond this ε, e^ε is near the largest float, and no δ below 1 is stated.
 _MAX_EXPONENT = 700
 
@@ -290,9 +293,19 @@ def _rounded_up(value: float) -> str:
 
 
 def _quoted_point(certificate: Certificate) -> tuple[float, float]:
-    """Return the first certified (ε, δ) with a small δ, or the last one."""
+    """Return ε at δ = 10⁻⁶, rounded up; without a μ, a certified (ε, δ) with a small δ.
+
+    With a slack s in total variation, (ε, δ) becomes (ε, δ + (1 + e^ε)·s).
+    """
+    mu = certificate.claims.gdp
+    if mu is not None:
+        eps = float(_rounded_up(GDP(mu).epsilon(_QUOTED_DELTA * (1 - _SLACK_PART))))
+        if eps < _MAX_EXPONENT:
+            slack = (1 + exp(eps)) * certificate.claims.slack
+            if slack <= _QUOTED_DELTA * _SLACK_PART:
+                return eps, _QUOTED_DELTA
     for eps, delta in certificate.claims.curve:
-        if delta <= _QUOTED_DELTA:
+        if delta <= _LARGEST_QUOTED_DELTA:
             return eps, delta
     return certificate.claims.curve[-1]
 
@@ -544,7 +557,11 @@ def yaml(value: Any, indent: str = "") -> str:
         return text
     if isinstance(value, list):
         return "".join(f"{indent}- {yaml(item)}" for item in value)
-    return json.dumps(value, ensure_ascii=False) + "\n"
+    text = json.dumps(value, ensure_ascii=False)
+    if isinstance(value, float) and "." not in text:
+        # YAML 1.1 reads 1e-06 as a text, and 1.0e-06 as a number.
+        text = text.replace("e", ".0e")
+    return text + "\n"
 
 
 # ---- pages ----

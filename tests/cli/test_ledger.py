@@ -2,6 +2,7 @@
 
 import json
 import sqlite3
+from datetime import datetime
 
 import pytest
 from typer.testing import CliRunner
@@ -160,3 +161,28 @@ def test_a_key_is_made_from_the_shell(path, tmp_path):
     refused = run("spend", path, "x", "--mu", 0.5, "--key", key)
     assert refused.exit_code == 2
     assert "chmod 600" in refused.output
+
+
+@pytest.mark.parametrize("command", ["show", "verify"])
+def test_clocks_that_were_wrong_are_remarked_on(command, tmp_path, monkeypatch):
+    """The chain proves the order of entries; their times are what a clock said."""
+    path = tmp_path / "x.ledger"
+    book = Ledger(path, GDP(2.0))
+    for year in (2026, 2019, 2040):
+
+        class Clock(datetime):
+            """A clock that is set to this year."""
+
+            @classmethod
+            def now(cls, zone=None, year=year):
+                return datetime(year, 1, 1, 12, 30, 0, 123456, tzinfo=zone)
+
+        monkeypatch.setattr("curvedp.ledger.book.datetime", Clock)
+        book.spend(GDP(0.5), f"mean of {year}")
+    monkeypatch.undo()
+
+    shown = CliRunner().invoke(app, ["ledger", command, str(path)]).output
+    assert "entry 2 is dated before entry 1" in shown
+    assert "entry 3 is dated in the future" in shown
+    assert "entry 3 is dated before" not in shown
+    assert shown.count("note:") == 2

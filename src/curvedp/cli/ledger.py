@@ -1,6 +1,7 @@
 """`curvedp ledger create | key | spend | show | verify`: the privacy budget of a data set."""
 
 import json as json_module
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -133,7 +134,34 @@ def show(path: Path, key: KeyOption = None, json: JsonOption = False) -> None:
         escape_markup(f"{path}: {book.budget}; {unit_in_words(book.unit)}"),
     )
     _print_balance(book)
+    _print_time_remarks(book)
     console.print(f"head {book.head}", soft_wrap=True)
+
+
+def _print_time_remarks(ledger: "Ledger") -> None:
+    """Remark on entries whose times cannot all be right; the order of entries stands.
+
+    The time of an entry is what the clock of the machine said that wrote it.
+    """
+    from curvedp.core.certificate_form import lies_in_future, read_time
+
+    entries = ledger.entries
+    remarks = []
+    for entry, next_entry in pairwise(entries):
+        time, next_time = read_time(entry.time), read_time(next_entry.time)
+        if time is not None and next_time is not None and next_time < time:
+            remarks.append(
+                f"entry {next_entry.number} is dated before entry {entry.number}"
+            )
+    for entry in entries:
+        if lies_in_future(entry.time):
+            remarks.append(f"entry {entry.number} is dated in the future")
+    for remark in remarks:
+        console.print(
+            f"[yellow]note[/]: {remark}: a clock was wrong; the hash chain, not the "
+            "time, proves the order",
+            soft_wrap=True,
+        )
 
 
 def _ledger_to_dict(ledger: "Ledger") -> dict[str, Any]:
@@ -163,8 +191,10 @@ def verify(
     """Add every entry up anew, and look for each hash that was noted elsewhere."""
     from curvedp.ledger import Ledger
 
-    count = Ledger(path, key=key).verify(*(hashes or ()))
+    book = Ledger(path, key=key)
+    count = book.verify(*(hashes or ()))
     console.print(f"{count} entries add up; {len(hashes or ())} noted hashes found")
+    _print_time_remarks(book)
 
 
 def _print_balance(ledger: "Ledger") -> None:
