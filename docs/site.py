@@ -212,15 +212,9 @@ _CITATION = re.compile(
 )
 # Words that look like a surname before a year.
 _NOT_A_SURNAME = {
-    "Gaussian",
-    "ISO",
-    "ICLR",
-    "November",
-    "PoinDP",
-    "CDP",
-    "GDP",
-    "Rényi",
-    "Privacy",
+    *("Gaussian", "ISO", "ICLR", "NeurIPS", "ICML", "PoinDP", "CDP", "GDP", "Rényi"),
+    *("Privacy", "January", "February", "March", "April", "May", "June", "July"),
+    *("August", "September", "October", "November", "December"),
 }
 
 
