@@ -437,14 +437,19 @@ def _utility_sentence(certificate: Certificate) -> str:
     certificate : Certificate
         The certificate of a release.
     """
-    try:
-        region = region_of(certificate)
-    except ParameterError as error:
-        return str(error)
-    return (
-        f"within {_rounded_up(region.radius)} of {region.description}, "
-        f"with probability 95% ({region.theorem})"
-    )
+    sentences = []
+    for of in ("population", "records"):
+        try:
+            region = region_of(certificate, of=of)
+        except ParameterError as error:
+            sentences.append(str(error))
+            continue
+        sentences.append(
+            f"within {_rounded_up(region.radius)} of {region.description}, "
+            f"with probability 95% ({region.theorem})"
+        )
+    # Where the population has no region for the same reason as the records, it is said once.
+    return "; ".join(dict.fromkeys(sentences))
 
 
 # ---- the registry ----
