@@ -18,7 +18,7 @@ from curvedp.laws.knorm import GeodesicBall, KNormLaw, LipschitzRejectionSampler
 from curvedp.mechanisms import KNGMechanism
 from curvedp.mechanisms.geodesic_knorm import KNGRegressionMechanism
 from curvedp.papers.opt.tangent import TangentGaussian
-from curvedp.papers.reg import paper
+from curvedp.papers.reg import sampler
 from curvedp.privacy import GDP
 from curvedp.regression import fit_geodesic
 from curvedp.regression.bounds import gradient_sensitivities
@@ -274,7 +274,7 @@ def test_a_markov_chain_taken_for_exact(exact, monkeypatch):
         sides = []
         for records, norm in zip(sets, norms, strict=True):
             start = np.broadcast_to(frechet_mean(M, records), (20_000, 3))
-            points = paper._walk(
+            points = sampler._walk(
                 start,
                 norm,
                 mechanism.scale,
