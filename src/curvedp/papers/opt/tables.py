@@ -53,9 +53,9 @@ def main() -> None:
             print("| " + " | ".join([label, f"{eps}", tuned, *cells, ratio]) + " |")
             label = ""
     print()
-    head = ("", "ε", *PAPERS)
-    print("| " + " | ".join(head) + " |")
-    print("|---" * len(head) + "|")
+    second_head = ("", "ε", *PAPERS)
+    print("| " + " | ".join(second_head) + " |")
+    print("|---" * len(second_head) + "|")
     for name, title in TITLES.items():
         for eps in LEVELS:
             panel = record[name][f"ε = {eps}"]
