@@ -29,7 +29,11 @@ from curvedp.numerics.elementary import dot_lists as dot
 from curvedp.numerics.matrix_functions import cholesky, lower_solve
 
 Entries = tuple[Array, ...]
-"""The lower triangle, row by row: (0,0), (1,0), (1,1), (2,0), (2,1), (2,2)."""
+"""The lower triangle, row by row: (0,0), (1,0), (1,1), (2,0), (2,1), (2,2).
+
+Locals of the functions below carry these indices: `a10` is the entry of a matrix A in
+row 1 and column 0.
+"""
 
 _PLACES = ((0, 0), (1, 0), (1, 1), (2, 0), (2, 1), (2, 2))
 _OFF_DIAGONAL = (1, 3, 4)  # places of the off-diagonal entries among the six
@@ -47,6 +51,8 @@ _NEAR = 0.25
 
 # Relative squared cosine below which two columns are orthogonal.
 _ORTHOGONAL = 1e-31
+
+_HALF_ROOT3 = 0.8660254037844386  # √3/2
 
 DOUBTFUL = 1e3
 """cond(p)·cond(A) up to which the logarithms are good to 1e-12."""
@@ -92,9 +98,9 @@ def lower_entries(X: Array) -> tuple[Entries, Array]:
         # Each entry becomes one run of memory.
         X = np.ascontiguousarray(X.reshape(-1, 9).T).T.reshape(-1, 3, 3)
     pairs = [(X[:, i, j], X[:, j, i]) for i, j in ((1, 0), (2, 0), (2, 1))]
-    b, c, e = (0.5 * (lower + upper) for lower, upper in pairs)
+    x10, x20, x21 = (0.5 * (lower + upper) for lower, upper in pairs)
     skewness = 2 * sum((lower - upper) ** 2 for lower, upper in pairs)
-    return (X[:, 0, 0], b, X[:, 1, 1], c, e, X[:, 2, 2]), skewness
+    return (X[:, 0, 0], x10, X[:, 1, 1], x20, x21, X[:, 2, 2]), skewness
 
 
 def whitened_logs(p: Factor, entries: Entries) -> Logs:
@@ -109,15 +115,25 @@ def whitened_logs(p: Factor, entries: Entries) -> Logs:
         The inverse Cholesky factor of the point.
     entries : six arrays
         The lower triangles of the matrices X.
+
+    Returns
+    -------
+    Logs
+        The logarithms in the coordinates of `pack`, their squared lengths, and
+        where both are accurate.
     """
     A = congruence(tuple(p.inverse[i] for i in range(6)), entries)
     log = log_polynomial(A)
     coordinates = []
-    for place, (x, y) in enumerate(zip(A, squared(A), strict=True)):
+    for place, (entry, entry_of_square) in enumerate(zip(A, squared(A), strict=True)):
         if place in _OFF_DIAGONAL:
-            coordinates.append(_ROOT2 * (log.first * x + log.second * y))
+            coordinates.append(
+                _ROOT2 * (log.first * entry + log.second * entry_of_square)
+            )
         else:
-            coordinates.append(log.zeroth + log.first * x + log.second * y)
+            coordinates.append(
+                log.zeroth + log.first * entry + log.second * entry_of_square
+            )
 
     # Written so that NaN, and a matrix that is not positive definite, are not sure.
     is_well_conditioned = p.condition * log.high <= DOUBTFUL * log.low
@@ -138,7 +154,13 @@ class Polynomial(NamedTuple):
 def log_polynomial(A: Entries) -> Polynomial:
     """Return the polynomial c₀ + c₁·A + c₂·A² that equals log A.
 
-    It is Newton's interpolation of the logarithm at the three eigenvalues of A.
+    It is Newton's interpolation of the logarithm at the eigenvalues λ₁ <= λ₂ <= λ₃ of
+    A,
+
+        log A = log λ₁ + slope·(A − λ₁) + second·(A − λ₁)(A − λ₂),
+
+    with the divided differences slope = log[λ₁, λ₂] and second = log[λ₁, λ₂, λ₃]. A
+    divided difference log[λ, μ] is (log μ − log λ)/(μ − λ), or 1/λ for equal arguments.
 
     Parameters
     ----------
@@ -152,7 +174,7 @@ def log_polynomial(A: Entries) -> Polynomial:
     upper_gap = high - middle
     gap = high - low
 
-    # Divided differences log[λ₁, λ₂], log[λ₂, λ₃] and log[λ₁, λ₂, λ₃]
+    # The divided differences log[λ₁, λ₂], log[λ₂, λ₃] and log[λ₁, λ₂, λ₃].
     log_low = xp.log(low)
     lower_rise = xp.log1p(lower_gap / low)
     upper_rise = xp.log1p(upper_gap / middle)
@@ -176,53 +198,80 @@ def log_polynomial(A: Entries) -> Polynomial:
 
 
 def _eigenvalues(A: Entries) -> tuple[Array, Array, Array]:
-    """Return the eigenvalues of 3×3 matrices, ascending; see `eigen`.
+    """Return the three eigenvalues of symmetric 3×3 matrices, in ascending order.
+
+    Closed form (Smith 1961). With mean = tr(A)/3 and scale² = ‖A − mean·I‖²/6, the
+    matrix B = (A − mean·I)/scale has the characteristic equation t³ − 3t = det B. Its
+    root farthest from the other two has the sign of det B and the size `root`, which
+    `separated_root` computes from ½|det B|. The other two are −root/2 ± (√3/2)·√(4 −
+    root²), times that sign.
 
     Parameters
     ----------
-    A : sequence of six arrays
+    A : six arrays
         The lower triangles of the matrices.
-    """
-    a, b, d, c, e, f = A
-    xp = namespace(a)
-    one = xp.ones_like(a)
-    bb, cc, ee = b * b, c * c, e * e
-    mean = (a + d + f) * (1 / 3)
-    x, y, z = a - mean, d - mean, f - mean
-    p_square = (x * x + y * y + z * z + 2 * (bb + cc + ee)) * (1 / 6)
-    p = xp.sqrt(p_square)
-    det = x * (y * z - ee) - b * (b * z - 2 * c * e) - cc * y
-    r = xp.clip(0.5 * det / xp.where(p_square > 0, p_square * p, one), -1.0, 1.0)
 
-    separated_is_high = r >= 0
-    t = separated_root(xp.abs(r))
-    p = xp.where(separated_is_high, p, -p)
-    half = 0.8660254037844386 * xp.sqrt(xp.clip(4 - t * t, 0.0, None))
-    separated = mean + p * t
-    middle = mean + p * (-0.5 * t + half)
-    other = mean + p * (-0.5 * t - half)
+    Returns
+    -------
+    low, middle, high : array
+        The eigenvalues.
+    """
+    a00, a10, a11, a20, a21, a22 = A
+    xp = namespace(a00)
+    one = xp.ones_like(a00)
+    square10, square20, square21 = a10 * a10, a20 * a20, a21 * a21
+    mean = (a00 + a11 + a22) * (1 / 3)
+    shifted00, shifted11, shifted22 = a00 - mean, a11 - mean, a22 - mean
+    scale_square = (
+        shifted00 * shifted00
+        + shifted11 * shifted11
+        + shifted22 * shifted22
+        + 2 * (square10 + square20 + square21)
+    ) * (1 / 6)
+    scale = xp.sqrt(scale_square)
+    det = (
+        shifted00 * (shifted11 * shifted22 - square21)
+        - a10 * (a10 * shifted22 - 2 * a20 * a21)
+        - square20 * shifted11
+    )
+    half_det = xp.clip(
+        0.5 * det / xp.where(scale_square > 0, scale_square * scale, one), -1.0, 1.0
+    )
+
+    separated_is_high = half_det >= 0
+    root = separated_root(xp.abs(half_det))
+    scale = xp.where(separated_is_high, scale, -scale)
+    half_gap = _HALF_ROOT3 * xp.sqrt(xp.clip(4 - root * root, 0.0, None))
+    separated = mean + scale * root
+    middle = mean + scale * (-0.5 * root + half_gap)
+    other = mean + scale * (-0.5 * root - half_gap)
     high = xp.where(separated_is_high, separated, other)
     low = xp.where(separated_is_high, other, separated)
     return low, middle, high
 
 
 def squared(A: Entries) -> list[Array]:
-    """Return the lower triangle of A² for symmetric A, as six arrays.
+    """Return the lower triangle of A² for symmetric A.
 
     Parameters
     ----------
-    A : sequence of six arrays
-        The lower triangles of the matrices.
+    A : six arrays
+        The lower triangles of the matrices A.
+
+    Returns
+    -------
+    list of six arrays
+        The entries of A², in the order of `Entries`.
     """
-    a, b, d, c, e, f = A
-    bb, cc, ee = b * b, c * c, e * e
+    a00, a10, a11, a20, a21, a22 = A
+    square10, square20, square21 = a10 * a10, a20 * a20, a21 * a21
     return [
-        a * a + bb + cc,
-        b * (a + d) + c * e,
-        bb + d * d + ee,
-        c * (a + f) + b * e,
-        e * (d + f) + b * c,
-        cc + ee + f * f,
+        a00 * a00 + square10 + square20,
+        a10 * (a00 + a11) + a20 * a21,
+        square10 + a11 * a11 + square21,
+        a20 * (a00 + a22) + a10 * a21,
+        a21 * (a11 + a22) + a10 * a20,
+        square20 + square21 + a22 * a22,
     ]
 
 
@@ -317,87 +366,122 @@ def _row_index(mask: np.ndarray) -> Any:
 
 
 def _far_spectrum(
-    inverse: Entries, other: Entries, size: int
+    p_inverse: Entries, q_factor: Entries, n_pencils: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return log-eigenvalues and eigenvectors of L⁻¹qL⁻ᵀ from the columns of L⁻¹K.
+    """Return log-eigenvalues and eigenvectors of A = L⁻¹qL⁻ᵀ for p and q far apart.
 
-    K is the Cholesky factor of q.
+    With the Cholesky factor K of q, A = GGᵀ for G = L⁻¹K. Rotations that make the
+    columns of G orthogonal leave A as it is. Then the squared lengths of the columns
+    are the eigenvalues, and their directions the eigenvectors.
 
     Parameters
     ----------
-    inverse : six arrays
-        The lower triangle of L⁻¹.
-    other : six arrays
-        The lower triangle of K.
-    size : int
+    p_inverse : six arrays
+        The lower triangle of L⁻¹, where p = LLᵀ.
+    q_factor : six arrays
+        The lower triangle of K, where q = KKᵀ.
+    n_pencils : int
         The number of pencils.
+
+    Returns
+    -------
+    logs : array, shape (n_pencils, 3)
+        The logarithms of the eigenvalues, in no particular order.
+    eigenvectors : array, shape (n_pencils, 3, 3)
+        The eigenvectors, as columns.
     """
-    k0, k1, k2, k3, k4, k5 = inverse
-    a, b, d, c, e, f = other
-    zero = np.zeros(size)
+    i00, i10, i11, i20, i21, i22 = p_inverse
+    k00, k10, k11, k20, k21, k22 = q_factor
+    zero = np.zeros(n_pencils)
+    # The columns of G = L⁻¹K, which is lower triangular.
     entries = [
-        [k0 * a, k1 * a + k2 * b, k3 * a + k4 * b + k5 * c],
-        [zero, k2 * d, k4 * d + k5 * e],
-        [zero, zero, k5 * f],
+        [i00 * k00, i10 * k00 + i11 * k10, i20 * k00 + i21 * k10 + i22 * k20],
+        [zero, i11 * k11, i21 * k11 + i22 * k21],
+        [zero, zero, i22 * k22],
     ]
-    columns = [[np.broadcast_to(x, (size,)) for x in column] for column in entries]
+    columns = [
+        [np.broadcast_to(entry, (n_pencils,)) for entry in column] for column in entries
+    ]
     columns, squares = _one_sided_jacobi(columns)
-    units = []
+    eigenvectors = []
     for column, square in zip(columns, squares, strict=True):
-        scale = 1 / np.sqrt(square)
-        units.append(np.stack([x * scale for x in column], -1))
-    return np.log(np.stack(squares, axis=-1)), np.stack(units, axis=-1)
+        inverse_length = 1 / np.sqrt(square)
+        eigenvectors.append(np.stack([entry * inverse_length for entry in column], -1))
+    return np.log(np.stack(squares, axis=-1)), np.stack(eigenvectors, axis=-1)
 
 
 def _one_sided_jacobi(
     columns: list[list[np.ndarray]],
 ) -> tuple[list[list[np.ndarray]], list[np.ndarray]]:
-    """Return columns made orthogonal by Jacobi rotations, and their squared lengths.
+    """Make the three columns of matrices orthogonal by rotating them pair by pair.
 
-    Two columns that are orthogonal to working precision are not rotated.
+    The rotation of two columns x and y by the angle with the tangent tan is
+
+        x ← cos·(x − tan·y),    y ← cos·(y + tan·x),
+
+    where tan is the smaller root of tan² + tan·(|y|² − |x|²)/⟨x, y⟩ = 1. Two columns
+    that are orthogonal to working precision are not rotated.
 
     Parameters
     ----------
     columns : list of three lists of three arrays
-        columns[j][i] is entry i of column j, for all matrices.
+        columns[j][i] is entry i of column j, for all matrices. The outer list is
+        overwritten.
+
+    Returns
+    -------
+    columns : list of three lists of three arrays
+        The rotated columns.
+    squares : list of three arrays
+        Their squared lengths.
     """
     for _ in range(_SWEEPS):
         has_rotated = False
         for i, j in ((0, 1), (0, 2), (1, 2)):
             x, y = columns[i], columns[j]
-            a, b, c = dot(x, x), dot(y, y), dot(x, y)
-            is_open = c * c > _ORTHOGONAL * (a * b)
-            if not is_open.any():
+            x_square, y_square, product = dot(x, x), dot(y, y), dot(x, y)
+            must_rotate = product * product > _ORTHOGONAL * (x_square * y_square)
+            if not must_rotate.any():
                 continue
             has_rotated = True
-            gap = b - a
-            size = np.abs(gap) + np.sqrt(gap * gap + 4 * c * c)
-            size = np.where(is_open, size, np.inf)  # a tangent of 0 turns nothing
-            tan = 2 * np.where(gap < 0, -c, c) / size
+            gap = y_square - x_square
+            denominator = np.abs(gap) + np.sqrt(gap * gap + 4 * product * product)
+            denominator = np.where(
+                must_rotate, denominator, np.inf
+            )  # a tangent of 0 turns nothing
+            tan = 2 * np.where(gap < 0, -product, product) / denominator
             cos = 1 / np.sqrt(1 + tan * tan)
-            columns[i] = [cos * (u - tan * v) for u, v in zip(x, y, strict=True)]
-            columns[j] = [cos * (v + tan * u) for u, v in zip(x, y, strict=True)]
+            columns[i] = [
+                cos * (x_entry - tan * y_entry)
+                for x_entry, y_entry in zip(x, y, strict=True)
+            ]
+            columns[j] = [
+                cos * (y_entry + tan * x_entry)
+                for x_entry, y_entry in zip(x, y, strict=True)
+            ]
         if not has_rotated:
             break
     return columns, [dot(x, x) for x in columns]
 
 
 def _entries(X: np.ndarray) -> Entries:
-    """Return the first value of `lower_entries`, without the cost of the second one.
+    """Return the lower triangles of the symmetric parts of 3×3 matrices.
+
+    This is the first value of `lower_entries`, without the cost of the second one.
 
     Parameters
     ----------
-    X : array of shape (..., 3, 3)
+    X : array, shape (n, 3, 3)
         Symmetric matrices.
     """
-    a = np.ascontiguousarray(X.reshape(len(X), 9).T)
+    flat = np.ascontiguousarray(X.reshape(len(X), 9).T)
     return (
-        a[0],
-        0.5 * (a[1] + a[3]),
-        a[4],
-        0.5 * (a[2] + a[6]),
-        0.5 * (a[5] + a[7]),
-        a[8],
+        flat[0],
+        0.5 * (flat[1] + flat[3]),
+        flat[4],
+        0.5 * (flat[2] + flat[6]),
+        0.5 * (flat[5] + flat[7]),
+        flat[8],
     )
 
 
@@ -411,23 +495,34 @@ def _cholesky(A: Entries) -> Entries:
 
     Parameters
     ----------
-    A : sequence of six arrays
-        The lower triangles of the matrices.
+    A : six arrays
+        The lower triangles of symmetric matrices.
+
+    Returns
+    -------
+    six arrays
+        The lower triangle of L.
     """
-    a, b, d, c, e, f = A
-    l0 = np.sqrt(a)
-    l1, l3 = b / l0, c / l0
-    l2 = np.sqrt(d - l1 * l1)
-    l4 = (e - l1 * l3) / l2
-    return l0, l1, l2, l3, l4, np.sqrt(f - l3 * l3 - l4 * l4)
+    a00, a10, a11, a20, a21, a22 = A
+    l00 = np.sqrt(a00)
+    l10, l20 = a10 / l00, a20 / l00
+    l11 = np.sqrt(a11 - l10 * l10)
+    l21 = (a21 - l10 * l20) / l11
+    return l00, l10, l11, l20, l21, np.sqrt(a22 - l20 * l20 - l21 * l21)
 
 
 def _inverse(L: Entries) -> Entries:
-    """Return the lower triangle of L⁻¹ for lower triangular L."""
-    l0, l1, l2, l3, l4, l5 = L
-    k0, k2, k5 = 1 / l0, 1 / l2, 1 / l5
-    k1, k4 = -l1 * k0 * k2, -l4 * k2 * k5
-    return k0, k1, k2, -(l3 * k0 + l4 * k1) * k5, k4, k5
+    """Return the lower triangle of L⁻¹ for lower triangular L.
+
+    Parameters
+    ----------
+    L : six arrays
+        The lower triangles of invertible lower triangular matrices.
+    """
+    l00, l10, l11, l20, l21, l22 = L
+    i00, i11, i22 = 1 / l00, 1 / l11, 1 / l22
+    i10, i21 = -l10 * i00 * i11, -l21 * i11 * i22
+    return i00, i10, i11, -(l20 * i00 + l21 * i10) * i22, i21, i22
 
 
 def congruence(K: Entries, X: Entries) -> Entries:
@@ -435,24 +530,30 @@ def congruence(K: Entries, X: Entries) -> Entries:
 
     Parameters
     ----------
-    K : sequence of six arrays
+    K : six arrays
         Lower triangular matrices.
-    X : sequence of six arrays
+    X : six arrays
         The lower triangles of symmetric matrices.
+
+    Returns
+    -------
+    tuple of six arrays
+        The lower triangles of the products.
     """
-    a, b, d, c, e, f = X
-    k0, k1, k2, k3, k4, k5 = K
-    t1, t2 = k1 * a + k2 * b, k1 * b + k2 * d
-    u1, u2, u3 = (
-        k3 * a + k4 * b + k5 * c,
-        k3 * b + k4 * d + k5 * e,
-        k3 * c + k4 * e + k5 * f,
+    x00, x10, x11, x20, x21, x22 = X
+    k00, k10, k11, k20, k21, k22 = K
+    # Rows 1 and 2 of the product KX, as far as they are needed.
+    kx10, kx11 = k10 * x00 + k11 * x10, k10 * x10 + k11 * x11
+    kx20, kx21, kx22 = (
+        k20 * x00 + k21 * x10 + k22 * x20,
+        k20 * x10 + k21 * x11 + k22 * x21,
+        k20 * x20 + k21 * x21 + k22 * x22,
     )
     return (
-        k0 * k0 * a,
-        k0 * t1,
-        k1 * t1 + k2 * t2,
-        k0 * u1,
-        k1 * u1 + k2 * u2,
-        k3 * u1 + k4 * u2 + k5 * u3,
+        k00 * k00 * x00,
+        k00 * kx10,
+        k10 * kx10 + k11 * kx11,
+        k00 * kx20,
+        k10 * kx20 + k11 * kx21,
+        k20 * kx20 + k21 * kx21 + k22 * kx22,
     )

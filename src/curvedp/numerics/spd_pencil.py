@@ -68,7 +68,13 @@ class _Pair:
         return cls(total, e - (total - s))
 
     def map(self, f: Callable[[Array], Array]) -> "_Pair":
-        """Return f applied to both parts."""
+        """Return f applied to both parts.
+
+        Parameters
+        ----------
+        f : callable
+            A linear map of arrays, such as an index or a transpose.
+        """
         return _Pair(f(self.high), f(self.low))
 
     def __getitem__(self, index: Any) -> "_Pair":
@@ -144,15 +150,18 @@ def _cholesky(A: Array) -> _Pair:
 
 
 def log_cholesky_change(p: Array, q: Array) -> Array:
-    """Return the change from the Cholesky factor L of p to the factor K of q.
+    """Return how the Cholesky factor of p must change to become that of q.
 
-    The factors are computed in twice the working precision, because a factor in one
-    precision has a relative error of u·cond(q), u the unit round-off.
+    With p = LLᵀ and q = KKᵀ, the entries below the diagonal change by K − L, and those
+    on the diagonal by a factor, of which the logarithm is returned. This is the
+    velocity from p to q in the log-Cholesky metric, in the chart of the factors. The
+    factors are computed in twice the working precision, because a factor in one
+    precision has a relative error of u·cond(q), u the unit roundoff.
 
     Parameters
     ----------
     p, q : array, shape (..., m, m)
-        SPD matrices, p = LLᵀ and q = KKᵀ.
+        SPD matrices.
 
     Returns
     -------
@@ -161,14 +170,16 @@ def log_cholesky_change(p: Array, q: Array) -> Array:
     """
     xp = namespace(p, q)
     L, K = _cholesky(p), _cholesky(q)
-    D = K - L
-    diagonal = xp.eye(p.shape[-1], dtype=xp.bool, device=device(q))
-    L_diagonal = xp.where(diagonal, L.high, 1.0)
-    relative_change = xp.where(diagonal, D.high / L_diagonal, 0.0)
-    ratio = xp.where(diagonal, K.high, 1.0) / L_diagonal
+    difference = K - L
+    is_diagonal = xp.eye(p.shape[-1], dtype=xp.bool, device=device(q))
+    L_diagonal = xp.where(is_diagonal, L.high, 1.0)
+    relative_change = xp.where(is_diagonal, difference.high / L_diagonal, 0.0)
+    diagonal_ratio = xp.where(is_diagonal, K.high, 1.0) / L_diagonal
     accurate_near_one = xp.log1p(xp.maximum(relative_change, -0.5))
-    logarithm = xp.where(relative_change > -0.5, accurate_near_one, xp.log(ratio))
-    return xp.where(diagonal, logarithm, D.high)
+    log_ratio = xp.where(
+        relative_change > -0.5, accurate_near_one, xp.log(diagonal_ratio)
+    )
+    return xp.where(is_diagonal, log_ratio, difference.high)
 
 
 def _lower_solve(L: _Pair, B: _Pair) -> _Pair:
@@ -189,7 +200,15 @@ def _lower_solve(L: _Pair, B: _Pair) -> _Pair:
 
 
 def _congruence(L: _Pair, S: Array) -> _Pair:
-    """Return L⁻¹SL⁻ᵀ in pairs, for lower triangular L and symmetric S."""
+    """Return L⁻¹SL⁻ᵀ in pairs, for lower triangular L and symmetric S.
+
+    Parameters
+    ----------
+    L : pair
+        Lower triangular matrices, in twice the working precision.
+    S : array, shape (..., m, m)
+        Symmetric matrices.
+    """
     return _lower_solve(L, _lower_solve(L, _Pair.exactly(S)).map(lambda half: half.mT))
 
 
@@ -320,16 +339,22 @@ def _jacobi_round(xp: Any, G: Array) -> tuple[Array, Array]:
     flip = xp.asarray(np.arange(k)[::-1].copy(), device=device(G))
 
     x, y = G[..., :k], xp.take(G[..., k:], flip, axis=-1)
-    a = xp.sum(x * x, axis=-2)
-    b = xp.sum(y * y, axis=-2)
-    c = xp.sum(x * y, axis=-2)
-    gap = b - a
-    size = xp.abs(gap) + xp.sqrt(gap * gap + 4 * c * c)
-    tan = 2 * xp.where(gap < 0, -c, c) / xp.where(size > 0, size, xp.ones_like(size))
+    x_square = xp.sum(x * x, axis=-2)
+    y_square = xp.sum(y * y, axis=-2)
+    product_xy = xp.sum(x * y, axis=-2)
+    gap = y_square - x_square
+    denominator = xp.abs(gap) + xp.sqrt(gap * gap + 4 * product_xy * product_xy)
+    tan = (
+        2
+        * xp.where(gap < 0, -product_xy, product_xy)
+        / xp.where(denominator > 0, denominator, xp.ones_like(denominator))
+    )
     cos = (1 / xp.sqrt(1 + tan * tan))[..., None, :]
     tan = tan[..., None, :]
-    product = xp.where(a * b > 0, a * b, xp.ones_like(a))
-    largest_cosine = xp.max(xp.abs(c) / xp.sqrt(product), axis=-1)
+    product = xp.where(
+        x_square * y_square > 0, x_square * y_square, xp.ones_like(x_square)
+    )
+    largest_cosine = xp.max(xp.abs(product_xy) / xp.sqrt(product), axis=-1)
 
     new_x = cos * (x - tan * y)
     new_y = cos * (y + tan * x)
@@ -425,6 +450,13 @@ def whitened(p: Array, v: Array) -> tuple[Array, Array]:
         SPD matrices.
     v : array, shape (..., m, m)
         Symmetric matrices.
+
+    Returns
+    -------
+    L : array, shape (..., m, m)
+        The Cholesky factor of p.
+    W : array, shape (..., m, m)
+        The whitened matrix.
     """
 
     def in_pairs(p: Array, v: Array) -> tuple[Array, Array]:
@@ -487,18 +519,20 @@ def _log_spectrum_of_tensors(
         As `log_spectrum` returns them.
     """
     batch = np.broadcast_shapes(p.shape[:-2], q.shape[:-2])
-    # one point stays one
-    flat = [
+    # A single matrix is not copied for every partner.
+    one_batch_axis = [
         (a if a.ndim == 2 else np.broadcast_to(a, (*batch, 3, 3))).reshape(-1, 3, 3)
         for a in (p, q)
     ]
-    L, logs, U, doubtful = log_spectrum3(*flat)
+    L, logs, U, doubtful = log_spectrum3(*one_batch_axis)
     if doubtful.any():
         rows = np.flatnonzero(doubtful)
-        one, other = (np.broadcast_to(a, (len(doubtful), 3, 3))[rows] for a in flat)
-        other, back = match_scale(one, other)
-        L[rows], logs[rows], U[rows] = _log_spectrum_in_pairs(one, other)
-        logs[rows] += back[:, None]
+        doubtful_p, doubtful_q = (
+            np.broadcast_to(a, (len(doubtful), 3, 3))[rows] for a in one_batch_axis
+        )
+        doubtful_q, log_scale = match_scale(doubtful_p, doubtful_q)
+        L[rows], logs[rows], U[rows] = _log_spectrum_in_pairs(doubtful_p, doubtful_q)
+        logs[rows] += log_scale[:, None]
     return L.reshape(*batch, 3, 3), logs.reshape(*batch, 3), U.reshape(*batch, 3, 3)
 
 
@@ -506,9 +540,11 @@ def _log_spectrum_of_tensors(
 def _log_spectrum(p: Array, q: Array) -> tuple[Array, Array, Array]:
     """Return `log_spectrum` of matrices of any size on any array library.
 
-    The plain path takes log1p of the eigenvalues of L⁻¹(q − p)L⁻ᵀ, where p = LLᵀ: the
-    difference q − p holds the digits of near points. Matrices for which the product of
-    condition numbers is above `_DOUBTFUL` are computed again in pairs of doubles.
+    With p = LLᵀ, the plain path takes log(1 + mu) for the eigenvalues mu of L⁻¹(q −
+    p)L⁻ᵀ: the difference q − p holds the digits of near points. Matrices for which the
+    product of condition numbers is above `_DOUBTFUL` are computed again in pairs of
+    doubles. Both paths work on q in the units of p; the logarithm of the factor between
+    the units is added at the end.
 
     Parameters
     ----------
@@ -521,18 +557,19 @@ def _log_spectrum(p: Array, q: Array) -> tuple[Array, Array, Array]:
         As `log_spectrum` returns them.
     """
     xp = namespace(p, q)
-    L, (q, back) = cholesky(p), match_scale(p, q)
+    L, (q, log_scale) = cholesky(p), match_scale(p, q)
     mu, U = eigh(whiten(L, q - p))
-    inside = mu > -1
-    logs = xp.where(inside, xp.log1p(xp.where(inside, mu, xp.zeros_like(mu))), xp.nan)
-    low, high = xp.min(1 + mu, axis=-1), xp.max(1 + mu, axis=-1)
-    doubtful = ~(
-        condition(L) * high <= _DOUBTFUL * low
-    )  # written so that NaN and a negative eigenvalue are doubtful
+    is_positive = mu > -1
+    logs = xp.where(
+        is_positive, xp.log1p(xp.where(is_positive, mu, xp.zeros_like(mu))), xp.nan
+    )
+    smallest, largest = xp.min(1 + mu, axis=-1), xp.max(1 + mu, axis=-1)
+    # Written so that NaN and a negative eigenvalue are doubtful.
+    doubtful = ~(condition(L) * largest <= _DOUBTFUL * smallest)
     L, logs, U = _refine(
         doubtful, (xp.broadcast_to(L, U.shape), logs, U), _log_spectrum_in_pairs, p, q
     )
-    return L, logs + back[..., None], U
+    return L, logs + log_scale[..., None], U
 
 
 def match_scale(p: Array, q: Array) -> tuple[Array, Array]:
@@ -553,13 +590,14 @@ def match_scale(p: Array, q: Array) -> tuple[Array, Array]:
         k·log 2, which belongs to the log-eigenvalues of q.
     """
     xp = namespace(p, q)
-    tops, bottoms = xp.linalg.trace(q), xp.linalg.trace(p)
-    usable = (tops > 0) & (bottoms > 0) & (tops < xp.inf) & (bottoms < xp.inf)
+    q_trace, p_trace = xp.linalg.trace(q), xp.linalg.trace(p)
+    has_ratio = (q_trace > 0) & (p_trace > 0) & (q_trace < xp.inf) & (p_trace < xp.inf)
     power = xp.round(
-        xp.log2(xp.where(usable, tops, 1.0)) - xp.log2(xp.where(usable, bottoms, 1.0))
+        xp.log2(xp.where(has_ratio, q_trace, 1.0))
+        - xp.log2(xp.where(has_ratio, p_trace, 1.0))
     )
-    half = xp.round(power / 2)  # 2^power itself may be no double
-    return q * (2.0**-half)[..., None, None] * (2.0 ** (half - power))[
+    half_power = xp.round(power / 2)  # 2^power itself may be no double
+    return q * (2.0**-half_power)[..., None, None] * (2.0 ** (half_power - power))[
         ..., None, None
     ], power * log(2.0)
 
@@ -567,9 +605,9 @@ def match_scale(p: Array, q: Array) -> tuple[Array, Array]:
 def _log_spectrum_in_pairs(p: Array, q: Array) -> tuple[Array, Array, Array]:
     """Return `log_spectrum` computed in pairs of doubles: the careful path.
 
-    Where every eigenvalue of L⁻¹qL⁻ᵀ is within ¼ of 1, the logarithms are log1p of the
-    eigenvalues of L⁻¹(q − p)L⁻ᵀ. Elsewhere they come from one-sided Jacobi rotations of
-    a pivoted Cholesky factor.
+    With p = LLᵀ, A = L⁻¹qL⁻ᵀ. Near matrices, for which every eigenvalue of A is within
+    ¼ of 1, take log(1 + mu) for the eigenvalues mu of L⁻¹(q − p)L⁻ᵀ. Far ones take the
+    singular values of a pivoted Cholesky factor of A, by one-sided Jacobi rotations.
 
     Parameters
     ----------
@@ -582,14 +620,14 @@ def _log_spectrum_in_pairs(p: Array, q: Array) -> tuple[Array, Array, Array]:
         As `log_spectrum` returns them.
     """
     xp = namespace(p, q)
-    factor = _cholesky(p)
-    E = _congruence(factor, q - p)
-    mu, near = eigh(sym(E.high + E.low))
-    far_logs, far = _jacobi(xp, _pivoted_cholesky(_congruence(factor, q)))
-    small = (xp.max(xp.abs(mu), axis=-1) < 0.25)[..., None]
-    near_logs = xp.log1p(xp.where(small, mu, xp.zeros_like(mu)))
+    L = _cholesky(p)
+    whitened_difference = _congruence(L, q - p)
+    mu, near_vectors = eigh(sym(whitened_difference.high + whitened_difference.low))
+    far_logs, far_vectors = _jacobi(xp, _pivoted_cholesky(_congruence(L, q)))
+    is_near = (xp.max(xp.abs(mu), axis=-1) < 0.25)[..., None]
+    near_logs = xp.log1p(xp.where(is_near, mu, xp.zeros_like(mu)))
     return (
-        factor.high,
-        xp.where(small, near_logs, far_logs),
-        xp.where(small[..., None], near, far),
+        L.high,
+        xp.where(is_near, near_logs, far_logs),
+        xp.where(is_near[..., None], near_vectors, far_vectors),
     )

@@ -88,8 +88,16 @@ def reduced_log(top: Array, bottom: Array) -> tuple[Array, Array]:
     Parameters
     ----------
     top : array, shape (..., r, r)
+        The first r rows of q − p in the frame [p Q].
     bottom : array, shape (..., k, r)
-        The two blocks of q − p in the frame [p Q].
+        The other rows.
+
+    Returns
+    -------
+    A : array, shape (..., r, r)
+        The skew block of the velocity.
+    B : array, shape (..., k, r)
+        The other block.
     """
     xp = namespace(top, bottom)
     target = xp.concat([top, bottom], axis=-2)
@@ -111,7 +119,11 @@ def reduced_log(top: Array, bottom: Array) -> tuple[Array, Array]:
 
 
 def _solve(xp: Any, target: Array) -> Array:
-    """Return X = [A; B] with endpoint(X) = target, from the starts of `reduced_log`.
+    """Return the shortest X with endpoint(X) = target that Newton's method finds.
+
+    The method has the three starts of `reduced_log`. How they are run differs: JAX
+    loops over all of them, public time runs all of them side by side, and otherwise the
+    second and third serve only if the first has not found a geodesic shorter than π.
 
     Parameters
     ----------
@@ -132,13 +144,13 @@ def _solve(xp: Any, target: Array) -> Array:
         solution = _newton(xp, start, target, wanted=is_wanted)
         return xp.where(is_wanted, _shorter(xp, best, solution), best)
 
-    nothing = xp.full_like(chord, xp.nan)
+    no_solution = xp.full_like(chord, xp.nan)
     if is_jax_array(target):
         import jax
 
         starts = xp.concat([chord[None, ...], _rotation_starts(xp, target)])
         return jax.lax.scan(
-            lambda best, start: (improve(best, start), None), nothing, starts
+            lambda best, start: (improve(best, start), None), no_solution, starts
         )[0]
     if in_public_time():
         starts = xp.concat([chord[None, ...], _rotation_starts(xp, target)])
@@ -146,7 +158,7 @@ def _solve(xp: Any, target: Array) -> Array:
         solutions = _newton(xp, starts, target, wanted=all_wanted)
         first_two = _shorter(xp, solutions[0, ...], solutions[1, ...])
         return _shorter(xp, first_two, solutions[2, ...])
-    X = improve(nothing, chord)
+    X = improve(no_solution, chord)
     if bool(xp.all(_length(xp, X) < math.pi)):
         return X
     starts = _rotation_starts(xp, target)
@@ -173,16 +185,27 @@ def _chord_start(xp: Any, target: Array) -> Array:
 
 
 def log_change(A: Array, B: Array, frame: Array, gap: Array) -> Array:
-    """Return the first-order change of a logarithm if its end moves a little.
+    """Return the first-order change of a logarithm if its end point moves a little.
+
+    The movement has a part in the span of the frame [p Q], which the derivative of the
+    reduced problem maps back, and a part orthogonal to it, for which the end of the
+    geodesic depends on the velocity linearly (`endpoint`, N·mean).
 
     Parameters
     ----------
-    A, B : array
-        The blocks of the logarithm in the frame [p Q].
+    A : array, shape (..., r, r)
+        The skew block of the logarithm in the frame [p Q].
+    B : array, shape (..., k, r)
+        Its other block.
     frame : array, shape (..., m, r + k)
-        [p Q].
+        The frame [p Q].
     gap : array, shape (..., m, r)
         How far the end moves: q minus the end of the geodesic.
+
+    Returns
+    -------
+    array, shape (..., m, r)
+        The change of the tangent vector.
     """
     xp = namespace(A, B, gap)
     r, k = A.shape[-1], B.shape[-2]
@@ -322,34 +345,43 @@ def _newton(xp: Any, X: Array, target: Array, *, wanted: Array) -> Array:
     wanted : array of bool
         Which solutions are wanted. The others do not move, and neither does an iterate
         that has converged.
+
+    Returns
+    -------
+    array, shape (..., r + k, r)
+        The velocity X = [A; B], or NaN.
     """
     eps = float(xp.finfo(target.dtype).eps)
     scale = _length(xp, target)
-    enough = math.sqrt(eps) * scale
-    floor = 4 * eps * target.shape[-2] * scale
+    largest_accepted_gap = math.sqrt(eps) * scale
+    roundoff_gap = 4 * eps * target.shape[-2] * scale
 
     def advance(state: _State) -> _State:
         """Take one damped Newton step."""
         X, flow, gap, size = _damped_step(xp, state, target)
-        is_stalled = (size > state.size / 2) & (size <= enough)
-        active = state.active & (size > floor) & ~is_stalled
+        is_stalled = (size > state.size / 2) & (size <= largest_accepted_gap)
+        active = state.active & (size > roundoff_gap) & ~is_stalled
         return _State(X, flow, gap, size, active, state.step + 1)
 
     def goes_on(state: _State) -> Array:
         return (xp.any(state.active) | in_public_time()) & (state.step < _NEWTON_STEPS)
 
     first = _evaluate(xp, X, target)
-    start = _State(*first, (first.size > floor) & wanted, 0)
+    start = _State(*first, (first.size > roundoff_gap) & wanted, 0)
     end = repeat_while(goes_on, advance, start)
-    return xp.where(end.size <= enough, end.X, xp.nan)
+    return xp.where(end.size <= largest_accepted_gap, end.X, xp.nan)
 
 
 def _damped_step(xp: Any, state: _State, target: Array) -> _Evaluation:
-    """Return the best of the Newton step, a quarter, a sixteenth of it, and no step.
+    """Take one Newton step, shortened if the full one does not bring the end closer.
 
-    The Newton step is first cut to length 1. Iterates that have converged do the same
-    work with an arbitrary direction, because decompositions of a zero matrix would take
-    less time than others.
+    The Newton step is first cut to length 1. The step, a quarter, and a sixteenth of it
+    are tried, and the iterate with the smallest gap is returned; if no trial is better,
+    that is the old iterate.
+
+    An iterate that has converged tries a dummy step and discards the result. Its Newton
+    step would be zero, and the decomposition of a zero matrix takes less time than
+    others, which would reveal in public time that it has converged.
 
     Parameters
     ----------
@@ -371,10 +403,10 @@ def _damped_step(xp: Any, state: _State, target: Array) -> _Evaluation:
     size = _length(xp, step)
     step = step / xp.where(size > 1, size, 1.0)
 
-    # A direction without structure, for what has converged.
+    # The cosines of squares have no structure that a decomposition could exploit.
     index = xp.arange(rows * r, dtype=right_side.dtype, device=device(right_side))
-    arbitrary = _tangent_part(xp, xp.reshape(xp.cos(index**2), (rows, r)), r)
-    step = xp.where(state.active, step, arbitrary)
+    dummy_step = _tangent_part(xp, xp.reshape(xp.cos(index**2), (rows, r)), r)
+    step = xp.where(state.active, step, dummy_step)
 
     trials = xp.stack([state.X + step / divisor for divisor in _STEP_DIVISORS])
     trial = _evaluate(xp, trials, target)
@@ -444,11 +476,11 @@ def _evaluate(xp: Any, X: Array, target: Array) -> _Evaluation:
     end = flow.endpoint()
     frame = end + like(X, np.eye(rows, r))
     gap = target - end
-    normal = frame.mT @ gap
-    normal = (normal + normal.mT) / 2
-    explained = math.sqrt(float(xp.finfo(X.dtype).eps))
-    unexplained = xp.clip(_length(xp, normal) - explained, 0.0, None)
-    size = xp.hypot(_length(xp, gap - frame @ normal), unexplained)
+    normal_part = frame.mT @ gap
+    normal_part = (normal_part + normal_part.mT) / 2
+    roundoff = math.sqrt(float(xp.finfo(X.dtype).eps))
+    unexplained = xp.clip(_length(xp, normal_part) - roundoff, 0.0, None)
+    size = xp.hypot(_length(xp, gap - frame @ normal_part), unexplained)
     return _Evaluation(X, flow, gap, size)
 
 
@@ -458,36 +490,41 @@ def _shorter(xp: Any, X: Array, other: Array) -> Array:
     return xp.where((other_length < length) | xp.isnan(length), other, X)
 
 
-def _least_squares(xp: Any, H: Array, right_side: Array) -> Array:
-    """Return (HᵀH + λI)⁻¹Hᵀ·right_side, a least-squares solution of H·x = right_side.
+def _least_squares(xp: Any, matrix_of_system: Array, right_side: Array) -> Array:
+    """Return a least-squares solution x of H·x = b, damped at the level of roundoff.
 
-    λ is at the roundoff of HᵀH. It leaves out directions to which H is blind: those of
-    conjugate points, and those of a Krylov space that ended early. The digits that it
-    costs are recovered by the next Newton step.
+    It is x = (HᵀH + λI)⁻¹Hᵀb with the damping λ at the roundoff of HᵀH. The damping
+    leaves out directions that H maps to zero: those of conjugate points, and those of a
+    Krylov space that ended early. The digits that it costs are recovered by the next
+    Newton step.
 
     Parameters
     ----------
     xp : module
         The array library.
-    H : array of shape (..., m, n)
-        The matrix of the system.
-    right_side : array of shape (..., m)
-        Its right-hand side.
+    matrix_of_system : array, shape (..., m, n)
+        The matrix H.
+    right_side : array, shape (..., m, 1)
+        The right-hand side b.
     """
-    gram = H.mT @ H
-    n = gram.shape[-1]
-    identity = like(H, np.eye(n))
+    gram = matrix_of_system.mT @ matrix_of_system
+    n_unknowns = gram.shape[-1]
+    identity = like(matrix_of_system, np.eye(n_unknowns))
     trace = xp.sum(gram * identity, axis=(-2, -1), keepdims=True)
-    level = n * float(xp.finfo(H.dtype).eps) * trace
-    level = xp.where(level == 0, 1.0, level)  # equal frames: LAPACK would raise
-    return xp.linalg.solve(gram + level * identity, H.mT @ right_side)
+    damping = n_unknowns * float(xp.finfo(matrix_of_system.dtype).eps) * trace
+    damping = xp.where(damping == 0, 1.0, damping)  # equal frames: LAPACK would raise
+    return xp.linalg.solve(gram + damping * identity, matrix_of_system.mT @ right_side)
 
 
 def _gmres(xp: Any, flow: _Flow, right_side: Array) -> Array:
     """Solve flow.derivative(X) = right_side by GMRES with a fixed number of steps.
 
-    Saad and Schultz (1986). Every new basis vector is made orthogonal to the others
-    twice, because the first pass leaves roundoff along them.
+    The solution is the combination of the vectors b, Mb, M²b, … with the smallest
+    residual, M the derivative and b the right side (Saad and Schultz 1986). Arnoldi's
+    method builds an orthonormal basis V of them with M·Vₙ = Vₙ₊₁·H, so that the
+    coefficients solve a small least-squares problem with the matrix H. Every new basis
+    vector is made orthogonal to the others twice, because the first pass leaves
+    roundoff along them.
 
     Parameters
     ----------
@@ -495,8 +532,13 @@ def _gmres(xp: Any, flow: _Flow, right_side: Array) -> Array:
         The array library.
     flow : _Flow
         The geodesic, whose `derivative` is the matrix of the system.
-    right_side : array
+    right_side : array, shape (..., r + k, r)
         The right-hand side.
+
+    Returns
+    -------
+    array, shape (..., r + k, r)
+        The approximate solution X.
     """
     rows, r = right_side.shape[-2:]
     batch = right_side.shape[:-2]
@@ -507,23 +549,25 @@ def _gmres(xp: Any, flow: _Flow, right_side: Array) -> Array:
             (*batch, *shape), dtype=right_side.dtype, device=device(right_side)
         )
 
-    beta = _length(xp, right_side)
-    basis = xp.reshape(_unit(xp, right_side, beta), (*batch, 1, rows * r))
+    right_side_length = _length(xp, right_side)
+    basis = xp.reshape(_unit(xp, right_side, right_side_length), (*batch, 1, rows * r))
     columns = []
     for j in range(steps):
         last = xp.reshape(basis[..., j, :], right_side.shape)
-        w = xp.reshape(flow.derivative(xp, last), (*batch, 1, rows * r))
-        first_pass = w @ basis.mT
-        w = w - first_pass @ basis
-        second_pass = w @ basis.mT
-        w = w - second_pass @ basis
-        size = _length(xp, w)
-        basis = xp.concat([basis, _unit(xp, w, size)], axis=-2)
-        column = [first_pass + second_pass, size, zeros(1, steps - 1 - j)]
+        new_direction = xp.reshape(flow.derivative(xp, last), (*batch, 1, rows * r))
+        first_pass = new_direction @ basis.mT
+        new_direction = new_direction - first_pass @ basis
+        second_pass = new_direction @ basis.mT
+        new_direction = new_direction - second_pass @ basis
+        new_length = _length(xp, new_direction)
+        basis = xp.concat([basis, _unit(xp, new_direction, new_length)], axis=-2)
+        column = [first_pass + second_pass, new_length, zeros(1, steps - 1 - j)]
         columns.append(xp.concat(column, axis=-1))
-    H = xp.concat(columns, axis=-2).mT
-    first = xp.concat([beta, zeros(steps, 1)], axis=-2)
-    solution = _least_squares(xp, H, first).mT @ basis[..., :steps, :]
+    hessenberg = xp.concat(columns, axis=-2).mT
+    projected_right_side = xp.concat([right_side_length, zeros(steps, 1)], axis=-2)
+    solution = (
+        _least_squares(xp, hessenberg, projected_right_side).mT @ basis[..., :steps, :]
+    )
     return xp.reshape(solution, right_side.shape)
 
 
@@ -547,19 +591,24 @@ def _rotation_starts(xp: Any, target: Array) -> Array:
     rows, r = target.shape[-2:]
     identity = like(target, np.eye(rows))
     complement = identity[:, r:]
-    point = target + identity[:, :r]
-    tail, head = target[..., r:, :], point[..., :r, :]
-    unit = _unit(xp, tail, xp.sqrt(xp.sum(tail * tail, axis=-1, keepdims=True)))
-    for_zero_A = xp.concat([-tail.mT, unit @ (head + head.mT) @ unit.mT / 2], axis=-2)
+    end = target + identity[:, :r]
+    lower_rows, upper_rows = target[..., r:, :], end[..., :r, :]
+    unit_lower = _unit(
+        xp, lower_rows, xp.sqrt(xp.sum(lower_rows * lower_rows, axis=-1, keepdims=True))
+    )
+    for_zero_A = xp.concat(
+        [-lower_rows.mT, unit_lower @ (upper_rows + upper_rows.mT) @ unit_lower.mT / 2],
+        axis=-2,
+    )
     proposals = xp.stack([xp.broadcast_to(complement, for_zero_A.shape), for_zero_A])
 
-    free = matrix.reflect(point, complement)
-    U, _, Vh = matrix.svd(free.mT @ proposals)
-    two_points = xp.broadcast_to(point, (2, *point.shape))
-    parity = matrix.det(xp.concat([two_points, free @ U @ Vh], axis=-1))
+    complement_of_end = matrix.reflect(end, complement)
+    U, _, Vh = matrix.svd(complement_of_end.mT @ proposals)
+    two_points = xp.broadcast_to(end, (2, *end.shape))
+    parity = matrix.det(xp.concat([two_points, complement_of_end @ U @ Vh], axis=-1))
     sign = xp.where(parity < 0, -1.0, xp.ones_like(parity))[..., None, None]
-    oriented = xp.concat([U[..., :-1], U[..., -1:] * sign], axis=-1)
-    C = free @ oriented @ Vh
+    oriented_U = xp.concat([U[..., :-1], U[..., -1:] * sign], axis=-1)
+    C = complement_of_end @ oriented_U @ Vh
     rotations = xp.concat([two_points, C], axis=-1)
     return rotation_log(rotations - identity)[..., :, :r]
 

@@ -45,6 +45,8 @@ _LARGEST_MULTIPLIER = 1e100
 _SMALLEST_MULTIPLIER = 1e-6
 # The relative rounding error of intermediate ε's, which are lowered by it.
 _ROUNDING = 1e-15
+# From this x on, asinh(e^x) equals x + log 2 in floats: e^(−2x) is below 2^−53.
+_FAR = 20.0
 
 
 @dataclass(frozen=True, repr=False)
@@ -86,13 +88,25 @@ class _Step(Guarantee):
         return self._noisy_delta(eps)
 
     def _noisy_delta(self, eps: Array) -> Any:
-        """Return δ(ε) if the noise is not negligible. Subclasses define it."""
+        """Return δ(ε) if the noise is not negligible. Subclasses define it.
+
+        Parameters
+        ----------
+        eps : array
+            Numbers ε >= 0.
+        """
         raise NotImplementedError
 
     def mu_of_shift(self, clips: int) -> float:
         """Return the μ of two Gaussians whose means are `clips` clipping norms apart.
 
         It is clips/σ, rounded up: every δ in this module increases with it.
+
+        Parameters
+        ----------
+        clips : int
+            The distance of the means in clipping norms: 1 for a record that is
+            added, 2 for one that is replaced.
         """
         return round_fraction(clips / Fraction(self.noise_multiplier), up=True)
 
@@ -115,10 +129,10 @@ class _Step(Guarantee):
             return gdp_delta(mu, eps)
 
         with np.errstate(over="ignore"):
-            for_small = np.log1p(np.expm1(np.minimum(eps, 30.0)) / q)
-            for_large = eps - math.log(q)
-            for_large = for_large + math.log1p(-math.exp(-30))
-            inner_eps = np.where(eps < 30, for_small, for_large)
+            inner_eps_if_small = np.log1p(np.expm1(np.minimum(eps, 30.0)) / q)
+            inner_eps_if_large = eps - math.log(q)
+            inner_eps_if_large = inner_eps_if_large + math.log1p(-math.exp(-30))
+            inner_eps = np.where(eps < 30, inner_eps_if_small, inner_eps_if_large)
         rounding = _ROUNDING * (np.minimum(np.abs(inner_eps), 1e300) + 1) * (eps > 0)
         inner_eps = np.where(eps == np.inf, np.inf, inner_eps - rounding)
         delta = q * gdp_delta(mu, np.maximum(inner_eps, 0.0))
@@ -144,12 +158,18 @@ class PoissonGaussianStep(_Step):
     def _delta_when_adding(self, eps: Array) -> Array:
         """Return δ(ε) for adding a record, rounded up.
 
-        With the sampling rate q and μ = 1/σ (docs/theory/accounting.md, Theorem C4),
+        Theorem C4 (docs/theory/accounting.md). With the sampling rate q, μ = 1/σ, and
+        δ_μ the profile of N(0, 1) against N(μ, 1),
 
             δ(ε) = s·δ_μ(ε′),    s = q − (e^ε − 1)(1 − q),    ε′ = ε + log(q/s),
 
         and δ(ε) = 0 where s <= 0. It increases with s and decreases with ε′, so that s
         is rounded up and ε′ down.
+
+        Parameters
+        ----------
+        eps : array
+            Numbers ε >= 0.
         """
         q = self.sampling_rate
         with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
@@ -173,27 +193,28 @@ class PoissonGaussianStep(_Step):
     def _delta_when_replacing(self, eps: Array) -> Any:
         """Return δ(ε) for replacing a record, rounded up.
 
-        With the sampling rate q and μ = 1/σ, the loss exceeds ε where the noise exceeds
-        z/μ, with z = ε/2 + asinh(e^x) and e^x = ((1−q)/q)·e^{μ²/2}·sinh(ε/2). So
+        With the sampling rate q, μ = 1/σ, and δ_μ the profile of N(0, 1) against N(μ,
+        1), the loss exceeds ε where the noise exceeds z/μ, with z = ε/2 + asinh(e^x)
+        and e^x = ((1−q)/q)·e^{μ²/2}·sinh(ε/2). So
 
             δ(ε) = q·(δ_μ(z − μ²/2) + e^{ε/2 − asinh(e^x) − μ²/2}·δ_μ(z + μ²/2)).
 
-        Beyond x = 20, asinh(e^x) equals x + log 2 in floats. There the difference
-        ε/2 − asinh(e^x), called `lag` below, is written out without the ε that cancels.
+        It decreases with z, which is rounded down, and increases with the factor e^{…},
+        which is rounded up.
+
+        Parameters
+        ----------
+        eps : array
+            Numbers ε >= 0.
         """
         q = self.sampling_rate
         mu = self.mu_of_shift(1)
         half_square = mu * mu / 2
         log_odds = np.log1p(-q) - math.log(q) if q < 1 else -np.inf
-        with np.errstate(divide="ignore", invalid="ignore"):
-            log_rise = np.where(eps > 0, np.log(-np.expm1(-eps)), -np.inf)
-            x = log_odds + half_square + eps / 2 + log_rise - math.log(2)
-            is_far = x > 20
-            near_asinh = np.arcsinh(np.exp(np.minimum(x, 20.0)))
-            asinh = np.where(is_far, x + math.log(2), near_asinh)
-            far_lag = -log_odds - half_square - log_rise
-            lag = np.where(is_far, far_lag, eps / 2 - asinh)
+        asinh, lag, is_far = _asinh_and_lag(eps, log_odds, half_square)
 
+        # The rounding error of a sum is that of its largest terms. The lag of a far
+        # value is written without ε.
         finite_log_odds = log_odds if q < 1 else 0.0
         size = np.where(is_far, 0.0, eps) + abs(finite_log_odds) + half_square + 1
         error = _ROUNDING * size
@@ -386,8 +407,55 @@ def smallest_noise_multiplier(
     return smallest_scale_meeting(guarantee_at, target)
 
 
+def _asinh_and_lag(
+    eps: Array, log_odds: float, half_square: float
+) -> tuple[Array, Array, Array]:
+    """Return asinh(e^x) and ε/2 − asinh(e^x) for the x of `_delta_when_replacing`.
+
+    With sinh(ε/2) = e^{ε/2}·(1 − e^{−ε})/2,
+
+        x = log((1−q)/q) + μ²/2 + ε/2 + log(1 − e^{−ε}) − log 2.
+
+    Beyond x = 20, asinh(e^x) equals x + log 2 in floats. There the lag ε/2 −
+    asinh(e^x) is written out without the ε/2 that cancels.
+
+    Parameters
+    ----------
+    eps : array
+        Numbers ε >= 0.
+    log_odds : float
+        log((1−q)/q), q the sampling rate; −∞ for q = 1.
+    half_square : float
+        μ²/2.
+
+    Returns
+    -------
+    asinh, lag : array
+        The two numbers.
+    is_far : array of bool
+        Where x is beyond 20.
+    """
+    with np.errstate(divide="ignore", invalid="ignore"):
+        log_one_minus_exp = np.where(eps > 0, np.log(-np.expm1(-eps)), -np.inf)
+        x = log_odds + half_square + eps / 2 + log_one_minus_exp - math.log(2)
+        is_far = x > _FAR
+        near_asinh = np.arcsinh(np.exp(np.minimum(x, _FAR)))
+        asinh = np.where(is_far, x + math.log(2), near_asinh)
+        far_lag = -log_odds - half_square - log_one_minus_exp
+        lag = np.where(is_far, far_lag, eps / 2 - asinh)
+    return asinh, lag, is_far
+
+
 def _gdp_delta_at_any_eps(mu: float, eps: Array) -> Any:
-    """Return δ_μ(ε) for any real ε: δ_μ(−ε) = 1 − e^{−ε} + e^{−ε}·δ_μ(ε)."""
+    """Return δ_μ(ε) for any real ε: δ_μ(−ε) = 1 − e^{−ε} + e^{−ε}·δ_μ(ε).
+
+    Parameters
+    ----------
+    mu : float
+        The distance μ of the means of two Gaussians, in units of the noise.
+    eps : array
+        Real numbers ε.
+    """
     negative_part = np.minimum(eps, 0.0)
     delta_at_size = gdp_delta(mu, np.abs(eps))
     for_negative = -np.expm1(negative_part) + np.exp(negative_part) * delta_at_size

@@ -49,7 +49,10 @@ CostOfSplit = Callable[[Array], Array]
 _GOOD_ERROR = 1e-7  # a relative error of the fit over the splits that is good enough
 _POOR_ERROR = 1e-5  # a larger relative error makes the search narrow the arc of splits
 _LATTICE_SIZES = (5, 9, 17, 33, 65)  # numbers of splits to which polynomials are fitted
+_MOST_NARROWINGS = 12  # times that the arc of splits is narrowed; fewer are usual
+_ARC_ENDS = 13  # points that divide an arc of splits into 12 shorter ones
 _FINE_LATTICE_SIZE = 2049  # points at which a fit is searched for its maximum
+_NEAR_TOP = 0.99  # fraction of the maximum beyond which errors of a fit count
 _MOST_UNRESOLVED = 1e-6  # a table of the loss with more relative noise is refused
 _SMALLEST_SQUARE = 1e-300  # a lower bound on μ², so that its fit stays positive
 _SMALLEST_FLOAT = 5e-324
@@ -81,7 +84,13 @@ class _SplitProfile(PrivacyProfile):
     distances: tuple[float, ...]
 
     def _delta(self, eps: Array) -> Array:
-        """Return δ(ε) from the table of the loss, raised by its relative error."""
+        """Return δ(ε) from the table of the loss, raised by its relative error.
+
+        Parameters
+        ----------
+        eps : array
+            Numbers ε >= 0.
+        """
         return np.minimum(super()._delta(eps) * (1 + self._relative_error), 1.0)
 
     @property
@@ -142,13 +151,25 @@ class _SplitProfile(PrivacyProfile):
         return float(round_up(noiseless_mu, noise))
 
     def mu_at(self, eps: Array) -> Array:
-        """Return the μ with δ_μ(ε) = δ(ε), raised by the noise of the table."""
+        """Return the μ with δ_μ(ε) = δ(ε), raised by the noise of the table.
+
+        Parameters
+        ----------
+        eps : array
+            Numbers ε >= 0.
+        """
         noiseless_mu = super().mu_at(eps)
         noise = _NOISE_FACTOR_OF_MU * self.loss_table.series.unresolved
         return noiseless_mu * (1 + noise)
 
     def mu_of_tradeoff(self, alpha: Array) -> Array:
-        """Return the μ of the point (α, β(α)), raised by the noise of the table."""
+        """Return the μ of the point (α, β(α)), raised by the noise of the table.
+
+        Parameters
+        ----------
+        alpha : array
+            Type I errors from 0 to 1.
+        """
         noise = _NOISE_FACTOR_OF_MU * self.loss_table.series.unresolved
         return super().mu_of_tradeoff(alpha) * (1 + noise)
 
@@ -393,6 +414,11 @@ class ProductProfile(PrivacyProfile):
 
         μ_ε is the μ with δ_μ(ε) = δ(ε) for one split. Its square is nearly linear in
         the squared lengths of the split, which makes the polynomial fit accurate.
+
+        Parameters
+        ----------
+        eps : array
+            Numbers ε >= 0.
         """
         if len(self._part_diameters) == 1:
             return self._at_split([self.sensitivity])._delta(eps)
@@ -419,6 +445,11 @@ class ProductProfile(PrivacyProfile):
 
         δ increases with each length. So the pair of lengths (Δ, Δ) bounds every split,
         and its one table replaces a search that needs dozens of them.
+
+        Parameters
+        ----------
+        eps : array
+            Numbers ε >= 0.
         """
         bounding_profile = self._at_split([self.sensitivity, self.sensitivity])
         mu = bounding_profile.mu_at(eps) * (1 + 2 * (MARGIN + RELATIVE_ERROR))
@@ -436,6 +467,11 @@ class ProductProfile(PrivacyProfile):
         Brent's method is used, because each δ(ε) is a search over the splits. The
         search starts at the largest ε of the extreme splits, which is nearly always the
         answer up to rounding.
+
+        Parameters
+        ----------
+        delta : float
+            A number from 0 to 1.
         """
 
         def relative_excess(eps: float) -> float:
@@ -456,8 +492,15 @@ class ProductProfile(PrivacyProfile):
     def _tradeoff(self, alpha: Array) -> Array:
         """Return the smallest type II error β(α) over all splits, rounded down.
 
-        It is β = Φ(−Φ⁻¹(α) − μ_α), where μ_α² is the supremum over the splits of the
-        squared μ whose Gaussian trade-off curve passes through the split's (α, β(α)).
+        Let Φ be the standard normal distribution function. A split with the errors (α,
+        β) has the μ for which N(0, 1) and N(μ, 1) have these errors: β = Φ(−Φ⁻¹(α) −
+        μ). With μ_α² the supremum of the squares over all splits, the result is
+        Φ(−Φ⁻¹(α) − μ_α).
+
+        Parameters
+        ----------
+        alpha : array
+            Type I errors from 0 to 1.
         """
         if len(self._part_diameters) == 1:
             return self._at_split([self.sensitivity])._tradeoff(alpha)
@@ -644,9 +687,11 @@ def _entry(cost: CostOfSplit, column: int) -> CostOfSplit:
 def _fit_over_narrowed_arc(cost: CostOfSplit, start: float, stop: float) -> _Supremum:
     """Return the supremum over splits of a cost with one entry, by narrowing the arc.
 
-    The cost increases with each length. On an arc from θ to θ′ it is therefore at most
-    its value at (cos θ, sin θ′). Arcs on which this bound is below a value that was
-    found elsewhere cannot contain the worst split, and are dropped.
+    A split is (cos θ, sin θ), and the cost increases with both lengths. On an arc from
+    θ to θ′ it is therefore at most its value at (cos θ, sin θ′). In every round the arc
+    of possible splits is divided into 12. Those on which this bound is below a value
+    that was found elsewhere cannot contain the worst split, and are dropped. Rounds end
+    when a fit over the remaining arc is good enough, or when the arc no longer shrinks.
 
     Parameters
     ----------
@@ -654,10 +699,15 @@ def _fit_over_narrowed_arc(cost: CostOfSplit, start: float, stop: float) -> _Sup
         The cost as a function of the split (cos θ, sin θ).
     start, stop : float
         The range of θ.
+
+    Returns
+    -------
+    _Supremum
+        The largest value over the remaining arc, and the error of its fit.
     """
     supremum = _Supremum(np.array([math.nan]), np.array([math.inf]))
-    for _ in range(12):
-        theta = np.linspace(start, stop, 13)
+    for _ in range(_MOST_NARROWINGS):
+        theta = np.linspace(start, stop, _ARC_ENDS)
         largest_value = max(float(cost(_direction(angle))[0]) for angle in theta)
         upper_bounds = [
             float(cost(np.array([math.cos(left), math.sin(right)]))[0])
@@ -691,36 +741,38 @@ def _fit_over_arc(cost: CostOfSplit, start: float, stop: float) -> _Supremum:
         The cost as a function of the split (cos θ, sin θ).
     start, stop : float
         The range of θ.
+
+    Returns
+    -------
+    _Supremum
+        The largest value of each entry, and the error of the last fit: its
+        residual, and how much it differs from the fit before.
     """
     low = math.sin(start) ** 2
     high = math.sin(stop) ** 2
     fine_points = _chebyshev_points(_FINE_LATTICE_SIZE)
-    cost_at: dict[float, Array] = {}  # by Chebyshev point z in [−1, 1]
+    known_costs: dict[float, Array] = {}
     previous_fit: Array | None = None
+
+    def cost_at(z: float) -> Array:
+        """Return the cost at a Chebyshev point z in [−1, 1], cached."""
+        if z not in known_costs:
+            sin_square = low + (high - low) * (1 + z) / 2
+            split = np.sqrt([max(1 - sin_square, 0.0), sin_square])
+            known_costs[z] = cost(split)
+        return known_costs[z]
 
     for size in _LATTICE_SIZES:
         points = _chebyshev_points(size)
-        for z in points.tolist():
-            if z not in cost_at:
-                sin_square = low + (high - low) * (1 + z) / 2
-                split = np.sqrt([max(1 - sin_square, 0.0), sin_square])
-                cost_at[z] = cost(split)
-        values = np.array([cost_at[z] for z in points.tolist()])
+        values = np.array([cost_at(z) for z in points.tolist()])
 
         degree = size - 1
         basis = chebvander(points, degree)
         coefficients = np.linalg.lstsq(basis, values, rcond=1e-13)[0]
         fit = chebvander(fine_points, degree) @ coefficients
         largest = np.maximum(fit.max(axis=0), values.max(axis=0))
-
-        # The residual of the fit, plus how much it differs from the previous one where
-        # it is close to its maximum.
-        error = np.abs(basis @ coefficients - values).max(axis=0)
-        if previous_fit is None:
-            error += largest
-        else:
-            is_near_top = fit > 0.99 * largest
-            error += (np.abs(fit - previous_fit) * is_near_top).max(axis=0)
+        residual = np.abs(basis @ coefficients - values).max(axis=0)
+        error = residual + _change_near_top(fit, previous_fit, largest)
         if np.all(error <= _GOOD_ERROR * largest):
             break
         previous_fit = fit
@@ -732,10 +784,34 @@ def _fit_over_arc(cost: CostOfSplit, start: float, stop: float) -> _Supremum:
     return _Supremum(np.maximum(largest, maxima), error)
 
 
+def _change_near_top(fit: Array, previous_fit: Array | None, largest: Array) -> Array:
+    """Return how much a fit differs from the previous one where it is near its maximum.
+
+    Parameters
+    ----------
+    fit : array, shape (n_points, n_entries)
+        Values of the fit of each entry of the cost.
+    previous_fit : array or None
+        Values of the fit of lower degree at the same points; None if there is none yet.
+        Then nothing is known, and the change counts as large as the maximum.
+    largest : array, shape (n_entries,)
+        The maximum of each entry.
+    """
+    if previous_fit is None:
+        return largest
+    is_near_top = fit > _NEAR_TOP * largest
+    return np.asarray((np.abs(fit - previous_fit) * is_near_top).max(axis=0))
+
+
 def _chebyshev_points(size: int) -> Array:
     """Return −cos(πj/(size − 1)), j = 0, …, size − 1: increasing from −1 to 1.
 
     They are the extrema of a Chebyshev polynomial.
+
+    Parameters
+    ----------
+    size : int
+        The number of points, at least 2.
     """
     return -np.cos(np.pi * np.arange(size) / (size - 1))
 
