@@ -60,6 +60,13 @@ def meets(profile: PrivacyProfile, target: Guarantee) -> bool:
 
     A profile for another adjacency does not.
 
+    Parameters
+    ----------
+    profile : PrivacyProfile
+        The profile of a mechanism at one noise scale.
+    target : Guarantee
+        The guarantee that the mechanism should satisfy.
+
     Raises
     ------
     ParameterError
@@ -329,8 +336,19 @@ class _Search:
 
         With the sensitivity Δ, δ(ε) is 0 from the scale Δ/ε (the cap) on. The variable
         of the secant method is x = −log(Δ/(ε·scale) − 1). Towards the cap, δ falls like
-        the power (d+1)/2 of the remaining loss ε·e^{−x}, so that log δ is nearly linear
-        in x. None is returned if the method does not converge.
+        the power (d+1)/2 of the remaining loss ε·e^{−x}, d the dimension, so that log δ
+        is nearly linear in x.
+
+        Parameters
+        ----------
+        excess : callable
+            A function of the noise scale: how far the mechanism misses the target,
+            as a difference of logarithms. It decreases with the scale.
+
+        Returns
+        -------
+        float or None
+            The scale, or None if the method does not converge.
         """
         profile, target = self.profile, self.target
         assert isinstance(target, ApproxDP)
@@ -350,6 +368,12 @@ class _Search:
 
         It serves where the secant method fails: where the excess jumps, or where the
         noise ceases to exist beyond some scale.
+
+        Parameters
+        ----------
+        excess : callable
+            A function of the noise scale: positive where the mechanism misses the
+            target, and infinite where it has no finite cost.
 
         Raises
         ------

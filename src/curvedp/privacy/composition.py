@@ -98,8 +98,12 @@ class Composition(Guarantee):
         """Return the composed loss distribution for each direction of the adjacency.
 
         There is one if adding a record costs the same as removing it. Otherwise there
-        are two, and δ is the larger of theirs. `fineness` is a factor of the grid
-        points.
+        are two, and δ is the larger of theirs.
+
+        Parameters
+        ----------
+        fineness : float
+            A factor of the number of grid points.
         """
         remove = _composed_pld(self.parts, self.counts, fineness, reverse=False)
         if all(part.delta_add is None for part in self.parts):
@@ -142,7 +146,15 @@ class Composition(Guarantee):
     def _sum_over_parts(self, bounds: list[float], power: int = 1) -> float:
         """Return (Σ countᵢ·boundᵢ^power)^(1/power), rounded up; infinity if a bound is.
 
-        `bounds` has one number for each part.
+        It adds up what the parts spend in a definition that composes in this way: ε of
+        pure DP and ρ of zCDP with the power 1, μ of GDP with the power 2.
+
+        Parameters
+        ----------
+        bounds : list of float
+            What each part spends once.
+        power : int
+            The power in which the definition composes.
         """
         if math.inf in bounds:
             return math.inf
@@ -226,6 +238,11 @@ def _as_divergences(parts: tuple[Guarantee, ...]) -> tuple[Guarantee, ...]:
     """Convert all parts to Rényi DP at the smallest order among them, or else to zCDP.
 
     For pure DP and GDP these divergences are exact.
+
+    Parameters
+    ----------
+    parts : tuple of Guarantee
+        The guarantees of the parts.
     """
     orders = [part.order for part in parts if isinstance(part, RenyiDP)]
     if not orders:
@@ -299,6 +316,11 @@ def _count_parts(parts: tuple[Guarantee, ...]) -> Counter[Guarantee]:
     """Return how often each part occurs; a composition counts as its own parts.
 
     Parts are counted by identity first, because comparing many profiles is slow.
+
+    Parameters
+    ----------
+    parts : tuple of Guarantee
+        The guarantees, with repetitions.
     """
     part_of_id = {id(part): part for part in parts}
     counted: Counter[Guarantee] = Counter()
@@ -345,7 +367,15 @@ def _composed_pld(
 
 
 def _pld_epsilon(pld: ComposedPLD, delta: Array) -> Array:
-    """Return the smallest ε with pld.delta(ε) <= delta, elementwise; infinity if none."""
+    """Return the smallest ε with pld.delta(ε) <= delta, elementwise; infinity if none.
+
+    Parameters
+    ----------
+    pld : ComposedPLD
+        The distribution of the total privacy loss.
+    delta : array
+        Numbers δ from 0 to 1.
+    """
     brackets = np.array([pld.bracket_epsilon(float(d)) for d in delta.ravel()])
     low = brackets[:, 0].reshape(delta.shape)
     high = brackets[:, 1].reshape(delta.shape)
@@ -361,6 +391,11 @@ def _checked_parts(
     guarantees: tuple[PrivacyCurve | Iterable[PrivacyCurve], ...],
 ) -> tuple[Guarantee, ...]:
     """Return the arguments of `compose` as a tuple of guarantees.
+
+    Parameters
+    ----------
+    guarantees : tuple
+        The guarantees or profiles, or one iterable of them.
 
     Raises
     ------

@@ -196,6 +196,11 @@ class PrivacyCurve:
 
         The result is infinite if δ(ε) never falls that low, and 0 if δ(0) is already
         low enough.
+
+        Parameters
+        ----------
+        delta : array
+            Numbers δ from 0 to 1.
         """
         flat = delta.ravel()
         is_reachable = self._delta(np.full(flat.shape, _LARGEST_FLOAT)) <= flat
@@ -213,6 +218,11 @@ class PrivacyCurve:
         Every point gives two lines below the trade-off curve of type II errors β
         against type I errors α (Wasserman and Zhou 2010): β >= 1 − δ − e^ε·α and β >=
         e^−ε·(1 − δ − α). The maximum over many points is returned.
+
+        Parameters
+        ----------
+        alpha : array
+            Type I errors from 0 to 1.
         """
         eps, delta = self._tradeoff_support_points()
         alpha = alpha[..., None]

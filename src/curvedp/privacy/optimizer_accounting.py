@@ -444,6 +444,11 @@ def _known_batch_noises(guarantee: Guarantee) -> Pair:
 
     They are for guarantees that gain nothing from random batches.
 
+    Parameters
+    ----------
+    guarantee : Guarantee
+        The guarantee that the optimizer must satisfy.
+
     Returns
     -------
     unit_noise : float

@@ -84,7 +84,13 @@ class NegativeBinomialRuns:
 
     @classmethod
     def of_mean(cls, mean: float) -> "NegativeBinomialRuns":
-        """Return the logarithmic law (η = 0) whose expected number of runs is about `mean` > 1."""
+        """Return the logarithmic law (η = 0) whose expected number of runs is about `mean`.
+
+        Parameters
+        ----------
+        mean : float
+            The expected number of runs, above 1.
+        """
         _validate.within("mean", mean, 1, 1e12, open_low=True)
         low = 1e-15
         high = 1 - 1e-9

@@ -152,6 +152,16 @@ def outward_floats(ball: arb) -> tuple[float, float]:
 
     Both are moved outward by the relative margin 3e-9, so that results of the float
     path lie between them. The upper one is not moved beyond 1 if the ball ends there.
+
+    Parameters
+    ----------
+    ball : arb
+        An interval of numbers >= 0 (midpoint and radius).
+
+    Returns
+    -------
+    lower, upper : float
+        The enclosing floats.
     """
     lower = float_beyond(ball.lower(), -1) * (1 - OUTWARD_MARGIN)
     upper = float_beyond(ball.upper(), 1) * (1 + OUTWARD_MARGIN)
@@ -271,6 +281,11 @@ class DeltaEnclosure:
         """Return an ε′ <= ε at which δ is not too small for floats, by halving ε.
 
         The result is 0 if there is none.
+
+        Parameters
+        ----------
+        eps : float
+            A number ε >= 0.
         """
         smaller_eps = eps
         while (
@@ -303,6 +318,11 @@ class DeltaEnclosure:
         With scale s, distance D of the centers and diameter c of the space, the largest
         loss is D/s for the Laplace law and D(2c − D)/2s² for the Gaussian on a compact
         space.
+
+        Parameters
+        ----------
+        eps : float
+            A number ε >= 0.
         """
         s, distance = self._parameters()
         if self.kind == "laplace":
@@ -419,6 +439,16 @@ class DeltaEnclosure:
 
         ρ is the density of the radius. The interval is only a suggestion, found in
         floats: `_TailIntegral` bounds the mass of ρ outside of it rigorously.
+
+        Parameters
+        ----------
+        depth : float
+            The drop of log ρ from its peak at which the interval ends.
+
+        Returns
+        -------
+        start, end : float
+            The ends of the interval.
         """
         law = self._law
         mode = law.mode
@@ -451,6 +481,11 @@ class DeltaEnclosure:
         On a space that is not compact the second one is infinite. Below the first one
         the loss is at least t in all directions if D² > 2s²t (always for the Laplace
         law), else in none.
+
+        Parameters
+        ----------
+        t : arb
+            A level of the privacy loss.
         """
         s, distance = self._parameters()
         diameter = self._diameter()

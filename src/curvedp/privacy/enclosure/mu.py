@@ -330,6 +330,11 @@ class MuEnclosure(DeltaEnclosure):
 
         ρ(r) ∝ e^{−r²/2s²}·sinh(r)^{d−1} is the density of the radius r, s the scale and
         d the dimension.
+
+        Parameters
+        ----------
+        r : acb
+            A radius, which may be complex for the quadrature.
         """
         s, _ = self._parameters()
         mode = arb(self._law.mode)

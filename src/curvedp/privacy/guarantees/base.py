@@ -95,6 +95,11 @@ class Guarantee(PrivacyCurve):
 
         If δ(ε) never falls that low, the result is the ε from which on δ(ε) is at its
         infimum. Two successive grids find it to within a factor of 1.004.
+
+        Parameters
+        ----------
+        delta : float
+            The probability beyond which larger losses are left out.
         """
         low = 1e-12
         high = _LARGEST_LOSS
@@ -193,6 +198,16 @@ class Guarantee(PrivacyCurve):
         For a definition with several parameters, the others are those of this
         guarantee: δ at its ε, or a divergence at its order. `other` satisfies this
         guarantee exactly if self.parameter_of(other) <= self.parameter_of(self).
+
+        Parameters
+        ----------
+        other : Guarantee
+            The guarantee that is converted.
+
+        Returns
+        -------
+        float
+            The smallest parameter that is known to hold.
 
         Raises
         ------
@@ -325,6 +340,11 @@ def guarantee_of(curve: object) -> Guarantee:
 
 def common_adjacency(curves: tuple[PrivacyCurve, ...]) -> str:
     """Return the adjacency that all guarantees or profiles share.
+
+    Parameters
+    ----------
+    curves : tuple of PrivacyCurve
+        Guarantees or profiles, at least one.
 
     Raises
     ------

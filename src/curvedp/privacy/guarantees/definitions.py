@@ -536,7 +536,14 @@ class RaoDP(Guarantee):
     ) -> "RaoDP":
         """Return the Hellinger angle that another guarantee implies.
 
-        `convert` calls it. The options `eps`, `delta` and `order` are not used.
+        `convert` calls it.
+
+        Parameters
+        ----------
+        other : Guarantee
+            The guarantee that is converted.
+        eps, delta, order : float or None
+            Options of `convert`, which are not used.
 
         Raises
         ------

@@ -148,6 +148,13 @@ def _log_normal_density(mu: Array, eps: Array) -> tuple[Array, Array, Array]:
     its `x_low` stand for the unrounded sum x + x_low. If squares would overflow, plain
     floats are used.
 
+    Parameters
+    ----------
+    mu : array
+        Numbers μ > 0.
+    eps : array
+        Numbers ε >= 0.
+
     Returns
     -------
     a, log_phi, log_phi_low : array

@@ -429,9 +429,19 @@ class EpsilonFirst:
 
 @lru_cache(maxsize=32)
 def _chord_points(guarantee: EpsilonFirst) -> tuple[Array, Array]:
-    """Return points (ε(δ), δ) of a guarantee's profile, with increasing ε.
+    """Return points (ε(δ), δ) of a guarantee's profile, with increasing ε; cached.
 
-    The first point has ε = 0. The result, an array of ε's and one of δ's, is cached.
+    The first point has ε = 0.
+
+    Parameters
+    ----------
+    guarantee : EpsilonFirst
+        A guarantee that states ε as a function of δ.
+
+    Returns
+    -------
+    eps, delta : array
+        The coordinates of the points.
     """
     delta = np.concatenate(
         [np.geomspace(1e-45, 1e-3, 700), np.linspace(1e-3, 1 - 1e-6, 1200)[1:], [1.0]]

@@ -69,6 +69,16 @@ class LimitingLoss(PrivacyLossLaw):
         beta function. If 1 − x is too small for a float, I_{1−x}(a, a) is the first
         term of its power series, (1−x)^a/(a·B(a, a)), computed from the logarithm of 1
         − x.
+
+        Parameters
+        ----------
+        t : array
+            Losses t, 0 <= t < max_loss.
+
+        Returns
+        -------
+        log_upper, log_lower : array
+            The logarithms of the two probabilities, which add up to 1.
         """
         D = self.distance
         level = t / (self.d - 1)

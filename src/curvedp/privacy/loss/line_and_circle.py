@@ -82,6 +82,16 @@ class CircleGaussianLoss(PrivacyLossLaw):
 
         Under P₁, y is normal with the scale s, truncated to [−π, π]. Each tail is the
         normal probability of its arcs, divided by that of [−π, π].
+
+        Parameters
+        ----------
+        t : array
+            Losses t, 0 <= t < max_loss.
+
+        Returns
+        -------
+        log_upper, log_lower : array
+            The logarithms of the two probabilities, which add up to 1.
         """
         s, D = self.s, self.distance
         far_distance = 2 * math.pi - D
@@ -149,6 +159,16 @@ class CircleLaplaceLoss(_LaplaceLoss):
         scale, L > t exactly on the arc −(π − (D+st)/2) < y < (D−st)/2. The density of y
         is e^{−|y|/s}/(s·mass) with mass = 2·(1 − e^{−π/s}), so that every arc has a
         probability in closed form.
+
+        Parameters
+        ----------
+        t : array
+            Losses t, 0 <= t < max_loss.
+
+        Returns
+        -------
+        log_upper, log_lower : array
+            The logarithms of the two probabilities, which add up to 1.
         """
         s, D = self.s, self.distance
         # The ends of the arc and the antipode of η₁, as distances from η₁ divided by s.
@@ -185,6 +205,11 @@ def _log_normal_between(a: Array, b: Array) -> Array:
     Φ is the normal distribution function. Intervals in the right tail are reflected to
     the left. If the normal density changes little between a and b, it is integrated by
     quadrature; otherwise the difference of two values of Φ loses no digits.
+
+    Parameters
+    ----------
+    a, b : array
+        The ends of intervals, a <= b.
     """
     is_right = a + b > 0
     a, b = np.where(is_right, -b, a), np.where(is_right, -a, b)

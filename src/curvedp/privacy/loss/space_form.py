@@ -181,6 +181,11 @@ class SpaceFormLoss(PrivacyLossLaw):
         It is the mode of the radius of a Laplace law of scale s if the target is
         (d−1)·s. The function sn/sn′ is tanh, the identity or tan for the curvature −1,
         0 or 1.
+
+        Parameters
+        ----------
+        target : float
+            The value of sn/sn′, positive.
         """
         if self.k == 0:
             return target
@@ -236,6 +241,11 @@ class SpaceFormLoss(PrivacyLossLaw):
 
         The identity for n − m/s² holds because m is the mode (n·coth m = m/s²); it
         avoids the cancellation of two large numbers.
+
+        Parameters
+        ----------
+        u : array
+            Offsets r − m of radii r from the mode m.
         """
         m, s, n = self.mode, self.s, self.d - 1
         if m < _SINH_SQUARE_OVERFLOWS:
@@ -725,6 +735,11 @@ def _solve_m_tan_m(target: float) -> float:
     It is the mode of the radius of a Gaussian on a sphere. The equation is solved in
     the form m·sin m − target·cos m = 0, which has no pole. Because m² <= m·tan m, the
     root is at most √target; if rounding hides any difference, that bound is returned.
+
+    Parameters
+    ----------
+    target : float
+        A positive number.
     """
     scale = max(target, 1.0)
     upper = min(math.sqrt(target), math.pi / 2)
@@ -742,6 +757,11 @@ def _solve_m_tanh_m(target: float) -> float:
 
     It is the mode of the radius of a Gaussian on a hyperbolic space. Because
     m·tanh m >= m²/(1+m), the root is at most target + √target.
+
+    Parameters
+    ----------
+    target : float
+        A positive number.
     """
     upper = target + math.sqrt(target) + 1e-300
 

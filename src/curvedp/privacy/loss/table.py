@@ -150,6 +150,11 @@ class TabulatedLossLaw:
 
         The series refines these panels as needed.
 
+        Parameters
+        ----------
+        law : PrivacyLossLaw
+            The law of the loss, which has a maximum T.
+
         Returns
         -------
         array
@@ -261,6 +266,11 @@ class TabulatedLossLaw:
         and δ(t) the privacy profile. The difference P₁(L > t) − δ(t) also equals (1 −
         δ(t)) − P₁(L <= t). The form with the smaller tail loses fewer digits and is
         used.
+
+        Parameters
+        ----------
+        t : array
+            Losses t >= 0.
         """
         log_upper = self.log_upper_tail(t)
         log_lower = self.log_lower_tail(t)
@@ -330,6 +340,11 @@ class TabulatedLossLaw:
         If the loss has an atom at its maximum, `_tail_and_slope` uses this model beyond
         w₀. Otherwise C is mostly a rounding error, and the tail is continued with the
         slope −k + C.
+
+        Parameters
+        ----------
+        tail : Tail
+            The upper or the lower tail.
         """
         end = self.series.edges[-1]
         cached = self._end_curvatures.get(tail)
@@ -630,6 +645,11 @@ class TabulatedLossLaw:
         L is the privacy loss, and P₁ and P₂ are the output distributions on the two
         data sets. For negative arguments P₁(L > −t) = 1 − P₂(L > t), because an
         isometry swaps P₁ and P₂.
+
+        Parameters
+        ----------
+        t : array
+            Real losses t.
         """
         size = self._usable_size(t)
         with np.errstate(divide="ignore"):
@@ -646,6 +666,11 @@ class TabulatedLossLaw:
         L is the privacy loss, and P₁ and P₂ are the output distributions on the two
         data sets. For negative arguments P₁(L <= −t) = P₂(L > t), because an isometry
         swaps P₁ and P₂.
+
+        Parameters
+        ----------
+        t : array
+            Real losses t.
         """
         size = self._usable_size(t)
         log_second = self._fast_log_second_tail(size)
@@ -659,6 +684,11 @@ class TabulatedLossLaw:
         P₁ is the output distribution on the first data set. For t > 0, f(t) = −d/dt
         P₁(L > t), from the slope of the series. For negative arguments f(−t) =
         e^{−t}·f(t), because an isometry swaps the two output distributions.
+
+        Parameters
+        ----------
+        t : array
+            Real losses t.
         """
         size = np.minimum(np.abs(t), self._largest_usable)
         distance_to_max = self.max_loss - size
@@ -716,6 +746,11 @@ class TabulatedLossLaw:
 
         A fixed rule is used if its nodes resolve this integrand, and an adaptive one
         otherwise. The latter may extend the table of an unbounded loss in place.
+
+        Parameters
+        ----------
+        s : float
+            The exponent s > −1.
         """
 
         def log_integrand(t: Array, log_upper: Array, log_delta: Array) -> Array:
@@ -781,6 +816,11 @@ class TabulatedLossLaw:
         """Extend the table in place until e^{growth·t}·P₁(L > t) is negligible.
 
         Negligible means below e^-60 of the maximum. The loss must be unbounded.
+
+        Parameters
+        ----------
+        growth : float
+            The rate at which the integrand grows relative to the tail.
         """
         while True:
             grid = self.grid()
@@ -850,9 +890,14 @@ class TabulatedLossLaw:
 def _normal_panel_edges(loss_scale: float) -> Array:
     """Return edges of panels for a loss that is nearly normal.
 
-    Its distribution is about N(s²/2, s²) with s = `loss_scale`. The edges are 0, the
-    mean, and the points 4, 8, …, 64 standard deviations to either side of it, if they
-    exceed s/4.
+    With the standard deviation s, its distribution is about N(s²/2, s²). The edges are
+    0, the mean, and the points 4, 8, …, 64 standard deviations to either side of it, if
+    they exceed s/4.
+
+    Parameters
+    ----------
+    loss_scale : float
+        The standard deviation s of the loss.
     """
     mean = loss_scale * loss_scale / 2
     steps = 4 * loss_scale * 2.0 ** np.arange(0.0, 5.0)

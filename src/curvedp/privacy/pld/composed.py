@@ -151,51 +151,77 @@ class ComposedPLD:
     def bracket_epsilon(self, delta: float) -> tuple[float, float]:
         """Return losses (low, high) around the smallest ε >= 0 with δ(ε) <= delta.
 
-        As few tilts as possible are computed. (inf, inf) says that there is no such ε.
-        """
-        k = self._tilt_around_epsilon(delta)
-        if k is None:
-            return math.inf, math.inf
-        begin = self._begin_of_tilt(k)
+        As few tilts as possible are computed.
 
-        curve = self._curve(k)
-        start = max(math.ceil(begin / curve.width) - curve.first_index, 0)
-        small_enough = np.nonzero(curve.delta[start:] <= delta)[0]
+        Parameters
+        ----------
+        delta : float
+            A number from 0 to 1.
+
+        Returns
+        -------
+        low, high : float
+            The bracket; (inf, inf) if there is no such ε.
+        """
+        tilt_index = self._tilt_around_epsilon(delta)
+        if tilt_index is None:
+            return math.inf, math.inf
+        smallest_served_loss = self._begin_of_tilt(tilt_index)
+
+        curve = self._curve(tilt_index)
+        first_row = max(
+            math.ceil(smallest_served_loss / curve.width) - curve.first_index, 0
+        )
+        small_enough = np.nonzero(curve.delta[first_row:] <= delta)[0]
         if not len(small_enough):
-            return begin, self.ends[k]
-        next_index = curve.first_index + start + small_enough[0] + 1
-        return begin, min(float(next_index * curve.width), self.ends[k])
+            return smallest_served_loss, self.ends[tilt_index]
+        next_index = curve.first_index + first_row + small_enough[0] + 1
+        return smallest_served_loss, min(
+            float(next_index * curve.width), self.ends[tilt_index]
+        )
 
     def _begin_of_tilt(self, k: int) -> float:
         """Return the smallest ε that tilt k serves."""
         return math.nextafter(self.ends[k - 1], math.inf) if k else 0.0
 
     def _tilt_around_epsilon(self, delta: float) -> int | None:
-        """Return the tilt that serves the smallest ε with δ(ε) <= delta; None if none does.
+        """Return the index of the tilt that serves the smallest ε with δ(ε) <= delta.
 
         The search starts at the tilt that is best at this level of δ, and moves to its
         neighbors until δ crosses `delta` within the losses that a tilt serves.
+
+        Parameters
+        ----------
+        delta : float
+            A number from 0 to 1.
+
+        Returns
+        -------
+        int or None
+            The index of the tilt; None if no ε reaches `delta`.
         """
         n_tilts = len(self.ends)
         visited: set[int] = set()
-        k = 0
+        tilt_index = 0
         if not self._has_many_steps:
             best_level = int(np.searchsorted(_LEVELS, -math.log(delta)))
-            k = min(best_level, n_tilts - 1)
+            tilt_index = min(best_level, n_tilts - 1)
 
         while True:
-            begin = self._begin_of_tilt(k)
-            end = min(self.ends[k], 1e300)
-            delta_at_begin, delta_at_end = self.delta(np.array([begin, end]))
-            visited.add(k)
-            if delta_at_begin <= delta and k and k - 1 not in visited:
-                k -= 1
-            elif delta_at_end > delta and k + 1 < n_tilts:
-                k += 1
+            smallest_loss = self._begin_of_tilt(tilt_index)
+            largest_loss = min(self.ends[tilt_index], 1e300)
+            delta_at_begin, delta_at_end = self.delta(
+                np.array([smallest_loss, largest_loss])
+            )
+            visited.add(tilt_index)
+            if delta_at_begin <= delta and tilt_index and tilt_index - 1 not in visited:
+                tilt_index -= 1
+            elif delta_at_end > delta and tilt_index + 1 < n_tilts:
+                tilt_index += 1
             elif delta_at_end > delta:
                 return None
             else:
-                return k
+                return tilt_index
 
     def _delta_by_tilt(self, k: int, eps: Array) -> Array:
         """Return δ(ε) by tilt k and, far below the mean loss of tilt k, by earlier tilts too.
@@ -260,7 +286,13 @@ class ComposedPLD:
         return self._curves[k]
 
     def _factors(self, width: float) -> list[Factor]:
-        """Return the mechanisms discretized with a given width, with their counts; cached."""
+        """Return the discretized losses of the mechanisms, each with its count; cached.
+
+        Parameters
+        ----------
+        width : float
+            The width of the grid of losses.
+        """
         if width not in self._discretized:
             self._discretized[width] = [
                 connect_the_dots(pair, width) for pair in self._pairs
@@ -271,6 +303,16 @@ class ComposedPLD:
         """Convolve the privacy losses with one tilt, and return δ at the grid points >= 0.
 
         The mass at infinity and that beyond the window are added to every δ.
+
+        Parameters
+        ----------
+        window : Window
+            The tilt, the width of the grid, and the range of losses.
+
+        Returns
+        -------
+        Curve
+            Upper bounds on δ at the grid points.
         """
         rate, width = window.rate, window.width
         factors = self._factors(width)
@@ -329,6 +371,11 @@ class ComposedPLD:
 
         A grid of width w increases the tilted variance by at most the fraction
         (w/deviation)²/6.
+
+        Parameters
+        ----------
+        k : int
+            The index of a tilt.
         """
         rate = self.centers[k].rate
         beyond = self._saddle_point(rate, _WINDOW_LEVEL, 1.0)
@@ -351,6 +398,11 @@ class ComposedPLD:
         of it would be moved up to the next one. So the largest loss of the mechanism
         that is used most becomes a multiple of the width. The width has 28 bits, which
         makes its multiples below 2^25 exact.
+
+        Parameters
+        ----------
+        width : float
+            The smallest width that is wanted.
         """
         largest = self._largest_loss_of_most_used
         fitted = max(largest / max(largest // width, 1.0), width)
@@ -360,7 +412,15 @@ class ComposedPLD:
     def _log_moment(self, tilt: float) -> tuple[float, float]:
         """Return κ(λ) = log E[e^{λL}] and κ′(λ) of the total loss L, on the coarse grid.
 
-        λ is `tilt`; κ′(λ) is the mean loss under the tilt.
+        Parameters
+        ----------
+        tilt : float
+            The exponent λ.
+
+        Returns
+        -------
+        kappa, slope : float
+            κ(λ), and κ′(λ), the mean loss under the tilt.
         """
         moments = [pld.log_moment(tilt) for pld in self._coarse]
         counted_moments = list(zip(self._counts, moments, strict=True))

@@ -98,7 +98,18 @@ class DiscretePLD:
         return np.asarray(self.index * self.width, np.float64)
 
     def log_moment(self, tilt: float) -> tuple[float, float]:
-        """Return κ(λ) = log Σ p·e^{λL} over finite losses, and κ′(λ); λ is `tilt`."""
+        """Return κ(λ) = log Σ p·e^{λL} over finite losses L with masses p, and κ′(λ).
+
+        Parameters
+        ----------
+        tilt : float
+            The exponent λ.
+
+        Returns
+        -------
+        kappa, slope : float
+            κ(λ), and κ′(λ), the mean loss under the tilt.
+        """
         exponent = tilt * self.losses
         top = float(exponent.max())
         weights = self.masses * np.exp(exponent - top)

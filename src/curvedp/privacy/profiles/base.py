@@ -251,6 +251,11 @@ class PrivacyProfile(PrivacyCurve):
 
         For a bounded loss this is the grid of the whole table. For an unbounded one it
         runs from `start` to `_TRUSTED_PART_OF_TABLE` of the table's end.
+
+        Parameters
+        ----------
+        start : float
+            The smallest loss of the grid, if the loss is unbounded.
         """
         grid = self.loss_table.grid()
         if math.isfinite(self.loss_table.max_loss):
@@ -393,6 +398,11 @@ class PrivacyProfile(PrivacyCurve):
 
         β is taken from log β where β < ½ and from log(1 − β) elsewhere, so that it
         always has its full precision.
+
+        Parameters
+        ----------
+        alpha : array
+            Type I errors from 0 to 1.
         """
         flat_alpha = np.asarray(alpha, np.float64).ravel()
         log_beta, log_complement_of_beta = self._log_tradeoff(flat_alpha)
@@ -563,6 +573,11 @@ class PrivacyProfile(PrivacyCurve):
         The formula is in `renyi`. Where the integral cannot be resolved in doubles, a
         simple upper bound is returned: the largest loss, or α·μ²/2 (which μ-GDP
         implies; Dong, Roth and Su 2022).
+
+        Parameters
+        ----------
+        order : float
+            The order α >= 1.
         """
         largest_loss = self.pure_epsilon
         is_bounded = math.isfinite(largest_loss)
@@ -819,6 +834,11 @@ def _mills_difference(a: Array, b: Array) -> Array:
 
     It is accurate enough for a Newton step. Where the difference would cancel it is
     (b − a)·(1 − z·R(z)) with z = (a + b)/2: the midpoint rule for ∫ −R′.
+
+    Parameters
+    ----------
+    a, b : array
+        Real numbers, a <= b.
     """
     z = (a + b) / 2
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):

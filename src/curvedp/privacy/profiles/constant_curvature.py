@@ -202,7 +202,10 @@ class ConstantCurvatureProfile(RadialProfile):
     def _validate_sensitivity(self, root: float) -> None:
         """Check that the sensitivity does not exceed the diameter of a sphere.
 
-        `root` is √|curvature|.
+        Parameters
+        ----------
+        root : float
+            √|curvature|, the inverse of the curvature radius.
         """
         if self.curvature <= 0:
             return
@@ -217,7 +220,10 @@ class ConstantCurvatureProfile(RadialProfile):
     def _validate_resolved_range(self, root: float) -> None:
         """Check that the integrals can be computed in doubles for these parameters.
 
-        `root` is √|curvature|, the inverse of the curvature radius.
+        Parameters
+        ----------
+        root : float
+            √|curvature|, the inverse of the curvature radius.
         """
         if self.dim > 1 and not self.is_closed_form:
             _check_range("scale·√|curvature|", self.scale * root or 1.0, *_SCALE_RANGE)
@@ -239,8 +245,13 @@ class ConstantCurvatureProfile(RadialProfile):
     def _validate_integrability(self, root: float) -> None:
         """Raise `NotIntegrable` if the Laplace density has infinite mass.
 
-        On a hyperbolic space its scale must be below 1/(√|curvature|·(d−1)). `root` is
-        √|curvature|.
+        On a hyperbolic space of dimension d its scale must be below
+        1/(√|curvature|·(d−1)).
+
+        Parameters
+        ----------
+        root : float
+            √|curvature|, the inverse of the curvature radius.
         """
         may_diverge = self.kind == "laplace" and self.curvature < 0 and self.dim > 1
         if may_diverge and self.scale * root * (self.dim - 1) >= 1:
