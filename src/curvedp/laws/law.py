@@ -110,7 +110,17 @@ class IsotropicLaw(Law):
     def sample(
         self, rng: np.random.Generator, center: ArrayLike, size: Size = None
     ) -> Floats:
-        """Return independent draws about `center`; see `Law.sample`."""
+        """Return independent draws about `center`; see `Law.sample`.
+
+        Parameters
+        ----------
+        rng : Generator
+            The source of randomness.
+        center : array, shape (..., *point_shape)
+            One center, or one for each draw.
+        size : int or tuple of int, optional
+            The shape of the draws; by default that of the centers.
+        """
         check_rng(rng)
         backend = self._backend
         backend.check_representable()
@@ -125,7 +135,15 @@ class IsotropicLaw(Law):
         return draws.reshape(shape + point_shape)
 
     def log_prob(self, x: ArrayLike, center: ArrayLike) -> Floats:
-        """Return the log-density at x; see `Law.log_prob`."""
+        """Return the log-density at x; see `Law.log_prob`.
+
+        Parameters
+        ----------
+        x : array, shape (..., *point_shape)
+            Points.
+        center : array, shape (..., *point_shape)
+            The centers of the law.
+        """
         shape = self.manifold.point_shape
         center_points = check_points("center", center, shape)
         x_points = check_points("x", x, shape)
@@ -182,6 +200,11 @@ def check_rng(rng: Any) -> np.random.Generator:
 
     Seeds and legacy generators are refused, because a seed hidden in a call is how two
     releases come to share their noise.
+
+    Parameters
+    ----------
+    rng : object
+        What was passed as a generator.
     """
     if not isinstance(rng, np.random.Generator):
         raise ParameterError(

@@ -244,6 +244,10 @@ def _traceless_scaled(
 def _separated_eigenvalue(xp: Any, B: _Scaled) -> tuple[Array, Array]:
     """Return the eigenvalue of B that is farthest from the other two, and its sign.
 
+    With scale² = ‖B‖²/6, the eigenvalues of B/scale solve t³ − 3t = det(B/scale). The
+    root farthest from the others has the sign of the determinant, and `separated_root`
+    computes its size from half the determinant.
+
     Parameters
     ----------
     xp : namespace
@@ -254,26 +258,34 @@ def _separated_eigenvalue(xp: Any, B: _Scaled) -> tuple[Array, Array]:
     Returns
     -------
     eigenvalue : array
+        The eigenvalue.
     sign : array
         1 if it is the largest eigenvalue, −1 if it is the smallest.
     """
-    a, b, d, c, e, f = B
-    bb, cc, ee = b * b, c * c, e * e
-    p_square = (a * a + d * d + f * f + 2 * (bb + cc + ee)) / 6
-    p = xp.sqrt(xp.where(p_square > 0, p_square, 1.0))
-    det = a * (d * f - ee) - b * (b * f - c * e) + c * (b * e - c * d)
-    r = 0.5 * det / (p * p * p)
-    sign = xp.where(r < 0, -1.0, xp.ones_like(r))
-    root = separated_root(xp.minimum(xp.abs(r), xp.ones_like(r)))
-    return sign * p * root, sign
+    b00, b10, b11, b20, b21, b22 = B
+    square10, square20, square21 = b10 * b10, b20 * b20, b21 * b21
+    scale_square = (
+        b00 * b00 + b11 * b11 + b22 * b22 + 2 * (square10 + square20 + square21)
+    ) / 6
+    scale = xp.sqrt(xp.where(scale_square > 0, scale_square, 1.0))
+    det = (
+        b00 * (b11 * b22 - square21)
+        - b10 * (b10 * b22 - b20 * b21)
+        + b20 * (b10 * b21 - b20 * b11)
+    )
+    half_det = 0.5 * det / (scale * scale * scale)
+    sign = xp.where(half_det < 0, -1.0, xp.ones_like(half_det))
+    root = separated_root(xp.minimum(xp.abs(half_det), xp.ones_like(half_det)))
+    return sign * scale * root, sign
 
 
 def _separated_eigenvector(xp: Any, B: _Scaled, eigenvalue: Array) -> Vector3:
     """Return the unit eigenvector v of B for its separated eigenvalue λ.
 
     The adjugate of B − λI is vvᵀ times a number that is not small (at least 3 in the
-    scale of the module docstring). Its column with the largest diagonal entry is taken.
-    If B is 0, the result is the third unit vector.
+    scale of the module docstring). So each of its columns is a multiple of v, and the
+    one with the largest diagonal entry is normalized. If B is 0, the result is the
+    third unit vector.
 
     Parameters
     ----------
@@ -283,17 +295,40 @@ def _separated_eigenvector(xp: Any, B: _Scaled, eigenvalue: Array) -> Vector3:
         Traceless symmetric matrices.
     eigenvalue : array
         λ, as `_separated_eigenvalue` returns it.
+
+    Returns
+    -------
+    three arrays
+        The entries of v.
     """
-    a, b, d, c, e, f = B
-    bb, cc, ee = b * b, c * c, e * e
-    a1, d1, f1 = a - eigenvalue, d - eigenvalue, f - eigenvalue
-    adj_00, adj_11, adj_22 = d1 * f1 - ee, a1 * f1 - cc, a1 * d1 - bb
-    adj_01, adj_02, adj_12 = c * e - b * f1, b * e - c * d1, b * c - a1 * e
+    b00, b10, b11, b20, b21, b22 = B
+    square10, square20, square21 = b10 * b10, b20 * b20, b21 * b21
+    shifted00, shifted11, shifted22 = (
+        b00 - eigenvalue,
+        b11 - eigenvalue,
+        b22 - eigenvalue,
+    )
+    adj_00, adj_11, adj_22 = (
+        shifted11 * shifted22 - square21,
+        shifted00 * shifted22 - square20,
+        shifted00 * shifted11 - square10,
+    )
+    adj_01, adj_02, adj_12 = (
+        b20 * b21 - b10 * shifted22,
+        b10 * b21 - b20 * shifted11,
+        b10 * b20 - shifted00 * b21,
+    )
     use_first = (adj_00 >= adj_11) & (adj_00 >= adj_22)
     use_second = adj_11 >= adj_22
-    v0 = xp.where(use_first, adj_00, xp.where(use_second, adj_01, adj_02))
-    v1 = xp.where(use_first, adj_01, xp.where(use_second, adj_11, adj_12))
-    v2 = xp.where(use_first, adj_02, xp.where(use_second, adj_12, adj_22))
+
+    def choose(first: Array, second: Array, third: Array) -> Array:
+        """Return the entry of the column with the largest diagonal entry."""
+        second_or_third = xp.where(use_second, second, third)
+        return xp.where(use_first, first, second_or_third)
+
+    v0 = choose(adj_00, adj_01, adj_02)
+    v1 = choose(adj_01, adj_11, adj_12)
+    v2 = choose(adj_02, adj_12, adj_22)
 
     square = v0 * v0 + v1 * v1 + v2 * v2
     is_isotropic = ~(square > 0)
@@ -308,8 +343,9 @@ def _separated_eigenvector(xp: Any, B: _Scaled, eigenvalue: Array) -> Vector3:
 def _other_eigenvectors(xp: Any, B: _Scaled, v: Vector3) -> tuple[Vector3, Vector3]:
     """Return the eigenvectors of B orthogonal to v: first for the lower eigenvalue.
 
-    In an orthonormal basis (s, t) of the complement of v, built without branches (Duff
-    et al. 2017), B is a 2×2 matrix.
+    An orthonormal basis (s, t) of the complement of v is built without branches (Duff
+    et al. 2017). In this basis B is the 2×2 matrix [[s·Bs, s·Bt], [s·Bt, t·Bt]]. Its
+    eigenvectors (cos, −sin) and (sin, cos) are the coordinates of those of B.
 
     Parameters
     ----------
@@ -319,25 +355,30 @@ def _other_eigenvectors(xp: Any, B: _Scaled, v: Vector3) -> tuple[Vector3, Vecto
         Symmetric matrices.
     v : three arrays
         One unit eigenvector of each.
+
+    Returns
+    -------
+    low, high : three arrays each
+        The eigenvectors.
     """
-    a, b, d, c, e, f = B
+    b00, b10, b11, b20, b21, b22 = B
     v0, v1, v2 = v
     sign = xp.where(v2 < 0, -1.0, xp.ones_like(v2))
-    g = -1 / (sign + v2)
-    h = v0 * v1 * g
-    s0, s1, s2 = 1 + sign * v0 * v0 * g, sign * h, -sign * v0
-    t0, t1, t2 = h, sign + v1 * v1 * g, -v1
+    factor = -1 / (sign + v2)
+    mixed = v0 * v1 * factor
+    s0, s1, s2 = 1 + sign * v0 * v0 * factor, sign * mixed, -sign * v0
+    t0, t1, t2 = mixed, sign + v1 * v1 * factor, -v1
 
-    Bs0 = a * s0 + b * s1 + c * s2
-    Bs1 = b * s0 + d * s1 + e * s2
-    Bs2 = c * s0 + e * s1 + f * s2
-    Bt0 = a * t0 + b * t1 + c * t2
-    Bt1 = b * t0 + d * t1 + e * t2
-    Bt2 = c * t0 + e * t1 + f * t2
-    ss = s0 * Bs0 + s1 * Bs1 + s2 * Bs2
-    st = s0 * Bt0 + s1 * Bt1 + s2 * Bt2
-    tt = t0 * Bt0 + t1 * Bt1 + t2 * Bt2
-    _, _, cos, sin = _rotation(xp, ss, st, tt)
+    Bs0 = b00 * s0 + b10 * s1 + b20 * s2
+    Bs1 = b10 * s0 + b11 * s1 + b21 * s2
+    Bs2 = b20 * s0 + b21 * s1 + b22 * s2
+    Bt0 = b00 * t0 + b10 * t1 + b20 * t2
+    Bt1 = b10 * t0 + b11 * t1 + b21 * t2
+    Bt2 = b20 * t0 + b21 * t1 + b22 * t2
+    s_times_Bs = s0 * Bs0 + s1 * Bs1 + s2 * Bs2
+    s_times_Bt = s0 * Bt0 + s1 * Bt1 + s2 * Bt2
+    t_times_Bt = t0 * Bt0 + t1 * Bt1 + t2 * Bt2
+    _, _, cos, sin = _rotation(xp, s_times_Bs, s_times_Bt, t_times_Bt)
 
     low = (cos * s0 - sin * t0, cos * s1 - sin * t1, cos * s2 - sin * t2)
     high = (sin * s0 + cos * t0, sin * s1 + cos * t1, sin * s2 + cos * t2)

@@ -80,7 +80,12 @@ def _log_by_quaternion(D: Array) -> Array:
 
 
 def _largest_quaternion_column(D: Array) -> Array:
-    """Return the column of 4hhᵀ with the largest diagonal entry; h is the quaternion.
+    """Return the column of 4hhᵀ with the largest diagonal entry, h the unit quaternion.
+
+    A rotation I + D about an axis belongs to a quaternion h = (cos(angle/2),
+    sin(angle/2)·axis) and to −h. The products 4hᵢhⱼ are linear in the entries of D.
+    Each column of 4hhᵀ is a multiple of h, and the one with the largest diagonal entry
+    has the most digits.
 
     Parameters
     ----------
@@ -90,20 +95,21 @@ def _largest_quaternion_column(D: Array) -> Array:
     Returns
     -------
     array, shape (..., 4)
+        A multiple of h, the scalar part first.
     """
     xp = namespace(D)
-    a, b, c = D[..., 0, 0], D[..., 1, 1], D[..., 2, 2]
-    x = D[..., 2, 1] - D[..., 1, 2]
-    y = D[..., 0, 2] - D[..., 2, 0]
-    z = D[..., 1, 0] - D[..., 0, 1]
-    xy = D[..., 0, 1] + D[..., 1, 0]
-    xz = D[..., 0, 2] + D[..., 2, 0]
-    yz = D[..., 1, 2] + D[..., 2, 1]
+    d00, d11, d22 = D[..., 0, 0], D[..., 1, 1], D[..., 2, 2]
+    turn_x = D[..., 2, 1] - D[..., 1, 2]
+    turn_y = D[..., 0, 2] - D[..., 2, 0]
+    turn_z = D[..., 1, 0] - D[..., 0, 1]
+    sum_xy = D[..., 0, 1] + D[..., 1, 0]
+    sum_xz = D[..., 0, 2] + D[..., 2, 0]
+    sum_yz = D[..., 1, 2] + D[..., 2, 1]
     rows = (
-        [4 + a + b + c, x, y, z],
-        [x, a - b - c, xy, xz],
-        [y, xy, b - a - c, yz],
-        [z, xz, yz, c - a - b],
+        [4 + d00 + d11 + d22, turn_x, turn_y, turn_z],
+        [turn_x, d00 - d11 - d22, sum_xy, sum_xz],
+        [turn_y, sum_xy, d11 - d00 - d22, sum_yz],
+        [turn_z, sum_xz, sum_yz, d22 - d00 - d11],
     )
     columns = xp.stack([xp.stack(row, axis=-1) for row in rows], axis=-2)
     diagonal = xp.linalg.diagonal(columns)

@@ -22,6 +22,7 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from curvedp import _validate
 from curvedp.errors import ParameterError
@@ -409,7 +410,7 @@ def smallest_noise_multiplier(
 
 def _asinh_and_lag(
     eps: Array, log_odds: float, half_square: float
-) -> tuple[Array, Array, Array]:
+) -> tuple[Array, Array, NDArray[np.bool_]]:
     """Return asinh(e^x) and ε/2 − asinh(e^x) for the x of `_delta_when_replacing`.
 
     With sinh(ε/2) = e^{ε/2}·(1 − e^{−ε})/2,

@@ -93,8 +93,8 @@ class ExactChart(ABC):
 
         Parameters
         ----------
-        center : enclosure of shape point_shape
-            The footpoint as the user gave it.
+        center : Enclosure
+            The frame that is the center of the noise.
 
         Returns
         -------
@@ -626,6 +626,16 @@ def _public_reflection(n: int) -> Callable[[Vectors], Vectors]:
     """Return the fixed reflection x − 2(v·x)v/(v·v) of vectors of length n.
 
     No entry of v is zero. Vectors of other lengths are left as they are.
+
+    Parameters
+    ----------
+    n : int
+        The length of the vectors that are reflected.
+
+    Returns
+    -------
+    callable
+        The reflection, as a function of a list of vectors.
     """
     v = arb_array(np.sqrt(2.0 + np.arange(n)))
 

@@ -151,6 +151,11 @@ def has_exact_gaussian(manifold: Manifold) -> bool:
     """Whether `exact_gaussian` can draw on this manifold; ask before any budget is spent.
 
     On a product, every factor must have an exact Gaussian sampler.
+
+    Parameters
+    ----------
+    manifold : Manifold
+        The space of the records.
     """
     if len(manifold.factors) > 1:
         return all(has_exact_gaussian(factor) for factor in manifold.factors)
@@ -418,7 +423,13 @@ def _round_coordinate(
 
 
 def _check_grid(grid: int) -> None:
-    """Raise unless `grid` is an integer from 1 to 200."""
+    """Raise unless `grid` is an integer from 1 to 200.
+
+    Parameters
+    ----------
+    grid : int
+        The number of bits after the binary point.
+    """
     is_valid_int = type(grid) is int and 1 <= grid <= _MAX_GRID
     if not is_valid_int and _validate.integer("grid", grid, 1) > _MAX_GRID:
         raise ParameterError(
@@ -488,7 +499,18 @@ def _check_on_manifold(manifold: Manifold, center: np.ndarray) -> None:
 
 
 def _certain_sign(x: arb) -> int | None:
-    """Return the sign of a ball, or None if the ball does not determine it."""
+    """Return the sign of a ball, or None if the ball does not determine it.
+
+    Parameters
+    ----------
+    x : arb
+        An interval of real numbers (midpoint and radius).
+
+    Returns
+    -------
+    int or None
+        −1, 0 or 1, or None.
+    """
     if x.is_exact() and x == 0:
         return 0
     if x.contains(0):

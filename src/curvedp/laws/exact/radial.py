@@ -80,10 +80,19 @@ class ExactRadialDensity:
         return unit * round(1 / ratio)
 
     def log_density(self, r: arb) -> arb:
-        """Return h(r) = log weight(r) + Σ n·log sn_κ(r), up to a constant.
+        """Return h(r), the logarithm of the density of the radius r up to a constant.
 
-        The weight is exp(−r²/2σ²) or exp(−r/σ), and sn_κ is the sine, the identity or
-        the hyperbolic sine of √|κ|·r for κ > 0, κ = 0, κ < 0.
+        With the curvatures κ of the space and their multiplicities n, it is
+
+            h(r) = log weight(r) + Σ n·log sn_κ(r).
+
+        The weight is exp(−r²/2σ²) (Gaussian) or exp(−r/σ) (Laplace), and sn_κ is the
+        sine, the identity or the hyperbolic sine of √|κ|·r for κ > 0, κ = 0, κ < 0.
+
+        Parameters
+        ----------
+        r : arb
+            A radius r > 0, below the diameter.
         """
         q = r * (1 / arb(self.scale))
         total = -q * q / 2 if self.kind == "gaussian" else -q
@@ -100,9 +109,22 @@ class ExactRadialDensity:
         return total
 
     def slope(self, r: arb) -> arb:
-        """Return h′(r), the derivative of `log_density`."""
-        inverse = 1 / arb(self.scale)
-        total = -r * inverse * inverse if self.kind == "gaussian" else -inverse
+        """Return h′(r), the derivative of `log_density`.
+
+        The weight contributes −r/σ² (Gaussian) or −1/σ (Laplace), and each curvature κ
+        the term n·sn_κ′(r)/sn_κ(r).
+
+        Parameters
+        ----------
+        r : arb
+            A radius r > 0, below the diameter.
+        """
+        inverse_scale = 1 / arb(self.scale)
+        total = (
+            -r * inverse_scale * inverse_scale
+            if self.kind == "gaussian"
+            else -inverse_scale
+        )
         for kappa, count in self.space.jacobi_spectrum:
             root = arb(abs(kappa)).sqrt()
             if kappa == 0:
@@ -115,9 +137,19 @@ class ExactRadialDensity:
         return total
 
     def curvature(self, r: arb) -> arb:
-        """Return −h″(r), minus the second derivative of `log_density`; it is positive."""
-        inverse = 1 / arb(self.scale)
-        total = inverse * inverse if self.kind == "gaussian" else arb(0)
+        """Return −h″(r), minus the second derivative of `log_density`; it is positive.
+
+        The weight contributes 1/σ² (Gaussian) or 0 (Laplace), and each curvature κ the
+        term n/sn_κ(r)², where sn_κ is divided by √|κ| here, so that its slope at 0 is
+        1.
+
+        Parameters
+        ----------
+        r : arb
+            A radius r > 0, below the diameter.
+        """
+        inverse_scale = 1 / arb(self.scale)
+        total = inverse_scale * inverse_scale if self.kind == "gaussian" else arb(0)
         for kappa, count in self.space.jacobi_spectrum:
             root = arb(abs(kappa)).sqrt()
             if kappa == 0:
@@ -195,7 +227,18 @@ def _expm1(x: arb) -> arb:
 
 @lru_cache(maxsize=256)
 def radial_envelope(density: ExactRadialDensity) -> RadialEnvelope:
-    """Return the envelope of tangents of a radial density."""
+    """Return the envelope of tangents of a radial density, for rejection sampling.
+
+    The logarithm of the density is concave, so that it lies below each of its tangents.
+    The envelope is the smallest of the tangents at points around the mode: radii at
+    fixed multiples of the standard deviation of the normal density with the same
+    curvature at the mode.
+
+    Parameters
+    ----------
+    density : ExactRadialDensity
+        The density of the radius, which is log-concave.
+    """
     with at_precision(256):
         mode = radial_mode(density.kind, density.space, density.scale)
         deviation = 1 / density.curvature(arb(mode)).sqrt()
@@ -293,7 +336,13 @@ class LazyRadius:
         self._index = decide(self._find_piece)
 
     def _find_piece(self, precision: int) -> int | None:
-        """Return the piece that the radius lies in, or None if that is not yet certain."""
+        """Return the piece that the radius lies in, or None if that is not yet certain.
+
+        Parameters
+        ----------
+        precision : int
+            The number of bits.
+        """
         sums = _cumulative_masses(self._envelope, precision)
         mass_below = self._uniform.balls(precision)[0] * sums[-1]
         last = len(sums) - 2
@@ -303,7 +352,13 @@ class LazyRadius:
         return None
 
     def ball(self, precision: int) -> arb:
-        """Return the radius to about the given number of bits."""
+        """Return the radius to about the given number of bits.
+
+        Parameters
+        ----------
+        precision : int
+            The number of bits.
+        """
         sums = _cumulative_masses(self._envelope, precision)
         i = self._index
         mass_in_piece = self._uniform.balls(precision)[0] * sums[-1] - sums[i]
@@ -311,7 +366,13 @@ class LazyRadius:
         return self._envelope.pieces[i].quantile(self._envelope.density, fraction)
 
     def log_ratio(self, precision: int) -> arb:
-        """Return log(target/envelope) at this radius, at most 0."""
+        """Return log(target/envelope) at this radius, at most 0.
+
+        Parameters
+        ----------
+        precision : int
+            The number of bits.
+        """
         r = self.ball(precision)
         piece = self._envelope.pieces[self._index]
         line = arb(piece.height) + arb(piece.slope) * (r - arb(piece.start))

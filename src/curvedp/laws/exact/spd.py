@@ -352,6 +352,11 @@ def _is_positive_definite(center: np.ndarray) -> bool:
     """Whether the symmetric part is positive definite, by leading minors of rationals.
 
     Only a singular or nearly singular footpoint is checked in this way.
+
+    Parameters
+    ----------
+    center : array, shape (m, m)
+        A matrix.
     """
     m = len(center)
     exact = [[fmpq(*float(x).as_integer_ratio()) for x in row] for row in center]

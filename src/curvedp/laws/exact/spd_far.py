@@ -87,7 +87,13 @@ class FarGaussianDraw:
         self._reflections: list[LazyNormals] = []
 
     def _standard_deviation(self, normals: np.ndarray) -> arb:
-        """Return σ; a subclass makes it random, from further normals."""
+        """Return σ; a subclass makes it random, from further normals.
+
+        Parameters
+        ----------
+        normals : array
+            Independent standard normals; those after the first m are used.
+        """
         return arb(self._scale)
 
     def log_eigenvalues(self, precision: int) -> list[arb]:
@@ -110,7 +116,16 @@ class FarGaussianDraw:
         ]
 
     def log_ratio(self, precision: int) -> arb:
-        """Return log(target/envelope) = β·Σ_{i<j} log(1 − e^{−(ρᵢ−ρⱼ)})."""
+        """Return log(target/envelope) at the log-eigenvalues ρ₁ > ρ₂ > … of this proposal.
+
+        It is β·Σ_{i<j} log(1 − e^{−(ρᵢ−ρⱼ)}), β = 1 for real and 2 for complex
+        matrices.
+
+        Parameters
+        ----------
+        precision : int
+            The number of bits.
+        """
         rho = self.log_eigenvalues(precision)
         product = arb(1)
         for i, larger in enumerate(rho):
@@ -144,7 +159,15 @@ class FarGaussianDraw:
         self._reflections = [LazyNormals(source, self.beta * k) for k in dimensions]
 
     def exp(self, precision: int) -> arb_mat:
-        """Return Q·diag(e^ρ)·Q* to about the given number of bits."""
+        """Return the matrix Q·diag(e^ρ)·Q* of this proposal to about the given number of bits.
+
+        ρ are its log-eigenvalues, and Q is a product of Householder reflections.
+
+        Parameters
+        ----------
+        precision : int
+            The number of bits.
+        """
         size = self.beta * self.m
         matrix = arb_mat(size, size)
         for i, rho_i in enumerate(self.log_eigenvalues(precision)):

@@ -391,9 +391,17 @@ class NearDraw:
 
 
 def _complex_from_blocks(matrix: arb_mat, m: int) -> acb_mat:
-    """Return the complex m×m matrix of a matrix of blocks [[a, −b], [b, a]].
+    """Return the complex m×m matrix of a real matrix of blocks [[a, −b], [b, a]].
 
-    It has each eigenvalue once.
+    The block stands for a + ib. The complex matrix has each eigenvalue once, and the
+    real one twice.
+
+    Parameters
+    ----------
+    matrix : arb_mat, size 2m × 2m
+        A matrix of m × m blocks.
+    m : int
+        The number of blocks in a row.
     """
     rows = []
     for i in range(0, 2 * m, 2):

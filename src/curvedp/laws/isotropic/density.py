@@ -97,7 +97,13 @@ class TabulatedDensity:
         return self._log_peak + math.log(self._mass)
 
     def cdf(self, r: ArrayLike) -> Floats:
-        """Return the fraction of the mass below r, elementwise."""
+        """Return the fraction of the mass below r, elementwise.
+
+        Parameters
+        ----------
+        r : array_like
+            Radii.
+        """
         radii = np.asarray(r, dtype=np.float64)
         flat = np.clip(radii.ravel(), self._edges[0], self._edges[-1])
         fractions = np.empty_like(flat)
@@ -107,7 +113,16 @@ class TabulatedDensity:
         return fractions.reshape(radii.shape)
 
     def _fraction_below(self, radii: Floats) -> Floats:
-        """Return the CDF at radii within the table, from the lighter of the two sides."""
+        """Return the fraction of the mass below radii within the table.
+
+        The mass of the lighter side is added up, and the other side is its complement,
+        so that small fractions keep their digits on both sides.
+
+        Parameters
+        ----------
+        radii : array
+            Radii between the first and the last edge of the table.
+        """
         panel = np.searchsorted(self._edges, radii, side="right") - 1
         panel = np.clip(panel, 0, self._edges.size - 2)
         mass_below = self._mass_below[panel] + self._integrals(
@@ -284,10 +299,18 @@ class RadialDensity:
         return completed_square - log_denominators
 
     def _log_density(self, r: Floats) -> Floats:
-        """Return log(weight·∏ sn^n) less `_log_constant`.
+        """Return log(weight(r)·∏ sn_κ(r)^n) less the constant `_log_constant`.
 
-        For κ < 0 the growing factor e^{hr} of ∏ sn^n is merged into the weight before
-        it can overflow. In the Gaussian case −r²/2σ² + hr = −(r − hσ²)²/2σ² + h²σ²/2.
+        The product runs over the curvatures κ with multiplicities n; sn_κ is the sine,
+        the identity or the hyperbolic sine of √|κ|·r, over √|κ|. With the scale σ, the
+        weight is e^{−r²/2σ²} (Gaussian) or e^{−r/σ} (Laplace). For κ < 0 the product
+        grows like e^{hr}. This factor is merged into the weight before it can overflow.
+        In the Gaussian case −r²/2σ² + hr = −(r − hσ²)²/2σ² + h²σ²/2.
+
+        Parameters
+        ----------
+        r : array
+            Radii r > 0.
         """
         growth_rate = self.space.volume_growth_rate
         sigma = self.scale
@@ -345,6 +368,11 @@ class RadialDensity:
 
         Its logarithm has the derivative weight'/weight + Σ n·sn_κ'/sn_κ, so the density
         rises where −weight'/weight is less than the sum.
+
+        Parameters
+        ----------
+        r : float
+            A radius r > 0.
         """
         volume_slope = 0.0
         for kappa, count in self.space.jacobi_spectrum:

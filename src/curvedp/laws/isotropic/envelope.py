@@ -82,7 +82,15 @@ class TangentEnvelope:
         self._cumulative_mass = np.cumsum(piece_masses)
 
     def draw(self, rng: np.random.Generator, size: int) -> Floats:
-        """Return `size` independent draws; each is repeated until it is accepted."""
+        """Return `size` independent draws; each is repeated until it is accepted.
+
+        Parameters
+        ----------
+        rng : Generator
+            The source of randomness.
+        size : int
+            The number of draws.
+        """
         draws = np.empty(size)
         rejected = self._propose(rng, draws, None)
         while rejected.size:

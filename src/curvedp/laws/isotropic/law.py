@@ -205,9 +205,23 @@ def polar_point(
 def _polar_point_by_isometry(
     manifold: Manifold, center: Floats, u: Floats, r: Floats
 ) -> Floats | None:
-    """Carry the polar point (cs r, sn r·u) about the origin to the center.
+    """Return the point at the distance r from the center in a uniform direction, or None.
 
-    Returns None where no isometry is known in closed form, or it would lose digits.
+    The polar point (cs r, sn r·u) about the origin is carried to the center by an
+    isometry, where cs and sn are cos and sin on spheres, cosh and sinh on hyperbolic
+    spaces. None is returned where no isometry is known in closed form, or where it
+    would lose digits.
+
+    Parameters
+    ----------
+    manifold : Manifold
+        The space, on whose type the implementation depends.
+    center : array, shape point_shape or (n, *point_shape)
+        One center, or one for each draw.
+    u : array, shape (n, dim)
+        Unit vectors, uniformly distributed.
+    r : array, shape (n,)
+        Distances from the center.
     """
     return None
 
@@ -236,7 +250,27 @@ def _(manifold: Lorentz, center: Floats, u: Floats, r: Floats) -> Floats | None:
 
 @_polar_point_by_isometry.register
 def _(manifold: PoincareBall, center: Floats, u: Floats, r: Floats) -> Floats | None:
-    """Boost on the hyperboloid, which the ball is seen from (−1, 0): x = y/(1 + y₀)."""
+    """Return points at given directions and distances from centers.
+
+    They are computed on the hyperboloid, of which the ball is the view from (−1, 0): a
+    point (y₀, y) is seen at x = y/(1 + y₀).
+
+    Parameters
+    ----------
+    manifold : PoincareBall
+        The space.
+    center : array, shape (dim,) or (n, dim)
+        One center, or one for each draw.
+    u : array, shape (n, dim)
+        Unit vectors, the directions of the draws.
+    r : array, shape (n,)
+        The distances of the draws from their centers.
+
+    Returns
+    -------
+    array, shape (n, dim), or None
+        The draws; None if a center is too close to the boundary for doubles.
+    """
     squared_norm = np.einsum("...i,...i->...", center, center)[..., None]
     if np.max(squared_norm) >= 1.0 - 2.0 / _BOOST_LIMIT:
         return None

@@ -103,6 +103,11 @@ def two_point_homogeneous_space(manifold: Manifold) -> TwoPointHomogeneousSpace 
     simply connected space, or if it is a real or complex projective space. Other spaces
     on which curvatures do not depend on the direction (complex hyperbolic, quaternionic)
     have no law here: the privacy profiles are proved for these only.
+
+    Parameters
+    ----------
+    manifold : Manifold
+        The manifold.
     """
     spectrum = manifold.jacobi_spectrum
     diameter = manifold.injectivity_radius
@@ -128,6 +133,11 @@ def constant_curvature_factors(
 
     All flat factors together count as one, since their product is Euclidean. The limit
     of two is that of `privacy.profiles.products`, which integrates over two radii.
+
+    Parameters
+    ----------
+    manifold : Manifold
+        The manifold.
 
     Returns
     -------

@@ -150,6 +150,11 @@ class LipschitzRejectionSampler:
         """Return `count` independent coordinates of the target, (count, n_blocks, k).
 
         Cells are refined as long as that costs less than the proposals it saves.
+
+        Parameters
+        ----------
+        count : int
+            The number of draws.
         """
         batches: list[Floats] = []
         missing = count
@@ -322,6 +327,11 @@ class LipschitzRejectionSampler:
 
         Outside of the domain g need not exist. Projection onto a ball is 1-Lipschitz,
         so no point of a cell is farther from the projection than from the center.
+
+        Parameters
+        ----------
+        center : array, shape (n, n_blocks, k)
+            Centers of cells.
         """
         norm = np.linalg.norm(center, axis=2)
         is_outside = norm > self._radii

@@ -138,6 +138,11 @@ class GeodesicBall:
 
         J = ∏ (sn_κ(r)/r)^n over the curvatures κ with multiplicities n, where r is the
         length of the part of z that is orthogonal to the flat directions.
+
+        Parameters
+        ----------
+        z : array, shape (n, n_blocks, k)
+            Coordinates of tangent vectors at the center c.
         """
         r = self.curved_length(z)
         log_jacobian = np.zeros(len(z))
@@ -245,6 +250,18 @@ class TangentBundleBall(GeodesicBall):
 
         Moving p also turns the transported v, by at most |κ|·∫sn_κ/r per unit length:
         this term adds to the constant of the first block.
+
+        Parameters
+        ----------
+        constants : tuple of two floats
+            The Lipschitz constants in the point p and in the vector v.
+        high : array, shape (n, 2)
+            The largest lengths of the two blocks of coordinates in each cell.
+
+        Returns
+        -------
+        array, shape (n, 2)
+            The Lipschitz constants in the first and in the second block.
         """
         constant_p, constant_v = constants
         turn = sum(

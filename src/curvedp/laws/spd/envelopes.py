@@ -443,7 +443,13 @@ def _langevin(x: float) -> float:
 
 
 def log_sinhc(x: Floats | float) -> Floats:
-    """Return log(sinh x/x) for x ≥ 0 without overflow, to a few ulp of 1 + x."""
+    """Return log(sinh x/x) for x ≥ 0 without overflow, to a few ulp of 1 + x.
+
+    Parameters
+    ----------
+    x : array
+        Numbers x >= 0.
+    """
     x = np.asarray(x)
     is_large = x > 1e-2
     safe_x = np.where(is_large, x, 1.0)

@@ -101,7 +101,16 @@ class SPDLaplace(LawBackend):
         return log_volume_constant(self.m, self.beta) + log_mixing + log_mass
 
     def radial_cdf(self, r: ArrayLike) -> Floats:
-        """Return P(d ≤ r), the average over the Gaussians, with an error below 1e-7."""
+        """Return the probability P(d ≤ r) that a draw is at most r from the center.
+
+        The law is a mixture of Gaussians, so that it is the average of their
+        distribution functions. The error is below 1e-7.
+
+        Parameters
+        ----------
+        r : array_like
+            Distances from the center.
+        """
         mixture = _gaussian_mixture(self)
         is_heavy = mixture.weights > _SMALLEST_WEIGHT
         gaussian_cdfs = [
@@ -112,9 +121,16 @@ class SPDLaplace(LawBackend):
         return np.asarray(np.average(gaussian_cdfs, axis=0, weights=weights))
 
     def moment(self, order: int) -> float:
-        """Return E[d] = aE[τ] − 1/a or E[d²] = a²E[τ²] − 3E[τ], τ the mixed variance.
+        """Return E[d] or E[d²], d the distance of a draw from its center.
 
-        Both are derivatives of the normalizer by a.
+        The law is a mixture of Gaussians with a random variance τ. With a = 1/scale,
+        E[d] = aE[τ] − 1/a and E[d²] = a²E[τ²] − 3E[τ]: both are derivatives of the
+        normalizer by a.
+
+        Parameters
+        ----------
+        order : int
+            1 for E[d], 2 for E[d²].
         """
         mixture = _gaussian_mixture(self)
         mean = float(mixture.weights @ mixture.variances)

@@ -238,12 +238,14 @@ def _invert_laplace_transform(
     linear_bins = relative_radius - 4
     bins = np.floor(np.where(relative_radius < 4, log_bins, linear_bins)).astype(int)
     values = np.empty(relative_radius.shape)
-    for b in np.unique(bins):
-        in_bin = np.flatnonzero(bins == b)
-        contour = _contour(m, sigma, int(b), beta)
+    for bin_number in np.unique(bins):
+        in_bin = np.flatnonzero(bins == bin_number)
+        contour = _contour(m, sigma, int(bin_number), beta)
         for block in np.array_split(in_bin, in_bin.size // _BLOCK + 1):
-            x = (sigma * relative_radius[block]) ** 2
-            exponents = np.multiply.outer(x, contour.nodes) + contour.log_weights
+            squared_radius = (sigma * relative_radius[block]) ** 2
+            exponents = (
+                np.multiply.outer(squared_radius, contour.nodes) + contour.log_weights
+            )
             values[block] = contour.residue + np.exp(exponents).real.sum(axis=1)
     return values
 

@@ -220,25 +220,45 @@ def uniform_orthogonal(
 
 
 def _uniform_rotations(rng: np.random.Generator, n: int) -> Floats:
-    """Return n uniform 3×3 rotations, from uniform unit quaternions (w, x, y, z)."""
+    """Return uniformly distributed 3×3 rotations.
+
+    A unit quaternion (w, x, y, z) is uniform on the sphere if it is a normalized vector
+    of normals. Here it is scaled by √2, so that the rotation matrix has entries such as
+    1 − y² − z² and xy − wz.
+
+    Parameters
+    ----------
+    rng : Generator
+        The source of randomness.
+    n : int
+        The number of rotations.
+    """
     quaternion = rng.standard_normal((4, n))
     quaternion *= math.sqrt(2) / np.sqrt(np.sum(quaternion * quaternion, axis=0))
     w, x, y, z = quaternion
-    q = np.empty((n, 3, 3))
-    q[:, 0, 0] = 1 - y * y - z * z
-    q[:, 0, 1] = x * y - w * z
-    q[:, 0, 2] = x * z + w * y
-    q[:, 1, 0] = x * y + w * z
-    q[:, 1, 1] = 1 - x * x - z * z
-    q[:, 1, 2] = y * z - w * x
-    q[:, 2, 0] = x * z - w * y
-    q[:, 2, 1] = y * z + w * x
-    q[:, 2, 2] = 1 - x * x - y * y
-    return q
+    rotation = np.empty((n, 3, 3))
+    rotation[:, 0, 0] = 1 - y * y - z * z
+    rotation[:, 0, 1] = x * y - w * z
+    rotation[:, 0, 2] = x * z + w * y
+    rotation[:, 1, 0] = x * y + w * z
+    rotation[:, 1, 1] = 1 - x * x - z * z
+    rotation[:, 1, 2] = y * z - w * x
+    rotation[:, 2, 0] = x * z - w * y
+    rotation[:, 2, 1] = y * z + w * x
+    rotation[:, 2, 2] = 1 - x * x - y * y
+    return rotation
 
 
 def _uniform_unitary_3x3(rng: np.random.Generator, n: int) -> Floats:
-    """Return n uniform unitary 3×3 matrices, by Gram–Schmidt and the cross product."""
+    """Return n uniform unitary 3×3 matrices, by Gram–Schmidt and the cross product.
+
+    Parameters
+    ----------
+    rng : Generator
+        The source of randomness.
+    n : int
+        The number of matrices.
+    """
     normals = _normal_matrices(rng, n, 3, 2)
     first = normals[:, 0]
     second = normals[:, 1]

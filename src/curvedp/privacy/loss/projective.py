@@ -18,8 +18,9 @@ d₂ > b, exactly if |w + c| < R with
 This is an interval of the real w, for which (1+w)/2 ~ Beta(a, a), or a disc of the
 complex w, with the density (n−1)/π·(1−|w|²)^{n−2} on ℂPⁿ. One radial integral of its
 probability remains. On the sphere above the projective space, η₂ has two lifts. The
-interval ends where one of them is at the distance b: x = (1 + R − c)/2 for the near
-lift and x₂ = (1 − R − c)/2 for the far one.
+interval ends where one of them is at the distance b. In the coordinate (1+w)/2, its
+right end is x = (1 + R − c)/2 for the near lift, and its left end x₂ = (1 − R − c)/2
+for the far one. A disc has its center at −c and meets the real axis at these ends.
 """
 
 import math
@@ -291,46 +292,54 @@ class ProjectiveLoss(SpaceFormLoss):
         radius: Array,
         direction: Direction,
     ) -> Array:
-        """Return log P(|w + c| < R) for a real w, or that of the complement.
+        """Return log P(−c−R < w < −c+R) for a real w, or that of the complement.
 
-        w is the coordinate of a random direction, with (1+w)/2 ~ Beta(a, a) and a =
-        (d−1)/2. So P = I_x − I_{x₂}, where I is the regularized incomplete beta
-        function, x = (1 + R − c)/2 belongs to the near lift of the second center
-        and x₂ = (1 − R − c)/2 to the far one. The complement is I_{1−x} + I_{x₂}.
+        w is the coordinate of a random direction: v = (1+w)/2 ~ Beta(a, a) with a =
+        (d−1)/2. In this coordinate the interval ends at right_end = (1 + R − c)/2,
+        which belongs to the near lift of the second center, and at left_end = (1 − R −
+        c)/2, which belongs to the far one. With I the regularized incomplete beta
+        function, P = I(right_end) − I(left_end), and the complement is I(1 − right_end)
+        + I(left_end).
 
-        If I_x and I_{x₂} nearly cancel, sin^{d−2} is integrated instead over the angles
+        If the two terms nearly cancel, sin^{d−2} is integrated instead over the angles
         between the two lifts; the half width of that interval is arcsin(R/sin(middle)).
 
         Parameters
         ----------
-        near_lift, far_lift : _LiftAngle
-            (x, 1 − x) and (x₂, 1 − x₂).
+        near_lift : _LiftAngle
+            right_end, and 1 − right_end.
+        far_lift : _LiftAngle
+            left_end, and 1 − left_end; they are clipped to [0, 1].
         radius : array
-            R.
+            R, half the length of the interval of w.
         direction : Direction
             ABOVE for the probability, BELOW for that of the complement.
         """
         a = (self.d - 1) / 2
-        x, one_minus_x = near_lift
-        x2 = np.clip(far_lift.x, 0.0, 1.0)
-        one_minus_x2 = np.clip(far_lift.one_minus_x, 0.0, 1.0)
-        log_far = log_symmetric_beta(a, x2, one_minus_x2)
+        right_end, above_right = near_lift
+        left_end = np.clip(far_lift.x, 0.0, 1.0)
+        above_left = np.clip(far_lift.one_minus_x, 0.0, 1.0)
+        log_below_left = log_symmetric_beta(a, left_end, above_left)
         if direction is Direction.BELOW:
-            return np.logaddexp(log_symmetric_beta(a, one_minus_x, x), log_far)
+            return np.logaddexp(
+                log_symmetric_beta(a, above_right, right_end), log_below_left
+            )
 
-        log_near = log_symmetric_beta(a, x, one_minus_x)
+        log_below_right = log_symmetric_beta(a, right_end, above_right)
         if a == 1.0:  # w is uniform
-            return np.where(x2 > 0, np.log(radius), log_near)
+            return np.where(left_end > 0, np.log(radius), log_below_right)
 
-        log_ratio = np.minimum(log_far - log_near, 0.0)
-        log_difference = log_near + np.log(-np.expm1(log_ratio))
-        cancels = (x2 > 0) & (log_far - log_near > _CANCELING_LOG_RATIO)
+        log_ratio = np.minimum(log_below_left - log_below_right, 0.0)
+        log_difference = log_below_right + np.log(-np.expm1(log_ratio))
+        cancels = (left_end > 0) & (
+            log_below_left - log_below_right > _CANCELING_LOG_RATIO
+        )
         if not np.any(cancels):
             return log_difference
 
         # Integrate the density of the angle φ, sin^{d−2} φ / total, between the lifts.
-        near_half_angle = np.arctan2(np.sqrt(one_minus_x), np.sqrt(x))
-        far_half_angle = np.arctan2(np.sqrt(one_minus_x2), np.sqrt(x2))
+        near_half_angle = np.arctan2(np.sqrt(above_right), np.sqrt(right_end))
+        far_half_angle = np.arctan2(np.sqrt(above_left), np.sqrt(left_end))
         middle = near_half_angle + far_half_angle
         half_width = np.arcsin(np.minimum(radius / np.sin(middle), 1.0))
         phi = middle[cancels][:, None] + half_width[cancels][:, None] * _NODES
@@ -356,8 +365,10 @@ class ProjectiveLoss(SpaceFormLoss):
 
         Parameters
         ----------
-        near_lift, far_lift : _LiftAngle
-            (x, 1 − x) for x = (1 + R − c)/2, and (x₂, 1 − x₂) for x₂ = (1 − R − c)/2.
+        near_lift : _LiftAngle
+            right_end = (1 + R − c)/2, and 1 − right_end.
+        far_lift : _LiftAngle
+            left_end = (1 − R − c)/2, and 1 − left_end.
         radius : array
             R. It broadcasts with the fields of the lifts.
         direction : Direction
@@ -365,19 +376,19 @@ class ProjectiveLoss(SpaceFormLoss):
         """
         n = self.d // 2
         shape = np.broadcast_shapes(near_lift.x.shape, far_lift.x.shape, radius.shape)
-        x, one_minus_x, x2, flat_radius = (
+        right_end, above_right, left_end, flat_radius = (
             np.broadcast_to(values, shape).ravel()
             for values in (near_lift.x, near_lift.one_minus_x, far_lift.x, radius)
         )
         log_inside, log_outside = log_disc_probabilities(
-            n, x, one_minus_x, x2, flat_radius
+            n, right_end, above_right, left_end, flat_radius
         )
         log_probability = log_outside if direction is Direction.BELOW else log_inside
         return log_probability.reshape(shape)
 
 
 def log_disc_probabilities(
-    n: int, x: Array, y: Array, x2: Array, radius: Array
+    n: int, right_end: Array, above_right: Array, left_end: Array, radius: Array
 ) -> tuple[Array, Array]:
     """Return log P and log(1 − P), with P the probability of a disc |w + c| < R.
 
@@ -392,39 +403,46 @@ def log_disc_probabilities(
       fraction of that circle inside the disc.
     - For a small disc inside the unit disc (`is_small`) the density itself is
       integrated.
-    - If the power n−1 would underflow, that of the largest 1−|w|² on the arc, 4xy, is
-      factored out (`log_unit`). The arc is then far from the pole.
+    - If the power n−1 would underflow, that of the largest 1−|w|² on the arc is factored
+      out (`log_unit`). The arc is then far from the pole.
 
     Parameters
     ----------
     n : int
         The complex dimension, n >= 2.
-    x, y, x2 : array
-        x = (1 + R − c)/2, y = 1 − x and x2 = (1 − R − c)/2, in one dimension.
-    radius : array
-        R, the radius of the disc about −c.
+    right_end : array, shape (k,)
+        (1 + R − c)/2: the disc ends at w = −c + R on the real axis, mapped by (1 + w)/2.
+    above_right : array, shape (k,)
+        1 − right_end, to full precision.
+    left_end : array, shape (k,)
+        (1 − R − c)/2, for the other end w = −c − R.
+    radius : array, shape (k,)
+        R, the radius of the disc.
 
     Returns
     -------
-    log_inside, log_outside : array
+    log_inside, log_outside : array, shape (k,)
         log P and log(1 − P).
     """
-    c = np.maximum(radius - (x - y), 0.0)
-    is_central = (x - y) ** 2 * (n - 1) < 0.5
-    is_small = _is_small_disc(n, x, y, x2, radius, c)
-    contains_zero = x >= y
+    center_offset = np.maximum(radius - (right_end - above_right), 0.0)
+    is_central = (right_end - above_right) ** 2 * (n - 1) < 0.5
+    is_small = _is_small_disc(
+        n, right_end, above_right, left_end, radius, center_offset
+    )
+    contains_zero = right_end >= above_right
 
     with np.errstate(divide="ignore", invalid="ignore"):
         # The flux through the arc, in units of exp(log_unit).
-        flux, log_unit = _flux_through_arc(n, x, y, c, radius, is_central)
+        flux, log_unit = _flux_through_arc(
+            n, right_end, above_right, center_offset, radius, is_central
+        )
         scaled_flux = flux * np.exp(log_unit)
-        circle_fraction = _circle_fraction(x, x2, c)
+        circle_fraction = _circle_fraction(right_end, left_end, center_offset)
 
         # P and 1 − P. The one that equals ± the flux stays in units of exp(log_unit).
-        inside = np.where(contains_zero, 1 - scaled_flux, -flux)
-        inside = np.where(is_central, flux + circle_fraction, inside)
-        outside = np.where(contains_zero, flux, 1 + scaled_flux)
-        outside = np.where(is_central, 1 - inside, outside)
+        cases = [is_central, contains_zero]
+        inside = np.select(cases, [flux + circle_fraction, 1 - scaled_flux], -flux)
+        outside = np.select(cases, [1 - inside, flux], 1 + scaled_flux)
 
         log_inside = np.log(np.maximum(inside, 0.0))
         log_inside = log_inside + np.where(contains_zero, 0.0, log_unit)
@@ -432,55 +450,77 @@ def log_disc_probabilities(
         log_outside = log_outside + np.where(contains_zero, log_unit, 0.0)
 
         if np.any(is_small):
-            log_small = _log_small_disc(n, c[is_small], radius[is_small])
+            log_small = _log_small_disc(n, center_offset[is_small], radius[is_small])
             log_inside[is_small] = log_small
             log_outside[is_small] = np.log(np.maximum(1 - np.exp(log_small), 0.0))
     return log_inside, log_outside
 
 
 def _flux_through_arc(
-    n: int, x: Array, y: Array, c: Array, radius: Array, is_central: NDArray[np.bool_]
+    n: int,
+    right_end: Array,
+    above_right: Array,
+    center_offset: Array,
+    radius: Array,
+    is_central: NDArray[np.bool_],
 ) -> tuple[Array, Array]:
     """Return the flux of a radial field through an arc in the unit disc.
 
-    The arc is w = −c + R·e^{iψ}.
-    The field is (1−|w|²)^{n−1}/(2π|w|²)·w, or (1 − (1−|w|²)^{n−1})/(2π|w|²)·w if
-    `is_central`: then the pole at w = 0 is subtracted. With x = (1 + R − c)/2 and y = 1
-    − x, on the arc
+    The arc is w = −c + R·e^{iψ} within the unit disc. The field is
+    (1−|w|²)^{n−1}/(2π|w|²)·w, or (1 − (1−|w|²)^{n−1})/(2π|w|²)·w if `is_central`: then
+    the pole at w = 0 is subtracted. With R − c = 2·right_end − 1, on the arc
 
-        |w|² = (x−y)² + 4Rc·sin²(ψ/2),      w·(outward normal) = (x−y) + 2c·sin²(ψ/2),
+        |w|² = (R−c)² + 4Rc·sin²(ψ/2),      w·(outward normal) = (R−c) + 2c·sin²(ψ/2).
 
-    and 1 − |w|² = 4xy − 4Rc·sin²(ψ/2). By symmetry the integral over ψ > 0 is doubled.
+    The largest value of 1 − |w|² on it is 1 − (R−c)² = 4·right_end·above_right. By
+    symmetry the integral over ψ > 0 is doubled.
 
     Parameters
     ----------
     n : int
         The complex dimension, n >= 2.
-    x, y, c, radius : array
-        x and y as above; the disc has the center −c and the radius R.
-    is_central : array of bool
+    right_end : array, shape (k,)
+        (1 + R − c)/2.
+    above_right : array, shape (k,)
+        1 − right_end.
+    center_offset : array, shape (k,)
+        c; the center of the disc is −c.
+    radius : array, shape (k,)
+        R, the radius of the disc.
+    is_central : array of bool, shape (k,)
         Whether the pole is subtracted.
 
     Returns
     -------
-    flux, log_unit : array
+    flux, log_unit : array, shape (k,)
         The flux is flux·exp(log_unit); the sign is that of the outward normal.
     """
-    smallest_square = (x - y) ** 2
-    rc = np.maximum(radius * c, 1e-300)
+    smallest_square = (right_end - above_right) ** 2
+    radius_times_offset = np.maximum(radius * center_offset, 1e-300)
 
     # The arc ends where (1−|w|²)^{n−1} is e^-45 of its largest value.
     used_fraction = np.where(is_central, 1.0, -math.expm1(-_LARGEST_DECAY / (n - 1)))
-    psi_end = 2 * np.arcsin(np.sqrt(np.minimum(x * y / rc * used_fraction, 1.0)))
+    psi_end = 2 * np.arcsin(
+        np.sqrt(
+            np.minimum(
+                right_end * above_right / radius_times_offset * used_fraction, 1.0
+            )
+        )
+    )
     psi = psi_end[:, None] * (_NODES + 1) / 2
     sin_square = np.sin(psi / 2) ** 2
-    square = smallest_square[:, None] + 4 * rc[:, None] * sin_square
+    square = smallest_square[:, None] + 4 * radius_times_offset[:, None] * sin_square
 
     # (1−|w|²)^{n−1}, divided by exp(log_unit) so that it does not underflow.
-    base, log_unit = _scaled_base(4 * x * y, n - 1)
-    one_minus_square = 4 * (x * y)[:, None] - 4 * rc[:, None] * sin_square
+    base, log_unit = _scaled_base(4 * right_end * above_right, n - 1)
+    one_minus_square = (
+        4 * (right_end * above_right)[:, None]
+        - 4 * radius_times_offset[:, None] * sin_square
+    )
     power = np.maximum(one_minus_square / base[:, None], 0.0) ** (n - 1)
-    normal_component = (x - y)[:, None] + 2 * c[:, None] * sin_square
+    normal_component = (right_end - above_right)[:, None] + 2 * center_offset[
+        :, None
+    ] * sin_square
 
     # At w = 0 the field with the pole subtracted has the limit n − 1.
     field_strength = np.where(is_central[:, None], 1 - power, power) / square
@@ -491,24 +531,35 @@ def _flux_through_arc(
     return integral * radius / math.pi, log_unit
 
 
-def _circle_fraction(x: Array, x2: Array, c: Array) -> Array:
+def _circle_fraction(right_end: Array, left_end: Array, center_offset: Array) -> Array:
     """Return the fraction of the unit circle inside the disc |w + c| < R.
 
-    With x = (1 + R − c)/2 and x₂ = (1 − R − c)/2 it is 2/π·arcsin√(−x·x₂/c), and 0 if
-    the disc lies inside the unit disc (x₂ >= 0).
+    It is 2/π·arcsin√(−right_end·left_end/c), and 0 if the disc lies inside the unit
+    disc (left_end >= 0).
 
     Parameters
     ----------
-    x, x2, c : array
-        x, x₂ and c.
+    right_end : array
+        (1 + R − c)/2.
+    left_end : array
+        (1 − R − c)/2.
+    center_offset : array
+        c.
     """
-    squared_sine = np.where(x2 < 0, -x * x2 / np.maximum(c, 1e-300), 0.0)
+    squared_sine = np.where(
+        left_end < 0, -right_end * left_end / np.maximum(center_offset, 1e-300), 0.0
+    )
     half_angle = np.arcsin(np.sqrt(np.clip(squared_sine, 0.0, 1.0)))
     return np.asarray(2 / math.pi * half_angle)
 
 
 def _is_small_disc(
-    n: int, x: Array, y: Array, x2: Array, radius: Array, c: Array
+    n: int,
+    right_end: Array,
+    above_right: Array,
+    left_end: Array,
+    radius: Array,
+    center_offset: Array,
 ) -> NDArray[np.bool_]:
     """Return for which discs |w + c| < R the density itself is integrated, not a flux.
 
@@ -520,14 +571,22 @@ def _is_small_disc(
     ----------
     n : int
         The complex dimension, n >= 2.
-    x, y, x2 : array
-        x = (1 + R − c)/2, y = 1 − x and x2 = (1 − R − c)/2.
-    radius, c : array
-        R and c.
+    right_end : array
+        (1 + R − c)/2.
+    above_right : array
+        1 − right_end.
+    left_end : array
+        (1 − R − c)/2.
+    radius : array
+        R.
+    center_offset : array
+        c.
     """
-    is_inside = x2 > 0
-    is_far_from_circle = radius < 0.3 * (radius + 2 * np.maximum(x2, 0.0))
-    density_varies_little = (n - 2) * radius * c < 4 * x * y
+    is_inside = left_end > 0
+    is_far_from_circle = radius < 0.3 * (radius + 2 * np.maximum(left_end, 0.0))
+    density_varies_little = (
+        n - 2
+    ) * radius * center_offset < 4 * right_end * above_right
     return np.asarray(is_inside & is_far_from_circle & density_varies_little)
 
 
@@ -556,7 +615,7 @@ def _scaled_base(largest: Array, power: int) -> tuple[Array, Array]:
     return factor, power * np.log(factor)
 
 
-def _log_small_disc(n: int, c: Array, radius: Array) -> Array:
+def _log_small_disc(n: int, center_offset: Array, radius: Array) -> Array:
     """Return log((n−1)/π·∫(1−|w|²)^{n−2} dw) over a small disc inside the unit disc.
 
     The integral is taken in polar coordinates (q, angle) about the center −c of the
@@ -566,13 +625,19 @@ def _log_small_disc(n: int, c: Array, radius: Array) -> Array:
     ----------
     n : int
         The complex dimension, n >= 2.
-    c, radius : array
-        The disc has the center −c and this radius; in one dimension.
+    center_offset : array, shape (k,)
+        c.
+    radius : array, shape (k,)
+        The radius of the disc.
     """
-    c_column = c[:, None, None]
-    q = radius[:, None, None] * _DISC_RADII[:, None]
-    square = c_column**2 + q * q - 2 * c_column * q * _DISC_COSINES
-    largest = 1 - np.maximum(c - radius, 0.0) ** 2
+    offset_column = center_offset[:, None, None]
+    polar_radius = radius[:, None, None] * _DISC_RADII[:, None]
+    square = (
+        offset_column**2
+        + polar_radius * polar_radius
+        - 2 * offset_column * polar_radius * _DISC_COSINES
+    )
+    largest = 1 - np.maximum(center_offset - radius, 0.0) ** 2
     base, log_base_power = _scaled_base(largest, n - 2)
     powers = ((1 - square) / base[:, None, None]) ** (n - 2)
     mean_density = np.mean(powers, axis=2) @ _DISC_AREAS
