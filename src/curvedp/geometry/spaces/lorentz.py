@@ -86,14 +86,18 @@ class Lorentz(Hyperbolic, UnitQuadric):
 
     @in_cache_blocks
     def exp(self, p: Array, v: Array) -> Array:
-        """Return cosh|v|·p + sinh|v|·v/|v|.
+        """Return the end of the geodesic from p with velocity v: cosh|v|·p + sinh|v|·v/|v|.
 
-        It is computed by a boost near the origin, and in polar form elsewhere.
+        Near the origin it is computed by a boost, the isometry that takes the origin to
+        p. Farther out this would cancel, and the velocity is split into its radial and
+        its tangential part.
 
         Parameters
         ----------
-        p, v : arrays of shape (..., *point_shape)
-            A point, and a tangent vector at it.
+        p : array, shape (..., d + 1)
+            A point.
+        v : array, shape (..., d + 1)
+            A tangent vector at p.
         """
         xp = namespace(p, v)
         x = columns(p[..., 1:])
@@ -104,9 +108,13 @@ class Lorentz(Hyperbolic, UnitQuadric):
         def near() -> Array:
             """Return the result by the plain form, which holds near the origin."""
             # Elsewhere this form may overflow.
-            z = xp.where(is_near, _unboost(xp, x, time, velocity), 0.0)
-            cosh, sinhc = cosh_sinhc(xp, dot(xp, z, z))
-            return _boost(xp, xp.where(is_near, x, 0.0), time, cosh, sinhc * z)[1]
+            velocity_at_origin = xp.where(is_near, _unboost(xp, x, time, velocity), 0.0)
+            cosh, sinhc = cosh_sinhc(
+                xp, dot(xp, velocity_at_origin, velocity_at_origin)
+            )
+            return _boost(
+                xp, xp.where(is_near, x, 0.0), time, cosh, sinhc * velocity_at_origin
+            )[1]
 
         def far() -> Array:
             radial, tangential = _split_tangent(xp, x, time, length, velocity)
@@ -115,24 +123,32 @@ class Lorentz(Hyperbolic, UnitQuadric):
         return _point_above(xp, apply_where(xp, is_near, near, far))
 
     def log(self, p: Array, q: Array) -> Array:
-        """Return (d/sinh d)·(y − cosh d·x), d the distance of p = x and q = y.
+        """Return the velocity at p of the geodesic to q: (D/sinh D)·(q − cosh(D)·p).
+
+        D is the distance. Most points take a fast path, coordinate by coordinate; those
+        for which it is not accurate take `_careful_log`.
 
         Parameters
         ----------
-        p, q : arrays of shape (..., *point_shape)
-            The point at which the velocity is tangent, and the point it leads to.
+        p : array, shape (..., d + 1)
+            The point at which the velocity is tangent.
+        q : array, shape (..., d + 1)
+            The point it leads to.
         """
 
         def fast(p: list[Array], q: list[Array]) -> tuple[Array, Array]:
             """Return the result coordinate by coordinate, and where it is accurate."""
             chord = _chord_by_coordinates(p[1:], q[1:])
-            # y − cosh(d)·x = (y − x) − (chord²/2)·x, and d/sinh d as in `_careful_log`
+            # With x and y the spatial parts and d the distance, y − cosh(d)·x =
+            # (y − x) − (chord²/2)·x, and d/sinh d is computed as in `_careful_log`.
             length = np.sqrt(chord.square)
             factor = 2 * np.arcsinh(length / 2)
             factor = factor / (length * np.sqrt(1 + chord.square / 4))
             velocity = [
-                factor * (difference - 0.5 * chord.square * a)
-                for a, difference in zip(chord.x, chord.difference, strict=True)
+                factor * (difference - 0.5 * chord.square * coordinate)
+                for coordinate, difference in zip(
+                    chord.x, chord.difference, strict=True
+                )
             ]
             time = sum(map(mul, chord.x, velocity)) / chord.x_time
             entries = np.broadcast_arrays(time, *velocity)
@@ -144,10 +160,17 @@ class Lorentz(Hyperbolic, UnitQuadric):
     def _careful_log(self, p: Array, q: Array) -> Array:
         """Return the logarithm at any distance from the origin and of each other.
 
+        With the spatial parts x and y of p and q and their distance d, the spatial part
+        of the logarithm is (d/sinh d)·(y − cosh(d)·x). Near the origin it is computed
+        by a boost. Farther out it is split into the part along x, from the difference
+        of the distances from the origin, and the part orthogonal to it.
+
         Parameters
         ----------
-        p, q : arrays of shape (..., *point_shape)
-            The point at which the velocity is tangent, and the point it leads to.
+        p : array, shape (..., d + 1)
+            The point at which the velocity is tangent.
+        q : array, shape (..., d + 1)
+            The point it leads to.
         """
         xp = namespace(p, q)
         x, y = columns(p[..., 1:]), columns(q[..., 1:])
@@ -167,27 +190,31 @@ class Lorentz(Hyperbolic, UnitQuadric):
             difference = y - x
             time_rise = dot(xp, difference, x + y) / (x_time + y_time)
             along = dot(xp, x, difference) / (1 + x_time)
-            z = difference + x * (along - time_rise)
+            velocity_at_origin = difference + x * (along - time_rise)
             # Elsewhere this form may overflow.
-            z = xp.where(is_near, factor * z, 0.0)
-            return _boost(xp, xp.where(is_near, x, 0.0), x_time, 0.0, z)[1]
+            velocity_at_origin = xp.where(is_near, factor * velocity_at_origin, 0.0)
+            return _boost(
+                xp, xp.where(is_near, x, 0.0), x_time, 0.0, velocity_at_origin
+            )[1]
 
         def far() -> Array:
             """Return the parts along the radial unit vector (|x|, x₀x̂) and across."""
             safe_length = xp.where(x_length == 0, 1.0, x_length)
             tangential = orthogonal_part(xp, y, x)
-            cosine = dot(xp, x, y) / safe_length  # times |y|
-            plain = x_time * cosine - x_length * y_time
+            y_along_x = dot(xp, x, y) / safe_length  # ⟨x, y⟩/|x|
+            radial_if_near = x_time * y_along_x - x_length * y_time
 
             # |y| − ⟨x̂,y⟩ without cancellation where y is near the ray of x
-            is_ahead = cosine > 0
+            is_ahead = y_along_x > 0
             tangential_square = dot(xp, tangential, tangential)
-            gap_ahead = tangential_square / xp.where(is_ahead, y_length + cosine, 1.0)
-            gap = xp.where(is_ahead, gap_ahead, y_length - cosine)
+            gap_ahead = tangential_square / xp.where(
+                is_ahead, y_length + y_along_x, 1.0
+            )
+            gap = xp.where(is_ahead, gap_ahead, y_length - y_along_x)
             sinh_radial = _sinh_radial(xp, x, y, x_time, y_time, x_length, y_length)
-            polar = sinh_radial - x_time * gap
+            radial_if_far = sinh_radial - x_time * gap
 
-            radial = xp.where(y_length < _NEAR, plain, polar)
+            radial = xp.where(y_length < _NEAR, radial_if_near, radial_if_far)
             return factor * radial * x_time / safe_length * x + factor * tangential
 
         return _tangent_above(xp, x, x_time, apply_where(xp, is_near, near, far))
@@ -326,20 +353,61 @@ def _tangent_above(xp: Any, x: Array, time: Array, v: Array) -> Array:
     """Return the tangent vector at (time, x) with spatial part v.
 
     Its time coordinate makes it Minkowski-orthogonal to the point.
+
+    Parameters
+    ----------
+    xp : module
+        The array library.
+    x : array, shape (..., d)
+        The spatial part of the point.
+    time : array, shape (..., 1)
+        Its time coordinate.
+    v : array, shape (..., d)
+        The spatial part of the tangent vector.
     """
     return xp.concat([dot(xp, x, v) / time, v], axis=-1)
 
 
 def _boost(xp: Any, x: Array, time: Array, z0: Any, z: Array) -> tuple[Array, Array]:
-    """Return (z0, z) carried by the boost that takes the origin to (time, x)."""
+    """Return (z0, z) carried by the boost that takes the origin to (time, x).
+
+    Parameters
+    ----------
+    xp : module
+        The array library.
+    x : array, shape (..., d)
+        The spatial part of a point.
+    time : array, shape (..., 1)
+        Its time coordinate.
+    z0 : array or float
+        The time coordinate of a vector at the origin; 0 if it is tangent.
+    z : array, shape (..., d)
+        Its spatial part.
+
+    Returns
+    -------
+    time, space : array
+        The coordinates of the image.
+    """
     along = dot(xp, x, z)
     return time * z0 + along, z + (z0 + along / (1 + time)) * x
 
 
 def _unboost(xp: Any, x: Array, time: Array, v: Array) -> Array:
-    """Return the coordinates of the tangent vector with spatial part v.
+    """Return the coordinates of a tangent vector: the inverse of `_boost`.
 
-    The inverse of `_boost`, for points x that are not far out.
+    It holds for points that are not far out.
+
+    Parameters
+    ----------
+    xp : module
+        The array library.
+    x : array, shape (..., d)
+        The spatial part of the point.
+    time : array, shape (..., 1)
+        Its time coordinate.
+    v : array, shape (..., d)
+        The spatial part of a tangent vector there.
     """
     return v - dot(xp, x, v) / (time * (1 + time)) * x
 
@@ -397,24 +465,31 @@ def _sinh_radial(
 
 
 def _chord(xp: Any, p: Array, q: Array, p_length: Array, q_length: Array) -> Array:
-    """Return 2·sinh(d/2) from spatial parts and their lengths.
+    """Return the chord 2·sinh(d/2) of two points at the distance d.
 
-    Near the origin it is the chord of the ball model, farther out the half-angle law of
-    cosines; both are sums of positive terms.
+    With the spatial part x and the time coordinate x₀ of the point nearer to the
+    origin, and y, y₀ of the other one, there are two forms, both sums of positive
+    terms:
+
+    - Near the origin it is the chord of the ball model, |u − w|·√((1+x₀)(1+y₀)) with w =
+      x/(1+x₀) and u = y/(1+y₀).
+    - Farther out it comes from the half-angle law of cosines, sinh²(d/2) = sinh²((b−a)/2)
+      + |x||y|·sin²(φ/2), with a and b the distances from the origin and φ the angle
+      between x and y.
 
     Parameters
     ----------
     xp : module
         The array library.
-    p, q : arrays of shape (..., dim)
+    p, q : array, shape (..., dim)
         The spatial parts of two points.
-    p_length, q_length : arrays
+    p_length, q_length : array, shape (..., 1)
         Their lengths.
     """
-    swap = p_length > q_length
-    x, y = xp.where(swap, q, p), xp.where(swap, p, q)
-    x_length = xp.where(swap, q_length, p_length)  # |x| <= |y|
-    y_length = xp.where(swap, p_length, q_length)
+    is_swapped = p_length > q_length
+    x, y = xp.where(is_swapped, q, p), xp.where(is_swapped, p, q)
+    x_length = xp.where(is_swapped, q_length, p_length)  # |x| <= |y|
+    y_length = xp.where(is_swapped, p_length, q_length)
     x_time = hypot_one(xp, x_length)
     y_time = hypot_one(xp, y_length)
 
@@ -433,11 +508,15 @@ def _chord(xp: Any, p: Array, q: Array, p_length: Array, q_length: Array) -> Arr
 
         safe_x = xp.where(x_length == 0, 1.0, x_length)
         safe_y = xp.where(y_length == 0, 1.0, y_length)
-        sine = euclidean_norm(xp, orthogonal_part(xp, x, y) / safe_x)[..., None]
-        cosine = dot(xp, x / safe_x, y / safe_y)
-        is_ahead = cosine > 0
-        small_angle = sine * xp.sqrt(2 / (1 + xp.where(is_ahead, cosine, 0.0)))
-        large_angle = xp.sqrt(2 - 2 * xp.where(is_ahead, 0.0, cosine))
+        sine_of_angle = euclidean_norm(xp, orthogonal_part(xp, x, y) / safe_x)[
+            ..., None
+        ]
+        cosine_of_angle = dot(xp, x / safe_x, y / safe_y)
+        is_ahead = cosine_of_angle > 0
+        small_angle = sine_of_angle * xp.sqrt(
+            2 / (1 + xp.where(is_ahead, cosine_of_angle, 0.0))
+        )
+        large_angle = xp.sqrt(2 - 2 * xp.where(is_ahead, 0.0, cosine_of_angle))
         twice_sine_of_half = xp.where(is_ahead, small_angle, large_angle)
         angular = xp.sqrt(safe_x) * xp.sqrt(safe_y) * twice_sine_of_half
         return euclidean_norm(xp, xp.concat([radial, angular], axis=-1))[..., None]
@@ -456,19 +535,23 @@ class _Chord(NamedTuple):
 
 
 def _chord_by_coordinates(x: list[Array], y: list[Array]) -> _Chord:
-    """Return chord² = |y − x|² − (y₀ − x₀)², coordinate by coordinate.
+    """Return the squared chord 4·sinh²(d/2) of two points, coordinate by coordinate.
 
-    The arguments are the spatial parts of two points.
-    It is accurate where neither point is far out and the square has not underflowed.
+    It is |y − x|² − (y₀ − x₀)², with x, y the spatial parts of the points and x₀, y₀
+    their time coordinates. It is accurate where neither point is far out and the square
+    has not underflowed.
 
     Parameters
     ----------
     x, y : lists of arrays
-        The coordinates of the spatial parts of two points.
+        The coordinates of the spatial parts.
     """
     x_time = np.sqrt(1 + dot_lists(x, x))
     y_time = np.sqrt(1 + dot_lists(y, y))
-    difference = [b - a for a, b in zip(x, y, strict=True)]
+    difference = [
+        y_coordinate - x_coordinate
+        for x_coordinate, y_coordinate in zip(x, y, strict=True)
+    ]
     total = list(map(add, x, y))
     time_rise = dot_lists(difference, total) / (x_time + y_time)
     square = dot_lists(difference, difference) - time_rise * time_rise

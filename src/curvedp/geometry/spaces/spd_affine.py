@@ -105,15 +105,17 @@ class SPDAffineInvariant(SPD, AffineInvariantCone, OriginIsometry, CheapKernels)
         return bracket_jacobi_operator(self, p, v)
 
     def exp(self, p: Array, v: Array) -> Array:
-        """Return L·exp(L⁻¹vL⁻ᵀ)·Lᵀ with p = LLᵀ.
+        """Return the end of the geodesic from p with velocity v: L·exp(A)·Lᵀ.
 
-        Short steps are p + L(exp − I)Lᵀ, which keeps their digits; long ones are GGᵀ
-        with G = L·exp(½·), which stays positive definite.
+        p = LLᵀ and A = L⁻¹vL⁻ᵀ. Short steps are p + L(exp(A) − I)Lᵀ, which keeps their
+        digits. Long ones are GGᵀ with G = L·exp(A/2), which stays positive definite.
 
         Parameters
         ----------
-        p, v : arrays of shape (..., *point_shape)
-            A point, and a tangent vector at it.
+        p : array, shape (..., m, m)
+            A point.
+        v : array, shape (..., m, m)
+            A tangent vector at p.
         """
         xp = namespace(p, v)
 
@@ -134,15 +136,22 @@ class SPDAffineInvariant(SPD, AffineInvariantCone, OriginIsometry, CheapKernels)
         return with_derivative_of(smooth, accurate, p, v)
 
     def log(self, p: Array, q: Array) -> Array:
-        """Return L·log(L⁻¹qL⁻ᵀ)·Lᵀ with p = LLᵀ.
+        """Return the velocity of the geodesic from p to q: L·log(A)·Lᵀ.
 
-        With ℓ the log-eigenvalues of the pencil, near q = p it is q − p, which is
-        exact, plus the second-order remainder F·(ℓ − expm1 ℓ)·Fᵀ, F = LU.
+        p = LLᵀ and A = L⁻¹qL⁻ᵀ = U·diag(e^ℓ)·Uᵀ. For far points the result is
+        F·diag(ℓ)·Fᵀ with F = LU. For near ones it is
+
+            q − p − F·diag(expm1(ℓ) − ℓ)·Fᵀ:
+
+        the difference q − p is exact, and the rest is of second order. Its terms
+        (expm1(ℓ) − ℓ)/ℓ are a power series, by Horner's rule.
 
         Parameters
         ----------
-        p, q : arrays of shape (..., *point_shape)
-            The point at which the velocity is tangent, and the point it leads to.
+        p : array, shape (..., m, m)
+            The point at which the velocity is tangent.
+        q : array, shape (..., m, m)
+            The point it leads to.
         """
 
         def smooth(p: Array, q: Array) -> Array:
@@ -157,11 +166,11 @@ class SPDAffineInvariant(SPD, AffineInvariantCone, OriginIsometry, CheapKernels)
             far = (frame * logs[..., None, :]) @ frame.mT
 
             is_near = xp.max(xp.abs(logs), axis=-1, keepdims=True) < 0.2
-            ell = xp.where(is_near, logs, 0.0)
-            series = xp.zeros_like(ell)  # (expm1 ℓ − ℓ)/ℓ by Horner's rule
-            for k in range(_SERIES_TERMS, 1, -1):
-                series = (series + 1) * ell / k
-            remainder = (frame * (series * ell)[..., None, :]) @ frame.mT
+            near_logs = xp.where(is_near, logs, 0.0)
+            series = xp.zeros_like(near_logs)
+            for order in range(_SERIES_TERMS, 1, -1):
+                series = (series + 1) * near_logs / order
+            remainder = (frame * (series * near_logs)[..., None, :]) @ frame.mT
             near = (q - p) - remainder
             return sym(xp.where(is_near[..., None], near, far))
 
@@ -212,7 +221,17 @@ class SPDAffineInvariant(SPD, AffineInvariantCone, OriginIsometry, CheapKernels)
         return with_derivative_of(smooth, accurate, p, v)
 
     def transport(self, p: Array, q: Array, v: Array) -> Array:
-        """Return EvEᵀ with E = (qp⁻¹)^½ = L·A^½·L⁻¹, A = L⁻¹qL⁻ᵀ: it is parallel."""
+        """Return v transported in parallel from p to q along the geodesic.
+
+        It is EvEᵀ with E = (qp⁻¹)^½ = L·A^½·L⁻¹, where p = LLᵀ and A = L⁻¹qL⁻ᵀ.
+
+        Parameters
+        ----------
+        p, q : array, shape (..., m, m)
+            The point where the vector is, and the point to which it is moved.
+        v : array, shape (..., m, m)
+            A tangent vector at p.
+        """
         L = cholesky(p)
         return sym(sandwich(L @ sqrt_sym(whiten(L, q)), whiten(L, v)))
 
@@ -234,19 +253,19 @@ class SPDAffineInvariant(SPD, AffineInvariantCone, OriginIsometry, CheapKernels)
         """
         if self.m != 3 or q.ndim != 3:
             return np.asarray(self.normal_coordinates(p, q))
-        z = np.empty((len(q), 6))
+        coordinates = np.empty((len(q), 6))
         needs_care = np.empty(len(q), dtype=bool)
         factor = Factor.of(p)
         for start in range(0, len(q), _BLOCK_ROWS):
             rows = slice(start, start + _BLOCK_ROWS)
             logs = whitened_logs(factor, lower_entries(q[rows])[0])
-            np.stack(logs.coordinates, axis=-1, out=z[rows])
+            np.stack(logs.coordinates, axis=-1, out=coordinates[rows])
             # The closed form is good to 1e-12, whatever the length of the logarithm.
             is_good = logs.sure & (logs.square > _SHORT**2)
             needs_care[rows] = ~is_good
         if needs_care.any():
-            z[needs_care] = self.normal_coordinates(p, q[needs_care])
-        return z
+            coordinates[needs_care] = self.normal_coordinates(p, q[needs_care])
+        return coordinates
 
     # The following work in coordinates alone, without the two congruences that cancel
     # and without the care for digits that noise drowns.
@@ -264,9 +283,11 @@ class SPDAffineInvariant(SPD, AffineInvariantCone, OriginIsometry, CheapKernels)
         return G @ G.mT
 
     def transport_coordinates(self, p: Array, q: Array, z: Array) -> Array:
-        """Return QSQᵀ in coordinates, with Q = K⁻¹L·A^½ orthogonal.
+        """Return the coordinates at q of the vector with coordinates z at p, moved in parallel.
 
-        p = LLᵀ, q = KKᵀ, A = L⁻¹qL⁻ᵀ, S the matrix with coordinates z.
+        With p = LLᵀ, q = KKᵀ and A = L⁻¹qL⁻ᵀ, the matrix Q = K⁻¹L·A^½ is orthogonal. If
+        S is the symmetric matrix with coordinates z, the result is the coordinates of
+        QSQᵀ.
 
         Parameters
         ----------
@@ -277,9 +298,9 @@ class SPDAffineInvariant(SPD, AffineInvariantCone, OriginIsometry, CheapKernels)
         """
         L = cholesky(p)
         eigenvalues, U = _rough_pencil(L, q)
-        root = (U * namespace(q).sqrt(eigenvalues)[..., None, :]) @ U.mT
-        Q = lower_solve(cholesky(q), L @ root)
-        return pack(Q @ unpack(z, self.m) @ Q.mT)
+        root_of_A = (U * namespace(q).sqrt(eigenvalues)[..., None, :]) @ U.mT
+        rotation = lower_solve(cholesky(q), L @ root_of_A)
+        return pack(rotation @ unpack(z, self.m) @ rotation.mT)
 
 
 def _rough_pencil(L: Array, q: Array) -> tuple[Array, Array]:

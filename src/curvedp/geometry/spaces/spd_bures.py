@@ -146,12 +146,16 @@ def _metric_weights(p: Array) -> tuple[Array, Array]:
 
 
 def _lyapunov(p: Array, v: Array) -> Array:
-    """Return the symmetric L with Lp + pL = v.
+    """Return the symmetric solution L of the Lyapunov equation Lp + pL = v.
+
+    In the eigenbasis of p it divides by the sums λᵣ + λₛ of eigenvalues.
 
     Parameters
     ----------
-    p, v : arrays of shape (..., m, m)
-        A positive definite and a symmetric matrix.
+    p : array, shape (..., m, m)
+        Positive definite matrices.
+    v : array, shape (..., m, m)
+        Symmetric matrices.
     """
 
     def solve(p: Array, v: Array) -> Array:
@@ -181,65 +185,88 @@ class _TransportStep(NamedTuple):
 
 
 def _transport_step(p: Array, q: Array) -> _TransportStep:
-    """Return the step from p to q, from the difference q − p where points are near.
+    """Return the step (T − I)·√p of the transport map T from p to q, in scaled factors.
 
-    That path has a relative error of about u·cond(p). Where this is more than 100 times
-    the u·‖√p‖/distance of the other path, S is (bHW − aG)/c (NumPy): q = b²HHᵀ, and W
-    is the orthogonal matrix that brings H nearest to G (Bhatia, Jain & Lim 2019, Thm
-    1).
+    The result holds G and S with p = a²GGᵀ and c·S = (T − I)·aG, where a and c are
+    units. There are two ways to compute S:
+
+    - From the difference q − p, which keeps the digits of near points. The relative error
+      is about u·cond(p), u the unit roundoff.
+    - As (bHW − aG)/c, where q = b²HHᵀ and W is the orthogonal matrix that brings H nearest
+      to G (Bhatia, Jain and Lim 2019, Theorem 1). The error is u·‖√p‖/distance. It is used
+      for NumPy arrays, where it is more than 100 times smaller.
 
     Parameters
     ----------
-    p, q : arrays of shape (..., m, m)
-        Two positive definite matrices.
+    p, q : array, shape (..., m, m)
+        Positive definite matrices.
     """
     xp = namespace(p, q)
-    G, D, a, top = _root_difference(p, q)
-    S = upper_solve(G, D)
+    G, difference, p_unit, top_unit = _root_difference(p, q)
+    S = upper_solve(G, difference)
     if not is_numpy_array(S):
-        return _TransportStep(G, S, a, top)
+        return _TransportStep(G, S, p_unit, top_unit)
 
     # Written so that NaN is doubtful.
-    is_doubtful = ~(condition(G) * norm(S) <= _DOUBTFUL * norm(G * (a / top)))
+    is_doubtful = ~(condition(G) * norm(S) <= _DOUBTFUL * norm(G * (p_unit / top_unit)))
     if in_public_time() or np.any(is_doubtful):
-        b = _root_unit(q)
-        H = cholesky(q / b / b)
-        W, _, _ = polar(H.mT @ G)
-        from_factors = (b / top) * (H @ W) - (a / top) * G
+        q_unit = _root_unit(q)
+        H = cholesky(q / q_unit / q_unit)
+        rotation, _, _ = polar(H.mT @ G)
+        from_factors = (q_unit / top_unit) * (H @ rotation) - (p_unit / top_unit) * G
         S = xp.where(is_doubtful[..., None, None], from_factors, S)
-    return _TransportStep(G, S, a, top)
+    return _TransportStep(G, S, p_unit, top_unit)
 
 
 def _root_difference(p: Array, q: Array) -> tuple[Array, Array, Array, Array]:
-    """Return (G, D, a, c) with p = a²GGᵀ and a·c·D = (KᵀqK)^½ − KᵀK, K = aG.
+    """Return the difference (KᵀqK)^½ − KᵀK of square roots, in units, for p = KKᵀ.
 
-    Then T − I = K⁻ᵀ(a·c·D)K⁻¹. The units a and c are powers of two, of the sizes of √p
-    and of the larger of √p and √q, so that matrices of any unit stay in the doubles.
+    It gives the transport map T from p to q, because T − I = K⁻ᵀ((KᵀqK)^½ − KᵀK)K⁻¹.
+    Units a and c are powers of two, of the sizes of √p and of the larger of √p and √q.
+    With K = aG and the difference a·c·D, the entries of G and D stay in the doubles for
+    matrices of any unit.
 
     Parameters
     ----------
-    p, q : arrays of shape (..., m, m)
-        Two positive definite matrices.
+    p, q : array, shape (..., m, m)
+        Positive definite matrices.
+
+    Returns
+    -------
+    G : array, shape (..., m, m)
+        The Cholesky factor of p/a².
+    difference : array, shape (..., m, m)
+        D.
+    p_unit, top_unit : array, shape (..., 1, 1)
+        a and c.
     """
     xp = namespace(p, q)
-    a, b = _root_unit(p), _root_unit(q)
-    top = xp.maximum(a, b)
-    G = cholesky(p / a / a)
+    p_unit, q_unit = _root_unit(p), _root_unit(q)
+    top_unit = xp.maximum(p_unit, q_unit)
+    G = cholesky(p / p_unit / p_unit)
 
-    def smooth(G: Array, p: Array, q: Array, a: Array, b: Array) -> Array:
-        return b * sqrt_sym(sandwich(G.mT, q)) - a * G.mT @ G
+    def smooth(G: Array, p: Array, q: Array, p_unit: Array, q_unit: Array) -> Array:
+        return q_unit * sqrt_sym(sandwich(G.mT, q)) - p_unit * G.mT @ G
 
-    def accurate(G: Array, p: Array, q: Array, a: Array, b: Array) -> Array:
-        """Use a finite divided difference of the square root."""
-        v, U = eigh(G.mT @ G)
-        w, V = eigh(sym(sandwich(G.mT, q)))
-        root = xp.sqrt(xp.where(w >= 0, w, xp.nan))
-        change = sandwich(G.mT, b * b * q - a * a * p)
-        sums = a * v[..., :, None] + b * root[..., None, :]
+    def accurate(G: Array, p: Array, q: Array, p_unit: Array, q_unit: Array) -> Array:
+        """Use p_unit finite divided difference of the square root."""
+        gram_eigenvalues, U = eigh(G.mT @ G)
+        product_eigenvalues, V = eigh(sym(sandwich(G.mT, q)))
+        root = xp.sqrt(xp.where(product_eigenvalues >= 0, product_eigenvalues, xp.nan))
+        change = sandwich(G.mT, q_unit * q_unit * q - p_unit * p_unit * p)
+        sums = p_unit * gram_eigenvalues[..., :, None] + q_unit * root[..., None, :]
         return sym(sandwich(U, (U.mT @ change @ V) / sums, V))
 
-    D = with_derivative_of(smooth, accurate, G, p / a / a, q / b / b, a / top, b / top)
-    return G, D, a, top
+    difference = with_derivative_of(
+        smooth,
+        accurate,
+        G,
+        p / p_unit / p_unit,
+        q / q_unit / q_unit,
+        p_unit / top_unit,
+        q_unit / top_unit,
+    )
+    return G, difference, p_unit, top_unit
 
 
 def _root_unit(p: Array) -> Array:

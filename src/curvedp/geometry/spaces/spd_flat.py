@@ -36,14 +36,15 @@ _ANGLE_CELLS = 24
 def dlog(p: Array, v: Array) -> Array:
     """Return d(log)_p[v], the derivative of the matrix logarithm at p along v.
 
-    In the eigenbasis of p it multiplies by the divided differences log[λᵣ, λₛ].
+    In the eigenbasis of p it multiplies by the divided differences log[λᵣ, λₛ] = (log
+    λᵣ − log λₛ)/(λᵣ − λₛ), which are 1/λᵣ for equal eigenvalues.
 
     Parameters
     ----------
-    p : array of shape (..., m, m)
-        A positive definite matrix.
-    v : array of shape (..., m, m)
-        A symmetric matrix.
+    p : array, shape (..., m, m)
+        Positive definite matrices.
+    v : array, shape (..., m, m)
+        Symmetric matrices, directions at p.
     """
 
     def value(p: Array, v: Array) -> Array:
@@ -64,16 +65,17 @@ def dlog(p: Array, v: Array) -> Array:
 
 
 def dexp(p: Array, s: Array) -> Array:
-    """Return d(exp)_{log p}[s], the inverse of d(log)_p.
+    """Return d(exp)_{log p}[s], the derivative of the matrix exponential at log p along s.
 
-    In the eigenbasis of p it divides by the divided differences log[λᵣ, λₛ].
+    It is the inverse of `dlog`. In the eigenbasis of p it divides by the divided
+    differences log[λᵣ, λₛ].
 
     Parameters
     ----------
-    p : array of shape (..., m, m)
-        A positive definite matrix.
-    s : array of shape (..., m, m)
-        A symmetric matrix.
+    p : array, shape (..., m, m)
+        Positive definite matrices.
+    s : array, shape (..., m, m)
+        Symmetric matrices, directions at log p.
     """
 
     def value(p: Array, s: Array) -> Array:
@@ -202,16 +204,21 @@ class SPDLogEuclidean(FlatSPD):
         return dexp(frame, X)
 
     def _difference(self, frame: Array, p: Array, q: Array) -> Array:
-        """Return log q − log p = U(K ⊙ Uᵀ(q−p)V)Vᵀ, K the divided differences of log.
+        """Return log q − log p, accurate also for q near p.
 
-        p = UαUᵀ and q = VβVᵀ; the form keeps every digit of a small q − p. A q in other
-        units is scaled to the size of p first.
+        With the eigen-systems p = U·diag(α)·Uᵀ and q = V·diag(β)·Vᵀ (Daleckii and Krein
+        1965),
+
+            log q − log p = U(K ⊙ Uᵀ(q − p)V)Vᵀ,      Kᵣₛ = (log αᵣ − log βₛ)/(αᵣ − βₛ),
+
+        where ⊙ multiplies entry by entry. This form keeps every digit of a small q − p.
+        A q in other units is scaled to the size of p first.
 
         Parameters
         ----------
         frame : array
-            The frame of p, such as its eigenvectors or its Cholesky factor.
-        p, q : arrays of shape (..., m, m)
+            Not used: the frame of p.
+        p, q : array, shape (..., m, m)
             Two points.
         """
 
@@ -221,23 +228,30 @@ class SPDLogEuclidean(FlatSPD):
         def accurate(p: Array, q: Array) -> Array:
             """Return the value with small round-off."""
             q, log_scale = match_scale(p, q)
-            a, U = eigh(p)
-            b, V = eigh(q)
-            differences = divided_log(a[..., :, None], b[..., None, :])
-            D = sym(sandwich(U, differences * (U.mT @ (q - p) @ V), V))
-            return D + log_scale[..., None, None] * like(D, np.eye(D.shape[-1]))
+            p_eigenvalues, U = eigh(p)
+            q_eigenvalues, V = eigh(q)
+            differences = divided_log(
+                p_eigenvalues[..., :, None], q_eigenvalues[..., None, :]
+            )
+            log_difference = sym(sandwich(U, differences * (U.mT @ (q - p) @ V), V))
+            return log_difference + log_scale[..., None, None] * like(
+                log_difference, np.eye(log_difference.shape[-1])
+            )
 
         return with_derivative_of(smooth, accurate, p, q)
 
     def exp(self, p: Array, v: Array) -> Array:
-        """Return exp(log p + d(log)_p[v]).
+        """Return exp(log p + d(log)_p[v]), the end of the geodesic from p with velocity v.
 
-        Short steps are p plus a difference of exponentials by divided differences.
+        Short steps are p plus a difference of exponentials by divided differences,
+        which keeps the digits of the step.
 
         Parameters
         ----------
-        p, v : arrays of shape (..., *point_shape)
-            A point, and a tangent vector at it.
+        p : array, shape (..., m, m)
+            A point.
+        v : array, shape (..., m, m)
+            A tangent vector at p.
         """
 
         def smooth(p: Array, v: Array) -> Array:
@@ -247,12 +261,17 @@ class SPDLogEuclidean(FlatSPD):
             """Return the value with small round-off."""
             xp = namespace(p, v)
             step = dlog(p, v)
-            a, U = eigh(p)
-            a = xp.log(xp.where(a > 0, a, xp.nan))
-            b, V = eigh((U * a[..., None, :]) @ U.mT + step)
-            differences = matrix.divided_exp(a[..., :, None], b[..., None, :])
+            p_eigenvalues, U = eigh(p)
+            is_positive = p_eigenvalues > 0
+            log_eigenvalues = xp.log(xp.where(is_positive, p_eigenvalues, xp.nan))
+            end_log_eigenvalues, V = eigh(
+                (U * log_eigenvalues[..., None, :]) @ U.mT + step
+            )
+            differences = matrix.divided_exp(
+                log_eigenvalues[..., :, None], end_log_eigenvalues[..., None, :]
+            )
             near = p + sandwich(U, differences * (U.mT @ step @ V), V)
-            far = (V * xp.exp(b)[..., None, :]) @ V.mT
+            far = (V * xp.exp(end_log_eigenvalues)[..., None, :]) @ V.mT
             is_short = xp.max(xp.abs(step), axis=(-2, -1), keepdims=True) < 0.5
             return sym(xp.where(is_short, near, far))
 
@@ -288,68 +307,111 @@ class SPDLogCholesky(FlatSPD, CheapKernels):
         )
 
     def exp(self, p: Array, v: Array) -> Array:
-        """Return KKᵀ for the factor K whose chart is that of L plus dφ(v).
+        """Return the end of the geodesic from p with velocity v.
 
-        With D = K − L, short steps are p + DLᵀ + LDᵀ + DDᵀ.
+        The chart φ of P = LLᵀ is the strict lower part of L and the logarithm of its
+        diagonal, and geodesics are straight lines in it. So the chart of the end is
+        that of L plus dφ(v). With the Cholesky factor K of the end and D = K − L, the
+        end is KKᵀ. For short steps p + DLᵀ + LDᵀ + DDᵀ is the same matrix with more
+        digits.
 
         Parameters
         ----------
-        p, v : arrays of shape (..., *point_shape)
-            A point, and a tangent vector at it.
+        p : array, shape (..., m, m)
+            A point.
+        v : array, shape (..., m, m)
+            A tangent vector at p.
         """
         xp = namespace(p, v)
         L = cholesky(p)
-        X = self._differential(L, v)
-        diagonal = _is_diagonal(L)
-        D = xp.where(diagonal, L * xp.expm1(xp.where(diagonal, X, 0.0)), X)
-        near = p + sym(2 * D @ L.mT) + D @ D.mT
-        K = L + D
-        is_short = xp.max(xp.abs(X), axis=(-2, -1), keepdims=True) < 0.5
-        return sym(xp.where(is_short, near, K @ K.mT))
+        chart_velocity = self._differential(L, v)
+        is_diagonal = _is_diagonal(L)
+        factor_change = xp.where(
+            is_diagonal,
+            L * xp.expm1(xp.where(is_diagonal, chart_velocity, 0.0)),
+            chart_velocity,
+        )
+        near = p + sym(2 * factor_change @ L.mT) + factor_change @ factor_change.mT
+        end_factor = L + factor_change
+        is_short = xp.max(xp.abs(chart_velocity), axis=(-2, -1), keepdims=True) < 0.5
+        return sym(xp.where(is_short, near, end_factor @ end_factor.mT))
 
     def _frame(self, p: Array) -> Array:
         """Return the Cholesky factor of p."""
         return cholesky(p)
 
     def _differential(self, frame: Array, v: Array) -> Array:
-        """Return the change of the factor, its diagonal divided by that of L."""
-        xp = namespace(frame, v)
-        X = cholesky_change(frame, v)
-        diagonal = _is_diagonal(frame)
-        return xp.where(diagonal, X / xp.where(diagonal, frame, 1.0), X)
+        """Return dφ(v), the velocity in the chart φ for the velocity v of the matrix.
 
-    def _inverse_differential(self, frame: Array, X: Array) -> Array:
-        """Return LYᵀ + YLᵀ for the change Y of the factor that X stands for."""
-        factor_change = namespace(frame, X).where(_is_diagonal(X), X * frame, X)
-        half = frame @ factor_change.mT
-        return half + half.mT
-
-    def _difference(self, frame: Array, p: Array, q: Array) -> Array:
-        """Return K − L below the diagonal and log(Kⱼⱼ/Lⱼⱼ) on it, q = KKᵀ, p = LLᵀ.
-
-        K = L(I + F), so K − L = LF and log(Kⱼⱼ/Lⱼⱼ) = log1p(Fⱼⱼ). Where q has another
-        size than p, q − p would lose its digits and its own factor is computed.
+        It is the derivative of the Cholesky factor along v. Its diagonal is divided by
+        that of L, because the chart takes the logarithm there.
 
         Parameters
         ----------
-        frame : array
-            The frame of p, such as its eigenvectors or its Cholesky factor.
-        p, q : arrays of shape (..., m, m)
+        frame : array, shape (..., m, m)
+            The Cholesky factor L of the point.
+        v : array, shape (..., m, m)
+            A tangent vector at the point.
+        """
+        xp = namespace(frame, v)
+        factor_change = cholesky_change(frame, v)
+        is_diagonal = _is_diagonal(frame)
+        return xp.where(
+            is_diagonal,
+            factor_change / xp.where(is_diagonal, frame, 1.0),
+            factor_change,
+        )
+
+    def _inverse_differential(self, frame: Array, X: Array) -> Array:
+        """Return the velocity of the matrix LLᵀ for a velocity X in the chart.
+
+        The factor L changes by Y, which is X with the diagonal multiplied by that of L.
+        Then the matrix changes by LYᵀ + YLᵀ.
+
+        Parameters
+        ----------
+        frame : array, shape (..., m, m)
+            The Cholesky factor L.
+        X : array, shape (..., m, m)
+            A lower triangular matrix, the velocity in the chart.
+        """
+        factor_change = namespace(frame, X).where(_is_diagonal(X), X * frame, X)
+        product = frame @ factor_change.mT
+        return product + product.mT
+
+    def _difference(self, frame: Array, p: Array, q: Array) -> Array:
+        """Return the chart of q minus the chart of p.
+
+        With p = LLᵀ and q = KKᵀ, it is K − L below the diagonal and log(Kⱼⱼ/Lⱼⱼ) on it.
+        For near points it is computed from F with K = L(I + F): K − L = LF and
+        log(Kⱼⱼ/Lⱼⱼ) = log1p(Fⱼⱼ). I + F is the Cholesky factor of I + L⁻¹(q − p)L⁻ᵀ.
+        Where q has another size than p, q − p would lose its digits and its own factor
+        is computed.
+
+        Parameters
+        ----------
+        frame : array, shape (..., m, m)
+            The Cholesky factor L of p.
+        p, q : array, shape (..., m, m)
             Two points.
         """
         L = frame
         xp = namespace(frame, q)
-        diagonal = _is_diagonal(frame)
-        other_units = (xp.abs(match_scale(p, q)[1]) > 2)[..., None, None]
-        E = matrix.whiten(L, xp.where(other_units, 0.0, q - p))
-        F = matrix.cholesky_minus_identity(E)
-        near = xp.where(diagonal, xp.log1p(xp.where(diagonal, F, 0.0)), L @ F)
+        is_diagonal = _is_diagonal(frame)
+        has_other_units = (xp.abs(match_scale(p, q)[1]) > 2)[..., None, None]
+        whitened_difference = matrix.whiten(L, xp.where(has_other_units, 0.0, q - p))
+        relative_change = matrix.cholesky_minus_identity(whitened_difference)
+        near = xp.where(
+            is_diagonal,
+            xp.log1p(xp.where(is_diagonal, relative_change, 0.0)),
+            L @ relative_change,
+        )
 
-        large_change = diagonal & ~(xp.abs(F) < 0.5)
-        is_far = other_units | xp.any(large_change, axis=(-2, -1), keepdims=True)
+        large_change = is_diagonal & ~(xp.abs(relative_change) < 0.5)
+        is_far = has_other_units | xp.any(large_change, axis=(-2, -1), keepdims=True)
         K = cholesky(xp.where(is_far, q, p))
-        ratio = xp.where(diagonal, K, 1.0) / xp.where(diagonal, L, 1.0)
-        far = xp.where(diagonal, xp.log(ratio), K - L)
+        ratio = xp.where(is_diagonal, K, 1.0) / xp.where(is_diagonal, L, 1.0)
+        far = xp.where(is_diagonal, xp.log(ratio), K - L)
         return xp.where(is_far, far, near)
 
     def from_coordinates(self, p: Array, z: Array) -> Array:
