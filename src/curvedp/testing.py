@@ -8,6 +8,7 @@ random points and planes; their proof remains the author's. Read docs/project/ex
 
 import copy
 import dataclasses
+import inspect
 import itertools
 import math
 import pickle
@@ -104,7 +105,7 @@ def check_manifold(
         )
         try:
             points = sample(manifold, np.random.default_rng(seed), 30, reach)
-            law = " ".join((check.__doc__ or "").split()).rstrip(".")
+            law = _law_of(check)
             check(manifold, points)
         except AssertionError as error:
             raise AssertionError(
@@ -115,6 +116,20 @@ def check_manifold(
                 f"{manifold!r} breaks a law: {law}. {_failing_call(manifold, error)} "
                 f"raised {type(error).__name__}: {error}"
             ) from error
+
+
+def _law_of(check: Callable[[Manifold, "Points"], None]) -> str:
+    """Return the law that a check tests: its docstring without the parameters.
+
+    Parameters
+    ----------
+    check : callable
+        One of `CHECKS`.
+    """
+    statement, _, _ = inspect.cleandoc(check.__doc__ or "").partition(
+        "\n\nParameters\n"
+    )
+    return " ".join(statement.split()).rstrip(".")
 
 
 def _failing_call(M: Manifold, error: Exception) -> str:

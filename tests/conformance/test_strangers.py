@@ -350,3 +350,14 @@ def test_kernels_for_numpy_alone_are_refused_by_private_descent_in_one_line():
             learning_rate=0.5,
             noise=0.1,
         )
+
+
+def test_a_refusal_states_the_law_and_no_parameters():
+    class Misplaced(Sphere):
+        @property
+        def origin(self):
+            return 2.0 * super().origin
+
+    with pytest.raises(AssertionError, match="breaks a law: The constants") as refusal:
+        check_manifold(Misplaced(2))
+    assert "Parameters" not in str(refusal.value)

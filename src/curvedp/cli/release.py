@@ -27,7 +27,7 @@ from curvedp.cli.options import (
     option,
     with_options,
 )
-from curvedp.core.wording import choice_sentence
+from curvedp.core.wording import UNIT_WORDS, choice_sentence
 from curvedp.errors import CurvedpError, ParameterError, ReleaseWarning
 from curvedp.releasing import (
     Column,
@@ -370,9 +370,12 @@ def _release(statistic: str, options: TypedOptions) -> None:
     if options["json"]:
         print(json_module.dumps(_released_dict(statistic, fitted), default=str))
     else:
-        # Where a person is protected with all records, their number is private.
-        has_persons = options["groups"] is not None
-        subject = "persons" if has_persons else f"{len(records)} records"
+        subject = f"{len(records)} records"
+        if options["groups"] is not None:
+            # How many records people have is private; how many people is in the
+            # certificate if it is public.
+            certificate = fitted.releases[0].certificate
+            subject = UNIT_WORDS[certificate.privacy_unit].plural
         _print_release(statistic, fitted, subject, options)
         if written:
             names = ", ".join(str(path) for path in written)
