@@ -327,11 +327,16 @@ class CorrelationOffLog(CorrelationMatrices):
         return math.sqrt(2) * lower_triangle(dlog(p, v))
 
     def inverse_differential(self, p: Array, w: Array) -> Array:
-        """Return d(exp) of W + D', where the diagonal D' keeps that of p at 1.
+        """Return the velocity of the correlation matrix for a velocity w of S, its off-log.
+
+        p = exp(S + D), where the diagonal matrix D keeps the diagonal of p at 1. If S
+        changes by W, D changes by the D′ for which d(exp)[W + D′] has a zero diagonal.
+        That is a linear system for the entries of D′: column j of its matrix is the
+        diagonal of d(exp)[eⱼeⱼᵀ].
 
         Parameters
         ----------
-        p : array of shape (..., *point_shape)
+        p : array, shape (..., *point_shape)
             A point.
         w : array
             A tangent vector of the model space at the image of p.
@@ -339,10 +344,14 @@ class CorrelationOffLog(CorrelationMatrices):
         xp = namespace(p, w)
         W = self._symmetric_matrix(w)
         unit_diagonals = _diagonal_matrix(like(p, np.eye(self.m)))
-        response = xp.linalg.diagonal(dexp(p[..., None, :, :], unit_diagonals))
-        excess = xp.linalg.diagonal(dexp(p, W))
-        correction = xp.linalg.solve(response.mT, excess[..., None])[..., 0]
-        return self.to_tangent(p, dexp(p, W - _diagonal_matrix(correction)))
+        diagonal_responses = xp.linalg.diagonal(
+            dexp(p[..., None, :, :], unit_diagonals)
+        )
+        diagonal_of_W = xp.linalg.diagonal(dexp(p, W))
+        compensation = xp.linalg.solve(diagonal_responses.mT, diagonal_of_W[..., None])[
+            ..., 0
+        ]
+        return self.to_tangent(p, dexp(p, W - _diagonal_matrix(compensation)))
 
     def _symmetric_matrix(self, y: Array) -> Array:
         """Return the symmetric matrix of diagonal 0 with entries y/√2 below it."""

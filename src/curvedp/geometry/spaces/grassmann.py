@@ -83,7 +83,9 @@ class Grassmann(OrthonormalFrames):
         return float((2 * self.ranks[0] / self.r) ** 0.5)
 
     def jacobi_operator(self, p: Array, v: Array) -> np.ndarray:
-        """Return R(u, v)v = v(vᵀu) + u(vᵀv) − 2v(uᵀv) in coordinates (Wong 1968).
+        """Return the matrix of the curvature operator u ↦ R(u, v)v in coordinates at p.
+
+        On a Grassmannian R(u, v)v = v(vᵀu) + u(vᵀv) − 2v(uᵀv) (Wong 1968).
 
         Parameters
         ----------
@@ -99,7 +101,9 @@ class Grassmann(OrthonormalFrames):
         return np.asarray(self.to_coordinates(p, image))
 
     def exp(self, p: Array, v: Array) -> Array:
-        """Return p·cos√X + v·sinc√X with X = vᵀv, a basis aligned with p.
+        """Return the end of the geodesic from p with velocity v.
+
+        It is p·cos√X + v·sinc√X with X = vᵀv, in a basis that is aligned with p.
 
         (Edelman, Arias & Smith 1998, Theorem 2.3.) With the singular value
         decomposition v = U·s·Vᵀ this is p + p·V(cos s − 1)Vᵀ + U·sin s·Vᵀ. Orthonormal
@@ -137,7 +141,10 @@ class Grassmann(OrthonormalFrames):
         return p + (p @ cosine_minus_one + step)
 
     def log(self, p: Array, q: Array) -> Array:
-        """Return (I − ppᵀ)q·Wᵀ·φ(P) with pᵀq = PW polar and φ(cos θ) = θ/sin θ.
+        """Return the velocity at p of a shortest geodesic to q.
+
+        It is (I − ppᵀ)q·Wᵀ·φ(P), with the polar decomposition pᵀq = PW and φ(cos θ) =
+        θ/sin θ.
 
         (I − ppᵀ)q = (q − p) − ppᵀ(q − p) carries the digits of small angles, P those of
         large ones. At the cut locus (an angle π/2) W is not unique and one of the
@@ -159,7 +166,9 @@ class Grassmann(OrthonormalFrames):
         return self.to_tangent(p, q - p) @ W.mT @ stretch
 
     def transport(self, p: Array, q: Array, v: Array) -> Array:
-        """Return v transported in parallel along the shortest geodesic, in the basis q.
+        """Return v moved from p to q by parallel transport.
+
+        The geodesic is the shortest one. The result refers to the basis q.
 
         With the aligned basis a = qWᵀ it is (v − (p + a)(I + P)⁻¹aᵀv)·W.
 
@@ -178,7 +187,10 @@ class Grassmann(OrthonormalFrames):
         return (v - (p + aligned) @ coefficients) @ W
 
     def embed(self, X: Array) -> np.ndarray:
-        """Return projectors xxᵀ/√r: the upper triangle, off-diagonals times √2.
+        """Return the vectors that represent points in a Euclidean space.
+
+        They are the upper triangles of the projectors xxᵀ/√r, with the off-diagonal
+        entries times √2.
 
         Parameters
         ----------
@@ -210,11 +222,32 @@ class Grassmann(OrthonormalFrames):
         return x - p @ (p.mT @ x)
 
     def from_coordinates(self, p: Array, z: Array) -> Array:
-        """Return the horizontal vector with coordinates z, by a block reflector."""
+        """Return the tangent vector at p with the orthonormal coordinates z.
+
+        The vector is horizontal. A block reflector carries a basis of the complement of
+        the first r unit vectors to one of the complement of p.
+
+        Parameters
+        ----------
+        p : array, shape (..., *point_shape)
+            A point.
+        z : array, shape (..., dim)
+            Coordinates.
+        """
         return self._normal_from_coordinates(p, z)
 
     def to_coordinates(self, p: Array, v: Array) -> Array:
-        """Return the coordinates of a horizontal vector, by a block reflector."""
+        """Return the orthonormal coordinates of a tangent vector v at p.
+
+        They are read off after the block reflector of `from_coordinates`.
+
+        Parameters
+        ----------
+        p : array, shape (..., *point_shape)
+            A point.
+        v : array, shape (..., *point_shape)
+            A tangent vector at p.
+        """
         return self._normal_coordinates_of(p, v)
 
     def _align(self, p: Array, q: Array) -> tuple[Array, Array, Array, Array]:
@@ -253,63 +286,81 @@ def _angle_over_sine(xp: Any, cosine: Array) -> Array:
         The cosines cos θ.
     """
     cosine = xp.where(cosine < 1, cosine, 1.0)
-    low = xp.sqrt(1 - cosine)
-    high = xp.sqrt(1 + cosine)
-    safe = xp.where(low > 0, low, 1.0)
-    return xp.where(low > 0, 2 * xp.atan2(safe, high) / (safe * high), 1.0)
+    root_one_minus = xp.sqrt(1 - cosine)
+    root_one_plus = xp.sqrt(1 + cosine)
+    safe_root = xp.where(root_one_minus > 0, root_one_minus, 1.0)
+    return xp.where(
+        root_one_minus > 0,
+        2 * xp.atan2(safe_root, root_one_plus) / (safe_root * root_one_plus),
+        1.0,
+    )
 
 
 def _angle_over_sine_divided_differences(xp: Any, cosines: Array) -> Array:
-    """Return the divided differences of `_angle_over_sine` at pairs of cosines.
+    """Return the divided differences of the function f(cos θ) = θ/sin θ at pairs of cosines.
 
-    Where two cosines are close it is the derivative half-way, (cθ/sin θ − 1)/sin²θ, and
-    next to 1 the series −1/3 − 4x/15 − 6x²/35 of the derivative in x = 1 − c.
+    A divided difference is (f(x) − f(y))/(x − y). Where two cosines are close it is the
+    derivative half-way, (cθ/sin θ − 1)/sin²θ with c = cos θ. Next to c = 1 that is the
+    series −1/3 − 4x/15 − 6x²/35 in x = 1 − c.
 
     Parameters
     ----------
     xp : module
         The array library.
-    cosines : array of shape (..., r)
-        The cosines; each pair of them gives an entry.
+    cosines : array, shape (..., r)
+        The cosines.
+
+    Returns
+    -------
+    array, shape (..., r, r)
+        An entry for each pair.
     """
     x, y = cosines[..., :, None], cosines[..., None, :]
     middle = (x + y) / 2
-    near = xp.abs(x - y) < 1e-5
+    is_close = xp.abs(x - y) < 1e-5
     defect = 1 - xp.where(middle < 1, middle, 1.0)
-    next_to_one = defect < 1e-4
+    is_next_to_one = defect < 1e-4
 
-    safe = xp.where(next_to_one, 0.0, middle)
-    closed_form = (safe * _angle_over_sine(xp, safe) - 1) / (1 - safe * safe)
+    safe_middle = xp.where(is_next_to_one, 0.0, middle)
+    closed_form = (safe_middle * _angle_over_sine(xp, safe_middle) - 1) / (
+        1 - safe_middle * safe_middle
+    )
     series = -(1 / 3 + defect * (4 / 15 + defect * (6 / 35)))
-    derivative = xp.where(next_to_one, series, closed_form)
+    derivative = xp.where(is_next_to_one, series, closed_form)
 
     difference = _angle_over_sine(xp, x) - _angle_over_sine(xp, y)
-    return xp.where(near, derivative, difference / xp.where(near, 1.0, x - y))
+    return xp.where(is_close, derivative, difference / xp.where(is_close, 1.0, x - y))
 
 
 def _sinc_divided_differences(xp: Any, s: Array) -> Array:
-    """Return the divided differences of sinc√x at pairs of x = s².
+    """Return the divided differences of the function f(x) = sinc√x at pairs of x = s².
 
-    Where two arguments are close it is the derivative (cos s − sinc s)/(2s²) half-way,
-    and near 0 its series −1/6 + x/60 − x²/1680.
+    A divided difference is (f(a²) − f(b²))/(a² − b²). Where two arguments are close it
+    is the derivative (cos s − sinc s)/(2s²) half-way. Near 0 that is the series −1/6 +
+    x/60 − x²/1680.
 
     Parameters
     ----------
     xp : module
         The array library.
-    s : array of shape (..., r)
-        The numbers s; each pair of them gives an entry.
+    s : array, shape (..., r)
+        The numbers s.
+
+    Returns
+    -------
+    array, shape (..., r, r)
+        An entry for each pair.
     """
     a, b = s[..., :, None], s[..., None, :]
     gap = a * a - b * b
     square = (a * a + b * b) / 2
-    near = xp.abs(gap) < 1e-5
-    tiny = square < 1e-3
+    is_close = xp.abs(gap) < 1e-5
+    is_tiny = square < 1e-3
 
-    root = xp.sqrt(xp.where(tiny, 1.0, square))
+    root = xp.sqrt(xp.where(is_tiny, 1.0, square))
     closed_form = (xp.cos(root) - sinc(xp, root)) / (2 * root * root)
     series = -1 / 6 + square * (1 / 60 - square / 1680)
-    derivative = xp.where(tiny, series, closed_form)
+    derivative = xp.where(is_tiny, series, closed_form)
 
     difference = sinc(xp, a) - sinc(xp, b)
-    return xp.where(near, derivative, difference / xp.where(near, 1.0, gap))
+    return xp.where(is_close, derivative, difference / xp.where(is_close, 1.0, gap))

@@ -84,7 +84,10 @@ class KendallShapes(EmbeddedMetric):
         return base
 
     def jacobi_operator(self, p: Array, v: Array) -> np.ndarray:
-        """Return the operator of ℂPⁿ: curvature 1, and 3 more along i·v.
+        """Return the matrix of the curvature operator u ↦ R(u, v)v in coordinates at p.
+
+        It is that of a complex projective space: the curvature is 1, and 3 more along
+        i·v.
 
         Parameters
         ----------
@@ -100,7 +103,9 @@ class KendallShapes(EmbeddedMetric):
         return np.asarray(orthogonal_square(z) + extra)
 
     def exp(self, p: Array, v: Array) -> Array:
-        """Return cos|v|·p + (sin|v|/|v|)·v, as p plus a change.
+        """Return the end of the geodesic from p with velocity v.
+
+        It is cos|v|·p + (sin|v|/|v|)·v, computed as p plus a change.
 
         Parameters
         ----------
@@ -200,7 +205,10 @@ class KendallShapes(EmbeddedMetric):
         return centered / xp.sqrt(xp.where(all_equal, 1.0, square)), all_equal
 
     def embed(self, X: Array) -> np.ndarray:
-        """Return the projectors zz*: diagonal, real and imaginary upper triangle.
+        """Return the vectors that represent points in a Euclidean space.
+
+        They are the entries of the projectors zz*: the diagonal, and the real and
+        imaginary parts of the upper triangle times √2.
 
         Parameters
         ----------
@@ -262,7 +270,9 @@ class KendallShapes(EmbeddedMetric):
         return xp.maximum(offset, xp.abs(norm - 1))
 
     def from_coordinates(self, p: Array, z: Array) -> Array:
-        """Return the horizontal vector at p with coordinates z, in O(k).
+        """Return the tangent vector at p with the orthonormal coordinates z.
+
+        The vector is horizontal, and takes O(k) operations.
 
         Two reflections: one carries e₁ to the direction of the centroid, the other
         carries e₁ of the remaining k − 1 entries to p.

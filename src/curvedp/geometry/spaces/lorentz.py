@@ -220,7 +220,9 @@ class Lorentz(Hyperbolic, UnitQuadric):
         return _tangent_above(xp, x, x_time, apply_where(xp, is_near, near, far))
 
     def dist(self, p: Array, q: Array) -> Array:
-        """Return 2·arsinh(chord/2).
+        """Return the distance of p and q.
+
+        It is 2·arsinh(chord/2), where the chord is the Minkowski length of q − p.
 
         Parameters
         ----------
@@ -253,7 +255,9 @@ class Lorentz(Hyperbolic, UnitQuadric):
 
     @in_cache_blocks
     def transport(self, p: Array, q: Array, v: Array) -> Array:
-        """Return the parallel transport: a rotation of the coordinates.
+        """Return v moved from p to q by parallel transport.
+
+        The coordinates of v are rotated.
 
         Parameters
         ----------
@@ -313,7 +317,17 @@ class Lorentz(Hyperbolic, UnitQuadric):
 
     @in_cache_blocks
     def from_coordinates(self, p: Array, z: Array) -> Array:
-        """Return (0, z) carried by the boost that takes the origin to p."""
+        """Return the tangent vector at p with the orthonormal coordinates z.
+
+        It is (0, z), carried by the boost that takes the origin to p.
+
+        Parameters
+        ----------
+        p : array, shape (..., *point_shape)
+            A point.
+        z : array, shape (..., dim)
+            Coordinates.
+        """
         xp = namespace(p, z)
         x = columns(p[..., 1:])
         time, space = _boost(xp, x, lift(xp, x)[0], 0.0, z)
@@ -321,7 +335,10 @@ class Lorentz(Hyperbolic, UnitQuadric):
 
     @in_cache_blocks
     def to_coordinates(self, p: Array, v: Array) -> Array:
-        """Return v carried back by the boost that takes the origin to p.
+        """Return the orthonormal coordinates of a tangent vector v at p.
+
+        They are the spatial part of v, carried back by the boost that takes the origin
+        to p.
 
         Parameters
         ----------

@@ -59,7 +59,10 @@ class PoincareBall(Hyperbolic):
         return np.zeros(self.d)
 
     def exp(self, p: Array, v: Array) -> Array:
-        """Return the Möbius sum of p and tanh(|z|/2)·z/|z|, z the coordinates of v.
+        """Return the end of the geodesic from p with velocity v.
+
+        It is the Möbius sum of p and tanh(|z|/2)·z/|z|, where z are the orthonormal
+        coordinates of v.
 
         Far from the origin it is computed through the hyperboloid, in polar form.
 
@@ -70,21 +73,27 @@ class PoincareBall(Hyperbolic):
         """
         xp = namespace(p, v)
         gap = one_minus_square(xp, p)[..., None]
-        z = 2 / gap * v
-        step = euclidean_norm(xp, z)[..., None]
+        coordinates = 2 / gap * v
+        step = euclidean_norm(xp, coordinates)[..., None]
         is_long = step > _LONGEST_STEP
         shrink = xp.where(is_long, _LONGEST_STEP / xp.where(is_long, step, 1.0), 1.0)
-        z = shrink * z
+        coordinates = shrink * coordinates
         length = euclidean_norm(xp, p)[..., None]
         is_near = length < _NEAR
 
-        w = xp.where(is_near, p, 0.0)
-        y = tanhc(xp, xp.vecdot(z, z)[..., None] / 4) * z / 2
-        middle = 1 + 2 * dot(xp, w, y)
-        square = dot(xp, y, y)
-        near = ((middle + square) * w + gap * y) / (middle + dot(xp, w, w) * square)
+        near_p = xp.where(is_near, p, 0.0)
+        near_step = (
+            tanhc(xp, xp.vecdot(coordinates, coordinates)[..., None] / 4)
+            * coordinates
+            / 2
+        )
+        middle = 1 + 2 * dot(xp, near_p, near_step)
+        square = dot(xp, near_step, near_step)
+        near = ((middle + square) * near_p + gap * near_step) / (
+            middle + dot(xp, near_p, near_p) * square
+        )
 
-        radial = dot(xp, z, p) / xp.where(length == 0, 1.0, length)
+        radial = dot(xp, coordinates, p) / xp.where(length == 0, 1.0, length)
         tangential = orthogonal_part(xp, v, p) * (2 / gap) * shrink
         spatial = polar_exp(
             xp,
@@ -98,7 +107,9 @@ class PoincareBall(Hyperbolic):
         return self.project(xp.where(is_near, near, far))
 
     def log(self, p: Array, q: Array) -> Array:
-        """Return the velocity along (−p) ⊕ q, of length dist(p, q).
+        """Return the velocity at p of a shortest geodesic to q.
+
+        It is the vector of length dist(p, q) along the Möbius difference (−p) ⊕ q.
 
         With gaps g = 1 − |p|² and h = 1 − |q|² it points along g(q − p) − |q − p|²p, a
         vector of length |q − p|√(gh + |q − p|²), whose terms do not cancel.
@@ -118,13 +129,26 @@ class PoincareBall(Hyperbolic):
         return xp.where(coincide, 1 / gap, scale) * direction
 
     def dist(self, p: Array, q: Array) -> Array:
-        """Return 2·arsinh(|q − p|/√((1 − |p|²)(1 − |q|²)))."""
+        """Return the distance of p and q.
+
+        It is 2·arsinh(|q − p|/√((1 − |p|²)(1 − |q|²))).
+
+        Parameters
+        ----------
+        p : array, shape (..., *point_shape)
+            A point.
+        q : array, shape (..., *point_shape)
+            Another point.
+        """
         xp = namespace(p, q)
         gaps = xp.sqrt(one_minus_square(xp, p)) * xp.sqrt(one_minus_square(xp, q))
         return 2 * xp.asinh(euclidean_norm(xp, q - p) / gaps)
 
     def transport(self, p: Array, q: Array, v: Array) -> Array:
-        """Return the parallel transport: a rotation, and the ratio of the scales.
+        """Return v moved from p to q by parallel transport.
+
+        The vector is rotated, and multiplied by the ratio of the scales of the metric
+        at q and p.
 
         Parameters
         ----------

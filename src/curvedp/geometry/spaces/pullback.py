@@ -151,13 +151,33 @@ class PullbackManifold(OriginIsometry, CheapKernels):
     # ---- kernels ---------------------------------------------------------------------
 
     def exp(self, p: Array, v: Array) -> Array:
-        """Return φ⁻¹(exp(φ(p), dφ(v)))."""
+        """Return the end of the geodesic from p with velocity v.
+
+        With the chart φ to the model space, it is φ⁻¹(exp(φ(p), dφ(v))).
+
+        Parameters
+        ----------
+        p : array, shape (..., *point_shape)
+            A point.
+        v : array, shape (..., *point_shape)
+            A tangent vector at p.
+        """
         return self.from_model(
             self.model.exp(self.to_model(p), self.differential(p, v))
         )
 
     def log(self, p: Array, q: Array) -> Array:
-        """Return dφ⁻¹(log(φ(p), φ(q)))."""
+        """Return the velocity at p of a shortest geodesic to q.
+
+        With the chart φ to the model space, it is dφ⁻¹(log(φ(p), φ(q))).
+
+        Parameters
+        ----------
+        p : array, shape (..., *point_shape)
+            A point.
+        q : array, shape (..., *point_shape)
+            Another point.
+        """
         velocity = self.model.log(self.to_model(p), self.to_model(q))
         return self.inverse_differential(p, velocity)
 

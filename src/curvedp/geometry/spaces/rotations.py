@@ -84,19 +84,49 @@ class Rotations(OrthonormalFrames):
         return 2.0 * math.sqrt(n_turned / self.n)
 
     def jacobi_operator(self, p: Array, v: Array) -> np.ndarray:
-        """Return −¼[[·, V], V] in coordinates (Helgason 1978, IV.4)."""
+        """Return the matrix of the curvature operator u ↦ R(u, v)v in coordinates at p.
+
+        It is −¼[[·, V], V], where V = pᵀv is skew and [A, B] = AB − BA (Helgason 1978,
+        IV.4).
+
+        Parameters
+        ----------
+        p : array, shape (..., *point_shape)
+            A point.
+        v : array, shape (..., *point_shape)
+            A tangent vector at p.
+        """
         if self.constant_curvature is not None:
             return super().jacobi_operator(p, v)
         return bracket_jacobi_operator(self, p, v)
 
     def exp(self, p: Array, v: Array) -> Array:
-        """Return p·exp(pᵀv)."""
+        """Return the end of the geodesic from p with velocity v.
+
+        It is p·exp(pᵀv), where pᵀv is skew-symmetric.
+
+        Parameters
+        ----------
+        p : array, shape (..., *point_shape)
+            A point.
+        v : array, shape (..., *point_shape)
+            A tangent vector at p.
+        """
         return p + p @ _exp_minus_identity(namespace(p, v), skew(p.mT @ v))
 
     def log(self, p: Array, q: Array) -> Array:
-        """Return p·log(pᵀq).
+        """Return the velocity at p of a shortest geodesic to q.
+
+        It is p·log(pᵀq), with the principal logarithm of a rotation.
 
         Where a plane turns by π it is one of the shortest velocities, always the same.
+
+        Parameters
+        ----------
+        p : array, shape (..., *point_shape)
+            A point.
+        q : array, shape (..., *point_shape)
+            Another point.
         """
         return p @ rotation_log(p.mT @ (q - p))
 
@@ -182,11 +212,31 @@ class Rotations(OrthonormalFrames):
         return super().residual(p) + namespace(p).abs(det(p) - 1)
 
     def from_coordinates(self, p: Array, z: Array) -> Array:
-        """Return p times the skew matrix with entries z below the diagonal."""
+        """Return the tangent vector at p with the orthonormal coordinates z.
+
+        It is p times the skew matrix with entries z below the diagonal.
+
+        Parameters
+        ----------
+        p : array, shape (..., *point_shape)
+            A point.
+        z : array, shape (..., dim)
+            Coordinates.
+        """
         return p @ skew_from_vector(z, self.n)
 
     def to_coordinates(self, p: Array, v: Array) -> Array:
-        """Return the entries of pᵀv below the diagonal."""
+        """Return the orthonormal coordinates of a tangent vector v at p.
+
+        They are the entries of pᵀv below the diagonal.
+
+        Parameters
+        ----------
+        p : array, shape (..., *point_shape)
+            A point.
+        v : array, shape (..., *point_shape)
+            A tangent vector at p.
+        """
         return skew_to_vector(p.mT @ v)
 
 

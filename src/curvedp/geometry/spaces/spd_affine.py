@@ -99,7 +99,18 @@ class SPDAffineInvariant(SPD, AffineInvariantCone, OriginIsometry, CheapKernels)
         return sym(sandwich(cholesky(like(X, center)), X))
 
     def jacobi_operator(self, p: Array, v: Array) -> np.ndarray:
-        """Return −¼[[·, V], V] in coordinates (Helgason 1978, IV.4)."""
+        """Return the matrix of the curvature operator u ↦ R(u, v)v in coordinates at p.
+
+        It is −¼[[·, V], V], where V is the symmetric matrix of the coordinates of v and
+        [A, B] = AB − BA (Helgason 1978, IV.4).
+
+        Parameters
+        ----------
+        p : array, shape (..., *point_shape)
+            A point.
+        v : array, shape (..., *point_shape)
+            A tangent vector at p.
+        """
         if self.constant_curvature is not None:
             return super().jacobi_operator(p, v)
         return bracket_jacobi_operator(self, p, v)
@@ -177,7 +188,10 @@ class SPDAffineInvariant(SPD, AffineInvariantCone, OriginIsometry, CheapKernels)
         return with_derivative_of(smooth, accurate, p, q)
 
     def dist(self, p: Array, q: Array) -> Array:
-        """Return √Σ log²λ(p⁻¹q), with the relative error of `spd_pencil`.
+        """Return the distance of p and q.
+
+        It is √Σ log²λ over the eigenvalues λ of p⁻¹q. The relative error is that of
+        `spd_pencil`.
 
         Parameters
         ----------
@@ -236,11 +250,31 @@ class SPDAffineInvariant(SPD, AffineInvariantCone, OriginIsometry, CheapKernels)
         return sym(sandwich(L @ sqrt_sym(whiten(L, q)), whiten(L, v)))
 
     def from_coordinates(self, p: Array, z: Array) -> Array:
-        """Return LSLᵀ, S the symmetric matrix with coordinates z."""
+        """Return the tangent vector at p with the orthonormal coordinates z.
+
+        It is LSLᵀ, where p = LLᵀ and S is the symmetric matrix with the coordinates z.
+
+        Parameters
+        ----------
+        p : array, shape (..., *point_shape)
+            A point.
+        z : array, shape (..., dim)
+            Coordinates.
+        """
         return sandwich(cholesky(p), unpack(z, self.m))
 
     def to_coordinates(self, p: Array, v: Array) -> Array:
-        """Return the coordinates of L⁻¹vL⁻ᵀ."""
+        """Return the orthonormal coordinates of a tangent vector v at p.
+
+        They are those of the symmetric matrix L⁻¹vL⁻ᵀ, where p = LLᵀ.
+
+        Parameters
+        ----------
+        p : array, shape (..., *point_shape)
+            A point.
+        v : array, shape (..., *point_shape)
+            A tangent vector at p.
+        """
         return pack(self._whitened(p, v))
 
     def fast_normal_coordinates(self, p: np.ndarray, q: np.ndarray) -> np.ndarray:

@@ -62,23 +62,52 @@ class SPDBuresWasserstein(SPD):
         return (0.0, inf) if self.m > 1 else (0.0, 0.0)
 
     def exp(self, p: Array, v: Array) -> Array:
-        """Return (I+L)p(I+L) = p + v + LpL with L = L_p[v].
+        """Return the end of the geodesic from p with velocity v.
+
+        It is (I+L)p(I+L) = p + v + LpL, where L solves Lp + pL = v.
 
         It is meaningful while I + L is positive definite.
+
+        Parameters
+        ----------
+        p : array, shape (..., *point_shape)
+            A point.
+        v : array, shape (..., *point_shape)
+            A tangent vector at p.
         """
         L = _lyapunov(p, v)
         return p + v + sym(L @ p @ L)
 
     def log(self, p: Array, q: Array) -> Array:
-        """Return (T−I)p + p(T−I), T the optimal transport map with TpT = q."""
+        """Return the velocity at p of a shortest geodesic to q.
+
+        It is (T−I)p + p(T−I), where T is the optimal transport map: the positive
+        definite matrix with TpT = q.
+
+        Parameters
+        ----------
+        p : array, shape (..., *point_shape)
+            A point.
+        q : array, shape (..., *point_shape)
+            Another point.
+        """
         step = _transport_step(p, q)
         half = step.S @ step.G.mT
         return (half + half.mT) * step.root_unit * step.top_unit
 
     def dist(self, p: Array, q: Array) -> Array:
-        """Return ‖(T−I)G‖ with p = GGᵀ.
+        """Return the distance of p and q.
+
+        It is ‖(T−I)G‖, with p = GGᵀ and the optimal transport map T from p to q.
 
         This is √(tr p + tr q − 2tr(p^½qp^½)^½) without its cancellation.
+
+        Parameters
+        ----------
+        p : array, shape (..., *point_shape)
+            A point.
+        q : array, shape (..., *point_shape)
+            Another point.
         """
         step = _transport_step(p, q)
         return norm(step.S) * step.top_unit[..., 0, 0]
@@ -125,15 +154,36 @@ class SPDBuresWasserstein(SPD):
         return self.from_coordinates(q, xp.where(is_defined, rotated, z))
 
     def from_coordinates(self, p: Array, z: Array) -> Array:
-        """Return U(√(2(λᵣ+λₛ)) ⊙ UᵀSU)Uᵀ with p = UλUᵀ, S the matrix of z.
+        """Return the tangent vector at p with the orthonormal coordinates z.
+
+        It is U(√(2(λᵣ+λₛ)) ⊙ UᵀSU)Uᵀ, where p = U·diag(λ)·Uᵀ, S is the symmetric matrix
+        with the coordinates z, and ⊙ multiplies entry by entry.
 
         It depends on p alone, not on the choice of eigenvectors.
+
+        Parameters
+        ----------
+        p : array, shape (..., *point_shape)
+            A point.
+        z : array, shape (..., dim)
+            Coordinates.
         """
         weights, U = _metric_weights(p)
         return sym(sandwich(U, weights * (U.mT @ unpack(z, self.m) @ U)))
 
     def to_coordinates(self, p: Array, v: Array) -> Array:
-        """Return the coordinates of U(UᵀvU / √(2(λᵣ+λₛ)))Uᵀ."""
+        """Return the orthonormal coordinates of a tangent vector v at p.
+
+        With p = U·diag(λ)·Uᵀ, they are those of the symmetric matrix U(UᵀvU /
+        √(2(λᵣ+λₛ)))Uᵀ, divided entry by entry.
+
+        Parameters
+        ----------
+        p : array, shape (..., *point_shape)
+            A point.
+        v : array, shape (..., *point_shape)
+            A tangent vector at p.
+        """
         weights, U = _metric_weights(p)
         return pack(sym(sandwich(U, (U.mT @ v @ U) / weights)))
 

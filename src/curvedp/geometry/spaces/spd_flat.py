@@ -137,12 +137,32 @@ class FlatSPD(SPD, ScalableCone, OriginIsometry):
         """Return φ(q) − φ(p), with every digit when q is near p."""
 
     def log(self, p: Array, q: Array) -> Array:
-        """Return dφ⁻¹(φ(q) − φ(p))."""
+        """Return the velocity at p of a shortest geodesic to q.
+
+        In the chart φ geodesics are straight lines, so that it is dφ⁻¹(φ(q) − φ(p)).
+
+        Parameters
+        ----------
+        p : array, shape (..., *point_shape)
+            A point.
+        q : array, shape (..., *point_shape)
+            Another point.
+        """
         frame = self._frame(p)
         return self._inverse_differential(frame, self._difference(frame, p, q))
 
     def dist(self, p: Array, q: Array) -> Array:
-        """Return ‖φ(q) − φ(p)‖."""
+        """Return the distance of p and q.
+
+        It is ‖φ(q) − φ(p)‖ in the chart φ.
+
+        Parameters
+        ----------
+        p : array, shape (..., *point_shape)
+            A point.
+        q : array, shape (..., *point_shape)
+            Another point.
+        """
         return matrix.norm(self._difference(self._frame(p), p, q))
 
     def inner(self, p: Array, u: Array, v: Array) -> Array:
@@ -152,7 +172,20 @@ class FlatSPD(SPD, ScalableCone, OriginIsometry):
         return namespace(p, u, v).sum(products, axis=(-2, -1))
 
     def transport(self, p: Array, q: Array, v: Array) -> Array:
-        """Return the vector at q with the same dφ."""
+        """Return v moved from p to q by parallel transport.
+
+        It is the vector at q with the same velocity dφ in the chart φ, because the
+        space is flat.
+
+        Parameters
+        ----------
+        p : array, shape (..., *point_shape)
+            A point.
+        q : array, shape (..., *point_shape)
+            Another point.
+        v : array, shape (..., *point_shape)
+            A tangent vector at p.
+        """
         return self._inverse_differential(
             self._frame(q), self._differential(self._frame(p), v)
         )

@@ -78,13 +78,25 @@ class Sphere(VectorManifold, UnitQuadric, EmbeddedMean):
         return np.ones(self.d + 1)
 
     def exp(self, p: Array, v: Array) -> Array:
-        """Return cos|v|·p + (sin|v|/|v|)·v."""
+        """Return the end of the geodesic from p with velocity v.
+
+        It is cos|v|·p + (sin|v|/|v|)·v.
+
+        Parameters
+        ----------
+        p : array, shape (..., *point_shape)
+            A point.
+        v : array, shape (..., *point_shape)
+            A tangent vector at p.
+        """
         xp = namespace(p, v)
         cos, sinc = cos_sinc(xp, xp.vecdot(v, v)[..., None])
         return cos * p + sinc * v
 
     def log(self, p: Array, q: Array) -> Array:
-        """Return angle·w/|w|, w the part of q orthogonal to p.
+        """Return the velocity at p of a shortest geodesic to q.
+
+        It is angle·w/|w|, where w is the part of q orthogonal to p.
 
         Parameters
         ----------
@@ -123,7 +135,9 @@ class Sphere(VectorManifold, UnitQuadric, EmbeddedMean):
         return xp.where(at_antipode, to_antipode, factor[..., None] * orthogonal)
 
     def dist(self, p: Array, q: Array) -> Array:
-        """Return the angle between the rays through p and q.
+        """Return the distance of p and q.
+
+        It is the angle between the rays through p and q.
 
         Parameters
         ----------
@@ -223,7 +237,9 @@ class Sphere(VectorManifold, UnitQuadric, EmbeddedMean):
     # undefined at p = −e₁.
 
     def from_coordinates(self, p: Array, z: Array) -> Array:
-        """Return (0, z) after the Householder reflection that carries ±e₁ to p.
+        """Return the tangent vector at p with the orthonormal coordinates z.
+
+        It is (0, z) after the Householder reflection that carries ±e₁ to p.
 
         Parameters
         ----------
@@ -240,7 +256,17 @@ class Sphere(VectorManifold, UnitQuadric, EmbeddedMean):
         return xp.concat([first, others], axis=-1)
 
     def to_coordinates(self, p: Array, v: Array) -> Array:
-        """Return all entries but the first of v reflected as in `from_coordinates`."""
+        """Return the orthonormal coordinates of a tangent vector v at p.
+
+        They are all entries but the first of v, reflected as in `from_coordinates`.
+
+        Parameters
+        ----------
+        p : array, shape (..., *point_shape)
+            A point.
+        v : array, shape (..., *point_shape)
+            A tangent vector at p.
+        """
         xp = namespace(p, v)
         p_first, p_others = p[..., :1], p[..., 1:]
         along = xp.where(p_first < 0, -v[..., :1], v[..., :1])

@@ -120,7 +120,10 @@ class Stiefel(OrthonormalFrames):
         return (-0.5, 0.5) if self.m == 3 else (-0.5, 4 / 7)
 
     def exp(self, p: Array, v: Array) -> Array:
-        """Return [p Q]·exp([2A −Bᵀ; B 0])·[I; 0]·exp(−A) for v = pA + QB.
+        """Return the end of the geodesic from p with velocity v.
+
+        With v = pA + QB, where A is skew and [p Q] is an orthonormal frame, it is [p
+        Q]·exp([2A −Bᵀ; B 0])·[I; 0]·exp(−A).
 
         (Zimmermann & Hüper 2022, at the Euclidean metric; the same curve as Edelman,
         Arias & Smith 1998, eq. 2.7, with skew matrices only.)
@@ -255,7 +258,17 @@ class Stiefel(OrthonormalFrames):
         return p @ turns + self._normal_from_coordinates(p, z[..., self._n_turns :])
 
     def to_coordinates(self, p: Array, v: Array) -> Array:
-        """Return the coordinates of v: turns inside the span of p, then the others."""
+        """Return the orthonormal coordinates of a tangent vector v at p.
+
+        First come the turns inside the span of p, and then the directions out of it.
+
+        Parameters
+        ----------
+        p : array, shape (..., *point_shape)
+            A point.
+        v : array, shape (..., *point_shape)
+            A tangent vector at p.
+        """
         turns = skew_to_vector(p.mT @ v) * math.sqrt(2)
         normal = self._normal_coordinates_of(p, v)
         return namespace(p, v).concat([turns, normal], axis=-1)
