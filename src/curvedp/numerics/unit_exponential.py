@@ -141,11 +141,16 @@ def _exponential_roots(A: Array, halvings: int) -> list[Array]:
     A2 = A @ A
     A3 = A @ A2
     A4 = A2 @ A2
-    X = A4 / _factorial(16)
-    for k in (12, 8, 4):
-        X = X + A3 / _factorial(k + 3) + A2 / _factorial(k + 2) + A / _factorial(k + 1)
-        X = A4 @ (X + identity / _factorial(k))
-    roots = [X + A3 / 6 + A2 / 2 + A]
+    highest_terms = A4 / _factorial(16)
+    for order in (12, 8, 4):
+        highest_terms = (
+            highest_terms
+            + A3 / _factorial(order + 3)
+            + A2 / _factorial(order + 2)
+            + A / _factorial(order + 1)
+        )
+        highest_terms = A4 @ (highest_terms + identity / _factorial(order))
+    roots = [highest_terms + A3 / 6 + A2 / 2 + A]
     for _ in range(halvings):
         roots.append(2 * roots[-1] + roots[-1] @ roots[-1])
     return roots

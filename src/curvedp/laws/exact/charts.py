@@ -313,35 +313,41 @@ class ExactKendallShapes(ExactChart):
     def point(
         self, footpoint: Vectors, direction: Vectors, cs: Enclosure, sn: Enclosure
     ) -> Vectors:
-        """Return real and imaginary parts of e^{iψ}(cos r·p + sin r·w).
+        """Return real and imaginary parts of the point e^{iψ}(cos r·p + sin r·w).
 
-        Here p = x + iy is the normalized footpoint, w = a + ib the direction, cs = cos
-        r, sn = sin r, and ψ the angle of the third vector of `direction`.
+        p is the normalized footpoint, w the unit vector along the part of the direction
+        that is orthogonal to p and to i·p, and ψ the angle of the third vector of
+        `direction`.
 
         Parameters
         ----------
         footpoint, direction : lists of vectors
             From the methods of these names.
         cs, sn : enclosures
-            From `radial_factors`.
+            cos r and sin r, from `radial_factors`.
         """
-        x, y = footpoint
-        length = (x.dot(x) + y.dot(y)).sqrt()
-        x = x / length
-        y = y / length
+        p_real, p_imaginary = footpoint
+        length = (p_real.dot(p_real) + p_imaginary.dot(p_imaginary)).sqrt()
+        p_real = p_real / length
+        p_imaginary = p_imaginary / length
 
-        # The part of a + ib orthogonal to p = x + iy and to ip.
-        a, b, phase_vector = direction
-        real_product = a.dot(x) + b.dot(y)
-        imaginary_product = b.dot(x) - a.dot(y)
-        a = a - x * real_product + y * imaginary_product
-        b = b - y * real_product - x * imaginary_product
-        step = sn / (a.dot(a) + b.dot(b)).sqrt()
-        x = x * cs + a * step
-        y = y * cs + b * step
+        # The part of w orthogonal to p and to ip.
+        w_real, w_imaginary, phase_vector = direction
+        real_product = w_real.dot(p_real) + w_imaginary.dot(p_imaginary)
+        imaginary_product = w_imaginary.dot(p_real) - w_real.dot(p_imaginary)
+        w_real = w_real - p_real * real_product + p_imaginary * imaginary_product
+        w_imaginary = (
+            w_imaginary - p_imaginary * real_product - p_real * imaginary_product
+        )
+        step = sn / (w_real.dot(w_real) + w_imaginary.dot(w_imaginary)).sqrt()
+        p_real = p_real * cs + w_real * step
+        p_imaginary = p_imaginary * cs + w_imaginary * step
 
         phase = _normalize(phase_vector)
-        return [x * phase[0] - y * phase[1], x * phase[1] + y * phase[0]]
+        return [
+            p_real * phase[0] - p_imaginary * phase[1],
+            p_real * phase[1] + p_imaginary * phase[0],
+        ]
 
 
 class ExactRotations(ExactChart):
@@ -359,13 +365,25 @@ class ExactRotations(ExactChart):
         return _cos_sin(r)
 
     def footpoint(self, center: Enclosure) -> Vectors:
-        """Return orthonormal columns, by Gram–Schmidt and the right-hand rule."""
-        a = _normalize(center[:, 0])
+        """Return the orthonormal columns of the rotation that the center stands for.
+
+        The center is a rotation up to the rounding of its entries. Gram and Schmidt's
+        method makes its first columns orthonormal, and the right-hand rule gives the
+        last one.
+
+        Parameters
+        ----------
+        center : Enclosure, shape (n, n)
+            The center of the noise, n = 2 or 3.
+        """
+        first = _normalize(center[:, 0])
         if self.manifold.point_shape[0] == 2:
-            return [a, a[[1, 0]] * np.array([-1.0, 1.0])]
-        b = _normalize(center[:, 1] - a * a.dot(center[:, 1]))
-        cross_product = a[[1, 2, 0]] * b[[2, 0, 1]] - a[[2, 0, 1]] * b[[1, 2, 0]]
-        return [a, b, cross_product]
+            return [first, first[[1, 0]] * np.array([-1.0, 1.0])]
+        second = _normalize(center[:, 1] - first * first.dot(center[:, 1]))
+        cross_product = (
+            first[[1, 2, 0]] * second[[2, 0, 1]] - first[[2, 0, 1]] * second[[1, 2, 0]]
+        )
+        return [first, second, cross_product]
 
     def direction(self, normals: Enclosure) -> Vectors:
         """Return the coordinates of the axis one by one.
@@ -391,19 +409,25 @@ class ExactRotations(ExactChart):
         cs, sn : enclosures
             From `radial_factors`.
         """
-        length = sum(z * z for z in direction).sqrt()
-        axis = [z / length for z in direction]
+        length = sum(coordinate * coordinate for coordinate in direction).sqrt()
+        axis = [coordinate / length for coordinate in direction]
         if len(footpoint) == 2:
-            a, b = footpoint
-            return [a * cs + b * (sn * axis[0]), b * cs - a * (sn * axis[0])]
+            first, second = footpoint
+            return [
+                first * cs + second * (sn * axis[0]),
+                second * cs - first * (sn * axis[0]),
+            ]
 
         along_axis = footpoint[0] * axis[0] + footpoint[1] * axis[1]
         along_axis = along_axis + footpoint[2] * axis[2]
         columns = []
         for j in range(3):
-            j1 = (j + 1) % 3
-            j2 = (j + 2) % 3
-            across_axis = footpoint[j1] * axis[j2] - footpoint[j2] * axis[j1]
+            next_j = (j + 1) % 3
+            after_next_j = (j + 2) % 3
+            across_axis = (
+                footpoint[next_j] * axis[after_next_j]
+                - footpoint[after_next_j] * axis[next_j]
+            )
             parallel_part = along_axis * (axis[j] * (1 - cs))
             columns.append(footpoint[j] * cs + parallel_part + across_axis * sn)
         return columns
@@ -435,7 +459,12 @@ def draw_in_chart(
     source: Source,
     grid: int,
 ) -> np.ndarray:
-    """Return an exact draw rounded to the grid 2^-grid.
+    """Return a draw of isotropic noise about a center, rounded to the grid 2^-grid.
+
+    The radius r and the direction w are drawn as lazy real numbers, which can be
+    computed to any number of bits. The point exp(center, r·w) is enclosed in intervals
+    of growing precision until every entry is certain to round to one integer. So the
+    result has the law of the exact draw, rounded.
 
     Parameters
     ----------
@@ -478,7 +507,9 @@ def draw_in_chart(
             return None
         direction = reflect(chart.direction(normals.balls(precision)))
         vectors = reflect(chart.point(footpoint, direction, *factors))
-        columns = [[round_arb(x, grid) for x in np.ravel(v)] for v in vectors]
+        columns = [
+            [round_arb(entry, grid) for entry in np.ravel(vector)] for vector in vectors
+        ]
         if any(None in column for column in columns):
             return None
         return _join_columns(chart.manifold, columns, sign)
@@ -518,15 +549,16 @@ def _round_with_floats(
     """
     with np.errstate(all="ignore"):
         footpoint = chart.footpoint(FloatBall(center))
-        factors = decide(lambda p: _radial_factors(radius, chart, p))
-        cs = float_ball(factors.cs)
-        sn = float_ball(factors.sn)
+        factors = decide(lambda precision: _radial_factors(radius, chart, precision))
+        # Both are hyperbolic on a hyperbolic space.
+        cosine = float_ball(factors.cs)
+        sine = float_ball(factors.sn)
         direction = chart.direction(normals.floats())
-        vectors = chart.point(footpoint, direction, cs, sn)
+        vectors = chart.point(footpoint, direction, cosine, sine)
         rounded = [vector.round(grid) for vector in vectors]
     if not all(np.all(is_certain) for _, is_certain in rounded):
         return None
-    return [[int(k) for k in np.ravel(integers)] for integers, _ in rounded]
+    return [[int(integer) for integer in np.ravel(integers)] for integers, _ in rounded]
 
 
 def _random_sign(source: Source) -> int:
@@ -543,11 +575,12 @@ def _join_columns(
     Parameters
     ----------
     manifold : Manifold
-        If its points are vectors, the parts are concatenated; if matrices, the parts
-        are their columns.
+        If its points are vectors, the parts are concatenated; if matrices, the
+        parts are their columns.
     columns : sequence of sequences of int
         The rounded vectors.
     sign : {-1, 1}
+        The factor of all integers.
     """
     arrays = [np.array(column, dtype=object) * sign for column in columns]
     if len(manifold.point_shape) == 1:
@@ -558,7 +591,20 @@ def _join_columns(
 def _radial_factors(
     radius: LazyRadius, chart: ExactChart, precision: int
 ) -> RadialFactors | None:
-    """Return cs r and sn r, or None if the radius has no finite ball at this precision."""
+    """Return cs r and sn r, the factors of a point's two parts in polar coordinates.
+
+    They are cos and sin on spheres, and cosh and sinh on hyperbolic spaces. None is
+    returned if the radius has no finite enclosure at this precision.
+
+    Parameters
+    ----------
+    radius : LazyRadius
+        The drawn radius r.
+    chart : ExactChart
+        How points of the manifold are computed.
+    precision : int
+        The number of bits.
+    """
     r = radius.ball(precision)
     return chart.radial_factors(r) if r.is_finite() else None
 
@@ -617,9 +663,12 @@ def _hyperboloid_point(
     cosh, sinh : enclosures
         cosh r and sinh r of the radius r.
     """
-    u = _normalize(normals)
-    x = space * (cosh + sinh * u.dot(space) / (1 + time)) + u * sinh
-    return _HyperboloidPoint((1 + x.dot(x)).sqrt(), x)
+    unit_direction = _normalize(normals)
+    result_space = (
+        space * (cosh + sinh * unit_direction.dot(space) / (1 + time))
+        + unit_direction * sinh
+    )
+    return _HyperboloidPoint((1 + result_space.dot(result_space)).sqrt(), result_space)
 
 
 def _public_reflection(n: int) -> Callable[[Vectors], Vectors]:

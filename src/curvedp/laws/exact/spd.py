@@ -118,7 +118,9 @@ def draw_spd(
 def _round_with_floats(
     center: np.ndarray, draw: NearDraw, entries: "MatrixEntries", grid: int
 ) -> list[int] | None:
-    """Return the rounded free entries of L·Y·L* if float balls settle all of them, else None.
+    """Return the rounded free entries of L·Y·L*, or None if floats cannot settle all of them.
+
+    The entries are computed in float64 with proved error radii.
 
     Parameters
     ----------
@@ -139,16 +141,15 @@ def _round_with_floats(
     index = (entries.rows, entries.columns)
     if not np.all(is_certain[index]):
         return None
-    return [int(k) for k in integers[index]]
+    return [int(integer) for integer in integers[index]]
 
 
 @lru_cache(maxsize=256)
 def acceptance_probability(kind: Kind, m: int, beta: int, scale: float) -> float:
-    """Return a lower bound of the fraction of proposals that is accepted.
+    """Return a lower bound on the fraction of proposals that is accepted.
 
-    It is the exact fraction unless that needs many digits, and depends on public
-    numbers only: the law, the size m of the matrices, β (1 for symmetric, 2 for
-    Hermitian) and the scale.
+    It serves to bound the number of random bits of a draw beforehand. It is the exact
+    fraction unless that needs many digits, and depends on public numbers only.
 
     Parameters
     ----------
@@ -159,7 +160,7 @@ def acceptance_probability(kind: Kind, m: int, beta: int, scale: float) -> float
     beta : {1, 2}
         1 for real symmetric, 2 for Hermitian matrices.
     scale : float
-        σ > 0.
+        The scale σ > 0.
 
     Raises
     ------
@@ -262,12 +263,12 @@ def _free_entries(m: int, beta: int) -> MatrixEntries:
     beta : {1, 2}
         1 for real symmetric, 2 for Hermitian matrices.
     """
-    i, j = np.tril_indices(m)
+    row, column = np.tril_indices(m)
     if beta == 1:
-        return MatrixEntries(i, j)
-    k, n = np.tril_indices(m, -1)
-    rows = np.concatenate([2 * i, 2 * k + 1])
-    columns = np.concatenate([2 * j, 2 * n])
+        return MatrixEntries(row, column)
+    strict_rows, strict_columns = np.tril_indices(m, -1)
+    rows = np.concatenate([2 * row, 2 * strict_rows + 1])
+    columns = np.concatenate([2 * column, 2 * strict_columns])
     return MatrixEntries(rows, columns)
 
 
@@ -287,17 +288,19 @@ def _fill_hermitian(m: int, beta: int, free_integers: list[int]) -> np.ndarray:
         The independent entries.
     """
     matrix = np.zeros((m, m, 2), dtype=object)
-    i, j = np.tril_indices(m)
-    real_parts = free_integers[: len(i)]
-    matrix[i, j, 0] = real_parts
-    matrix[j, i, 0] = real_parts
+    row, column = np.tril_indices(m)
+    real_parts = free_integers[: len(row)]
+    matrix[row, column, 0] = real_parts
+    matrix[column, row, 0] = real_parts
     if beta == 1:
         return np.asarray(matrix[..., 0])
 
-    k, n = np.tril_indices(m, -1)
-    imaginary_parts = free_integers[len(i) :]
-    matrix[k, n, 1] = imaginary_parts
-    matrix[n, k, 1] = [-b for b in imaginary_parts]
+    strict_rows, strict_columns = np.tril_indices(m, -1)
+    imaginary_parts = free_integers[len(row) :]
+    matrix[strict_rows, strict_columns, 1] = imaginary_parts
+    matrix[strict_columns, strict_rows, 1] = [
+        -imaginary_part for imaginary_part in imaginary_parts
+    ]
     return matrix
 
 

@@ -276,26 +276,36 @@ class NearDraw:
         return arb_mat(matrix.tolist())
 
     def _eigen_in_floats(self) -> FloatEigen:
-        """Return float64 eigenvalues and eigenvectors of V with error bounds.
+        """Return float64 eigenvalues and eigenvectors of V with proved error bounds.
 
-        With Q̂ = U·P (polar), D the diagonal of the computed eigenvalues and
-        η ≥ |Q̂ᵀQ̂ − I| ≥ |P − I|:
+        Let D be the diagonal matrix of the computed eigenvalues and Q̂ the matrix of
+        the computed eigenvectors, with the polar decomposition Q̂ = U·P. With η ≥
+        |Q̂ᵀQ̂ − I| ≥ |P − I|,
 
             |V − U D Uᵀ| ≤ |V − Q̂DQ̂ᵀ| + (2η + η²)|D| =: e,
 
-        and by Weyl each eigenvalue of V is within e of its partner in D. Nothing is
-        assumed of `eigh`.
+        and by Weyl's inequality each eigenvalue of V is within e of its partner in D.
+        Nothing is assumed of `eigh`.
         """
         if self._float_eigen is None:
             root_half = FloatBall(math.sqrt(0.5), 2.0**-53)
             matrix = self._matrix(self._normals.floats(), root_half)
             values, vectors = np.linalg.eigh(matrix.mid)
-            q = FloatBall(vectors)
-            eta = _frobenius_bound(q.T.sharp_dot(q) - np.eye(len(values)))
-            residual = _frobenius_bound(matrix - (q * values).sharp_dot(q.T))
+            vector_ball = FloatBall(vectors)
+            orthogonality_error = _frobenius_bound(
+                vector_ball.T.sharp_dot(vector_ball) - np.eye(len(values))
+            )
+            residual = _frobenius_bound(
+                matrix - (vector_ball * values).sharp_dot(vector_ball.T)
+            )
             largest_value = float(np.abs(values).max())
-            error = residual + (2 * eta + eta**2) * largest_value
-            self._float_eigen = FloatEigen(values, vectors, error * _ROUND_UP, eta)
+            error = (
+                residual
+                + (2 * orthogonality_error + orthogonality_error**2) * largest_value
+            )
+            self._float_eigen = FloatEigen(
+                values, vectors, error * _ROUND_UP, orthogonality_error
+            )
         return self._float_eigen
 
     def _eigenvalues(self, precision: int) -> list[arb] | None:
@@ -379,15 +389,19 @@ class NearDraw:
                             ≤ e·exp(max D + e) + (2η + η²)·exp(max D).
         """
         eigen = self._eigen_in_floats()
-        eta = eigen.orthogonality_error
+        orthogonality_error = eigen.orthogonality_error
         with at_precision(64):
             exponentials = [arb(value).exp() for value in eigen.values.tolist()]
             growth = float_ball(np.array(exponentials, dtype=object))
             largest = arb(float(eigen.values.max()) + eigen.value_error).exp()
             largest_growth = float(largest.upper())
-        q = FloatBall(eigen.vectors)
-        error = (eigen.value_error + 2 * eta + eta**2) * largest_growth
-        return FloatExp((q * growth).sharp_dot(q.T), error * _ROUND_UP)
+        vector_ball = FloatBall(eigen.vectors)
+        error = (
+            eigen.value_error + 2 * orthogonality_error + orthogonality_error**2
+        ) * largest_growth
+        return FloatExp(
+            (vector_ball * growth).sharp_dot(vector_ball.T), error * _ROUND_UP
+        )
 
 
 def _complex_from_blocks(matrix: arb_mat, m: int) -> acb_mat:

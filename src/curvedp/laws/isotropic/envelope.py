@@ -260,7 +260,17 @@ def radial_mode(kind: Kind, space: TwoPointHomogeneousSpace, scale: float) -> fl
 
 
 def _scaled_log_sn_slope(kappa: float, r: float) -> float:
-    """Return r·sn_κ'(r)/sn_κ(r), which is 1 for κ = 0 and in the limit r → 0."""
+    """Return r·sn_κ′(r)/sn_κ(r), which is 1 for κ = 0 and in the limit r → 0.
+
+    sn_κ is the sine, the identity or the hyperbolic sine of √|κ|·r for κ > 0, = 0, < 0.
+
+    Parameters
+    ----------
+    kappa : float
+        The curvature κ.
+    r : float
+        A radius > 0.
+    """
     x = math.sqrt(abs(kappa)) * r
     if x < 1e-150:
         return 1.0
@@ -277,7 +287,15 @@ class RadiusSampler(NamedTuple):
     deviation: TangentEnvelope
 
     def draw(self, rng: np.random.Generator, count: int) -> Floats:
-        """Return `count` independent radii."""
+        """Return `count` independent radii.
+
+        Parameters
+        ----------
+        rng : Generator
+            The source of randomness.
+        count : int
+            The number of radii.
+        """
         radii = self.deviation.draw(rng, count)
         radii += self.mode
         return radii

@@ -275,9 +275,10 @@ class TangentBundleBall(GeodesicBall):
 
 
 def _log_sn_ratio(kappa: float, r: Floats) -> Floats:
-    """Return log(sn_κ(r)/r): sn is a sine for κ > 0, a hyperbolic sine for κ < 0.
+    """Return log(sn_κ(r)/r), the logarithm of how much the exponential map stretches.
 
-    Inside the injectivity radius it is finite.
+    sn_κ(r) is sin(√κ·r)/√κ for κ > 0 and its hyperbolic form for κ < 0. Inside the
+    injectivity radius the result is finite. Near r = 0 it is a power series.
 
     Parameters
     ----------
@@ -286,22 +287,25 @@ def _log_sn_ratio(kappa: float, r: Floats) -> Floats:
     r : array
         Radii, not negative.
     """
-    x = math.sqrt(abs(kappa)) * np.asarray(r, dtype=np.float64)
-    is_small = x < 1e-2
-    u = x * x
-    safe_x = np.where(is_small, 1.0, x)
+    angle = math.sqrt(abs(kappa)) * np.asarray(r, dtype=np.float64)
+    is_small = angle < 1e-2
+    angle_square = angle * angle
+    safe_angle = np.where(is_small, 1.0, angle)
     if kappa > 0:
-        closed_form = np.log(np.abs(np.sin(np.minimum(safe_x, math.pi))) / safe_x)
+        closed_form = np.log(
+            np.abs(np.sin(np.minimum(safe_angle, math.pi))) / safe_angle
+        )
     else:
-        closed_form = safe_x + np.log(-np.expm1(-2 * safe_x) / (2 * safe_x))
-    series = -np.sign(kappa) * u / 6 - u * u / 180
+        closed_form = safe_angle + np.log(-np.expm1(-2 * safe_angle) / (2 * safe_angle))
+    series = -np.sign(kappa) * angle_square / 6 - angle_square * angle_square / 180
     return np.where(is_small, series, closed_form)
 
 
 def _mean_sn(kappa: float, r: Floats) -> Floats:
-    """Return (1/r)·∫₀^r sn_κ = (1 − cos √κ r)/(κ r), and its hyperbolic form for κ < 0.
+    """Return the mean of sn_κ over [0, r], (1/r)·∫₀^r sn_κ.
 
-    Near r = 0 it is r/2.
+    It is (1 − cos(√κ·r))/(κ·r) for κ > 0 and its hyperbolic form for κ < 0; near r = 0
+    it is r/2.
 
     Parameters
     ----------
@@ -310,8 +314,8 @@ def _mean_sn(kappa: float, r: Floats) -> Floats:
     r : array
         Radii, not negative.
     """
-    x = math.sqrt(abs(kappa)) * r
-    half_sine = np.sin(x / 2) if kappa > 0 else np.sinh(x / 2)
-    safe_x = np.where(x > 0, x, 1.0)
-    ratio = np.where(x > 0, 2 * half_sine * half_sine / safe_x, 0.0)
+    angle = math.sqrt(abs(kappa)) * r
+    half_sine = np.sin(angle / 2) if kappa > 0 else np.sinh(angle / 2)
+    safe_angle = np.where(angle > 0, angle, 1.0)
+    ratio = np.where(angle > 0, 2 * half_sine * half_sine / safe_angle, 0.0)
     return ratio / math.sqrt(abs(kappa))

@@ -165,9 +165,9 @@ def rejection_sample(
 
 
 def acceptance(m: int, sigma: float, beta: int = 1) -> dict[str, float]:
-    """Return the exact acceptance probability of each envelope, by the envelope's name.
+    """Return the probability with which proposals of each envelope are accepted.
 
-    It depends on public numbers only.
+    It is exact and depends on public numbers only.
 
     Parameters
     ----------
@@ -177,11 +177,16 @@ def acceptance(m: int, sigma: float, beta: int = 1) -> dict[str, float]:
         The scale σ > 0.
     beta : {1, 2}
         Symmetric or Hermitian.
+
+    Returns
+    -------
+    dict
+        The probability by the name of the envelope.
     """
     m = integer("m", m, 2)
     sigma = positive("sigma", sigma)
     envelopes = _envelopes(m, sigma, beta)
-    return {e.name: math.exp(e.log_acceptance) for e in envelopes}
+    return {envelope.name: math.exp(envelope.log_acceptance) for envelope in envelopes}
 
 
 @lru_cache(maxsize=64)

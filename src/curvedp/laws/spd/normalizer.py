@@ -132,10 +132,11 @@ def log_pfaffian(m: int, sigma: float) -> float:
 
 @lru_cache(maxsize=256)
 def mean_square_radius(m: int, sigma: float, beta: int = 1) -> float:
-    """Return E[d²] = −∂ log Z/∂(1/2σ²), d the distance of a draw from its footpoint.
+    """Return the mean square distance E[d²] of a draw from its center.
 
-    To first order it is dim·σ². For β = 2 the derivative is in closed form; for β = 1
-    it is that of a Pfaffian, evaluated in ball arithmetic.
+    Theorem. With the normalizer Z of the law, E[d²] = −∂ log Z/∂(1/2σ²). To first order
+    it is dim·σ². For β = 2 the derivative is in closed form. For β = 1 it is that of a
+    Pfaffian, evaluated in ball arithmetic.
 
     Parameters
     ----------
@@ -156,16 +157,17 @@ def mean_square_radius(m: int, sigma: float, beta: int = 1) -> float:
 
     def value() -> Any:
         """Return E d²/σ² from the derivative d log det B = tr(B⁻¹ dB)."""
-        s = arb(sigma)
-        erf_values = [(s * k / 2).erf() for k in range(m)]
+        exact_sigma = arb(sigma)
+        erf_values = [(exact_sigma * k / 2).erf() for k in range(m)]
         # d erf(σk/2)/dσ = k/√π · exp(−σ²k²/4)
         erf_slopes = [
-            k * (-((s * k / 2) ** 2)).exp() / arb.pi().sqrt() for k in range(m)
+            k * (-((exact_sigma * k / 2) ** 2)).exp() / arb.pi().sqrt()
+            for k in range(m)
         ]
         matrix = arb_mat(_half_size_matrix(m, erf_values, arb(1)))
         matrix_slope = arb_mat(_half_size_matrix(m, erf_slopes, arb(0)))
         log_slope = matrix.solve(matrix_slope).trace()
-        return m + s**2 * m * (m * m - 1) / 12 + s * log_slope
+        return m + exact_sigma**2 * m * (m * m - 1) / 12 + exact_sigma * log_slope
 
     ball = _evaluate_to_accuracy(value, m, sigma)
     return sigma * sigma * float(ball.mid())
@@ -218,10 +220,11 @@ def radial_cdf(
 def _invert_laplace_transform(
     m: int, sigma: float, relative_radius: NDArray[np.float64], beta: int
 ) -> NDArray[np.float64]:
-    """Return the distribution function of the distance at radii in units of σ.
+    """Return the probability that the distance is at most given radii, in units of σ.
 
-    One contour serves the radii within about one standard deviation: a factor of
-    e^{1/4} below 4σ, a length of σ above.
+    It is the inverse of a Laplace transform, a sum over the nodes of a contour. One
+    contour serves all radii of a bin, which is about one standard deviation wide: below
+    4σ a bin spans a factor of e^{1/4}, above it a length of σ.
 
     Parameters
     ----------
@@ -260,16 +263,17 @@ class Contour(NamedTuple):
 
 
 @lru_cache(maxsize=4096)
-def _contour(m: int, sigma: float, b: int, beta: int) -> Contour:
-    """Return the contour for the radii of bin b (see `_invert_laplace_transform`).
+def _contour(m: int, sigma: float, bin_number: int, beta: int) -> Contour:
+    """Return the quadrature rule that inverts the Laplace transform for radii of one bin.
 
-    With R = |ρ|² and t + 1/2σ² = w² (docs/theory/spd-gaussian.md),
+    With the squared distance R of a draw and t + 1/2σ² = w² (docs/theory/spd-
+    gaussian.md),
 
-        F(x) = (1/2πi) ∫ e^{tx} E[e^{−tR}]/t dt.
+        P(R ≤ x) = F(x) = (1/2πi) ∫ e^{tx} E[e^{−tR}]/t dt.
 
     The path is the vertical line Re w = p through the saddle point, where the integrand
-    is e^{−qx·s²} wide with 2 ≤ q ≤ 4. The only pole is w₀ = 1/(√2·σ); left of it the
-    integral is F − 1.
+    is e^{−qx·s²} wide with 2 ≤ q ≤ 4, s the height above the real axis. The only pole
+    is w₀ = 1/(√2·σ); left of it the integral is F − 1.
 
     Parameters
     ----------
@@ -277,12 +281,14 @@ def _contour(m: int, sigma: float, b: int, beta: int) -> Contour:
         The size of the matrices.
     sigma : float
         The scale σ > 0.
-    b : int
-        The number of the bin.
+    bin_number : int
+        The number of the bin, see `_invert_laplace_transform`.
     beta : {1, 2}
         1 for real symmetric, 2 for Hermitian matrices.
     """
-    central_radius = 4 * math.exp((b + 0.5) / 4) if b < 0 else b + 4.5
+    central_radius = (
+        4 * math.exp((bin_number + 0.5) / 4) if bin_number < 0 else bin_number + 4.5
+    )
     x = (sigma * central_radius) ** 2
     mean = mean_square_radius(m, sigma, beta)
     saddle = 1 / (math.sqrt(2) * _scale_with_mean_square(m, sigma, x, beta))
@@ -291,15 +297,17 @@ def _contour(m: int, sigma: float, b: int, beta: int) -> Contour:
     gap = 1 / math.sqrt(x)
 
     passes_left = x > mean and gap <= pole / 4
-    p = min(saddle, pole - gap) if passes_left else max(saddle, pole + gap)
+    abscissa = min(saddle, pole - gap) if passes_left else max(saddle, pole + gap)
     # The error of the rule is e^{−2πδ/step} times the growth of the integrand when the
     # line moves by δ: at most to the pole, and away from the essential singularity at
     # w = 0. Three widths cost a factor below e⁹.
-    step = _STEP * 2 * math.pi * min(abs(p - pole), p / 4, 1.5 * gap)
+    step = _STEP * 2 * math.pi * min(abs(abscissa - pole), abscissa / 4, 1.5 * gap)
     heights = np.arange(math.ceil(6.5 * gap / step)) * step
-    w = np.asarray(p + 1j * heights, dtype=np.complex128)
+    w = np.asarray(abscissa + 1j * heights, dtype=np.complex128)
 
-    log_transform = np.array([_complex_log_integral(m, complex(z), beta) for z in w])
+    log_transform = np.array(
+        [_complex_log_integral(m, complex(node), beta) for node in w]
+    )
     log_transform -= _complex_log_integral(m, complex(pole), beta)
     t = w * w - pole * pole
     log_weights = log_transform + np.log(2 * w / t * (step / math.pi))

@@ -601,6 +601,13 @@ class _TailIntegral:
         """Return ρ(r)/ρ(mode) as an integrand for Arb; it is analytic everywhere.
 
         ρ is the density of the radius r.
+
+        Parameters
+        ----------
+        r : acb
+            A ball of radii.
+        analytic : bool
+            Not used, because the function is analytic.
         """
         return self._rho(r)
 
@@ -610,6 +617,11 @@ class _TailIntegral:
         It is (d−1)·sn′(r)/sn(r) minus r/s² (Gaussian) or 1/s (Laplace), with the scale
         s and the dimension d; sn is sinh, the identity or sin for the curvature −1, 0
         or 1.
+
+        Parameters
+        ----------
+        r : arb
+            A ball of radii.
         """
         weight_slope = 1 / self.s if self.is_laplace else r / (self.s * self.s)
         return (self.enclosure.d - 1) * log_derivative_of_sn(self.k, r) - weight_slope
@@ -769,8 +781,8 @@ class _TailIntegral:
             return diameter - self.s * self.t
         return (diameter * diameter - 2 * self.s * self.s * self.t).sqrt()
 
-    def _integrate(self, integrand: Integrand, a: arb, b: arb) -> arb:
-        """Return a ball around the integral over the part of [a, b] inside the window.
+    def _integrate(self, integrand: Integrand, start: arb, stop: arb) -> arb:
+        """Return a ball around the integral over the part of a range inside the window.
 
         The window is the interval of integration. Two ends whose balls overlap cannot
         be ordered. The error that this can cause is at most (length of the
@@ -780,17 +792,25 @@ class _TailIntegral:
         ----------
         integrand : callable
             A function of a ball of radii and a flag for analyticity.
-        a, b : arb
-            The ends.
+        start, stop : arb
+            The ends of the range.
         """
-        low = a if a > self.window[0] else self.window[0]
-        high = b if b < self.window[1] else self.window[1]
+        low = start if start > self.window[0] else self.window[0]
+        high = stop if stop < self.window[1] else self.window[1]
 
         undecided = arb(0)
-        for x, y in ((a, self.window[0]), (b, self.window[1]), (low, high)):
-            if x.overlaps(y):
-                largest_value = integrand(acb(x.union(y)), False).abs_upper()
-                undecided = undecided + (x - y).abs_upper() * largest_value
+        for one_end, other_end in (
+            (start, self.window[0]),
+            (stop, self.window[1]),
+            (low, high),
+        ):
+            if one_end.overlaps(other_end):
+                largest_value = integrand(
+                    acb(one_end.union(other_end)), False
+                ).abs_upper()
+                undecided = (
+                    undecided + (one_end - other_end).abs_upper() * largest_value
+                )
 
         integral = arb(0)
         if low < high:

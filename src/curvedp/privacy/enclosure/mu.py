@@ -172,16 +172,16 @@ class MuEnclosure(DeltaEnclosure):
         pending = list(pairwise(knots))
         n_proved = 0
         while pending:
-            a, b = pending.pop()
-            if self._chord_is_below(a, b, mu):
+            start, stop = pending.pop()
+            if self._chord_is_below(start, stop, mu):
                 n_proved += 1
                 continue
-            if n_proved + len(pending) > _MOST_PROOFS or b - a < 1e-12 * b:
+            if n_proved + len(pending) > _MOST_PROOFS or stop - start < 1e-12 * stop:
                 raise NotResolved(
-                    f"μ could not be certified: no proof between ε = {a:g} and {b:g}"
+                    f"μ could not be certified: no proof between ε = {start:g} and {stop:g}"
                 )
-            middle = (a + b) / 2
-            pending += [(a, middle), (middle, b)]
+            middle = (start + stop) / 2
+            pending += [(start, middle), (middle, stop)]
 
     def _suggest_knots(self, mu: float, end: float) -> list[float]:
         """Return ε's from 0 to `end` between which chords of δ should lie below δ_μ.

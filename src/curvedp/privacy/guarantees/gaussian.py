@@ -115,7 +115,7 @@ def _exponent_and_factor(mu: Array, eps: Array) -> tuple[Array, Array, Array]:
     """
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         a, log_phi, log_phi_low = _log_normal_density(mu, eps)
-        b = a + mu
+        a_plus_mu = a + mu
 
         # as + s²/2 = 44 at s = upper_limit. The tail beyond is below 2^-60 of the
         # integral.
@@ -128,7 +128,7 @@ def _exponent_and_factor(mu: Array, eps: Array) -> tuple[Array, Array, Array]:
         )
 
         mills_a = _mills_ratio(np.maximum(a, 0.0))
-        mills_b = _mills_ratio(b)
+        mills_b = _mills_ratio(a_plus_mu)
         difference = mills_a - mills_b
         is_near_one = ~use_integral & (a < 0)
         direct = scipy.special.ndtr(-a) - np.exp(log_phi) * mills_b
@@ -213,22 +213,24 @@ def _mills_integral(mu: Array, a: Array, upper_limit: Array) -> Array:
 
 
 def gdp_tradeoff(mu: Any, alpha: Any) -> Any:
-    """Return G_μ(α) = Φ(Φ⁻¹(1−α) − μ), the smallest type II error; rounded down.
+    """Return the smallest type II error of a test with the type I error α; rounded down.
 
-    It is that of a test of N(0, 1) against N(μ, 1) with the type I error α (Dong, Roth
-    and Su 2022, Definition 2.6); Φ is the normal distribution function. Φ⁻¹ and Φ err
-    by a few units in the last place. So the argument of Φ is lowered in proportion to
-    its size, and the result by a relative 4e-15.
+    The test is one of N(0, 1) against N(μ, 1), and the error is G_μ(α) = Φ(Φ⁻¹(1−α) −
+    μ), with Φ the normal distribution function (Dong, Roth and Su 2022, Definition
+    2.6). Φ⁻¹ and Φ err by a few units in the last place. So the argument of Φ is
+    lowered in proportion to its size, and the result by a relative 4e-15.
 
     Parameters
     ----------
-    mu, alpha : float or array
-        μ > 0 and the type I error α in [0, 1].
+    mu : float or array
+        The distance μ > 0 of the means.
+    alpha : float or array
+        The type I error α in [0, 1].
     """
-    z = scipy.special.ndtri(alpha)
+    quantile = scipy.special.ndtri(alpha)
     with np.errstate(invalid="ignore"):
-        lowered = -z - mu - 2.0**-50 * (np.abs(z) + mu)
-    beta = np.maximum(round_down(scipy.special.ndtr(lowered), 4e-15), 0.0)
+        lowered_argument = -quantile - mu - 2.0**-50 * (np.abs(quantile) + mu)
+    beta = np.maximum(round_down(scipy.special.ndtr(lowered_argument), 4e-15), 0.0)
     beta = np.where(np.asarray(alpha) > 0, beta, 1.0)
     return beta if np.ndim(beta) else float(beta)
 
@@ -246,10 +248,10 @@ def gdp_mu_below(eps: Any, log_delta: Any) -> Any:
     eps, log_delta : float or array
         ε >= 0 and log δ < 0; they broadcast.
     """
-    z = scipy.special.ndtri_exp(log_delta)
-    root = np.sqrt(z * z + 2 * eps)
-    for_negative_z = 2 * eps / (root - np.minimum(z, 0.0) + 1e-300)
-    mu = np.where(z < 0, for_negative_z, z + root)
+    quantile = scipy.special.ndtri_exp(log_delta)
+    root = np.sqrt(quantile * quantile + 2 * eps)
+    for_negative_z = 2 * eps / (root - np.minimum(quantile, 0.0) + 1e-300)
+    mu = np.where(quantile < 0, for_negative_z, quantile + root)
     with np.errstate(under="ignore"):
         return np.maximum(mu, math.sqrt(2 * math.pi) * np.exp(log_delta))
 
@@ -281,10 +283,10 @@ def gdp_mu(eps: Any, delta: Any) -> Any:
 
     # δ_μ increases with μ and is at most Φ(−a), a = ε/μ − μ/2. So the root of Φ(−a) = δ
     # is a lower bound.
-    z = scipy.special.ndtri(target)
-    root = np.sqrt(z * z + 2 * eps)
-    for_negative_z = 2 * eps / np.where(z < 0, root - z, 1.0)
-    low = np.where(z < 0, for_negative_z, z + root) * (1 - 1e-12)
+    quantile = scipy.special.ndtri(target)
+    root = np.sqrt(quantile * quantile + 2 * eps)
+    for_negative_z = 2 * eps / np.where(quantile < 0, root - quantile, 1.0)
+    low = np.where(quantile < 0, for_negative_z, quantile + root) * (1 - 1e-12)
 
     # An upper bound is found by doubling.
     high = np.maximum(2 * low, 1e-300) + 4 * target

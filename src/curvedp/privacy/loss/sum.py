@@ -95,7 +95,13 @@ class GaussianLoss:
         return np.asarray(log_ndtr(t / self.mu - self.mu / 2))
 
     def log_density_on_line(self, t: Array) -> Array:
-        """Return the logarithm of the density of N(μ²/2, μ²) at t."""
+        """Return the logarithm of the density of N(μ²/2, μ²) at t.
+
+        Parameters
+        ----------
+        t : array
+            Real losses.
+        """
         z = t / self.mu - self.mu / 2
         return -z * z / 2 - math.log(self.mu * math.sqrt(2 * math.pi))
 
@@ -181,6 +187,16 @@ class SumOfLosses(PrivacyLossLaw):
 
         P₁ is the output distribution on the first data set. The tables of A and B may
         be extended in place.
+
+        Parameters
+        ----------
+        t : array
+            Losses t >= 0, in one dimension.
+
+        Returns
+        -------
+        log_upper, log_lower : array
+            The logarithms of the two probabilities.
         """
         return self._log_tails(t, self.order)
 
