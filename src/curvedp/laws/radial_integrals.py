@@ -48,6 +48,10 @@ def radial_support(cdf: RadialCDF, scale: float) -> Support:
     return Support(low, high)
 
 
+# Bisections of a quantile: they leave 2^−24 of the first bracket.
+_BISECTIONS = 24
+
+
 def _quantile_bracket(cdf: RadialCDF, probability: float, upper: float) -> Support:
     """Bracket the quantile of a probability within [0, upper] by 24 bisections.
 
@@ -62,7 +66,7 @@ def _quantile_bracket(cdf: RadialCDF, probability: float, upper: float) -> Suppo
     """
     below = 0.0
     above = upper
-    for _ in range(24):
+    for _ in range(_BISECTIONS):
         middle = (below + above) / 2
         if float(cdf(middle)) >= probability:
             above = middle

@@ -19,6 +19,8 @@ from curvedp.errors import NotResolved, ParameterError
 Array = NDArray[np.float64]
 
 # Values beyond this are cut before an interpolation sees them; only signs matter there.
+# Steps of `bracket_sign_change`, at most: bisection alone would need about 60.
+_MOST_STEPS = 100
 _LARGEST_FINITE = 1e300
 # Bits that the integer square root keeps below 1: more than the smallest double has.
 _ROOT_BITS = 1200
@@ -173,33 +175,50 @@ def bracket_sign_change(
         Evaluated points on either side of the sign change, within 2^-48 of each other
         relative to the larger one.
     """
-    # x1 is the newest point, x2 the one across the sign change from it, x3 the previous
-    # newest or opposite one; f1, f2, f3 are the values there.
+    # The names follow the three points of the parabola: the newest one, the one across
+    # the sign change from it (opposite), and the one that was replaced last (previous).
+    # f_new, f_opp and f_prev are the values there.
     f = decreasing_function
     with np.errstate(all="ignore"):
         smallest_width = 2.0**-60 * upper
         fraction = np.full_like(lower, 0.5)
-        x1, x2 = lower, upper
-        f1, f2 = np.fmax(f(lower), 5e-324), f(upper)
+        newest, opposite = lower, upper
+        f_new, f_opp = np.fmax(f(lower), 5e-324), f(upper)
 
-        for _ in range(100):
-            x = x1 + fraction * (x2 - x1)
-            value = f(x)
-            same_side = (value > 0) == (f1 > 0)
-            x2, x3, f2, f3 = np.where(same_side, [x2, x1, f2, f1], [x1, x2, f1, f2])
-            x1, f1 = x, value
-            lower, upper = np.where(f1 > 0, [x1, x2], [x2, x1])
+        for _ in range(_MOST_STEPS):
+            trial = newest + fraction * (opposite - newest)
+            value = f(trial)
+            same_side = (value > 0) == (f_new > 0)
+            # A point on the side of the newest one replaces it. A point on the other
+            # side makes the newest one the opposite one.
+            opposite, previous = np.where(
+                same_side, [opposite, newest], [newest, opposite]
+            )
+            f_opp, f_prev = np.where(same_side, [f_opp, f_new], [f_new, f_opp])
+            newest, f_new = trial, value
+            lower, upper = np.where(f_new > 0, [newest, opposite], [opposite, newest])
 
             tolerance = np.maximum(2.0**-48 * upper, smallest_width) / (upper - lower)
             if np.all(tolerance >= 1):
                 break
 
-            xi = (x1 - x2) / (x3 - x2)
-            phi = (f1 - f2) / (f3 - f2)
-            parabola = f1 / (f1 - f2) * f3 / (f3 - f2) + (x3 - x1) / (x2 - x1) * f1 / (
-                f3 - f1
-            ) * f2 / (f3 - f2)
-            fits = (phi**2 < xi) & ((1 - phi) ** 2 < 1 - xi) & np.isfinite(parabola)
+            position = (newest - opposite) / (previous - opposite)
+            height = (f_new - f_opp) / (f_prev - f_opp)
+            first_term = f_new / (f_new - f_opp) * f_prev / (f_prev - f_opp)
+            second_term = (
+                (previous - newest)
+                / (opposite - newest)
+                * f_new
+                / (f_prev - f_new)
+                * f_opp
+                / (f_prev - f_opp)
+            )
+            parabola = first_term + second_term
+            fits = (
+                (height**2 < position)
+                & ((1 - height) ** 2 < 1 - position)
+                & np.isfinite(parabola)
+            )
             margin = np.minimum(tolerance, 1) / 2
             fraction = np.clip(np.where(fits, parabola, 0.5), margin, 1 - margin)
     return lower, upper

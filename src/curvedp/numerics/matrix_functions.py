@@ -374,9 +374,9 @@ def divided_exp(x: Array, y: Array) -> Array:
     x, y = xp.broadcast_arrays(x, y)
     t = xp.abs(x - y)
     safe = xp.where(t == 0, 1.0, t)
-    return xp.exp(xp.where(x < y, y, x)) * xp.where(
-        t == 0, 1.0, -xp.expm1(-safe) / safe
-    )
+    larger = xp.where(x < y, y, x)
+    mean_decay = xp.where(t == 0, 1.0, -xp.expm1(-safe) / safe)
+    return xp.exp(larger) * mean_decay
 
 
 def apply(
@@ -448,7 +448,9 @@ def cholesky(A: Array) -> Array:
     columns = []
     for j in range(m):
         pivot = A[..., j, j]
-        root = xp.where(pivot > 0, xp.sqrt(xp.where(pivot > 0, pivot, 1.0)), xp.nan)
+        is_positive = pivot > 0
+        safe_pivot = xp.where(is_positive, pivot, 1.0)
+        root = xp.where(is_positive, xp.sqrt(safe_pivot), xp.nan)
         column = xp.where(index >= j, A[..., :, j] / root[..., None], 0.0)
         columns.append(column)
         A = A - column[..., :, None] * column[..., None, :]
@@ -557,9 +559,11 @@ def cholesky_minus_identity(E: Array) -> Array:
     index = xp.arange(m, device=device(E))
     columns = []
     for j in range(m):
-        s = E[..., j, j]
-        root = xp.where(s > -1, xp.sqrt(1 + xp.where(s > -1, s, 0.0)), xp.nan)
-        diagonal = (s / (1 + root))[..., None]  # √(1+s) − 1
+        pivot = E[..., j, j]
+        is_positive = pivot > -1
+        safe_pivot = xp.where(is_positive, pivot, 0.0)
+        root = xp.where(is_positive, xp.sqrt(1 + safe_pivot), xp.nan)
+        diagonal = (pivot / (1 + root))[..., None]  # √(1 + pivot) − 1
         below = xp.where(index > j, E[..., :, j] / root[..., None], 0.0)
         columns.append(xp.where(index == j, diagonal, below))
         E = E - below[..., :, None] * below[..., None, :]

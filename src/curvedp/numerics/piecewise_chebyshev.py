@@ -126,9 +126,9 @@ class PiecewiseChebyshev:
         """
         centers = (lows + highs)[:, None] / 2
         half_widths = (highs - lows)[:, None] / 2
-        x = centers + half_widths * _NODES
-        results = self._functions(x.ravel())
-        stacked = np.stack([result.reshape(x.shape) for result in results], axis=1)
+        nodes = centers + half_widths * _NODES
+        results = self._functions(nodes.ravel())
+        stacked = np.stack([result.reshape(nodes.shape) for result in results], axis=1)
         values = np.maximum(stacked, -1e300)
         return values, values @ _TO_COEFFICIENTS.T
 
@@ -234,6 +234,10 @@ class PiecewiseChebyshev:
     def value(self, x: Array, which: int) -> Array:
         """Evaluate one of the functions by Clenshaw's recurrence.
 
+        With the coefficients cₖ of the panel and its coordinate z in [−1, 1], the sums
+        bₖ = cₖ + 2z·bₖ₊₁ − bₖ₊₂ run from the highest degree down, and the value is c₀ +
+        z·b₁ − b₂.
+
         Parameters
         ----------
         x : array
@@ -241,16 +245,23 @@ class PiecewiseChebyshev:
         which : int
             The index of the function.
         """
-        panel, z, _, _ = self._locate(x)
-        c = self._coefficients[:, which].T
-        two_z = 2 * z
-        b0 = b1 = np.zeros_like(z)
-        for k in range(_N_NODES - 1, 0, -1):
-            b0, b1 = c[k].take(panel) + two_z * b0 - b1, b0
-        return np.asarray(c[0].take(panel) + z * b0 - b1)
+        panel, panel_coordinate, _, _ = self._locate(x)
+        coefficients = self._coefficients[:, which].T
+        two_z = 2 * panel_coordinate
+        sum_now = sum_before = np.zeros_like(panel_coordinate)
+        for degree in range(_N_NODES - 1, 0, -1):
+            sum_now, sum_before = (
+                coefficients[degree].take(panel) + two_z * sum_now - sum_before,
+                sum_now,
+            )
+        return np.asarray(
+            coefficients[0].take(panel) + panel_coordinate * sum_now - sum_before
+        )
 
     def value_and_slope(self, x: Array, which: int) -> tuple[Array, Array, Array]:
         """Evaluate one of the functions and its derivative.
+
+        Clenshaw's recurrence (see `value`) is differentiated term by term.
 
         Parameters
         ----------
@@ -266,13 +277,26 @@ class PiecewiseChebyshev:
         distance_beyond : array
             How far each point lies beyond the last panel; 0 within the panels.
         """
-        panel, z, dz_dx, distance_beyond = self._locate(x)
-        c = self._coefficients[:, which].T
-        two_z = 2 * z
-        b0 = b1 = d0 = d1 = np.zeros_like(z)  # d is the derivative of b in z
-        for k in range(_N_NODES - 1, 0, -1):
-            d0, d1 = 2 * b0 + two_z * d0 - d1, d0
-            b0, b1 = c[k].take(panel) + two_z * b0 - b1, b0
-        slope = (b0 + z * d0 - d1) * dz_dx
-        value = c[0].take(panel) + z * b0 - b1 + slope * distance_beyond
+        panel, panel_coordinate, dz_dx, distance_beyond = self._locate(x)
+        coefficients = self._coefficients[:, which].T
+        two_z = 2 * panel_coordinate
+        sum_now = sum_before = slope_now = slope_before = np.zeros_like(
+            panel_coordinate
+        )
+        for degree in range(_N_NODES - 1, 0, -1):
+            slope_now, slope_before = (
+                2 * sum_now + two_z * slope_now - slope_before,
+                slope_now,
+            )
+            sum_now, sum_before = (
+                coefficients[degree].take(panel) + two_z * sum_now - sum_before,
+                sum_now,
+            )
+        slope = (sum_now + panel_coordinate * slope_now - slope_before) * dz_dx
+        value = (
+            coefficients[0].take(panel)
+            + panel_coordinate * sum_now
+            - sum_before
+            + slope * distance_beyond
+        )
         return value, slope, distance_beyond

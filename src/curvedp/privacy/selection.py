@@ -37,6 +37,10 @@ _SECOND_ORDERS = np.concatenate([[1.0], 1 + np.geomspace(1e-3, 1e6, 400)])
 _CALIBRATION_ORDERS = 1 + np.geomspace(0.05, 5e3, 60)
 
 
+# Bisections of γ: more than the 53 bits of a float.
+_BISECTIONS = 60
+
+
 @dataclass(frozen=True)
 class NegativeBinomialRuns:
     """The random number of runs: truncated negative binomial.
@@ -94,7 +98,7 @@ class NegativeBinomialRuns:
         _validate.within("mean", mean, 1, 1e12, open_low=True)
         low = 1e-15
         high = 1 - 1e-9
-        for _ in range(60):  # the mean falls as γ grows
+        for _ in range(_BISECTIONS):  # the mean falls as γ grows
             middle = math.sqrt(low * high)
             if cls(middle).mean > mean:
                 low = middle

@@ -253,7 +253,26 @@ def exact_gaussian(
     source: Source | None = None,
     grid: int = 30,
 ) -> ExactDraw:
-    """Draw from the Riemannian Gaussian, rounded to a grid; see `exact_draw`."""
+    """Draw from the Riemannian Gaussian about a center, rounded to the grid 2^-grid.
+
+    Parameters
+    ----------
+    manifold : Manifold
+        Where the points live.
+    scale : float
+        The scale σ > 0.
+    center : array
+        The footpoint.
+    source : Source, optional
+        The random bits; a new `SecureSource` by default.
+    grid : int
+        The number of bits after the binary point, between 1 and 200.
+
+    Returns
+    -------
+    ExactDraw
+        The integers in units of 2^-grid; see `exact_draw`.
+    """
     return exact_draw("gaussian", manifold, scale, center, source=source, grid=grid)
 
 
@@ -265,7 +284,26 @@ def exact_laplace(
     source: Source | None = None,
     grid: int = 30,
 ) -> ExactDraw:
-    """Draw from the Riemannian Laplace law, rounded to a grid; see `exact_draw`."""
+    """Draw from the Riemannian Laplace law about a center, rounded to the grid 2^-grid.
+
+    Parameters
+    ----------
+    manifold : Manifold
+        Where the points live.
+    scale : float
+        The scale σ > 0.
+    center : array
+        The footpoint.
+    source : Source, optional
+        The random bits; a new `SecureSource` by default.
+    grid : int
+        The number of bits after the binary point, between 1 and 200.
+
+    Returns
+    -------
+    ExactDraw
+        The integers in units of 2^-grid; see `exact_draw`.
+    """
     return exact_draw("laplace", manifold, scale, center, source=source, grid=grid)
 
 

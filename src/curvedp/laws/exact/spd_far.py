@@ -179,28 +179,27 @@ class FarGaussianDraw:
         return matrix
 
     def _reflection_matrix(self, g: np.ndarray) -> arb_mat:
-        """Return the reflection I − 2uu*/|u|² with u = g + (g₁/|g₁|)·|g|·e₁, which takes g to e₁.
+        """Return the Householder reflection that takes a vector g to a multiple of e₁.
 
-        Changes `g` in place.
+        It is I − 2uu*/|u|² with u = g + (g₁/|g₁|)·|g|·e₁. `g` is changed in place.
 
         Parameters
         ----------
         g : array of balls
-            A vector that fills the last coordinates; complex entries are two reals
-            each.
+            A vector that fills the last coordinates; complex entries are two reals each.
         """
         beta = self.beta
         size = beta * self.m
         start = size - len(g)
         first = g[:beta]
         g[:beta] = first * (1 + (g.dot(g) / first.dot(first)).sqrt())
-        u = arb_array(np.zeros((size, beta)))
-        u[start:, 0] = g
+        axis = arb_array(np.zeros((size, beta)))
+        axis[start:, 0] = g
         if beta == 2:
             # The second column is the first one times the imaginary unit.
-            u[start::2, 1] = -g[1::2]
-            u[start + 1 :: 2, 1] = g[::2]
-        reflection = np.eye(size) - u.dot(u.T) * (2 / g.dot(g))
+            axis[start::2, 1] = -g[1::2]
+            axis[start + 1 :: 2, 1] = g[::2]
+        reflection = np.eye(size) - axis.dot(axis.T) * (2 / g.dot(g))
         return arb_mat(reflection.tolist())
 
 
@@ -213,7 +212,14 @@ class FarLaplaceDraw(FarGaussianDraw):
     """
 
     def _standard_deviation(self, normals: np.ndarray) -> arb:
-        """Return the square root of the random variance."""
+        """Return the square root of the random variance.
+
+        Parameters
+        ----------
+        normals : array
+            Independent standard normals: m for the log-eigenvalues, and then m + 1
+            for the variance.
+        """
         m = self.m
         further_normals = normals[m:]
         squared_growth_rate = arb(self.beta**2 * m * (m * m - 1)) / 12

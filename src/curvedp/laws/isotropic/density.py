@@ -44,6 +44,13 @@ _LARGEST_SHIFT = 1e8
 _PRACTICAL_LOG_DROP = 40 * math.log(2.0)
 
 
+# Bisections of the radius at which the density has dropped: more than its 53 bits.
+_DROP_BISECTIONS = 80
+# Bisections of the radius of the peak; it may be many orders of magnitude below the
+# scale.
+_PEAK_BISECTIONS = 200
+
+
 def log_sphere_area(dim: int) -> float:
     """Return log(2π^{dim/2}/Γ(dim/2)), the log-area of the unit sphere in ℝ^dim.
 
@@ -186,7 +193,7 @@ class TabulatedDensity:
 
         inner = np.full_like(log_drops, self._peak)
         outer = np.full_like(log_drops, end)
-        for _ in range(80):
+        for _ in range(_DROP_BISECTIONS):
             middle = inner + (outer - inner) / 2
             is_inside = self._log_ratio(middle) > -log_drops
             inner = np.where(is_inside, middle, inner)
@@ -355,7 +362,7 @@ class RadialDensity:
             low = high
             high = 2 * high
         high = min(high, self.space.diameter)
-        for _ in range(200):
+        for _ in range(_PEAK_BISECTIONS):
             middle = low + (high - low) / 2
             if self._density_rises_at(middle):
                 low = middle

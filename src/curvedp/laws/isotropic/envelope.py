@@ -35,6 +35,10 @@ _KNOTS = 24
 _RAISE = 2.0**-30
 
 
+# Bisections of the radius of a knot: more than the 53 bits of a float.
+_KNOT_BISECTIONS = 64
+
+
 class TangentEnvelope:
     """Sampler for the density ∝ exp(g(t)) on (low, high), where g is concave.
 
@@ -184,7 +188,7 @@ def _touch_points(log_density: Function, end: float, width: float) -> Floats:
 
         inner = np.zeros(_KNOTS)
         outer = np.full(_KNOTS, end)
-        for _ in range(64):
+        for _ in range(_KNOT_BISECTIONS):
             middle = (inner + outer) / 2
             is_above = log_density(middle) > levels
             inner = np.where(is_above, middle, inner)

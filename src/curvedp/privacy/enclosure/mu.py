@@ -462,6 +462,10 @@ def gdp_delta_and_slope(mu: arb, eps: arb) -> tuple[arb, arb]:
     return normal_cdf(-eps / mu + mu / 2) - eps.exp() * tail, -tail
 
 
+# Bisections of μ: more than the 53 bits of a float.
+_BISECTIONS = 60
+
+
 def mu_lower(delta: arb, eps: float) -> float:
     """Return a float that is at most the μ with δ_μ(ε) = δ, by bisection in balls.
 
@@ -479,7 +483,7 @@ def mu_lower(delta: arb, eps: float) -> float:
     with precision(256):
         while gdp_delta_and_slope(arb(high), arb(eps))[0] < delta:
             low, high = high, 2 * high
-        for _ in range(60):
+        for _ in range(_BISECTIONS):
             middle = (low + high) / 2
             if gdp_delta_and_slope(arb(middle), arb(eps))[0] < delta:
                 low = middle

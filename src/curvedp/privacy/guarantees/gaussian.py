@@ -256,6 +256,10 @@ def gdp_mu_below(eps: Any, log_delta: Any) -> Any:
         return np.maximum(mu, math.sqrt(2 * math.pi) * np.exp(log_delta))
 
 
+# Doublings of an upper bound on μ, at most: from 1 on they pass the largest float.
+_MOST_DOUBLINGS = 1100
+
+
 def gdp_mu(eps: Any, delta: Any) -> Any:
     """Return the μ at which δ_μ(ε) = δ, rounded up.
 
@@ -290,7 +294,7 @@ def gdp_mu(eps: Any, delta: Any) -> Any:
 
     # An upper bound is found by doubling.
     high = np.maximum(2 * low, 1e-300) + 4 * target
-    for _ in range(1100):
+    for _ in range(_MOST_DOUBLINGS):
         is_too_small = (gdp_log_delta(high, eps) < log_target) & (high < 1e300)
         if not np.any(is_too_small):
             break

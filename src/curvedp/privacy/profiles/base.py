@@ -731,6 +731,10 @@ class PrivacyProfile(PrivacyCurve):
 # ---- μ from δ_μ(ε) = δ by Newton's method
 
 
+# Newton steps, at most. Few are taken, except where each step doubles μ.
+_MOST_NEWTON_STEPS = 60
+
+
 def _newton_mu(
     eps: Array, mu: Array, step: Callable[[Array, Array, Array], Array]
 ) -> Array:
@@ -746,7 +750,7 @@ def _newton_mu(
     step : callable
         The Newton step, as a function of μ, a = ε/μ − μ/2 and b = ε/μ + μ/2.
     """
-    for _ in range(60):
+    for _ in range(_MOST_NEWTON_STEPS):
         a = eps / mu - mu / 2
         b = eps / mu + mu / 2
         change = np.clip(step(mu, a, b), -mu / 2, mu)
