@@ -97,12 +97,15 @@ class FarGaussianDraw:
         return arb(self._scale)
 
     def log_eigenvalues(self, precision: int) -> list[arb]:
-        """Return ρᵢ = βσ²hᵢ + σzᵢ with hᵢ = (m+1−2i)/2 and standard normals zᵢ.
+        """Return the log-eigenvalues of this proposal to about the given number of bits.
+
+        They are ρᵢ = βσ²hᵢ + σzᵢ with hᵢ = (m+1−2i)/2, independent standard normals zᵢ,
+        and β = 1 for symmetric and 2 for Hermitian matrices.
 
         Parameters
         ----------
         precision : int
-            Each ρᵢ is known to about so many bits.
+            The number of bits.
 
         Returns
         -------

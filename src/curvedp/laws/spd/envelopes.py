@@ -351,9 +351,11 @@ class NearEnvelope:
         return log_target_mass - log_flat_mass - self._intercept * (dim - self.m)
 
     def propose(self, rng: np.random.Generator, n: int) -> Proposals:
-        """Return n proposals ρ and their log-ratios; see `Envelope.propose`.
+        """Return n proposals of log-eigenvalues, and their log-ratios; see `Envelope.propose`.
 
-        With x = (ρᵢ−ρⱼ)/2 the log-ratio is β·Σ (log(sinh x/x) − a − b·x²).
+        The proposals ρ are eigenvalues of a Gaussian random matrix. With x = (ρᵢ−ρⱼ)/2
+        and the tangent a + b·x² of log(sinh x/x), log(target/envelope) is β·Σ_{i<j}
+        (log(sinh x/x) − a − b·x²), β = 1 for symmetric and 2 for Hermitian matrices.
 
         Parameters
         ----------
@@ -402,11 +404,14 @@ class FarEnvelope:
         return log_far_acceptance(self.m, self.sigma, self.beta)
 
     def propose(self, rng: np.random.Generator, n: int) -> Proposals:
-        """Return n proposals ρ ~ N(βσ²h, σ²I), hᵢ = (m+1−2i)/2, and their log-ratios.
+        """Return n proposals of log-eigenvalues, and their log-ratios; see `Envelope.propose`.
+
+        The proposals are ρ ~ N(βσ²h, σ²I) with hᵢ = (m+1−2i)/2.
 
         Parameters
         ----------
         rng : numpy.random.Generator
+            The source of randomness.
         n : int
             The number of proposals.
         """
@@ -417,18 +422,20 @@ class FarEnvelope:
 
 
 def far_log_ratio(rho: Floats, beta: int) -> Floats:
-    """Return β·Σ_{i<j} log(1 − e^{−(ρᵢ−ρⱼ)}), the far envelope's log(target/envelope).
+    """Return log(target/envelope) of the far envelope at proposed log-eigenvalues ρ.
+
+    It is β·Σ_{i<j} log(1 − e^{−(ρᵢ−ρⱼ)}).
 
     Parameters
     ----------
-    rho : array of shape (n, m)
-        Proposed log-eigenvalues.
+    rho : array, shape (n, m)
+        Proposed log-eigenvalues ρ, one proposal in each row.
     beta : {1, 2}
-        Symmetric or Hermitian.
+        1 for real symmetric, 2 for Hermitian matrices.
 
     Returns
     -------
-    array of shape (n,)
+    array, shape (n,)
         −∞ where a row is not decreasing.
     """
     i, j = np.triu_indices(rho.shape[1], 1)

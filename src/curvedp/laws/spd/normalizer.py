@@ -105,9 +105,10 @@ def log_volume_constant(m: int, beta: int) -> float:
 def log_far_acceptance(m: int, sigma: float, beta: int = 1) -> float:
     """Return the log-probability that a proposal of the far envelope is accepted.
 
-    The proposal is ρ ~ N(βσ²h, σ²I), accepted with probability ∏(1 − e^{−(ρᵢ−ρⱼ)})^β
-    where ρ is decreasing. For β = 1 the probability is Pf[erf(σ(k−j)/2)], for β = 2 it
-    is ∏ₖ (1 − e^{−σ²k})^{m−k}.
+    The proposals are log-eigenvalues ρ ~ N(βσ²h, σ²I) with hᵢ = (m+1−2i)/2. One is
+    accepted with probability ∏_{i<j} (1 − e^{−(ρᵢ−ρⱼ)})^β if it is decreasing. For β =
+    1 the probability of acceptance is the Pfaffian Pf[erf(σ(k−j)/2)], for β = 2 it is
+    ∏ₖ (1 − e^{−σ²k})^{m−k}.
 
     Parameters
     ----------
@@ -125,7 +126,18 @@ def log_far_acceptance(m: int, sigma: float, beta: int = 1) -> float:
 
 @lru_cache(maxsize=256)
 def log_pfaffian(m: int, sigma: float) -> float:
-    """Return log Pf[erf(σ(k−j)/2)], j, k = 1 … m."""
+    """Return the logarithm of the Pfaffian Pf[erf(σ(k−j)/2)], j, k = 1, …, m.
+
+    It is the normalizer of the Gaussian law on real m×m matrices, up to elementary
+    factors. The value is certified in ball arithmetic.
+
+    Parameters
+    ----------
+    m : int
+        The size of the matrices.
+    sigma : float
+        The scale σ > 0.
+    """
     ball = _evaluate_to_accuracy(lambda: _pfaffian(m, arb(sigma)).log(), m, sigma)
     return float(ball.mid())
 

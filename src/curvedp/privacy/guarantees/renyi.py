@@ -294,37 +294,48 @@ def _log_gamma(alpha: Any, renyi_bound: Any, log_w: Any, delta: Any) -> Any:
 
 
 def _log_expm1(x: Any) -> Any:
-    """Return log(e^x − 1) for x >= 0, even if e^x overflows."""
+    """Return log(e^x − 1) for x >= 0, even if e^x overflows.
+
+    Parameters
+    ----------
+    x : array
+        Numbers x >= 0.
+    """
     for_large = x + np.log1p(-np.exp(-np.maximum(x, 1.0)))
     for_small = np.log(np.expm1(np.minimum(x, 1.0)))
     return np.where(x > 1, for_large, for_small)
 
 
-def _compute_log_maximizer(a: Any, log_u: Any, log_inverse_lambda_alpha: Any) -> Any:
-    """Return log x*, where x*^a = u^a + 1/(λα) and a = α − 1 > 0.
+def _compute_log_maximizer(
+    order_minus_one: Any, log_u: Any, log_inverse_lambda_alpha: Any
+) -> Any:
+    """Return log x*, where x* is the point that attains the bound of `_log_gamma`.
 
-    x* maximizes x − λ·h_u(x) in the bound of `_log_gamma`; α is the order of a Rényi
-    divergence and u in [0, 1) a free parameter. If the sum is 1 plus terms of size a,
-    as for orders near 1, these terms are computed separately, so that the division by a
-    does not magnify a rounding error.
+    There x* maximizes x − λ·h_u(x), with h_u(x) = x^α − α·u^{α−1}·x + (α−1)·u^α, the
+    order α of a Rényi divergence, and free parameters u in [0, 1) and λ > 0. It solves
+    x*^{α−1} = u^{α−1} + 1/(λα). If the sum is 1 plus terms of size α − 1, as for orders
+    near 1, these terms are computed separately, so that the division by α − 1 does not
+    magnify a rounding error.
 
     Parameters
     ----------
-    a, log_u : array
-        α − 1 and log u.
+    order_minus_one : array
+        α − 1 > 0.
+    log_u : array
+        log u <= 0.
     log_inverse_lambda_alpha : array
         log(1/(λα)).
     """
-    log_u_power = a * log_u
+    log_u_power = order_minus_one * log_u
     is_near_one = (log_u_power > -0.5) & (log_inverse_lambda_alpha < -0.5)
     small_term = np.exp(np.minimum(log_inverse_lambda_alpha, 0.0))
     near_one = np.log1p(np.expm1(log_u_power) + small_term)
     elsewhere = np.logaddexp(log_u_power, log_inverse_lambda_alpha)
-    return np.where(is_near_one, near_one, elsewhere) / a
+    return np.where(is_near_one, near_one, elsewhere) / order_minus_one
 
 
 def _log_h_at_one(alpha: Any, log_u: Any) -> Any:
-    """Return log h_u(1), where h_u(1) = 1 − α·u^{α−1} + (α−1)·u^α.
+    """Return log h_u(1), where h_u(1) = 1 − α·u^{α−1} + (α−1)·u^α (see `_log_gamma`).
 
     Near u = 1 these terms cancel: h_u(1) is about α(α−1)(1−u)²/2. There, with y = −log
     u and z = αy, it is computed from a series of positive terms, by Horner's rule,
@@ -333,25 +344,33 @@ def _log_h_at_one(alpha: Any, log_u: Any) -> Any:
 
     Parameters
     ----------
-    alpha, log_u : array
-        The order α > 1 of a Rényi divergence, and log u <= 0.
+    alpha : array
+        The order α > 1 of a Rényi divergence.
+    log_u : array
+        log u <= 0, u a free parameter of the bound.
     """
-    a = alpha - 1
-    y = -log_u
-    direct = -np.expm1(-a * y) - a * np.exp(-a * y) * -np.expm1(-y)
+    order_minus_one = alpha - 1
+    minus_log_u = -log_u
+    direct = -np.expm1(-order_minus_one * minus_log_u) - order_minus_one * np.exp(
+        -order_minus_one * minus_log_u
+    ) * -np.expm1(-minus_log_u)
 
-    is_small = alpha * y < 0.5
-    z = np.where(is_small, alpha * y, 0.0)
+    is_small = alpha * minus_log_u < 0.5
+    scaled_minus_log_u = np.where(is_small, alpha * minus_log_u, 0.0)
     # α^{1−n} − 1 for each power n; Horner's rule then sums from the highest power down.
-    negative_factors = np.expm1(-np.multiply.outer(_SERIES_POWERS, np.log1p(a)))
-    series = np.zeros_like(z)
+    negative_factors = np.expm1(
+        -np.multiply.outer(_SERIES_POWERS, np.log1p(order_minus_one))
+    )
+    series = np.zeros_like(scaled_minus_log_u)
     for negative_factor, inverse_factorial in zip(
         negative_factors, _INVERSE_FACTORIALS, strict=True
     ):
-        series *= z
+        series *= scaled_minus_log_u
         series -= inverse_factorial * negative_factor
 
-    by_series = np.exp(-z) * z * z * series
+    by_series = (
+        np.exp(-scaled_minus_log_u) * scaled_minus_log_u * scaled_minus_log_u * series
+    )
     return np.log(np.where(is_small, by_series, direct))
 
 

@@ -169,10 +169,13 @@ class ProjectiveLoss(SpaceFormLoss):
         return LevelSet([r_a, r_c, np.maximum(r_e, r_c)], on_sphere.center_exceeds)
 
     def _far_lift(self, r: Array, t: Array) -> _LiftAngle:
-        """Return x₂ = (1 − R − c)/2 and 1 − x₂ for the far lift of the second center.
+        """Return where the far lift of the second center is at the distance b: x₂ and 1 − x₂.
 
-        c = cot r·cot D and R = cos b/(sin r·sin D), where D is the distance of the
-        centers and b the distance from η₂ at which the loss is t. In half angles,
+        A point of the projective space is a set of points of the sphere above it, its
+        lifts. The second center η₂ has a near and a far lift, seen from the first
+        center η₁. With the distance D of the centers and the distance b from η₂ at
+        which the loss is t, c = cot r·cot D and R = cos b/(sin r·sin D), x₂ = (1 − R −
+        c)/2. In half angles,
 
             x₂     = sin((r+D+b−π)/2)·sin((r+D+π−b)/2) / (sin r·sin D),
             1 − x₂ = sin((π−b−r+D)/2)·sin((π−b+r−D)/2) / (sin r·sin D).
@@ -181,9 +184,10 @@ class ProjectiveLoss(SpaceFormLoss):
 
         Parameters
         ----------
-        r, t : array
-            The distance from the first center η₁ and the level of the loss; they
-            broadcast.
+        r : array
+            The distance from η₁.
+        t : array
+            The level of the loss; it broadcasts with `r`.
         """
         D = self.distance
         b = self._level_distance(r, t)
