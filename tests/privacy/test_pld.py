@@ -1,5 +1,6 @@
 """Loss distributions against exact integer arithmetic: never below, close above, without a floor."""
 
+import itertools
 import math
 import re
 from concurrent.futures import ThreadPoolExecutor
@@ -113,7 +114,7 @@ def test_the_error_charged_for_transforms_exceeds_the_error_made(bits, count, ki
     }[kind]
     loss = DiscretePLD(2.0**-6, index, masses / masses.sum(), 0.0)
     for rate in (0.0, 3.0):
-        found, kappa, error = convolve_tilted([(loss, count)], rate, size)
+        found, kappa, _, error = convolve_tilted([(loss, count)], rate, size)
         weights = loss.masses * np.exp(rate * loss.losses - loss.log_moment(rate)[0])
         truth = exact_wrapped(index, weights, count, size)
         made = np.linalg.norm(found - truth)
@@ -144,7 +145,7 @@ def test_powers_of_very_many_steps_by_sixty_digits(kind, count):
         "many": rng.random(len(index)),
     }[kind]
     loss = DiscretePLD(2.0**-6, index, masses / masses.sum(), 0.0)
-    found, _, error = convolve_tilted([(loss, count)], 0.0, size)
+    found, _, _, error = convolve_tilted([(loss, count)], 0.0, size)
     made = np.linalg.norm(
         found - mp_wrapped(index, exponential_tilt(loss, 0.0)[1], count, size)
     )
@@ -415,9 +416,28 @@ def test_tilted_masses_are_never_below(rate):
 
 # ---- the table of rounding errors in the documentation
 
-CHARGED = re.compile(
-    r"^\| \(([a-v])\) \|.*\| ([^|]*) \| ([^|]*) \|$", flags=re.MULTILINE
+ROW = re.compile(
+    r"^\| \(([a-v])\) \|.*\| ([^|]*) \| ([^|]*) \| ([^|]*) \|$", flags=re.MULTILINE
 )
+# A number or a symbol of a bound. One mechanism is used, so that Σ is left out.
+TOKEN = re.compile(r"(?P<number>[\d.]+)|(?P<symbol>abs\([^)]*\)|[uknNMrwλT])")
+COEFFICIENT = re.compile(r"(?<![\^\d])\d+")
+# The values of the symbols at which the two columns of bounds are compared. N and r
+# follow from k.
+MAGNITUDES = (0.0, 1e-9, 1.0, 30.0, 1e9)
+VALUES_OF_SYMBOLS = {
+    "u": (1.0,),
+    "k": (4, 10, 13, 14, 15, 20, 24),
+    "n": (1, 1000, 1 << 14, 10**9),
+    "M": MAGNITUDES,
+    "T": MAGNITUDES,
+    "w": MAGNITUDES,
+    "λ": MAGNITUDES,
+    "abs(λL)": MAGNITUDES,
+    "abs(κ_f)": MAGNITUDES,
+    "abs(κ − λε)": MAGNITUDES,
+    "abs(λ·end)": MAGNITUDES,
+}
 # The lines of the table that each constant belongs to, and the line of code that must
 # name it.
 LINES_OF_CONSTANTS = {
@@ -447,8 +467,8 @@ LINES_OF_CONSTANTS = {
 def constants_of_table(text):
     """Return {constant: numbers charged for it, by line} from the rows of the table."""
     table = {}
-    for line, charged, names in CHARGED.findall(text):
-        numbers = [int(number) for number in re.findall(r"(?<![\^\d])\d+", charged)]
+    for line, _, charged, names in ROW.findall(text):
+        numbers = [int(number) for number in COEFFICIENT.findall(charged)]
         for name in re.findall(r"`(\w+)`", names):
             table.setdefault(name, {})[line] = numbers
     return table
@@ -477,6 +497,107 @@ def test_the_documented_constants_are_those_of_the_code():
     text = (Path(__file__).parents[2] / "docs/theory/accounting.md").read_text()
     assert disagreements(text) == []
     assert disagreements(text.replace("| 24u |", "| 16u |")) == ["MOMENTS_ERROR"]
+
+
+def value_of_bound(bound, values):
+    """Return the value of a bound as the table writes it, such as n(7k + 3)u.
+
+    Parameters
+    ----------
+    bound : str
+        The bound. Neighboring factors are multiplied.
+    values : dict
+        The numbers for the symbols.
+    """
+
+    def as_factor(match):
+        """Return a number or a symbol as a factor in parentheses."""
+        if match["number"]:
+            return f"({float(match['number'])!r})"
+        return f"({float(values[match['symbol']])!r})"
+
+    expression = TOKEN.sub(as_factor, bound.replace("Σ", "")).replace("·", "*")
+    expression = re.sub(r"\)\s*\(", ")*(", expression)
+    if not re.fullmatch(r"[-\d.e+*() ]+", expression):
+        raise ValueError(f"{bound} is not a bound that the test can read")
+    return eval(expression)
+
+
+def symbol_values(bounds):
+    """Yield values for all symbols in two bounds: every combination of them."""
+    symbols = {match["symbol"] for match in TOKEN.finditer(bounds)} - {None}
+    if symbols & {"N", "r"}:
+        symbols = symbols - {"N", "r"} | {"k"}
+    grid = [VALUES_OF_SYMBOLS[symbol] for symbol in symbols]
+    for combination in itertools.product(*grid):
+        values = dict(zip(symbols, combination, strict=True))
+        if "k" in values:
+            values["N"] = 2 ** values["k"]
+            values["r"] = min(convolve._NEAR_CELLS, values["N"] // 4)
+        yield values
+
+
+def least_charge(line, proved):
+    """Return what a line must charge, so that products of two errors are covered too."""
+    return proved + 20.0 if line == "m" else 1.01 * proved
+
+
+def lines_charged_too_little(text):
+    """Return the lines of the table that charge too little for what they prove."""
+    too_little = []
+    for line, proved, charged, _ in ROW.findall(text):
+        pairs = zip(proved.split(", "), charged.split(", "), strict=True)
+        if not all(
+            value_of_bound(charge, values)
+            >= least_charge(line, value_of_bound(proof, values))
+            for proof, charge in pairs
+            for values in symbol_values(f"{proof} {charge}")
+        ):
+            too_little.append(line)
+    return too_little
+
+
+def test_every_charge_is_at_least_what_is_proved():
+    text = (Path(__file__).parents[2] / "docs/theory/accounting.md").read_text()
+    assert "".join(row[0] for row in ROW.findall(text)) == "abcdefghijklmnopqrstuv"
+    assert lines_charged_too_little(text) == []
+
+
+def test_every_coefficient_of_the_table_matters():
+    text = (Path(__file__).parents[2] / "docs/theory/accounting.md").read_text()
+    for row in ROW.finditer(text):
+        line, proved, charged, names = row.groups()
+        for number in COEFFICIENT.finditer(proved):
+            begin, end = number.span()
+            wrong = f"{proved[:begin]}{100 * int(number[0])}{proved[end:]}"
+            wrong_row = f"| ({line}) | | {wrong} | {charged} | {names} |"
+            assert lines_charged_too_little(wrong_row) == [line], wrong_row
+
+    halved = text.replace(
+        "(4·abs(λL) + 4·abs(κ_f) + 64)u", "(2·abs(λL) + 2·abs(κ_f) + 32)u"
+    )
+    assert lines_charged_too_little(halved) == ["c"]
+
+
+def test_the_untilting_charge_counts_kappas_of_both_signs():
+    large = DiscretePLD(1.0, np.array([0, 1]), np.array([0.5, 0.5]), 0.0)
+    small = DiscretePLD(1.0, np.array([-1, 0]), np.array([0.5, 0.5]), 0.0)
+    convolution = convolve_tilted([(large, 1000), (small, 1000)], 1.0, 16)
+    kappas = [1000 * loss.log_moment(1.0)[0] for loss in (large, small)]
+    assert kappas[1] < 0 < kappas[0]
+    assert convolution.kappa == pytest.approx(sum(kappas), rel=1e-12)
+    assert convolution.kappa_magnitude == pytest.approx(
+        kappas[0] - kappas[1], rel=1e-12
+    )
+
+
+def test_chernoff_bound_counts_weights_that_underflow():
+    end = 745.2
+    loss = DiscretePLD(end, np.array([0, 1]), np.array([1.0, 5e-324]), 0.0)
+    with mp.workdps(50):
+        exact = mp.log(1 + mp.mpf(5e-324) * mp.exp(mp.mpf(end))) - mp.mpf(end)
+    assert loss.log_moment(1.0)[0] - end < exact - 0.3  # without the raised mass
+    assert convolve.log_tail_mass([(loss, 1)], 1.0, end) >= exact
 
 
 def test_masses_that_share_a_place_are_summed_and_rounded_up():

@@ -55,9 +55,9 @@ _WINDOW_LEVEL = 26.0
 # Theorem C2 (docs/theory/accounting.md), which proves them.
 UNTILT_ERROR = 8  # (n): the factor e^{κ−λε} which undoes a tilt
 POSITION_ERROR = 4  # (q): the position of ε on the grid, relative
-WEIGHT_ERROR = 8  # (r): the weight of the right end of a chord, relative
+WEIGHT_ERROR = 10  # (r): the weight of the right end of a chord, relative
 CHORD_ERROR = 10  # (s): δ on a chord, relative
-SUM_ERROR = 4  # (t): δ plus the mass beyond the window, relative
+SUM_ERROR = 8  # (t): δ plus the mass beyond the window, relative
 # Rounding errors may be magnified by e^20 (to 5e-8) before an earlier tilt is used too.
 _MAX_MAGNIFICATION = 20.0
 
@@ -268,7 +268,7 @@ class ComposedPLD:
         left = np.maximum(np.floor(position).astype(np.int64) - first, 0)
         right = np.minimum(left + 1, len(delta) - 1)
         weight = np.expm1((position - left - first) * width) / math.expm1(width)
-        weight = np.clip(weight * (1 - WEIGHT_ERROR * U), 0.0, 1.0)
+        weight = np.clip(weight * (1 - WEIGHT_ERROR * U * (1 + width)), 0.0, 1.0)
         inside = delta[left] * (1 - weight) + delta[right] * weight
         inside = np.minimum(round_up(inside, CHORD_ERROR * U), 1.0)  # line (s)
 
@@ -330,7 +330,7 @@ class ComposedPLD:
         end = max(end, start + 1)
         size = 1 << max(math.ceil(math.log2(end - start + 1)), 4)
 
-        masses, kappa, error = convolve_tilted(factors, rate, size)
+        masses, kappa, kappa_magnitude, error = convolve_tilted(factors, rate, size)
         first = max(start, 0)
         grid = np.arange(first, start + size)
         delta = hockey_stick_divergence(
@@ -338,7 +338,7 @@ class ComposedPLD:
         )
         exponent = kappa - rate * (grid * width)
         # Theorem C2, line (n).
-        rounding = UNTILT_ERROR * U * (abs(kappa) + np.abs(exponent) + 8)
+        rounding = UNTILT_ERROR * U * (kappa_magnitude + np.abs(exponent) + 8)
         delta *= np.exp(np.minimum(exponent + rounding, 700.0))
         delta[grid >= last] = 0.0
 

@@ -18,6 +18,7 @@ add up.
 """
 
 import math
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -45,8 +46,11 @@ LOG_POWER_ERROR = 32  # (k): a power of 1 + z, from its logarithm
 GROWTH_ERROR = 64  # (u): the logarithm of |1 + z|, absolute
 EXP_ERROR = 16  # (l): that power, from the exponential
 DIVERGENCE_ERROR = 8  # (m): δ from masses, for each step of the recurrences
-INFINITY_ERROR = 96  # (o): the mass at infinity, relative
+INFINITY_ERROR = 16  # (o): the mass at infinity, relative
 TAIL_ERROR = 16  # (p): the logarithm of Chernoff's bound
+# The mass at the largest loss is raised to this in Chernoff's bound, line (p), so that
+# weights which underflow are far below it.
+_SMALLEST_TOP_MASS = 2.0**-1000
 ERROR_SAFETY = 1.01  # covers products of two errors, and the rounding of the bounds
 
 
@@ -55,6 +59,7 @@ class TiltedConvolution(NamedTuple):
 
     masses: Array
     kappa: float  # Σ count·κ(λ) over the factors, by which the tilt is undone
+    kappa_magnitude: float  # Σ count·|κ(λ)|, to which the rounding of kappa is relative
     error: float  # a bound on the 2-norm of the errors of the masses
 
 
@@ -142,6 +147,7 @@ def convolve_tilted(factors: list[Factor], rate: float, size: int) -> TiltedConv
     return TiltedConvolution(
         masses=scipy.fft.irfft(product, size),
         kappa=math.fsum(kappas),
+        kappa_magnitude=math.fsum(map(abs, kappas)),
         error=ERROR_SAFETY * largest_value * (forward_error + inverse_error),
     )
 
@@ -243,7 +249,10 @@ def _power_about_one(
 
     # Where this is more than the error of a plain transform, line (d), that one serves.
     plain_error = TRANSFORM_ERROR * (bits + 1) * U * (1 + excess)
-    plain_transform = scipy.fft.rfft(_wrap_around(index, masses, size))
+    # It is taken of the same masses, because frequencies of both kinds are combined.
+    near_and_far_masses = far_masses.copy()
+    near_and_far_masses[index[is_near] % size] += masses[is_near]
+    plain_transform = scipy.fft.rfft(near_and_far_masses)
     z = np.where(z_error < plain_error, z, plain_transform - 1)
     z_error = np.minimum(z_error, plain_error) + Z_ERROR * U * np.abs(z)  # line (j)
 
@@ -384,7 +393,10 @@ def mass_at_infinity(factors: list[Factor]) -> float:
     if not log_ratio:
         return 0.0
     mass = math.exp(min(log_total, 700.0)) * -math.expm1(-log_ratio)
-    return float(round_up(mass, INFINITY_ERROR * U))  # Theorem C2, line (o)
+    # Theorem C2, line (o).
+    n_uses = sum(count for _, count in factors)
+    rounding = INFINITY_ERROR * U * (1 + n_uses + math.fsum(map(abs, log_totals)))
+    return float(round_up(mass, rounding))
 
 
 def log_tail_mass(factors: list[Factor], rate: float, end: float) -> float:
@@ -395,16 +407,22 @@ def log_tail_mass(factors: list[Factor], rate: float, end: float) -> float:
     factors : list of (DiscretePLD, int)
         Privacy loss distributions, and how often each is used.
     rate : float
-        The rate λ of Chernoff's bound. If it is infinite, no total loss exceeds `end`,
+        The rate λ > 0 of Chernoff's bound. If it is infinite, no total loss exceeds `end`,
         and the answer is −inf.
     end : float
         The loss beyond which the mass is wanted.
     """
     if math.isinf(rate):
         return -math.inf
-    kappa = math.fsum(count * pld.log_moment(rate)[0] for pld, count in factors)
-    # Theorem C2, line (p). `magnitude` is Σ n·(M + 4) + |λ·end|, M the largest |λL|.
+    kappas = []  # count·κ(λ), by factor
+    # Theorem C2, line (p): Σ n·(M + |κ| + 4) + |λ·end|, M being the largest |λL|.
     magnitude = abs(rate * end)
     for pld, count in factors:
-        magnitude += count * (float(np.abs(rate * pld.losses).max()) + 4)
+        masses = pld.masses.copy()
+        masses[-1] = max(masses[-1], _SMALLEST_TOP_MASS)
+        own_kappa, _ = replace(pld, masses=masses).log_moment(rate)
+        largest_exponent = float(np.abs(rate * pld.losses).max())
+        kappas.append(count * own_kappa)
+        magnitude += count * (largest_exponent + abs(own_kappa) + 4)
+    kappa = math.fsum(kappas)
     return min(kappa - rate * end + TAIL_ERROR * U * magnitude, 0.0)
