@@ -198,38 +198,51 @@ def skew_exp(W: Array) -> tuple[Array, Array]:
     ----------
     W : array of shape (..., m, m)
         Skew-symmetric matrices.
+
+    Returns
+    -------
+    value : array, shape (..., m, m)
+        exp W − I.
+    mean : array, shape (..., m, m)
+        φ₁(W), which is also the mean of exp(tW) over t in [0, 1].
     """
     xp = namespace(W)
     base = constant(W)
-    w, Z = skew_eigen(base)
-    value, mean = skew_exp_eigen(w, Z)
+    angles, eigenvectors = skew_eigen(base)
+    value, mean = skew_exp_eigen(angles, eigenvectors)
     if differentiable(W):
-        half = w / 2
-        turn = phase(xp, half, Z.dtype)
-        K = turn[..., :, None] * turn[..., None, :]
-        K = K * xp.astype(sinc(xp, half[..., :, None] - half[..., None, :]), Z.dtype)
-        value = value + divided_difference_map(K, Z, W - base)
+        half = angles / 2
+        turn = phase(xp, half, eigenvectors.dtype)
+        divided_differences = turn[..., :, None] * turn[..., None, :]
+        divided_differences = divided_differences * xp.astype(
+            sinc(xp, half[..., :, None] - half[..., None, :]), eigenvectors.dtype
+        )
+        value = value + divided_difference_map(
+            divided_differences, eigenvectors, W - base
+        )
     return value, mean
 
 
 def divided_difference_map(K: Array, Z: Array, G: Array) -> Array:
-    """Return Re Z(K ⊙ Z*GZ)Z*, the derivative of a matrix function in a direction.
+    """Return the derivative of a matrix function in a direction G.
 
-    Daleckii and Krein (1965).
+    Theorem (Daleckii and Krein 1965). For a matrix with the unitary eigenvectors Z, the
+    derivative is Re Z(K ⊙ Z*GZ)Z*, where K are the divided differences of the function
+    at pairs of eigenvalues and ⊙ multiplies entry by entry.
 
     Parameters
     ----------
     K : array, shape (..., n, n)
-        The divided differences of the function at pairs of eigenvalues.
+        The divided differences.
     Z : complex array, shape (..., n, n)
         The unitary matrix of eigenvectors.
     G : array, shape (..., n, n)
         The direction of the derivative.
     """
     xp = namespace(Z)
-    Zh = xp.conj(Z).mT
-    in_eigenbasis = Zh @ xp.astype(G, Z.dtype) @ Z
-    return xp.real(Z @ (K * in_eigenbasis) @ Zh)
+    Z_adjoint = xp.conj(Z).mT
+    in_eigenbasis = Z_adjoint @ xp.astype(G, Z.dtype) @ Z
+    return xp.real(Z @ (K * in_eigenbasis) @ Z_adjoint)
 
 
 def skew_exp_eigen(w: Array, Z: Array) -> tuple[Array, Array]:
@@ -237,15 +250,22 @@ def skew_exp_eigen(w: Array, Z: Array) -> tuple[Array, Array]:
 
     Parameters
     ----------
-    w, Z : array
-        The eigen-system of W, as `skew_eigen` returns it.
+    w : array, shape (..., m)
+        The angles: W has the eigenvalues i·w.
+    Z : complex array, shape (..., m, m)
+        The unitary matrix of eigenvectors.
+
+    Returns
+    -------
+    value, mean : array, shape (..., m, m)
+        As `skew_exp` returns them.
     """
     xp = namespace(w, Z)
     half = w / 2
-    Zh = xp.conj(Z).mT
+    Z_adjoint = xp.conj(Z).mT
     phi1 = phase(xp, half, Z.dtype) * xp.astype(sinc(xp, half), Z.dtype)
-    value = xp.real((Z * (phi1 * xp.astype(w, Z.dtype) * 1j)[..., None, :]) @ Zh)
-    return value, xp.real((Z * phi1[..., None, :]) @ Zh)
+    value = xp.real((Z * (phi1 * xp.astype(w, Z.dtype) * 1j)[..., None, :]) @ Z_adjoint)
+    return value, xp.real((Z * phi1[..., None, :]) @ Z_adjoint)
 
 
 def phase(xp: Any, w: Array, kind: Any) -> Array:

@@ -19,6 +19,11 @@ def endpoint_quadrature(order: int) -> tuple[Array, Array]:
     ----------
     order : int
         The number of nodes, even.
+
+    Returns
+    -------
+    nodes, weights : array, shape (order,)
+        The rule, with increasing nodes.
     """
     # flint takes 0.2 s to load, which users of flat Gaussians never need.
     from flint import arb
@@ -27,11 +32,14 @@ def endpoint_quadrature(order: int) -> tuple[Array, Array]:
 
     with precision(64):
         positive_half = [
-            arb.legendre_p_root(order, k, weight=True) for k in range(order // 2)
+            arb.legendre_p_root(order, index, weight=True)
+            for index in range(order // 2)
         ]
-    z, w = np.array([[float(node), float(weight)] for node, weight in positive_half]).T
-    legendre_nodes = np.concatenate([-z, z[::-1]])
-    legendre_weights = np.concatenate([w, w[::-1]])
+    positive_nodes, positive_weights = np.array(
+        [[float(node), float(weight)] for node, weight in positive_half]
+    ).T
+    legendre_nodes = np.concatenate([-positive_nodes, positive_nodes[::-1]])
+    legendre_weights = np.concatenate([positive_weights, positive_weights[::-1]])
 
     theta = math.pi / 2 * (legendre_nodes + 1)
     nodes = 2 * np.sin(theta / 2) ** 2

@@ -244,12 +244,17 @@ def radial_envelope(density: ExactRadialDensity) -> RadialEnvelope:
         deviation = 1 / density.curvature(arb(mode)).sqrt()
         width = float(deviation) if deviation.is_finite() else 0.0
         candidates = (mode + offset * width for offset in _TOUCH_OFFSETS)
-        touch_points = {t for t in candidates if t > 0 and arb(t) < density.end}
+        touch_points = {
+            radius for radius in candidates if radius > 0 and arb(radius) < density.end
+        }
         touch_points.add(mode)
 
         points = sorted(touch_points)
         level = float(density.log_density(arb(mode)))
-        cuts = [_tangent_crossing(density, a, b) for a, b in itertools.pairwise(points)]
+        cuts = [
+            _tangent_crossing(density, left, right)
+            for left, right in itertools.pairwise(points)
+        ]
         starts = [0.0, *cuts]
         stops = [*cuts, None]
         pieces = tuple(

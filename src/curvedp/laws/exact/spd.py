@@ -362,10 +362,12 @@ def _is_positive_definite(center: np.ndarray) -> bool:
         A matrix.
     """
     m = len(center)
-    exact = [[fmpq(*float(x).as_integer_ratio()) for x in row] for row in center]
+    exact = [
+        [fmpq(*float(entry).as_integer_ratio()) for entry in row] for row in center
+    ]
     twice_symmetric = [[exact[i][j] + exact[j][i] for j in range(m)] for i in range(m)]
-    for k in range(1, m + 1):
-        minor = fmpq_mat([row[:k] for row in twice_symmetric[:k]]).det()
+    for size in range(1, m + 1):
+        minor = fmpq_mat([row[:size] for row in twice_symmetric[:size]]).det()
         if not minor > 0:
             return False
     return True

@@ -307,9 +307,9 @@ def _polar_point_on_sphere(p: Floats, u: Floats, r: Floats) -> Floats:
     np.multiply(u, np.sin(r)[:, None], out=y[:, 1:])
 
     sign = np.where(p[..., :1] < 0.0, -1.0, 1.0)
-    w = sign * p
-    w[..., 0] += 1.0
-    y -= _row_dot(y, w) / (1.0 + np.abs(p[..., :1])) * w
+    reflection_axis = sign * p
+    reflection_axis[..., 0] += 1.0
+    y -= _row_dot(y, reflection_axis) / (1.0 + np.abs(p[..., :1])) * reflection_axis
     # The reflection has taken e₁ to −sign·p.
     y *= -sign
     return y

@@ -457,6 +457,8 @@ def _langevin(x: float) -> float:
 def log_sinhc(x: Floats | float) -> Floats:
     """Return log(sinh x/x) for x ≥ 0 without overflow, to a few ulp of 1 + x.
 
+    Near 0 it is the power series x²/6 − x⁴/180 + x⁶/2835.
+
     Parameters
     ----------
     x : array
@@ -466,6 +468,6 @@ def log_sinhc(x: Floats | float) -> Floats:
     is_large = x > 1e-2
     safe_x = np.where(is_large, x, 1.0)
     closed_form = safe_x + np.log(-np.expm1(-2 * safe_x) / (2 * safe_x))
-    u = x * x
-    series = u / 6 - u * u / 180 + u**3 / 2835
+    square = x * x
+    series = square / 6 - square * square / 180 + square**3 / 2835
     return np.where(is_large, closed_form, series)

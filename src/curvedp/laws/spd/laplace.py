@@ -257,10 +257,11 @@ class NearLaplaceEnvelope:
         return self.law.log_normalizer - log_envelope_mass
 
     def propose(self, rng: np.random.Generator, n: int) -> Proposals:
-        """Return n proposals ρ = length·direction and their log-ratios.
+        """Return n proposals of log-eigenvalues, and their log-ratios; see `Envelope.propose`.
 
-        The log-ratio is β·Σ log sinhc((ρᵢ−ρⱼ)/2) less its bound β|h||ρ|; see
-        `Envelope.propose`.
+        A proposal ρ has the direction of the eigenvalues of a Gaussian matrix and a
+        length with a Gamma law. With sinhc x = sinh x/x and hᵢ = (m+1−2i)/2,
+        log(target/envelope) is β·Σ_{i<j} log sinhc((ρᵢ−ρⱼ)/2) less its bound β|h||ρ|.
 
         Parameters
         ----------
@@ -301,9 +302,10 @@ class FarLaplaceEnvelope:
         return log_mass + shape * math.log(self.law.mixing_rate) - math.lgamma(shape)
 
     def propose(self, rng: np.random.Generator, n: int) -> Proposals:
-        """Return n proposals ρ ~ N(βτh, τI) of random variances τ, and their log-ratios.
+        """Return n proposals of log-eigenvalues, and their log-ratios; see `Envelope.propose`.
 
-        The log-ratio is β·Σ log(1 − e^{−(ρᵢ−ρⱼ)}); see `Envelope.propose`.
+        The proposals are ρ ~ N(βτh, τI) of random variances τ, with hᵢ = (m+1−2i)/2.
+        Their log(target/envelope) is β·Σ_{i<j} log(1 − e^{−(ρᵢ−ρⱼ)}).
 
         Parameters
         ----------

@@ -81,11 +81,15 @@ def log_normalizer(m: int, sigma: float, beta: int = 1) -> float:
 
 
 def log_volume_constant(m: int, beta: int) -> float:
-    """Return log C, where dvol = C·∏_{i<j} (2·sinh((ρᵢ−ρⱼ)/2))^β dρ dQ.
+    """Return log C, the logarithm of the constant in the volume in polar coordinates.
 
-    The ρ₁ > … > ρ_m are log-eigenvalues and Q has total mass 1. C does not depend on
-    σ. For σ → 0 the volume of the Gaussian is that of the flat space of such matrices,
-    (2πσ²)^{dim/2}, while sinh x → x gives Mehta's integral; together they determine C.
+    With log-eigenvalues ρ₁ > … > ρ_m and eigenvectors Q of total mass 1, the volume is
+
+        dvol = C·∏_{i<j} (2·sinh((ρᵢ−ρⱼ)/2))^β dρ dQ.
+
+    C does not depend on the scale σ. For σ → 0 the volume of the Gaussian is that of
+    the flat space of such matrices, (2πσ²)^{dim/2}, while sinh x → x gives Mehta's
+    integral; together they determine C.
 
     Parameters
     ----------

@@ -219,10 +219,10 @@ def _log_normal_between(a: Array, b: Array) -> Array:
         is_close = log_density_change < _QUADRATURE_MAX_CHANGE
         start = np.where(is_close, a, 0.0)[..., None]
         length = np.where(is_close, width, 0.0)[..., None]
-        y = start + length * (_NODES + 1) / 2
+        nodes = start + length * (_NODES + 1) / 2
         by_quadrature = (
             np.log(width)
-            + log_sum_exp(-y * y / 2 + np.log(_WEIGHTS / 2), axis=-1)
+            + log_sum_exp(-nodes * nodes / 2 + np.log(_WEIGHTS / 2), axis=-1)
             - 0.5 * math.log(2 * math.pi)
         )
         log_high = scipy.special.log_ndtr(b)
