@@ -282,8 +282,8 @@ class Contour(NamedTuple):
 def _contour(m: int, sigma: float, bin_number: int, beta: int) -> Contour:
     """Return the quadrature rule that inverts the Laplace transform for radii of one bin.
 
-    With the squared distance R of a draw and t + 1/2σ² = w² (docs/theory/spd-
-    gaussian.md),
+    With the squared distance R of a draw and t + 1/2σ² = w²
+    (docs/theory/spd-gaussian.md),
 
         P(R ≤ x) = F(x) = (1/2πi) ∫ e^{tx} E[e^{−tR}]/t dt.
 
