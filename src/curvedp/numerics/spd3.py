@@ -200,7 +200,7 @@ def log_polynomial(A: Entries) -> Polynomial:
 def _eigenvalues(A: Entries) -> tuple[Array, Array, Array]:
     """Return the three eigenvalues of symmetric 3×3 matrices, in ascending order.
 
-    Closed form (Smith 1961). With mean = tr(A)/3 and scale² = ‖A − mean·I‖²/6, the
+    Closed form. With mean = tr(A)/3 and scale² = ‖A − mean·I‖²/6, the
     matrix B = (A − mean·I)/scale has the characteristic equation t³ − 3t = det B. Its
     root farthest from the other two has the sign of det B and the size `root`, which
     `separated_root` computes from ½|det B|. The other two are −root/2 ± (√3/2)·√(4 −
