@@ -7,11 +7,11 @@
 # %%
 import matplotlib.pyplot as plt
 import numpy as np
-from data_sets import MissingData, load_dataset
 
 from curvedp import GDP, PrivateFrechetMean
 from curvedp.geometry import Sphere, frechet_mean
 from curvedp.mechanisms import GaussianMechanism, frechet_mean_sensitivity
+from curvedp.papers.data_sets import MissingData, load_dataset
 
 sphere = Sphere(2)
 

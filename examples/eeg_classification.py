@@ -12,10 +12,10 @@
 # %%
 import matplotlib.pyplot as plt
 import numpy as np
-from data_sets import MissingData, load_dataset
 
 from curvedp import GDP, PrivateMDM
 from curvedp.geometry import SPDAffineInvariant, frechet_mean
+from curvedp.papers.data_sets import MissingData, load_dataset
 
 LEFT, RIGHT = (
     [2, 7, 11, 16, 20, 25],

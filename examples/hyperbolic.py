@@ -9,12 +9,12 @@
 # %%
 import matplotlib.pyplot as plt
 import numpy as np
-from data_sets import MissingData, embed_tree, load_dataset
 
 from curvedp import GDP, PrivateFrechetMean
 from curvedp.errors import UnattainableGuarantee
 from curvedp.geometry import Lorentz, PoincareBall, frechet_mean
 from curvedp.mechanisms import GaussianMechanism, LogGaussianMechanism
+from curvedp.papers.data_sets import MissingData, embed_tree, load_dataset
 from curvedp.privacy import gaussian_floor, gaussian_profile
 
 disc = PoincareBall(2)

@@ -8,10 +8,10 @@
 # %%
 import matplotlib.pyplot as plt
 import numpy as np
-from data_sets import MissingData, load_dataset
 
 from curvedp import PrivateGeodesicRegression, PureDP
 from curvedp.geometry import Sphere
+from curvedp.papers.data_sets import MissingData, load_dataset
 from curvedp.regression import fit_geodesic
 
 sphere, SOUTH = Sphere(2), np.array([0.0, 0.0, -1.0])

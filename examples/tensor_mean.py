@@ -12,11 +12,11 @@
 # %%
 import matplotlib.pyplot as plt
 import numpy as np
-from data_sets import MissingData, load_dataset
 from matplotlib.patches import Ellipse
 
 from curvedp import GDP, PrivateFrechetMean
 from curvedp.geometry import SPDAffineInvariant, frechet_mean
+from curvedp.papers.data_sets import MissingData, load_dataset
 
 manifold = SPDAffineInvariant(3)
 try:

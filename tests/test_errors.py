@@ -99,7 +99,14 @@ def option_names():
 
 
 # Messages that speak of Python's own calls, to those who call them.
-FOR_PYTHON = {"one_run.py", "rule.py", "definitions.py", "pictures.py", "study.py"}
+FOR_PYTHON = {
+    "one_run.py",
+    "rule.py",
+    "definitions.py",
+    "pictures.py",
+    "study.py",
+    "rsvrg.py",  # of the papers
+}
 
 
 def test_no_message_spells_a_parameter_as_python_does():

@@ -140,7 +140,9 @@ BALL = ["-m", "sphere:2", "-r", "0.7", "--mu", "1"]
 CALLS = {
     "verify": (["certificate.json"], 0),
     "sign": (["certificate.json", "--key", "our.key"], 0),
-    "statement": (["certificate.json", "--study", "s.yaml", "--out", "out"], 2),
+    "statement": (["certificate.json", "--study", "s.yaml", "--out", "out"], 0),
+    "figure": (["certificate.json", "--plot", "figure.svg", "--of", "records"], 0),
+    "test": None,
     "region": (["certificate.json", "value.npy", "--plot", "region.svg"], 0),
     "audit": (["--samples", "100", "--only", "riemannian-laplace", "-j", "2"], None),
     "reproduce": (["--list"], 0),

@@ -11,10 +11,10 @@ from typing import Any, NamedTuple
 
 import matplotlib.pyplot as plt
 import numpy as np
-from data_sets import MissingData, find_file
 
 from curvedp import GDP, PrivateFrechetMean
 from curvedp.geometry import frechet_mean
+from curvedp.papers.data_sets import MissingData, find_file
 
 RUNS = 16
 DOTS = {"s": 10, "color": "#7f8c8d", "alpha": 0.6, "label": "records"}

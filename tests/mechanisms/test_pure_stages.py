@@ -467,7 +467,8 @@ def test_noise_kind_is_recorded_only_where_it_is_not_gaussian():
     """The law is told only where it is not Gaussian, so that older certificates read the same."""
     mean = FrechetMean(Sphere(2), None, 0.5, 50)
     assert dict(GradientMechanism.calibrate(mean, GDP(1.0)).parameters).keys() == {
-        "scale"
+        "scale",
+        "moments",
     }
     assert (
         GradientMechanism.calibrate(mean, PureDP(1.0)).parameters["noise_kind"]

@@ -23,6 +23,7 @@ from curvedp.privacy import (
     compose_profiles,
     laplace_profile,
 )
+from curvedp.privacy.guarantees.base import guarantee_of
 from curvedp.privacy.pld import composed, convolve, discretize
 from curvedp.privacy.pld.composed import ComposedPLD
 from curvedp.privacy.pld.convolve import (
@@ -205,7 +206,7 @@ def profile_of(loss, eps):
     ],
 )
 def test_discretized_profiles_are_bounds_of_total_mass_one(guarantee):
-    top = guarantee.truncation_loss(1e-44)
+    top = guarantee_of(guarantee).truncation_loss(1e-44)
     loss = connect_the_dots(
         PairProfile.symmetric(guarantee.delta_upper_bound, top), top / 2**14
     )
@@ -225,7 +226,7 @@ def test_discretized_profiles_are_bounds_of_total_mass_one(guarantee):
 )
 def test_bounds_that_are_not_convex_lose_what_is_above_theirconvex_envelope(guarantee):
     """Once their negative masses were raised to 0 and the rest counted in full: totals from 1.2 to 9."""
-    top = guarantee.truncation_loss(1e-44)
+    top = guarantee_of(guarantee).truncation_loss(1e-44)
     loss = connect_the_dots(
         PairProfile.symmetric(guarantee.delta_upper_bound, top), top / 2**12
     )

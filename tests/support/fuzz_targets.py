@@ -287,7 +287,7 @@ TARGETS: dict[str, dict[str, Call]] = {
             )
         },
         "KNGMechanism": (
-            mechanisms.KNGMechanism,
+            mechanisms.KNGMechanism.calibrated,
             {"manifold": S2, "center": S2.origin, "radius": 0.5, "n": 12, "guarantee": PureDP(1.0)},
         ),
         "frechet_mean_sensitivity": (

@@ -230,7 +230,7 @@ def _check_payable(ledger: Ledger | None, guarantee: GDP, unit: PrivacyUnit) -> 
         return
     if ledger.unit is not unit:
         raise ParameterError(
-            f"must count what a comparison protects: start one with unit={unit.value!r}",
+            f"must count what a comparison protects: start one for the unit {unit.value!r}",
             parameter="ledger",
             value=ledger,
         )

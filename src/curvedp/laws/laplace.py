@@ -62,8 +62,8 @@ class RiemannianLaplace(IsotropicLaw):
     >>> law.sample(np.random.default_rng(0), Lorentz(3).origin, (2, 5)).shape
     (2, 5, 4)
     >>> RiemannianLaplace(Lorentz(5), 0.5)
-    Traceback (most recent call last): curvedp.errors.NotIntegrable: scale=0.5: infinite
-    mass on Lorentz(d=5) unless scale < 0.25
+    Traceback (most recent call last):
+    curvedp.errors.NotIntegrable: scale=0.5: infinite mass on Lorentz(d=5) unless scale < 0.25
     """
 
     @property

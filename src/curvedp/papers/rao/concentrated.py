@@ -40,8 +40,8 @@ class OffsetZCDP:
     rho: float
 
     def __post_init__(self) -> None:
-        for name in ("xi", "rho"):
-            value = _validate.within(name, getattr(self, name), 0.0, float("inf"))
+        for name, stated in (("xi", self.xi), ("rho", self.rho)):
+            value = _validate.within(name, stated, 0.0, float("inf"))
             object.__setattr__(self, name, value)
 
     def compose(self, other: "OffsetZCDP") -> "OffsetZCDP":
