@@ -1,17 +1,25 @@
-"""Figure 3 of Utpala et al. (2023): excess risk at (ε, 10⁻⁶) against gradient calls, and one-shot mechanisms beside.
+"""Figure 3 of Utpala et al. (2023): excess risk of private optimizers against gradient calls.
+
+Every optimizer is tuned on the data, as in the paper (that is not private, and serves
+the comparison only), and then run again with fresh seeds.
 
     CURVEDP_DATA=... python -m curvedp.papers.opt.fig3 [CASE …] [--runs N] [--tune] [--json FILE]
 
-Every method is tuned from the data, as in the paper (not private, for comparison only), on each row and at each ε, at 12
-passes over the data for all: 3 clipping norms C₀ × 4 step sizes and, for DP-RSVRG, × 3 ratios C₁/C₀, as Appendix C tunes C
-and C₂ separately. `Effort` says how many runs decide and how many fresh ones are reported. Step sizes are given as
-rate × steps, so that one list serves all methods. The one-shot mechanisms are not tuned: their ball is public and holds all
-data.
+All methods take 12 passes over the data. The grid has 3 clipping norms C₀, 4 step sizes
+and, for DP-RSVRG, 3 ratios C₁/C₀, because Appendix C tunes C and C₂ separately.
+`Effort` says how many runs decide and how many fresh ones are reported. A step size is
+given as "travel", learning rate × number of steps, so that one list serves all methods.
+One-shot mechanisms stand beside the optimizers. They are not tuned: their ball is
+public and holds all data.
 
-Three more methods show E11 and E12 at the same (ε, δ). "anchor re-noised": ours, at our setting, with the anchor's gradient
-noised anew and charged at every inner step (E12). "paper's": the paper's algorithm as it was meant, at the noise its own
-bound asks for, raised to the first condition of Claim 4 (its second does not hold: E25).
-"as printed": the same, at its setting, with the printed sign (E11).
+Three more methods show the errata E11 and E12 at the same (ε, δ):
+
+- "DP-RSVRG, anchor re-noised": ours, at our setting, with the anchor's gradient noised
+  anew and charged at every inner step (E12);
+- "paper's DP-RSVRG": the paper's algorithm as it was meant, at the noise that its own
+  bound asks for, raised to the first condition of Claim 4 (its second condition does
+  not hold: E25);
+- "paper's DP-RSVRG, as printed": the same with the printed sign (E11).
 """
 
 import argparse
@@ -48,86 +56,153 @@ from curvedp.privacy import ApproxDP
 from curvedp.privacy.optimizer_accounting import rgd_noise, rsgd_noise, rsvrg_noise
 
 DELTA = 1e-6
-LEVELS = (0.1, 0.3, 0.5)
-PASSES = 12  # over the data
-TRAVEL = (0.7, 2.0, 6.0, 20.0)
-INNER_CLIPS = (1.0, 0.3, 0.1)  # learning rate × number of steps
-INNER = 10  # inner steps of our DP-RSVRG, on batches of n/20: an epoch is two passes
-POINTS = 4  # of a run that are recorded
-RECORD = Path(__file__).with_name(
-    "fig3.json"
-)  # of the full form: settings as tuned, curves, risks
+LEVELS = (0.1, 0.3, 0.5)  # the values of ε, one column of panels each
+PASSES = 12  # over the data, for every method
+TRAVELS = (0.7, 2.0, 6.0, 20.0)  # learning rate × number of steps
+INNER_CLIP_RATIOS = (1.0, 0.3, 0.1)  # C₁/C₀
+RECORDED_POINTS = 4  # of each curve
+
+# DP-RSGD draws batches of n/10 records. Our DP-RSVRG takes 10 inner steps on batches of
+# n/20 records, so that an epoch is two passes over the data.
+RSGD_BATCHES_PER_PASS = 10
+INNER_STEPS = 10
+INNER_BATCHES_PER_PASS = 20
+
+# The paper's DP-RSVRG takes n/10 inner steps of one record, with two gradients each.
+PAPER_INNER_STEPS_PER_PASS = 10
+PAPER_PASSES_PER_EPOCH = 1.2
+
+# The full form's record: the tuned settings, the curves and the risks.
+RECORD = Path(__file__).with_name("fig3.json")
+
+Curve = tuple[list[float], list[float]]  # numbers of gradient calls, excess risks
+OneShotMechanism = Callable[[ApproxDP], Any]  # a released point, given a guarantee
 
 
 class Case(NamedTuple):
-    """A problem with its public start, the clipping norms to choose from, and a one-shot mechanism."""
+    """A problem on a data set: where descent starts, and what it is compared with."""
 
     problem: Problem
     data: np.ndarray
-    init: np.ndarray
-    best: np.ndarray
-    clips: tuple[float, ...]
-    one_shot: Callable[[ApproxDP], Any]
+    start: np.ndarray  # public
+    minimizer: np.ndarray  # not private; the excess risk is measured from it
+    clips: tuple[float, ...]  # the clipping norms C₀ of the grid
+    one_shot: OneShotMechanism
 
 
-class Choice(NamedTuple):
-    """One setting of the grid: the clipping norm, and learning rate × steps."""
+class Setting(NamedTuple):
+    """One point of the tuning grid.
+
+    The fields are called as in fig3.json: C₀, learning rate × number of steps, and the
+    ratio C₁/C₀.
+    """
 
     clip: float
     travel: float
     inner_clip: float = 1.0
 
 
+class Effort(NamedTuple):
+    """How many runs a case gets. Each purpose has seeds of its own."""
+
+    screening: int  # runs of every setting of the grid
+    finalists: int  # settings that are run again
+    confirming: int  # further runs of each finalist
+    reported: int  # fresh runs of the chosen setting
+
+
+# A run on the mammals takes a hundredth of a second, one on images a second.
+EFFORTS = {"poincare": Effort(6, 6, 30, 60)}
+IMAGE_EFFORT = Effort(1, 4, 3, 5)
+
+
 def one_shot_mean(
-    M: Manifold, X: np.ndarray, center: np.ndarray, radius: float
-) -> Callable[[ApproxDP], Any]:
-    """The private mean in one release, as a function of the guarantee."""
-    return lambda guarantee: (
-        PrivateFrechetMean(M, radius, center, guarantee).fit(X).location_
-    )
+    manifold: Manifold, records: np.ndarray, center: np.ndarray, radius: float
+) -> OneShotMechanism:
+    """Return the private Fréchet mean in one release as a function of the guarantee."""
+
+    def release(guarantee: ApproxDP) -> Any:
+        estimator = PrivateFrechetMean(manifold, radius, center, guarantee)
+        return estimator.fit(records).location_
+
+    return release
 
 
 def spd(folder: Path | None = None, label: int = 0) -> Case:
-    """Fréchet mean of covariance descriptors, from a multiple of I between the ridge and a variance of 1/12."""
-    X, M, base = (
-        datasets.pathmnist(folder, label),
-        SPDAffineInvariant(11),
-        1e-3 * np.eye(11),
-    )
+    """Return the Fréchet mean of covariance descriptors of PathMNIST (Figure 3a).
+
+    Descent starts at a multiple of the identity, between the ridge of the descriptors
+    and 1/12, the variance of a uniform feature.
+
+    Parameters
+    ----------
+    folder : Path, optional
+        Where the data are.
+    label : int
+        The tissue: 0 is adipose, 1 is background.
+    """
+    manifold = SPDAffineInvariant(11)
+    records = datasets.pathmnist(folder, label)
+    start = 1e-3 * np.eye(11)
     return Case(
-        FrechetMeanProblem(M),
-        X,
-        base,
-        frechet_mean(M, X),
-        (1.0, 3.0, 9.0),
-        one_shot_mean(M, X, base, 14.0),
+        problem=FrechetMeanProblem(manifold),
+        data=records,
+        start=start,
+        minimizer=frechet_mean(manifold, records),
+        clips=(1.0, 3.0, 9.0),
+        one_shot=one_shot_mean(manifold, records, start, radius=14.0),
     )
 
 
 def sphere(folder: Path | None = None, digit: int = 0) -> Case:
-    """Leading eigenvector of the images of a digit, from the vector of equal entries."""
-    X = datasets.mnist(folder, digit)
-    best = np.linalg.eigh(X.T @ X)[1][:, -1]
+    """Return the leading eigenvector of MNIST's images of a digit (Figure 3b).
+
+    Descent starts at the unit vector of equal entries.
+
+    Parameters
+    ----------
+    folder : Path, optional
+        Where the data are.
+    digit : int
+        0 or 1 in the paper.
+    """
+    images = datasets.mnist(folder, digit)
+    pixels = images.shape[1]
 
     def one_shot(guarantee: ApproxDP) -> Any:
-        return PrivatePCA(1, radius=1.0, guarantee=guarantee).fit(X).components_[0]
+        pca = PrivatePCA(1, radius=1.0, guarantee=guarantee)
+        return pca.fit(images).components_[0]
 
-    start = np.ones(784) / 28
     return Case(
-        LeadingEigenvectorProblem(784), X, start, best, (0.1, 0.3, 1.0), one_shot
+        problem=LeadingEigenvectorProblem(pixels),
+        data=images,
+        start=np.ones(pixels) / math.sqrt(pixels),
+        minimizer=np.linalg.eigh(images.T @ images)[1][:, -1],
+        clips=(0.1, 0.3, 1.0),
+        one_shot=one_shot,
     )
 
 
 def poincare(folder: Path | None = None) -> Case:
-    """Fréchet mean of the mammals, from a point of the disc away from its middle, where their root was put."""
-    X, M, base = datasets.mammals(folder), PoincareBall(2), np.array([0.6, -0.3])
+    """Return the Fréchet mean of the embedded mammals (Figure 3c).
+
+    Descent starts away from the middle of the disc, where the tree's root was put.
+
+    Parameters
+    ----------
+    folder : Path, optional
+        Where the data are.
+    """
+    manifold = PoincareBall(2)
+    records = datasets.mammals(folder)
+    start = np.array([0.6, -0.3])
     return Case(
-        FrechetMeanProblem(M),
-        X,
-        base,
-        frechet_mean(M, X),
-        (1.0, 3.0, 9.0),
-        one_shot_mean(M, X, base, 11.0),
+        problem=FrechetMeanProblem(manifold),
+        data=records,
+        start=start,
+        minimizer=frechet_mean(manifold, records),
+        clips=(1.0, 3.0, 9.0),
+        one_shot=one_shot_mean(manifold, records, start, radius=11.0),
     )
 
 
@@ -141,216 +216,309 @@ CASES: dict[str, Callable[[Path | None], Case]] = {
 }
 
 
-Curve = tuple[list[float], list[float]]  # gradient calls, excess risks
+class Comparison:
+    """All optimizers on one case at one ε.
 
+    Attributes
+    ----------
+    methods : dict
+        A function (setting, seed, record_curve) → `Curve` for each optimizer's name.
+        Without `record_curve` the curve has its last point only.
+    """
 
-class Arena:
-    """A case at one ε: its methods as functions (setting, seed, record) -> curve. `part` of the records stands for all."""
-
-    def __init__(self, case: Case, eps: float, part: int | None = None) -> None:
-        self.case, self.n, self.guarantee = case, len(case.data), ApproxDP(eps, DELTA)
-        order = np.random.default_rng(0).permutation(self.n)[:part]
+    def __init__(self, case: Case, eps: float) -> None:
+        self.case = case
+        self.n = len(case.data)
+        self.guarantee = ApproxDP(eps, DELTA)
+        shuffled = np.random.default_rng(0).permutation(self.n)
         with jax.enable_x64(True):
-            self.records = jnp.asarray(case.data[order])
-            self._objective = jax.jit(case.problem.objective)
-        self.least = self.objective(case.best)
-        self.methods: dict[str, Callable[[Choice, int, bool], Curve]] = {
-            "DP-RGD": self.rgd,
-            "DP-RSGD": self.rsgd,
-            "DP-RSVRG": self.rsvrg,
-            "DP-RSVRG, anchor re-noised": partial(self.rsvrg, renoised=True),
-            "paper's DP-RSVRG": self.paper,
-            "paper's DP-RSVRG, as printed": partial(self.paper, sign=-1),
+            self.records = jnp.asarray(case.data[shuffled])
+            self._jitted_objective = jax.jit(case.problem.objective)
+        self.smallest_risk = self.risk(case.minimizer)
+        self.methods: dict[str, Callable[[Setting, int, bool], Curve]] = {
+            "DP-RGD": self.run_rgd,
+            "DP-RSGD": self.run_rsgd,
+            "DP-RSVRG": self.run_rsvrg,
+            "DP-RSVRG, anchor re-noised": self.run_rsvrg_with_noisy_anchor,
+            "paper's DP-RSVRG": self.run_paper_rsvrg,
+            "paper's DP-RSVRG, as printed": partial(self.run_paper_rsvrg, sign=-1),
         }
 
-    def objective(self, w: Any) -> float:
+    def risk(self, point: Any) -> float:
+        """Return the objective at a point, over all records."""
         with jax.enable_x64(True):
-            return float(self._objective(jnp.asarray(w), self.records))
+            return float(self._jitted_objective(jnp.asarray(point), self.records))
 
-    def excess(self, w: Any) -> float:
-        return self.objective(w) - self.least
+    def excess_risk(self, point: Any) -> float:
+        """Return how far the objective at a point is above its minimum."""
+        return self.risk(point) - self.smallest_risk
 
-    def _curve(
-        self, result: OptimResult, every: int, steps: int, per_step: float
-    ) -> Curve:
-        """The recorded objectives against gradient calls; else the end alone."""
-        if result.history is None:
-            return [steps * per_step], [self.excess(result.point)]
-        risks = (result.history - self.least).tolist()
-        return [every * (i + 1) * per_step for i in range(len(risks))], risks
+    def run_rgd(self, setting: Setting, seed: int, record_curve: bool) -> Curve:
+        """Run DP-RGD: every step takes the gradient of all records."""
+        steps = PASSES
+        stride = steps // RECORDED_POINTS
+        noise = setting.clip * rgd_noise(self.n, steps, 1.0, self.guarantee)
+        result = dp_rgd(
+            self.case.problem,
+            self.records,
+            self.case.start,
+            steps,
+            setting.clip,
+            setting.travel / steps,
+            noise=noise,
+            rng=np.random.default_rng(seed),
+            record_history=stride if record_curve else 0,
+        )
+        return self._curve_of(result, stride, steps, gradients_per_step=self.n)
 
-    def rgd(self, choice: Choice, seed: int, record: bool) -> Curve:
-        steps, every = PASSES, PASSES // POINTS
-        noise = choice.clip * rgd_noise(self.n, steps, 1.0, self.guarantee)
-        result = dp_rgd(self.case.problem, self.records, self.case.init, steps, choice.clip, choice.travel / steps,
-                        noise=noise, rng=np.random.default_rng(seed), record_history=every if record else 0)  # fmt: skip
-        return self._curve(result, every, steps, self.n)
+    def run_rsgd(self, setting: Setting, seed: int, record_curve: bool) -> Curve:
+        """Run DP-RSGD: every step takes the gradient of a random batch."""
+        steps = RSGD_BATCHES_PER_PASS * PASSES
+        stride = steps // RECORDED_POINTS
+        batch_size = self.n // RSGD_BATCHES_PER_PASS
+        noise = setting.clip * _unit_rsgd_noise(self.n, steps, self.guarantee.eps)
+        result = dp_rsgd(
+            self.case.problem,
+            self.records,
+            self.case.start,
+            steps,
+            batch_size,
+            setting.clip,
+            setting.travel / steps,
+            noise=noise,
+            rng=np.random.default_rng(seed),
+            record_history=stride if record_curve else 0,
+        )
+        return self._curve_of(result, stride, steps, gradients_per_step=batch_size)
 
-    def rsgd(self, choice: Choice, seed: int, record: bool) -> Curve:
-        steps, every = 10 * PASSES, 10 * PASSES // POINTS
-        noise = choice.clip * _rsgd_noise(self.n, steps, self.guarantee.eps)
-        result = dp_rsgd(self.case.problem, self.records, self.case.init, steps, len(self.records) // 10, choice.clip,
-                         choice.travel / steps, noise=noise, rng=np.random.default_rng(seed),
-                         record_history=every if record else 0)  # fmt: skip
-        return self._curve(result, every, steps, self.n // 10)
-
-    def rsvrg(
-        self, choice: Choice, seed: int, record: bool, *, renoised: bool = False
-    ) -> Curve:
+    def run_rsvrg(self, setting: Setting, seed: int, record_curve: bool) -> Curve:
+        """Run DP-RSVRG as this library has it: the anchor's gradient is noised once."""
         epochs = PASSES // 2
-        steps, every = epochs * INNER, 2 * INNER
-        rate = choice.travel / steps
-        if renoised:  # charged at every step, noised at every step: the two noises of a step add up
-            noise = (
-                1e-12,
-                math.hypot(
-                    *_rsvrg_noise(
-                        self.n, steps, 1, self.guarantee.eps, rate, choice.inner_clip
-                    )
-                ),
+        rate = setting.travel / (epochs * INNER_STEPS)
+        unit_noise = _unit_rsvrg_noise(
+            self.n, epochs, INNER_STEPS, self.guarantee.eps, rate, setting.inner_clip
+        )
+        return self._run_rsvrg(setting, unit_noise, seed, record_curve)
+
+    def run_rsvrg_with_noisy_anchor(
+        self, setting: Setting, seed: int, record_curve: bool
+    ) -> Curve:
+        """Run DP-RSVRG with the anchor's gradient noised and charged at every step.
+
+        The two noises of a step are independent and add up, so they are drawn as one.
+        """
+        steps = PASSES // 2 * INNER_STEPS
+        anchor_noise, inner_noise = _unit_rsvrg_noise(
+            self.n,
+            steps,
+            1,
+            self.guarantee.eps,
+            setting.travel / steps,
+            setting.inner_clip,
+        )
+        no_noise = 1e-12  # the optimizer wants a positive number
+        unit_noise = (no_noise, math.hypot(anchor_noise, inner_noise))
+        return self._run_rsvrg(setting, unit_noise, seed, record_curve)
+
+    def run_paper_rsvrg(
+        self, setting: Setting, seed: int, record_curve: bool, sign: int = 1
+    ) -> Curve:
+        """Run the paper's Algorithm 11, one epoch after the other.
+
+        The noise is what its own bound asks for, raised to the first condition of
+        Claim 4, σ² ≥ 12·C₁². The sign is +1 as it is meant, −1 as it is printed.
+        """
+        inner_steps = self.n // PAPER_INNER_STEPS_PER_PASS
+        epochs = round(PASSES / PAPER_PASSES_PER_EPOCH)
+        rate = setting.travel / (epochs * inner_steps)
+        clips = (setting.clip, setting.clip * setting.inner_clip)
+        claimed_sigma = moments_sigma(
+            self.n, epochs, inner_steps, clips, self.guarantee.eps, DELTA
+        )
+        sigma = max(claimed_sigma, math.sqrt(12) * clips[1])
+
+        rng = np.random.default_rng(seed)
+        point = self.case.start
+        calls: list[float] = []
+        risks: list[float] = []
+        stride = epochs // RECORDED_POINTS
+        for epoch in range(1, epochs + 1):
+            point = paper_rsvrg(
+                self.case.problem,
+                self.records,
+                point,
+                1,
+                inner_steps,
+                clips,
+                rate,
+                sigma,
+                rng,
+                sign,
             )
-        else:
-            noise = _rsvrg_noise(
-                self.n, epochs, INNER, self.guarantee.eps, rate, choice.inner_clip
-            )
+            is_recorded = record_curve and epoch % stride == 0
+            if is_recorded or epoch == epochs:
+                calls.append(epoch * PAPER_PASSES_PER_EPOCH * self.n)
+                risks.append(self.excess_risk(point))
+        return calls, risks
+
+    def _run_rsvrg(
+        self,
+        setting: Setting,
+        unit_noise: tuple[float, float],
+        seed: int,
+        record_curve: bool,
+    ) -> Curve:
+        """Run DP-RSVRG with the noise of anchor and inner steps at clipping norm 1."""
+        epochs = PASSES // 2
+        steps = epochs * INNER_STEPS
+        stride = 2 * INNER_STEPS
+        anchor_noise, inner_noise = unit_noise
         result = dp_rsvrg(
             self.case.problem,
             self.records,
-            self.case.init,
+            self.case.start,
             epochs,
-            INNER,
-            (choice.clip, choice.clip * choice.inner_clip),
-            rate,
-            noise=(choice.clip * noise[0], choice.clip * noise[1]),
-            batch_size=len(self.records) // 20,
+            INNER_STEPS,
+            (setting.clip, setting.clip * setting.inner_clip),
+            setting.travel / steps,
+            noise=(setting.clip * anchor_noise, setting.clip * inner_noise),
+            batch_size=self.n // INNER_BATCHES_PER_PASS,
             rng=np.random.default_rng(seed),
-            record_history=every if record else 0,
+            record_history=stride if record_curve else 0,
         )
-        return self._curve(result, every, steps, 2 * self.n / INNER)
+        gradients_per_step = 2 * self.n / INNER_STEPS
+        return self._curve_of(result, stride, steps, gradients_per_step)
 
-    def paper(self, choice: Choice, seed: int, record: bool, sign: int = 1) -> Curve:
-        inner = self.n // 10
-        epochs = PASSES * 10 // 12  # an epoch is 1.2 passes
-        clip = (choice.clip, choice.clip * choice.inner_clip)
-        claimed = moments_sigma(self.n, epochs, inner, clip, self.guarantee.eps, DELTA)
-        sigma = max(claimed, math.sqrt(12) * clip[1])  # Claim 4's first condition
-        rng, w = np.random.default_rng(seed), self.case.init
-        curve: Curve = ([], [])
-        for epoch in range(1, epochs + 1):
-            w = paper_rsvrg(self.case.problem, self.records, w, 1, inner, clip, choice.travel / (epochs * inner), sigma,
-                            rng, sign)  # fmt: skip
-            if epoch == epochs or (record and epoch % (epochs // POINTS) == 0):
-                curve[0].append(epoch * 1.2 * self.n)
-                curve[1].append(self.excess(w))
-        return curve
+    def _curve_of(
+        self, result: OptimResult, stride: int, steps: int, gradients_per_step: float
+    ) -> Curve:
+        """Return the curve of a run whose objective was recorded every `stride` steps.
+
+        Without a recorded history the curve has the last point only.
+        """
+        if result.history is None:
+            return [steps * gradients_per_step], [self.excess_risk(result.point)]
+        risks = (result.history - self.smallest_risk).tolist()
+        calls = [stride * (i + 1) * gradients_per_step for i in range(len(risks))]
+        return calls, risks
 
 
-# Noise is proportional to the clipping norm: calibrated once, for norm 1.
+# Noise is proportional to the clipping norm, so it is calibrated once, for norm 1.
 
 
 @cache
-def _rsgd_noise(n: int, steps: int, eps: float) -> float:
-    return rsgd_noise(n, steps, n // 10, 1.0, ApproxDP(eps, DELTA), "poisson")
+def _unit_rsgd_noise(n: int, steps: int, eps: float) -> float:
+    """Return DP-RSGD's noise at clipping norm 1."""
+    batch_size = n // RSGD_BATCHES_PER_PASS
+    return rsgd_noise(n, steps, batch_size, 1.0, ApproxDP(eps, DELTA), "poisson")
 
 
 @cache
-def _rsvrg_noise(
-    n: int, epochs: int, inner: int, eps: float, rate: float, inner_clip: float
+def _unit_rsvrg_noise(
+    n: int, epochs: int, inner_steps: int, eps: float, rate: float, inner_clip: float
 ) -> tuple[float, float]:
+    """Return DP-RSVRG's noises of anchor and inner step at C₀ = 1, C₁ = inner_clip."""
+    batch_size = n // INNER_BATCHES_PER_PASS
+    clips = (1.0, inner_clip)
+    guarantee = ApproxDP(eps, DELTA)
     return rsvrg_noise(
-        n,
-        epochs,
-        inner,
-        n // 20,
-        (1.0, inner_clip),
-        ApproxDP(eps, DELTA),
-        "poisson",
-        rate,
+        n, epochs, inner_steps, batch_size, clips, guarantee, "poisson", rate
     )
 
 
-class Effort(NamedTuple):
-    """How many runs a case gets, with seeds of their own for each purpose."""
-
-    screening: int  # of every setting of the grid
-    finalists: int  # settings that are looked at again
-    confirming: int  # further runs of each finalist
-    reported: int  # fresh runs of the chosen setting
-
-
-# A run on the mammals takes a hundredth of a second, on the images a second.
-EFFORTS = {"poincare": Effort(6, 6, 30, 60)}
-IMAGES = Effort(1, 4, 3, 5)
-
-
-def settings(case: Case, method: str) -> list[Choice]:
-    """Return the grid of a method; C₁ is tuned apart from C₀ where there is one."""
+def tuning_grid(case: Case, method: str) -> list[Setting]:
+    """Return the settings that a method is tuned over; DP-RSVRG has C₁ besides C₀."""
     has_inner_clip = "SVRG" in method
-    inner_clips = INNER_CLIPS if has_inner_clip else (1.0,)
-    return [Choice(*values) for values in product(case.clips, TRAVEL, inner_clips)]
+    inner_clips = INNER_CLIP_RATIOS if has_inner_clip else (1.0,)
+    return [Setting(*values) for values in product(case.clips, TRAVELS, inner_clips)]
 
 
-def tuned(arena: Arena, method: str, effort: Effort) -> Choice:
-    """Return the setting of least mean risk on all records.
+def tune(comparison: Comparison, method: str, effort: Effort) -> Setting:
+    """Return the setting of smallest mean risk on all records.
 
-    Every setting is screened by a few runs; the best few are run again, and the mean
-    of these further runs decides. Seeds from 1000 on, which are not used again.
+    Every setting is screened by a few runs. The best few are run again, and the mean
+    of these further runs decides. The seeds start at 1000 and 2000; reported runs
+    never use them.
     """
-    run = arena.methods[method]
+    run = comparison.methods[method]
 
-    def mean_risk(choice: Choice, seeds: range) -> float:
-        risk = np.mean([run(choice, seed, False)[1][-1] for seed in seeds])
-        return float(risk) if np.isfinite(risk) else math.inf
+    def mean_risk(setting: Setting, seeds: range) -> float:
+        final_risks = [run(setting, seed, False)[1][-1] for seed in seeds]
+        mean = float(np.mean(final_risks))
+        return mean if np.isfinite(mean) else math.inf
 
-    screening = range(1000, 1000 + effort.screening)
-    confirming = range(2000, 2000 + effort.confirming)
-    grid = settings(arena.case, method)
-    ranked = sorted(grid, key=lambda choice: mean_risk(choice, screening))
+    screening_seeds = range(1000, 1000 + effort.screening)
+    confirming_seeds = range(2000, 2000 + effort.confirming)
+    grid = tuning_grid(comparison.case, method)
+    ranked = sorted(grid, key=lambda setting: mean_risk(setting, screening_seeds))
     finalists = ranked[: effort.finalists]
-    return min(finalists, key=lambda choice: mean_risk(choice, confirming))
+    return min(finalists, key=lambda setting: mean_risk(setting, confirming_seeds))
 
 
-BORROWED = {  # whose setting the two mistakes are shown at
+# The variants that show an erratum run at the setting of the method they vary.
+SETTING_IS_THAT_OF = {
     "DP-RSVRG, anchor re-noised": "DP-RSVRG",
     "paper's DP-RSVRG, as printed": "paper's DP-RSVRG",
 }
 
 
-def recorded_settings(name: str, eps: float) -> dict[str, Choice]:
-    """Return what was tuned when fig3.json was made."""
+def recorded_settings(name: str, eps: float) -> dict[str, Setting]:
+    """Return each method's setting on a case, as it was tuned when fig3.json was made."""
     rows = json.loads(RECORD.read_text(encoding="utf-8"))[name][f"ε = {eps}"]
     return {
-        method: Choice(**row["setting"])
+        method: Setting(**row["setting"])
         for method, row in rows.items()
         if row["setting"]
     }
 
 
-def compete(
-    case: Case, eps: float, effort: Effort, known: dict[str, Choice] | None
+def compare_methods(
+    case: Case, eps: float, effort: Effort, known_settings: dict[str, Setting] | None
 ) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Every method on one case at one ε: its setting, its mean curve, and its risk at the end; tuned where not `known`."""
-    arena, chosen = Arena(case, eps), dict(known or {})
-    for method, run in arena.methods.items():
-        if not known and method not in BORROWED:
-            chosen[method] = tuned(arena, method, effort)
-        choice = chosen[BORROWED.get(method, method)]
-        curves = [run(choice, seed, True) for seed in range(effort.reported)]
-        yield (
-            method,
-            _summary(curves[0][0], np.array([risks for _, risks in curves]))
-            | {"setting": choice._asdict()},
-        )
-    ends = [
-        arena.excess(case.one_shot(arena.guarantee))
-        for _ in range(min(effort.reported, 10))
+    """Yield each method's name and its row of figures, on one case at one ε.
+
+    Parameters
+    ----------
+    case : Case
+        The problem.
+    eps : float
+        ε of the guarantee.
+    effort : Effort
+        How many runs tune a method, and how many are reported.
+    known_settings : dict, optional
+        The setting of every method. Methods are tuned if it is omitted.
+    """
+    comparison = Comparison(case, eps)
+    settings = dict(known_settings or {})
+    for method, run in comparison.methods.items():
+        if not known_settings and method not in SETTING_IS_THAT_OF:
+            settings[method] = tune(comparison, method, effort)
+        setting = settings[SETTING_IS_THAT_OF.get(method, method)]
+        curves = [run(setting, seed, True) for seed in range(effort.reported)]
+        calls = curves[0][0]
+        risks = np.array([run_risks for _, run_risks in curves])
+        yield method, _summary(calls, risks) | {"setting": setting._asdict()}
+
+    releases = min(effort.reported, 10)
+    final_risks = [
+        comparison.excess_risk(case.one_shot(comparison.guarantee))
+        for _ in range(releases)
     ]
-    yield "one-shot", _summary([arena.n], np.array(ends)[:, None]) | {"setting": {}}
+    row = _summary([comparison.n], np.array(final_risks)[:, None])
+    yield "one-shot", row | {"setting": {}}
 
 
-def _summary(calls: list[float], table: np.ndarray) -> dict[str, Any]:
-    return {"gradients": calls, "curve": table.mean(axis=0).tolist(), "band": table.std(axis=0).tolist(),
-            "excess": float(table[:, -1].mean()), "sd": float(table[:, -1].std()), "runs": len(table)}  # fmt: skip
+def _summary(calls: list[float], risks: np.ndarray) -> dict[str, Any]:
+    """Return mean and standard deviation over the runs, one run per row of `risks`."""
+    mean, deviation = risks.mean(axis=0), risks.std(axis=0)
+    return {
+        "gradients": calls,
+        "curve": mean.tolist(),
+        "band": deviation.tolist(),
+        "excess": float(mean[-1]),
+        "sd": float(deviation[-1]),
+        "runs": len(risks),
+    }
 
 
 def study(
@@ -359,39 +527,75 @@ def study(
     runs: int | None = None,
     folder: Path | None = None,
     tune: bool = False,
-    report: Callable[[str, dict[str, Any]], None] = lambda line, figures: None,
+    report: Callable[[str, dict[str, Any]], None] | None = None,
 ) -> dict[str, Any]:
-    """All methods on the named cases, at the recorded settings or tuned: {case: {"n", "start", "ε = …": {method: …}}}."""
+    """Run all methods on the named cases, one case after the other.
+
+    Parameters
+    ----------
+    names : list of str
+        Keys of `CASES`.
+    levels : tuple of float
+        The values of ε.
+    runs : int, optional
+        How many runs are reported; that of `EFFORTS` if omitted.
+    folder : Path, optional
+        Where the data are.
+    tune : bool
+        Tune every method, instead of taking the settings of fig3.json.
+    report : function of (line of text, figures so far), optional
+        Called after each method.
+
+    Returns
+    -------
+    dict
+        {case: {"n": …, "start": …, "ε = 0.1": {method: row of figures}, …}}
+    """
     figures: dict[str, Any] = {}
     for name in names:
         case = CASES[name](folder)
-        figures[name] = {
-            "n": len(case.data),
-            "start": Arena(case, 1.0).excess(case.init),
-        }
+        excess_at_start = Comparison(case, 1.0).excess_risk(case.start)
+        figures[name] = {"n": len(case.data), "start": excess_at_start}
+        effort = EFFORTS.get(name, IMAGE_EFFORT)
+        if runs is not None:
+            effort = effort._replace(reported=runs)
         for eps in levels:
+            known_settings = None if tune else recorded_settings(name, eps)
             rows = figures[name][f"ε = {eps}"] = {}
-            effort = EFFORTS.get(name, IMAGES)
-            if runs is not None:
-                effort = effort._replace(reported=runs)
-            known = None if tune else recorded_settings(name, eps)
-            for method, row in compete(case, eps, effort, known):
+            for method, row in compare_methods(case, eps, effort, known_settings):
                 rows[method] = row
-                report(f"{name:9} ε={eps:<4} {method:30} excess {row['excess']:9.4g} ± {row['sd']:8.2g}  "
-                       f"{row['setting']}  {time.process_time():.0f} s of processor time so far", figures)  # fmt: skip
+                if report:
+                    report(_progress_line(name, eps, method, row), figures)
     return figures
 
 
-def studies(names: list[str], **options: Any) -> dict[str, Any]:
-    """The same, two cases at a time in processes of their own, the last first."""
+def _progress_line(name: str, eps: float, method: str, row: dict[str, Any]) -> str:
+    """Return one line of text about a method that has been run."""
+    return (
+        f"{name:9} ε={eps:<4} {method:30} excess {row['excess']:9.4g} "
+        f"± {row['sd']:8.2g}  {row['setting']}  "
+        f"{time.process_time():.0f} s of processor time so far"
+    )
+
+
+def study_in_parallel(names: list[str], **options: Any) -> dict[str, Any]:
+    """Run `study` on two cases at a time, in processes of their own, the last first.
+
+    Parameters
+    ----------
+    names : list of str
+        Keys of `CASES`.
+    **options
+        As for `study`.
+    """
+    single_names = [[name] for name in reversed(names)]
     with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as pool:
-        parts = list(
-            pool.map(partial(study, **options), [[name] for name in reversed(names)])
-        )
+        parts = list(pool.map(partial(study, **options), single_names))
     return {name: rows for part in reversed(parts) for name, rows in part.items()}
 
 
 def main() -> None:
+    """Run the study from the command line."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -413,9 +617,8 @@ def main() -> None:
     def report(line: str, figures: dict[str, Any]) -> None:
         print(line, flush=True)
         if arguments.json:
-            arguments.json.write_text(
-                json.dumps(figures, ensure_ascii=False, indent=1) + "\n"
-            )
+            text = json.dumps(figures, ensure_ascii=False, indent=1)
+            arguments.json.write_text(text + "\n", encoding="utf-8")
 
     study(
         arguments.names or list(CASES),

@@ -476,7 +476,7 @@ def opt_fig3(setting: Setting) -> tuple[dict[str, Any], Figure]:
     from curvedp.papers.opt import fig3
 
     if setting.full:
-        figures = fig3.studies(list(fig3.CASES), folder=setting.data_dir)
+        figures = fig3.study_in_parallel(list(fig3.CASES), folder=setting.data_dir)
     else:
         figures = fig3.study(["poincare"], (0.5,), runs=2, folder=setting.data_dir)
     return figures, draw_risk(figures)
