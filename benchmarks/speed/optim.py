@@ -17,14 +17,18 @@ from curvedp.optim import (
     FrechetMeanProblem,
     LeadingEigenvectorProblem,
 )
-from curvedp.papers.opt.timing import non_private, private, seconds
+from curvedp.papers.opt.timing import (
+    descent_without_privacy,
+    private_descent,
+    run_seconds,
+)
 
 
 def noise_floor(dim: int) -> float:
     """Seconds to draw one step's normals by PCG64."""
     rng = np.random.default_rng(2)
     return (
-        min(seconds(lambda: rng.standard_normal((1000, dim)))[0] for _ in range(5))
+        min(run_seconds(lambda: rng.standard_normal((1000, dim)))[0] for _ in range(5))
         / 1000
     )
 
@@ -65,11 +69,13 @@ def main(full: bool = False) -> None:
     for name, problem, data, init, size, steps in cases:
         runs = [
             make(problem, data, init, steps, size, 0.01)
-            for make in (non_private, private)
+            for make in (descent_without_privacy, private_descent)
         ]
         for run in runs:
             run()  # compile
-        times = np.array([[seconds(run) for run in runs] for _ in range(3)]).min(axis=0)
+        times = np.array([[run_seconds(run) for run in runs] for _ in range(3)]).min(
+            axis=0
+        )
         floor = noise_floor(problem.manifold.dim)
         plain, noisy = times / steps * 1e6
         columns = [
@@ -88,7 +94,7 @@ def main(full: bool = False) -> None:
         print(f"{name:24}{size:6}{steps:8}{row}", flush=True)
     batch = matrices[:200]
     eig = min(
-        seconds(lambda: [np.linalg.eigh(m) for m in batch])[0] for _ in range(5)
+        run_seconds(lambda: [np.linalg.eigh(m) for m in batch])[0] for _ in range(5)
     ) / len(batch)
     print(
         f"two eigenvalue problems of 11 x 11 by LAPACK, one by one: {2 * eig * 1e6:.1f} µs"

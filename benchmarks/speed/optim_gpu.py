@@ -29,7 +29,7 @@ from curvedp.optim import (
 )
 from curvedp.optim._loop import full_precision
 from curvedp.optim.rsgd import run_steps
-from curvedp.papers.opt.timing import non_private, private
+from curvedp.papers.opt.timing import descent_without_privacy, private_descent
 from curvedp.privacy.optimizer_accounting import ACCELERATOR_BLOCK
 
 ORDER, AMBIENT = 11, 786
@@ -203,7 +203,7 @@ def privatization(space: str, size: int, dtype: str) -> Figures:
             - best(make(problem, data, init, few, size, 0.01), 1)
         )
         / (many - few)
-        for make in (non_private, private, from_key)
+        for make in (descent_without_privacy, private_descent, from_key)
     ]
     return {"plain µs": 1e6 * seconds[0], "private µs": 1e6 * seconds[1], "ratio": seconds[1] / seconds[0],
             "from a key µs": 1e6 * seconds[2], "ratio from a key": seconds[2] / seconds[0]}  # fmt: skip

@@ -194,7 +194,7 @@ def mean_square_radius(law: Any) -> float:
 def bases() -> list[Row]:
     """One tangent Gaussian draw: our isometry, an explicit basis, Gram–Schmidt. Limit: the normals."""
     from curvedp.geometry import Lorentz, SPDAffineInvariant, Sphere
-    from curvedp.papers.opt.run import base_point, samplers
+    from curvedp.papers.opt.samplers import base_point, samplers
 
     labels = {
         "explicit": "explicit basis",

@@ -1,0 +1,236 @@
+"""The ways to draw a standard Gaussian tangent vector that §6.1 of Utpala et al. compares.
+
+Each is a linear map from `dim` standard normal numbers z to a tangent vector at a point
+p. All have the same law, because each maps z isometrically into the tangent space.
+"""
+
+import math
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from curvedp.geometry import (
+    Grassmann,
+    Lorentz,
+    Manifold,
+    PoincareBall,
+    SPDAffineInvariant,
+    SPDBuresWasserstein,
+    SPDLogEuclidean,
+    Stiefel,
+)
+
+__all__ = ["TangentSampler", "base_point", "gram_error", "samplers", "seconds_per_draw"]
+
+TangentSampler = Callable[[np.ndarray, np.ndarray], np.ndarray]  # (p, z) → vector
+
+# The manifolds for which the paper orthonormalizes a basis by Gram–Schmidt.
+GRAM_SCHMIDT_SPACES = (
+    SPDAffineInvariant,
+    SPDBuresWasserstein,
+    SPDLogEuclidean,
+    Lorentz,
+)
+
+
+def samplers(manifold: Manifold) -> dict[str, TangentSampler]:
+    """Return the samplers of §6.1 that the paper has for a manifold, by their names.
+
+    Parameters
+    ----------
+    manifold : Manifold
+        Where tangent vectors are drawn.
+
+    Returns
+    -------
+    dict
+        "transport" is the library's isometry, which builds no basis. "explicit" builds
+        an orthonormal basis, "sparse" a sparse one, and "gram_schmidt" orthonormalizes
+        one vector after the other.
+    """
+
+    def explicit(point: np.ndarray, normals: np.ndarray) -> np.ndarray:
+        basis = np.asarray(manifold.from_coordinates(point, np.eye(manifold.dim)))
+        return np.tensordot(normals, basis, axes=1)
+
+    def gram_schmidt(point: np.ndarray, normals: np.ndarray) -> np.ndarray:
+        return np.tensordot(normals, gram_schmidt_basis(manifold, point), axes=1)
+
+    def sparse_basis(point: np.ndarray, normals: np.ndarray) -> np.ndarray:
+        stacked_columns = SPARSE_BASES[type(manifold)](point) @ normals
+        return np.asarray(stacked_columns.reshape(manifold.point_shape, order="F"))
+
+    methods: dict[str, TangentSampler] = {"transport": manifold.from_coordinates}
+    methods["explicit"] = explicit
+    if type(manifold) in SPARSE_BASES:
+        methods["sparse"] = sparse_basis
+    if isinstance(manifold, GRAM_SCHMIDT_SPACES):
+        methods["gram_schmidt"] = gram_schmidt
+    return methods
+
+
+def gram_schmidt_basis(manifold: Manifold, point: np.ndarray) -> np.ndarray:
+    """Return a basis that Gram–Schmidt has made orthonormal in the metric at a point.
+
+    Parameters
+    ----------
+    manifold : Manifold
+        A space of SPD matrices, or the hyperboloid.
+    point : array
+        Where the tangent space is.
+    """
+    if isinstance(manifold, Lorentz):
+        basis = _hyperboloid_basis(point)
+    else:
+        basis = _symmetric_basis(point.shape[0])
+    coefficient_shape = (-1,) + (1,) * point.ndim
+    for i in range(manifold.dim):
+        basis[i] /= manifold.norm(point, basis[i])
+        later_vectors = basis[i + 1 :]
+        if len(later_vectors):
+            products = manifold.inner(point, basis[i], later_vectors)
+            later_vectors -= np.reshape(products, coefficient_shape) * basis[i]
+    return basis
+
+
+def _hyperboloid_basis(point: np.ndarray) -> np.ndarray:
+    """Return the tangent vectors with spatial part eᵢ; ⟨p, v⟩ = 0 sets the time part."""
+    time_parts = point[1:] / point[0]
+    return np.hstack([time_parts[:, None], np.eye(len(time_parts))])
+
+
+def _symmetric_basis(size: int) -> np.ndarray:
+    """Return the orthonormal basis of symmetric matrices in the Frobenius metric."""
+    rows, columns = np.triu_indices(size)
+    numbers = np.arange(len(rows))
+    entries = np.where(rows == columns, 1.0, math.sqrt(0.5))
+    basis = np.zeros((len(rows), size, size))
+    basis[numbers, rows, columns] = entries
+    basis[numbers, columns, rows] = entries
+    return basis
+
+
+def poincare_basis(point: np.ndarray) -> Any:
+    """Return the basis eᵢ·(1 − ‖p‖²)/2 of the Poincaré ball.
+
+    The paper prints a factor that halves the noise (erratum E8).
+
+    Parameters
+    ----------
+    point : array of shape (d,)
+        p.
+    """
+    return sparse.identity(len(point), format="csr") * ((1 - point @ point) / 2)
+
+
+def grassmann_basis(point: np.ndarray) -> Any:
+    """Return the horizontal basis at a subspace, for matrices stacked by columns.
+
+    Each of the r columns of a tangent vector is a combination of the columns of P⊥, an
+    orthonormal basis of the complement: the basis is kron(I_r, P⊥).
+
+    Parameters
+    ----------
+    point : array of shape (m, r)
+        An orthonormal basis of the subspace.
+    """
+    r = point.shape[1]
+    complement = np.linalg.qr(point, mode="complete")[0][:, r:]
+    return sparse.kron(sparse.identity(r), sparse.csr_matrix(complement), format="csr")
+
+
+def stiefel_basis(point: np.ndarray) -> Any:
+    """Return the basis at an orthonormal frame P, for matrices stacked by columns.
+
+    The basis of the Grassmann manifold is completed by P·S for the skew-symmetric
+    S = (eᵢeⱼᵀ − eⱼeᵢᵀ)/√2, which turn the frame in its subspace.
+
+    Parameters
+    ----------
+    point : array of shape (m, r)
+        The frame P.
+    """
+    r = point.shape[1]
+    lower, upper = np.triu_indices(r, 1)
+    pairs = np.arange(len(lower))
+    entries = np.full(len(lower), math.sqrt(0.5))
+    positions = np.concatenate([upper * r + lower, lower * r + upper])
+    skew_matrices = sparse.coo_matrix(
+        (np.concatenate([entries, -entries]), (positions, np.tile(pairs, 2))),
+        shape=(r * r, len(lower)),
+    )
+    turns = sparse.kron(sparse.identity(r), sparse.csr_matrix(point)) @ skew_matrices
+    return sparse.hstack([turns, grassmann_basis(point)], format="csr")
+
+
+SPARSE_BASES = {
+    PoincareBall: poincare_basis,
+    Grassmann: grassmann_basis,
+    Stiefel: stiefel_basis,
+}
+
+
+def base_point(manifold: Manifold, seed: int) -> np.ndarray:
+    """Return a random point at distance ½ from the manifold's origin.
+
+    Parameters
+    ----------
+    manifold : Manifold
+        Where the point is.
+    seed : int
+        Seed of the direction.
+    """
+    normals = np.random.default_rng(seed).standard_normal(manifold.dim)
+    coordinates = 0.5 * normals / np.linalg.norm(normals)
+    velocity = manifold.from_coordinates(manifold.origin, coordinates)
+    return np.asarray(manifold.exp(manifold.origin, velocity))
+
+
+def seconds_per_draw(manifold: Manifold, sampler: TangentSampler, seed: int) -> float:
+    """Return the seconds that one draw takes, the drawing of the normals included.
+
+    It is the best of three draws, or of fewer if they take longer than a second: the
+    first draw pays for caches that are not the sampler's.
+
+    Parameters
+    ----------
+    manifold : Manifold
+        Where the vectors are drawn.
+    sampler : function
+        One of `samplers`.
+    seed : int
+        Seed of the base point and of the normals.
+    """
+    point = base_point(manifold, seed)
+    rng = np.random.default_rng(seed)
+    times: list[float] = []
+    while len(times) < 3 and sum(times) < 1.0:
+        start = time.perf_counter()
+        sampler(point, rng.standard_normal(manifold.dim))
+        times.append(time.perf_counter() - start)
+    return min(times)
+
+
+def gram_error(manifold: Manifold, sampler: TangentSampler) -> float:
+    """Return how far a sampler is from an isometry: max |⟨f(eᵢ), f(eⱼ)⟩_p − δᵢⱼ|.
+
+    f is the linear map from normals to tangent vectors, and the eᵢ are at most 12
+    random orthonormal directions. The law of f(z) is right where this is 0.
+
+    Parameters
+    ----------
+    manifold : Manifold
+        Where the vectors are drawn.
+    sampler : function
+        One of `samplers`.
+    """
+    point = base_point(manifold, 7)
+    count = min(12, manifold.dim)
+    gaussian = np.random.default_rng(8).standard_normal((manifold.dim, count))
+    directions = np.linalg.qr(gaussian)[0].T
+    images = np.stack([sampler(point, direction) for direction in directions])
+    gram = np.asarray(manifold.inner(point, images[:, None], images[None, :]))
+    return float(np.abs(gram - np.eye(count)).max())
