@@ -15,6 +15,7 @@ if TYPE_CHECKING:
         PrivateGeodesicRegression,
         PrivateMDM,
         PrivatePCA,
+        PrivateRecenter,
         PrivateSoftmax,
         PrivateTangentSpace,
     )
@@ -36,6 +37,7 @@ __all__ = [
     "PrivateGeodesicRegression",
     "PrivateMDM",
     "PrivatePCA",
+    "PrivateRecenter",
     "PrivateSoftmax",
     "PrivateTangentSpace",
     "PureDP",
@@ -59,6 +61,7 @@ _find, __dir__ = _lazy.exports(
             "PrivateGeodesicRegression",
             "PrivateMDM",
             "PrivatePCA",
+            "PrivateRecenter",
             "PrivateSoftmax",
             "PrivateTangentSpace",
         ],

@@ -61,6 +61,7 @@ def test_everything_registered_is_attacked():
     through = {
         "PrivateFrechetMedian": "noisy-median",
         "PrivateGeodesicRegression": "tangent-bundle-descent",
+        "PrivateRecenter": "PrivateMDM",  # domains are its public classes
         "PrivateSoftmax": "reduced-softmax",
         "PrivateTangentSpace": "PrivateFrechetMean",  # of which it is one
     }

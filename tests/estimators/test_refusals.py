@@ -95,6 +95,10 @@ ESTIMATORS = {
         ),
         (T, Y),
     ),
+    "domains": (
+        lambda **o: curvedp.PrivateRecenter(**{"manifold": SPD, "radius": 3.0, **o}),
+        (T, [f"s{k % 2}/left" for k in range(60)]),
+    ),
     "tangent space": (
         lambda **o: curvedp.PrivateTangentSpace(**{"manifold": S2, "radius": 0.7, **o}),
         (X,),
@@ -179,6 +183,7 @@ OTHERS = {
     "radius": 0.6, "guarantee": GDP(0.7), "mechanism": "tangent-gaussian", "outer_radius": 1.0, "reduce": 3,
     "features": "log", "ball": "shared", "method": "dp-rgd", "speed": 0.4, "clip": 0.1, "x_range": (0.0, 2.0),
     "n_components": 2, "classes": [0, 1, 2, 3],
+    "target_domain": "nobody", "final_dispersion": 2.0,
 }  # fmt: skip
 UNHEARD = {"manifold", "ledger", "label", "source"}  # what the data are, and who pays
 

@@ -31,6 +31,10 @@ RELEASED = {
     "PrivateDispersion": {"variance": "variance_"},
     "PrivatePCA": {"components": "components_"},
     "PrivateMDM": {"mean of class 0": "means_", "mean of class 1": "means_"},
+    "PrivateRecenter": {
+        "mean of domain s0": "centers_",
+        "mean of domain s1": "centers_",
+    },
     "PrivateSoftmax": {"weights of the classes": "classifier_"},
     "PrivateGeodesicRegression": {
         "footpoint, at the lower end of the range of x": "footpoint_",
@@ -56,6 +60,8 @@ def test_releases_are_the_fitted_attributes_with_their_certificates(name):
         expected = getattr(model, RELEASED[name][release.title])
         if name == "PrivateMDM":
             expected = expected[number]
+        if name == "PrivateRecenter":
+            expected = expected[model.domains_.tolist()[number]]
         if name == "PrivateSoftmax":
             expected = expected.weights
         np.testing.assert_array_equal(np.squeeze(release.value), np.squeeze(expected))

@@ -112,6 +112,7 @@ def with_hostile(manifold, which=None):
 # ---- the entry points that read records ------------------------------------------------
 
 LABELS = np.arange(N) % 2
+DOMAINS = np.array([f"s{label}/left" for label in LABELS])
 PERSONS = np.arange(N) // 2
 TIMES = np.linspace(0.0, 1.0, N)
 Entry = Callable[[Any, np.ndarray], Any]
@@ -127,7 +128,7 @@ def fitted(name, *further, fit=None, **parameters) -> Entry:
     def run(manifold, records):
         model = getattr(curvedp, name)(manifold, source=source(), **parameters)
         model.fit(records, *further, **(fit or {}))
-        if name in ("PrivateTangentSpace",):
+        if name in ("PrivateTangentSpace", "PrivateRecenter"):
             model.transform(records)
         if name in ("PrivateMDM", "PrivateSoftmax"):
             model.predict(records)
@@ -241,6 +242,10 @@ FURTHER: dict[str, Entry] = {
     "dp_rsgd": optimizer("dp_rsgd"),
     "dp_rsvrg": optimizer("dp_rsvrg"),
     "softmax": fitted("PrivateSoftmax", LABELS, reduce=2),
+    "domains": fitted("PrivateRecenter", DOMAINS, **BALL),
+    "domains, private and stretched": fitted(
+        "PrivateRecenter", DOMAINS, final_dispersion=1.0, **PRIVATE
+    ),
     "class means, reduced": fitted("PrivateMDM", LABELS, reduce=2),
 }
 PREDICTORS = np.array([np.nan, np.inf, -np.inf, 1e308, -1e308, 5e-324, *TIMES[6:]])

@@ -31,6 +31,8 @@ PUBLIC = {"source": 0}  # seeded: by chance noise may look like more
 ADDED = {"guarantee": GDP(4.0, adjacency="add-remove")}
 WISHART = RNG.normal(size=(300, 4, 20))
 MATRICES = (WISHART @ WISHART.transpose(0, 2, 1) / 20, LABELS)
+DOMAINS = (MATRICES[0], [f"s{label}/left" for label in LABELS])
+RECENTER = {"manifold": SPDAffineInvariant(4)}
 SMALL = {"manifold": SPDAffineInvariant(4), "reduce": 2}
 
 # estimator, what it is fitted to, what makes it odd, what does not, and what is said; None where nothing is to be seen.
@@ -75,6 +77,7 @@ CASES = [
     ("PrivateMDM", (X, LABELS), BALL, {**BALL, "center": POLE}, "edge of the ball"),
     ("PrivateMDM", MATRICES, None, {**SMALL, "radius": 2.0}, None),
     ("PrivateSoftmax", MATRICES, None, SMALL, None),
+    ("PrivateRecenter", DOMAINS, None, {**RECENTER, "radius": 2.0}, None),
     (
         "PrivatePCA",
         (X,),

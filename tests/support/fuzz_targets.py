@@ -307,6 +307,11 @@ TARGETS: dict[str, dict[str, Call]] = {
         "PrivateFrechetMean": (_fit(curvedp.PrivateFrechetMean, "X"), ESTIMATOR),
         "PrivateDispersion": (_fit(curvedp.PrivateDispersion, "X"), ESTIMATOR),
         "PrivateMDM": (_fit(curvedp.PrivateMDM, "X", "y"), {**ESTIMATOR, "y": np.arange(12) % 2}),
+        "PrivateRecenter": (
+            _fit(curvedp.PrivateRecenter, "X", "y"),
+            {"manifold": geometry.SPDAffineInvariant(3), "radius": 3.0, "target_domain": "", "final_dispersion": 1.0,
+             "guarantee": GDP(4.0), "ledger": None, "X": MATRICES, "y": np.array([f"s{k % 2}/a" for k in range(400)])},
+        ),
         "PrivateTangentSpace": (_fit(curvedp.estimators.PrivateTangentSpace, "X"), ESTIMATOR),
         "PrivateSoftmax": (
             _fit(curvedp.estimators.PrivateSoftmax, "X", "y"),

@@ -10,13 +10,16 @@ class ProtectedUnit(StrEnum):
 
     Whether it is replaced by any other, or added and removed, is the adjacency of the
     guarantee. Labels are either public (a record changes within its class) or private
-    (a record changes together with its label).
+    (a record changes together with its label). A domain is a public part of the data
+    without labels: a subject, a session or a site.
     """
 
     RECORD = "record"
     PERSON = "person"
     RECORD_IN_CLASS = "record_in_class"
     PERSON_IN_CLASS = "person_in_class"
+    RECORD_IN_DOMAIN = "record_in_domain"
+    PERSON_IN_DOMAIN = "person_in_domain"
     LABELED_RECORD = "labeled_record"
     LABELED_PERSON = "labeled_person"
     PREDICTOR_AND_RESPONSE = "predictor_and_response"
@@ -53,11 +56,17 @@ _UNITS_OF_PEOPLE = frozenset(
     (
         ProtectedUnit.PERSON,
         ProtectedUnit.PERSON_IN_CLASS,
+        ProtectedUnit.PERSON_IN_DOMAIN,
         ProtectedUnit.LABELED_PERSON,
     )
 )
 _UNITS_IN_A_CLASS = frozenset(
-    (ProtectedUnit.RECORD_IN_CLASS, ProtectedUnit.PERSON_IN_CLASS)
+    (
+        ProtectedUnit.RECORD_IN_CLASS,
+        ProtectedUnit.PERSON_IN_CLASS,
+        ProtectedUnit.RECORD_IN_DOMAIN,
+        ProtectedUnit.PERSON_IN_DOMAIN,
+    )
 )
 
 

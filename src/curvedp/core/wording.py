@@ -50,6 +50,18 @@ UNIT_WORDS: dict[ProtectedUnit, UnitWords] = {
         "one person with all their records, within their class",
         ("labels", "class sizes"),
     ),
+    ProtectedUnit.RECORD_IN_DOMAIN: UnitWords(
+        "record",
+        "records",
+        "one record within its domain (subject, session or site)",
+        ("domains", "their sizes"),
+    ),
+    ProtectedUnit.PERSON_IN_DOMAIN: UnitWords(
+        "person",
+        "people",
+        "one person with all their records, within their domain (session or site)",
+        ("domains", "their sizes"),
+    ),
     ProtectedUnit.LABELED_RECORD: UnitWords(
         "record", "records", "one record with its label", ("the set of classes",)
     ),

@@ -12,9 +12,10 @@ import numpy as np
 
 from curvedp.core.mechanism import check_guarantee
 from curvedp.core.statistic import Ball, public_ball
-from curvedp.errors import BudgetExceeded, ParameterError
+from curvedp.errors import ParameterError
 from curvedp.estimators.frechet_mean import PrivateFrechetMean
 from curvedp.estimators.mdm import PrivateMDM
+from curvedp.estimators.shares import check_counts, check_payable, part_of
 from curvedp.geometry.manifold import Manifold
 from curvedp.inference.hypotheses import PermutationTest, k_sample_test
 from curvedp.inference.shapes import Region
@@ -28,10 +29,6 @@ from curvedp.release.rebuild import noisy_draw_of
 # answers the question, and a ball needs less than what is released in it.
 _BALL_SHARE = 0.2
 _TEST_SHARE = 0.6
-
-
-# So that the parts together are not more than the whole in floats.
-_ROUNDED_DOWN = 1 - 1e-12
 
 
 class GroupComparison(NamedTuple):
@@ -147,7 +144,12 @@ def compare_groups(
         names = [str(number) for number in range(1, len(samples) + 1)]
     if len(names) != len(samples) or len(set(names)) != len(names):
         raise ParameterError("must name each sample once", parameter="names")
-    _check_payable(ledger, guarantee, comparison_unit(groups))
+    unit = comparison_unit(groups)
+    if ledger is not None:
+        # The ball is charged first and protects a record: a ledger without a unit would
+        # take that one, and then refuse the test.
+        check_counts(ledger, unit, "comparison")
+    check_payable(ledger, guarantee, unit, "comparison")
     sizes = [len(sample) for sample in samples]
     records = np.concatenate([np.asarray(sample, dtype=float) for sample in samples])
     labels = np.repeat(list(names), sizes)
@@ -163,7 +165,7 @@ def compare_groups(
             manifold,
             radius=radius,
             center=center,
-            guarantee=_part_of(guarantee, _BALL_SHARE),
+            guarantee=part_of(guarantee, _BALL_SHARE),
             ledger=ledger,
             label=f"{label}: ball"[:200],
             source=source,
@@ -178,7 +180,7 @@ def compare_groups(
         list(samples),
         radius=ball.radius,
         center=ball.center,
-        guarantee=_part_of(guarantee, _TEST_SHARE * share_left),
+        guarantee=part_of(guarantee, _TEST_SHARE * share_left),
         level=level,
         permutations=permutations,
         groups=groups,
@@ -190,7 +192,7 @@ def compare_groups(
         manifold,
         radius=ball.radius,
         center=ball.center,
-        guarantee=_part_of(guarantee, (1 - _TEST_SHARE) * share_left),
+        guarantee=part_of(guarantee, (1 - _TEST_SHARE) * share_left),
         mechanism="gradient",
         ledger=ledger,
         label=f"{label}: means"[:200],
@@ -208,40 +210,11 @@ def compare_groups(
     )
 
 
-def _part_of(guarantee: GDP, share: float) -> GDP:
-    """Return the guarantee that is this fraction of μ², rounded down."""
-    return GDP(guarantee.mu * sqrt(share) * _ROUNDED_DOWN)
-
-
 def comparison_unit(groups: Any) -> PrivacyUnit:
     """Return whom a comparison protects; its groups are public classes."""
     if groups is None:
         return PrivacyUnit.RECORD_IN_CLASS
     return PrivacyUnit.PERSON_IN_CLASS
-
-
-def _check_payable(ledger: Ledger | None, guarantee: GDP, unit: PrivacyUnit) -> None:
-    """Refuse, before its first part, a comparison that a ledger cannot pay for.
-
-    The parts are charged one after the other. The ball alone could be charged to a
-    ledger that counts records, and then the test could not.
-    """
-    if ledger is None:
-        return
-    if ledger.unit is not unit:
-        raise ParameterError(
-            f"must count what a comparison protects: start one for the unit {unit.value!r}",
-            parameter="ledger",
-            value=ledger,
-        )
-    remaining = ledger.remaining
-    if remaining is None or (
-        isinstance(remaining, GDP) and remaining.mu < guarantee.mu * (1 - 1e-12)
-    ):
-        raise BudgetExceeded(
-            f"refused: the comparison at {guarantee} does not fit: "
-            f"{remaining or 'nothing'} of {ledger.budget} remains"
-        )
 
 
 def _largest_distance(manifold: Manifold, regions: list[Region]) -> float:

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
@@ -133,6 +133,10 @@ class PrivateMDM(PrivateTransformer, ScoringClassifier, BallEstimator):
     _name = "class means"
     _column = "mdm"
     _adjacencies = ("replace-one", ADD_REMOVE)
+    # What one public part of the records is called, and what is protected within it.
+    _part_name: ClassVar[str] = "class"
+    _record_in_part: ClassVar[ProtectedUnit] = ProtectedUnit.RECORD_IN_CLASS
+    _person_in_part: ClassVar[ProtectedUnit] = ProtectedUnit.PERSON_IN_CLASS
     # The estimator to which the last call of `fit` delegated, with `reduce`.
     _reduced_model: PrivateReducedMDM | None = field(
         default=None, init=False, repr=False
@@ -269,9 +273,9 @@ class PrivateMDM(PrivateTransformer, ScoringClassifier, BallEstimator):
         if self._n_is_private:
             privacy_unit = ProtectedUnit.LABELED_RECORD
         elif groups is None:
-            privacy_unit = ProtectedUnit.RECORD_IN_CLASS
+            privacy_unit = self._record_in_part
         else:
-            privacy_unit = ProtectedUnit.PERSON_IN_CLASS
+            privacy_unit = self._person_in_part
         with quiet_about_records():
             pending = self._pending_means(chosen, records, labels)
         manifold = self.manifold
@@ -335,7 +339,8 @@ class PrivateMDM(PrivateTransformer, ScoringClassifier, BallEstimator):
             small_class = classes[sizes.index(smallest_size)]
             count = "one record" if smallest_size else "no records"
             raise ParameterError(
-                f"class {small_class} has {count}; each class needs at least 2"
+                f"{self._part_name} {small_class} has {count}; "
+                f"each {self._part_name} needs at least 2"
             )
 
         def searched_class_mean(
@@ -373,7 +378,9 @@ class PrivateMDM(PrivateTransformer, ScoringClassifier, BallEstimator):
         labels : Labels or ChunkedLabels
             The class of each record.
         """
-        titles = [f"mean of class {_printable(label)}" for label in labels.classes]
+        titles = [
+            f"mean of {self._part_name} {_printable(label)}" for label in labels.classes
+        ]
         statistic: Any = chosen[0].mechanism.statistic
         if isinstance(statistic, SearchedClassMean):
             return self._pending_shared_search(chosen, records, labels, titles)

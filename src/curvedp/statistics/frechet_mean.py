@@ -33,6 +33,8 @@ class FrechetMean(ClippedToBall, BoundsSamplingError):
         ProtectedUnit.PERSON,
         ProtectedUnit.RECORD_IN_CLASS,
         ProtectedUnit.PERSON_IN_CLASS,
+        ProtectedUnit.RECORD_IN_DOMAIN,
+        ProtectedUnit.PERSON_IN_DOMAIN,
     )
 
     @cached_property

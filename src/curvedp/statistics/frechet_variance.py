@@ -9,7 +9,7 @@ import numpy as np
 
 from curvedp.core.capabilities import BoundsSamplingError
 from curvedp.core.chart import CHART_ERROR
-from curvedp.core.codes import PostProcessing
+from curvedp.core.codes import PostProcessing, ProtectedUnit
 from curvedp.core.statistic import Ball, ClippedToBall
 from curvedp.geometry import Euclidean
 from curvedp.records.base import Records
@@ -24,6 +24,12 @@ class FrechetVariance(ClippedToBall, BoundsSamplingError):
     """min over x of mean d²(x, xᵢ), for n records in a public ball; it lies in [0, r²]."""
 
     name: ClassVar[str] = "Fréchet variance"
+    privacy_units: ClassVar[tuple[ProtectedUnit, ...]] = (
+        ProtectedUnit.RECORD,
+        ProtectedUnit.PERSON,
+        ProtectedUnit.RECORD_IN_DOMAIN,
+        ProtectedUnit.PERSON_IN_DOMAIN,
+    )
 
     @property
     def value_space(self) -> Euclidean:

@@ -1,0 +1,677 @@
+"""Private transfer centering: each domain is moved so that its private mean is the origin.
+
+A domain is a subject, a session or a site. Recentering removes what is special about a
+domain, so that a classifier of some domains serves others. `PrivateRecenter` is made
+for the places where pyRiemann has `TLCenter` and `TLScale`.
+"""
+
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from math import sqrt
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from sklearn.base import TransformerMixin
+from sklearn.utils.validation import check_is_fitted
+
+from curvedp import _validate
+from curvedp.core.certificate import Certificate
+from curvedp.core.codes import ProtectedUnit
+from curvedp.core.released import ReleasedValue
+from curvedp.core.statistic import Ball
+from curvedp.errors import ParameterError, ReleaseWarning
+from curvedp.estimators.base import (
+    BallEstimator,
+    PendingRelease,
+    delete_fitted_attributes,
+)
+from curvedp.estimators.mdm import PrivateMDM
+from curvedp.estimators.published_file import read_published, write_published
+from curvedp.estimators.shares import check_divisible, check_payable, part_of
+from curvedp.geometry import parse_manifold
+from curvedp.geometry.capabilities import OriginIsometry, move_to_origin
+from curvedp.geometry.manifold import Manifold, check_manifold
+from curvedp.geometry.spaces.spd_common import SPD
+from curvedp.inference.region import simultaneous
+from curvedp.inference.shapes import Region
+from curvedp.numerics.eigen import eigh
+from curvedp.privacy.unit import PrivacyUnit
+from curvedp.records.base import is_chunked, open_records
+from curvedp.records.chunked import map_records
+from curvedp.records.identifiers import as_label_array
+from curvedp.records.labels import Labels
+from curvedp.records.persons import encode_persons
+from curvedp.release.choose import choose_mechanism
+from curvedp.release.predict import predicted_error
+from curvedp.release.rebuild import final_mechanism_of
+from curvedp.statistics.frechet_variance import FrechetVariance
+
+# The name and version of the files that `PrivateRecenter.save` writes.
+SCHEMA = "curvedp-recenter/1"
+
+# The fraction of μ² that the reference means take if dispersions are released too. It
+# is a choice: a dispersion is one number, and needs less than a mean.
+_MEAN_SHARE = 0.8
+
+# What is paid for in two parts, in messages.
+_TWO_PARTS = "recentering with final_dispersion"
+
+# What stands between a domain and a label in pyRiemann's extended labels.
+_SEPARATOR = "/"
+
+_GROUPS_ARE_DOMAINS = (
+    "groups names the domains here, because there are no other: this release protects "
+    "one record within its domain, not a person. Say domains=, and groups= for persons"
+)
+
+
+@dataclass(eq=False, repr=False)
+class PrivateRecenter(TransformerMixin, BallEstimator):
+    """A transformer that recenters each domain at its private Fréchet mean.
+
+    A domain is a subject, a session or a site. `fit` releases one private reference
+    mean for each domain. `transform` moves records so that the reference of their
+    domain becomes the origin (for covariance matrices the identity). It takes the place
+    of pyRiemann's `TLCenter`, and with `final_dispersion` also of `TLScale`.
+
+    Whose privacy: by default one record (trial) within its domain. The domains and
+    their sizes are public, each record is read for one domain only, and so all
+    references together cost as much as one (parallel composition). A whole subject is
+    NOT protected if the domain is the subject: the mean of one person is about that
+    person. With `groups=`, a person with all their records is protected, within a
+    domain of several people, such as a site.
+
+    Only the references (and dispersions) are released. Recentered records are private
+    data in other coordinates: anything learned from them needs a guarantee of its own.
+
+    Parameters
+    ----------
+    manifold, center, guarantee, mechanism, ledger, label, source, outer_radius
+        As in `PrivateFrechetMean`. Spaces of positive definite matrices (recentered by
+        the symmetric root of the inverse reference, as in pyRiemann), Euclidean and
+        hyperbolic spaces, correlations and proportions can be recentered.
+    radius : float or "private"
+        As in `PrivateFrechetMean`. By default each domain's ball is found privately.
+    target_domain : label
+        The domain to which `transform` recenters if it is given no domains; by default
+        the last one in sorted order.
+    final_dispersion : float, optional
+        With it the dispersion of each domain (its mean square distance to the mean) is
+        released too, and records are stretched about the reference until their
+        dispersion is this number. The guarantee must be GDP then; of μ², references
+        take 0.8 and dispersions 0.2.
+
+    Attributes
+    ----------
+    domains_ : ndarray
+        The domains, in sorted order.
+    centers_ : dict
+        From a domain to its private reference mean.
+    scales_ : dict
+        From a domain to its private dispersion; empty without `final_dispersion`. A
+        dispersion below its own predicted error is raised to it.
+    target_domain_, final_dispersion_
+        The parameters with which it was fitted.
+    certificates_ : list of Certificate
+        Those of the references in the order of `domains_`, then those of the
+        dispersions.
+
+    Notes
+    -----
+    Guarantees
+
+    - errors are because of parameters, shapes, types, labels and domains, never of a
+      record's values, and nothing is spent then;
+    - all references and dispersions together meet `guarantee` for replacing one record
+      within its domain, for ANY data; with `groups`, one person with all their records
+      within the domain that these share.
+
+    `fit_transform` recenters every record in its own domain, while `transform` uses the
+    target domain, as pyRiemann's classes do.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from curvedp.geometry import SPDAffineInvariant
+    >>> rng = np.random.default_rng(0)
+    >>> signals = rng.normal(size=(600, 2, 40)) * [[1.0], [2.0]]
+    >>> X = signals @ signals.mT / 40
+    >>> subject = np.repeat(["s1", "s2"], 300)
+    >>> recenter = PrivateRecenter(SPDAffineInvariant(2), target_domain="s2")
+    >>> recentered = recenter.fit_transform(X, domains=subject)
+    >>> sorted(recenter.centers_)
+    ['s1', 's2']
+    >>> recenter.transform(X[300:]).shape
+    (300, 2, 2)
+    """
+
+    _name = "domain means"
+
+    radius: float | str | None = "private"
+    target_domain: Any = ""
+    final_dispersion: float | None = None
+
+    def fit(
+        self, X: Any, y: Any = None, groups: Any = None, domains: Any = None
+    ) -> Self:
+        """Release one reference mean for each domain, and charge the ledger.
+
+        Parameters
+        ----------
+        X : array of shape (n, *point_shape)
+            The records, such as covariance matrices of trials.
+        y : sequence of n texts, optional
+            Extended labels "domain/label", as `pyriemann.transfer.encode_domains`
+            makes them. Only the domain is read. Not needed with `domains`.
+        groups : sequence of n ids, optional
+            The person to whom each record belongs. Then a person with all their records
+            is the unit of privacy; each must be in one domain only, and each domain
+            needs at least two. Without `domains` and extended labels, the groups are
+            the domains, and a `ReleaseWarning` says that records are protected.
+        domains : sequence of n labels, optional
+            The public domain of each record.
+
+        Returns
+        -------
+        self
+            With `domains_`, `centers_`, `scales_`, `certificates_` and `manifold_` set.
+
+        Raises
+        ------
+        ParameterError
+            Before anything is paid: for wrong parameters, without domains, for a domain
+            with fewer than 2 records, or if a person has records in several domains.
+        """
+        self._validate_params()
+        self._validate_recenter_params()
+        domains, persons = _domains_and_persons(y, groups, domains)
+        n_records = open_records(X, self.manifold.point_shape).n
+        labels = Labels(domains, n_records)
+        self._check_target(labels.classes.tolist())
+        if persons is not None:
+            _check_persons_in_domains(labels, persons)
+
+        mean_guarantee = self.guarantee
+        if self.final_dispersion is not None:
+            whole = check_divisible(self.guarantee, _TWO_PARTS)
+            unit = _unit_within_domains(persons)
+            check_payable(self.ledger, whole, unit, _TWO_PARTS)
+            mean_guarantee = part_of(whole, _MEAN_SHARE)
+
+        means = _DomainMeans(
+            manifold=self.manifold,
+            radius=self.radius,
+            center=self.center,
+            guarantee=mean_guarantee,
+            mechanism=self.mechanism,
+            ledger=self.ledger,
+            label=self.label or self._name,
+            source=self.source,
+            outer_radius=self.outer_radius,
+            ball="each" if self._searches_ball else "auto",
+        )
+        means._fit_means(X, domains, persons)
+        dispersions = None
+        if self.final_dispersion is not None:
+            dispersions = self._release_dispersions(X, domains, persons, means)
+        self._copy_releases(means, dispersions)
+        return self._warn_of_oddities()
+
+    def _validate_recenter_params(self) -> None:
+        """Raise `ParameterError` for a space or a parameter that cannot be used."""
+        manifold = check_manifold(self.manifold)
+        if len(manifold.factors) > 1 or not isinstance(manifold, OriginIsometry | SPD):
+            raise ParameterError(
+                "must be a space that can be recentered: matrices (SPD), Euclidean or "
+                "hyperbolic space, correlations or proportions",
+                parameter="manifold",
+                value=manifold,
+            )
+        if self.final_dispersion is not None:
+            _validate.length("final_dispersion", self.final_dispersion)
+
+    def _check_target(self, domains: list[Any]) -> None:
+        """Raise `ParameterError` unless the target is one of the domains, or left out."""
+        target = self.target_domain
+        is_label = isinstance(target, str | int | float) and not isinstance(
+            target, bool
+        )
+        if not is_label or not (target == "" or target in domains):
+            raise ParameterError(
+                f"must be one of the domains ({', '.join(map(str, domains[:20]))}), or "
+                "left out",
+                parameter="target_domain",
+                value=target,
+            )
+
+    def _release_dispersions(
+        self, X: Any, domains: Any, persons: Any, means: "_DomainMeans"
+    ) -> "_DomainDispersions":
+        """Release the dispersion of each domain in the ball of its reference.
+
+        Parameters
+        ----------
+        X, domains, persons
+            As in `fit`.
+        means : _DomainMeans
+            The released references: their balls are public by now.
+        """
+        dispersions = _DomainDispersions(
+            manifold=self.manifold,
+            radius=self.radius,
+            center=self.center,
+            guarantee=part_of(
+                check_divisible(self.guarantee, _TWO_PARTS), 1 - _MEAN_SHARE
+            ),
+            ledger=self.ledger,
+            label=f"{self.label or self._name}: dispersions"[:200],
+            source=self.source,
+            outer_radius=self.outer_radius,
+        )
+        balls = [_ball_of(certificate) for certificate in means.certificates_]
+        return dispersions.fit_in_balls(X, domains, persons, balls)
+
+    def _copy_releases(
+        self, means: "_DomainMeans", dispersions: "_DomainDispersions | None"
+    ) -> None:
+        """Replace the fitted attributes of this estimator by what was just released."""
+        delete_fitted_attributes(self)
+        names = means.classes_.tolist()
+        self.manifold_ = means.manifold_
+        self.domains_ = means.classes_
+        self.centers_ = dict(zip(names, means.means_, strict=True))
+        self.scales_: dict[Any, float] = {}
+        self.target_domain_ = (
+            self.target_domain if self.target_domain != "" else names[-1]
+        )
+        self.final_dispersion_ = self.final_dispersion
+        self._published = list(means._published)
+        self._texts_before_paying = list(means._texts_before_paying)
+        if dispersions is not None:
+            self.scales_ = dict(zip(names, dispersions.dispersions_, strict=True))
+            self._published += dispersions._published
+            self._texts_before_paying += dispersions._texts_before_paying
+        self.certificates_ = [release.certificate for release in self._published]
+
+    def transform(self, X: Any, domains: Any = None) -> Any:
+        """Recenter records: all in the target domain, or each in the domain that is given.
+
+        Parameters
+        ----------
+        X : array of shape (n, *point_shape)
+            The records. A dask array is recentered lazily, in the target domain.
+        domains : sequence of n labels, optional
+            The domain of each record. By default all are of the target domain.
+
+        Returns
+        -------
+        array of shape (n, *point_shape)
+            NOT private. A record that is no point of the space becomes the origin.
+
+        Raises
+        ------
+        ParameterError
+            If a domain has no reference.
+        """
+        check_is_fitted(self)
+        if domains is None:
+            return self._recenter_domain(self.target_domain_, X)
+        if is_chunked(X):
+            raise ParameterError(
+                "is for records in memory: a dask array is recentered in the target domain",
+                parameter="domains",
+            )
+        records = open_records(X, self.manifold_.point_shape, min_records=1).array()
+        labels = Labels(domains, len(records))
+        recentered = np.empty(records.shape)
+        for code, domain in enumerate(labels.classes.tolist()):
+            in_domain = labels.codes == code
+            recentered[in_domain] = self._recenter_domain(domain, records[in_domain])
+        return recentered
+
+    def fit_transform(
+        self, X: Any, y: Any = None, groups: Any = None, domains: Any = None
+    ) -> Any:
+        """Release the references, and recenter every record in its own domain.
+
+        Parameters
+        ----------
+        X, y, groups, domains
+            As in `fit`.
+
+        Returns
+        -------
+        array of shape (n, *point_shape)
+            NOT private.
+        """
+        self.fit(X, y, groups=groups, domains=domains)
+        with warnings.catch_warnings(action="ignore", category=ReleaseWarning):
+            record_domains, _ = _domains_and_persons(y, groups, domains)
+        return self.transform(X, domains=record_domains)
+
+    def _recenter_domain(self, domain: Any, X: Any) -> Any:
+        """Return records of one domain, recentered and stretched.
+
+        Raises
+        ------
+        ParameterError
+            If nothing was released for the domain.
+        """
+        if domain not in self.centers_:
+            raise ParameterError(
+                "has no private reference: fit it, or name one of "
+                f"{', '.join(map(str, self.centers_))}",
+                parameter="domain",
+                value=domain,
+            )
+        factor = 1.0
+        if self.final_dispersion_ is not None:
+            factor = sqrt(self.final_dispersion_ / self.scales_[domain])
+        manifold = self.manifold_
+        kernel = partial(recenter, manifold, self.centers_[domain], factor)
+        return map_records(kernel, X, manifold.point_shape, manifold.point_shape)
+
+    def confidence_region(  # type: ignore[override]  # one for each domain
+        self, level: float = 0.95, of: str = "records"
+    ) -> dict[Any, Region]:
+        """Return a region for the mean of each domain, with simultaneous coverage.
+
+        Parameters
+        ----------
+        level, of
+            As in `PrivateFrechetMean.confidence_region`.
+
+        Returns
+        -------
+        dict
+            From a domain to its region; all hold at once with probability `level`.
+        """
+        if not self.__sklearn_is_fitted__():
+            raise ParameterError(
+                "PrivateRecenter is not fitted: call fit before confidence_region"
+            )
+        domains = self.domains_.tolist()
+        regions = simultaneous(self.certificates_[: len(domains)], level, of)
+        return dict(zip(domains, regions, strict=True))
+
+    def save(self, path: str | Path) -> None:
+        """Write the references, dispersions and certificates to a file that may be published.
+
+        Parameters
+        ----------
+        path : str or Path
+            A JSON file. `PrivateRecenter.load` reads it.
+
+        Raises
+        ------
+        ParameterError
+            Before `fit`.
+        """
+        releases = self.releases
+        parameters = {
+            "manifold": self.manifold_.name,
+            "domains": self.domains_.tolist(),
+            "target_domain": self.target_domain_,
+            "final_dispersion": self.final_dispersion_,
+        }
+        write_published(path, SCHEMA, parameters, releases)
+
+    @classmethod
+    def load(cls, path: str | Path) -> "PrivateRecenter":
+        """Read what `save` wrote: a fitted transformer, which needs no records.
+
+        Parameters
+        ----------
+        path : str or Path
+            The file.
+
+        Returns
+        -------
+        PrivateRecenter
+            It transforms as the saved one does. Its values were compared with their
+            certificates; `curvedp.release.verify.verify_certificate` checks these.
+
+        Raises
+        ------
+        ParameterError
+            If the file is no such file, or a value is not that of its certificate.
+        """
+        parameters, releases = read_published(path, SCHEMA)
+        return _recenter_from(path, parameters, releases)
+
+
+def _recenter_from(
+    path: str | Path, parameters: Mapping[str, Any], releases: list[ReleasedValue]
+) -> PrivateRecenter:
+    """Return the fitted transformer that a file describes.
+
+    Parameters
+    ----------
+    path : str or Path
+        The file, for messages.
+    parameters : mapping
+        Its public parameters.
+    releases : list of ReleasedValue
+        The references of all domains, and then their dispersions if there are any.
+    """
+    try:
+        manifold = parse_manifold(parameters["manifold"])
+        domains = list(parameters["domains"])
+        final_dispersion = parameters["final_dispersion"]
+        releases_per_domain = 1 if final_dispersion is None else 2
+        if len(releases) != len(domains) * releases_per_domain:
+            raise ValueError
+        references = releases[: len(domains)]
+        dispersions = releases[len(domains) :]
+        model = PrivateRecenter(
+            manifold,
+            guarantee=references[0].certificate.guarantee,
+            target_domain=parameters["target_domain"],
+            final_dispersion=final_dispersion,
+        )
+    except (KeyError, TypeError, ValueError, IndexError):
+        raise ParameterError(f"{path} does not hold a saved PrivateRecenter") from None
+    model.manifold_ = manifold
+    model.domains_ = np.asarray(domains)
+    model.centers_ = {
+        domain: release.value
+        for domain, release in zip(domains, references, strict=True)
+    }
+    model.target_domain_ = model.target_domain
+    model.final_dispersion_ = final_dispersion
+    model.certificates_ = [release.certificate for release in releases]
+    model.scales_ = {
+        domain: _usable_dispersion(release)
+        for domain, release in zip(domains, dispersions, strict=False)
+    }
+    model._published = releases
+    model._texts_before_paying = []
+    return model
+
+
+class _DomainMeans(PrivateMDM):
+    """The private mean of each domain: class means whose public classes are domains."""
+
+    _name = "domain means"
+    _part_name: ClassVar[str] = "domain"
+    _record_in_part: ClassVar[ProtectedUnit] = ProtectedUnit.RECORD_IN_DOMAIN
+    _person_in_part: ClassVar[ProtectedUnit] = ProtectedUnit.PERSON_IN_DOMAIN
+
+
+class _DomainDispersions(BallEstimator):
+    """The private Fréchet variance of each domain, in a public ball of its own."""
+
+    _name = "domain dispersions"
+
+    def fit_in_balls(
+        self, X: Any, domains: Any, persons: Any, balls: list[Ball]
+    ) -> Self:
+        """Release one dispersion for each domain, all for the price of one.
+
+        Parameters
+        ----------
+        X : array of shape (n, *point_shape)
+            The records.
+        domains : sequence of n labels
+            The public domain of each record.
+        persons : sequence of n ids, or None
+            The person to whom each record belongs.
+        balls : list of Ball
+            The public ball of each domain, in sorted order of the domains.
+        """
+        labels = Labels(domains, open_records(X, self.manifold.point_shape).n)
+        if persons is not None:
+            person_index = encode_persons(persons, len(labels.codes))
+            _, first_record = np.unique(person_index, return_index=True)
+            labels = Labels(labels.codes[first_record], len(first_record))
+        records, unit = self._load_records(X, persons)
+        unit_in_domain = ProtectedUnit.RECORD_IN_DOMAIN
+        if unit is ProtectedUnit.PERSON:
+            unit_in_domain = ProtectedUnit.PERSON_IN_DOMAIN
+
+        pending: list[PendingRelease] = []
+        for code, ball in enumerate(balls):
+            statistic = FrechetVariance(
+                self.manifold, ball.center, ball.radius, int(labels.sizes[code])
+            )
+            chosen = choose_mechanism("auto", statistic, self.guarantee)
+            pending.append(
+                self._pending_release(
+                    chosen, records.select_class(labels, code), "dispersion of a domain"
+                )
+            )
+        self._pay_and_release(pending, unit_in_domain)
+        self.dispersions_ = [_usable_dispersion(release) for release in self._published]
+        return self
+
+
+def recenter(
+    manifold: Manifold, reference: np.ndarray, factor: float, records: np.ndarray
+) -> np.ndarray:
+    """Return records after the reference was moved to the origin, stretched about it.
+
+    Positive definite matrices X become WXW, where W is the symmetric root of the
+    inverse reference: the whitening of pyRiemann's `TLCenter`. Elsewhere it is the
+    isometry of the space that takes the reference to its origin. The geodesic distance
+    to the origin is then multiplied by `factor`.
+
+    Parameters
+    ----------
+    manifold : Manifold
+        Where the records live.
+    reference : array of shape point_shape
+        The private mean of their domain.
+    factor : float
+        1 leaves distances as they are.
+    records : array of shape (n, *point_shape)
+        The records. One that is no point of the space becomes the origin.
+    """
+    points = np.asarray(manifold.from_record(records))
+    if isinstance(manifold, SPD):
+        whitening = _inverse_root(reference)
+        moved = whitening @ points @ whitening
+        moved = (moved + moved.mT) / 2
+    else:
+        moved = np.asarray(move_to_origin(manifold, reference, points))
+    if factor != 1.0:
+        directions = np.asarray(manifold.log(manifold.origin, moved))
+        moved = np.asarray(manifold.exp(manifold.origin, factor * directions))
+    entry_axes = tuple(range(1, moved.ndim))
+    is_point = np.isfinite(moved).all(axis=entry_axes, keepdims=True)
+    return np.asarray(np.where(is_point, moved, manifold.origin))
+
+
+def _inverse_root(matrix: np.ndarray) -> np.ndarray:
+    """Return the symmetric positive definite W with W·matrix·W = I."""
+    eigenvalues, vectors = eigh(matrix)
+    return np.asarray((vectors / np.sqrt(eigenvalues)) @ vectors.T)
+
+
+def _ball_of(certificate: Certificate) -> Ball:
+    """Return the public ball of a released mean: the given one, or the one found."""
+    statistic: Any = final_mechanism_of(certificate).statistic
+    return Ball(statistic.center, statistic.radius)
+
+
+def _usable_dispersion(release: ReleasedValue) -> float:
+    """Return a released dispersion, or its predicted error where that is larger.
+
+    Noise can make a dispersion 0, by which nobody can divide. What is below its own
+    error is not known to be different from that.
+    """
+    error = predicted_error(final_mechanism_of(release.certificate))
+    return max(float(np.ravel(release.value)[0]), error)
+
+
+def _unit_within_domains(persons: Any) -> PrivacyUnit:
+    """Return what is protected, as a ledger counts it."""
+    if persons is None:
+        return PrivacyUnit.RECORD_IN_CLASS
+    return PrivacyUnit.PERSON_IN_CLASS
+
+
+def _domains_and_persons(y: Any, groups: Any, domains: Any) -> tuple[Any, Any]:
+    """Return the domain of each record, and the persons to protect or None.
+
+    Parameters
+    ----------
+    y, groups, domains
+        As in `PrivateRecenter.fit`.
+
+    Raises
+    ------
+    ParameterError
+        If nothing names the domains.
+    """
+    if domains is not None:
+        return domains, groups
+    if _are_extended_labels(y):
+        texts = as_label_array(y).tolist()
+        return [text.split(_SEPARATOR)[-2] for text in texts], groups
+    if groups is not None:
+        warnings.warn(_GROUPS_ARE_DOMAINS, ReleaseWarning, stacklevel=3)
+        return groups, None
+    raise ParameterError(
+        "domains are missing: give domains=, or labels 'domain/label' as "
+        "pyriemann.transfer.encode_domains makes them"
+    )
+
+
+def _are_extended_labels(y: Any) -> bool:
+    """Return whether all labels are texts of the form "domain/label"."""
+    if y is None or is_chunked(y):
+        return False
+    try:
+        labels = as_label_array(y)
+    except (TypeError, ValueError):
+        return False
+    return labels.ndim == 1 and all(
+        isinstance(label, str) and _SEPARATOR in label for label in labels.tolist()
+    )
+
+
+def _check_persons_in_domains(labels: Labels, persons: Any) -> None:
+    """Refuse persons who have records in several domains, and domains of one person.
+
+    A person of several domains would be read once for each of these, and one charge
+    would not cover that.
+    """
+    person_index = encode_persons(persons, len(labels.codes))
+    _, first_record = np.unique(person_index, return_index=True)
+    domain_of_person = labels.codes[first_record]
+    if (domain_of_person[person_index] != labels.codes).any():
+        raise ParameterError(
+            "groups has a person with records in several domains, whom the guarantee "
+            "would not protect; without groups= one record within its domain is protected"
+        )
+    persons_per_domain = np.bincount(domain_of_person, minlength=len(labels.classes))
+    if persons_per_domain.min() < 2:
+        small_domain = labels.classes[int(persons_per_domain.argmin())]
+        raise ParameterError(
+            f"domain {small_domain} has one person only, whose mean cannot be released "
+            "under a guarantee for persons; without groups= one record within its domain "
+            "is protected"
+        )

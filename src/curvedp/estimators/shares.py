@@ -1,0 +1,111 @@
+"""Divide one GDP guarantee among the parts of an estimator that releases several things.
+
+The squares μ² of Gaussian DP add up when releases are composed. So a part that takes
+the share s of the budget is calibrated to GDP(μ√s).
+"""
+
+from math import sqrt
+from typing import Any
+
+from curvedp.errors import BudgetExceeded, ParameterError
+from curvedp.ledger import Ledger
+from curvedp.privacy import GDP
+from curvedp.privacy.unit import PrivacyUnit
+
+# So that the parts together are not more than the whole in floats.
+_ROUNDED_DOWN = 1 - 1e-12
+
+
+def check_divisible(guarantee: Any, what: str) -> GDP:
+    """Return a guarantee that may be divided, or refuse it.
+
+    Parameters
+    ----------
+    guarantee : Guarantee
+        What all parts meet together.
+    what : str
+        What has several parts, for the message, such as "comparison".
+
+    Raises
+    ------
+    ParameterError
+        Unless it is GDP for replacing one record: other definitions have no exact rule
+        by which parts add up to the whole.
+    """
+    if isinstance(guarantee, GDP) and guarantee.adjacency == "replace-one":
+        return guarantee
+    raise ParameterError(
+        f"must be GDP, such as GDP(1.0), because a {what} has several parts",
+        parameter="guarantee",
+        value=guarantee,
+    )
+
+
+def part_of(guarantee: GDP, share: float) -> GDP:
+    """Return the guarantee that is this fraction of μ², rounded down."""
+    return GDP(guarantee.mu * sqrt(share) * _ROUNDED_DOWN)
+
+
+def check_payable(
+    ledger: Ledger | None, guarantee: GDP, unit: PrivacyUnit, what: str
+) -> None:
+    """Refuse, before its first part, a release in parts that a ledger cannot pay for.
+
+    The parts are charged one after the other. The first alone could fit where the
+    others do not.
+
+    Parameters
+    ----------
+    ledger : Ledger or None
+        What pays.
+    guarantee : GDP
+        What all parts meet together.
+    unit : PrivacyUnit
+        What the parts protect.
+    what : str
+        What has several parts, for the message, such as "comparison".
+
+    Raises
+    ------
+    ParameterError
+        If the ledger counts for another unit.
+    BudgetExceeded
+        If the ledger has less left than all parts need.
+    """
+    if ledger is None:
+        return
+    if ledger.unit is not None:
+        check_counts(ledger, unit, what)
+    remaining = ledger.remaining
+    if remaining is None or (
+        isinstance(remaining, GDP) and remaining.mu < guarantee.mu * (1 - 1e-12)
+    ):
+        raise BudgetExceeded(
+            f"refused: the {what} at {guarantee} does not fit: "
+            f"{remaining or 'nothing'} of {ledger.budget} remains"
+        )
+
+
+def check_counts(ledger: Ledger, unit: PrivacyUnit, what: str) -> None:
+    """Refuse a ledger that does not count for exactly this unit.
+
+    Parameters
+    ----------
+    ledger : Ledger
+        What pays.
+    unit : PrivacyUnit
+        What is protected.
+    what : str
+        What protects it, for the message, such as "comparison".
+
+    Raises
+    ------
+    ParameterError
+        If the ledger counts for another unit, or for none so far.
+    """
+    if ledger.unit is not unit:
+        raise ParameterError(
+            f"must count what a {what} protects: start one for the unit {unit.value!r}",
+            parameter="ledger",
+            value=ledger,
+        )
