@@ -37,7 +37,6 @@ from curvedp.geometry.manifold import Manifold, check_manifold
 from curvedp.geometry.spaces.spd_common import SPD
 from curvedp.inference.region import simultaneous
 from curvedp.inference.shapes import Region
-from curvedp.numerics.eigen import eigh
 from curvedp.privacy.unit import PrivacyUnit
 from curvedp.records.base import is_chunked, open_records
 from curvedp.records.chunked import map_records
@@ -586,7 +585,7 @@ def recenter(
 
 def _inverse_root(matrix: np.ndarray) -> np.ndarray:
     """Return the symmetric positive definite W with W·matrix·W = I."""
-    eigenvalues, vectors = eigh(matrix)
+    eigenvalues, vectors = np.linalg.eigh(matrix)
     return np.asarray((vectors / np.sqrt(eigenvalues)) @ vectors.T)
 
 
