@@ -634,7 +634,8 @@ def _domains_and_persons(y: Any, groups: Any, domains: Any) -> tuple[Any, Any]:
         warnings.warn(_GROUPS_ARE_DOMAINS, ReleaseWarning, stacklevel=3)
         return groups, None
     raise ParameterError(
-        "domains are missing: give domains=, or labels 'domain/label' as "
+        "domains are missing: name the domain of each record, or give labels "
+        "'domain/label' as "
         "pyriemann.transfer.encode_domains makes them"
     )
 
@@ -664,13 +665,13 @@ def _check_persons_in_domains(labels: Labels, persons: Any) -> None:
     if (domain_of_person[person_index] != labels.codes).any():
         raise ParameterError(
             "groups has a person with records in several domains, whom the guarantee "
-            "would not protect; without groups= one record within its domain is protected"
+            "would not protect; without persons one record within its domain is protected"
         )
     persons_per_domain = np.bincount(domain_of_person, minlength=len(labels.classes))
     if persons_per_domain.min() < 2:
         small_domain = labels.classes[int(persons_per_domain.argmin())]
         raise ParameterError(
             f"domain {small_domain} has one person only, whose mean cannot be released "
-            "under a guarantee for persons; without groups= one record within its domain "
+            "under a guarantee for persons; without persons one record within its domain "
             "is protected"
         )
