@@ -1,4 +1,4 @@
-"""`curvedp ledger create | key | spend | show | verify`: the privacy budget of a data set."""
+"""`curvedp ledger create | key | spend | show | verify | freeze`: a data set's budget."""
 
 import json as json_module
 from itertools import pairwise
@@ -166,16 +166,32 @@ def _print_time_remarks(ledger: "Ledger") -> None:
 
 def _ledger_to_dict(ledger: "Ledger") -> dict[str, Any]:
     """Return the budget, what remains, and all entries of a ledger as JSON values."""
-    remaining = ledger.remaining
+    remaining, frozen = ledger.remaining, ledger.frozen
     return {
         "budget": ledger.budget.to_dict(),
         "unit": ledger.unit,
         "remaining": None if remaining is None else remaining.to_dict(),
+        "frozen": None if frozen is None else frozen._asdict(),
         "entries": [
             {**entry._asdict(), "guarantee": entry.guarantee.to_dict()}
             for entry in ledger.entries
         ],
     }
+
+
+@ledger_app.command("freeze")
+@command
+def freeze(
+    path: Path,
+    reason: Annotated[str, typer.Argument(help="why, for people to read")],
+    key: KeyOption = None,
+) -> None:
+    """Close a ledger for good: nothing is charged to it any more, and nothing reopens it."""
+    from curvedp.ledger import Ledger
+
+    book = Ledger(path, key=key)
+    book.freeze(reason)
+    _print_balance(book)
 
 
 @ledger_app.command("verify")
@@ -202,4 +218,7 @@ def _print_balance(ledger: "Ledger") -> None:
     spent = ledger.spent or "nothing"
     remaining = ledger.remaining or "nothing"
     balance = f"spent {spent}, remaining {remaining} of {ledger.budget}"
+    frozen = ledger.frozen
+    if frozen is not None:
+        balance += f"; frozen on {frozen.time[:10]}: {frozen.reason}"
     console.print(escape_markup(balance), soft_wrap=True)

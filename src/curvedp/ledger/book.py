@@ -16,7 +16,15 @@ from typing import Any, NamedTuple
 
 from curvedp import _validate
 from curvedp.errors import BudgetExceeded, CurvedpError, LedgerCorrupted, ParameterError
-from curvedp.ledger.rule import Charge, Cost, State, replay, unit_in
+from curvedp.ledger.rule import (
+    Charge,
+    Cost,
+    Freeze,
+    State,
+    is_freeze,
+    replay,
+    unit_in,
+)
 from curvedp.ledger.store import (
     Row,
     append,
@@ -227,7 +235,7 @@ class Ledger:
         Raises
         ------
         BudgetExceeded
-            If it does not fit; nothing is spent.
+            If it does not fit, or the ledger is frozen; nothing is spent.
         ParameterError, UnattainableGuarantee
             For a bad label, another adjacency or unit, or a guarantee that cannot be
             counted here; nothing is spent.
@@ -359,6 +367,51 @@ class Ledger:
         self._remember(replay(state, [row]))
         return _entry_of(row)
 
+    def freeze(self, reason: str) -> None:
+        """Close the ledger for good: no release is charged to it any more.
+
+        What was spent stays on record, and so does what every entry says. Nothing can
+        reopen the ledger. Freezing it once more does nothing.
+
+        Parameters
+        ----------
+        reason : str
+            Why, for people to read: at most 200 printable characters.
+
+        Raises
+        ------
+        ParameterError
+            For a bad reason, and for a lazy ledger without a file.
+
+        Examples
+        --------
+        >>> import tempfile, os
+        >>> from curvedp.privacy import GDP
+        >>> path = os.path.join(tempfile.mkdtemp(), "study.ledger")
+        >>> ledger = Ledger(path, budget=GDP(1.0))
+        >>> ledger.freeze("consent was withdrawn")
+        >>> ledger.frozen.reason, ledger.remaining
+        ('consent was withdrawn', None)
+        """
+        _check_text("reason", reason)
+        if self._is_not_made:
+            raise ParameterError(
+                f"{self.path} is made with its first entry; there is nothing to freeze"
+            )
+        with transaction(self.path) as connection:
+            key = read_key(self.key)
+            state = self._advance(connection, key)
+            if state.freeze is not None:
+                return
+            body = {"frozen": reason, "time": datetime.now(UTC).isoformat()}
+            row = append(connection, body, key)
+        self._remember(replay(state, [row]))
+
+    @property
+    def frozen(self) -> Freeze | None:
+        """When and why the ledger was closed for good; None if it is open."""
+        return self._state().freeze
+
     @property
     def budget(self) -> Guarantee:
         """What may be spent in all."""
@@ -386,7 +439,7 @@ class Ledger:
             key = read_key(self.key)
             self._advance(connection, key)
             _, *rows = read(connection, 0, "", key)
-            return [_entry_of(row) for row in rows]
+            return [_entry_of(row) for row in rows if not is_freeze(row.body)]
 
     @property
     def spent(self) -> Guarantee | None:
@@ -400,7 +453,8 @@ class Ledger:
     def remaining(self) -> Guarantee | None:
         """What can still be spent in one entry outside any partition, rounded down.
 
-        It is None if nothing is left. Its definition is that of `account`: after a GDP
+        It is None if nothing is left or the ledger is frozen. Its definition is that of
+        `account`: after a GDP
         release from an (ε, δ) budget it is GDP.
         """
         return self._state().remaining
@@ -456,7 +510,7 @@ class Ledger:
                     "were taken back"
                 )
         # The first line states the budget and is not an entry.
-        return max(len(rows) - 1, 0)
+        return sum(not is_freeze(row.body) for row in rows[1:])
 
     def __repr__(self) -> str:
         try:

@@ -83,6 +83,21 @@ class Totals(NamedTuple):
     group_total: Cost | None
 
 
+class Freeze(NamedTuple):
+    """The last line of a ledger that is closed for good.
+
+    Attributes
+    ----------
+    reason : str
+        Why it was closed, for people to read.
+    time : str
+        When, by the clock of the machine that wrote it.
+    """
+
+    reason: str
+    time: str
+
+
 @dataclass(frozen=True)
 class State:
     """A ledger after one of its entries.
@@ -109,6 +124,8 @@ class State:
         For each partition, the largest of these costs, component by component.
     unit : PrivacyUnit or None
         Whose data the budget protects; None until a charge states it.
+    freeze : Freeze or None
+        Why nothing more may be charged; None if the ledger is open.
     """
 
     budget: Guarantee
@@ -120,6 +137,7 @@ class State:
     groups: dict[GroupName, Cost] = field(default_factory=dict)
     max_group_cost: dict[str, Cost] = field(default_factory=dict)
     unit: PrivacyUnit | None = None
+    freeze: Freeze | None = None
 
     @classmethod
     def new(
@@ -160,10 +178,11 @@ class State:
         Raises
         ------
         BudgetExceeded
-            If the releases do not fit into what is left.
+            If the releases do not fit into what is left, or the ledger is frozen.
         ParameterError, UnattainableGuarantee
             For another adjacency, and for what the account's definition cannot express.
         """
+        self.check_open()
         self._check_adjacency(guarantees)
         account = self._find_conversion(guarantees)
         state = self if account is None else self.converted_to(account)
@@ -178,6 +197,20 @@ class State:
         ):
             raise self._does_not_fit()
         return Charge(largest, account, totals.total, totals.group_total)
+
+    def check_open(self) -> None:
+        """Refuse a charge if the ledger is frozen.
+
+        Raises
+        ------
+        BudgetExceeded
+            With the reason for which it was frozen.
+        """
+        if self.freeze is not None:
+            raise BudgetExceeded(
+                f"is not charged: the ledger was frozen on {self.freeze.time[:10]} "
+                f"({self.freeze.reason})"
+            )
 
     def check_unit(self, unit: PrivacyUnit | None) -> None:
         """Refuse a release that does not protect the privacy unit of the ledger.
@@ -251,7 +284,12 @@ class State:
 
     @property
     def remaining(self) -> Guarantee | None:
-        """What fits into one more entry, in the account's definition, rounded down."""
+        """What fits into one more entry, in the account's definition, rounded down.
+
+        It is None if nothing is left, or the ledger is frozen.
+        """
+        if self.freeze is not None:
+            return None
         budget = cost(self.account, self.account)
         rest = tuple(b - t for b, t in zip(budget, self.total, strict=True))
         return guarantee_of_cost(self.account, rest, up=False)
@@ -400,14 +438,24 @@ def replay(state: State, rows: Sequence[Row], *, exactly: bool = False) -> State
     Raises
     ------
     LedgerCorrupted
-        If an entry is for another privacy unit; with `exactly`, also if an entry states
-        something else than the sum.
+        If an entry is for another privacy unit, or follows a freeze; with `exactly`,
+        also if an entry states something else than the sum.
     """
     state = dataclasses.replace(
         state, groups=dict(state.groups), max_group_cost=dict(state.max_group_cost)
     )
     for index, row in enumerate(rows):
         body = row.body
+        if state.freeze is not None:
+            raise LedgerCorrupted(
+                "the ledger has an entry after it was frozen; what was spent is unknown"
+            )
+        if is_freeze(body):
+            freeze = Freeze(str(body["frozen"]), str(body["time"]))
+            state = dataclasses.replace(
+                state, number=row.number, head=row.digest, freeze=freeze
+            )
+            continue
         state = _with_unit_of_entry(state, body)
         following = rows[index + 1].body if index + 1 < len(rows) else {}
         if not exactly and _is_superseded(body, following):
@@ -440,6 +488,11 @@ def _is_superseded(body: dict[str, Any], following: dict[str, Any]) -> bool:
     """
     is_plain = "total" in body and body["partition"] is None and body["opens"] is None
     return is_plain and "total" in following and following["opens"] is None
+
+
+def is_freeze(body: dict[str, Any]) -> bool:
+    """Return whether a line of the file closes the ledger instead of charging it."""
+    return "frozen" in body
 
 
 def _check_conversion(budget: Guarantee, rest: "Rest", account: Guarantee) -> None:
