@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from sklearn.pipeline import make_pipeline
 
-from curvedp import GDP, ApproxDP, Ledger, PrivateRecenter
+from curvedp import GDP, ApproxDP, Ledger, PrivateRecenter, geometry
 from curvedp.core.codes import ProtectedUnit
 from curvedp.core.wording import protected_unit_sentence
 from curvedp.errors import BudgetExceeded, ParameterError, ReleaseWarning
@@ -190,6 +190,8 @@ def test_groups_alone_are_domains_and_a_warning_says_what_is_protected():
         ({"target_domain": "s9"}, {"y": EXTENDED}, "target_domain"),
         ({"target_domain": None}, {"y": EXTENDED}, "target_domain"),
         ({"final_dispersion": 0.0}, {"y": EXTENDED}, "final_dispersion"),
+        ({"new_domain": "guess"}, {"y": EXTENDED}, "new_domain"),
+        ({}, {"domains": SUBJECTS, "subjects": SUBJECTS}, "subjects"),
         ({"manifold": Sphere(2)}, {"y": EXTENDED}, "recentered"),
         ({"guarantee": GDP(1.0, adjacency="add-remove")}, {"y": EXTENDED}, "adjacency"),
         ({}, {"domains": SUBJECTS[:7]}, "length"),
@@ -254,3 +256,41 @@ def test_a_unit_that_a_statistic_does_not_have_is_refuted():
     forged = replace(certificate, privacy_unit=ProtectedUnit.LABELED_PERSON)
     forged = replace(forged, sha256=forged.fingerprint)
     assert any(check.holds is False for check in verify_certificate(forged))
+
+
+def test_a_new_subject_is_recentered_at_their_own_mean():
+    """As MOABB's cross-subject evaluation does: `subjects` of the training trials, one new subject at a time."""
+    target = SUBJECTS == "s3"
+    model = fitted(radius=5.0, new_domain="own-mean", final_dispersion=0.5)
+    model.fit(X[~target], LABELS[~target], subjects=SUBJECTS[~target])
+    assert model.target_domain_ is None
+    moved = model.transform(X[target])
+    mean = geometry.frechet_mean(SPD, moved)
+    np.testing.assert_allclose(mean, np.eye(3), atol=1e-6)
+    assert np.mean(SPD.dist(np.eye(3), moved) ** 2) == pytest.approx(0.5)
+    np.testing.assert_array_equal(
+        model.transform(X[target], domains=SUBJECTS[target]), moved
+    )
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        np.full((2, 3, 3), np.nan),
+        np.stack([1e-300 * np.eye(3), 1e300 * np.eye(3)]),
+        np.stack([np.diag([1e-150, 1.0, 1e150]), np.eye(3)]),
+        np.zeros((1, 3, 3)),
+    ],
+)
+def test_odd_records_of_a_new_domain_are_recentered_without_a_word(odd):
+    model = fitted(radius=5.0, new_domain="own-mean").fit(X, EXTENDED)
+    assert np.isfinite(model.transform(odd)).all()
+
+
+def test_a_file_keeps_what_happens_to_new_domains(tmp_path):
+    model = fitted(radius=5.0, new_domain="own-mean").fit(X, EXTENDED)
+    model.save(tmp_path / "references.json")
+    loaded = PrivateRecenter.load(tmp_path / "references.json")
+    np.testing.assert_array_equal(loaded.transform(X[:9]), model.transform(X[:9]))
+    with pytest.raises(ParameterError, match="no private reference"):
+        fitted(radius=5.0).fit(X, EXTENDED).transform(X[:2], domains=["s8", "s9"])

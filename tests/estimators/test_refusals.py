@@ -184,6 +184,7 @@ OTHERS = {
     "features": "log", "ball": "shared", "method": "dp-rgd", "speed": 0.4, "clip": 0.1, "x_range": (0.0, 2.0),
     "n_components": 2, "classes": [0, 1, 2, 3],
     "target_domain": "nobody", "final_dispersion": 2.0,
+    "new_domain": "own-mean",
 }  # fmt: skip
 UNHEARD = {"manifold", "ledger", "label", "source"}  # what the data are, and who pays
 

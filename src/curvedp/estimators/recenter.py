@@ -18,11 +18,12 @@ from sklearn.base import TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from curvedp import _validate
+from curvedp._silence import quiet_about_records
 from curvedp.core.certificate import Certificate
 from curvedp.core.codes import ProtectedUnit
 from curvedp.core.released import ReleasedValue
 from curvedp.core.statistic import Ball
-from curvedp.errors import ParameterError, ReleaseWarning
+from curvedp.errors import CurvedpError, ParameterError, ReleaseWarning
 from curvedp.estimators.base import (
     BallEstimator,
     PendingRelease,
@@ -31,7 +32,7 @@ from curvedp.estimators.base import (
 from curvedp.estimators.mdm import PrivateMDM
 from curvedp.estimators.published_file import read_published, write_published
 from curvedp.estimators.shares import check_divisible, check_payable, part_of
-from curvedp.geometry import parse_manifold
+from curvedp.geometry import frechet_mean, parse_manifold, project_to_ball
 from curvedp.geometry.capabilities import OriginIsometry, move_to_origin
 from curvedp.geometry.manifold import Manifold, check_manifold
 from curvedp.geometry.spaces.spd_common import SPD
@@ -47,6 +48,7 @@ from curvedp.release.choose import choose_mechanism
 from curvedp.release.predict import predicted_error
 from curvedp.release.rebuild import final_mechanism_of
 from curvedp.statistics.frechet_variance import FrechetVariance
+from curvedp.statistics.searched_ball import default_outer_radius
 
 # The name and version of the files that `PrivateRecenter.save` writes.
 SCHEMA = "curvedp-recenter/1"
@@ -57,6 +59,12 @@ _MEAN_SHARE = 0.8
 
 # What is paid for in two parts, in messages.
 _TWO_PARTS = "recentering with final_dispersion"
+
+# What `transform` may do with a domain that `fit` has not seen.
+NEW_DOMAINS = ("refuse", "own-mean")
+
+# A computed mean whose residual is larger is no point of the space.
+_POINT_RESIDUAL = 1e-6
 
 # What stands between a domain and a label in pyRiemann's extended labels.
 _SEPARATOR = "/"
@@ -97,6 +105,12 @@ class PrivateRecenter(TransformerMixin, BallEstimator):
     target_domain : label
         The domain to which `transform` recenters if it is given no domains; by default
         the last one in sorted order.
+    new_domain : {"refuse", "own-mean"}
+        What `transform` does with a domain that `fit` has not seen, such as the subject
+        who is held out in a cross-subject evaluation. "own-mean" recenters its records
+        at their own mean, which is NOT private and is not released: a new user does so
+        on their own machine. Without domains and without `target_domain`, all records
+        that `transform` is given are taken for one new domain then.
     final_dispersion : float, optional
         With it the dispersion of each domain (its mean square distance to the mean) is
         released too, and records are stretched about the reference until their
@@ -112,8 +126,9 @@ class PrivateRecenter(TransformerMixin, BallEstimator):
     scales_ : dict
         From a domain to its private dispersion; empty without `final_dispersion`. A
         dispersion below its own predicted error is raised to it.
-    target_domain_, final_dispersion_
-        The parameters with which it was fitted.
+    target_domain_, new_domain_, final_dispersion_
+        The parameters with which it was fitted. `target_domain_` is None where
+        `transform` takes records for a new domain.
     certificates_ : list of Certificate
         Those of the references in the order of `domains_`, then those of the
         dispersions.
@@ -152,9 +167,15 @@ class PrivateRecenter(TransformerMixin, BallEstimator):
     radius: float | str | None = "private"
     target_domain: Any = ""
     final_dispersion: float | None = None
+    new_domain: str = "refuse"
 
     def fit(
-        self, X: Any, y: Any = None, groups: Any = None, domains: Any = None
+        self,
+        X: Any,
+        y: Any = None,
+        groups: Any = None,
+        domains: Any = None,
+        subjects: Any = None,
     ) -> Self:
         """Release one reference mean for each domain, and charge the ledger.
 
@@ -172,6 +193,9 @@ class PrivateRecenter(TransformerMixin, BallEstimator):
             the domains, and a `ReleaseWarning` says that records are protected.
         domains : sequence of n labels, optional
             The public domain of each record.
+        subjects : sequence of n labels, optional
+            Another name of `domains`, under which MOABB passes the subject of each
+            trial to a step with `set_fit_request(subjects=True)`.
 
         Returns
         -------
@@ -186,7 +210,9 @@ class PrivateRecenter(TransformerMixin, BallEstimator):
         """
         self._validate_params()
         self._validate_recenter_params()
-        domains, persons = _domains_and_persons(y, groups, domains)
+        domains, persons = _domains_and_persons(
+            y, groups, _one_of_two(domains, subjects)
+        )
         n_records = open_records(X, self.manifold.point_shape).n
         labels = Labels(domains, n_records)
         self._check_target(labels.classes.tolist())
@@ -231,6 +257,7 @@ class PrivateRecenter(TransformerMixin, BallEstimator):
             )
         if self.final_dispersion is not None:
             _validate.length("final_dispersion", self.final_dispersion)
+        _validate.choice("new_domain", self.new_domain, NEW_DOMAINS)
 
     def _check_target(self, domains: list[Any]) -> None:
         """Raise `ParameterError` unless the target is one of the domains, or left out."""
@@ -283,9 +310,10 @@ class PrivateRecenter(TransformerMixin, BallEstimator):
         self.domains_ = means.classes_
         self.centers_ = dict(zip(names, means.means_, strict=True))
         self.scales_: dict[Any, float] = {}
-        self.target_domain_ = (
-            self.target_domain if self.target_domain != "" else names[-1]
-        )
+        self.target_domain_ = self.target_domain
+        if self.target_domain == "":
+            self.target_domain_ = None if self._takes_new_domains else names[-1]
+        self.new_domain_ = self.new_domain
         self.final_dispersion_ = self.final_dispersion
         self._published = list(means._published)
         self._texts_before_paying = list(means._texts_before_paying)
@@ -294,6 +322,11 @@ class PrivateRecenter(TransformerMixin, BallEstimator):
             self._published += dispersions._published
             self._texts_before_paying += dispersions._texts_before_paying
         self.certificates_ = [release.certificate for release in self._published]
+
+    @property
+    def _takes_new_domains(self) -> bool:
+        """Return whether records of a new domain are recentered at their own mean."""
+        return self.new_domain == "own-mean"
 
     def transform(self, X: Any, domains: Any = None) -> Any:
         """Recenter records: all in the target domain, or each in the domain that is given.
@@ -313,9 +346,13 @@ class PrivateRecenter(TransformerMixin, BallEstimator):
         Raises
         ------
         ParameterError
-            If a domain has no reference.
+            If a domain has no reference, unless new domains have their own mean.
         """
         check_is_fitted(self)
+        if domains is None and self.target_domain_ is None:
+            return self._recenter_new_domain(
+                open_records(X, self.manifold_.point_shape, min_records=1).array()
+            )
         if domains is None:
             return self._recenter_domain(self.target_domain_, X)
         if is_chunked(X):
@@ -332,13 +369,18 @@ class PrivateRecenter(TransformerMixin, BallEstimator):
         return recentered
 
     def fit_transform(
-        self, X: Any, y: Any = None, groups: Any = None, domains: Any = None
+        self,
+        X: Any,
+        y: Any = None,
+        groups: Any = None,
+        domains: Any = None,
+        subjects: Any = None,
     ) -> Any:
         """Release the references, and recenter every record in its own domain.
 
         Parameters
         ----------
-        X, y, groups, domains
+        X, y, groups, domains, subjects
             As in `fit`.
 
         Returns
@@ -346,6 +388,7 @@ class PrivateRecenter(TransformerMixin, BallEstimator):
         array of shape (n, *point_shape)
             NOT private.
         """
+        domains = _one_of_two(domains, subjects)
         self.fit(X, y, groups=groups, domains=domains)
         with warnings.catch_warnings(action="ignore", category=ReleaseWarning):
             record_domains, _ = _domains_and_persons(y, groups, domains)
@@ -359,6 +402,8 @@ class PrivateRecenter(TransformerMixin, BallEstimator):
         ParameterError
             If nothing was released for the domain.
         """
+        if domain not in self.centers_ and self.new_domain_ == "own-mean":
+            return self._recenter_new_domain(X)
         if domain not in self.centers_:
             raise ParameterError(
                 "has no private reference: fit it, or name one of "
@@ -372,6 +417,24 @@ class PrivateRecenter(TransformerMixin, BallEstimator):
         manifold = self.manifold_
         kernel = partial(recenter, manifold, self.centers_[domain], factor)
         return map_records(kernel, X, manifold.point_shape, manifold.point_shape)
+
+    def _recenter_new_domain(self, records: np.ndarray) -> np.ndarray:
+        """Return records at their own mean, which is not private, and stretched.
+
+        Records that are no points of the space do not count for the mean.
+        """
+        manifold = self.manifold_
+        with quiet_about_records():
+            mean = _own_mean(manifold, records)
+            moved = recenter(manifold, mean, 1.0, records)
+            if self.final_dispersion_ is None:
+                return moved
+            distances = np.asarray(manifold.dist(manifold.origin, moved))
+            dispersion = float(np.mean(distances**2))
+            if not (dispersion > 0 and np.isfinite(dispersion)):
+                return moved
+            factor = sqrt(self.final_dispersion_ / dispersion)
+            return recenter(manifold, mean, factor, records)
 
     def confidence_region(  # type: ignore[override]  # one for each domain
         self, level: float = 0.95, of: str = "records"
@@ -414,6 +477,7 @@ class PrivateRecenter(TransformerMixin, BallEstimator):
             "manifold": self.manifold_.name,
             "domains": self.domains_.tolist(),
             "target_domain": self.target_domain_,
+            "new_domain": self.new_domain_,
             "final_dispersion": self.final_dispersion_,
         }
         write_published(path, SCHEMA, parameters, releases)
@@ -468,8 +532,11 @@ def _recenter_from(
         model = PrivateRecenter(
             manifold,
             guarantee=references[0].certificate.guarantee,
-            target_domain=parameters["target_domain"],
+            target_domain=parameters["target_domain"] or "",
             final_dispersion=final_dispersion,
+            new_domain=_validate.choice(
+                "new_domain", parameters["new_domain"], NEW_DOMAINS
+            ),
         )
     except (KeyError, TypeError, ValueError, IndexError):
         raise ParameterError(f"{path} does not hold a saved PrivateRecenter") from None
@@ -479,7 +546,8 @@ def _recenter_from(
         domain: release.value
         for domain, release in zip(domains, references, strict=True)
     }
-    model.target_domain_ = model.target_domain
+    model.target_domain_ = parameters["target_domain"]
+    model.new_domain_ = model.new_domain
     model.final_dispersion_ = final_dispersion
     model.certificates_ = [release.certificate for release in releases]
     model.scales_ = {
@@ -589,6 +657,28 @@ def _inverse_root(matrix: np.ndarray) -> np.ndarray:
     return np.asarray((vectors / np.sqrt(eigenvalues)) @ vectors.T)
 
 
+def _own_mean(manifold: Manifold, records: np.ndarray) -> np.ndarray:
+    """Return the Fréchet mean of those records that are points; the origin of none.
+
+    It is not private. Where the mean of records so far apart leaves the floats, that of
+    the records clipped to a generous ball about the origin is returned.
+    """
+    points = np.asarray(manifold.from_record(records))
+    entry_axes = tuple(range(1, points.ndim))
+    is_point = np.isfinite(points).all(axis=entry_axes)
+    if not is_point.any():
+        return np.asarray(manifold.origin)
+    try:
+        mean = np.asarray(frechet_mean(manifold, points[is_point]))
+    except (np.linalg.LinAlgError, CurvedpError):
+        mean = np.full(manifold.point_shape, np.nan)
+    if np.isfinite(mean).all() and np.all(manifold.residual(mean) < _POINT_RESIDUAL):
+        return mean
+    radius = default_outer_radius(manifold)
+    clipped = project_to_ball(manifold, manifold.origin, radius, points[is_point])
+    return np.asarray(frechet_mean(manifold, np.asarray(clipped)))
+
+
 def _ball_of(certificate: Certificate) -> Ball:
     """Return the public ball of a released mean: the given one, or the one found."""
     statistic: Any = final_mechanism_of(certificate).statistic
@@ -610,6 +700,21 @@ def _unit_within_domains(persons: Any) -> PrivacyUnit:
     if persons is None:
         return PrivacyUnit.RECORD_IN_CLASS
     return PrivacyUnit.PERSON_IN_CLASS
+
+
+def _one_of_two(domains: Any, subjects: Any) -> Any:
+    """Return the domains under either of their two names.
+
+    Raises
+    ------
+    ParameterError
+        If both are given.
+    """
+    if domains is not None and subjects is not None:
+        raise ParameterError(
+            "is another name of the domains: give one of the two", parameter="subjects"
+        )
+    return subjects if domains is None else domains
 
 
 def _domains_and_persons(y: Any, groups: Any, domains: Any) -> tuple[Any, Any]:
