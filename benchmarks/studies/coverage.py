@@ -133,7 +133,7 @@ def drawn_coverage(
     release = mechanism.release(data, source=source)
     region = region_of(release.certificate, level)
     reading, M = (
-        mechanism.noisy_draw(release.certificate.release["integers"]),
+        mechanism.recorded_draw(release.certificate.release["integers"]),
         mechanism.manifold,
     )
     if reading.kind == "point":
@@ -143,7 +143,7 @@ def drawn_coverage(
             )
         ), runs
     if reading.kind == "chart":
-        z = ball_coordinates(M, reading.base, reading.reach, mean)
+        z = ball_coordinates(M, reading.base, reading.max_length, mean)
         away = np.linalg.norm(
             IsotropicMechanism.simulate_draws(mechanism, rng, z, runs) - z, axis=-1
         )

@@ -511,9 +511,9 @@ class Plan:
 
     def advice(self) -> list[str]:
         """Return what follows from the predictions, one sentence per line."""
-        return [line.text for line in self.advice_by_kind()]
+        return [line.text for line in self.advice_with_kinds()]
 
-    def advice_by_kind(self) -> list[Advice]:
+    def advice_with_kinds(self) -> list[Advice]:
         """Return the lines of `advice` with what each is about."""
         if self.statistic == "classifier":
             return self._classifier_advice()

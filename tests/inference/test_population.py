@@ -10,7 +10,7 @@ from curvedp.geometry import Rotations, SPDAffineInvariant, Sphere, frechet_mean
 from curvedp.inference import population, region_of
 from curvedp.mechanisms import gradient_step
 from curvedp.mechanisms.gradient_step import GradientMechanism
-from curvedp.release.rebuild import noisy_draw_of
+from curvedp.release.rebuild import recorded_draw_of
 from curvedp.release.verify import verify_certificate
 from curvedp.statistics.frechet_mean import FrechetMean
 
@@ -69,7 +69,7 @@ def test_the_released_mean_square_is_that_of_the_records():
     z = 0.2 * rng.normal(size=(20_000, 2))
     records = np.asarray(S.from_normal_coordinates(S.origin, z))
     mean = PrivateFrechetMean(S, radius=1.0, mechanism="gradient").fit(records)
-    released = noisy_draw_of(mean.certificate_).mean_square
+    released = recorded_draw_of(mean.certificate_).mean_square
     assert released.noise_std == pytest.approx(2 / 20_000 / 1.5, rel=1e-6)
     true_mean_square = float(np.mean(np.sum(z**2, axis=1)))
     assert abs(released.value - true_mean_square) <= 6 * released.noise_std
@@ -88,7 +88,7 @@ def test_the_quantile_is_the_largest_of_all_spectra():
     )
     for guarantee in (GDP(1.0), PureDP(20.0)):
         model = PrivateFrechetMean(S, 1.5, guarantee=guarantee, mechanism="gradient")
-        draw = noisy_draw_of(model.fit(records).certificate_)
+        draw = recorded_draw_of(model.fit(records).certificate_)
         noise_std = draw.law.scale * (1 if guarantee == GDP(1.0) else np.sqrt(7))
         variance = 4 * noise_std**2
         bound = population.noise_and_sampling_quantile(draw, variance, 0.95)

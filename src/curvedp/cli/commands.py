@@ -189,7 +189,7 @@ def plan(
         print(json_module.dumps({**study.to_dict(), "advice": all_lines}))
         return
     print_table(("mechanism", "predicted error"), study.rows(), study.title)
-    for line in study.advice_by_kind():
+    for line in study.advice_with_kinds():
         style = "yellow" if line.kind is AdviceKind.TOO_SMALL else None
         _print_line(line.text, style)
     for answer in answers:

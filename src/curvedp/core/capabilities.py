@@ -1,8 +1,8 @@
-"""What only some mechanisms or statistics can do, as classes with abstract methods.
+"""Optional abilities of mechanisms and statistics, as classes with abstract methods.
 
-A caller asks `isinstance(mechanism, PredictsError)`; nobody looks for attributes by
-name. A mechanism that gains an ability derives from its class, and the type checker
-holds it to the signature.
+A caller tests `isinstance(mechanism, PredictsError)` and never looks for attributes by
+name. A mechanism with an ability derives from its class, so that the type checker can
+compare the signatures.
 """
 
 from abc import ABC, abstractmethod
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
 
 class PredictsError(ABC):
-    """A mechanism that can say how far its release will be from the truth."""
+    """A mechanism that predicts the error of its release before it is made."""
 
     @abstractmethod
     def predict_error(self) -> float:
-        """Return the expected error, from public numbers alone."""
+        """Return the root mean square error of a release, from public numbers alone."""
 
 
 class SimulatesRelease(ABC):
@@ -40,15 +40,18 @@ class SimulatesRelease(ABC):
         Parameters
         ----------
         rng : numpy.random.Generator
+            The generator of the noise.
         data : array
-            The value, or records that stand for n of their kind.
-        size : int or tuple
-            How many.
+            The value of the statistic; or, for a mechanism that reads records, public
+            records to release a statistic of.
+        size : int or tuple of int
+            The number of releases, or the leading shape of the result.
 
         Returns
         -------
-        array
-            Released points, post-processed, in the canonical frame of the statistic.
+        array of shape (*size, *point_shape)
+            The released points after post-processing, in the canonical frame of the
+            statistic.
         """
 
 
@@ -58,7 +61,7 @@ class NoisyMeanSquare(NamedTuple):
     Attributes
     ----------
     value : float
-        What was drawn; noise may have made it negative.
+        The noisy mean square, which may be negative.
     noise_std : float
         The standard deviation of the noise.
     """
@@ -68,90 +71,115 @@ class NoisyMeanSquare(NamedTuple):
 
 
 class NoisyDraw(NamedTuple):
-    """A draw before shrinkage and projection, with the law of its noise.
+    """A noisy quantity before shrinkage and projection, with the law of its noise.
 
-    It says about which unknown quantity the draw was made, so that a theorem leads from
-    it to a confidence region (docs/theory/inference.md). `kind` names the quantity:
+    Confidence regions are computed from it (docs/theory/inference.md). `kind` names the
+    quantity to which the noise was added:
 
     - "point": the statistic itself;
     - "chart": the coordinates of the statistic in the normal chart at `base`, clipped to
-      the length `reach`;
-    - "gradient": the mean logarithm of the records at `base`, of length at most `reach`;
+      the length `max_length`;
+    - "gradient": the mean logarithm of the records at `base`, whose length is at most
+      `max_length`;
     - "counts": how many records are farther from `base` than each of `radii`;
-    - "line": the linearized geodesic at (p, V), stacked in `base`.
+    - "line": the linearization of a geodesic at the pair (p, V), which is stacked in
+      `base`.
 
     Attributes
     ----------
-    law
-        The noise law.
+    kind : {"point", "chart", "gradient", "counts", "line"}
+        The quantity.
+    law : object
+        The noise law, with `scale` and `radial_cdf`.
     value : array
-        What was drawn.
+        The quantity plus noise, as it was drawn.
+    grid_width : float
+        The width of the grid to which `value` was rounded.
     base : array, optional
-    reach : float
+        The public base point of the chart, or the pair of a "line".
+    max_length : float
+        A public bound on the length of the quantity; inf if there is none.
     radii : array, optional
+        The radii of "counts".
     frame : Statistic, optional
-        The statistic in whose canonical frame all this is, where it is not the
-        mechanism's own.
-    cell : float
-        The width of the grid on which `value` was rounded.
+        The statistic in whose canonical frame the draw is; None if it is that of the
+        mechanism.
     mean_square : NoisyMeanSquare, optional
-        For a "gradient": the mean squared length of the same logarithms, where it was
-        released beside their mean.
+        For a "gradient": the noisy mean squared length of the same logarithms, if it
+        was released too.
     """
 
     kind: Literal["point", "chart", "gradient", "counts", "line"]
     law: Any
     value: np.ndarray
-    cell: float
+    grid_width: float
     base: np.ndarray | None = None
-    reach: float = float("inf")
+    max_length: float = float("inf")
     radii: np.ndarray | None = None
     frame: Statistic | None = None
     mean_square: NoisyMeanSquare | None = None
 
 
 class LeadsToRegion(ABC):
-    """A mechanism from whose draws a theorem leads to a confidence region."""
+    """A mechanism whose draws determine a confidence region."""
 
     @abstractmethod
-    def noisy_draw(self, integers: Any) -> NoisyDraw:
-        """Return what was drawn, from a certificate's grid integers alone."""
+    def recorded_draw(self, integers: Any) -> NoisyDraw:
+        """Return the draw that a certificate recorded, with the law of its noise.
+
+        Nothing is drawn here: the integers determine the result.
+
+        Parameters
+        ----------
+        integers : list of lists of int
+            The grid integers that the certificate lists, one list for each draw.
+        """
 
 
 class BoundsSamplingError(ABC):
-    """A statistic that knows how far it is from the statistic of the population.
+    """A statistic with a bound on its distance from the statistic of the population.
 
-    The records are independent draws of a population. A statistic without this ability
-    has no confidence region for its population.
+    The records are assumed to be independent draws from a population. A statistic
+    without this ability has no confidence region for its population.
     """
 
     @abstractmethod
     def sampling_error(self, failure_probability: float) -> float:
-        """Bound how far the statistic of n records is from that of their population.
+        """Bound the distance of the records' statistic from that of their population.
 
-        The unit is that of the theorem which the region uses (docs/theory/inference.md, "Regions
-        of the population"): a distance for means, variances and second moments; for
-        medians and geodesics the length of the mean direction of the records at the
-        population's own median or geodesic, which has expectation 0.
+        For means, variances and second moments the bound is a distance. For medians and
+        geodesics it is the length of the mean direction of the records at the
+        population's own median or geodesic, where its expectation is 0. See
+        docs/theory/inference.md, "Regions of the population".
 
         Parameters
         ----------
         failure_probability : float
-            The probability with which the bound may fail.
+            The probability that the bound may fail.
 
         Raises
         ------
         ParameterError
-            Where the ball is too wide for a theorem.
+            If the ball is too wide for a theorem.
         """
 
 
-class EndsInAnother(ABC):
-    """A mechanism that finds something in stages and ends in another mechanism."""
+class HasFinalMechanism(ABC):
+    """A mechanism in stages whose last stage is a release by another mechanism.
+
+    An example is the search for a ball that holds most records, followed by the release
+    of a mean in it.
+    """
 
     @abstractmethod
     def final_mechanism(self, certificate: "Certificate") -> "Mechanism":
-        """Return the mechanism of the last draw: a function of released integers."""
+        """Return the mechanism that made the last draw.
+
+        Parameters
+        ----------
+        certificate : Certificate
+            The certificate of the release. Its released integers determine the result.
+        """
 
 
 class ChecksItself(ABC):
@@ -159,33 +187,48 @@ class ChecksItself(ABC):
 
     @abstractmethod
     def further_checks(self, certificate: "Certificate") -> list["Check"]:
-        """Return one check for each further claim."""
+        """Return one check for each claim that only this mechanism makes.
+
+        Parameters
+        ----------
+        certificate : Certificate
+            The certificate of a release by this mechanism.
+        """
 
 
 class NeedsManyRecords(ABC):
-    """A mechanism that is of no use for few records."""
+    """A mechanism whose releases are useless if there are few records."""
 
     @property
     @abstractmethod
     def has_enough_records(self) -> bool:
-        """Whether n and the budget suffice, by public numbers."""
+        """Whether the number of records and the budget suffice, by public numbers."""
 
 
 class SometimesExcluded(ABC):
-    """A mechanism that "auto" leaves out for some statistics."""
+    """A mechanism that `mechanism="auto"` does not consider for some statistics."""
 
     @classmethod
     @abstractmethod
     def reason_excluded(cls, statistic: Statistic) -> str | None:
-        """Return why "auto" leaves it out, or None where it considers it."""
+        """Return why `mechanism="auto"` does not consider this mechanism, or None.
+
+        Parameters
+        ----------
+        statistic : Statistic
+            The statistic that is to be released.
+        """
 
 
 class RefusesRelease(ABC):
-    """A mechanism with public numbers for which no release could keep its promise."""
+    """A mechanism that refuses to release with some public parameters."""
 
     @abstractmethod
     def check_releasable(self) -> None:
-        """Raise `ParameterError` for such numbers, before anything is paid."""
+        """Raise `ParameterError` if a release could not keep its promise.
+
+        It is called before the ledger is charged, and reads public numbers alone.
+        """
 
 
 class PostProcessesItself(ABC):

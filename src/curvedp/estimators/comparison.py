@@ -23,7 +23,7 @@ from curvedp.ledger import Ledger
 from curvedp.privacy import GDP, Guarantee
 from curvedp.privacy.unit import PrivacyUnit
 from curvedp.randomness import Source
-from curvedp.release.rebuild import noisy_draw_of
+from curvedp.release.rebuild import recorded_draw_of
 
 # The fractions of μ² that the parts of a comparison take. They are choices: the test
 # answers the question, and a ball needs less than what is released in it.
@@ -235,7 +235,7 @@ def _spread_within(means: PrivateMDM) -> float:
     total = 0.0
     count = 0
     for certificate in means.certificates_:
-        draw = noisy_draw_of(certificate)
+        draw = recorded_draw_of(certificate)
         assert draw.mean_square is not None  # Gaussian noise releases it.
         n = int(certificate.statistic["n"])
         variance = draw.mean_square.value - float(np.sum(draw.value**2))

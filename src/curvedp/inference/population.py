@@ -144,7 +144,7 @@ def _variability(draw: NoisyDraw, failure: float) -> Variability:
     failure : float
         The probability with which one of the bounds may fail.
     """
-    largest = draw.reach**2
+    largest = draw.max_length**2
     mean_square = mean_square_bound(draw, _MEAN_SQUARE_SHARE * failure)
     if mean_square == inf:
         return Variability(largest, inf)
@@ -257,7 +257,7 @@ def noise_and_sampling_quantile(
         squares = np.sum((scale[:, None] * noise + sampling) ** 2, axis=1)
         lengths = np.sqrt(squares + scale**2 * other_squares)
         quantiles.append(float(np.quantile(lengths, level)))
-    rounding = sqrt(d) * draw.cell / 2
+    rounding = sqrt(d) * draw.grid_width / 2
     return _SIMULATION_MARGIN * max(quantiles) + rounding
 
 

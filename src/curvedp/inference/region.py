@@ -36,7 +36,7 @@ from curvedp.inference.shapes import (
 from curvedp.privacy import Guarantee
 from curvedp.randomness import GeneratorSource
 from curvedp.release.choose import choose_mechanism
-from curvedp.release.rebuild import mechanism_of, noisy_draw_of
+from curvedp.release.rebuild import mechanism_of, recorded_draw_of
 from curvedp.statistics.frechet_mean import FrechetMean
 from curvedp.statistics.geodesic import GeodesicLine
 from curvedp.statistics.searched_ball import BallSearchStatistic, SearchedVariance
@@ -63,13 +63,13 @@ class _ReleasedDraw(NamedTuple):
     statistic : Statistic
         The statistic in whose canonical frame the draw is: the mechanism's own, or the
         one in a ball that was found privately.
-    noisy_draw : NoisyDraw
+    recorded_draw : NoisyDraw
         The drawn numbers, with the noise law.
     """
 
     mechanism: Mechanism
     statistic: Statistic
-    noisy_draw: NoisyDraw
+    recorded_draw: NoisyDraw
 
 
 def region_of(
@@ -161,7 +161,7 @@ def region_radii(
     statistic = released.statistic
     if isinstance(statistic, GeodesicLine):
         return [
-            line_region(statistic, released.noisy_draw, level).radius
+            line_region(statistic, released.recorded_draw, level).radius
             for level in levels
         ]
     shapes = _shapes(released, levels, 0.0, components)
@@ -263,9 +263,9 @@ def _released_draw(certificate: Certificate) -> _ReleasedDraw:
         raise ParameterError(
             "no region: the certificate does not list what was drawn, which was too long"
         )
-    noisy_draw = noisy_draw_of(certificate)
-    statistic = noisy_draw.frame or mechanism.statistic
-    return _ReleasedDraw(mechanism, statistic, noisy_draw)
+    recorded_draw = recorded_draw_of(certificate)
+    statistic = recorded_draw.frame or mechanism.statistic
+    return _ReleasedDraw(mechanism, statistic, recorded_draw)
 
 
 def _shapes(
@@ -289,7 +289,7 @@ def _shapes(
         For a second moment: the number of leading directions that the region is about.
     """
     statistic = released.statistic
-    draw = released.noisy_draw
+    draw = released.recorded_draw
     if components is not None:
         if not isinstance(statistic, SecondMoment):
             raise ParameterError(

@@ -299,7 +299,7 @@ def _shape_in_chart(
     """Return a ball in normal coordinates, cut to where the statistic can be.
 
     The ball of coordinates has exact coverage. To bound its geodesic radius, let z be the
-    vector nearest to the draw among those of length at most `draw.reach`. It is within
+    vector nearest to the draw among those of length at most `draw.max_length`. It is within
     the quantile of every vector of the region, and exp stretches the segment between them
     by at most sinh(s)/s, with s the length of the longest vector in units of curvature.
 
@@ -317,18 +317,18 @@ def _shape_in_chart(
         A bound on the distance of the population's value from that of the records; 0 for
         a region of the records' value.
     """
-    z = _shorten(draw.value, draw.reach)
+    z = _shorten(draw.value, draw.max_length)
     z_length = float(np.linalg.norm(z))
-    longest = min(draw.reach, z_length + quantile)
-    radius = min(exp_stretch(manifold, longest) * quantile, z_length + draw.reach)
-    chart = ChartBall(statistic, _base_of(draw), draw.value, quantile, draw.reach)
+    longest = min(draw.max_length, z_length + quantile)
+    radius = min(exp_stretch(manifold, longest) * quantile, z_length + draw.max_length)
+    chart = ChartBall(statistic, _base_of(draw), draw.value, quantile, draw.max_length)
     theorem = "exact: the law's own quantile in the chart"
     if sampling_error:
         # The population's value may lie outside the chart ball of the records' value.
         return Shape(chart.base, radius + sampling_error, theorem, None, z)
 
     distance_to_ball = float(np.linalg.norm(draw.value - z))
-    if distance_to_ball > quantile + draw.reach * CHART_ERROR:
+    if distance_to_ball > quantile + draw.max_length * CHART_ERROR:
         theorem = (
             "exact, and empty: the draw is farther from the ball than noise reaches at "
             "this level, which is a miss"
@@ -376,8 +376,8 @@ def shape_after_gradient(
         one is known. It narrows the bounds λ and H.
     """
     w = _base_of(draw)
-    g = _shorten(draw.value, draw.reach)
-    longest_gradient = min(draw.reach, float(np.linalg.norm(g)) + quantile)
+    g = _shorten(draw.value, draw.max_length)
+    longest_gradient = min(draw.max_length, float(np.linalg.norm(g)) + quantile)
     ball = statistic.value_ball
     assert ball is not None  # Gradients are of means of records in a ball.
     curvature_roots(manifold)  # This refuses a space whose curvature has no bound.
@@ -554,7 +554,7 @@ def _shape_from_counts(
     """
     assert draw.radii is not None  # Counts are drawn at radii.
     n_counts = draw.value.size
-    rounding = draw.cell * np.arange(1, n_counts + 1)
+    rounding = draw.grid_width * np.arange(1, n_counts + 1)
     noise_bounds = joint_noise_bounds(draw.law, n_counts, level) + rounding
 
     candidates = []
@@ -565,7 +565,7 @@ def _shape_from_counts(
         if majority > 0:
             candidates.append(2 * p * radius * (1 + CHART_ERROR) / majority)
     smallest = min(candidates, default=inf)
-    if smallest < draw.reach:
+    if smallest < draw.max_length:
         theorem = "conservative: most records are near (Lopuhaä & Rousseeuw)"
         return Shape(_base_of(draw), smallest, theorem)
     center, outer_radius = statistic.outer_ball
@@ -665,7 +665,7 @@ def principal_subspaces(
     sigma = gaussian.sigma
     failure_probability = gaussian.failure_probability
     drawn_matrix = vector_to_symmetric(draw.value, d)
-    rounding = sqrt(draw.value.size) * draw.cell / 2
+    rounding = sqrt(draw.value.size) * draw.grid_width / 2
 
     n_corner_entries = components * (d - components)
     corner_probability = failure_probability * (1 - _SWAP_SHARE)
@@ -775,7 +775,7 @@ def noise_quantiles(draw: NoisyDraw, levels: Sequence[float]) -> list[float]:
         upper_end = (1 + np.argmax(is_beyond, axis=1))[:, None]
         low = np.take_along_axis(ends, upper_end - 1, 1)[:, 0]
         high = np.take_along_axis(ends, upper_end, 1)[:, 0]
-    rounding = sqrt(draw.value.size) * draw.cell / 2
+    rounding = sqrt(draw.value.size) * draw.grid_width / 2
     return [float(quantile) + rounding for quantile in high]
 
 

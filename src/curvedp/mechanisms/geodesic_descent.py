@@ -290,7 +290,7 @@ class BundleDescentMechanism(
         average, final = self._replay(certificate.release["integers"])
         return self.post_process(self._newton_refine(average, final))
 
-    def noisy_draw(self, integers: Any) -> NoisyDraw:
+    def recorded_draw(self, integers: Any) -> NoisyDraw:
         """Return the final release as a noisy draw.
 
         Given the pair at which it was made, its noise is independent of all steps.
@@ -305,7 +305,7 @@ class BundleDescentMechanism(
             "line",
             self.noise_law(final.size, self.final_scale),
             final,
-            cell=2.0 ** -grid_of(self.final_scale),
+            grid_width=2.0 ** -grid_of(self.final_scale),
             base=np.stack([point, *velocities]),
         )
 

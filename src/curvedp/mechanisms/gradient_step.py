@@ -303,7 +303,7 @@ class GradientMechanism(
         log = vector[: self.manifold.dim]
         return np.asarray(self.post_process(self._point_at(log)))
 
-    def noisy_draw(self, integers: Any) -> NoisyDraw:
+    def recorded_draw(self, integers: Any) -> NoisyDraw:
         """Return the drawn vector: the mean logarithm at the center, plus noise.
 
         Parameters
@@ -323,9 +323,9 @@ class GradientMechanism(
             "gradient",
             self.noise_law(self.manifold.dim, self.scale),
             log,
-            cell=self.grid_unit * 2.0 ** -grid_of(self.scale / self.grid_unit),
+            grid_width=self.grid_unit * 2.0 ** -grid_of(self.scale / self.grid_unit),
             base=self.center,
-            reach=self.radius,
+            max_length=self.radius,
             mean_square=mean_square,
         )
 

@@ -451,7 +451,7 @@ class NewtonMechanism(
         stages = certificate.release["stages"]
         return check_transcript(self._transcript(run), stages)[:1]
 
-    def noisy_draw(self, integers: Any) -> NoisyDraw:
+    def recorded_draw(self, integers: Any) -> NoisyDraw:
         """Return the last noisy gradient, for a confidence region.
 
         Given the steps before, its noise is independent of everything released so far.
@@ -466,9 +466,9 @@ class NewtonMechanism(
             "gradient",
             self.noise_law(self.manifold.dim, noise_scale),
             gradient,
-            cell=2.0 ** -grid_of(noise_scale),
+            grid_width=2.0 ** -grid_of(noise_scale),
             base=point,
-            reach=self.radius + float(self.manifold.dist(self.center, point)),
+            max_length=self.radius + float(self.manifold.dist(self.center, point)),
         )
 
     def simulate(

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
-from curvedp.core.capabilities import EndsInAnother, LeadsToRegion, NoisyDraw
+from curvedp.core.capabilities import HasFinalMechanism, LeadsToRegion, NoisyDraw
 from curvedp.core.certificate import RECOMPUTATION_ERROR, Certificate, record_space
 from curvedp.core.mechanism import Mechanism, mechanism_from_parameters
 from curvedp.core.registry import mechanisms
@@ -82,13 +82,13 @@ def final_mechanism_of(certificate: Certificate) -> Mechanism:
         is returned; otherwise it is the certificate's own.
     """
     mechanism = mechanism_of(certificate)
-    if isinstance(mechanism, EndsInAnother):
+    if isinstance(mechanism, HasFinalMechanism):
         return mechanism.final_mechanism(certificate)
     return mechanism
 
 
 @lru_cache(maxsize=64)
-def noisy_draw_of(certificate: Certificate) -> NoisyDraw:
+def recorded_draw_of(certificate: Certificate) -> NoisyDraw:
     """Return the draw before shrinkage and projection, for confidence regions.
 
     Parameters
@@ -107,7 +107,7 @@ def noisy_draw_of(certificate: Certificate) -> NoisyDraw:
             f"no region follows from {certificate.mechanism}: no theorem leads from its "
             "draws to the truth"
         )
-    return mechanism.noisy_draw(certificate.release["integers"])
+    return mechanism.recorded_draw(certificate.release["integers"])
 
 
 def _check_size(certificate: Certificate) -> None:

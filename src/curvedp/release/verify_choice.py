@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from math import isclose, isfinite
 from typing import Any
 
-from curvedp.core.capabilities import EndsInAnother
+from curvedp.core.capabilities import HasFinalMechanism
 from curvedp.core.certificate import Certificate, Check
 from curvedp.core.codes import ChoiceRule
 from curvedp.core.mechanism import Mechanism
@@ -136,7 +136,7 @@ def _can_lead_to(
         The mechanism that was built from it.
     """
     if rule is ChoiceRule.PRIVATE_BALL:
-        return isinstance(mechanism, EndsInAnother)
+        return isinstance(mechanism, HasFinalMechanism)
     if rule is ChoiceRule.PRIVATE_COUNT:
         return certificate.guarantee.adjacency == "add-remove"
     if rule is ChoiceRule.ONLY_ONE:

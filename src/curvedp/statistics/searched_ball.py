@@ -193,7 +193,7 @@ class BallSearchStatistic(SearchedBallStatistic):
     laplace_cost_ratio: ClassVar[float] = inf
 
     @abstractmethod
-    def in_ball(self, ball: Ball) -> Statistic:
+    def with_ball(self, ball: Ball) -> Statistic:
         """Return the statistic of the records in a ball that was found."""
 
     @abstractmethod
@@ -240,7 +240,7 @@ class SearchedMean(BallSearchStatistic):
     # Measured on storms on S² and on tensors, where both kinds are as good at 1.6.
     laplace_cost_ratio: ClassVar[float] = 2.0
 
-    def in_ball(self, ball: Ball) -> FrechetMean:
+    def with_ball(self, ball: Ball) -> FrechetMean:
         return FrechetMean(self.manifold, *ball, self.n)
 
     def simulated_error(
@@ -369,7 +369,7 @@ class SearchedClassMean(SearchedMean):
     def public_count(self) -> int:
         return self.size
 
-    def in_ball(self, ball: Ball) -> FrechetMean:
+    def with_ball(self, ball: Ball) -> FrechetMean:
         return FrechetMean(self.manifold, *ball, self.size)
 
     def split_data(self, data: ClassData) -> SearchData:
@@ -409,13 +409,13 @@ class SearchedVariance(BallSearchStatistic):
     def __post_init__(self) -> None:
         super().__post_init__()
         # A space without a sensitivity is refused here, not after the first stages.
-        _ = self.in_ball(self.outer_ball).sensitivity
+        _ = self.with_ball(self.outer_ball).sensitivity
 
     @property
     def post_processing(self) -> tuple[PostProcessing, ...]:
         return (PostProcessing.CLIP_TO_VARIANCE_RANGE,)
 
-    def in_ball(self, ball: Ball) -> FrechetVariance:
+    def with_ball(self, ball: Ball) -> FrechetVariance:
         """Return the variance of records in a ball that was found.
 
         The radius is reduced to one in which the mean is unique (convexity) and its
@@ -508,13 +508,13 @@ class SearchedGeodesic(BallSearchStatistic):
         check_symmetric(self.manifold)
         super().__post_init__()
         # Anything but ranges, and too few records, are refused here.
-        assign(self, x_range=self.in_ball(self.outer_ball).x_range)
+        assign(self, x_range=self.with_ball(self.outer_ball).x_range)
 
     @property
     def post_processing(self) -> tuple[PostProcessing, ...]:
         return (PostProcessing.PROJECT_TO_TANGENT_BALL,)
 
-    def in_ball(self, ball: Ball) -> GeodesicLine:
+    def with_ball(self, ball: Ball) -> GeodesicLine:
         """Return the geodesic of responses in a ball that was found.
 
         The radius is reduced so that everything stays inside the cut locus and lengths
@@ -590,5 +590,5 @@ class SearchedGeodesic(BallSearchStatistic):
 
     def prepare(self, data: Any) -> Any:
         """Return the data as they are: the final mechanism clips them."""
-        self.in_ball(self.outer_ball).prepare(data)
+        self.with_ball(self.outer_ball).prepare(data)
         return data

@@ -182,7 +182,7 @@ def _predict_by_plan(
         why_no_region = describe(error)
 
     notes = [
-        line.text for line in study.advice_by_kind() if line.kind in _ADVICE_ON_PAGE
+        line.text for line in study.advice_with_kinds() if line.kind in _ADVICE_ON_PAGE
     ]
     if isinstance(study.radius, str):
         compared = f"the spread of the records, taken as {study.spread:.3g}"

@@ -1,7 +1,8 @@
-"""What the Gaussian and Laplace mechanisms share, on the manifold or in a chart.
+"""Base classes of mechanisms that add Gaussian or Laplace noise to one point.
 
-A value mechanism takes the statistic's value and adds noise to it once. An isotropic
-one has a density that depends on the distance from the value alone.
+A `ValueMechanism` takes the value of a statistic and adds noise to it once. The noise
+of an `IsotropicMechanism` has a density that depends only on the distance from the
+value; it is drawn on the manifold, or in a chart.
 """
 
 from abc import abstractmethod
@@ -48,7 +49,8 @@ from curvedp.mechanisms.vector import NoiseKind
 from curvedp.privacy import Guarantee, PrivacyProfile, smallest_scale
 from curvedp.randomness import Source
 
-# A value is clipped to this distance from the origin: every value of use is inside.
+# A value is clipped to this distance from the origin. The number is so large that only
+# infinite or overflowing values are changed.
 _UNBOUNDED_RADIUS = 1e300
 
 
@@ -64,7 +66,8 @@ def noise_law_of(
     space : Manifold
         Where the noise is drawn.
     scale : float
-        The scale of the law.
+        The scale σ: the density at distance d from the center is proportional to
+        exp(−d²/2σ²) for "gaussian", and to exp(−d/σ) for "laplace".
     """
     if kind == "laplace":
         return RiemannianLaplace(space, scale)
@@ -72,16 +75,19 @@ def noise_law_of(
 
 
 class NoiseDescription(NamedTuple):
-    """What certified bounds on the privacy loss need to know of the noise.
+    """The noise of a mechanism, as certified bounds on the privacy loss need it.
 
     Attributes
     ----------
     kind : {"gaussian", "laplace"}
+        The kind of noise.
     space : Manifold
-        On which the noise lives: the manifold, or Euclidean space for noise in a chart.
+        Where the noise is drawn: the manifold, or Euclidean space for noise in a chart.
     scale : float
+        The scale of the noise law.
     sensitivity : float
-        How far what is noised can move, as computed.
+        How far the computed value can move between neighboring data sets. It includes
+        float errors.
     """
 
     kind: NoiseKind
@@ -107,17 +113,42 @@ class ValueMechanism(Mechanism, SimulatesRelease, LeadsToRegion, RefusesRelease)
 
     @abstractmethod
     def point_from_grid(self, coordinates: np.ndarray) -> np.ndarray:
-        """Return the drawn point of these grid coordinates: post-processing."""
+        """Return the point of the manifold that drawn grid coordinates stand for.
+
+        Parameters
+        ----------
+        coordinates : array of shape grid_shape
+            The drawn coordinates, which are multiples of 2^-grid.
+        """
 
     @abstractmethod
     def with_scaled_noise(self, factor: float) -> Self:
-        """Return the same mechanism with its noise multiplied, for audits of a cheat."""
+        """Return the same mechanism with its noise scale multiplied by a factor.
+
+        Audits test themselves with it: they must reject a mechanism that adds less
+        noise than it claims.
+
+        Parameters
+        ----------
+        factor : float
+            The factor; below 1 the mechanism adds too little noise.
+        """
 
     @abstractmethod
     def simulate_draws(
         self, rng: np.random.Generator, value: np.ndarray, size: Any
     ) -> np.ndarray:
-        """Draw points about the value in floats, before post-processing. NOT private."""
+        """Draw noisy points about a value in floats, before post-processing. NOT private.
+
+        Parameters
+        ----------
+        rng : numpy.random.Generator
+            The generator of the noise.
+        value : array of shape point_shape
+            The value of the statistic.
+        size : int or tuple of int
+            The number of points, or the leading shape of the result.
+        """
 
     @property
     def manifold(self) -> Manifold:
@@ -131,18 +162,24 @@ class ValueMechanism(Mechanism, SimulatesRelease, LeadsToRegion, RefusesRelease)
 
     @property
     def grid_shape(self) -> tuple[int, ...]:
-        """The shape of what is drawn."""
+        """The shape of the array of drawn coordinates."""
         return self.manifold.point_shape
 
     def prepare_data(self, data: Any) -> np.ndarray:
-        """Return the value of the statistic as one point.
+        """Return the value of the statistic as one point of the manifold.
 
-        Something that is not a point becomes the origin.
+        An array of the right shape that is no point (NaN, infinite) becomes the origin,
+        because a value must never cause an exception.
 
         Parameters
         ----------
-        data : object
+        data : array-like of shape point_shape
             The value.
+
+        Raises
+        ------
+        ParameterError
+            If the value has the wrong shape or type.
         """
         value = _validate.array("value", data)
         if value.shape != self.manifold.point_shape:
@@ -156,14 +193,18 @@ class ValueMechanism(Mechanism, SimulatesRelease, LeadsToRegion, RefusesRelease)
         return np.asarray(points[0])
 
     def post_process(self, value: np.ndarray) -> np.ndarray:
-        """Project a drawn point to where the value can be, in the frame of the records.
-
-        A draw outside the range of doubles becomes the public base point of the chart.
+        """Project a drawn point into the public ball, and move it to the records' frame.
 
         Parameters
         ----------
         value : array of shape point_shape
-            The drawn point.
+            The drawn point, in the canonical frame of the statistic.
+
+        Returns
+        -------
+        array of shape point_shape
+            The released point, in the frame of the records. It is the base point of the
+            chart if the drawn point overflowed.
         """
         points = self.post_process_points(value[None])
         point = np.asarray(self.statistic.to_data_frame(points)[0])
@@ -173,12 +214,17 @@ class ValueMechanism(Mechanism, SimulatesRelease, LeadsToRegion, RefusesRelease)
         return np.asarray(self.statistic.to_data_frame(base)[0])
 
     def check_releasable(self) -> None:
-        """Refuse noise without a known guarantee, or beyond what doubles hold.
+        """Refuse noise that has no known guarantee, or is too large for doubles.
 
-        Where a ball holds the statistic, drawn points are moved into it. Where none
-        does, they are released as they are drawn, and at least every other draw must be
-        a point that doubles hold. This follows from public numbers: the scale and the
-        space.
+        If the statistic has a public ball, drawn points are projected into it. If it
+        has none, they are released as drawn; then at least half of the draws must be
+        points that doubles can represent. Only public numbers are read: the noise scale
+        and the space.
+
+        Raises
+        ------
+        ParameterError
+            If the noise is refused.
         """
         _ = self.privacy_profile  # refuses where none can be computed
         if self.statistic.post_processing:
@@ -193,7 +239,7 @@ class ValueMechanism(Mechanism, SimulatesRelease, LeadsToRegion, RefusesRelease)
                 )
 
     def _stays_within(self, factor: Manifold) -> bool:
-        """Return whether half of the draws are within the range of doubles on a factor.
+        """Return whether doubles can represent at least half of the draws on a factor.
 
         Parameters
         ----------
@@ -215,32 +261,50 @@ class ValueMechanism(Mechanism, SimulatesRelease, LeadsToRegion, RefusesRelease)
         return float(law.radial_cdf(max_distance)) >= 0.5
 
     def post_process_points(self, points: np.ndarray) -> np.ndarray:
-        """Project drawn points, along the first axis, in the canonical frame."""
+        """Project drawn points into the public ball, in the canonical frame.
+
+        Parameters
+        ----------
+        points : array of shape (k, *point_shape)
+            The drawn points.
+        """
         return np.asarray(self.statistic.project(points))
 
     def replay_coordinates(self, integers: Any) -> np.ndarray:
-        """Return the drawn coordinates, from a certificate's grid integers."""
+        """Return the drawn coordinates that a certificate lists as integers.
+
+        Parameters
+        ----------
+        integers : list of lists of int
+            The certificate's grid integers.
+        """
         return replay_draws(integers)(np.empty(self.grid_shape), [self.noise.scale])
 
     def reconstruct_value(self, certificate: Certificate) -> np.ndarray:
         coordinates = self.replay_coordinates(certificate.release["integers"])
         return np.asarray(self.post_process(self.point_from_grid(coordinates)))
 
-    def noisy_draw(self, integers: Any) -> NoisyDraw:
-        """Return the drawn point, about the statistic itself."""
+    def recorded_draw(self, integers: Any) -> NoisyDraw:
+        """Return the point that was drawn about the statistic, with the noise law.
+
+        Parameters
+        ----------
+        integers : list of lists of int
+            The certificate's grid integers.
+        """
         law = noise_law_of(self.noise.kind, self.noise.space, self.noise.scale)
         point = self.point_from_grid(self.replay_coordinates(integers))
-        return NoisyDraw("point", law, point, cell=2.0**-self.grid)
+        return NoisyDraw("point", law, point, grid_width=2.0**-self.grid)
 
 
 class IsotropicMechanism(ValueMechanism):
-    """Noise whose density depends on the distance from the value alone.
+    """A mechanism whose noise density depends only on the distance from the value.
 
     Subclasses are dataclasses with one field, the noise scale.
     """
 
     noise_kind: ClassVar[NoiseKind]
-    # What certificates and users call the scale.
+    # The name of the scale in certificates and as a parameter.
     scale_name: ClassVar[str] = "scale"
     scale: float
 
@@ -262,21 +326,23 @@ class IsotropicMechanism(ValueMechanism):
     def calibrated(
         cls, manifold: Manifold, sensitivity: float, guarantee: Guarantee
     ) -> Self:
-        """Return the least noise that meets a guarantee, for a stated sensitivity.
+        """Return the mechanism with the least noise, for a sensitivity that is stated.
 
         Parameters
         ----------
         manifold : Manifold
             Where the value lives.
         sensitivity : float
-            How far the value can move between neighboring data sets; the caller vouches
+            How far the value can move between neighboring data sets. The caller vouches
             for it.
         guarantee : Guarantee
+            What the release must satisfy.
 
         Raises
         ------
         UnattainableGuarantee
-            Below the floor that curved space has for some laws.
+            If no amount of noise meets the guarantee. On negatively curved space some
+            noise laws cannot get below a certain privacy loss.
         """
         return cls.calibrate(ExternalValue(manifold, sensitivity), guarantee)
 
@@ -284,12 +350,12 @@ class IsotropicMechanism(ValueMechanism):
     def calibrate(cls, statistic: Statistic, guarantee: Guarantee) -> Self:
         """Return the mechanism with the least noise that meets a guarantee.
 
-        The exact privacy profile decides.
+        The noise scale is the smallest one whose exact privacy profile meets it.
 
         Parameters
         ----------
         statistic : Statistic
-            What is released.
+            The statistic that is to be released.
         guarantee : Guarantee
             What the release must satisfy.
         """
@@ -305,21 +371,27 @@ class IsotropicMechanism(ValueMechanism):
 
     @classmethod
     def charged_sensitivity(cls, statistic: Any) -> float:
-        """Return how far what is noised can move, as computed."""
+        """Return the sensitivity to which the noise is calibrated, with float errors.
+
+        Parameters
+        ----------
+        statistic : Statistic
+            The statistic that is to be released.
+        """
         return float(statistic.sensitivity)
 
     @classmethod
     def profile_by_scale(
         cls, space: Manifold, sensitivity: float
     ) -> Callable[[float], PrivacyProfile]:
-        """Return the function that gives the exact privacy profile at each noise scale.
+        """Return a function that maps a noise scale to the exact privacy profile.
 
         Parameters
         ----------
         space : Manifold
             Where the noise is drawn.
         sensitivity : float
-            How far the value moves if a record is replaced.
+            How far the value can move if one record is replaced.
         """
 
         def profile_at(scale: float) -> PrivacyProfile:
@@ -333,7 +405,7 @@ class IsotropicMechanism(ValueMechanism):
 
     @property
     def noise_space(self) -> Manifold:
-        """Where the noise lives."""
+        """The space in which the noise is drawn."""
         return self.manifold
 
     @property
@@ -357,16 +429,17 @@ class IsotropicMechanism(ValueMechanism):
         return self.profile_by_scale(self.manifold, sensitivity)(self.scale)
 
     def draw(self, data: np.ndarray, source: Source) -> Draw:
-        """Draw exactly, and return the point nearest to the drawn grid point.
+        """Draw exact noise about a value.
 
-        Taking the nearest point is post-processing.
+        The draw is on a public grid. Its point on the manifold is the nearest one,
+        which is post-processing.
 
         Parameters
         ----------
         data : array of shape point_shape
-            The value.
+            The value of the statistic, as `prepare_data` returns it.
         source : Source
-            The random bits.
+            Where random bits come from.
         """
         space, center = self.draw_center(data)
         drawn = exact_draw(
@@ -376,16 +449,20 @@ class IsotropicMechanism(ValueMechanism):
         return Draw(point, [drawn.integers], drawn.tau)
 
     def draw_center(self, value: np.ndarray) -> tuple[Manifold, np.ndarray]:
-        """Return the space in which the noise is drawn, and the point around which.
-
-        Usually these are the statistic's own space and its value. If such noise is
-        drawn in flat coordinates and a ball holds the statistic, the point is given by
-        its coordinates, clipped to that ball.
+        """Return the space in which the noise is drawn, and the center of the noise.
 
         Parameters
         ----------
         value : array of shape point_shape
             The value of the statistic.
+
+        Returns
+        -------
+        space : Manifold
+            Usually the statistic's own space. It is Euclidean space if the noise is
+            drawn in flat coordinates and the statistic has a public ball.
+        center : array
+            The value; or its coordinates, clipped to the public ball.
         """
         ball = self.statistic.value_ball
         if ball is None or not is_drawn_in_coordinates(self.noise_space, ball):
@@ -409,6 +486,6 @@ class IsotropicMechanism(ValueMechanism):
         return np.asarray(self.noise_law.sample(rng, value, size))
 
     def _post_process_batch(self, points: np.ndarray) -> np.ndarray:
-        """Post-process points of any leading shape."""
+        """Project drawn points of shape (*size, *point_shape) into the public ball."""
         flat = points.reshape(-1, *self.manifold.point_shape)
         return self.post_process_points(flat).reshape(points.shape)

@@ -28,25 +28,29 @@ from curvedp.privacy import Guarantee, PrivacyProfile, smallest_scale
 from curvedp.privacy.profiles.ricci_bound import HadamardProfile, hadamard_scale
 from curvedp.randomness import Source
 
-# Up to this |Ric|·σ² the bound by Ricci curvature is within 0.05 % of the exact
-# profile.
+# The bound by Ricci curvature is within 0.05 % of the exact profile if |Ric|·σ² is at
+# most this number, where Ric is the lower bound on the Ricci curvature and σ the scale.
 _TIGHT_RICCI = 2.0**-10
 
 
 @dataclass(frozen=True, eq=False, init=False)
 class GaussianMechanism(IsotropicMechanism, SometimesExcluded):
-    """A draw of the density ∝ exp(−d(y, f(D))²/2σ²) about the statistic f(D).
+    """Release a point y with the density ∝ exp(−d(y, f(D))²/2σ²) about a statistic f(D).
+
+    Here d is the geodesic distance, D are the records and σ is the noise scale.
 
     Parameters
     ----------
     manifold : Manifold
         Where the statistic lives.
     sensitivity : float
-        How far the statistic can move between neighbors; the caller vouches for it.
+        How far the statistic can move between neighboring data sets. The caller vouches
+        for it.
     sigma : float
-        The scale σ.
+        The noise scale σ.
     statistic : Statistic
-        Instead of manifold and sensitivity: a statistic that knows both.
+        A statistic with its space and sensitivity; it is passed instead of `manifold`
+        and `sensitivity`.
 
     Notes
     -----
@@ -92,7 +96,7 @@ class GaussianMechanism(IsotropicMechanism, SometimesExcluded):
 
     @property
     def scale(self) -> float:  # type: ignore[override]  # a field of other laws
-        """σ under the name that all laws share."""
+        """The noise scale σ, under the name that all noise laws share."""
         return self.sigma
 
     @property
@@ -101,16 +105,16 @@ class GaussianMechanism(IsotropicMechanism, SometimesExcluded):
 
     @classmethod
     def charged_sensitivity(cls, statistic: Statistic) -> float:
-        """Return the sensitivity to which the noise is calibrated.
+        """Return the sensitivity to which the noise is calibrated, with float errors.
 
-        Factors of the space that are released in flat coordinates compute these
-        coordinates in floats. The errors of both values that are compared are added to
-        the sensitivity.
+        For some factors of the space the noise is added to flat coordinates, which are
+        computed in floats. Their errors, in the values of both neighboring data sets,
+        are added to the sensitivity.
 
         Parameters
         ----------
         statistic : Statistic
-            What is released.
+            The statistic that is to be released.
         """
         n_charts = _count_charts(statistic.value_space)
         if n_charts == 0:
@@ -122,13 +126,13 @@ class GaussianMechanism(IsotropicMechanism, SometimesExcluded):
     def calibrate(cls, statistic: Statistic, guarantee: Guarantee) -> Self:
         """Return the mechanism with the least noise that meets a guarantee.
 
-        A bound in closed form decides where it is tight, or where nothing better is
-        known. Otherwise the exact privacy profile does.
+        The noise scale follows from the Ricci bound, which has a closed form, if that
+        bound is tight or nothing better is known; otherwise from the exact profile.
 
         Parameters
         ----------
         statistic : Statistic
-            What is released.
+            The statistic that is to be released.
         guarantee : Guarantee
             What the release must satisfy.
         """
@@ -144,18 +148,18 @@ class GaussianMechanism(IsotropicMechanism, SometimesExcluded):
     def profile_by_scale(
         cls, space: Manifold, sensitivity: float
     ) -> Callable[[float], PrivacyProfile]:
-        """Return the function that gives the privacy profile at each noise scale.
+        """Return a function that maps a noise scale to the privacy profile.
 
-        The profile is exact, unless the Ricci bound is tight. An exact profile on a
-        product is a supremum over splits of the sensitivity, which takes seconds to
-        minutes.
+        The profile is the Ricci bound where that is tight, and otherwise exact. On a
+        product of spaces the exact profile takes seconds to minutes, because it is a
+        supremum over all ways to split the sensitivity between the factors.
 
         Parameters
         ----------
         space : Manifold
             Where the noise is drawn.
         sensitivity : float
-            How far the value moves if a record is replaced.
+            How far the value can move if one record is replaced.
         """
 
         def profile_at(scale: float) -> PrivacyProfile:
@@ -171,14 +175,15 @@ class GaussianMechanism(IsotropicMechanism, SometimesExcluded):
 
     @classmethod
     def reason_excluded(cls, statistic: Statistic) -> str | None:
-        """Return why `mechanism="auto"` does not use this mechanism, or None.
+        """Return why `mechanism="auto"` does not consider this mechanism, or None.
 
-        It is excluded where calibration is slow or gains little.
+        It is excluded where its calibration is slow or it gains little over the
+        mechanism "tangent-gaussian".
 
         Parameters
         ----------
         statistic : Statistic
-            What is released.
+            The statistic that is to be released.
         """
         space = statistic.value_space
         if space.constant_curvature is not None:
@@ -189,32 +194,48 @@ class GaussianMechanism(IsotropicMechanism, SometimesExcluded):
         return "on request only: it is not calibrated here"
 
     def draw(self, data: np.ndarray, source: Source) -> Draw:
-        """Draw exactly about the value, clipped to where float error has a bound."""
+        """Draw exact noise about a value.
+
+        Parameters
+        ----------
+        data : array of shape point_shape
+            The value of the statistic. It is clipped to the region in which the float
+            error of its coordinates is bounded.
+        source : Source
+            Where random bits come from.
+        """
         return super().draw(_clip_to_chart(self.manifold, data), source)
 
 
 def _scale_by_ricci(
     space: Manifold, sensitivity: float, guarantee: Guarantee
 ) -> float | None:
-    """Return the noise scale σ by the Ricci bound.
+    """Return the noise scale σ that meets a guarantee by the Ricci bound, or None.
 
-    Theorem (docs/theory/exact-profiles.md). On a Hadamard manifold with Ric ≥ −k the
-    Gaussian of scale σ has at most the privacy loss of a flat Gaussian of scale
-    σ·√(1 − kσ²).
+    Theorem (docs/theory/exact-profiles.md). On a Hadamard manifold (complete, simply
+    connected, curvature ≤ 0) whose Ricci curvature is at least −k, the Gaussian of
+    scale σ has at most the privacy loss of a flat Gaussian of scale σ·√(1 − kσ²).
 
     Parameters
     ----------
     space : Manifold
         Where the noise is drawn.
     sensitivity : float
-        How far the value moves if a record is replaced.
+        How far the value can move if one record is replaced.
     guarantee : Guarantee
         What the release must satisfy.
 
     Returns
     -------
     float or None
-        None if the exact profile is to decide.
+        The scale; None if the caller should calibrate by the exact profile instead.
+
+    Raises
+    ------
+    ParameterError
+        If calibration by the exact profile would take minutes.
+    UnattainableGuarantee
+        If the bound cannot meet the guarantee and there is no exact profile.
     """
     if two_point_homogeneous_space(space) is not None:
         return None
@@ -245,9 +266,10 @@ def _scale_by_ricci(
 
 
 def _clip_to_chart(manifold: Manifold, point: np.ndarray) -> np.ndarray:
-    """Clip a point in the factors that are released in flat coordinates.
+    """Return a point that is clipped in the factors which are released in a flat chart.
 
-    Their coordinates are clipped to a public length.
+    In such a factor the point is moved to within `MAX_CHART_LENGTH` of the origin, so
+    that the float error of its coordinates is bounded.
 
     Parameters
     ----------
@@ -271,7 +293,7 @@ def _clip_to_chart(manifold: Manifold, point: np.ndarray) -> np.ndarray:
 
 
 def _count_charts(manifold: Manifold) -> int:
-    """Return how many factors are released in flat coordinates."""
+    """Return the number of factors of a space that are released in flat coordinates."""
     if len(manifold.factors) > 1:
         return sum(_count_charts(factor) for factor in manifold.factors)
     return int(is_released_in_chart(manifold))

@@ -14,25 +14,30 @@ from curvedp.mechanisms.vector import NoiseKind
 
 @dataclass(frozen=True, eq=False, init=False)
 class LaplaceMechanism(IsotropicMechanism, SometimesExcluded):
-    """A draw of the density ∝ exp(−d(y, f(D))/σ) about the statistic f(D), σ = `scale`.
+    """Release a point y with the density ∝ exp(−d(y, f(D))/σ) about a statistic f(D).
+
+    Here d is the geodesic distance, D are the records and σ is the noise scale.
 
     Parameters
     ----------
     manifold : Manifold
         Where the statistic lives.
     sensitivity : float
-        How far the statistic can move between neighbors; the caller vouches for it.
+        How far the statistic can move between neighboring data sets. The caller vouches
+        for it.
     scale : float
-        The scale σ.
+        The noise scale σ.
     statistic : Statistic
-        Instead of manifold and sensitivity: a statistic that knows both.
+        A statistic with its space and sensitivity; it is passed instead of `manifold`
+        and `sensitivity`.
 
     Notes
     -----
     Guarantees
-    - ε-DP with ε = sensitivity/σ on homogeneous spaces, whose normalizer is the same at
-      every point, and the exact profile, which is far below what pure ε implies; on SPD
-      and HPD matrices pure ε is all that is known.
+    - ε-DP with ε = sensitivity/σ on homogeneous spaces, whose normalizing constant is
+      the same at every point;
+    - the exact privacy profile, which is far below what pure ε implies. On SPD and HPD
+      matrices only pure ε is known.
 
     Examples
     --------
@@ -74,7 +79,15 @@ class LaplaceMechanism(IsotropicMechanism, SometimesExcluded):
 
     @classmethod
     def reason_excluded(cls, statistic: Statistic) -> str | None:
-        """Return why "auto" leaves it out where its profile is not exact."""
+        """Return why `mechanism="auto"` does not consider this mechanism, or None.
+
+        It is excluded on spaces where its privacy profile is not exact.
+
+        Parameters
+        ----------
+        statistic : Statistic
+            The statistic that is to be released.
+        """
         if statistic.value_space.constant_curvature is not None:
             return None
         return "on request only: its profile is not exact here"

@@ -1,10 +1,11 @@
 """Gaussian or Laplace noise in the normal chart at a public base point, on every manifold.
 
-The release is exp_o(log_o f(D) + ξ) at a public base o. Where curvature is at most 0
-and the manifold is simply connected, the logarithm does not stretch, so this is the
-Euclidean Gaussian mechanism, exactly μ = Δ/σ, with no floor and no integral. On a ball
-of radius ρ with curvature at most κ > 0 it stretches by at most ρ√κ/sin(ρ√κ) (Rauch).
-The exponential afterwards is post-processing.
+The release is exp_o(log_o f(D) + ξ): the value f(D) of the statistic is mapped to the
+tangent space at a public base point o, noise ξ is added there, and the sum is mapped
+back, which is post-processing. On simply connected spaces of curvature at most 0 the
+logarithm does not stretch distances, so this is the Euclidean Gaussian mechanism: μ =
+Δ/σ exactly. On a ball of radius ρ with curvature at most κ > 0 it stretches them by at
+most ρ√κ/sin(ρ√κ) (Rauch).
 """
 
 from collections.abc import Callable
@@ -36,7 +37,10 @@ from curvedp.privacy.profiles.constant_curvature import constant_curvature_profi
 
 @dataclass(frozen=True, eq=False, init=False)
 class TangentMechanism(IsotropicMechanism, HasNoiseLength):
-    """exp_o of Euclidean noise about the coordinates of log_o f(D), at the public base o."""
+    """Add Euclidean noise to the normal coordinates of a statistic at a public base point.
+
+    `LogGaussianMechanism` and `LogLaplaceMechanism` are the two kinds.
+    """
 
     if TYPE_CHECKING:
         statistic: PointStatistic
@@ -73,27 +77,38 @@ class TangentMechanism(IsotropicMechanism, HasNoiseLength):
         radius: float | None = None,
         chart_sensitivity: float | None = None,
     ) -> Self:
-        """Return the least noise that meets a guarantee, for a stated sensitivity.
+        """Return the mechanism with the least noise, for a sensitivity that is stated.
 
         Parameters
         ----------
-        manifold, sensitivity, guarantee
-            As in `GaussianMechanism.calibrated`.
+        manifold : Manifold
+            Where the value lives.
+        sensitivity : float
+            How far the value can move between neighboring data sets. The caller vouches
+            for it.
+        guarantee : Guarantee
+            What the release must satisfy.
         base : point, optional
-            Where the chart is taken; the origin by default.
+            The public base point of the chart; the origin by default.
         radius : float, optional
-            Of a public ball about the base that holds the value; needed where curvature
-            is positive.
+            The radius of a public ball about the base that contains the value. It is
+            needed where curvature is positive.
         chart_sensitivity : float, optional
-            How far the value's coordinates can move, where the caller knows it better
-            than the stretch of the chart does.
+            How far the coordinates of the value can move. By default this is the
+            sensitivity times the Lipschitz constant of the chart.
         """
         value = ExternalValue(manifold, sensitivity, base, radius, chart_sensitivity)
         return cls.calibrate(value, guarantee)
 
     @classmethod
     def charged_sensitivity(cls, statistic: Any) -> float:
-        """Return the chart sensitivity with the float error of coordinates at both ends."""
+        """Return the sensitivity of the coordinates, with the float errors of both values.
+
+        Parameters
+        ----------
+        statistic : Statistic
+            The statistic that is to be released.
+        """
         float_error = 2 * CHART_ERROR * _max_coordinate_length(statistic)
         return nextafter(statistic.chart_sensitivity + float_error, inf)
 
@@ -101,16 +116,16 @@ class TangentMechanism(IsotropicMechanism, HasNoiseLength):
     def profile_by_scale(
         cls, space: Manifold, sensitivity: float
     ) -> Callable[[float], PrivacyProfile]:
-        """Return the function that gives the privacy profile at each noise scale.
+        """Return a function that maps a noise scale to the privacy profile.
 
         Noise in a chart has the profile of noise in flat space.
 
         Parameters
         ----------
         space : Manifold
-            Where the noise is drawn.
+            The space of the chart; only its dimension matters.
         sensitivity : float
-            How far the value moves if a record is replaced.
+            How far the coordinates can move if one record is replaced.
         """
 
         def profile_at(scale: float) -> PrivacyProfile:
@@ -145,30 +160,46 @@ class TangentMechanism(IsotropicMechanism, HasNoiseLength):
         return self.scale * std_per_scale(self.noise_kind, dim) * sqrt(dim)
 
     def draw_center(self, value: np.ndarray) -> tuple[Manifold, np.ndarray]:
-        """Return the chart and the coordinates of the value in it."""
-        return self.noise_space, self._coordinates(value)
-
-    def noisy_draw(self, integers: Any) -> NoisyDraw:
-        """Return the drawn coordinates: those of the statistic, plus noise.
+        """Return Euclidean space, and the coordinates of a value at the base point.
 
         Parameters
         ----------
-        integers : list
-            The released integers, as a certificate lists them.
+        value : array of shape point_shape
+            The value of the statistic.
+        """
+        return self.noise_space, self._coordinates(value)
+
+    def recorded_draw(self, integers: Any) -> NoisyDraw:
+        """Return the noisy coordinates that a certificate recorded, with the noise law.
+
+        Parameters
+        ----------
+        integers : list of lists of int
+            The certificate's grid integers.
         """
         return NoisyDraw(
             "chart",
             self.noise_law,
             self.replay_coordinates(integers),
-            cell=2.0**-self.grid,
+            grid_width=2.0**-self.grid,
             base=self.base,
-            reach=_max_coordinate_length(self.statistic),
+            max_length=_max_coordinate_length(self.statistic),
         )
 
     def simulate_draws(
         self, rng: np.random.Generator, value: np.ndarray, size: Any
     ) -> np.ndarray:
-        """Draw points about the value by the fast float path. NOT private."""
+        """Draw noisy points about a value in floats, before post-processing. NOT private.
+
+        Parameters
+        ----------
+        rng : numpy.random.Generator
+            The generator of the noise.
+        value : array of shape point_shape
+            The value of the statistic.
+        size : int or tuple of int
+            The number of points, or the leading shape of the result.
+        """
         coordinates = self._coordinates(value, in_public_time=False)
         return self.point_from_grid(super().simulate_draws(rng, coordinates, size))
 
@@ -208,23 +239,31 @@ class TangentMechanism(IsotropicMechanism, HasNoiseLength):
 
 
 class LogGaussianMechanism(PostProcessesItself, TangentMechanism):
-    """exp_o(log_o f(D) + ξ), ξ a tangent Gaussian of standard deviation σ = `scale`.
+    """Add Gaussian noise to the normal coordinates of a statistic at a public point.
+
+    The release is exp_o(log_o f(D) + ξ), where f(D) is the statistic, o the public base
+    point, and ξ a tangent vector whose coordinates are N(0, σ²) with σ = `scale`.
 
     Parameters
     ----------
-    manifold, sensitivity, statistic
-        As in `GaussianMechanism`: where the statistic lives and how far it can move, or
-        a statistic that knows both.
+    manifold : Manifold
+        Where the statistic lives.
+    sensitivity : float
+        How far the statistic can move between neighboring data sets. The caller vouches
+        for it.
     scale : float
         The standard deviation σ of each coordinate.
     base : point, optional
-        The public base o; the origin by default.
+        The public base point o; the origin by default.
     radius : float, optional
-        Of the public ball about o that holds the statistic. It is needed where
-        curvature is positive.
+        The radius of a public ball about o that contains the statistic. It is needed
+        where curvature is positive.
     chart_sensitivity : float, optional
-        How far the coordinates of the statistic can move; by default the sensitivity
-        times the stretch of the chart.
+        How far the coordinates of the statistic can move. By default this is the
+        sensitivity times the Lipschitz constant of the chart.
+    statistic : Statistic
+        A statistic with its space and sensitivity; it is passed instead of all
+        parameters but `scale`.
 
     Notes
     -----
@@ -247,7 +286,15 @@ class LogGaussianMechanism(PostProcessesItself, TangentMechanism):
     noise_kind: ClassVar[NoiseKind] = "gaussian"
 
     def post_process_points(self, points: np.ndarray) -> np.ndarray:
-        """Shrink points toward the center of the ball where that helps, then project."""
+        """Shrink drawn points toward the center of the ball, and project them into it.
+
+        Shrinkage by the rule of James and Stein reduces the error from dimension 3 on.
+
+        Parameters
+        ----------
+        points : array of shape (k, *point_shape)
+            The drawn points, in the canonical frame.
+        """
         if self._is_shrunk:
             points = shrink_points(self.manifold, self.base, points, self.scale)
         return super().post_process_points(points)
@@ -265,12 +312,16 @@ class LogGaussianMechanism(PostProcessesItself, TangentMechanism):
 
 
 class LogLaplaceMechanism(TangentMechanism):
-    """exp_o(log_o f(D) + ξ), ξ of density ∝ exp(−‖ξ‖/scale): pure ε on every manifold.
+    """Add Laplace noise to the normal coordinates of a statistic at a public point.
+
+    The release is exp_o(log_o f(D) + ξ), where f(D) is the statistic, o the public base
+    point, and ξ a tangent vector with the density ∝ exp(−‖ξ‖/scale). It satisfies pure
+    ε-DP on every manifold.
 
     Parameters
     ----------
     manifold, sensitivity, scale, base, radius, chart_sensitivity, statistic
-        As in `LogGaussianMechanism`.
+        As in `LogGaussianMechanism`, but for the meaning of `scale`.
 
     Notes
     -----
@@ -293,17 +344,22 @@ class LogLaplaceMechanism(TangentMechanism):
 
 
 def _max_coordinate_length(statistic: PointStatistic) -> float:
-    """Return how long coordinates at the base may be.
+    """Return the length to which the coordinates of a value are clipped.
 
     Parameters
     ----------
     statistic : PointStatistic
-        What is released.
+        The statistic that is to be released.
+
+    Returns
+    -------
+    float
+        The radius of the statistic's public ball; `MAX_CHART_LENGTH` if it has none.
 
     Raises
     ------
     ParameterError
-        Where the chart has no Lipschitz constant.
+        If the chart has no Lipschitz constant.
     """
     ball = statistic.value_ball
     if ball is None:

@@ -23,7 +23,7 @@ import numpy as np
 from curvedp import _validate
 from curvedp.core.capabilities import (
     ChecksItself,
-    EndsInAnother,
+    HasFinalMechanism,
     LeadsToRegion,
     NeedsManyRecords,
     NoisyDraw,
@@ -232,7 +232,7 @@ class PrivateBallMechanism(
     PredictsError,
     SimulatesRelease,
     LeadsToRegion,
-    EndsInAnother,
+    HasFinalMechanism,
     NeedsManyRecords,
     ChecksItself,
 ):
@@ -495,7 +495,9 @@ class PrivateBallMechanism(
         if self._is_pure and is_nearly_flat:
             # The last choice is one step, which has all of ε.
             name = self.statistic.final_mechanisms(self.noise_kind)[-1]
-        final = mechanisms.find(name).calibrate(self.statistic.in_ball(ball), guarantee)
+        final = mechanisms.find(name).calibrate(
+            self.statistic.with_ball(ball), guarantee
+        )
 
         if isinstance(final, NewtonMechanism):
             noise_length = self._step_noise_ratio * radius
@@ -513,7 +515,7 @@ class PrivateBallMechanism(
         final_certificate = self._final_certificate(certificate, result)
         return result.final.reconstruct_value(final_certificate)
 
-    def noisy_draw(self, integers: Any) -> NoisyDraw:
+    def recorded_draw(self, integers: Any) -> NoisyDraw:
         """Return the final mechanism's noisy draw, for a confidence region.
 
         Given the ball, the noise of the final mechanism is independent of the search.
@@ -526,7 +528,7 @@ class PrivateBallMechanism(
         result = self._replay_all(integers)
         if not isinstance(result.final, LeadsToRegion):
             raise NotImplementedError("every final mechanism leads to a region")
-        draw = result.final.noisy_draw(result.final_integers)
+        draw = result.final.recorded_draw(result.final_integers)
         return draw._replace(frame=result.final.statistic)
 
     def final_mechanism(self, certificate: Certificate) -> Mechanism:

@@ -135,7 +135,7 @@ class MedianMechanism(
     def queries(self, data: Records | None = None) -> Queries:
         return Queries(self.statistic, data)
 
-    def noisy_draw(self, integers: Any) -> NoisyDraw:
+    def recorded_draw(self, integers: Any) -> NoisyDraw:
         """Return the last noisy counts of records beyond given distances.
 
         The noise of each count is independent of what was released before. For pure ε
@@ -157,9 +157,9 @@ class MedianMechanism(
             "counts",
             self.noise_law(1, last.noise_scale),
             counts,
-            cell=2.0 ** -grid_of(last.noise_scale),
+            grid_width=2.0 ** -grid_of(last.noise_scale),
             base=last.center,
-            reach=self.statistic.outer_radius,
+            max_length=self.statistic.outer_radius,
             radii=radii,
         )
 
