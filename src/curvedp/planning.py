@@ -103,7 +103,7 @@ _USELESS_SHARE_OF_SPREAD = {
 
 
 class AdviceKind(StrEnum):
-    """What a line of a plan's advice is about."""
+    """The subjects of a plan's advice."""
 
     MECHANISM = "mechanism"
     ERROR_SHARE = "error share"
@@ -115,7 +115,15 @@ class AdviceKind(StrEnum):
 
 
 class Advice(NamedTuple):
-    """One line of a plan's advice: what it is about, and the text that people read."""
+    """One line of a plan's advice.
+
+    Attributes
+    ----------
+    kind : AdviceKind
+        The subject of the line, for programs that show only some lines.
+    text : str
+        The sentence that people read.
+    """
 
     kind: AdviceKind
     text: str
@@ -252,6 +260,7 @@ class Plan:
             nearby_plan = self._replan(n=first_guess)
 
         def error_at(count: float) -> float:
+            """Return the predicted error with this number of records."""
             return nearby_plan._error_with(n=whole_records(count))
 
         count = _solve_for_error(
@@ -265,16 +274,21 @@ class Plan:
         return ceil(count)
 
     def region(self, level: float = 0.95) -> float:
-        """Return about the radius of the confidence region of the release.
+        """Estimate the radius of the confidence region that the release will have.
 
         It is the radius for one simulated release of public records. In a public ball
-        these records fill half of the ball; with `radius="private"` they have the
-        stated spread.
+        these records fill a concentric ball of half the radius; with `radius="private"`
+        they have the stated spread.
 
         Parameters
         ----------
         level : float
             The probability that the region covers the truth.
+
+        Returns
+        -------
+        float
+            The radius.
 
         Raises
         ------
@@ -314,7 +328,13 @@ class Plan:
         )
 
     def _simulated_population(self, statistic: "_PlannedStatistic") -> Population:
-        """Return public records, and their mean, that stand for the real ones."""
+        """Return public records with their mean, to simulate a release of.
+
+        Parameters
+        ----------
+        statistic : ClippedToBall or BallSearchStatistic
+            The planned statistic, with its ball.
+        """
         if self._has_private_ball:
             return population_of_spread(
                 self.manifold, statistic.center, self.spread, self.n
@@ -326,22 +346,42 @@ class Plan:
     def _simulated_data(
         self, mechanism: Mechanism, population: Population
     ) -> np.ndarray:
-        """Return what the mechanism reads of a population repeated to n records."""
+        """Return the data for a simulated release by a mechanism.
+
+        Parameters
+        ----------
+        mechanism : Mechanism
+            The mechanism.
+        population : Population
+            Public records with their mean.
+
+        Returns
+        -------
+        array
+            The mean, if the mechanism reads the statistic's value; otherwise the
+            records, repeated or cut to n.
+        """
         if mechanism.info.reads == "value":
             return population.mean
         return np.resize(population.records, (self.n, *population.mean.shape))
 
     def regions(self, level: float = 0.95) -> dict[str, float]:
-        """Return about the radius of the confidence region by mechanism.
+        """Estimate the radius of the confidence region for each mechanism that has one.
 
-        The mechanism with the smallest error may have a region as wide as the ball;
-        "tangent-gaussian" and "tangent-laplace" have exact regions, about as wide as
-        their noise is long. With `radius="private"` there is only one mechanism.
+        The mechanism with the smallest error may have a region as wide as the ball. The
+        mechanisms "tangent-gaussian" and "tangent-laplace" have exact regions, whose
+        radius is about the length of their noise. With `radius="private"` there is only
+        one mechanism.
 
         Parameters
         ----------
         level : float
             The probability that a region covers the truth.
+
+        Returns
+        -------
+        dict
+            The radius by the name of the mechanism.
         """
         # This import is slow, and most plans do not need it.
         from curvedp.inference.region import regions_in_chart
@@ -382,6 +422,7 @@ class Plan:
             largest_radius = nextafter(self.manifold.convexity_radius, 0)
 
         def error_at(radius: float) -> float:
+            """Return the predicted error in a public ball of this radius."""
             return self._error_with(radius=min(radius, largest_radius))
 
         return _solve_for_error(error_at, planned_radius, wanted_error, increasing=True)
@@ -395,14 +436,15 @@ class Plan:
     ) -> float:
         """Estimate how often `two_sample_test` would find that two populations differ.
 
-        The power is the share of simulated tests that reject, with a public seed. The
-        simulated test makes 99 permutations, or more where the level takes more.
+        The power is the fraction of 200 simulated tests that reject, with a public
+        seed. Each test makes 99 permutations, or 1/level if that is more. The ball of
+        the plan must be public.
 
         Parameters
         ----------
         shift : float
-            The distance between the centers of the two populations, in the chart of the
-            ball, which has to be public.
+            The distance between the centers of the two populations, in the normal chart
+            at the center of the ball.
         spread : float, optional
             The root mean square distance of the records to the center of their
             population; half the radius by default.
@@ -446,11 +488,14 @@ class Plan:
         return rejections / _SIMULATED_TESTS
 
     def plot(self) -> "Figure":
-        """Draw the error against the number of records and against μ (extra: report).
+        """Plot the predicted error against the number of records and against μ.
+
+        It needs the extra "report".
 
         Returns
         -------
         matplotlib.figure.Figure
+            A figure with two panels.
         """
         from curvedp.report.figures import plan_figure
 
@@ -472,11 +517,25 @@ class Plan:
         radius: float | None = None,
         guarantee: Guarantee | None = None,
     ) -> float:
-        """Return the smaller error of the two best mechanisms with another parameter.
+        """Return the predicted error of the release with other parameters.
 
-        A parameter that is None stays as it is in this plan. The error is infinite if
-        neither mechanism can be planned, for example in a ball too large for its
-        sphere.
+        Only the two best mechanisms of this plan are tried, and the smaller error is
+        returned. Parameters that are None are those of this plan.
+
+        Parameters
+        ----------
+        n : int, optional
+            Another number of records.
+        radius : float, optional
+            Another radius of the public ball.
+        guarantee : Guarantee, optional
+            Another guarantee.
+
+        Returns
+        -------
+        float
+            The error; infinite if neither mechanism can be used, for example in a ball
+            that is too large for its sphere.
         """
         smallest_error = inf
         for mechanism in list(self.errors)[:2]:
@@ -495,7 +554,15 @@ class Plan:
         guarantee: Guarantee | None = None,
         mechanism: str = "auto",
     ) -> "Plan":
-        """Return this plan with another parameter; those that are None stay as is."""
+        """Return the plan of the same release with other parameters.
+
+        Parameters
+        ----------
+        n, radius, guarantee : optional
+            The other parameters. Those that are None are taken from this plan.
+        mechanism : str
+            The one mechanism to predict; "auto" predicts all of them.
+        """
         return plan(
             manifold=self.manifold,
             n=self.n if n is None else n,
@@ -510,11 +577,19 @@ class Plan:
         )
 
     def advice(self) -> list[str]:
-        """Return what follows from the predictions, one sentence per line."""
+        """Return advice that follows from the predictions, as a list of sentences."""
         return [line.text for line in self.advice_with_kinds()]
 
     def advice_with_kinds(self) -> list[Advice]:
-        """Return the lines of `advice` with what each is about."""
+        """Return the sentences of `advice`, each with a code for its subject.
+
+        Programs use the codes to show only some of the sentences.
+
+        Returns
+        -------
+        list of Advice
+            Each has a `kind` and a `text`.
+        """
         if self.statistic == "classifier":
             return self._classifier_advice()
         take_best = f"take {self.mechanism}, as 'auto' does: error {self.error:.3g}"
@@ -540,10 +615,15 @@ class Plan:
         return lines
 
     def _error_relative_to(self, length_name: str) -> str:
-        """Say in a clause how large the error is as a share of `spread`.
+        """Return a clause such as "the error is 0.2 of the radius".
 
-        `length_name` says what `spread` is: the "radius" or the "spread of the
-        records". The error of a dispersion is compared with the square of that length.
+        The predicted error is compared with `spread`, or with its square for a
+        dispersion, whose error is that of a variance.
+
+        Parameters
+        ----------
+        length_name : str
+            What `spread` is called in the clause: "radius" or "spread of the records".
         """
         if self.statistic == "dispersion":
             share = self.error / self.spread**2
@@ -551,7 +631,11 @@ class Plan:
         return f"the error is {self.error / self.spread:.2g} of the {length_name}"
 
     def _private_ball_advice(self) -> list[Advice]:
-        """Compare the error with the spread, for a ball that is found privately."""
+        """Return the advice on a release in a private ball.
+
+        The error is compared with the spread of the records and with the sampling error
+        of their mean. A warning is added if the records may have several means.
+        """
         error_as_share = self._error_relative_to("spread of the records")
         assumed_spread = (
             f"{error_as_share}, the root mean square distance "
@@ -585,14 +669,16 @@ class Plan:
         return lines
 
     def _remedies(self) -> list[str]:
-        """Say how many records would be enough for a mean, and what else would help.
+        """Return sentences on what would make a mean accurate enough.
 
-        In d dimensions the noise of a mean of n records in a ball of radius r has about
-        the length 2r√d/(nμ) under μ-GDP and 2r√(d(d+1))/(nε) under pure ε-DP. Enough
-        records make that length half of `useless_error`. A private ball is about 1.5
-        spreads wide and has a share of 0.6 of the budget, which doubles the number.
+        The first one states a number of records. In d dimensions the noise of a mean of
+        n records in a ball of radius r has about the length 2r√d/(nμ) under μ-GDP, and
+        2r√(d(d+1))/(nε) under pure ε-DP. The stated n makes this length half of
+        `useless_error`. A private ball has about 1.5 times the spread as its radius, and
+        the mean in it gets 0.6 of the budget; together they double the number.
         """
-        noise_law, inverse_budget = smallest_noise(self.guarantee)  # 1/μ or 1/ε
+        # For sensitivity 1 the noise scale is 1/μ, or 1/ε for pure ε-DP.
+        noise_law, inverse_budget = smallest_noise(self.guarantee)
         dim = self.manifold.dim
         unit_noise_length = sqrt(dim) * std_per_scale(noise_law, dim)
         factor = 8 if self._has_private_ball else 4
@@ -611,7 +697,11 @@ class Plan:
         return lines
 
     def _classifier_advice(self) -> list[Advice]:
-        """Name the best classifier, and the records it needs if it errs often."""
+        """Return the advice on a classifier.
+
+        It names the best classifier and, if more than 20% of new records would be
+        misclassified, the number of records that would reduce this to 20%.
+        """
         take_best = (
             f"take {self.mechanism}: {1 - self.error:.0%} right "
             "where classes differ in the strongest components"
@@ -633,7 +723,13 @@ class Plan:
         return lines
 
     def _records_for_good_classifier(self) -> int | None:
-        """Return the smallest tried multiple of n that makes a classifier good."""
+        """Return how many records make a classifier misclassify at most 20%.
+
+        Returns
+        -------
+        int or None
+            The smallest of 2, 4, 8 and 16 times n that is enough; None if none is.
+        """
         for multiple in _RECORD_MULTIPLES:
             count = self.n * multiple
             if self._error_with(n=count) <= _GOOD_MISCLASSIFIED_SHARE:
@@ -673,7 +769,10 @@ class Plan:
         )
 
     def rows(self) -> list[tuple[str, str]]:
-        """Return each mechanism with its predicted error, or why it has none."""
+        """Return pairs of a mechanism's name and its predicted error, as texts.
+
+        Mechanisms that were left out follow, with the reason in place of the error.
+        """
         predicted = [(name, f"{error:.4g}") for name, error in self.errors.items()]
         excluded = [
             (name, f"left out: {reason}") for name, reason in self.left_out.items()
@@ -727,8 +826,11 @@ def plan(
         error depends on the spread. A classifier takes no radius.
     guarantee : Guarantee
         The guarantee that the release will meet.
-    center, outer_radius : point and float, optional
-        As for `PrivateFrechetMean`.
+    center : point, optional
+        The center of the public ball; the origin of the manifold by default.
+    outer_radius : float, optional
+        With `radius="private"`, the radius of the public ball about `center` in which
+        the release searches; a generous one by default.
     mechanism : str
         The name of one mechanism, which is predicted faster than all of them; all of
         them by default.
@@ -818,14 +920,20 @@ def _check_point_size(manifold: Manifold) -> None:
 
 
 def _check_spread(spread: float | None, has_private_ball: bool) -> float | None:
-    """Return a stated spread; refuse one that is not positive or has no use.
+    """Return a stated spread after checking it.
 
     Parameters
     ----------
     spread : float or None
-        What the caller states.
+        The root mean square distance of the records to their mean, if the caller
+        states it.
     has_private_ball : bool
-        Whether the release searches for its ball.
+        Whether the release searches for its ball. Otherwise a spread has no use.
+
+    Raises
+    ------
+    ParameterError
+        If the spread is not positive, or has no use.
     """
     if spread is None:
         return None
@@ -837,12 +945,17 @@ def _check_spread(spread: float | None, has_private_ball: bool) -> float | None:
 
 
 def _check_class_sizes(n: int, classes: int, statistic: object) -> None:
-    """Refuse classes of a statistic that has none, or of fewer than 2 records each.
+    """Refuse several classes for a statistic without classes, or too few records.
 
     Parameters
     ----------
-    n, classes, statistic
-        As for `plan`.
+    n : int
+        The number of records of all classes together.
+    classes : int
+        The number of classes.
+    statistic : str or type of Statistic
+        What is released. Only means and classifiers have classes, of at least two
+        records each.
     """
     if classes > 1 and (statistic != "mean" or n < 2 * classes):
         raise ParameterError(
@@ -857,16 +970,19 @@ def _plan_classifier(
 ) -> Plan:
     """Plan a classifier of covariance matrices that are reduced privately.
 
-    `mechanism` is "auto" or one of the calls that `candidate_classifiers` names.
-
     Parameters
     ----------
     manifold : Manifold
         Where the matrices live.
     n : int
         The number of records of all classes together.
-    guarantee, mechanism, classes
-        As for `plan`.
+    guarantee : Guarantee
+        The guarantee that the release will meet.
+    mechanism : str
+        "auto", or one of the calls that `candidate_classifiers` names, such as
+        "PrivateSoftmax".
+    classes : int
+        The number of classes.
     """
     candidates = candidate_classifiers(manifold, n, classes, guarantee)
     calls = list(candidates)
@@ -906,11 +1022,11 @@ def _plan_public_ball(
     Parameters
     ----------
     planned : ClippedToBall
-        The statistic, with its ball; of the records of one class.
+        The statistic of the records of one class, with its ball.
     n : int
         The number of records of all classes together.
     guarantee, mechanism, statistic, classes
-        As for `plan`.
+        As for `plan`; they are stored in the result.
     """
     manifold = planned.manifold
     errors, left_out = _predict_errors(planned, guarantee, mechanism)
@@ -956,7 +1072,7 @@ def _predict_errors(
     errors : dict
         The predicted error by mechanism, best first.
     left_out : dict
-        Why the other mechanisms have none, by mechanism.
+        By mechanism, why no error was predicted for the others.
 
     Raises
     ------
@@ -1001,7 +1117,8 @@ def _plan_private_ball(
     guarantee, mechanism, statistic, classes
         As for `plan`.
     spread : float or None
-        The spread of the public records; the statistic's own default if None.
+        The root mean square distance of the public records to their mean; None takes
+        the statistic's own default.
     """
     search_name = PrivateBallMechanism.info.name
     _validate.choice("mechanism", mechanism, ("auto", search_name))
@@ -1043,7 +1160,7 @@ def _planned_statistic(
     outer_radius: float | None,
     statistic: str = "mean",
 ) -> _PlannedStatistic:
-    """Return the statistic of this name, in a public or in a private ball.
+    """Return the statistic with a given name, in a public or in a private ball.
 
     Parameters
     ----------
@@ -1054,7 +1171,7 @@ def _planned_statistic(
     n : int
         The number of records that the statistic reads.
     statistic : {"mean", "dispersion", "regression"}
-        Which statistic.
+        The name of the statistic.
     """
     if isinstance(radius, str):
         _validate.private_radius(radius)
@@ -1124,7 +1241,9 @@ def _two_shifted_samples(
     Parameters
     ----------
     rng : numpy.random.Generator
+        The generator of the samples.
     sample_sizes : list of two int
+        The number of records in each sample.
     dim : int
         The dimension of the chart.
     shift : float
@@ -1136,8 +1255,8 @@ def _two_shifted_samples(
 
     Returns
     -------
-    array, shape (sum of the sizes, dim)
-        The records of the first sample, then those of the second.
+    array of shape (sum of the sizes, dim)
+        The records of the first sample, followed by those of the second.
     """
     first_axis = np.eye(1, dim)
     centers = np.repeat([[shift / 2], [-shift / 2]], sample_sizes, axis=0) * first_axis
@@ -1154,19 +1273,19 @@ def _solve_for_error(
     *,
     increasing: bool,
 ) -> float:
-    """Return the argument x > 0 where a monotone error function reaches a target.
+    """Return the argument x > 0 at which a monotone error function reaches a target.
 
     The error is assumed to be nearly proportional to x, or to 1/x if it decreases. The
-    search starts where proportionality puts the solution, brackets it with growing
-    steps, and halves the bracket on the logarithmic scale until its ends agree to about
-    a percent.
+    search starts at the solution that exact proportionality would have, brackets the
+    true one with growing steps, and bisects the bracket on the logarithmic scale until
+    its ends agree to about a percent.
 
     Parameters
     ----------
     error_at : callable
         The error as a function of x; it may be infinite.
     start : float
-        An argument from which the proportional guess is made.
+        An argument whose error is used for the first guess.
     target : float
         The wanted error.
     increasing : bool
@@ -1175,8 +1294,8 @@ def _solve_for_error(
     Returns
     -------
     float
-        The end of the bracket where the error is at most `target`; 0 or infinity if the
-        error does not cross the target on the way there.
+        The end of the bracket at which the error is at most `target`. If the error does
+        not cross the target, it is 0 or infinity, in the direction of the search.
     """
     x = start
     start_error = error_at(start)

@@ -1,15 +1,17 @@
 """A private Fréchet mean by noisy Newton steps, on spheres and in hyperbolic spaces.
 
-Each step releases the noisy gradient of ½·mean d² at the current point, which is
-already public, and two noisy numbers from which the mean Hessian H is estimated. The
-step is the gradient divided by H.
+Each step releases the noisy gradient of the Fréchet function (half the mean squared
+distance to the records) at the current point, which is already public, and two noisy
+numbers from which the mean Hessian H is estimated. The step is the gradient divided by
+H.
 
 For a record at distance s (in radii of curvature) in the direction u let t = |1 − s·ct
 s|, where ct is cot on spheres and coth in hyperbolic space. Then H = 1 ± mean t·(1 −
 uuᵀ), with + in hyperbolic space. So mean t and mean t·⟨u, a⟩² determine H along an axis
 a and, on average, across it (docs/evidence/utility.md). Everything else is
-post-processing. Gaussian releases add their μ² (Dong, Roth & Su 2022, Corollary 2,
-which allows each to depend on those before), Laplace releases their ε.
+post-processing. The squares μ² of Gaussian releases add up (Dong, Roth & Su 2022,
+Corollary 2, which lets each release depend on earlier ones); the ε of Laplace releases
+add up.
 """
 
 from dataclasses import dataclass
@@ -56,10 +58,11 @@ from curvedp.statistics.sensitivity import mean_gradient_sensitivity
 _MAX_COORDINATES = 1 << 21
 # The length of the longest step in radii of curvature, over which H changes.
 _MAX_STEP = 1.0
-# Eigenvalues of H below this are raised to it; the sensitivity theorem stops there,
-# too.
+# Estimated eigenvalues of the mean Hessian H below this number are raised to it, so
+# that a step is at most ten times as long as its gradient.
 _SMALLEST_HESSIAN = 0.1
-# A distance of 1e-4 radii of curvature has t < 1e-8; below it, t is computed as there.
+# Distances, in radii of curvature, are raised to this number before the Hessian excess
+# t is computed, because t = |1 − s·cot s| cancels for small s. There t is below 1e-8.
 _SMALLEST_DISTANCE = 1e-4
 # Relative margins for rounding.
 _ROUNDING_OF_HESSIAN = 1e-9
@@ -74,9 +77,9 @@ class StepSchedule(NamedTuple):
     n_steps : int
         The number of steps.
     hessian_share : float
-        The fraction of the budget for the numbers about the Hessian, in all steps.
+        The fraction of the budget that is spent on the Hessian, in all steps together.
     growth : float
-        Each step's gradient has this many times the budget of the one before.
+        The budget of each step's gradient over that of the previous step's gradient.
     is_averaged : bool
         Whether the result is an average over the steps, weighted by precision.
     """
@@ -87,10 +90,10 @@ class StepSchedule(NamedTuple):
     is_averaged: bool
 
 
-# On a sphere H is nearly 1: steps converge at once, and what the first one paid for can
-# be averaged in. In hyperbolic space H is large and differs between directions: more
-# has to be known about it, and early steps are still far from the mean. The numbers
-# were chosen by simulation.
+# On a sphere the mean Hessian H is nearly 1: the first step already comes close to the
+# mean, so the steps are averaged. In hyperbolic space H is large and differs between
+# directions: it takes more of the budget, and early steps end far from the mean. The
+# numbers were chosen by simulation.
 _SCHEDULES_ON_SPHERES: dict[NoiseKind, StepSchedule] = {
     "gaussian": StepSchedule(2, 0.01, 8.0, True),
     "laplace": StepSchedule(2, 0.03, 8.0, True),
@@ -99,8 +102,8 @@ _SCHEDULES_IN_HYPERBOLIC_SPACE: dict[NoiseKind, StepSchedule] = {
     "gaussian": StepSchedule(4, 0.1, 3.0, False),
     "laplace": StepSchedule(2, 0.1, 5.0, False),
 }
-# The growth where just three steps are made in hyperbolic space: they begin near the
-# mean.
+# The growth of the budget if a hyperbolic release makes three steps instead of four.
+# After a private search they begin near the mean, so that early steps need less.
 _GROWTH_OF_THREE_STEPS = 5.0
 
 
@@ -129,9 +132,10 @@ class BudgetShares(NamedTuple):
     Attributes
     ----------
     gradients : list of float
-        For the gradient of each step.
+        The share of the gradient in each step.
     hessians : list of float
-        For the numbers about the Hessian; 0 if a step releases none.
+        The share of the two numbers about the Hessian in each step; 0 if the step
+        releases none.
     """
 
     gradients: list[float]
@@ -162,11 +166,12 @@ class NewtonRun(NamedTuple):
     Attributes
     ----------
     points : array, shape (runs, *point_shape)
-        Where the runs end.
+        The last point of each run.
     step_noises : list of StepNoise
         The noise of each step of the first run.
     noise_std : array, shape (runs, 1)
-        About the standard deviation of the noise in each coordinate of the end point.
+        The approximate standard deviation of the noise in each coordinate of the last
+        point.
     last_gradient : LastGradient
         The last gradient of the first run.
     """
@@ -241,7 +246,15 @@ class NewtonMechanism(
 
     @classmethod
     def calibrate(cls, statistic: Statistic, guarantee: Guarantee) -> Self:
-        """Return the mechanism with the least noise, for all steps together."""
+        """Return the mechanism whose steps together meet a guarantee with least noise.
+
+        Parameters
+        ----------
+        statistic : FrechetMean
+            The mean that is to be released.
+        guarantee : Guarantee
+            What the release must satisfy.
+        """
         check_supported(cls, statistic)
         assert isinstance(statistic, FrechetMean)  # it is supported
         level = smallest_noise(guarantee)
@@ -256,7 +269,7 @@ class NewtonMechanism(
         Parameters
         ----------
         statistic : Statistic
-            What is released.
+            The statistic that is to be released.
         """
         space = statistic.value_space
         if space.constant_curvature in (None, 0.0) or space.dim < 2:
@@ -265,7 +278,11 @@ class NewtonMechanism(
 
     @property
     def total_sensitivity(self) -> float:
-        """1: every step scales its own noise, so the whole counts as one such release."""
+        """The sensitivity of all steps together, in units of `scale`: always 1.
+
+        Each step multiplies its noise by its own sensitivity and its share of the
+        budget, so that all steps cost as much as one release of sensitivity 1.
+        """
         return 1.0
 
     @property
@@ -277,7 +294,8 @@ class NewtonMechanism(
     def noise_length(self) -> float:
         """An upper bound on the root mean square length of the last step's noise.
 
-        The noise of the gradient is divided by the smallest eigenvalue that H can have.
+        It is the length of the noise in the gradient, divided by the smallest
+        eigenvalue that the mean Hessian can have.
         """
         dim = self.manifold.dim
         smallest_hessian = 1.0
@@ -290,10 +308,10 @@ class NewtonMechanism(
 
     @property
     def max_simulated_draws(self) -> int:  # type: ignore[override]  # usually a constant
-        """How many releases to simulate for a prediction, 32 to 128.
+        """How many releases to simulate for a predicted error, between 32 and 128.
 
-        A draw is a run of several steps. In high dimensions each takes longer, and
-        fewer are enough because the length of the noise varies less.
+        In high dimensions fewer simulations are made: each one takes longer, and the
+        length of the noise varies less.
         """
         return min(128, max(32, 384 // self.manifold.dim))
 
@@ -307,11 +325,11 @@ class NewtonMechanism(
     # ---- sensitivities and shares of the budget ----
 
     def gradient_sensitivity(self, distance: Any) -> Any:
-        """Return how far the computed gradient moves if one record is replaced.
+        """Return how far the computed gradient can move if one record is replaced.
 
         The gradient at a point w is the mean of log_w xᵢ over the records xᵢ. The bound
-        is that of the theorem (`mean_gradient_sensitivity`) plus the rounding of
-        logarithms, which grows with the distance in hyperbolic space.
+        is that of the theorem (`mean_gradient_sensitivity`) plus the rounding errors of
+        logarithms, which in hyperbolic space grow with the distance.
 
         Parameters
         ----------
@@ -321,7 +339,7 @@ class NewtonMechanism(
         Returns
         -------
         float or array
-            Of the shape of `distance`.
+            The bound for each distance.
         """
         exact = mean_gradient_sensitivity(
             self.manifold, self.clipping_radius, self.statistic.n, distance
@@ -334,11 +352,12 @@ class NewtonMechanism(
 
     @property
     def hessian_sensitivity(self) -> float:
-        """How far the pair (mean t, mean t·⟨u, a⟩²) moves if one record is replaced.
+        """How far the two numbers about the Hessian can move if one record is replaced.
 
-        Here t and u are those of the module docstring, and a is the axis. A record's
-        pair (t, q) lies in the triangle 0 ≤ q ≤ t ≤ t(r), where r is the radius of the
-        ball. The triangle has the diameter √2·t(r), so a mean of n pairs moves by at
+        The numbers are the means of t and of q = t·⟨u, a⟩² over the n records, where t
+        is the Hessian excess of a record, u its direction, and a the axis. The pair (t,
+        q) of a record lies in the triangle 0 ≤ q ≤ t ≤ t(r), where r is the radius of
+        the ball. The diameter of the triangle is √2·t(r), so the mean pair moves by at
         most √2·t(r)/n.
         """
         n = self.statistic.n
@@ -347,19 +366,27 @@ class NewtonMechanism(
 
     @property
     def _largest_excess(self) -> float:
-        """t at the radius of the ball: the largest |H − 1| that a record contributes."""
+        """The largest Hessian excess of a record, that of one on the ball's boundary."""
         return float(self._hessian_excess(np.asarray(self.radius)))
 
     def _hessian_excess(self, distance: np.ndarray) -> np.ndarray:
-        """Return by how much the Hessian of ½d² across a geodesic differs from 1.
+        """Return the Hessian excess t of records at given distances.
 
-        It is t = |1 − s·cot s| on a sphere and |1 − s·coth s| in hyperbolic space,
-        where s is the distance in radii of curvature. It increases from 0.
+        The squared distance to a record, halved, has the Hessian 1 along the geodesic
+        to the record, and 1 ± t across it: t = |1 − s·cot s| on a sphere and |1 − s·coth
+        s| in hyperbolic space, where s is the distance in radii of curvature. It
+        increases with s from 0.
 
         Parameters
         ----------
         distance : array
-            Distances to records; they are cut at the radius of the ball.
+            Distances to records. Distances beyond the radius of the ball count as the
+            radius.
+
+        Returns
+        -------
+        array
+            t for each distance.
         """
         s = np.minimum(distance, self.radius) * sqrt(abs(self.curvature))
         s = np.maximum(s, _SMALLEST_DISTANCE)
@@ -378,9 +405,9 @@ class NewtonMechanism(
     def shares(self) -> BudgetShares:
         """The fractions of the privacy budget that the steps take; they add up to 1.
 
-        The budget for gradients grows from step to step. All steps but the last release
-        numbers about the Hessian, for equal fractions; the last step uses those of the
-        step before. A single step releases its own.
+        The budget for gradients grows from step to step. Every step but the last also
+        releases two numbers about the Hessian, for equal shares; the last step uses
+        those of the previous one. If there is only one step, it releases its own.
         """
         schedule = self._schedule
         growth = schedule.growth
@@ -396,14 +423,20 @@ class NewtonMechanism(
         return BudgetShares(gradients, hessians)
 
     def step_noise(self, step: int, distance: float) -> StepNoise:
-        """Return the noise of one step.
+        """Return the noise scales of one step.
 
         Parameters
         ----------
         step : int
             The number of the step, from 0.
         distance : float
-            The distance from the center to the point where the step begins.
+            The distance from the center of the ball to the point where the step begins.
+
+        Returns
+        -------
+        StepNoise
+            The distance, the scale of the noise in the gradient, and the scale of the
+            noise in the numbers about the Hessian.
         """
         gradient_share = self.shares.gradients[step]
         hessian_share = self.shares.hessians[step]
@@ -422,7 +455,13 @@ class NewtonMechanism(
     # ---- release, replay and simulation ----
 
     def prepare_data(self, data: Any) -> np.ndarray:
-        """Return the records, clipped into the ball, in the canonical frame."""
+        """Return the records, clipped into the ball, in the canonical frame.
+
+        Parameters
+        ----------
+        data : array of shape (n, *point_shape) or Records
+            The records.
+        """
         points = data.array() if isinstance(data, Records) else data
         return self.statistic.clip_records(points)
 
@@ -446,20 +485,27 @@ class NewtonMechanism(
         return np.asarray(self.post_process(run.points[0]))
 
     def further_checks(self, certificate: Certificate) -> list[Check]:
-        """Check that the stated steps and their noise follow from the integers."""
+        """Check that the stated steps and their noise follow from the integers.
+
+        Parameters
+        ----------
+        certificate : Certificate
+            The certificate of a release.
+        """
         run = self._replay(certificate.release["integers"])
         stages = certificate.release["stages"]
         return check_transcript(self._transcript(run), stages)[:1]
 
     def recorded_draw(self, integers: Any) -> NoisyDraw:
-        """Return the last noisy gradient, for a confidence region.
+        """Return the last noisy gradient that a certificate recorded, with its noise law.
 
-        Given the steps before, its noise is independent of everything released so far.
+        Its noise is independent of all earlier steps, so that a confidence region for
+        the mean follows from it alone.
 
         Parameters
         ----------
         integers : list of lists of int
-            The integers of a certificate.
+            The certificate's grid integers.
         """
         point, gradient, noise_scale = self._replay(integers).last_gradient
         return NoisyDraw(
@@ -474,20 +520,22 @@ class NewtonMechanism(
     def simulate(
         self, rng: np.random.Generator, data: np.ndarray, size: int
     ) -> np.ndarray:
-        """Simulate releases in floats. NOT for release.
+        """Simulate releases in floats, for predicted errors. NOT private.
 
         Parameters
         ----------
         rng : numpy.random.Generator
-        data : array, shape (k, *point_shape) or (populations, k, *point_shape)
+            The generator of the noise.
+        data : array of shape (k, *point_shape) or (populations, k, *point_shape)
             Public records of one population, or of several. Simulating many runs at
             once takes hardly longer than one.
         size : int
-            How many releases to simulate for each population.
+            The number of releases to simulate for each population.
 
         Returns
         -------
-        array, shape (size, *point_shape) or (populations, size, *point_shape)
+        array of shape (size, *point_shape) or (populations, size, *point_shape)
+            The released points.
         """
         points = self.simulate_draws(rng, data, size)
         flat = points.reshape(-1, *self.manifold.point_shape)
@@ -496,16 +544,21 @@ class NewtonMechanism(
     def simulate_draws(
         self, rng: np.random.Generator, data: np.ndarray, size: int
     ) -> np.ndarray:
-        """Simulate releases before their post-processing. NOT private.
+        """Simulate releases in floats, before their post-processing. NOT private.
 
         Parameters
         ----------
         rng : numpy.random.Generator
             The generator of the noise.
-        data : array of shape (n, *point_shape)
-            A public population.
+        data : array of shape (k, *point_shape) or (populations, k, *point_shape)
+            Public records of one population, or of several.
         size : int
-            The number of releases.
+            The number of releases to simulate for each population.
+
+        Returns
+        -------
+        array of shape (size, *point_shape) or (populations, size, *point_shape)
+            The drawn points.
         """
         point_shape = self.manifold.point_shape
         records = np.asarray(data)
@@ -524,20 +577,23 @@ class NewtonMechanism(
     ) -> AddNoise:
         """Return a function that adds float noise to the steps of several populations.
 
-        All noise is drawn here, one population after the other, so that simulating
-        several at once gives the same numbers as simulating each by itself.
+        All noise is drawn here, one population after the other. Simulating several
+        populations at once therefore gives the same numbers as simulating each alone.
 
         Parameters
         ----------
         rng : numpy.random.Generator
+            The generator of the noise.
         n_populations : int
+            The number of populations.
         size : int
             The number of runs for each population.
 
         Returns
         -------
         function of (values, scales)
-            Must be called in the order in which `_run` asks for noise.
+            Returns the values plus noise of these scales. It must be called once for
+            each noisy quantity, in the order in which `_run` adds noise.
         """
         # A step adds noise to its gradient, and maybe to two numbers about H.
         columns_of_stages: list[int] = []
@@ -561,14 +617,26 @@ class NewtonMechanism(
         return add_noise
 
     def _transcript(self, run: NewtonRun) -> list[dict[str, Any]]:
-        """Return the noise of each step of the first run, for the certificate."""
+        """Return the stages of a certificate: the noise scales of each step.
+
+        Parameters
+        ----------
+        run : NewtonRun
+            The runs; only the first one is described.
+        """
         noise_left = float(run.noise_std[0, 0])
         return [
             {**step._asdict(), "noise_left": noise_left} for step in run.step_noises
         ]
 
     def _replay(self, integers: Any) -> NewtonRun:
-        """Make the steps again from a certificate's integers, without records."""
+        """Repeat the steps of a release without records, from its recorded integers.
+
+        Parameters
+        ----------
+        integers : list of lists of int
+            The certificate's grid integers.
+        """
         return self._run(None, 1, replay_draws(integers))
 
     def _run(
@@ -578,13 +646,19 @@ class NewtonMechanism(
 
         Parameters
         ----------
-        populations : array, shape (k, n, *point_shape), or None
-            The records of k populations, each for n_runs/k runs. None in a replay.
+        populations : array of shape (k, n, *point_shape), or None
+            The records of k populations; n_runs/k runs read each of them. None if a
+            release is replayed without records.
         n_runs : int
             The number of runs; 1 for a release and its replay.
         add_noise : function of (values, scales)
-            Draws noise. In a replay it ignores the values and returns the recorded
-            draws.
+            Returns the values plus noise. In a replay it ignores the values and returns
+            the recorded draws.
+
+        Returns
+        -------
+        NewtonRun
+            The last points, and the noise of the steps.
         """
         manifold = self.manifold
         points = np.broadcast_to(self.center, (n_runs, *manifold.point_shape))
@@ -641,22 +715,22 @@ class NewtonMechanism(
     ) -> np.ndarray:
         """Return the axis along which each run measures the Hessian.
 
-        In the first step it is the direction of the noisy gradient, later that to the
-        center of the ball.
+        In the first step it is the direction of the noisy gradient, in later steps the
+        direction to the center of the ball.
 
         Parameters
         ----------
         step : int
-            The number of the step.
+            The number of the step, from 0.
         points : array of shape (runs, *point_shape)
-            Where each run is.
+            The current point of each run.
         gradient : array of shape (runs, dim)
-            The noisy gradient there.
+            The noisy gradient at the point, in coordinates.
 
         Returns
         -------
-        array, shape (runs, dim)
-            Unit vectors in coordinates at the points.
+        array of shape (runs, dim)
+            Unit vectors, in coordinates at the points.
         """
         if step == 0:
             return _unit_rows(gradient)
@@ -664,10 +738,10 @@ class NewtonMechanism(
         return _unit_rows(np.asarray(self.manifold.to_coordinates(points, to_center)))
 
     def _averaging_weight(self, step: int) -> float:
-        """Return the weight of a step against the average of the steps before it.
+        """Return the weight of a step in the running average of all steps so far.
 
-        It is the precision of the step's gradient over that of all gradients so far, or
-        1 if the schedule does not average steps.
+        It is the precision (inverse variance) of the step's gradient, divided by the
+        sum of the precisions so far; or 1 if the schedule does not average steps.
 
         Parameters
         ----------
@@ -681,20 +755,26 @@ class NewtonMechanism(
 
     @property
     def _precision_weights(self) -> list[float]:
-        """The precision of each step's gradient, up to a common factor."""
+        """The precision (inverse variance) of each step's gradient, up to one factor."""
         if self.noise_kind == "gaussian":
             return list(self.shares.gradients)
         return [share**2 for share in self.shares.gradients]
 
     def _take_step(self, points: np.ndarray, move: np.ndarray) -> np.ndarray:
-        """Move points along tangent vectors, and project them into the ball.
+        """Move points along tangent vectors, and project the results into the ball.
 
         Parameters
         ----------
-        points : array, shape (runs, *point_shape)
-        move : array, shape (runs, dim)
-            In coordinates at the points. Vectors longer than one radius of curvature
-            are shortened to that length.
+        points : array of shape (runs, *point_shape)
+            The current point of each run.
+        move : array of shape (runs, dim)
+            The tangent vectors, in coordinates at the points. Vectors longer than one
+            radius of curvature are shortened to that length.
+
+        Returns
+        -------
+        array of shape (runs, *point_shape)
+            The next points.
         """
         manifold = self.manifold
         length = np.linalg.norm(move, axis=1, keepdims=True)
@@ -712,22 +792,24 @@ class NewtonMechanism(
 
         Parameters
         ----------
-        points : array, shape (1 or runs, *point_shape)
-        populations : array, shape (k, n, *point_shape), or None
-            None in a replay, where the mean is zero.
+        points : array of shape (1 or runs, *point_shape)
+            The point of each run, or one point that all runs share.
+        populations : array of shape (k, n, *point_shape), or None
+            The records of each population; None in a replay.
         logs : _LogCache
-            Keeps the logarithms for the next question at the same points.
+            Keeps the logarithms at these points, because the Hessian needs them too.
 
         Returns
         -------
-        array, shape (runs, dim)
-            In coordinates at the points; one row in a replay.
+        array of shape (runs, dim)
+            The means, in coordinates at the points. In a replay it is one row of zeros.
         """
         if populations is None:
             return np.zeros((1, self.manifold.dim))
         n_runs = max(len(points), len(populations))
 
         def sum_logs(z: np.ndarray, runs: slice) -> np.ndarray:
+            """Return the sum over records of logarithms z, shape (runs, records, dim)."""
             return np.asarray(z.sum(axis=1))
 
         return self._mean_over_records(
@@ -741,25 +823,26 @@ class NewtonMechanism(
         axis: np.ndarray,
         logs: "_LogCache",
     ) -> np.ndarray:
-        """Return (mean t, mean t·⟨u, a⟩²) over the records, for each run's axis a.
+        """Return the two numbers about the mean Hessian, for each run.
 
-        Here u is the direction of a record, and t the excess of its Hessian
-        (`_hessian_excess`).
+        They are the means of t and of t·⟨u, a⟩² over the records, where t is the
+        Hessian excess of a record (`_hessian_excess`), u its direction, and a the axis.
 
         Parameters
         ----------
-        points : array, shape (1 or runs, *point_shape)
-        populations : array, shape (k, n, *point_shape), or None
-            None in a replay, where the answer is zero.
-        axis : array, shape (runs, dim)
-            Unit vectors in coordinates at the points.
+        points : array of shape (1 or runs, *point_shape)
+            The point of each run, or one point that all runs share.
+        populations : array of shape (k, n, *point_shape), or None
+            The records of each population; None in a replay.
+        axis : array of shape (runs, dim)
+            The axis a of each run: a unit vector in coordinates at its point.
         logs : _LogCache
-            Keeps the logarithms for the next question at the same points.
+            The logarithms at these points, which the gradient needed too.
 
         Returns
         -------
-        array, shape (runs, 2)
-            One row in a replay.
+        array of shape (runs, 2)
+            The two means. In a replay it is one row of zeros.
         """
         if populations is None:
             return np.zeros((1, 2))
@@ -786,25 +869,30 @@ class NewtonMechanism(
         sum_terms: Any,
         logs: "_LogCache",
     ) -> np.ndarray:
-        """Return the mean over records of terms of their logarithms, for each run.
+        """Return the mean over records of a function of their logarithms, for each run.
+
+        Runs and records are processed in blocks that fit in memory, in threads.
 
         Parameters
         ----------
-        points : array, shape (1 or n_runs, *point_shape)
-            Where logarithms are taken.
-        populations : array, shape (k, n, *point_shape)
+        points : array of shape (1 or n_runs, *point_shape)
+            The points at which logarithms are taken.
+        populations : array of shape (k, n, *point_shape)
+            The records of each population. Run i reads the population i·k // n_runs.
         n_runs : int
-            Run i reads the population i·k // n_runs.
+            The number of runs.
         size : int
-            How many numbers the mean has.
+            The length of the function's value.
         sum_terms : function of (logs, runs)
-            Adds up the terms of logarithms, shape (runs, records, dim).
+            Takes logarithms of shape (runs in the block, records in the block, dim) and
+            the slice of runs. It returns the sum of the function over the records.
         logs : _LogCache
-            Keeps the logarithms for the next question at the same points.
+            Keeps the logarithms, because a step needs them twice.
 
         Returns
         -------
-        array, shape (n_runs, size)
+        array of shape (n_runs, size)
+            The means.
         """
         dim = self.manifold.dim
         n_populations, n = populations.shape[:2]
@@ -816,6 +904,7 @@ class NewtonMechanism(
         for runs in blocks(n_runs, runs_at_once):
 
             def sum_part(part: slice, runs: slice = runs) -> np.ndarray:
+                """Return the sum over one block of records, for one block of runs."""
                 z = logs.get(
                     self.manifold, points, populations, runs, part, population_of_run
                 )
@@ -828,21 +917,24 @@ class NewtonMechanism(
     # ---- what the two numbers say about H ----
 
     def _estimate_excess(self, noisy: np.ndarray, noise_std: float) -> np.ndarray:
-        """Estimate (mean t, mean t·⟨u, a⟩²) from noisy values by linear Bayes.
+        """Estimate the two numbers about the Hessian from their noisy values.
 
-        The prior takes the first number, T, as uniform on [0, t(r)], where t(r) is its
-        largest value, and the second one, Q, as T/dim with standard deviation t(r)/dim.
+        The numbers are T, the mean Hessian excess of the records, and Q, the part of it
+        along the axis. The estimates are linear Bayes estimates. A priori T is uniform
+        on [0, L], where L is its largest value, and Q has mean T/dim and standard
+        deviation L/dim.
 
         Parameters
         ----------
-        noisy : array, shape (runs, 2)
+        noisy : array of shape (runs, 2)
+            T and Q with noise.
         noise_std : float
             The standard deviation of the noise in each number.
 
         Returns
         -------
-        array, shape (runs, 2)
-            Estimates with 0 ≤ Q ≤ T ≤ t(r).
+        array of shape (runs, 2)
+            Estimates of T and Q with 0 ≤ Q ≤ T ≤ L.
         """
         largest = self._largest_excess
         dim = self.manifold.dim
@@ -850,6 +942,7 @@ class NewtonMechanism(
         def posterior_mean(
             value: np.ndarray, prior_mean: Any, prior_variance: float
         ) -> np.ndarray:
+            """Return the average of value and prior mean, weighted by precision."""
             weighted = prior_variance * value + noise_std**2 * prior_mean
             return np.asarray(weighted / (prior_variance + noise_std**2))
 
@@ -864,15 +957,16 @@ class NewtonMechanism(
 
         Parameters
         ----------
-        excess : array, shape (runs, 2)
-            (T, Q) = (mean t, mean t·⟨u, a⟩²) for the axis a.
+        excess : array of shape (runs, 2)
+            T, the mean Hessian excess of the records, and Q, the part of it along the
+            axis.
 
         Returns
         -------
-        along : array, shape (runs, 1)
-            1 ± (T − Q), with + in hyperbolic space; at least 0.1.
-        across : array, shape (runs, 1)
-            1 ± (T − (T − Q)/(dim − 1)); at least 0.1.
+        along : array of shape (runs, 1)
+            1 ± (T − Q), with + in hyperbolic space and − on spheres; at least 0.1.
+        across : array of shape (runs, 1)
+            1 ± (T − (T − Q)/(dim − 1)), with the same sign; at least 0.1.
         """
         t = excess[:, :1]
         q = excess[:, 1:]
@@ -886,7 +980,10 @@ class NewtonMechanism(
 
 
 class _LogCache:
-    """The logarithms of blocks of records at the points of one step, computed once."""
+    """Computes the logarithms of the records at the points of one step, and keeps them.
+
+    A step needs them twice: for the gradient and for the Hessian.
+    """
 
     def __init__(self) -> None:
         self._blocks: dict[Any, np.ndarray] = {}
@@ -905,19 +1002,22 @@ class _LogCache:
         Parameters
         ----------
         manifold : Manifold
-        points : array, shape (1 or n_runs, *point_shape)
+            The space.
+        points : array of shape (1 or n_runs, *point_shape)
             The point of each run, or one point that all runs share.
-        populations : array, shape (k, n, *point_shape)
+        populations : array of shape (k, n, *point_shape)
+            The records of each population.
         runs : slice
             The block of runs.
         part : slice
             The block of records.
         population_of_run : array of int, shape (n_runs,)
-            Which population each run reads.
+            The index of the population that each run reads.
 
         Returns
         -------
-        array, shape (runs in the block, records in the block, dim)
+        array of shape (runs in the block, records in the block, dim)
+            The logarithms, in coordinates at the points.
         """
         if len(points) > 1:
             key = (len(points), runs.start, part.start)
@@ -941,7 +1041,7 @@ class _LogCache:
 
 
 def _unit_rows(vectors: np.ndarray) -> np.ndarray:
-    """Return the directions of vectors; a vector of length 0 stays 0."""
+    """Return each row divided by its length; a row of zeros stays as it is."""
     lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
     safe_lengths = np.where(lengths > 0, lengths, 1.0)
     return np.asarray(np.where(lengths > 0, vectors / safe_lengths, 0.0))
