@@ -1,0 +1,660 @@
+"""The mean and the second moment of logarithms, released as one vector.
+
+Records in a ball about c are the tangent vectors log_c xᵢ. Their mean leads to a
+private mean of the records, and their second moment to a private covariance, hence to
+principal geodesics. Both are released together, because that costs less than one after
+the other (`TangentMoments`). `estimate_moments` says what a released vector means, and
+`separate_from_noise` which of its principal directions are more than noise.
+"""
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from math import inf, nextafter, sqrt
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+from scipy.special import ndtri
+
+from curvedp.core.capabilities import BoundsSamplingError
+from curvedp.core.chart import shrink_vector
+from curvedp.core.codes import PostProcessing
+from curvedp.core.statistic import Ball, ClippedToBall, is_point
+from curvedp.errors import ParameterError
+from curvedp.geometry import Euclidean, project_to_ball
+from curvedp.geometry.capabilities import canonical_center, move_from_origin
+from curvedp.geometry.frechet_mean.error_bound import farthest_record
+from curvedp.geometry.manifold import Manifold
+from curvedp.numerics.fixed_point import FixedPoint, gram_mean, gram_radius, gram_sums
+from curvedp.records.base import Records, open_records
+from curvedp.statistics.noisy_sums import ClippedSum
+from curvedp.statistics.searched_ball import BallSearchStatistic
+from curvedp.statistics.second_moment import symmetric_to_vector, vector_to_symmetric
+from curvedp.statistics.tangent_vectors import clip_rows_to, logs_at
+
+# The weight a of the second moment beside the mean. At 1 both together cost 3/4 of what
+# they cost one after the other (docs/theory/tangent-pca.md, Theorem T1).
+MOMENT_WEIGHT = 1.0
+
+# The largest dimension whose d(d+1)/2 products are drawn: certificates of more than a
+# million numbers are not verified.
+MAX_DIMENSION = 1400
+
+# The probability with which as many components as are said to stand out really do.
+STANDS_OUT_LEVEL = 0.95
+
+# Tangent vectors are moved between frames as logarithms of points this fraction of the
+# injectivity radius away, and at most this far.
+_SHORT_FRACTION = 0.1
+_SHORT_LENGTH = 1e-2
+
+# Sums over entries are of vectors of length 1, whose entries are at most 1.
+_UNIT_GRID = FixedPoint(2.0)
+
+# Relative margin for the length of a clipped logarithm, which is computed in floats.
+_ROUNDING_OF_LENGTH = 1e-9
+
+
+def moments_diameter(weight: float = MOMENT_WEIGHT) -> float:
+    """Return how far apart the vectors (u, a·uuᵀ) of two unit vectors can be.
+
+    Theorem T1 (docs/theory/tangent-pca.md). For |u|, |v| ≤ 1 and a > 0,
+
+        |u − v|² + a²·‖uuᵀ − vvᵀ‖² ≤ 2 + 2a² + 1/(2a²),
+
+    with equality for unit vectors of the inner product −1/(2a²), which exist for
+    a² ≥ ½. Proof. With c = ⟨u, v⟩ the left-hand side is
+
+        |u|² + |v|² + a²·(|u|⁴ + |v|⁴) − 2c − 2a²c²,
+
+    and −2c − 2a²c² = 1/(2a²) − 2a²·(c + 1/(2a²))² ≤ 1/(2a²).
+
+    Parameters
+    ----------
+    weight : float
+        The weight a of the second moment.
+
+    Examples
+    --------
+    >>> round(moments_diameter(), 4)  # the mean alone has 2, the moment alone √2
+    2.1213
+    """
+    square = weight * weight
+    return sqrt(2 + 2 * square + 1 / (2 * square))
+
+
+@dataclass(frozen=True, eq=False)
+class TangentMoments(ClippedToBall, BoundsSamplingError):
+    """(mean u, a·mean uuᵀ) of u = log_c(x)/r for n records x in a ball about c.
+
+    The value is a vector of d + d(d + 1)/2 numbers in units of r: the mean logarithm,
+    then `MOMENT_WEIGHT` times the second moment in orthonormal coordinates of the
+    symmetric matrices (`symmetric_to_vector`). Coordinates are those at the center in
+    the canonical frame; `estimate_moments` translates them.
+
+    With `groups=` an estimator gives one record for each person. A vector that averages
+    (u, a·uuᵀ) over the records of a person would move no farther: averages stay in the
+    convex hull, which has the same diameter.
+    """
+
+    name: ClassVar[str] = "mean and second moment of logarithms"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_dimension(self.manifold)
+
+    @property
+    def value_space(self) -> Euclidean:
+        return Euclidean(moments_size(self.manifold.dim))
+
+    @cached_property
+    def sensitivity(self) -> float:
+        """√4.5/n by Theorem T1, enlarged by rounding, in units of the radius.
+
+        Entries of u are rounded to a grid in the mean, and to 40 bits in the products.
+        Sums are exact, and both means are rounded at both ends.
+        """
+        return _joint_diameter(self.manifold.dim) / self.n + _rounding_of_mean(
+            self.manifold.dim
+        )
+
+    def sampling_error(self, failure_probability: float) -> float:
+        """Bound the distance of this vector from that of the population.
+
+        A record's vector has length at most √(1 + a²), so that the expected distance
+        is at most √((1 + a²)/n), and a record moves the mean by at most the diameter of
+        Theorem T1 over n (McDiarmid; docs/theory/inference.md, "Regions of the
+        population").
+
+        Parameters
+        ----------
+        failure_probability : float
+            The probability with which the bound may be wrong.
+        """
+        expected = sqrt((1 + MOMENT_WEIGHT**2) / self.n)
+        tail = sqrt(-np.log(failure_probability) / (2 * self.n))
+        return float(expected + moments_diameter() * tail)
+
+    def compute(self, records: Records) -> np.ndarray:
+        """Return the mean and the weighted second moment as one vector. NOT private.
+
+        Parameters
+        ----------
+        records : Records
+            n records; those in memory, on a device or in chunks give the same vector.
+        """
+        dim = self.manifold.dim
+        if records.location == "memory":
+            inside = self.clip_records(records.array())
+            logs = logs_at(self.manifold, self.ball.center, inside)
+            total = open_records(logs, (dim,)).sums(self._sum_logs)
+        else:
+            if records.n != self.n:
+                raise ParameterError(f"{records.n} records, not {self.n}")
+            canonical = records.to_canonical_frame(self.manifold, self.center)
+            total = canonical.sums(self._sum_points)
+
+        mean = _UNIT_GRID.mean(total[: 2 * dim].reshape(2, dim), self.n)
+        moment = gram_mean(total[2 * dim :].reshape(6, dim, dim), self.n, 1.0)
+        return join_moments(mean, moment)
+
+    def _sum_points(self, block: np.ndarray) -> np.ndarray:
+        """Return the exact sums over a block of records in the canonical frame."""
+        points = np.asarray(block, dtype=np.float64)
+        inside = np.asarray(
+            project_to_ball(self.manifold, self.ball.center, self.radius, points)
+        )
+        return self._sum_logs(logs_at(self.manifold, self.ball.center, inside))
+
+    def _sum_logs(self, logs: np.ndarray) -> np.ndarray:
+        """Return the exact sums of u and of uuᵀ over logarithms, as whole numbers."""
+        with np.errstate(all="ignore"):  # a data-dependent warning is a release
+            unit_logs = clip_rows_to(logs, self.clipping_radius) / self.clipping_radius
+            unit_logs = np.ascontiguousarray(unit_logs)
+            sums = _UNIT_GRID.sums(unit_logs).ravel()
+            products = gram_sums(unit_logs, 1.0).ravel()
+        return np.concatenate([sums, products])
+
+
+@dataclass(frozen=True, eq=False)
+class SearchedTangentMoments(BallSearchStatistic):
+    """The tangent moments of the records in a ball that is found privately."""
+
+    name: ClassVar[str] = "mean and second moment of logarithms in a private ball"
+    # The noise of a covariance is of order r²·√d/(nμ), that of a mean r·√d/(nμ), and
+    # the smaller variances are to stand out of it.
+    min_records_factor: ClassVar[float] = 2.5
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_dimension(self.manifold)
+
+    @property
+    def post_processing(self) -> tuple[PostProcessing, ...]:
+        return ()
+
+    def with_ball(self, ball: Ball) -> TangentMoments:
+        """Return the tangent moments of the records in a ball that was found."""
+        return TangentMoments(self.manifold, *ball, self.n)
+
+    def final_mechanisms(
+        self, noise_kind: str = "gaussian", *, in_memory: bool = True
+    ) -> list[str]:
+        """Return the option of the mechanism that makes the final release.
+
+        Parameters
+        ----------
+        noise_kind : {"gaussian", "laplace"}
+            The kind of noise of all stages.
+        in_memory : bool
+            Whether the records are in memory; one reading of them is enough.
+        """
+        if noise_kind == "laplace":
+            return ["riemannian-laplace"]
+        return ["riemannian-gaussian"]
+
+    def simulated_error(
+        self,
+        final: Any,
+        rng: np.random.Generator,
+        records: np.ndarray,
+        mean: np.ndarray,
+    ) -> float:
+        """Return the angle of one simulated first direction to the true one, in radians.
+
+        The true direction is that of the logarithms of all records at their mean.
+
+        Parameters
+        ----------
+        final : Mechanism
+            The final mechanism, after the search.
+        rng : numpy.random.Generator
+            The generator of the noise.
+        records : array of shape (n, *point_shape)
+            A public population.
+        mean : array of shape point_shape
+            Its mean.
+        """
+        true_direction = _first_direction(
+            np.asarray(self.manifold.normal_coordinates(mean, records))
+        )
+        opened = open_records(records, self.manifold.point_shape)
+        statistic = replace(final.statistic, n=opened.n)
+        value = statistic.compute(opened)
+        released = np.asarray(final.simulate(rng, value, (1,)))[0]
+        estimate = estimate_moments(
+            self.manifold, Ball(statistic.center, statistic.radius), released, 0.0
+        )
+        return first_direction_angle(self.manifold, estimate, mean, true_direction)
+
+
+@dataclass(frozen=True, eq=False)
+class TangentMomentsNearMean(SearchedTangentMoments):
+    """The tangent moments of records in a public ball, about a private mean of them.
+
+    The outer ball is the public ball. One noisy step leads from its center c to a point
+    m; the moments are those of the logarithms at m, in a ball about m that holds the
+    public one. In curved space logarithms at a distant point distort what they
+    measure, so the step is worth its fraction of the budget there.
+    """
+
+    name: ClassVar[str] = "mean and second moment of logarithms near the mean"
+
+
+@dataclass(frozen=True, eq=False)
+class TangentMomentsSum(ClippedSum):
+    """(Σ u, w·n, a·Σ uuᵀ) of u = log_c(x)/r, where the number of records is private.
+
+    A record's vector has length at most √(1 + w² + a²). `read_sum` returns the vector
+    of `TangentMoments` followed by the noisy count.
+    """
+
+    name: ClassVar[str] = (
+        "mean and second moment of logarithms, number of records private"
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_dimension(self.manifold)
+
+    @property
+    def vector_size(self) -> int:
+        return moments_size(self.manifold.dim) + 1
+
+    @property
+    def vector_length(self) -> float:
+        return sqrt(1 + self.count_weight**2 + MOMENT_WEIGHT**2)
+
+    @property
+    def release_ball(self) -> Ball | None:
+        return None
+
+    def to_vectors(self, records: np.ndarray) -> np.ndarray:
+        """Return (u, w, a·uuᵀ) for each record."""
+        vectors = super().to_vectors(records)
+        u = vectors[:, : self.manifold.dim]
+        i, j = np.triu_indices(self.manifold.dim, 1)
+        products = np.concatenate([u * u, sqrt(2) * u[:, i] * u[:, j]], axis=1)
+        return np.concatenate([vectors, MOMENT_WEIGHT * products], axis=1)
+
+    def read_sum(self, noisy_sum: np.ndarray, noise_std: float) -> np.ndarray:
+        """Return the noisy sums over the noisy count, and the noisy count.
+
+        Parameters
+        ----------
+        noisy_sum : array
+            The noisy sum of the rows of `to_vectors`.
+        noise_std : float
+            Not needed: nothing is shrunk here.
+        """
+        count = self.noisy_count(noisy_sum)
+        sums = np.delete(noisy_sum, self.manifold.dim)
+        return np.append(sums / count, count)
+
+
+def moments_size(dim: int) -> int:
+    """Return the number of entries of the vector of both moments in `dim` dimensions."""
+    return dim + dim * (dim + 1) // 2
+
+
+def join_moments(mean: np.ndarray, moment: np.ndarray) -> np.ndarray:
+    """Return the vector of a mean and a weighted second moment."""
+    return np.concatenate([mean, MOMENT_WEIGHT * symmetric_to_vector(moment)])
+
+
+class UnitMoments(NamedTuple):
+    """The two moments of unit logarithms, from a released vector.
+
+    Attributes
+    ----------
+    mean : array, shape (d,)
+    moment : array, shape (d, d)
+    """
+
+    mean: np.ndarray
+    moment: np.ndarray
+
+
+def split_moments(vector: np.ndarray, dim: int) -> UnitMoments:
+    """Return the mean and the second moment that a released vector holds.
+
+    Parameters
+    ----------
+    vector : array
+        What `join_moments` made, with noise.
+    dim : int
+        The dimension d of the manifold.
+    """
+    moment = vector_to_symmetric(vector[dim : moments_size(dim)], dim)
+    return UnitMoments(vector[:dim], moment / MOMENT_WEIGHT)
+
+
+class TangentEstimate(NamedTuple):
+    """A private mean and a private covariance about it.
+
+    Attributes
+    ----------
+    mean : array, shape point_shape
+        The private mean, in the frame of the records.
+    covariance : array, shape (d, d)
+        The noisy covariance of the records' logarithms, in the coordinates
+        `manifold.to_coordinates(mean, ·)`. It is symmetric and nearly unbiased; noise
+        may have made some of its eigenvalues negative (`separate_from_noise`).
+    mean_noise : float
+        The standard deviation of the noise in one coordinate of the mean.
+    covariance_noise : float
+        That of the noise in a diagonal entry of the covariance; entries off the
+        diagonal have it over √2.
+    """
+
+    mean: np.ndarray
+    covariance: np.ndarray
+    mean_noise: float
+    covariance_noise: float
+
+
+def estimate_moments(
+    manifold: Manifold,
+    ball: Ball,
+    vector: np.ndarray,
+    noise_std: float,
+) -> TangentEstimate:
+    """Return the mean and the covariance that a released vector leads to.
+
+    With the noisy mean logarithm g = G + e at the center c and the noisy second moment
+    S, e of deviation s in each coordinate, the mean is exp_c of g shrunk by the rule of
+    James and Stein, at most r away from c. The covariance S − ggᵀ + s²·1 has the
+    expectation of that of the logarithms at c. It is carried to the mean by parallel
+    transport. All of it is post-processing.
+
+    Parameters
+    ----------
+    manifold : Manifold
+    ball : Ball
+        The ball of the statistic: its center in the frame of the records, and its
+        radius.
+    vector : array
+        What was released: the value of a `TangentMoments`, with noise.
+    noise_std : float
+        The standard deviation of the noise in each entry of the vector.
+
+    Returns
+    -------
+    TangentEstimate
+
+    Examples
+    --------
+    >>> from curvedp.geometry import Euclidean
+    >>> statistic = TangentMoments(Euclidean(2), None, 10.0, 4)
+    >>> rows = np.array([[4.0, 1.0], [2.0, 1.0], [4.0, 1.0], [2.0, 1.0]])
+    >>> value = statistic.compute(open_records(rows, (2,)))
+    >>> estimate = estimate_moments(Euclidean(2), Ball(np.zeros(2), 10.0), value, 0.0)
+    >>> estimate.mean.round(6).tolist(), estimate.covariance.round(6).tolist()
+    ([3.0, 1.0], [[1.0, 0.0], [0.0, 0.0]])
+    """
+    radius = farthest_record(manifold, ball.radius)
+    unit = split_moments(vector, manifold.dim)
+    gradient = radius * unit.mean
+    mean_noise = radius * noise_std
+    square = radius**2
+    covariance = square * unit.moment - np.outer(gradient, gradient)
+    covariance = covariance + mean_noise**2 * np.eye(manifold.dim)
+
+    step = shrink_vector(gradient, mean_noise)
+    length = float(np.linalg.norm(step))
+    step = step * min(1.0, radius / max(length, radius))
+    mean, frame = _carry_frame(manifold, ball.center, step)
+    carried = frame.T @ covariance @ frame
+    return TangentEstimate(
+        mean,
+        (carried + carried.T) / 2,
+        mean_noise,
+        square * noise_std / MOMENT_WEIGHT,
+    )
+
+
+class FrameAtMean(NamedTuple):
+    """A point, and the coordinates there of a frame that was carried to it.
+
+    Attributes
+    ----------
+    point : array
+        In the frame of the records.
+    rotation : array, shape (d, d)
+        Orthogonal. Row k has the coordinates, at the point, of the k-th vector of the
+        frame at the public center.
+    """
+
+    point: np.ndarray
+    rotation: np.ndarray
+
+
+def _carry_frame(
+    manifold: Manifold, center: np.ndarray, step: np.ndarray
+) -> FrameAtMean:
+    """Carry the orthonormal frame at a center along a geodesic, to the records' frame.
+
+    Where the geodesic leaves the range of doubles, the frame stays at the center.
+
+    Parameters
+    ----------
+    manifold : Manifold
+    center : array of shape point_shape
+        The public center, in the frame of the records.
+    step : array, shape (dim,)
+        The coordinates, at the center's canonical place, of the geodesic's velocity.
+    """
+    base = np.asarray(canonical_center(manifold, center))
+    identity = np.eye(manifold.dim)
+    with np.errstate(all="ignore"):  # these are released numbers
+        basis = np.asarray(manifold.from_coordinates(base, identity))
+        mean = np.asarray(manifold.from_normal_coordinates(base, step))
+        vectors = np.asarray(manifold.transport(base, mean, basis))
+        if not (is_point(manifold, mean) and np.all(np.isfinite(vectors))):
+            mean, vectors = base, basis
+
+        if not np.array_equal(base, center):
+            # An isometry carries geodesics to geodesics: vectors are logarithms of
+            # moved points.
+            length = min(_SHORT_LENGTH, _SHORT_FRACTION * manifold.injectivity_radius)
+            ends = np.asarray(manifold.exp(mean, length * vectors))
+            mean = np.asarray(move_from_origin(manifold, center, mean))
+            moved_ends = np.asarray(move_from_origin(manifold, center, ends))
+            vectors = np.asarray(manifold.log(mean, moved_ends)) / length
+        coordinates = np.asarray(manifold.to_coordinates(mean, vectors))
+    if not np.all(np.isfinite(coordinates)):
+        return FrameAtMean(mean, identity)
+    left, _, right = np.linalg.svd(coordinates)
+    return FrameAtMean(mean, left @ right)
+
+
+class Spectrum(NamedTuple):
+    """Principal directions of a noisy covariance, and what is left of the noise in them.
+
+    Attributes
+    ----------
+    variances : array, shape (d,)
+        From large to small, without the bias of the noise. Those that do not stand out
+        share what is left of the total evenly.
+    directions : array, shape (d, d)
+        Orthonormal rows, one for each variance.
+    n_above_noise : int
+        How many variances are positive for sure, at the level that was asked for: no
+        noise alone makes them so large.
+    """
+
+    variances: np.ndarray
+    directions: np.ndarray
+    n_above_noise: int
+
+    @property
+    def covariance(self) -> np.ndarray:
+        """The positive semidefinite matrix with these variances and directions."""
+        return np.asarray(self.directions.T * self.variances @ self.directions)
+
+
+def separate_from_noise(
+    covariance: np.ndarray, noise: float, level: float = STANDS_OUT_LEVEL
+) -> Spectrum:
+    """Return the principal directions of a noisy covariance, and which stand out.
+
+    The noise N is symmetric, with deviation σ on the diagonal and σ/√2 off it.
+
+    - **How many stand out.** If the k-th true variance is at most 0, then the k-th
+      drawn one is at most the largest eigenvalue of N on a fixed space of dimension
+      d − k + 1 (Courant and Fischer). So components are counted while their drawn
+      variance exceeds `largest_noise_eigenvalue` there: more than the truth has are
+      counted with probability at most 1 − level.
+    - **Bias.** Noise pushes a variance λ up, by σ²/2·Σ 1/(λ̂ − λ̂_j) over the other drawn
+      variances λ̂_j, for d → ∞ (the subordination function of the semicircle law;
+      Capitaine et al. 2009). This is subtracted, and the result is at least 0.
+    - What is left of the trace, which noise does not bias, is shared evenly by the
+      other directions.
+
+    Parameters
+    ----------
+    covariance : array, shape (d, d)
+        The noisy covariance.
+    noise : float
+        σ.
+    level : float
+        The probability of the statement about how many stand out.
+
+    Examples
+    --------
+    >>> spectrum = separate_from_noise(np.diag([4.0, 0.2, -0.1]), 0.1)
+    >>> spectrum.n_above_noise, spectrum.variances.round(3).tolist()
+    (1, [3.997, 0.051, 0.051])
+    """
+    dim = len(covariance)
+    eigenvalues, eigenvectors = np.linalg.eigh(covariance)
+    drawn = eigenvalues[::-1]
+    directions = np.ascontiguousarray(eigenvectors[:, ::-1].T)
+
+    count = 0
+    while count < dim and drawn[count] > largest_noise_eigenvalue(
+        dim - count, noise, 1 - level
+    ):
+        count += 1
+
+    variances = np.zeros(dim)
+    for k in range(count):
+        differences = drawn[k] - np.delete(drawn, k)
+        # Drawn variances that noise cannot tell apart say nothing about the bias.
+        differences = np.where(np.abs(differences) < noise, inf, differences)
+        bias = noise**2 / 2 * np.sum(1 / differences)
+        variances[k] = max(drawn[k] - bias, 0.0)
+    variances[:count] = np.sort(variances[:count])[::-1]
+    if count < dim:
+        left = (drawn.sum() - variances.sum()) / (dim - count)
+        smallest = variances[count - 1] if count else inf
+        variances[count:] = min(max(left, 0.0), smallest)
+    return Spectrum(variances, directions, count)
+
+
+def largest_noise_eigenvalue(
+    dim: int, noise: float, failure_probability: float
+) -> float:
+    """Bound the largest eigenvalue of symmetric Gaussian noise.
+
+    The noise has deviation σ on the diagonal and σ/√2 off it. Its largest eigenvalue
+    has a mean of at most σ·√(2d), and moves by at most σ where the standard normals
+    behind it move by 1, so that it exceeds σ·(√(2d) + z) with at most the tail
+    probability of z (Davidson & Szarek 2001, Theorem 2.11). In one dimension it is the
+    noise itself.
+
+    Parameters
+    ----------
+    dim : int
+        The dimension d.
+    noise : float
+        σ.
+    failure_probability : float
+        The probability with which the bound may fail.
+    """
+    z = -float(ndtri(failure_probability))
+    mean = 0.0 if dim == 1 else sqrt(2 * dim)
+    return noise * (mean + z)
+
+
+def first_direction_angle(
+    manifold: Manifold,
+    estimate: TangentEstimate,
+    mean: np.ndarray,
+    direction: np.ndarray,
+) -> float:
+    """Return the angle between the first direction of an estimate and another one.
+
+    The estimate's direction is carried to the other's point along a geodesic.
+
+    Parameters
+    ----------
+    manifold : Manifold
+    estimate : TangentEstimate
+    mean : array of shape point_shape
+        The point of the other direction.
+    direction : array, shape (dim,)
+        The other direction, of length 1, in coordinates at its point.
+
+    Returns
+    -------
+    float
+        In radians, from 0 to π/2: a direction has no sign.
+    """
+    _, eigenvectors = np.linalg.eigh(estimate.covariance)
+    vector = manifold.from_coordinates(estimate.mean, eigenvectors[:, -1])
+    carried = manifold.transport(estimate.mean, mean, np.asarray(vector))
+    coordinates = np.asarray(manifold.to_coordinates(mean, np.asarray(carried)))
+    cosine = abs(float(coordinates @ direction)) / float(np.linalg.norm(coordinates))
+    return float(np.arccos(min(cosine, 1.0)))
+
+
+def _first_direction(vectors: np.ndarray) -> np.ndarray:
+    """Return the leading eigenvector of the covariance of vectors in rows."""
+    centered = vectors - vectors.mean(axis=0)
+    return np.asarray(np.linalg.eigh(centered.T @ centered)[1][:, -1])
+
+
+def check_dimension(manifold: Manifold) -> None:
+    """Refuse a manifold whose covariances have too many entries to be drawn exactly."""
+    if manifold.dim > MAX_DIMENSION:
+        raise ParameterError(
+            f"has {manifold.dim} dimensions; covariances are drawn for at most "
+            f"{MAX_DIMENSION}",
+            parameter="manifold",
+            value=manifold,
+        )
+
+
+def _joint_diameter(dim: int) -> float:
+    """Return the diameter of Theorem T1 with the rounding of one record's vector."""
+    exact = moments_diameter() * (1 + 4 * _ROUNDING_OF_LENGTH)
+    rounding_of_vector = sqrt(dim) * _UNIT_GRID.resolution
+    rounding_of_row = gram_radius(1.0, dim) - 1
+    rounding_of_products = 3 * MOMENT_WEIGHT * rounding_of_row
+    return nextafter(exact + 2 * (rounding_of_vector + rounding_of_products), inf)
+
+
+def _rounding_of_mean(dim: int) -> float:
+    """Return how far the rounding of both computed means can move them, twice."""
+    largest_entry = 1 + MOMENT_WEIGHT
+    return sqrt(moments_size(dim)) * largest_entry * 2.0**-50
