@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import singledispatch
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from flint import arb
@@ -25,7 +25,7 @@ from curvedp.geometry import (
     Rotations,
     Sphere,
 )
-from curvedp.laws.exact.radial import ExactRadialDensity, LazyRadius, draw_radius
+from curvedp.laws.exact.radial import ExactRadialDensity, draw_radius
 from curvedp.numerics.enclosures import (
     FILTER_GRID,
     FILTER_SIZE,
@@ -46,6 +46,14 @@ Formulas are written once for all of them: they share + − * / and `dot`, `sqrt
 """
 
 Vectors = list[Enclosure]
+
+
+class LazyLength(Protocol):
+    """A real number that can be enclosed as narrowly as needed, such as `LazyRadius`."""
+
+    def ball(self, precision: int) -> arb:
+        """Return the number to about the given number of bits."""
+        ...
 
 
 class RadialFactors(NamedTuple):
@@ -483,7 +491,33 @@ def draw_in_chart(
     -------
     array of Python ints in the shape of a point
     """
-    radius = draw_radius(density, source)
+    return exponential_in_chart(
+        draw_radius(density, source), chart, center, source, grid
+    )
+
+
+def exponential_in_chart(
+    radius: LazyLength, chart: ExactChart, center: np.ndarray, source: Source, grid: int
+) -> np.ndarray:
+    """Return exp(center, r·w) for a uniform direction w, rounded to the grid 2^-grid.
+
+    Parameters
+    ----------
+    radius : LazyLength
+        The distance r, which was drawn before.
+    chart : ExactChart
+        How points of the manifold are computed.
+    center : array
+        The footpoint; its entries are taken as exact numbers.
+    source : Source
+        The random bits of the direction.
+    grid : int
+        The grid is 2^-grid.
+
+    Returns
+    -------
+    array of Python ints in the shape of a point
+    """
     normals = LazyNormals(source, chart.n_normals)
     sign = _random_sign(source) if chart.is_up_to_sign else 1
 
@@ -520,7 +554,7 @@ def draw_in_chart(
 def _round_with_floats(
     chart: ExactChart,
     center: np.ndarray,
-    radius: LazyRadius,
+    radius: LazyLength,
     normals: LazyNormals,
     grid: int,
 ) -> list[list[int]] | None:
@@ -535,7 +569,7 @@ def _round_with_floats(
         How points of the manifold are computed.
     center : array
         The footpoint.
-    radius : LazyRadius
+    radius : LazyLength
         The drawn radius.
     normals : LazyNormals
         The normals of the direction.
@@ -589,7 +623,7 @@ def _join_columns(
 
 
 def _radial_factors(
-    radius: LazyRadius, chart: ExactChart, precision: int
+    radius: LazyLength, chart: ExactChart, precision: int
 ) -> RadialFactors | None:
     """Return cs r and sn r, the factors of a point's two parts in polar coordinates.
 
@@ -598,7 +632,7 @@ def _radial_factors(
 
     Parameters
     ----------
-    radius : LazyRadius
+    radius : LazyLength
         The drawn radius r.
     chart : ExactChart
         How points of the manifold are computed.

@@ -10,8 +10,10 @@ fixed public function of (law, space, σ).
 
 import itertools
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from typing import Protocol
 
 from flint import arb
 
@@ -162,6 +164,23 @@ class ExactRadialDensity:
         return total
 
 
+class LogConcaveDensity(Protocol):
+    """A density ∝ e^h on (0, end) with concave h, in Arb balls."""
+
+    @property
+    def end(self) -> arb:
+        """The end of the support, exactly."""
+        ...
+
+    def log_density(self, r: arb) -> arb:
+        """Return h(r)."""
+        ...
+
+    def slope(self, r: arb) -> arb:
+        """Return h′(r)."""
+        ...
+
+
 @dataclass(frozen=True)
 class EnvelopePiece:
     """On [start, stop] the envelope of h is height + slope·(r − start).
@@ -181,19 +200,19 @@ class EnvelopePiece:
     slope: float
     height: float
 
-    def width(self, density: ExactRadialDensity) -> arb:
+    def width(self, density: LogConcaveDensity) -> arb:
         """Return stop − start."""
         stop = density.end if self.stop is None else arb(self.stop)
         return stop - arb(self.start)
 
-    def mass(self, density: ExactRadialDensity) -> arb:
+    def mass(self, density: LogConcaveDensity) -> arb:
         """Return ∫ e^{height + slope·(r − start)} dr over the piece."""
         if self.slope == 0:
             return self.width(density) * arb(self.height).exp()
         growth = _expm1(arb(self.slope) * self.width(density))
         return arb(self.height).exp() * growth / arb(self.slope)
 
-    def quantile(self, density: ExactRadialDensity, fraction: arb) -> arb:
+    def quantile(self, density: LogConcaveDensity, fraction: arb) -> arb:
         """Return the radius below which the given fraction of the piece's mass lies."""
         if self.slope == 0:
             return arb(self.start) + fraction * self.width(density)
@@ -207,7 +226,7 @@ class RadialEnvelope:
 
     Parameters
     ----------
-    density : ExactRadialDensity
+    density : LogConcaveDensity
         The density e^h.
     level : float
         Subtracted from h, so that nothing overflows or underflows.
@@ -215,7 +234,7 @@ class RadialEnvelope:
         The lines, from left to right.
     """
 
-    density: ExactRadialDensity
+    density: LogConcaveDensity
     level: float = field(hash=False)
     pieces: tuple[EnvelopePiece, ...] = field(hash=False)
 
@@ -248,9 +267,25 @@ def radial_envelope(density: ExactRadialDensity) -> RadialEnvelope:
             radius for radius in candidates if radius > 0 and arb(radius) < density.end
         }
         touch_points.add(mode)
-
-        points = sorted(touch_points)
         level = float(density.log_density(arb(mode)))
+        return tangent_envelope(density, level, sorted(touch_points))
+
+
+def tangent_envelope(
+    density: LogConcaveDensity, level: float, points: Sequence[float]
+) -> RadialEnvelope:
+    """Return the envelope of the tangents at given points.
+
+    Parameters
+    ----------
+    density : LogConcaveDensity
+        The density e^h.
+    level : float
+        Subtracted from h; about the largest value of h.
+    points : sequence of float
+        Where the tangents touch, in increasing order, inside the support.
+    """
+    with at_precision(256):
         cuts = [
             _tangent_crossing(density, left, right)
             for left, right in itertools.pairwise(points)
@@ -265,7 +300,7 @@ def radial_envelope(density: ExactRadialDensity) -> RadialEnvelope:
 
 
 def _tangent_piece(
-    density: ExactRadialDensity,
+    density: LogConcaveDensity,
     level: float,
     touch: float,
     start: float,
@@ -279,7 +314,7 @@ def _tangent_piece(
 
     Parameters
     ----------
-    density : ExactRadialDensity
+    density : LogConcaveDensity
         The density e^h.
     level : float
         Subtracted from h.
@@ -296,7 +331,7 @@ def _tangent_piece(
     return EnvelopePiece(start, stop, slope, float_up(tangent_at_start + correction))
 
 
-def _tangent_crossing(density: ExactRadialDensity, a: float, b: float) -> float:
+def _tangent_crossing(density: LogConcaveDensity, a: float, b: float) -> float:
     """Return about where the tangents at a < b cross.
 
     Any point between a and b gives a valid envelope, since both tangents bound h
@@ -304,7 +339,7 @@ def _tangent_crossing(density: ExactRadialDensity, a: float, b: float) -> float:
 
     Parameters
     ----------
-    density : ExactRadialDensity
+    density : LogConcaveDensity
         The density e^h.
     a, b : float
         Where the two tangents touch h.
@@ -395,7 +430,19 @@ def draw_radius(density: ExactRadialDensity, source: Source) -> LazyRadius:
     source : Source
         The random bits.
     """
-    envelope = radial_envelope(density)
+    return draw_under(radial_envelope(density), source)
+
+
+def draw_under(envelope: RadialEnvelope, source: Source) -> LazyRadius:
+    """Return an exact draw of the density below an envelope: rejection, with no cap.
+
+    Parameters
+    ----------
+    envelope : RadialEnvelope
+        It lies above the density that is drawn from.
+    source : Source
+        The random bits.
+    """
     while True:
         radius = LazyRadius(envelope, LazyUniforms(source, 1))
         if accepts(LazyUniforms(source, 1), radius.log_ratio):

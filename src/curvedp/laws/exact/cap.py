@@ -1,0 +1,156 @@
+"""Exact uniform draws from a cap of the sphere, or from what is outside of it.
+
+The angle to the axis of the cap has the density ∝ sin^{d−2} on an interval. It is
+log-concave, so that it is drawn under an envelope of tangents as in
+`curvedp.laws.exact.radial`. PrivUnit (`curvedp.local.privunit`) is built on it.
+"""
+
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+from flint import arb
+
+from curvedp.geometry import Sphere
+from curvedp.laws.exact.charts import ExactSphere, exponential_in_chart
+from curvedp.laws.exact.draw import ExactDraw
+from curvedp.laws.exact.radial import (
+    LazyRadius,
+    RadialEnvelope,
+    draw_under,
+    tangent_envelope,
+)
+from curvedp.numerics.enclosures import precision as at_precision
+from curvedp.randomness.csprng import Allowance, Source
+from curvedp.randomness.lazy_reals import LazyUniforms
+
+# Where tangents touch, in units of the smaller of 1/√−h″ and 1/h′ at the mode.
+_TOUCH_OFFSETS = (-2.4, -1.0, 0.0, 1.0, 2.4)
+
+# A tangent at the end of the support touches this much of it before the end, so that
+# the point is inside whatever the rounding of the end.
+_INSIDE = 1 - 2.0**-40
+
+
+@dataclass(frozen=True)
+class PolarAngleDensity:
+    """The density ∝ sin^{d−2} x on (0, arccos c), the angle between x and the axis.
+
+    Parameters
+    ----------
+    dim : int
+        d >= 2, the number of coordinates of the unit vectors.
+    cosine_of_end : float
+        c in (−1, 1), taken as an exact number.
+    """
+
+    dim: int
+    cosine_of_end: float
+
+    @property
+    def end(self) -> arb:
+        """The largest angle."""
+        return arb(self.cosine_of_end).acos()
+
+    def log_density(self, r: arb) -> arb:
+        """Return (d − 2)·log sin r.
+
+        Parameters
+        ----------
+        r : arb
+            An angle.
+        """
+        return (self.dim - 2) * r.sin().log()
+
+    def slope(self, r: arb) -> arb:
+        """Return (d − 2)·cot r.
+
+        Parameters
+        ----------
+        r : arb
+            An angle.
+        """
+        return (self.dim - 2) * r.cot()
+
+
+@lru_cache(maxsize=256)
+def polar_angle_envelope(density: PolarAngleDensity) -> RadialEnvelope:
+    """Return the envelope of tangents of the density of a polar angle.
+
+    Parameters
+    ----------
+    density : PolarAngleDensity
+        A log-concave density, whose mode is at π/2 or, in a cap, at the end.
+    """
+    end = math.acos(density.cosine_of_end)
+    mode = min(end * _INSIDE, math.pi / 2)
+    power = density.dim - 2
+    # The curvature −h″ is (d − 2)/sin², and the slope at the end (d − 2)·cot.
+    rate = max(math.sqrt(power) / math.sin(mode), power / math.tan(mode), 1.0 / mode)
+    candidates = (mode + offset / rate for offset in _TOUCH_OFFSETS)
+    inside = {angle for angle in candidates if 0 < angle < end * _INSIDE}
+    points = sorted(inside | {mode})
+    if power == 0:  # the density is constant, and every tangent is the same line
+        points = [mode]
+    with at_precision(256):
+        level = float(density.log_density(arb(mode)))
+    return tangent_envelope(density, level, points)
+
+
+@dataclass(frozen=True)
+class _Supplement:
+    """π less an angle.
+
+    Parameters
+    ----------
+    angle : LazyRadius
+        The angle.
+    """
+
+    angle: LazyRadius
+
+    def ball(self, precision: int) -> arb:
+        """Return π less the angle, to about the given number of bits.
+
+        Parameters
+        ----------
+        precision : int
+            The number of bits.
+        """
+        return arb.pi() - self.angle.ball(precision)
+
+
+def draw_from_cap_or_outside(
+    axis: np.ndarray, threshold: float, cap_weight: int, source: Source, grid: int
+) -> ExactDraw:
+    """Draw from a cap of the sphere with a given probability, else from its outside.
+
+    With probability cap_weight·2^-64 the draw is uniform on {x : ⟨x, axis⟩ ≥ threshold},
+    and otherwise uniform on the other unit vectors. The law of the integers is that of
+    this draw, rounded, within `tau`.
+
+    Parameters
+    ----------
+    axis : array of shape (d,)
+        Not 0. The axis is axis/|axis|, of entries that are taken as exact numbers.
+    threshold : float
+        The cosine γ of the cap's angle, in [0, 1), taken as an exact number.
+    cap_weight : int
+        The probability of the cap, in units of 2^-64.
+    source : Source
+        The random bits.
+    grid : int
+        The grid is 2^-grid.
+    """
+    dim = len(axis)
+    manifold = Sphere(dim - 1)
+    allowance = Allowance(dim)
+    metered = allowance.meter(source)
+    is_in_cap = int(LazyUniforms(metered, 1).leading[0]) < cap_weight
+    cosine_of_end = threshold if is_in_cap else -threshold
+    density = PolarAngleDensity(dim, cosine_of_end)
+    angle = draw_under(polar_angle_envelope(density), metered)
+    length = angle if is_in_cap else _Supplement(angle)
+    integers = exponential_in_chart(length, ExactSphere(manifold), axis, metered, grid)
+    return ExactDraw(integers, grid, allowance.tau(), manifold)

@@ -1,0 +1,507 @@
+"""Exact Laplace draws about many points of the two-sphere at once, rounded to a grid.
+
+`curvedp.laws.exact.draw` computes one draw at a time in Arb balls. Here the reals of
+thousands of draws are evaluated together in float balls, whose radii are proved, and
+only the few draws that these leave undecided go on in Arb balls, with the same random
+reals. So each draw has exactly the law of the ideal draw, rounded.
+docs/theory/local.md has the theorem.
+"""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from flint import arb
+
+from curvedp.laws.exact.charts import Enclosure
+from curvedp.numerics.enclosures import (
+    FILTER_GRID,
+    FloatBall,
+    decide,
+    first_precision,
+    round_arb,
+)
+from curvedp.randomness.csprng import Allowance, Source
+from curvedp.randomness.lazy_reals import LazyUniforms
+
+LARGEST_SCALE = 1.0
+"""Radii are proposed from the plane; the sphere accepts about half of them at this scale."""
+
+BLOCK = 1 << 14
+"""Draws that are evaluated together, and whose random bytes one public bound covers."""
+
+Vector = list[Enclosure]
+
+# Between these two numbers lies π; a radius outside of them is compared in floats.
+_BELOW_PI = 3.141592653589792
+_ABOVE_PI = 3.141592653589794
+
+# A quarter of a radius below π is below this number, where the series are accurate.
+_LARGEST_QUARTER = 0.786
+
+# Powers of y² in the series of sin y/y and cos y. The next term is below 2^-70.
+_TERMS = 10
+
+# Numbers that a block may draw; see `Allowance`.
+_NUMBERS = 4096
+
+
+class PlaceDraws(NamedTuple):
+    """Rounded draws about many points.
+
+    Attributes
+    ----------
+    integers : array of int64, shape (n, 3)
+        The drawn points in units of 2^-grid.
+    tau : float
+        A bound of the total variation between the law of each row and its ideal
+        rounded law, with AES as an ideal cipher.
+    undecided : int
+        How many draws were settled in Arb balls. It is a diagnosis of speed.
+    """
+
+    integers: np.ndarray
+    tau: float
+    undecided: int
+
+
+def draw_places(
+    centers: np.ndarray, scale: float, source: Source, grid: int
+) -> PlaceDraws:
+    """Draw from the Laplace law about each center on the two-sphere, exactly.
+
+    The radius r has the density ∝ sin(r)·e^{−r/σ} on (0, π). With independent uniforms
+    u, v and w, the proposal r = −σ·log(u·v) has the density ∝ r·e^{−r/σ}, and is
+    accepted if r < π and w·r < sin r. The direction (x² − y², 2xy)/(x² + y²) is uniform
+    on the circle for (x, y) uniform in the disc (von Neumann 1951). With the frame
+    (e₁, e₂) at the center p the draw is cos r·p + sin r·(a·e₁ + b·e₂).
+
+    Parameters
+    ----------
+    centers : array, shape (n, 3)
+        Finite vectors, none of them 0. The footpoints are centers/|center|, where the
+        float64 entries are taken as exact numbers.
+    scale : float
+        σ, at most `LARGEST_SCALE`.
+    source : Source
+        The random bits.
+    grid : int
+        The grid is 2^-grid, at most `FILTER_GRID`.
+    """
+    if not (0 < scale <= LARGEST_SCALE and 1 <= grid <= FILTER_GRID):
+        raise ValueError("the scale or the grid is out of the range of this sampler")
+    integers = np.empty((len(centers), 3), dtype=np.int64)
+    tau = 0.0
+    undecided = 0
+    for start in range(0, len(centers), BLOCK):
+        rows = slice(start, start + BLOCK)
+        allowance = Allowance(_NUMBERS)
+        noise = _draw_noise(len(centers[rows]), scale, allowance.meter(source))
+        undecided += noise.round_points(centers[rows], grid, integers[rows])
+        tau = max(tau, allowance.tau())
+    return PlaceDraws(integers, tau, undecided)
+
+
+@dataclass(frozen=True)
+class _Radii:
+    """Proposed radii r = −σ·log(u·v), with the coins w that decide about them.
+
+    Parameters
+    ----------
+    uniforms : LazyUniforms
+        u, v and w of each proposal, one after the other.
+    scale : float
+        σ.
+    """
+
+    uniforms: LazyUniforms
+    scale: float
+
+    def floats(self) -> FloatBall:
+        """Return the radii as float balls."""
+        u = self._floats(0)
+        v = self._floats(1)
+        return (u.log() + v.log()) * (-self.scale)
+
+    def ball(self, index: int, bits: int) -> arb:
+        """Return one radius as an Arb ball.
+
+        Parameters
+        ----------
+        index : int
+            Which proposal.
+        bits : int
+            The precision of its uniforms.
+        """
+        u, v = self.uniforms.balls(bits, (3 * index, 3 * index + 1))
+        return -(u.log() + v.log()) * arb(self.scale)
+
+    def accepted(self, radii: FloatBall) -> np.ndarray:
+        """Return the indices of the accepted proposals, decided with certainty.
+
+        Parameters
+        ----------
+        radii : FloatBall
+            What `floats` returned.
+        """
+        is_short = radii.mid + radii.rad < _BELOW_PI
+        is_long = radii.mid - radii.rad > _ABOVE_PI
+        short = FloatBall(
+            np.where(is_short, radii.mid, 1.0), np.where(is_short, radii.rad, 0.0)
+        )
+        excess = self._floats(2) * short - _sin_cos(short).sin
+        is_accepted = is_short & (excess.mid + excess.rad < 0)
+        is_rejected = is_long | (is_short & (excess.mid - excess.rad > 0))
+        for index in np.flatnonzero(~(is_accepted | is_rejected)).tolist():
+            is_accepted[index] = self._is_accepted(index)
+        return np.flatnonzero(is_accepted)
+
+    def _is_accepted(self, index: int) -> bool:
+        """Decide in Arb balls whether one proposal is accepted.
+
+        Parameters
+        ----------
+        index : int
+            Which proposal.
+        """
+
+        def evaluate(bits: int) -> bool | None:
+            """Return the answer, or None if it is not certain at this precision."""
+            r = self.ball(index, bits)
+            if r > arb.pi():
+                return False
+            if not r < arb.pi():
+                return None
+            coin = self.uniforms.balls(bits, (3 * index + 2,))[0]
+            excess = coin * r - r.sin()
+            if excess.contains(0):
+                return None
+            return bool(excess < 0)
+
+        return decide(evaluate)
+
+    def _floats(self, place: int) -> FloatBall:
+        """Return u (0), v (1) or w (2) of every proposal as float balls."""
+        return self.uniforms.floats()[place::3]
+
+
+@dataclass(frozen=True)
+class _Directions:
+    """Uniform points (x, y) of the square [−1, 1]², of which those in the disc are used.
+
+    Parameters
+    ----------
+    uniforms : LazyUniforms
+        The pairs, as (x + 1)/2 and (y + 1)/2.
+    """
+
+    uniforms: LazyUniforms
+
+    def floats(self) -> tuple[FloatBall, FloatBall]:
+        """Return x and y as float balls."""
+        points = self.uniforms.floats() * 2.0 - 1.0
+        return points[0::2], points[1::2]
+
+    def balls(self, index: int, bits: int) -> tuple[arb, arb]:
+        """Return x and y of one point as Arb balls.
+
+        Parameters
+        ----------
+        index : int
+            Which point.
+        bits : int
+            The precision of its uniforms.
+        """
+        u, v = self.uniforms.balls(bits, (2 * index, 2 * index + 1))
+        return 2 * u - 1, 2 * v - 1
+
+    def accepted(self) -> np.ndarray:
+        """Return the indices of the points in the disc, decided with certainty."""
+        x, y = self.floats()
+        excess = x * x + y * y - 1.0
+        is_inside = excess.mid + excess.rad < 0
+        is_outside = excess.mid - excess.rad > 0
+        for index in np.flatnonzero(~(is_inside | is_outside)).tolist():
+            is_inside[index] = self._is_inside(index)
+        return np.flatnonzero(is_inside)
+
+    def _is_inside(self, index: int) -> bool:
+        """Decide in Arb balls whether one point lies in the disc.
+
+        Parameters
+        ----------
+        index : int
+            Which point.
+        """
+
+        def evaluate(bits: int) -> bool | None:
+            """Return the answer, or None if it is not certain at this precision."""
+            x, y = self.balls(index, bits)
+            excess = x * x + y * y - 1
+            return None if excess.contains(0) else bool(excess < 0)
+
+        return decide(evaluate)
+
+
+class _RadiusBatch(NamedTuple):
+    """Proposed radii, and which of them are used."""
+
+    proposals: _Radii
+    indices: np.ndarray
+    floats: FloatBall
+
+
+class _DirectionBatch(NamedTuple):
+    """Proposed directions, and which of them are used."""
+
+    proposals: _Directions
+    indices: np.ndarray
+
+
+@dataclass(frozen=True)
+class _Noise:
+    """Radii and directions of a block of draws, in batches of accepted proposals.
+
+    Parameters
+    ----------
+    radii : list of _RadiusBatch
+    directions : list of _DirectionBatch
+    """
+
+    radii: list[_RadiusBatch]
+    directions: list[_DirectionBatch]
+
+    def round_points(self, centers: np.ndarray, grid: int, integers: np.ndarray) -> int:
+        """Write the rounded draws about the centers into `integers`.
+
+        Parameters
+        ----------
+        centers : array, shape (n, 3)
+            The vectors along which the footpoints lie.
+        grid : int
+            The grid is 2^-grid.
+        integers : array of int64, shape (n, 3)
+            Receives the draws.
+
+        Returns
+        -------
+        int
+            How many draws were settled in Arb balls.
+        """
+        with np.errstate(all="ignore"):
+            r = _join([batch.floats[batch.indices] for batch in self.radii])
+            pairs = [
+                [coordinate[batch.indices] for coordinate in batch.proposals.floats()]
+                for batch in self.directions
+            ]
+            x = _join([pair[0] for pair in pairs])
+            y = _join([pair[1] for pair in pairs])
+            sin_cos = _sin_cos(r)
+            center = [FloatBall(column) for column in centers.T]
+            point = _point(center, _frame_sign(centers[:, 0]), sin_cos, x, y)
+            is_certain = np.ones(len(centers), dtype=bool)
+            for column, coordinate in enumerate(point):
+                rounded, certain = coordinate.round(grid)
+                integers[:, column] = rounded
+                is_certain &= certain
+        undecided = np.flatnonzero(~is_certain)
+        radius_indices = list(_positions([batch.indices for batch in self.radii]))
+        pair_indices = list(_positions([batch.indices for batch in self.directions]))
+        for row in undecided.tolist():
+            integers[row] = self._round_with_arb(
+                centers[row], radius_indices[row], pair_indices[row], grid
+            )
+        return len(undecided)
+
+    def _round_with_arb(
+        self,
+        center: np.ndarray,
+        radius_index: tuple[int, int],
+        pair_index: tuple[int, int],
+        grid: int,
+    ) -> list[int]:
+        """Return one rounded draw, with as many bits of its reals as it takes.
+
+        Parameters
+        ----------
+        center : array of shape (3,)
+            The vector along which the footpoint lies.
+        radius_index, pair_index : (int, int)
+            The batch, and the proposal in it.
+        grid : int
+            The grid is 2^-grid.
+        """
+        radii = self.radii[radius_index[0]].proposals
+        directions = self.directions[pair_index[0]].proposals
+        exact_center = [arb(entry) for entry in center.tolist()]
+
+        def evaluate(bits: int) -> list[int] | None:
+            """Return the integers if all three are certain at this precision."""
+            r = radii.ball(radius_index[1], bits)
+            sin, cos = r.sin_cos()
+            x, y = directions.balls(pair_index[1], bits)
+            frame_sign = float(_frame_sign(center[0]))
+            point = _point(exact_center, frame_sign, _SinCos(sin, cos), x, y)
+            entries = [round_arb(entry, grid) for entry in point]
+            numbers = [entry for entry in entries if entry is not None]
+            return numbers if len(numbers) == len(entries) else None
+
+        return decide(evaluate, first_precision(grid))
+
+
+def _draw_noise(count: int, scale: float, source: Source) -> _Noise:
+    """Draw the radii and directions of a block; no center is looked at.
+
+    Parameters
+    ----------
+    count : int
+        How many draws.
+    scale : float
+        σ.
+    source : Source
+        The random bits.
+    """
+    radii: list[_RadiusBatch] = []
+    missing = count
+    # The part of proposals that the sphere accepts is (1 + e^{−π/σ})/(1 + σ²).
+    acceptance = (1 + math.exp(-math.pi / scale)) / (1 + scale**2)
+    while missing > 0:
+        n_proposals = math.ceil(missing / acceptance * 1.02) + 8
+        proposals = _Radii(LazyUniforms(source, 3 * n_proposals), scale)
+        with np.errstate(all="ignore"):
+            floats = proposals.floats()
+            indices = proposals.accepted(floats)[:missing]
+        radii.append(_RadiusBatch(proposals, indices, floats))
+        missing -= len(indices)
+
+    directions: list[_DirectionBatch] = []
+    missing = count
+    while missing > 0:
+        # π/4 of the pairs lie in the disc.
+        n_pairs = math.ceil(missing * 1.3) + 8
+        pairs = _Directions(LazyUniforms(source, 2 * n_pairs))
+        indices = pairs.accepted()[:missing]
+        directions.append(_DirectionBatch(pairs, indices))
+        missing -= len(indices)
+    return _Noise(radii, directions)
+
+
+class _SinCos(NamedTuple):
+    """The sine and the cosine of one angle, in balls of either kind."""
+
+    sin: Enclosure
+    cos: Enclosure
+
+
+def _sin_cos(r: FloatBall) -> _SinCos:
+    """Return the sine and the cosine of radii between 0 and π.
+
+    With y = r/4 below 0.786, the series of sin y and cos y up to y^19 and y^18 leave
+    less than 2^-70·y and 2^-60. Angles are doubled twice by sin 2y = 2·sin y·cos y and
+    cos 2y = 1 − 2·sin² y. All else is arithmetic of float balls. Where y is not known
+    to be that small, the result is a ball without bounds.
+
+    Parameters
+    ----------
+    r : FloatBall
+        The radii.
+    """
+    y = r * 0.25
+    is_small = np.abs(y.mid) + y.rad < _LARGEST_QUARTER
+    square = y * y
+    sine_series = FloatBall(np.zeros_like(y.mid))
+    cosine_series = FloatBall(np.zeros_like(y.mid))
+    for k in reversed(range(_TERMS)):
+        sine_series = sine_series * square + _reciprocal_factorial(2 * k + 1)
+        cosine_series = cosine_series * square + _reciprocal_factorial(2 * k)
+    sin = y * _widened(sine_series, 2.0**-70, is_small)
+    cos = _widened(cosine_series, 2.0**-60, is_small)
+    double_sin = 2.0 * (sin * cos)
+    double_cos = 1.0 - 2.0 * (sin * sin)
+    return _SinCos(
+        2.0 * (double_sin * double_cos), 1.0 - 2.0 * (double_sin * double_sin)
+    )
+
+
+def _reciprocal_factorial(k: int) -> FloatBall:
+    """Return (−1)^{⌊k/2⌋}/k! as a float ball: one rounding of the quotient."""
+    value = (-1.0) ** (k // 2) / math.factorial(k)
+    return FloatBall(value, abs(value) * 2.0**-52)
+
+
+def _widened(ball: FloatBall, remainder: float, is_valid: np.ndarray) -> FloatBall:
+    """Return a series with its remainder; without bounds where it is not valid.
+
+    Parameters
+    ----------
+    ball : FloatBall
+        The sum of the first terms.
+    remainder : float
+        A bound on the terms that were left out.
+    is_valid : array of bool
+        Where that bound holds.
+    """
+    radius = np.where(is_valid, ball.rad * (1 + 2.0**-50) + remainder, np.inf)
+    return FloatBall(ball.mid, radius)
+
+
+def _point(
+    center: Vector,
+    frame_sign: np.ndarray | float,
+    radial: _SinCos,
+    x: Enclosure,
+    y: Enclosure,
+) -> Vector:
+    """Return cos r·p + sin r·(a·e₁ + b·e₂), in balls of either kind.
+
+    Here p = center/|center|, (a, b) = (x² − y², 2xy)/(x² + y²), and e₁, e₂ are the
+    second and the third unit vector, reflected by the Householder reflection that
+    carries ±(1, 0, 0) to p (`Sphere.from_coordinates`).
+
+    Parameters
+    ----------
+    center : list of three balls
+    frame_sign : float, or array of floats
+        1 where p₁ < 0, and −1 elsewhere.
+    radial : _SinCos
+        sin r and cos r.
+    x, y : balls
+        A point of the disc.
+    """
+    squared_length = sum(entry * entry for entry in center[1:]) + center[0] * center[0]
+    length = squared_length.sqrt()
+    p = [entry / length for entry in center]
+    square_x, square_y = x * x, y * y
+    s = square_x + square_y
+    a = (square_x - square_y) / s
+    b = 2.0 * (x * y) / s
+
+    along = p[1] * a + p[2] * b
+    quotient = along / (1.0 - p[0] * frame_sign)
+    direction = [along * frame_sign, a - quotient * p[1], b - quotient * p[2]]
+    return [
+        radial.cos * p_entry + radial.sin * w_entry
+        for p_entry, w_entry in zip(p, direction, strict=True)
+    ]
+
+
+def _frame_sign(first_entry: np.ndarray) -> np.ndarray:
+    """Return 1 where the first entry of a center is negative, and −1 elsewhere."""
+    return np.where(first_entry < 0, 1.0, -1.0)
+
+
+def _join(parts: list[FloatBall]) -> FloatBall:
+    """Return the balls of all batches, one after the other."""
+    return FloatBall(
+        np.concatenate([part.mid for part in parts]),
+        np.concatenate([part.rad for part in parts]),
+    )
+
+
+def _positions(batches: list[np.ndarray]) -> Iterator[tuple[int, int]]:
+    """Yield the batch and the index in it of every accepted proposal."""
+    for number, indices in enumerate(batches):
+        for index in indices.tolist():
+            yield number, index
