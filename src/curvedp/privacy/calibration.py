@@ -45,20 +45,31 @@ _LATTICE_BITS_OF_ZCDP = 30  # ρ is a supremum over orders, computed to 1e-10
 _LATTICE_BITS_OF_PRODUCTS = 22  # a supremum over splits, computed to 1e-7
 # Orders α at which D_α/α gives a lower bound on ρ. It is mostly largest at order 1.
 _RHO_ORDERS = (1.0, 2.0, 8.0, 64.0)
-# The excess of a profile that spends nothing at all, and the excess below which a
-# profile counts as such.
+# The excess of a profile that spends nothing at all: about log of the smallest positive
+# double. An excess of −600 or less counts as such.
 _NOTHING_SPENT = -700.0
 _NEARLY_NOTHING_SPENT = -600
-_LARGEST_STEP = 3.0  # of the secant method, in log scale
+# The longest step of the secant method in log scale (a factor of e³ = 20 in the scale),
+# and the largest number of its steps. It usually takes 4 to 8.
+_LARGEST_STEP = 3.0
 _MAX_SECANT_STEPS = 40
+# The relative width of the bracket at which `_Search._bisect` ends.
+_BISECTION_WIDTH = 2.0**-38
+# δ = 0 has no logarithm; this number stands for it. It is below log of every double.
+_LOG_OF_ZERO = -1e300
+# δ's from 1 on are replaced by the largest double below 1 before a μ is computed.
+_LARGEST_BELOW_ONE = 1 - 2.0**-53
+# The excess of a missed target is at least this, whatever its rounding.
+_SMALLEST_POSITIVE_EXCESS = 1e-16
+# No scale is tried below the first or above the second of these.
 _SMALLEST_SCALE = 1e-290
 _LARGEST_SCALE = 1e100
 
 
 def meets(profile: PrivacyProfile, target: Guarantee) -> bool:
-    """Say whether every release with this profile satisfies the target.
+    """Say whether a release with this privacy profile satisfies a guarantee.
 
-    A profile for another adjacency does not.
+    A profile for one adjacency (say, replace-one) never meets a target for the other.
 
     Parameters
     ----------
@@ -66,6 +77,12 @@ def meets(profile: PrivacyProfile, target: Guarantee) -> bool:
         The profile of a mechanism at one noise scale.
     target : Guarantee
         The guarantee that the mechanism should satisfy.
+
+    Returns
+    -------
+    bool
+        True if the parameter that the profile implies, rounded to the private side, is
+        at most that of the target.
 
     Raises
     ------
@@ -189,7 +206,18 @@ class _Search:
 
         @cache
         def excess(scale: float) -> float:
-            """Return log(spent/allowed) at a scale, computed once."""
+            """Return log(spent/allowed) at one noise scale, computed once.
+
+            Parameters
+            ----------
+            scale : float
+                The noise scale.
+
+            Returns
+            -------
+            float
+                The excess; infinity if the noise law has no finite mass at this scale.
+            """
             try:
                 spent = spent_by(self.profile_at(scale), self.target)
             except NotIntegrable:
@@ -224,14 +252,26 @@ class _Search:
     # ---- the three stages
 
     def run(self) -> float:
-        """Return the smallest lattice point that meets the target."""
+        """Return the smallest lattice point that meets the target.
+
+        Returns
+        -------
+        float
+            The noise scale that `smallest_scale` returns.
+        """
         guess = self._guess()
         step = math.ldexp(1.0, math.frexp(guess)[1] - self.bits)
         index = self._refined_index(guess, step)
         return self._first_index_that_meets(index, step) * step
 
     def _guess(self) -> float:
-        """Return an approximation of the scale, from the cheapest excess that works."""
+        """Return an approximation of the scale, from the cheapest excess that works.
+
+        Returns
+        -------
+        float
+            A noise scale near the answer; it need not meet the target.
+        """
         excess = self.cheap_excess
         if self.has_estimate:
             excess = self._excess_of(_spent_estimate)
@@ -253,6 +293,12 @@ class _Search:
             An approximation of the scale.
         step : float
             The step of the lattice.
+
+        Returns
+        -------
+        int
+            The index of a lattice point at or next to the smallest one that meets the
+            target.
         """
         cheap, exact = self.cheap_excess, self.exact_excess
         index = math.ceil(guess / step)
@@ -267,7 +313,7 @@ class _Search:
         return index
 
     def _first_index_that_meets(self, index: int, step: float) -> int:
-        """Return the smallest lattice index that meets the target.
+        """Return the smallest lattice index whose noise scale meets the target.
 
         This is the only stage that decides: its answer was evaluated and meets the
         target, and the index before it was evaluated and does not. From the given index
@@ -279,6 +325,11 @@ class _Search:
             The lattice index at which the search starts.
         step : float
             The step of the lattice: a scale is an index times this step.
+
+        Returns
+        -------
+        int
+            The index; index·step is the noise scale.
 
         Raises
         ------
@@ -375,6 +426,12 @@ class _Search:
             A function of the noise scale: positive where the mechanism misses the
             target, and infinite where it has no finite cost.
 
+        Returns
+        -------
+        float
+            A noise scale that meets the target, at most 2^-38 of itself above one that
+            does not.
+
         Raises
         ------
         ParameterError
@@ -394,7 +451,7 @@ class _Search:
             low, high = high, high * 2
 
         # At `high` the target is met, or the excess is infinite.
-        while high > low * (1 + 2.0**-38):
+        while high > low * (1 + _BISECTION_WIDTH):
             middle = math.sqrt(low) * math.sqrt(high)
             value = excess(middle)
             # Below the start an infinite excess means that too much is spent. Above it,
@@ -412,18 +469,31 @@ class _Search:
 def secant_root(function: Excess, x: float, slope: float, bits: int) -> float | None:
     """Return a root of a decreasing function by the secant method; None if it fails.
 
+    The step from a point x is −f(x)/slope, where the slope is that of the line through
+    the last two points. Three precautions keep it on track:
+
+    - a step is at most 3 long;
+    - where f(x) <= −600 (which says that δ is 0, beyond the cap of the loss), the
+      search returns halfway to the last good point, and never passes x again;
+    - an infinite f(x) ends the search without a result.
+
     Parameters
     ----------
     function : callable
-        A value of −600 or less says that δ is 0 at this point, which is beyond the cap
-        of the loss. The search then returns to smaller points. An infinite value ends
-        the search without a result.
+        The decreasing function f, such as the excess as a function of the log scale.
     x : float
         The point at which the search starts.
     slope : float
-        The slope of the first step.
+        The slope of the first step, negative.
     bits : int
-        The search ends where the error of the next point would be below 2^−bits.
+        The search ends where the error of the next point would be below 2^−bits. The
+        secant method multiplies errors, so that error is about the product of the last
+        two steps.
+
+    Returns
+    -------
+    float or None
+        The root; None if f became infinite or 40 steps were not enough.
     """
     value = function(x)
     previous_step = 1.0
@@ -434,6 +504,7 @@ def secant_root(function: Excess, x: float, slope: float, bits: int) -> float | 
             return None
         if value <= _NEARLY_NOTHING_SPENT:
             beyond_cap = min(x, beyond_cap)
+            # Without a good point to return to, halve the scale: log 2 is about 0.7.
             x = (x + last_good) / 2 if math.isfinite(last_good) else x - 0.7
             value = function(x)
             continue
@@ -464,12 +535,25 @@ def _spent(profile: PrivacyProfile, target: Guarantee) -> float:
 
     This is the number that decides: the target is met if it is at most the target's own
     parameter.
+
+    Parameters
+    ----------
+    profile : PrivacyProfile
+        The profile of the noise at one scale.
+    target : Guarantee
+        The guarantee in whose parameter the cost is expressed.
+
+    Returns
+    -------
+    float
+        The smallest μ, ρ or order-dependent ε that the profile satisfies, or its δ at
+        the ε of the target.
     """
     return target.parameter_of(profile.guarantee)
 
 
 def _spent_lower_bound(profile: PrivacyProfile, target: Guarantee) -> float:
-    """Return a lower bound on `_spent`, quickly.
+    """Return a quick lower bound on what a profile spends (`_spent`).
 
     On a product only the extreme splits are evaluated; for zCDP only a few orders; for
     GDP only the table of the loss, without the proof about its tail. The result is
@@ -481,6 +565,11 @@ def _spent_lower_bound(profile: PrivacyProfile, target: Guarantee) -> float:
         The profile of the noise at one scale.
     target : Guarantee
         The guarantee in whose parameter the cost is expressed.
+
+    Returns
+    -------
+    float
+        At most `_spent(profile, target)`, in the same parameter.
     """
     splits = profile.extreme_splits
     if len(splits) > 1:
@@ -494,11 +583,13 @@ def _spent_lower_bound(profile: PrivacyProfile, target: Guarantee) -> float:
 
 
 def _spent_estimate(profile: PrivacyProfile, target: Guarantee) -> float:
-    """Return an estimate of `_spent` for GDP or ApproxDP, by one integral.
+    """Return a quick estimate of `_spent` for GDP or (ε, δ), by one integral.
 
-    For GDP it is the μ with P₁(L <= 0) = Φ(−μ/2), L being the privacy loss: the μ that
-    belongs to ε = 0, where the supremum over ε mostly is. The estimate may be off where
-    it is not.
+    For (ε, δ) it is δ(ε) with few quadrature nodes. For GDP it is the μ with P₁(L <= 0)
+    = Φ(−μ/2), where L is the privacy loss, P₁ its law on the first of two neighboring
+    data sets, and Φ the normal distribution function. A Gaussian mechanism satisfies
+    this equation exactly. For other noise it is the μ that belongs to ε = 0, where the
+    supremum over ε mostly is; the estimate is off where it is not.
 
     Parameters
     ----------
@@ -506,6 +597,11 @@ def _spent_estimate(profile: PrivacyProfile, target: Guarantee) -> float:
         The profile of the noise at one scale; it must have a `quadrature_law`.
     target : GDP or ApproxDP
         The guarantee in whose parameter the cost is expressed.
+
+    Returns
+    -------
+    float
+        An approximation of `_spent(profile, target)`, on either side of it.
     """
     law = profile.quadrature_law
     assert law is not None
@@ -520,7 +616,20 @@ def _spent_estimate(profile: PrivacyProfile, target: Guarantee) -> float:
 def _spent_at_floor(profile: PrivacyProfile, target: Guarantee) -> float:
     """Return what a profile spends at every scale, in the parameter of the target.
 
-    It is 0 unless the profile has a floor, as on hyperbolic spaces.
+    On hyperbolic spaces, for example, a part of the privacy loss remains however much
+    noise is added: the *floor* of the profile.
+
+    Parameters
+    ----------
+    profile : PrivacyProfile
+        The profile of the noise at any scale.
+    target : Guarantee
+        The guarantee in whose parameter the cost is expressed.
+
+    Returns
+    -------
+    float
+        The cost of the floor; 0 if the profile has none.
     """
     if profile.floor is None:
         return 0.0
@@ -530,19 +639,28 @@ def _spent_at_floor(profile: PrivacyProfile, target: Guarantee) -> float:
 def log_excess(
     target: Guarantee, spent: float, floor: float, by_delta: bool = False
 ) -> float:
-    """Return log((spent − floor)/(allowed − floor)), which is nearly linear in log scale.
+    """Return log((spent − floor)/(allowed − floor)): how far a scale misses a target.
 
-    It is <= 0 exactly where spent <= allowed, whatever the rounding.
+    It is <= 0 exactly where spent <= allowed, whatever the rounding. As a function of
+    the logarithm of the scale it is nearly linear, which makes root searches fast.
 
     Parameters
     ----------
     target : Guarantee
-        Its own parameter is what is allowed.
-    spent, floor : float
-        What a profile spends, and what is spent at every scale, in that parameter.
+        The guarantee that must be met. Its own parameter is what is *allowed*.
+    spent : float
+        What a profile spends at one scale, in that parameter.
+    floor : float
+        What a profile spends at every scale, in that parameter.
     by_delta : bool
-        For (ε, δ): whether the three δ's are compared. Otherwise each of them is first
-        replaced by about the μ with δ_μ(ε) = δ.
+        For (ε, δ) targets: whether the three numbers are compared as δ's. Otherwise
+        each of them is first replaced by about the μ with δ_μ(ε) = δ, where δ_μ is the
+        profile of a Gaussian mechanism with parameter μ.
+
+    Returns
+    -------
+    float
+        Infinity if infinitely much is spent; −700 if nothing is spent above the floor.
 
     Raises
     ------
@@ -559,7 +677,7 @@ def log_excess(
     is_met = spent <= allowed
     if isinstance(target, ApproxDP) and not by_delta:
         log_deltas = [
-            math.log(min(delta, 1 - 2.0**-53)) if delta > 0 else -1e300
+            math.log(min(delta, _LARGEST_BELOW_ONE)) if delta > 0 else _LOG_OF_ZERO
             for delta in (spent, allowed, floor)
         ]
         spent, allowed, floor = gdp_mu_below(target.eps, np.array(log_deltas)).tolist()
@@ -572,7 +690,7 @@ def log_excess(
         excess = math.log((spent - floor) / (allowed - floor))
     else:
         excess = math.log(spent / allowed)
-    return min(excess, 0.0) if is_met else max(excess, 1e-16)
+    return min(excess, 0.0) if is_met else max(excess, _SMALLEST_POSITIVE_EXCESS)
 
 
 # ---- where a search can start, and the error if no search can succeed
@@ -581,7 +699,7 @@ def log_excess(
 def _scale_where_law_exists(
     profile_at: ProfileAt, target: Guarantee, scale: float
 ) -> float:
-    """Return a scale at which the noise exists: the given one, or half of it, and so on.
+    """Return a scale at which the noise exists: the given one, halved if necessary.
 
     A Laplace law on a hyperbolic space has a finite mass only at small scales.
 
@@ -593,6 +711,11 @@ def _scale_where_law_exists(
         The guarantee that must be met.
     scale : float
         The first scale that is tried.
+
+    Returns
+    -------
+    float
+        The given scale divided by a power of two.
 
     Raises
     ------
@@ -615,7 +738,7 @@ def _scale_where_law_exists(
 
 
 def _unattainable(profile: PrivacyProfile, target: Guarantee) -> UnattainableGuarantee:
-    """Return the error that says why no scale meets the target, and what to use instead.
+    """Return the error that says why no scale meets a target, and what to use instead.
 
     Parameters
     ----------
@@ -623,6 +746,11 @@ def _unattainable(profile: PrivacyProfile, target: Guarantee) -> UnattainableGua
         The profile at some scale. It names the noise, the space and the floor.
     target : Guarantee
         The guarantee that no scale meets.
+
+    Returns
+    -------
+    UnattainableGuarantee
+        The error, for the caller to raise.
     """
     noise = f"the Riemannian {profile.noise_name} on {profile.space}"
     numbers = [f"{v:g}" for v in target.to_dict().values() if isinstance(v, float)]

@@ -20,6 +20,7 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from curvedp import _validate
 from curvedp.errors import ParameterError
@@ -95,15 +96,20 @@ class Composition(Guarantee):
         common_adjacency((self, *self.parts))
 
     def _directions(self, fineness: float) -> list[ComposedPLD]:
-        """Return the composed loss distribution for each direction of the adjacency.
+        """Return the composed loss distribution for each direction of change.
 
-        There is one if adding a record costs the same as removing it. Otherwise there
-        are two, and δ is the larger of theirs.
+        If adding a record costs the same as removing it, one distribution serves both
+        directions. Otherwise there are two, and δ is the larger of theirs.
 
         Parameters
         ----------
         fineness : float
             A factor of the number of grid points.
+
+        Returns
+        -------
+        list of ComposedPLD
+            One distribution, or those for removing and for adding a record.
         """
         remove = _composed_pld(self.parts, self.counts, fineness, reverse=False)
         if all(part.delta_add is None for part in self.parts):
@@ -121,40 +127,72 @@ class Composition(Guarantee):
         return np.max(eps_by_direction, axis=0)
 
     def cheap_delta_bound(self, eps: float) -> float:
-        """Return an upper bound on δ(ε) from a grid with a tenth of the points."""
+        """Return an upper bound on δ(ε) from a grid with a tenth of the points.
+
+        Parameters
+        ----------
+        eps : float
+            ε >= 0.
+
+        Returns
+        -------
+        float
+            At least δ(ε).
+        """
         directions = self._directions(_COARSE_FINENESS)
         return max(float(pld.delta(np.array([eps]))[0]) for pld in directions)
 
     def implied_pure_epsilon(self) -> float:
+        """Return the ε of pure DP that this implies: the sum of the ε of its parts."""
         return self._sum_over_parts(
             [part.implied_pure_epsilon() for part in self.parts]
         )
 
     def implied_mu(self) -> float:
+        """Return the μ of GDP that the composition implies: √Σμ² over its parts."""
         return self._sum_over_parts([part.implied_mu() for part in self.parts], power=2)
 
     def implied_rho(self) -> float:
+        """Return the ρ of zCDP that the composition implies: the sum of its parts' ρ."""
         return self._sum_over_parts([part.implied_rho() for part in self.parts])
 
     def implied_hellinger_angle(self) -> float:
+        """Return the Hellinger angle θ with cos(θ/2) = ∏cos(θᵢ/2), θᵢ the angles of the parts."""
         angles = [part.implied_hellinger_angle() for part in self.parts]
         return hellinger_compose(angles, self.counts)
 
     def implied_renyi(self, order: float) -> float:
+        """Return the Rényi divergence that this implies: the sum of those of its parts.
+
+        Parameters
+        ----------
+        order : float
+            The order of the divergence.
+
+        Returns
+        -------
+        float
+            The divergence, rounded up; infinity if that of a part is.
+        """
         return self._sum_over_parts([part.implied_renyi(order) for part in self.parts])
 
     def _sum_over_parts(self, bounds: list[float], power: int = 1) -> float:
-        """Return (Σ countᵢ·boundᵢ^power)^(1/power), rounded up; infinity if a bound is.
+        """Return the cost of all parts together, (Σ countᵢ·boundᵢ^power)^(1/power).
 
-        It adds up what the parts spend in a definition that composes in this way: ε of
-        pure DP and ρ of zCDP with the power 1, μ of GDP with the power 2.
+        Costs of pure DP (ε), zCDP (ρ) and Rényi DP at one order add up, which is the power
+        1. For GDP the squares of μ add up, which is the power 2.
 
         Parameters
         ----------
         bounds : list of float
-            What each part spends once.
-        power : int
-            The power in which the definition composes.
+            What each part spends if it is used once.
+        power : {1, 2}
+            The power of the costs that adds up.
+
+        Returns
+        -------
+        float
+            The sum, rounded up; infinity if a bound is infinite.
         """
         if math.inf in bounds:
             return math.inf
@@ -164,7 +202,13 @@ class Composition(Guarantee):
         return round_root(total, power, up=True)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the fields, with the parts as dictionaries of their own."""
+        """Return the fields, with the parts as dictionaries of their own.
+
+        Returns
+        -------
+        dict
+            The fields 'type', 'parts', 'counts' and 'adjacency', for JSON.
+        """
         return {
             **super().to_dict(),
             "parts": [part.to_dict() for part in self.parts],
@@ -173,7 +217,18 @@ class Composition(Guarantee):
 
     @classmethod
     def from_fields(cls, fields: dict[str, Any]) -> "Composition":
-        """Return the composition with the given fields: the inverse of `to_dict`."""
+        """Return the composition with the given fields: the inverse of `to_dict`.
+
+        Parameters
+        ----------
+        fields : dict
+            The dictionary of `to_dict`, without 'type'.
+
+        Returns
+        -------
+        Composition
+            The composition that was written.
+        """
         parts = tuple(guarantee_from_dict(part) for part in fields.pop("parts", ()))
         counts = tuple(fields.pop("counts", ()))
         return cls(parts, counts, **fields)
@@ -235,14 +290,21 @@ def compose(*guarantees: PrivacyCurve | Iterable[PrivacyCurve]) -> Guarantee:
 
 
 def _as_divergences(parts: tuple[Guarantee, ...]) -> tuple[Guarantee, ...]:
-    """Convert all parts to Rényi DP at the smallest order among them, or else to zCDP.
+    """Convert all guarantees to one definition by Rényi divergences: Rényi DP or zCDP.
 
-    For pure DP and GDP these divergences are exact.
+    If one of them is Rényi DP, all become Rényi DP at the smallest order among those;
+    otherwise all become zCDP. Pure DP and GDP have a known divergence at every order,
+    so that nothing is lost for them.
 
     Parameters
     ----------
     parts : tuple of Guarantee
-        The guarantees of the parts.
+        Guarantees by pure DP, GDP, zCDP or Rényi DP.
+
+    Returns
+    -------
+    tuple of Guarantee
+        The converted guarantees, in the same order.
     """
     orders = [part.order for part in parts if isinstance(part, RenyiDP)]
     if not orders:
@@ -251,15 +313,21 @@ def _as_divergences(parts: tuple[Guarantee, ...]) -> tuple[Guarantee, ...]:
 
 
 def _sum_of_costs(parts: tuple[Guarantee, ...]) -> Guarantee | None:
-    """Return the guarantee of one definition whose cost is the sum of all costs.
+    """Return the guarantee whose cost is the sum of the costs of all parts.
 
-    The sum is exact and rounded up once. None is returned if it leaves the range of the
-    definition, as (ε, ½) twice does. Then only the profiles give a bound.
+    The *cost* of a guarantee is the tuple of numbers that add up in its definition,
+    such as (ε, δ) or μ². The sum is exact and rounded up once.
 
     Parameters
     ----------
     parts : tuple of Guarantee
         Guarantees of the same definition.
+
+    Returns
+    -------
+    Guarantee or None
+        The sum in that definition. None if it leaves the range of the definition, as
+        twice (ε, ½) does; then only privacy loss distributions give a bound.
     """
     costs = []
     for part, count in _count_parts(parts).items():
@@ -282,6 +350,11 @@ def compose_profiles(guarantees: Iterable[PrivacyCurve]) -> Guarantee:
     ----------
     guarantees : iterable of Guarantee or PrivacyProfile
         The guarantees or profiles of the releases.
+
+    Returns
+    -------
+    Guarantee
+        The one part if there is only one after merging, else a `Composition`.
 
     Examples
     --------
@@ -313,22 +386,28 @@ def compose_profiles(guarantees: Iterable[PrivacyCurve]) -> Guarantee:
 
 
 def _count_parts(parts: tuple[Guarantee, ...]) -> Counter[Guarantee]:
-    """Return how often each part occurs; a composition counts as its own parts.
+    """Count how often each guarantee occurs, with the parts of compositions taken out.
 
-    Parts are counted by identity first, because comparing many profiles is slow.
+    Parts are counted by object identity first, because comparing many profiles is slow.
 
     Parameters
     ----------
     parts : tuple of Guarantee
-        The guarantees, with repetitions.
+        The guarantees, with repetitions. A `Composition` among them is replaced by its
+        own parts, each as often as it says.
+
+    Returns
+    -------
+    Counter
+        The number of times that each guarantee is used.
     """
     part_of_id = {id(part): part for part in parts}
     counted: Counter[Guarantee] = Counter()
     for identity, count in Counter(map(id, parts)).items():
         part = part_of_id[identity]
         if isinstance(part, Composition):
-            for inner, inner_count in zip(part.parts, part.counts, strict=True):
-                counted[inner] += inner_count * count
+            for inner_part, inner_count in zip(part.parts, part.counts, strict=True):
+                counted[inner_part] += inner_count * count
         else:
             counted[part] += count
     return counted
@@ -342,16 +421,28 @@ def _composed_pld(
     *,
     reverse: bool,
 ) -> ComposedPLD:
-    """Return the composed privacy loss distribution of parts, cached.
+    """Return the privacy loss distribution (PLD) of several guarantees, cached.
+
+    Each part is discretized up to its *truncation*, the loss beyond which its δ is
+    below 1e-44; the mass beyond it counts as an infinite loss.
 
     Parameters
     ----------
-    parts, counts
-        The fields of a `Composition`.
+    parts : tuple of Guarantee
+        The guarantees.
+    counts : tuple of int
+        How often each of them is used.
     fineness : float
-        A factor of the number of grid points.
+        A factor of the number of grid points: 1 for a tight bound, less for a cheap
+        one.
     reverse : bool
-        Whether it is for adding a record instead of removing one.
+        False for the loss when a record is removed (or replaced), True for the loss
+        when one is added.
+
+    Returns
+    -------
+    ComposedPLD
+        The convolution of all parts, each as often as its count says.
     """
     pairs = []
     for part in parts:
@@ -367,7 +458,7 @@ def _composed_pld(
 
 
 def _pld_epsilon(pld: ComposedPLD, delta: Array) -> Array:
-    """Return the smallest ε with pld.delta(ε) <= delta, elementwise; infinity if none.
+    """Return the smallest ε with δ(ε) <= delta under a loss distribution, elementwise.
 
     Parameters
     ----------
@@ -375,15 +466,25 @@ def _pld_epsilon(pld: ComposedPLD, delta: Array) -> Array:
         The distribution of the total privacy loss.
     delta : array
         Numbers δ from 0 to 1.
+
+    Returns
+    -------
+    array
+        ε >= 0, of the shape of `delta`; infinity where no ε is large enough.
     """
-    brackets = np.array([pld.bracket_epsilon(float(d)) for d in delta.ravel()])
+    brackets = np.array([pld.bracket_epsilon(float(value)) for value in delta.ravel()])
     low = brackets[:, 0].reshape(delta.shape)
     high = brackets[:, 1].reshape(delta.shape)
 
     is_reached = np.isfinite(high)
     low = np.where(is_reached, low, 0.0)
     high = np.where(is_reached, high, 0.0)
-    eps = bisect_floats(lambda e: ~is_reached | (pld.delta(e) <= delta), low, high)
+
+    def is_large_enough(eps: Array) -> NDArray[np.bool_]:
+        """Say where δ(ε) <= delta; true where no ε is searched."""
+        return np.asarray(~is_reached | (pld.delta(eps) <= delta))
+
+    eps = bisect_floats(is_large_enough, low, high)
     return np.where(is_reached, eps, np.inf)
 
 
@@ -396,6 +497,11 @@ def _checked_parts(
     ----------
     guarantees : tuple
         The guarantees or profiles, or one iterable of them.
+
+    Returns
+    -------
+    tuple of Guarantee
+        At least one guarantee. Profiles are replaced by the guarantees that they have.
 
     Raises
     ------

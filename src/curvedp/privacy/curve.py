@@ -30,6 +30,7 @@ ADJACENCIES = ("replace-one", "add-remove")
 # The widest range of parameters that need no closer check than their type.
 _ORDINARY_RANGE = (1e-100, 1e100)
 _LARGEST_FLOAT = float(np.finfo(np.float64).max)
+_SMALLEST_POSITIVE = 5e-324  # the smallest positive double
 
 
 @dataclass(frozen=True)
@@ -147,7 +148,9 @@ class PrivacyCurve:
         float or array
             A float for a number, an array for an array.
         """
-        return _evaluate_checked("eps", eps, lambda x: x >= 0, "be >= 0", self._delta)
+        return _evaluate_checked(
+            "eps", eps, lambda values: values >= 0, "be >= 0", self._delta
+        )
 
     def epsilon(self, delta: Any) -> Any:
         """Return the smallest ε >= 0 with δ(ε) <= delta; infinity if there is none.
@@ -162,8 +165,13 @@ class PrivacyCurve:
         float or array
             A float for a number, an array for an array.
         """
+
+        def is_in_open_interval(values: Array) -> Any:
+            """Return whether each δ lies in (0, 1)."""
+            return (values > 0) & (values < 1)
+
         return _evaluate_checked(
-            "delta", delta, lambda x: (x > 0) & (x < 1), "lie in (0, 1)", self._epsilon
+            "delta", delta, is_in_open_interval, "lie in (0, 1)", self._epsilon
         )
 
     def tradeoff(self, alpha: Any) -> Any:
@@ -179,20 +187,25 @@ class PrivacyCurve:
         float or array
             The smallest type II error β, in [0, 1 − α].
         """
+
+        def is_in_closed_interval(values: Array) -> Any:
+            """Return whether each α lies in [0, 1]."""
+            return (values >= 0) & (values <= 1)
+
+        def clipped_tradeoff(values: Array) -> Any:
+            """Return β(α), clipped to [0, 1 − α]: no test does worse than guessing."""
+            return np.clip(self._tradeoff(values), 0.0, 1 - values)
+
         return _evaluate_checked(
-            "alpha",
-            alpha,
-            lambda x: (x >= 0) & (x <= 1),
-            "lie in [0, 1]",
-            lambda x: np.clip(self._tradeoff(x), 0.0, 1 - x),
+            "alpha", alpha, is_in_closed_interval, "lie in [0, 1]", clipped_tradeoff
         )
 
     def _delta(self, eps: Array) -> Any:
-        """Return `delta` for a validated array. Definitions override it."""
+        """Return δ(ε) for a validated array of ε >= 0. Subclasses override it."""
         raise NotImplementedError
 
     def _epsilon(self, delta: Array) -> Any:
-        """Return `epsilon` for a validated array of δ's, by a search over `_delta`.
+        """Return ε(δ) for a validated array of δ's, by a search over δ(ε).
 
         The result is infinite if δ(ε) never falls that low, and 0 if δ(0) is already
         low enough.
@@ -201,6 +214,11 @@ class PrivacyCurve:
         ----------
         delta : array
             Numbers δ from 0 to 1.
+
+        Returns
+        -------
+        array
+            ε >= 0, of the shape of `delta`.
         """
         flat = delta.ravel()
         is_reachable = self._delta(np.full(flat.shape, _LARGEST_FLOAT)) <= flat
@@ -213,16 +231,24 @@ class PrivacyCurve:
         return eps.reshape(delta.shape)
 
     def _tradeoff(self, alpha: Array) -> Any:
-        """Return `tradeoff` for a validated array, from points (ε, δ) of the profile.
+        """Return a lower bound on type II errors, for an array of type I errors.
 
-        Every point gives two lines below the trade-off curve of type II errors β
-        against type I errors α (Wasserman and Zhou 2010): β >= 1 − δ − e^ε·α and β >=
-        e^−ε·(1 − δ − α). The maximum over many points is returned.
+        Every point (ε, δ(ε)) of the curve gives two lines below the trade-off curve of
+        type II errors β against type I errors α (Wasserman and Zhou 2010):
+
+            β >= 1 − δ − e^ε·α    and    β >= e^−ε·(1 − δ − α).
+
+        The maximum over many points (`_tradeoff_support_points`) is returned.
 
         Parameters
         ----------
         alpha : array
             Type I errors from 0 to 1.
+
+        Returns
+        -------
+        array
+            Lower bounds on β, of the shape of `alpha`; they may be negative.
         """
         eps, delta = self._tradeoff_support_points()
         alpha = alpha[..., None]
@@ -236,10 +262,20 @@ class PrivacyCurve:
         return eps, np.asarray(self._delta(eps))
 
     def delta_upper_bound(self, eps: Array) -> Array:
-        """Return `delta`, or a cheaper upper bound on it, at increasing ε's.
+        """Return δ(ε), or an upper bound on it that is cheaper to compute.
 
-        Compositions evaluate it on grids. If removing a record has another profile than
-        adding one, this is for removing one.
+        Compositions evaluate it on grids. If removing a record has another curve than
+        adding one, this is the curve for removing one.
+
+        Parameters
+        ----------
+        eps : array
+            Increasing values ε >= 0.
+
+        Returns
+        -------
+        array
+            Upper bounds on δ, of the shape of `eps`.
         """
         return np.asarray(self.delta(eps))
 
@@ -249,6 +285,11 @@ class PrivacyCurve:
         """Return the class name (under 'type') and the fields, for JSON.
 
         Python writes floats so that they read back bit for bit.
+
+        Returns
+        -------
+        dict
+            The class name and the fields by their names.
         """
         values = _validate.field_values(self)
         fields = {
@@ -260,7 +301,18 @@ class PrivacyCurve:
 
     @classmethod
     def from_fields(cls, fields: dict[str, Any]) -> Self:
-        """Return the curve with the given fields: the inverse of `to_dict`."""
+        """Return the curve with the given fields: the inverse of `to_dict`.
+
+        Parameters
+        ----------
+        fields : dict
+            The values by field names: the dictionary of `to_dict` without 'type'.
+
+        Returns
+        -------
+        PrivacyCurve
+            The curve that was written.
+        """
         return cls(**fields)
 
 
@@ -268,27 +320,43 @@ def _search_epsilon(profile: Callable[[Array], Any], delta: Array) -> Array:
     """Return the smallest ε > 0 with profile(ε) <= delta, elementwise.
 
     The caller has checked that ε = 0 does not satisfy this, and that the largest float
-    does. An upper bound is found by factors of 16; then the root is bracketed, and
-    bisected to the last float.
+    does. The search has three steps: find an upper bound by factors of 16, shrink the
+    bracket around the sign change of log(profile(ε)/delta), and bisect it to the last
+    float.
 
     Parameters
     ----------
     profile : callable
-        A decreasing function from an array of ε's to δ's.
+        A decreasing function from an array of ε's to an array of δ's.
     delta : array
-        δ in (0, 1).
+        The δ in (0, 1) that must not be exceeded.
+
+    Returns
+    -------
+    array
+        ε > 0, of the shape of `delta`; profile(ε) <= delta was evaluated to hold there.
     """
 
     def log_excess(eps: Array) -> Array:
         """Return log(δ(ε)/delta), which is <= 0 exactly if δ(ε) <= delta.
 
         It is positive if δ(ε) is NaN.
+
+        Parameters
+        ----------
+        eps : array
+            ε > 0.
+
+        Returns
+        -------
+        array
+            The logarithms, of the shape of `eps`.
         """
         value = profile(eps)
         with np.errstate(divide="ignore", invalid="ignore"):
             log_ratio = np.log(value) - np.log(delta)
         at_most_zero = np.fmin(log_ratio, 0.0)
-        above_zero = np.fmax(log_ratio, 5e-324)
+        above_zero = np.fmax(log_ratio, _SMALLEST_POSITIVE)  # also for NaN
         excess = np.where(value <= delta, at_most_zero, above_zero)
         return np.asarray(excess, np.float64)
 

@@ -20,7 +20,7 @@ sphere. There L >= t where both lifts of η₂ are farther away than the level.
 import math
 from collections.abc import Callable
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from flint import acb, acb_poly, arb, ctx
@@ -31,7 +31,7 @@ from curvedp.numerics.enclosures import precision
 from curvedp.privacy.guarantees.gaussian import gdp_log_delta
 from curvedp.privacy.loss.space_form import SpaceFormLoss
 from curvedp.privacy.profiles.constant_curvature import (
-    RadialProfile,
+    ConstantCurvatureProfile,
     constant_curvature_profile,
 )
 from curvedp.privacy.profiles.projective import ProjectiveProfile
@@ -44,7 +44,8 @@ Integrand = Callable[[acb, bool], acb]
 # The relative amount by which bounds are widened: a little more than the margin of the
 # float path, so that its results lie inside.
 OUTWARD_MARGIN = 3e-9
-# The largest relative radius of an acceptable ball.
+# An enclosure of δ is accepted if its radius is below this part of δ: the bounds are
+# then less than 1e-6 apart, with room for `OUTWARD_MARGIN`.
 _GOOD_RADIUS = 2e-8
 # Beyond this multiple of the last ε at which floats resolve δ, no integral is tried.
 _FAR_FACTOR = 1e6
@@ -63,7 +64,12 @@ _LARGE_Z = 1e6
 
 
 def certified_delta(
-    kind: Any, curvature: float, dim: int, scale: float, sensitivity: float, eps: float
+    kind: str,
+    curvature: float,
+    dim: int,
+    scale: float,
+    sensitivity: float,
+    eps: float,
 ) -> tuple[float, float]:
     """Return rigorous bounds (lower, upper) on δ(ε), at most 1e-6 apart relative to δ.
 
@@ -73,15 +79,17 @@ def certified_delta(
 
     Parameters
     ----------
-    kind : str
-        The noise: 'gaussian' (density ∝ exp(−r²/2s²)) or 'laplace' (∝ exp(−r/s)), with
-        r the distance from its center.
-    curvature, dim : float, int
-        The curvature and the dimension of the space.
+    kind : {'gaussian', 'laplace'}
+        The noise: density ∝ exp(−r²/2s²) or ∝ exp(−r/s), with r the distance from its
+        center.
+    curvature : float
+        The curvature of the space.
+    dim : int
+        The dimension of the space.
     scale : float
         The scale s of the noise.
     sensitivity : float
-        The largest distance between two centers.
+        The largest distance between two centers of the noise.
     eps : float
         The ε >= 0 at which δ is wanted.
 
@@ -101,12 +109,24 @@ def certified_delta(
     >>> lower <= 0.04225571 <= upper
     True
     """
-    profile = constant_curvature_profile(kind, curvature, dim, scale, sensitivity)
+    # The constructor of the profile refuses any other kind.
+    profile = constant_curvature_profile(
+        kind,  # type: ignore[arg-type]
+        curvature,
+        dim,
+        scale,
+        sensitivity,
+    )
     return _float_bounds(profile, eps)
 
 
 def certified_projective_delta(
-    kind: Any, curvature: float, dim: int, scale: float, sensitivity: float, eps: float
+    kind: str,
+    curvature: float,
+    dim: int,
+    scale: float,
+    sensitivity: float,
+    eps: float,
 ) -> tuple[float, float]:
     """Return rigorous bounds (lower, upper) on δ(ε) on a real projective space.
 
@@ -114,15 +134,17 @@ def certified_projective_delta(
 
     Parameters
     ----------
-    kind : str
-        The noise: 'gaussian' (density ∝ exp(−r²/2s²)) or 'laplace' (∝ exp(−r/s)), with
-        r the distance from its center.
-    curvature, dim : float, int
-        The curvature and the dimension of the space.
+    kind : {'gaussian', 'laplace'}
+        The noise: density ∝ exp(−r²/2s²) or ∝ exp(−r/s), with r the distance from its
+        center.
+    curvature : float
+        The curvature of the space.
+    dim : int
+        The dimension of the space.
     scale : float
         The scale s of the noise.
     sensitivity : float
-        The largest distance between two centers.
+        The largest distance between two centers of the noise.
     eps : float
         The ε >= 0 at which δ is wanted.
 
@@ -136,12 +158,36 @@ def certified_projective_delta(
     NotResolved
         If δ could not be enclosed to within 1e-6, relative.
     """
-    profile = ProjectiveProfile(kind, "real", dim, curvature, scale, sensitivity)
+    # The constructor of the profile refuses any other kind.
+    profile = ProjectiveProfile(
+        kind,  # type: ignore[arg-type]
+        "real",
+        dim,
+        curvature,
+        scale,
+        sensitivity,
+    )
     return _float_bounds(profile, eps)
 
 
-def _float_bounds(profile: RadialProfile, eps: float) -> tuple[float, float]:
-    """Return rigorous floats (lower, upper) around δ(ε) of a profile."""
+def _float_bounds(
+    profile: ConstantCurvatureProfile | ProjectiveProfile, eps: float
+) -> tuple[float, float]:
+    """Return rigorous floats (lower, upper) around δ(ε) of a privacy profile.
+
+    Parameters
+    ----------
+    profile : ConstantCurvatureProfile or ProjectiveProfile
+        The profile of an isotropic law on a space of constant curvature or on a real
+        projective space.
+    eps : float
+        ε >= 0; checked here.
+
+    Returns
+    -------
+    lower, upper : float
+        Bounds with 0 <= lower <= δ(ε) <= upper <= 1.
+    """
     ball = DeltaEnclosure(profile).delta(_validate.nonnegative("eps", eps))
     lower, upper = outward_floats(ball)
     return lower, min(upper, 1.0)
@@ -171,7 +217,20 @@ def outward_floats(ball: arb) -> tuple[float, float]:
 
 
 def float_beyond(x: arb, direction: int) -> float:
-    """Return a float beyond an exact number: above it for direction 1, below for −1."""
+    """Return a float beyond an exact number: above it for direction 1, below for −1.
+
+    Parameters
+    ----------
+    x : arb
+        The number.
+    direction : {1, −1}
+        1 for a float above it, −1 for one below it.
+
+    Returns
+    -------
+    float
+        The neighbor, in that direction, of the float nearest to x.
+    """
     return math.nextafter(float(x), direction * math.inf)
 
 
@@ -198,15 +257,16 @@ class DeltaEnclosure:
 
     Parameters
     ----------
-    profile : RadialProfile
+    profile : ConstantCurvatureProfile or ProjectiveProfile
         The profile of an isotropic law on a space of constant curvature or on a real
         projective space.
     """
 
-    # If log δ is smaller than this, an upper bound on δ is enough.
+    # If log δ is smaller than this (near the end of the range of doubles), an upper bound
+    # on δ is enough.
     smallest_log = math.log(1e-300)
 
-    def __init__(self, profile: Any) -> None:
+    def __init__(self, profile: ConstantCurvatureProfile | ProjectiveProfile) -> None:
         """Read the parameters of the noise from its profile."""
         self.profile = profile
         self.kind = profile.kind
@@ -272,20 +332,38 @@ class DeltaEnclosure:
 
     @staticmethod
     def _is_tight(ball: arb) -> bool:
-        """Return whether a ball is small relative to its value, or exactly 0."""
+        """Return whether a ball is small relative to its value, or exactly 0.
+
+        Parameters
+        ----------
+        ball : arb
+            An enclosure of δ(ε).
+
+        Returns
+        -------
+        bool
+            True if the radius is below 2e-8 of every number in the ball, or the ball is
+            {0}.
+        """
         if ball.is_exact() and ball == 0:
             return True
         return bool(ball.lower() > 0 and ball.rad() < _GOOD_RADIUS * ball.lower())
 
     def _find_smaller_resolved_eps(self, eps: float) -> float:
-        """Return an ε′ <= ε at which δ is not too small for floats, by halving ε.
+        """Halve ε until δ(ε) is not too small for floats.
 
-        The result is 0 if there is none.
+        δ decreases in ε, so that an upper bound on δ at a smaller ε holds at ε too.
 
         Parameters
         ----------
         eps : float
             A number ε >= 0.
+
+        Returns
+        -------
+        float
+            The ε′ = ε/2^k <= ε that was reached first; 0 if δ is too small at all of
+            them.
         """
         smaller_eps = eps
         while (
@@ -295,15 +373,21 @@ class DeltaEnclosure:
         return smaller_eps
 
     def _guess_log_delta(self, eps: float) -> float:
-        """Return log δ(ε) as computed in floats, but at least `smallest_log`.
+        """Return log δ(ε) as the float path computes it, but at least `smallest_log`.
 
-        It tells how small the integrals are, and hence how many digits they need. At an
-        extreme ε the float may be NaN; then `smallest_log` is returned.
+        The guess says how small the integrals are, and hence how many digits they need.
+        It decides no bound. At an extreme ε the float may be NaN; then `smallest_log`
+        is returned.
 
         Parameters
         ----------
         eps : float
             ε >= 0.
+
+        Returns
+        -------
+        float
+            An approximation of log δ(ε).
         """
         with np.errstate(all="ignore"):
             if self.profile.is_closed_form:
@@ -313,7 +397,7 @@ class DeltaEnclosure:
         return guess if guess > self.smallest_log else self.smallest_log
 
     def _is_beyond_max_loss(self, eps: float) -> bool:
-        """Return whether ε is certainly at or above the largest loss, so that δ(ε) = 0.
+        """Say whether ε is certainly at or above the largest loss, so that δ(ε) = 0.
 
         With scale s, distance D of the centers and diameter c of the space, the largest
         loss is D/s for the Laplace law and D(2c − D)/2s² for the Gaussian on a compact
@@ -323,6 +407,11 @@ class DeltaEnclosure:
         ----------
         eps : float
             A number ε >= 0.
+
+        Returns
+        -------
+        bool
+            False also if the loss is unbounded or the balls overlap.
         """
         s, distance = self._parameters()
         if self.kind == "laplace":
@@ -339,6 +428,11 @@ class DeltaEnclosure:
 
         If the ball of the distance overlaps the diameter of the space, it is replaced
         by the diameter.
+
+        Returns
+        -------
+        _Parameters
+            The scale s and the distance D, as balls: their values times √|curvature|.
         """
         root = arb(1)
         if self.profile.curvature and self.k:
@@ -365,21 +459,29 @@ class DeltaEnclosure:
     # ---- δ
 
     def _delta_ball(self, eps: arb, log_guess: float, tolerance: float) -> arb:
-        """Return a ball around δ(ε) at the current precision.
+        """Return a ball around δ(ε) at the current precision of the arithmetic.
 
         δ(ε) = P₁(L >= ε) − e^ε·P₁(L <= −ε), where L is the privacy loss and P₁ the law
-        of the noise about the first center. A closed form is used if there is one; for
-        a flat Gaussian with μ = sensitivity/scale it is Φ(μ/2 − ε/μ) − e^ε·Φ(−μ/2 −
-        ε/μ).
+        of the noise about the first center. The two tails are integrals
+        (`_TailIntegral`), except in two cases with a closed form: one-dimensional
+        spaces, and the Gaussian law on a flat space, for which, with μ =
+        sensitivity/scale and the normal distribution function Φ,
+
+            δ(ε) = Φ(μ/2 − ε/μ) − e^ε·Φ(−μ/2 − ε/μ).
 
         Parameters
         ----------
         eps : arb
-            ε.
+            ε >= 0.
         log_guess : float
-            An approximation of log δ(ε).
+            An approximation of log δ(ε), which sets absolute tolerances.
         tolerance : float
             The relative error that integrals may have.
+
+        Returns
+        -------
+        arb
+            A ball that contains δ(ε), however wide.
         """
         if self.profile.is_closed_form:  # a flat Gaussian
             mu = arb(self.profile.sensitivity) / arb(self.profile.scale)
@@ -399,15 +501,31 @@ class DeltaEnclosure:
     def _one_dimensional_delta(self, s: arb, D: arb, eps: arb) -> arb:
         """Return δ(ε) on the line or on the circle of circumference 2π, in closed form.
 
-        With y the signed distance from the first center η₁ and η₂ at y = D, the loss
-        exceeds ε on the arc −r_b < y < y_a and is below −ε on its mirror image. Every
-        factor e^ε is multiplied out, because a difference of probabilities times e^ε
-        would lose all digits.
+        Let y be the signed distance from the first center η₁, so that η₂ is at y = D.
+        The loss exceeds ε on an arc −r_b < y < y_a, and is below −ε on the mirror image
+        of that arc. With the scale s, the normal distribution function Φ and the far
+        distance D′ = 2π − D, the ends of the arc solve
+
+            (Laplace)   y_a = (D − s·ε)/2,             r_b = π − (D + s·ε)/2,
+            (Gaussian)  y_a = (D² − 2s²ε)/(2D),        r_b = (D′² − 2s²ε)/(2D′).
+
+        δ(ε) is the probability of the arc under the law about η₁, less e^ε times that
+        under the law about η₂. Every factor e^ε is multiplied out, because a difference
+        of probabilities times e^ε would lose all digits.
 
         Parameters
         ----------
-        s, D, eps : arb
-            The scale of the noise, the distance of the centers, and ε.
+        s : arb
+            The scale of the noise.
+        D : arb
+            The distance of the two centers.
+        eps : arb
+            ε >= 0.
+
+        Returns
+        -------
+        arb
+            A ball around δ(ε).
         """
         pi = arb.pi()
         if self.kind == "laplace" and self.k == 0:
@@ -435,10 +553,11 @@ class DeltaEnclosure:
     # ---- where to integrate
 
     def _find_density_support(self, depth: float) -> tuple[float, float]:
-        """Return radii (start, end) between which ρ is above e^−depth of its peak.
+        """Return radii between which the density ρ of the radius is not negligible.
 
-        ρ is the density of the radius. The interval is only a suggestion, found in
-        floats: `_TailIntegral` bounds the mass of ρ outside of it rigorously.
+        ρ is above e^−depth of its peak exactly between them, up to a factor of 1.25 in
+        the distance from the peak. The interval is only a suggestion, found in floats:
+        `_TailIntegral` bounds the mass of ρ outside of it rigorously.
 
         Parameters
         ----------
@@ -486,6 +605,11 @@ class DeltaEnclosure:
         ----------
         t : arb
             A level of the privacy loss.
+
+        Returns
+        -------
+        _LevelRadii
+            The two radii as balls, and whether the loss at the first center exceeds t.
         """
         s, distance = self._parameters()
         diameter = self._diameter()
@@ -577,7 +701,7 @@ class _TailIntegral:
     # ---- the radial density
 
     def _rho(self, r: acb, sn_r: acb | None = None) -> acb:
-        """Return ρ(r)/ρ(m), the density of the radius relative to its mode m.
+        """Return ρ(r)/ρ(m), the density ρ of the radius r relative to its mode m.
 
         It is weight(r)/weight(m)·(sn r/sn m)^{d−1}, with the weight e^{−r/s} (Laplace)
         or e^{−r²/2s²} (Gaussian), the scale s and the dimension d; sn is sinh, the
@@ -589,6 +713,11 @@ class _TailIntegral:
             A ball of radii.
         sn_r : acb, optional
             sn(r), if the caller knows it already.
+
+        Returns
+        -------
+        acb
+            A ball around the ratio.
         """
         if self.is_laplace:
             log_weight = (self.mode - r) / self.s
@@ -598,9 +727,10 @@ class _TailIntegral:
         return log_weight.exp() * (sn_r / self.sn_mode) ** (self.enclosure.d - 1)
 
     def _rho_integrand(self, r: acb, analytic: bool) -> acb:
-        """Return ρ(r)/ρ(mode) as an integrand for Arb; it is analytic everywhere.
+        """Return ρ(r)/ρ(m), in the form in which Arb's quadrature calls integrands.
 
-        ρ is the density of the radius r.
+        ρ is the density of the radius r, and m its mode. The ratio is analytic
+        everywhere.
 
         Parameters
         ----------
@@ -608,30 +738,45 @@ class _TailIntegral:
             A ball of radii.
         analytic : bool
             Not used, because the function is analytic.
+
+        Returns
+        -------
+        acb
+            A ball around the ratio.
         """
         return self._rho(r)
 
     def _log_slope(self, r: arb) -> arb:
-        """Return (log ρ)′(r), with ρ the density of the radius r.
+        """Return (log ρ)′(r), the slope of the log density of the radius r.
 
-        It is (d−1)·sn′(r)/sn(r) minus r/s² (Gaussian) or 1/s (Laplace), with the scale
-        s and the dimension d; sn is sinh, the identity or sin for the curvature −1, 0
-        or 1.
+        With the scale s and the dimension d it is (d−1)·sn′(r)/sn(r) − r/s² (Gaussian)
+        or (d−1)·sn′(r)/sn(r) − 1/s (Laplace), where sn is sinh, the identity or sin for
+        the curvature −1, 0 or 1.
 
         Parameters
         ----------
         r : arb
             A ball of radii.
+
+        Returns
+        -------
+        arb
+            A ball around the slope.
         """
         weight_slope = 1 / self.s if self.is_laplace else r / (self.s * self.s)
         return (self.enclosure.d - 1) * log_derivative_of_sn(self.k, r) - weight_slope
 
     def _mass_outside(self) -> arb:
-        """Return an upper bound on ∫ρ/ρ(mode) outside the interval of integration.
+        """Return an upper bound on the mass of ρ outside the interval of integration.
 
-        ρ is the density of the radius. Because log ρ is concave, the integral beyond an
-        end at which log ρ has the slope a is at most ρ/|a|. The bound is infinite if ρ
-        does not decrease outward there.
+        ρ is the density of the radius, and its mass is measured relative to ρ(m) at its
+        mode m. Because log ρ is concave, the integral beyond an end at which log ρ has
+        the slope a is at most ρ/|a|.
+
+        Returns
+        -------
+        arb
+            The bound; infinity if ρ does not decrease outward at an end.
         """
         outside = arb(0)
         if self.start > 0:
@@ -649,7 +794,7 @@ class _TailIntegral:
     def _half_angle_squares(
         self, r: acb, sn_r: acb, analytic: bool, is_far: bool
     ) -> tuple[acb, acb]:
-        """Return cos²(φ/2) and sin²(φ/2) of the angle φ at which the loss L equals t.
+        """Return cos²(φ/2) and sin²(φ/2) of the angle φ at which the privacy loss is t.
 
         φ is measured at the first center, between a point at the radius r and the
         second center η₂. With D the distance of the centers and b the distance from η₂
@@ -663,13 +808,20 @@ class _TailIntegral:
 
         Parameters
         ----------
-        r, sn_r : acb
-            The radius and sn(r).
+        r : acb
+            The radius, or a ball of radii.
+        sn_r : acb
+            sn(r).
         analytic : bool
             Whether the result must not be finite unless it is analytic on all of r.
         is_far : bool
             Whether the angle is that of the far lift of η₂ on a projective space. Its
             distance from the level is π − b.
+
+        Returns
+        -------
+        cos_square, sin_square : acb
+            The two squares, each to full relative precision.
         """
         k = self.k
         if self.is_laplace and not is_far:
@@ -694,13 +846,13 @@ class _TailIntegral:
         return cos_square, sin_square
 
     def _fraction_integrand(self, r: acb, analytic: bool, is_far: bool = False) -> acb:
-        """Return ρ(r)/ρ(mode) times the fraction of directions in the tail.
+        """Return ρ(r)/ρ(m) times the fraction of directions in which the loss is in the tail.
 
-        ρ is the density of the radius r. The fraction is J_m(cos φ)/J_m(1) with m = d −
-        2 and J_m(cos φ) = ∫_φ^π sin^m (`sine_integral`), where φ is the angle at which
-        the loss is t. If a ball of radii extends beyond the radii at which such an
-        angle exists, the fraction is only known to lie in [0, 1], and that interval is
-        used.
+        ρ is the density of the radius r, and m its mode. With d the dimension, n = d −
+        2 and φ the angle at which the loss is t, the fraction is J_n(cos φ)/J_n(1),
+        where J_n(cos φ) = ∫_φ^π sin^n (`sine_integral`). If a ball of radii extends
+        beyond the radii at which such an angle exists, the fraction is only known to
+        lie in [0, 1], and that interval is used.
 
         Parameters
         ----------
@@ -710,6 +862,11 @@ class _TailIntegral:
             Whether the result must not be finite unless it is analytic on all of r.
         is_far : bool
             Whether the directions are those of the far lift on a projective space.
+
+        Returns
+        -------
+        acb
+            A ball around the product.
         """
         sn_r = sn(self.k, r)
         cos_square, sin_square = self._half_angle_squares(r, sn_r, analytic, is_far)
@@ -725,10 +882,24 @@ class _TailIntegral:
         return self._rho(r, sn_r) * angle_integral / self.full_sine_integral
 
     def _far_integrand(self, r: acb, analytic: bool) -> acb:
-        """Return ρ(r)/ρ(mode) times the fraction of directions nearer to the far lift.
+        """Return ρ(r)/ρ(m) times the fraction of directions near the far lift.
 
-        These are the directions at the radius r, on a projective space, in which the
-        far lift of the second center is at most as far as the level of the loss.
+        ρ is the density of the radius r, and m its mode. On a projective space, the far
+        lift is the second point of the sphere above the second center. Counted are the
+        directions at the radius r in which it is at most as far as the level of the
+        loss.
+
+        Parameters
+        ----------
+        r : acb
+            The radius, or a ball of radii.
+        analytic : bool
+            Whether the result must not be finite unless it is analytic on all of r.
+
+        Returns
+        -------
+        acb
+            A ball around the product.
         """
         return self._fraction_integrand(r, analytic, is_far=True)
 
@@ -738,10 +909,15 @@ class _TailIntegral:
         """Return a ball around P₁(L >= t), or around P₁(L <= t) for a lower tail.
 
         The integral of ρ·F is split at the radii of the level L = t, where ρ is the
-        density of the radius and F the fraction of directions in the tail. Below the
-        first radius F is 0 or 1, between the radii it varies, and beyond the last one
-        it is 0 or 1 again. The mass of ρ outside the interval of integration is added
-        as a ball from 0 to its upper bound.
+        density of the radius and F the fraction of directions in the tail. F is 0 or 1
+        below the first radius (`low`), varies between the radii, and is 0 or 1 again
+        beyond the last one (`high`). The mass of ρ outside the interval of integration
+        is added as a ball from 0 to its upper bound.
+
+        Returns
+        -------
+        arb
+            A ball that contains the probability.
         """
         outside = self._mass_outside()
         mass = enclose_integral(
@@ -768,11 +944,16 @@ class _TailIntegral:
         return (total + arb(0).union(outside)) / mass
 
     def _last_radius(self) -> arb:
-        """Return the last radius with a direction in the tail, on a projective space.
+        """Return the largest radius with a direction in the tail, on a projective space.
 
         For the upper tail it is the radius at which the level of the loss is a diameter
         away from the second center. For the lower tail it is the end of the interval of
         integration.
+
+        Returns
+        -------
+        arb
+            A ball around the radius.
         """
         if not self.is_upper:
             return self.window[1]
@@ -782,7 +963,7 @@ class _TailIntegral:
         return (diameter * diameter - 2 * self.s * self.s * self.t).sqrt()
 
     def _integrate(self, integrand: Integrand, start: arb, stop: arb) -> arb:
-        """Return a ball around the integral over the part of a range inside the window.
+        """Return a ball around an integral over the part of a range inside the window.
 
         The window is the interval of integration. Two ends whose balls overlap cannot
         be ordered. The error that this can cause is at most (length of the
@@ -794,6 +975,11 @@ class _TailIntegral:
             A function of a ball of radii and a flag for analyticity.
         start, stop : arb
             The ends of the range.
+
+        Returns
+        -------
+        arb
+            A ball that contains the integral; 0 if the range lies outside the window.
         """
         low = start if start > self.window[0] else self.window[0]
         high = stop if stop < self.window[1] else self.window[1]
@@ -837,6 +1023,11 @@ def scaled_normal_tail(eps: arb, z: arb) -> arb:
     ----------
     eps, z : arb
         ε and z > 0, as balls.
+
+    Returns
+    -------
+    arb
+        A ball around e^ε·Φ(−z).
     """
     exponential = (eps - z * z / 2).exp()
     if z < _LARGE_Z:
@@ -845,7 +1036,10 @@ def scaled_normal_tail(eps: arb, z: arb) -> arb:
 
 
 def enclose_integral(integrand: Integrand, a: arb, b: arb, tolerance: arb) -> arb:
-    """Return a ball around ∫ from a to b, by Arb's adaptive quadrature.
+    """Return a ball around the integral of a function from a to b.
+
+    It is computed by Arb's adaptive Gauss–Legendre quadrature, whose error bound is
+    rigorous.
 
     Parameters
     ----------
@@ -856,6 +1050,11 @@ def enclose_integral(integrand: Integrand, a: arb, b: arb, tolerance: arb) -> ar
         The ends of the interval.
     tolerance : arb
         The absolute error to aim for. The ball is valid even if it is not reached.
+
+    Returns
+    -------
+    arb
+        A ball that contains the integral.
     """
     relative_goal = arb(2) ** (-(3 * ctx.prec) // 5)
     return acb.integral(
@@ -870,14 +1069,40 @@ def enclose_integral(integrand: Integrand, a: arb, b: arb, tolerance: arb) -> ar
 
 
 def sn(k: int, r: acb) -> acb:
-    """Return sn_k(r): r, sin r or sinh r for the curvature k = 0, 1 or −1."""
+    """Return sn_k(r): r, sin r or sinh r for the curvature k = 0, 1 or −1.
+
+    Parameters
+    ----------
+    k : int
+        The sign of the curvature: −1, 0 or 1.
+    r : acb
+        A radius, or a ball of radii.
+
+    Returns
+    -------
+    acb
+        A ball around sn_k(r).
+    """
     if k == 0:
         return r
     return r.sin() if k == 1 else r.sinh()
 
 
 def log_derivative_of_sn(k: int, r: arb) -> arb:
-    """Return sn_k′(r)/sn_k(r): 1/r, cot r or coth r for k = 0, 1 or −1."""
+    """Return sn_k′(r)/sn_k(r): 1/r, cot r or coth r for k = 0, 1 or −1.
+
+    Parameters
+    ----------
+    k : int
+        The sign of the curvature: −1, 0 or 1.
+    r : arb
+        A radius > 0.
+
+    Returns
+    -------
+    arb
+        A ball around sn_k′(r)/sn_k(r).
+    """
     if k == 0:
         return 1 / r
     return r.cot() if k == 1 else r.coth()
@@ -903,6 +1128,11 @@ def sine_integral(m: int, x: acb, y: acb, analytic: bool) -> acb:
         Two numbers with x + y = 1, both to full relative precision.
     analytic : bool
         Whether the result must not be finite unless it is analytic on the given balls.
+
+    Returns
+    -------
+    acb
+        A ball around J_m.
     """
     if m == 1:
         return 2 * x

@@ -13,7 +13,7 @@ the chord lies below δ_μ. On hyperbolic spaces the tail is covered by a theore
 import math
 from functools import cached_property
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from flint import acb, arb
@@ -48,10 +48,18 @@ _USED_FRACTION = 0.6
 # Multiplied by this factor until the tail beyond a radius is covered by the theorem.
 _RADIUS_FACTOR = 1.125
 _LARGEST_RADIUS = 1e6
+# In the search for knots, log δ must be below log δ_μ by this much to count as such.
+_KNOT_MARGIN = 1e-3
+# An interval of the proof that is shorter than this part of its end is not halved.
+_SHORTEST_INTERVAL = 1e-12
 
 
 def certified_mu(
-    kind: Any, curvature: float, dim: int, scale: float, sensitivity: float
+    kind: str,
+    curvature: float,
+    dim: int,
+    scale: float,
+    sensitivity: float,
 ) -> tuple[float, float]:
     """Return rigorous bounds (lower, upper) on the smallest μ of Gaussian DP.
 
@@ -60,14 +68,17 @@ def certified_mu(
 
     Parameters
     ----------
-    kind : str
-        The noise: 'gaussian' or 'laplace'.
-    curvature, dim : float, int
-        The curvature and the dimension of the space.
+    kind : {'gaussian', 'laplace'}
+        The noise: density ∝ exp(−r²/2s²) or ∝ exp(−r/s), with r the distance from its
+        center.
+    curvature : float
+        The curvature of the space.
+    dim : int
+        The dimension of the space.
     scale : float
-        The scale of the noise.
+        The scale s of the noise.
     sensitivity : float
-        The largest distance between two centers.
+        The largest distance between two centers of the noise.
 
     Returns
     -------
@@ -85,7 +96,14 @@ def certified_mu(
     >>> lower <= 0.5 <= upper
     True
     """
-    profile = constant_curvature_profile(kind, curvature, dim, scale, sensitivity)
+    # The constructor of the profile refuses any other kind.
+    profile = constant_curvature_profile(
+        kind,  # type: ignore[arg-type]
+        curvature,
+        dim,
+        scale,
+        sensitivity,
+    )
     if profile.is_closed_form:
         return outward_floats(arb(sensitivity) / arb(scale))
     return MuEnclosure(profile).mu()
@@ -96,7 +114,7 @@ class MuEnclosure(DeltaEnclosure):
 
     Parameters
     ----------
-    profile : RadialProfile
+    profile : ConstantCurvatureProfile or ProjectiveProfile
         The profile of an isotropic law on a space of constant curvature.
     """
 
@@ -109,6 +127,11 @@ class MuEnclosure(DeltaEnclosure):
         The lower bound comes from δ at ε = 0 and at the ε that needs the largest μ in
         floats. The upper bound is a μ slightly above the one in floats, for which δ <=
         δ_μ is proved on all of [0, ∞); δ_μ is the profile of N(0, 1) against N(μ, 1).
+
+        Returns
+        -------
+        lower, upper : float
+            Bounds with 0 <= lower <= μ <= upper.
         """
         grid = self.profile.loss_table.grid()
         worst_eps = float(grid[int(self.profile._mu_at(grid).argmax())])
@@ -176,7 +199,8 @@ class MuEnclosure(DeltaEnclosure):
             if self._chord_is_below(start, stop, mu):
                 n_proved += 1
                 continue
-            if n_proved + len(pending) > _MOST_PROOFS or stop - start < 1e-12 * stop:
+            is_too_short = stop - start < _SHORTEST_INTERVAL * stop
+            if n_proved + len(pending) > _MOST_PROOFS or is_too_short:
                 raise NotResolved(
                     f"μ could not be certified: no proof between ε = {start:g} and {stop:g}"
                 )
@@ -214,13 +238,14 @@ class MuEnclosure(DeltaEnclosure):
 
         # Once δ(ε) is below δ_μ(end), one last interval is enough.
         log_gdp_at_end = float(gdp_log_delta(mu, np.array([end]))[0])
-        below_end = np.nonzero(log_delta + 1e-3 < log_gdp_at_end)[0]
+        is_below_end = log_delta + _KNOT_MARGIN < log_gdp_at_end
+        below_end = np.nonzero(is_below_end)[0]
         if len(below_end):
             n_used = below_end[0] + 1
             grid = grid[:n_used]
             log_delta = log_delta[:n_used]
             log_gdp = log_gdp[:n_used]
-        if len(grid) < 3:
+        if len(grid) < 3:  # too few points for a second derivative
             return [0.0, *grid[1:].tolist(), end]
 
         count = _count_intervals(grid, log_delta, log_gdp)
@@ -237,14 +262,20 @@ class MuEnclosure(DeltaEnclosure):
     def _find_tail_eps(self, mu: arb) -> float:
         """Return an ε beyond which δ <= δ_μ is a theorem, on a hyperbolic space.
 
-        δ_μ is the profile of N(0, 1) against N(μ, 1). With scale s and distance D of
-        the centers, ε is (2rD + D²)/2s², where r is the first radius of a geometric
-        sequence for which `_tail_is_below` holds.
+        δ_μ is the profile of N(0, 1) against N(μ, 1). With the scale s of the noise and
+        the distance D of its centers, the answer is (2rD + D²)/2s², where r is the
+        first radius of the sequence s/4, 1.125·s/4, 1.125²·s/4, … for which
+        `_tail_is_below` holds.
 
         Parameters
         ----------
         mu : arb
             The candidate μ.
+
+        Returns
+        -------
+        float
+            The ε, rounded up.
 
         Raises
         ------
@@ -263,7 +294,7 @@ class MuEnclosure(DeltaEnclosure):
         return math.nextafter(float(eps.upper()), math.inf)
 
     def _tail_is_below(self, mu: arb, r: arb) -> bool:
-        """Return whether δ <= δ_μ is proved for every ε >= (2rD + D²)/2s².
+        """Say whether δ <= δ_μ is proved for every ε >= (2rD + D²)/2s².
 
         This is for Gaussian noise of scale s on a hyperbolic space of dimension d, with
         centers a distance D apart; δ_μ is the profile of N(0, 1) against N(μ, 1), φ the
@@ -284,6 +315,11 @@ class MuEnclosure(DeltaEnclosure):
             The candidate μ.
         r : arb
             The radius from which on the tail is compared.
+
+        Returns
+        -------
+        bool
+            False says only that there is no proof from this radius on.
         """
         s, D = self._parameters()
         n = self.d - 1
@@ -319,9 +355,20 @@ class MuEnclosure(DeltaEnclosure):
         return bool(x > 0 and falls_faster and log_delta_bound <= log_gdp_bound)
 
     def _log_density(self, r: arb) -> arb:
-        """Return an upper bound on log(ρ(r)/∫ρ), the log density of the radius r.
+        """Return an upper bound on the log density of the radius r, log(ρ(r)/∫ρ).
 
-        ∫ρ is bounded from below by its integral over a finite interval.
+        ρ is the density of the radius before it is normalized. ∫ρ is bounded from below by
+        the integral over a finite interval.
+
+        Parameters
+        ----------
+        r : arb
+            A radius.
+
+        Returns
+        -------
+        arb
+            A ball, no number of which is below the log density.
         """
         return self._log_rho(acb(r)).real - self._smallest_mass.log()
 
@@ -335,6 +382,11 @@ class MuEnclosure(DeltaEnclosure):
         ----------
         r : acb
             A radius, which may be complex for the quadrature.
+
+        Returns
+        -------
+        acb
+            A ball around log(ρ(r)/ρ(m)).
         """
         s, _ = self._parameters()
         mode = arb(self._law.mode)
@@ -348,7 +400,7 @@ class MuEnclosure(DeltaEnclosure):
         start, end = self._find_density_support(60.0)
         start = max(start, 1e-3 * law.mode)  # log sinh(r) is infinite at r = 0
         mass = enclose_integral(
-            lambda r, _: self._log_rho(r).exp(),
+            lambda radius, _: self._log_rho(radius).exp(),
             arb(start),
             arb(end),
             tolerance=arb(law.width * 1e-12),
@@ -358,19 +410,28 @@ class MuEnclosure(DeltaEnclosure):
     # ---- one interval
 
     def _chord_is_below(self, a: float, b: float, mu: arb) -> bool:
-        """Return whether δ <= δ_μ is proved on the interval a <= ε <= b.
+        """Say whether δ <= δ_μ is proved on the interval a <= ε <= b.
 
         δ_μ is the profile of N(0, 1) against N(μ, 1). As a function of u = e^ε, δ is
-        convex and lies below its chord. The proof succeeds at once if δ(a) < δ_μ(b),
-        because both decrease. Otherwise the gap δ_μ − chord, which is convex in u too,
-        is bounded from below by its tangents on 24 pieces of the interval.
+        convex and lies below its chord. There are two ways to a proof:
+
+        - δ(a) < δ_μ(b) suffices, because both functions decrease.
+        - Otherwise the gap δ_μ − chord, which is convex in u too, is bounded from below by its
+          tangents on 24 pieces of the interval.
 
         Parameters
         ----------
-        a, b : float
-            The ends of the interval of ε.
+        a : float
+            The lower end of the interval of ε.
+        b : float
+            The upper end of the interval of ε.
         mu : arb
-            μ.
+            The candidate μ.
+
+        Returns
+        -------
+        bool
+            False says only that this argument does not prove it.
         """
         delta_a = self.delta(a)
         delta_b = self.delta(b) if b < self.profile.pure_epsilon else arb(0)
@@ -429,10 +490,11 @@ class _Gap(NamedTuple):
 
 
 def _is_positive_between(left: _Gap, right: _Gap, width: arb) -> bool:
-    """Return whether a convex function is proved to be positive on an interval.
+    """Say whether a convex function is proved to be positive on an interval.
 
-    This is so if it is positive at both ends and either the tangent at one end rises
-    inward, or the two tangents meet above 0.
+    A convex function lies above its tangents. So it is positive if it is positive at
+    both ends and either the tangent at one end rises inward, or the two tangents meet
+    above 0.
 
     Parameters
     ----------
@@ -440,6 +502,11 @@ def _is_positive_between(left: _Gap, right: _Gap, width: arb) -> bool:
         The values and slopes at the two ends.
     width : arb
         The length of the interval.
+
+    Returns
+    -------
+    bool
+        False says only that the tangents prove nothing.
     """
     if not (left.value > 0 and right.value > 0):
         return False
@@ -457,6 +524,18 @@ def gdp_delta_and_slope(mu: arb, eps: arb) -> tuple[arb, arb]:
 
     δ_μ(ε) = Φ(−ε/μ + μ/2) − e^ε·Φ(−ε/μ − μ/2) is the profile of N(0, 1) against N(μ,
     1), with Φ the normal distribution function.
+
+    Parameters
+    ----------
+    mu : arb
+        μ > 0.
+    eps : arb
+        ε >= 0.
+
+    Returns
+    -------
+    delta, slope : arb
+        Balls around δ_μ(ε) and dδ_μ/du.
     """
     tail = normal_cdf(-eps / mu - mu / 2)
     return normal_cdf(-eps / mu + mu / 2) - eps.exp() * tail, -tail
@@ -467,7 +546,7 @@ _BISECTIONS = 60
 
 
 def mu_lower(delta: arb, eps: float) -> float:
-    """Return a float that is at most the μ with δ_μ(ε) = δ, by bisection in balls.
+    """Return a lower bound on the μ with δ_μ(ε) = δ, by bisection in balls.
 
     δ_μ is the profile of N(0, 1) against N(μ, 1), and it increases with μ.
 
@@ -477,6 +556,11 @@ def mu_lower(delta: arb, eps: float) -> float:
         A ball around δ(ε).
     eps : float
         ε >= 0.
+
+    Returns
+    -------
+    float
+        A μ at which δ_μ(ε) < δ was proved, within rounding of the largest such μ; or 0.
     """
     low = 0.0
     high = 1.0
