@@ -33,6 +33,7 @@ from curvedp.inference.shapes import (
     principal_subspaces,
     shape_from_two_moments,
 )
+from curvedp.inference.tangent_regions import gradient_of_moments
 from curvedp.privacy import Guarantee
 from curvedp.randomness import GeneratorSource
 from curvedp.release.choose import choose_mechanism
@@ -41,6 +42,7 @@ from curvedp.statistics.frechet_mean import FrechetMean
 from curvedp.statistics.geodesic import GeodesicLine
 from curvedp.statistics.searched_ball import BallSearchStatistic, SearchedVariance
 from curvedp.statistics.second_moment import SecondMoment
+from curvedp.statistics.tangent_moments import TangentMoments
 
 # The ball into which records were clipped, in words, for those kinds of draws for which
 # it is not the public ball.
@@ -265,6 +267,10 @@ def _released_draw(certificate: Certificate) -> _ReleasedDraw:
         )
     recorded_draw = recorded_draw_of(certificate)
     statistic = recorded_draw.frame or mechanism.statistic
+    if isinstance(statistic, TangentMoments):
+        # The region is about the mean; `tangent_regions` has those of the variances.
+        gradient = gradient_of_moments(statistic, recorded_draw)
+        return _ReleasedDraw(mechanism, statistic.frechet_mean, gradient)
     return _ReleasedDraw(mechanism, statistic, recorded_draw)
 
 

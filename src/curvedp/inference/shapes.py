@@ -661,7 +661,7 @@ def principal_subspaces(
         raise ParameterError(
             f"{components} components of {d} features: a region is of 1 to {d - 1}"
         )
-    gaussian = _as_gaussian(draw, 1 - level)
+    gaussian = bound_by_gaussian(draw, 1 - level)
     sigma = gaussian.sigma
     failure_probability = gaussian.failure_probability
     drawn_matrix = vector_to_symmetric(draw.value, d)
@@ -689,7 +689,7 @@ def principal_subspaces(
     return manifold, Shape(center, radius, theorem, subspaces)
 
 
-class _GaussianBound(NamedTuple):
+class GaussianBound(NamedTuple):
     """Gaussian noise that is at least as long as the actual noise, in every norm.
 
     Attributes
@@ -705,7 +705,7 @@ class _GaussianBound(NamedTuple):
     failure_probability: float
 
 
-def _as_gaussian(draw: NoisyDraw, failure_probability: float) -> _GaussianBound:
+def bound_by_gaussian(draw: NoisyDraw, failure_probability: float) -> GaussianBound:
     """Bound the noise of a draw by Gaussian noise of some deviation σ.
 
     Laplace noise N in D dimensions is (|N|/|Z|)·Z for Z ~ N(0, I), where |N| has the
@@ -721,12 +721,12 @@ def _as_gaussian(draw: NoisyDraw, failure_probability: float) -> _GaussianBound:
         The failure probability that may be spent in total.
     """
     if isinstance(draw.law, RiemannianGaussian):
-        return _GaussianBound(draw.law.scale, failure_probability)
+        return GaussianBound(draw.law.scale, failure_probability)
     size = draw.value.size
     tail = failure_probability * _SWAP_SHARE / 2
     shortest_gaussian = sqrt(2 * gammaincinv(size / 2, tail))
     longest_noise = draw.law.scale * float(gammainccinv(size, tail))
-    return _GaussianBound(
+    return GaussianBound(
         longest_noise / shortest_gaussian, failure_probability * (1 - _SWAP_SHARE)
     )
 
