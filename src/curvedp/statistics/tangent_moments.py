@@ -26,6 +26,7 @@ from curvedp.geometry.frechet_mean.error_bound import farthest_record
 from curvedp.geometry.manifold import Manifold
 from curvedp.numerics.fixed_point import FixedPoint, gram_mean, gram_radius, gram_sums
 from curvedp.records.base import Records, open_records
+from curvedp.statistics.frechet_mean import FrechetMean
 from curvedp.statistics.noisy_sums import ClippedSum
 from curvedp.statistics.searched_ball import BallSearchStatistic
 from curvedp.statistics.second_moment import symmetric_to_vector, vector_to_symmetric
@@ -116,6 +117,11 @@ class TangentMoments(ClippedToBall, BoundsSamplingError):
         return _joint_diameter(self.manifold.dim) / self.n + _rounding_of_mean(
             self.manifold.dim
         )
+
+    @property
+    def frechet_mean(self) -> FrechetMean:
+        """The Fréchet mean of the same records, to which the mean logarithm leads."""
+        return FrechetMean(self.manifold, self.center, self.radius, self.n)
 
     def sampling_error(self, failure_probability: float) -> float:
         """Bound the distance of this vector from that of the population.

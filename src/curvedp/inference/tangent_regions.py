@@ -1,0 +1,280 @@
+"""Confidence regions for a private tangent covariance: its mean, variances, directions.
+
+A release of `TangentMoments` is the mean logarithm G and the second moment S of the
+records at a center c, with Gaussian (or Laplace) noise. The regions here are about the
+Fréchet mean of the records, and about C = S − GGᵀ, the covariance of their logarithms at
+c, clipped to the ball. docs/theory/tangent-pca.md has the proofs.
+"""
+
+from math import sqrt
+from typing import NamedTuple
+
+import numpy as np
+from scipy.special import gammainccinv
+
+from curvedp.core.capabilities import NoisyDraw, NoisyMeanSquare
+from curvedp.core.certificate import Certificate
+from curvedp.core.statistic import Ball
+from curvedp.errors import ParameterError
+from curvedp.geometry import Euclidean
+from curvedp.inference.shapes import (
+    Region,
+    bound_by_gaussian,
+    principal_subspaces,
+)
+from curvedp.laws import RiemannianGaussian, RiemannianLaplace
+from curvedp.release.rebuild import mechanism_of, recorded_draw_of
+from curvedp.statistics.second_moment import SecondMoment, symmetric_to_vector
+from curvedp.statistics.tangent_moments import (
+    MOMENT_WEIGHT,
+    TangentEstimate,
+    TangentMoments,
+    estimate_moments,
+    largest_noise_eigenvalue,
+    split_moments,
+)
+
+# The fraction of 1 − level that is spent on the noise of the mean, which has a small
+# part in the noise of the covariance. The value is a choice; it costs little.
+_MEAN_SHARE = 0.1
+
+
+class VarianceIntervals(NamedTuple):
+    """Confidence intervals for the leading variances, all at once.
+
+    Attributes
+    ----------
+    lower, upper : array, shape (k,)
+        The ends of the interval of each variance.
+    level : float
+        The probability with which all of them hold their variances.
+    """
+
+    lower: np.ndarray
+    upper: np.ndarray
+    level: float
+
+
+class _NoisyCovariance(NamedTuple):
+    """A drawn covariance with bounds on its noise.
+
+    Attributes
+    ----------
+    estimate : TangentEstimate
+        The drawn covariance; the bias of its mean was corrected.
+    drawn : array, shape (d, d)
+        The drawn covariance without this correction, in the same coordinates.
+    noise : float
+        The deviation of the symmetric Gaussian noise on the diagonal.
+    error_of_mean : float
+        A bound on the operator norm of what the noise of the mean, and rounding, add.
+    failure_probability : float
+        What remains of 1 − level for the symmetric noise.
+    radius : float
+        The length to which logarithms were clipped.
+    """
+
+    estimate: TangentEstimate
+    drawn: np.ndarray
+    noise: float
+    error_of_mean: float
+    failure_probability: float
+    radius: float
+
+
+def gradient_of_moments(statistic: TangentMoments, draw: NoisyDraw) -> NoisyDraw:
+    """Return the noisy mean logarithm, and mean square, that drawn moments hold.
+
+    The entries of Gaussian noise are independent, so that those of the mean are noise
+    of the same scale. The length of Laplace noise bounds that of its part.
+
+    Parameters
+    ----------
+    statistic : TangentMoments
+        What was released.
+    draw : NoisyDraw
+        What was drawn, in units of the radius.
+
+    Returns
+    -------
+    NoisyDraw
+        Of the kind "gradient", in units of the manifold.
+    """
+    dim = statistic.manifold.dim
+    radius = statistic.clipping_radius
+    unit = split_moments(draw.value, dim)
+    scale = radius * draw.law.scale
+    law: RiemannianGaussian | RiemannianLaplace
+    mean_square = None
+    if isinstance(draw.law, RiemannianGaussian):
+        law = RiemannianGaussian(Euclidean(dim), scale)
+        mean_square = NoisyMeanSquare(
+            value=radius**2 * float(np.trace(unit.moment)),
+            noise_std=radius * scale * sqrt(dim) / MOMENT_WEIGHT,
+        )
+    else:
+        law = RiemannianLaplace(Euclidean(draw.value.size), scale)
+    return NoisyDraw(
+        "gradient",
+        law,
+        radius * unit.mean,
+        cell_width=radius * draw.cell_width,
+        base=np.asarray(statistic.ball.center),
+        max_length=statistic.radius,
+        mean_square=mean_square,
+    )
+
+
+def variance_intervals(
+    certificate: Certificate, components: int, level: float = 0.95
+) -> VarianceIntervals:
+    """Return confidence intervals for the leading variances of the clipped records.
+
+    Theorem T3 (docs/theory/tangent-pca.md). The drawn matrix is C + N + D, with N
+    symmetric Gaussian noise and ‖D‖ ≤ B (`_noisy_covariance`). On a fixed subspace of
+    dimension m, no eigenvalue of N exceeds q(m) = `largest_noise_eigenvalue` but with
+    the stated probability. By Courant and Fischer, with the subspaces of C itself,
+
+        λ_k(drawn) − q(d − k + 1) − B  ≤  λ_k(C)  ≤  λ_k(drawn) + q(k) + B.
+
+    Parameters
+    ----------
+    certificate : Certificate
+        The certificate of a release of `TangentMoments`.
+    components : int
+        How many of the largest variances.
+    level : float
+        The probability with which all intervals hold their variances.
+
+    Raises
+    ------
+    ParameterError
+        If the certificate is of another release, or has no integers.
+    """
+    noisy = _noisy_covariance(certificate, level)
+    eigenvalues = np.linalg.eigvalsh(noisy.drawn)[::-1]
+    dim = len(eigenvalues)
+    one_sided = noisy.failure_probability / (2 * components)
+    above = [
+        largest_noise_eigenvalue(dim - k, noisy.noise, one_sided)
+        for k in range(components)
+    ]
+    below = [
+        largest_noise_eigenvalue(k + 1, noisy.noise, one_sided)
+        for k in range(components)
+    ]
+    lower = eigenvalues[:components] - above - noisy.error_of_mean
+    upper = eigenvalues[:components] + below + noisy.error_of_mean
+    largest = noisy.radius**2
+    return VarianceIntervals(
+        np.clip(lower, 0.0, largest), np.clip(upper, 0.0, largest), level
+    )
+
+
+def directions_region(
+    certificate: Certificate, components: int, level: float = 0.95
+) -> Region:
+    """Return the confidence region of the subspace of the leading directions.
+
+    It is on the Grassmann manifold of such subspaces, in the coordinates
+    `manifold.to_coordinates(mean, ·)` at the released mean. The theorem is that of
+    `principal_subspaces`, where D of `variance_intervals` counts as further noise.
+
+    Parameters
+    ----------
+    certificate : Certificate
+        The certificate of a release of `TangentMoments`.
+    components : int
+        The dimension of the subspace, from 1 to d − 1. The radius of the region is then
+        the largest principal angle, or the root of the sum of their squares.
+    level : float
+        The probability with which the region holds the subspace.
+
+    Raises
+    ------
+    ParameterError
+        If the certificate is of another release, or has no integers.
+    """
+    noisy = _noisy_covariance(certificate, level)
+    dim = len(noisy.drawn)
+    vector = symmetric_to_vector(noisy.drawn)
+    law = RiemannianGaussian(Euclidean(vector.size), noisy.noise)
+    manifold, shape = principal_subspaces(
+        SecondMoment(dim, noisy.radius, 2),
+        NoisyDraw("point", law, vector, cell_width=0.0),
+        1 - noisy.failure_probability,
+        components,
+        noisy.error_of_mean,
+    )
+    description = (
+        "the leading directions of the covariance of the logarithms of the records, "
+        "shortened to the radius"
+    )
+    return Region(
+        manifold,
+        shape.base,
+        shape.radius,
+        level,
+        "records",
+        description,
+        shape.theorem,
+        shape.within,
+    )
+
+
+def _noisy_covariance(certificate: Certificate, level: float) -> _NoisyCovariance:
+    """Return the drawn covariance of a certificate, with bounds on its noise.
+
+    With g = G + e and S + N drawn, S + N − ggᵀ = C + N + D where D = eeᵀ − geᵀ − egᵀ.
+    If |e| ≤ q, then ‖D‖ ≤ 2|g|q + q².
+
+    Parameters
+    ----------
+    certificate : Certificate
+        The certificate of a release of `TangentMoments`.
+    level : float
+        The probability with which all bounds have to hold.
+
+    Raises
+    ------
+    ParameterError
+        If the certificate is of another release, or has no integers.
+    """
+    integers = certificate.release["integers"]
+    if integers is None:
+        raise ParameterError(
+            "no region: the certificate does not list what was drawn, which was too long"
+        )
+    draw = recorded_draw_of(certificate)
+    statistic = draw.frame or mechanism_of(certificate).statistic
+    if not isinstance(statistic, TangentMoments):
+        raise ParameterError(
+            f"the variances of a {statistic.name} have no region: it is no tangent "
+            "covariance"
+        )
+    gaussian = bound_by_gaussian(draw, 1 - level)
+    dim = statistic.manifold.dim
+    radius = statistic.clipping_radius
+
+    estimate = estimate_moments(
+        statistic.manifold,
+        Ball(statistic.center, statistic.radius),
+        draw.value,
+        gaussian.sigma,
+    )
+    correction = estimate.mean_noise**2 * np.eye(dim)
+    mean_failure = _MEAN_SHARE * gaussian.failure_probability
+    chi = sqrt(2 * float(gammainccinv(dim / 2, mean_failure)))
+    rounding = sqrt(draw.value.size) * draw.cell_width
+    longest_noise = radius * (gaussian.sigma * chi + rounding)
+    gradient = radius * float(np.linalg.norm(split_moments(draw.value, dim).mean))
+    error_of_mean = 2 * gradient * longest_noise + longest_noise**2
+    error_of_mean += radius**2 * rounding / MOMENT_WEIGHT
+    return _NoisyCovariance(
+        estimate,
+        estimate.covariance - correction,
+        radius**2 * gaussian.sigma / MOMENT_WEIGHT,
+        error_of_mean,
+        gaussian.failure_probability - mean_failure,
+        radius,
+    )
