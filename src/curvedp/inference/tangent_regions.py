@@ -118,7 +118,7 @@ def gradient_of_moments(statistic: TangentMoments, draw: NoisyDraw) -> NoisyDraw
         "gradient",
         law,
         radius * unit.mean,
-        cell_width=radius * draw.cell_width,
+        grid_width=radius * draw.grid_width,
         base=np.asarray(statistic.ball.center),
         max_length=statistic.radius,
         mean_square=mean_square,
@@ -201,7 +201,7 @@ def directions_region(
     law = RiemannianGaussian(Euclidean(vector.size), noisy.noise)
     manifold, shape = principal_subspaces(
         SecondMoment(dim, noisy.radius, 2),
-        NoisyDraw("point", law, vector, cell_width=0.0),
+        NoisyDraw("point", law, vector, grid_width=0.0),
         1 - noisy.failure_probability,
         components,
         noisy.error_of_mean,
@@ -265,7 +265,7 @@ def _noisy_covariance(certificate: Certificate, level: float) -> _NoisyCovarianc
     correction = estimate.mean_noise**2 * np.eye(dim)
     mean_failure = _MEAN_SHARE * gaussian.failure_probability
     chi = sqrt(2 * float(gammainccinv(dim / 2, mean_failure)))
-    rounding = sqrt(draw.value.size) * draw.cell_width
+    rounding = sqrt(draw.value.size) * draw.grid_width
     longest_noise = radius * (gaussian.sigma * chi + rounding)
     gradient = radius * float(np.linalg.norm(split_moments(draw.value, dim).mean))
     error_of_mean = 2 * gradient * longest_noise + longest_noise**2
