@@ -17,6 +17,7 @@ if TYPE_CHECKING:
         PrivatePCA,
         PrivateRecenter,
         PrivateSoftmax,
+        PrivateSynthesizer,
         PrivateTangentSpace,
     )
     from curvedp.ledger import Ledger
@@ -39,6 +40,7 @@ __all__ = [
     "PrivatePCA",
     "PrivateRecenter",
     "PrivateSoftmax",
+    "PrivateSynthesizer",
     "PrivateTangentSpace",
     "PureDP",
     "RaoDP",
@@ -63,6 +65,7 @@ _find, __dir__ = _lazy.exports(
             "PrivatePCA",
             "PrivateRecenter",
             "PrivateSoftmax",
+            "PrivateSynthesizer",
             "PrivateTangentSpace",
         ],
         "curvedp.ledger": ["Ledger"],

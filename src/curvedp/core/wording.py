@@ -95,8 +95,12 @@ POST_PROCESSING_WORDS: dict[PostProcessing, str] = {
     PostProcessing.PROJECT_TO_BALL: "projection onto the public ball",
     PostProcessing.SHRINK_TO_CENTER: "James-Stein shrinkage toward the center",
     PostProcessing.SHRINK_IN_EVERY_STEP: "James-Stein shrinkage in every step",
+    PostProcessing.DIVIDE_BY_HESSIAN: (
+        "division of the step by the Hessian at the released mean square distance"
+    ),
     PostProcessing.CLIP_TO_VARIANCE_RANGE: "clipping to [0, radius²]",
     PostProcessing.LEADING_EIGENVECTORS: "leading eigenvectors of the noisy moment",
+    PostProcessing.CONSISTENT_COUNTS: "counts of cells made consistent",
     PostProcessing.QUOTIENT_OF_NOISY_SUMS: "quotients of the noisy sums",
     PostProcessing.PROJECT_TO_TANGENT_BALL: (
         "projection of point and velocity onto their public bounds"

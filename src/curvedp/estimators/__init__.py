@@ -8,6 +8,7 @@ from curvedp.estimators.mdm import PrivateMDM
 from curvedp.estimators.pca import PrivatePCA
 from curvedp.estimators.recenter import PrivateRecenter
 from curvedp.estimators.softmax import PrivateSoftmax
+from curvedp.estimators.synthesizer import PrivateSynthesizer
 from curvedp.estimators.tangent_space import PrivateTangentSpace
 
 __all__ = [
@@ -19,5 +20,6 @@ __all__ = [
     "PrivatePCA",
     "PrivateRecenter",
     "PrivateSoftmax",
+    "PrivateSynthesizer",
     "PrivateTangentSpace",
 ]

@@ -1,0 +1,400 @@
+"""Synthetic records on a manifold, drawn from one private release.
+
+The release is a law on the manifold (`ReleasedPopulation`). Drawing from it costs no
+privacy, however many records are drawn; docs/howto/synthetic-records.md says what such
+a file is good for.
+"""
+
+import warnings
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from sklearn.utils.validation import check_is_fitted
+
+from curvedp import _validate
+from curvedp._silence import quiet_about_records
+from curvedp.core.certificate import Certificate
+from curvedp.core.codes import ProtectedUnit
+from curvedp.core.released import ReleasedValue
+from curvedp.core.statistic import Ball
+from curvedp.errors import ParameterError, ReleaseWarning
+from curvedp.estimators.base import (
+    PendingRelease,
+    PrivateEstimator,
+    choose_private_ball,
+)
+from curvedp.geometry.manifold import Manifold, check_manifold
+from curvedp.ledger import Ledger
+from curvedp.mechanisms.staged.population import PopulationMechanism
+from curvedp.privacy import GDP, Guarantee
+from curvedp.randomness import Source
+from curvedp.records.base import is_chunked, open_records
+from curvedp.records.persons import encode_persons
+from curvedp.release.choose import ChosenMechanism, choose_mechanism, rank_mechanisms
+from curvedp.release.predict import predicted_error
+from curvedp.release.rebuild import final_mechanism_of, mechanism_of
+from curvedp.statistics.population import (
+    MODELS,
+    PopulationData,
+    ReleasedPopulation,
+    SearchedPopulation,
+    SyntheticPopulation,
+    check_range,
+)
+
+
+@dataclass(eq=False, repr=False)
+class PrivateSynthesizer(PrivateEstimator):
+    """A generator of synthetic records that follow a privately released law.
+
+    `fit` makes one release under one guarantee, with one certificate. `sample` draws as
+    many records as wanted from it; they lie on the manifold, in the ball.
+
+    Parameters
+    ----------
+    manifold : Manifold
+        Where the records are.
+    model : {"auto", "wrapped-gaussian", "mixture", "tree"}
+        "wrapped-gaussian" is one normal law of logarithms at a private base point, for
+        each class; "mixture" several of them, in private clusters; "tree" corrects a
+        normal law by noisy counts in cells that are halved where records are, for
+        dimension up to about six. "auto" takes the model with the smallest predicted
+        error.
+    radius : float or "private"
+        The radius of the public ball that holds the records; with "private" a ball is
+        found privately.
+    center, guarantee, ledger, label, source, outer_radius
+        As in `PrivateFrechetMean`. The guarantee is for replacing a record.
+    classes : sequence of labels, optional
+        The public set of classes. Then labels are private, and any other label counts
+        as the first class. Without it the labels in `y` are public: a record is
+        protected within its class.
+    x_range : pair of float, optional
+        The public range of the predictor; needed with `column`.
+
+    Attributes
+    ----------
+    population_ : ReleasedPopulation
+        The released law.
+    model_ : str
+        The model that was taken.
+    classes_ : ndarray or None
+        The classes, with labels.
+    certificate_ : Certificate
+        Why synthetic records may be published.
+    ball_ : Ball
+        The ball that holds the synthetic records.
+
+    Notes
+    -----
+    Guarantees
+
+    - errors are because of parameters, shapes, types and public labels, never of a
+      record's values, and nothing is spent then;
+    - `fit` meets `guarantee` for replacing one record together with its label and
+      predictor, for ANY data; with public labels, within its class; with `groups`, for
+      replacing one person with all their records.
+
+    An analysis of a synthetic file does not know of the noise of the release. Use
+    `curvedp.inference.combine_synthetic`, or publish the certificate with the file.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from curvedp.geometry import Sphere
+    >>> X = Sphere(2).project(np.random.default_rng(0).normal([2.0, 0, 0], 0.5, (800, 3)))
+    >>> synthesizer = PrivateSynthesizer(Sphere(2), center=[1.0, 0, 0], radius=1.0).fit(X)
+    >>> synthesizer.sample(1000, rng=7).shape
+    (1000, 3)
+    """
+
+    _name: ClassVar[str] = "synthetic records"
+
+    manifold: Manifold
+    model: str = "auto"
+    radius: float | str | None = None
+    center: Any = None
+    guarantee: Guarantee = GDP(1.0)  # noqa: RUF009 - a frozen value, safe as a default
+    ledger: Ledger | None = None
+    label: str | None = None
+    source: Source | None = None
+    outer_radius: float | None = None
+    classes: Any = None
+    x_range: Any = None
+
+    def fit(
+        self, X: Any, y: Any = None, groups: Any = None, column: Any = None
+    ) -> Self:
+        """Release a law of the records, and charge it to the ledger.
+
+        Parameters
+        ----------
+        X : array of shape (n, *point_shape)
+            The records: an array, a dask array, or an array on a device.
+        y : sequence of n labels, optional
+            The class of each record. Synthetic records then have one too.
+        groups : sequence of n ids, optional
+            The person to whom each record belongs. Then a person with all their records
+            is the unit of privacy, and counts as much as any other person.
+        column : array of n numbers, optional
+            A predictor. Synthetic records then have one too. What is no number counts
+            as the middle of `x_range`, and others are moved into it.
+
+        Returns
+        -------
+        self
+            With `population_`, `model_`, `classes_`, `certificate_`, `ball_` and
+            `manifold_` set.
+        """
+        self._validate_params()
+        _validate.choice("model", self.model, ("auto", *MODELS))
+        data, classes = self._load_data(X, y, groups, column)
+        n = data.records.n
+        if data.person_index is not None:
+            n = int(data.person_index.max()) + 1
+        n_classes = 1 if classes is None else len(classes)
+        chosen = self._choose(n, n_classes, has_predictor=column is not None)
+        unit = self._privacy_unit(y, groups, column)
+        pending = PendingRelease(
+            chosen.mechanism, data, chosen.choice, "synthetic population"
+        )
+        (release,) = self._pay_and_release([pending], unit)
+
+        self.manifold_ = self.manifold
+        self.certificate_: Certificate = release.certificate
+        self.population_: ReleasedPopulation = release.value
+        self.classes_ = classes
+        final: Any = final_mechanism_of(release.certificate)
+        self.model_: str = final.info.option
+        self.ball_ = Ball(final.statistic.center, final.statistic.radius)
+        return self._warn_of_oddities()
+
+    def _load_data(
+        self, X: Any, y: Any, groups: Any, column: Any
+    ) -> tuple[PopulationData, np.ndarray | None]:
+        """Return the records with their columns, and the classes if there are labels.
+
+        Parameters
+        ----------
+        X, y, groups, column
+            As in `fit`.
+        """
+        records = open_records(X, check_manifold(self.manifold).point_shape)
+        class_index = None
+        classes = None
+        if y is not None:
+            labels = records.labels(y, self.classes)
+            class_index = labels.codes
+            classes = labels.classes
+        elif self.classes is not None:
+            raise ParameterError("needs labels y", parameter="classes")
+
+        predictor = None
+        if column is not None:
+            predictor = self._load_predictor(column, records.n)
+            if is_chunked(X):
+                raise ParameterError("is for records in memory", parameter="column")
+        elif self.x_range is not None:
+            raise ParameterError("needs a column", parameter="x_range")
+
+        person_index = None
+        if groups is not None:
+            if is_chunked(X):
+                raise ParameterError("is for records in memory", parameter="groups")
+            person_index = encode_persons(groups, records.n)
+            # Ids are numbered without gaps, so that each number is a person.
+            person_index = np.unique(person_index, return_inverse=True)[1]
+        data = PopulationData(records, class_index, predictor, person_index)
+        return data, classes
+
+    def _load_predictor(self, column: Any, n: int) -> np.ndarray:
+        """Return the predictor of each record as a number in [-1, 1].
+
+        Parameters
+        ----------
+        column : array of n numbers
+        n : int
+        """
+        x_range = check_range(self.x_range)
+        if x_range is None:
+            raise ParameterError(
+                "is missing: the public range of the predictor, such as (20, 90) for "
+                "ages; choose it from domain knowledge, not from the data",
+                parameter="x_range",
+            )
+        values = open_records(column, (), "column", min_records=1).array()
+        if len(values) != n:
+            raise ParameterError(f"column has {len(values)} numbers for {n} records")
+        low, high = x_range
+        with quiet_about_records():
+            positions = 2 * (values - low) / (high - low) - 1
+            clipped = np.clip(positions, -1.0, 1.0)
+            return np.asarray(np.where(np.isfinite(values), clipped, 0.0))
+
+    def _privacy_unit(self, y: Any, groups: Any, column: Any) -> ProtectedUnit:
+        """Return whose data are protected, and what about them is public.
+
+        Parameters
+        ----------
+        y, groups, column
+            As in `fit`.
+        """
+        is_person = groups is not None
+        if y is not None and self.classes is None:
+            if is_person:
+                return ProtectedUnit.PERSON_IN_CLASS
+            return ProtectedUnit.RECORD_IN_CLASS
+        if y is not None:
+            if is_person:
+                return ProtectedUnit.LABELED_PERSON
+            return ProtectedUnit.LABELED_RECORD
+        if is_person:
+            return ProtectedUnit.PERSON
+        if column is not None:
+            return ProtectedUnit.PREDICTOR_AND_RESPONSE
+        return ProtectedUnit.RECORD
+
+    def _choose(
+        self, n: int, n_classes: int, *, has_predictor: bool
+    ) -> ChosenMechanism:
+        """Return the calibrated mechanism, and why it was chosen.
+
+        Issues a `ReleaseWarning` if there are too few records. Nothing has been spent
+        then.
+
+        Parameters
+        ----------
+        n : int
+            The number of records, or of persons.
+        n_classes : int
+        has_predictor : bool
+        """
+        x_range = self.x_range if has_predictor else None
+        if self._searches_ball:
+            model = self.model
+            if model == "auto":
+                model = self._best_model_in_reference_ball(n, n_classes, x_range)
+            searched = SearchedPopulation(
+                self.manifold,
+                self.center,
+                self.outer_radius,
+                n,
+                model,
+                n_classes,
+                x_range,
+            )
+            return choose_private_ball(searched, self.guarantee)
+        radius: Any = self.radius
+        statistic = SyntheticPopulation(
+            self.manifold, self.center, radius, n, n_classes, x_range
+        )
+        chosen = choose_mechanism(self.model, statistic, self.guarantee)
+        mechanism = chosen.mechanism
+        assert isinstance(mechanism, PopulationMechanism)
+        if not mechanism.has_enough_records:
+            warnings.warn(
+                f"n = {n} at {self.guarantee} is small: expect synthetic records that "
+                "say little about the real ones",
+                ReleaseWarning,
+                stacklevel=3,
+            )
+        return chosen
+
+    def _best_model_in_reference_ball(
+        self, n: int, n_classes: int, x_range: Any
+    ) -> str:
+        """Return the model with the smallest predicted error in a typical private ball.
+
+        Parameters
+        ----------
+        n : int
+        n_classes : int
+        x_range : pair of float, or None
+        """
+        searched = SearchedPopulation(
+            self.manifold, self.center, self.outer_radius, n, MODELS[0]
+        )
+        statistic = SyntheticPopulation(
+            self.manifold, *searched.reference_ball, n, n_classes, x_range
+        )
+        return next(iter(rank_mechanisms(statistic, self.guarantee).candidates))
+
+    @property
+    def predicted_error_(self) -> float:
+        """Return the expected energy distance between synthetic and real records.
+
+        It is computed from public numbers alone, on public populations that fill half
+        of the ball. The unit is the square root of a length.
+        """
+        check_is_fitted(self)
+        return predicted_error(final_mechanism_of(self.certificate_))
+
+    @property
+    def releases(self) -> list[ReleasedValue]:
+        """Return the released law as a table with a row for each cell.
+
+        The columns are the share of the records, the class, and the lower and upper
+        corner of the cell.
+        """
+        (published,) = super().releases
+        return [published._replace(value=self.population_.table())]
+
+    def sample(self, n: int, rng: Any = 0) -> Any:
+        """Draw synthetic records. This is post-processing: it costs no privacy.
+
+        Parameters
+        ----------
+        n : int
+            How many.
+        rng : int or numpy.random.Generator
+            A public seed, or a generator. The same seed and certificate draw the same
+            records.
+
+        Returns
+        -------
+        array of shape (n, *point_shape)
+            The synthetic records. With labels, or a predictor, a tuple of the records,
+            their labels (if there are labels) and their predictors (if there are any).
+        """
+        check_is_fitted(self)
+        n = _validate.integer("n", n, 1)
+        drawn = self.population_.sample(n, np.random.default_rng(rng))
+        parts: list[Any] = [drawn.points]
+        if self.classes_ is not None:
+            parts.append(self.classes_[drawn.class_index])
+        if self.population_.chart.has_predictor:
+            parts.append(drawn.predictor)
+        if len(parts) == 1:
+            return drawn.points
+        return tuple(parts)
+
+
+def population_of(certificate: Certificate) -> ReleasedPopulation:
+    """Return the released law that a certificate's integers lead to.
+
+    Parameters
+    ----------
+    certificate : Certificate
+        Of a `PrivateSynthesizer`.
+
+    Raises
+    ------
+    ParameterError
+        If the certificate is of another release.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from curvedp import PrivateSynthesizer
+    >>> from curvedp.geometry import Euclidean
+    >>> X = np.random.default_rng(0).normal(size=(500, 2))
+    >>> fitted = PrivateSynthesizer(Euclidean(2), radius=5.0).fit(X)
+    >>> points = population_of(fitted.certificate_).sample(9, np.random.default_rng(1))
+    >>> bool(np.all(points.points == fitted.sample(9, rng=1)))
+    True
+    """
+    value = mechanism_of(certificate).reconstruct_value(certificate)
+    if not isinstance(value, ReleasedPopulation):
+        raise ParameterError("the certificate is not that of a synthetic population")
+    return value

@@ -1,0 +1,557 @@
+"""A released population: a law on a manifold from which synthetic records are drawn.
+
+`SyntheticPopulation` is the statistic, in public terms. `ReleasedPopulation` is what a
+mechanism of `curvedp.mechanisms.staged.population` makes of released numbers; drawing
+records from it is post-processing. docs/theory/synthetic-records.md has the theorems.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property, partial
+from math import inf
+from typing import Annotated, Any, ClassVar, NamedTuple
+
+import numpy as np
+from scipy.special import ndtr, ndtri
+
+from curvedp import _validate
+from curvedp.core.codes import PostProcessing, ProtectedUnit
+from curvedp.core.fields import AtLeastTwo, Count, assign
+from curvedp.core.statistic import Ball, Statistic, is_point
+from curvedp.errors import ParameterError
+from curvedp.geometry import project_to_ball
+from curvedp.geometry.capabilities import canonical_center, move_from_origin
+from curvedp.geometry.frechet_mean.public_ball import PublicBall, clip_records
+from curvedp.geometry.manifold import Manifold
+from curvedp.records.base import Records, open_records
+from curvedp.statistics.searched_ball import BallSearchStatistic, SearchData
+from curvedp.statistics.tangent_vectors import clip_rows_to, logs_at
+
+# Draws outside the ball are made again this many times, and then moved into it.
+_MAX_REDRAWS = 32
+
+# A draw is no farther from the base point than this share of the injectivity radius.
+_SHARE_OF_INJECTIVITY_RADIUS = 0.98
+
+# Normal quantiles are cut here: beyond, doubles have no digits left.
+_SMALLEST_PROBABILITY = 1e-12
+
+
+@dataclass(frozen=True, eq=False)
+class SyntheticPopulation(Statistic):
+    """The law of n records in a public ball, perhaps with a class or a predictor each.
+
+    Attributes
+    ----------
+    manifold : Manifold
+    center : point
+    radius : float
+        The public ball into which records are clipped.
+    n : int
+        The number of records, or of people if records belong to people.
+    classes : int
+        The number of classes; 1 without labels.
+    x_range : pair of float, or None
+        The public range of the predictor; None without one.
+    """
+
+    manifold: Manifold
+    center: Any
+    radius: float
+    n: AtLeastTwo
+    classes: Count = 1
+    x_range: Any = None
+
+    name: ClassVar[str] = "synthetic population"
+    privacy_units: ClassVar[tuple[ProtectedUnit, ...]] = (
+        ProtectedUnit.RECORD,
+        ProtectedUnit.PERSON,
+        ProtectedUnit.RECORD_IN_CLASS,
+        ProtectedUnit.PERSON_IN_CLASS,
+        ProtectedUnit.LABELED_RECORD,
+        ProtectedUnit.LABELED_PERSON,
+        ProtectedUnit.PREDICTOR_AND_RESPONSE,
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        assign(self, x_range=check_range(self.x_range))
+
+    @property
+    def value_space(self) -> Manifold:
+        return self.manifold
+
+    @property
+    def sensitivity(self) -> float:
+        """Of a mean of vectors of unit length; every stage scales it by its own bound."""
+        return 2 / self.n
+
+    @property
+    def public_count(self) -> int:
+        return self.n
+
+    @property
+    def post_processing(self) -> tuple[PostProcessing, ...]:
+        return (PostProcessing.CONSISTENT_COUNTS,)
+
+    @cached_property
+    def ball(self) -> Ball:
+        """The public ball in the canonical frame, in which everything is computed."""
+        center = canonical_center(self.manifold, self.center)
+        return Ball(np.asarray(center), self.radius)
+
+    @property
+    def row_size(self) -> int:
+        """The number of entries of a record's row (`RowChart`)."""
+        return self.manifold.dim + (self.x_range is not None)
+
+
+# The mechanisms by the name of their model.
+MECHANISM_OF_MODEL = {
+    "wrapped-gaussian": "wrapped-gaussian",
+    "mixture": "gaussian-mixture",
+    "tree": "cell-tree",
+}
+MODELS = tuple(MECHANISM_OF_MODEL)
+
+
+@dataclass(frozen=True, eq=False)
+class SearchedPopulation(BallSearchStatistic):
+    """The law of n records in a private ball.
+
+    Attributes
+    ----------
+    model : {"wrapped-gaussian", "mixture", "tree"}
+    classes : int
+    x_range : pair of float, or None
+        As in `SyntheticPopulation`.
+    """
+
+    model: Annotated[str, partial(_validate.choice, options=MODELS)]
+    classes: Count = 1
+    x_range: Any = None
+
+    name: ClassVar[str] = "synthetic population in a private ball"
+    privacy_units: ClassVar[tuple[ProtectedUnit, ...]] = (
+        SyntheticPopulation.privacy_units
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        assign(self, x_range=check_range(self.x_range))
+
+    @property
+    def post_processing(self) -> tuple[PostProcessing, ...]:
+        return self.with_ball(self.outer_ball).post_processing
+
+    def with_ball(self, ball: Ball) -> SyntheticPopulation:
+        return SyntheticPopulation(
+            self.manifold, *ball, self.n, self.classes, self.x_range
+        )
+
+    def final_mechanisms(
+        self, noise_kind: str = "gaussian", *, in_memory: bool = True
+    ) -> list[str]:
+        return [MECHANISM_OF_MODEL[self.model]]
+
+    def simulated_error(
+        self,
+        final: Any,
+        rng: np.random.Generator,
+        records: np.ndarray,
+        mean: np.ndarray,
+    ) -> float:
+        """Return the predicted error of the final mechanism in the ball that was found.
+
+        Parameters
+        ----------
+        final : Mechanism
+            The final mechanism.
+        rng : numpy.random.Generator
+        records : array
+            A public population.
+        mean : point
+            Its mean.
+        """
+        return float(final.predict_error())
+
+    def prepare(self, data: Any) -> "PopulationData":
+        """Return the records with their columns; those in memory are clipped.
+
+        Parameters
+        ----------
+        data : PopulationData, Records or array
+        """
+        population = as_population_data(self.manifold, data)
+        check_size(population, self.n)
+        records = population.records
+        if records.location == "memory":
+            outer = PublicBall(self.manifold, *self.outer_ball)
+            clipped = clip_records(outer, records.array())
+            records = open_records(clipped, self.manifold.point_shape, min_records=1)
+        return population._replace(records=records)
+
+    def split_data(self, data: "PopulationData") -> SearchData:
+        """Return the records for the search and for the final release.
+
+        If a person has several records, the ball is found for the first one of each.
+
+        Parameters
+        ----------
+        data : PopulationData
+        """
+        records = data.records
+        if data.person_index is not None:
+            _, first_of_person = np.unique(data.person_index, return_index=True)
+            records = open_records(
+                records.array()[first_of_person],
+                self.manifold.point_shape,
+                min_records=1,
+            )
+        return SearchData(records, data)
+
+
+class PopulationData(NamedTuple):
+    """Records with what belongs to each of them. NOT private.
+
+    Attributes
+    ----------
+    records : Records
+    class_index : array of int, optional
+        The class of each record, from 0.
+    predictor : array, optional
+        The predictor of each record, in [-1, 1].
+    person_index : array of int, optional
+        The person to whom each record belongs, from 0.
+    """
+
+    records: Records
+    class_index: Any = None
+    predictor: Any = None
+    person_index: Any = None
+
+
+def as_population_data(manifold: Manifold, data: Any) -> PopulationData:
+    """Return records, which may have no columns, as `PopulationData`.
+
+    Parameters
+    ----------
+    manifold : Manifold
+    data : PopulationData, Records or array
+    """
+    if isinstance(data, PopulationData):
+        return data
+    if isinstance(data, Records):
+        return PopulationData(data)
+    return PopulationData(open_records(data, manifold.point_shape, "records"))
+
+
+def check_size(data: PopulationData, n: int) -> None:
+    """Raise `ParameterError` unless the data are those of n records, or of n people.
+
+    Parameters
+    ----------
+    data : PopulationData
+    n : int
+    """
+    n_units = data.records.n
+    if data.person_index is not None:
+        n_units = len(np.unique(data.person_index))
+    if n_units != n:
+        raise ParameterError(f"{n_units} records or people, not {n}")
+
+
+def check_range(x_range: Any) -> np.ndarray | None:
+    """Return the public range of a predictor as an array of two numbers, or None.
+
+    Parameters
+    ----------
+    x_range : pair of float, or None
+        What the caller passes.
+
+    Raises
+    ------
+    ParameterError
+        Unless it is None or two finite numbers, the smaller first.
+    """
+    if x_range is None:
+        return None
+    numbers = _validate.array("x_range", x_range)
+    if numbers.shape == (2,) and np.isfinite(numbers).all():
+        if 1e-100 < numbers[1] - numbers[0] < 1e100:
+            return np.array(numbers)
+    raise ParameterError(
+        "must be two finite numbers, the smaller first",
+        parameter="x_range",
+        value=x_range,
+    )
+
+
+class RowChart(NamedTuple):
+    """How a record becomes a row of numbers: its logarithm, and its predictor.
+
+    Attributes
+    ----------
+    manifold : Manifold
+    base : point
+        A released point, at which logarithms are taken.
+    radius : float
+        A released length. Longer logarithms are shortened to it; it is the unit of the
+        rows.
+    has_predictor : bool
+        Whether the last entry of a row is the predictor, in [-1, 1].
+    """
+
+    manifold: Manifold
+    base: np.ndarray
+    radius: float
+    has_predictor: bool
+
+    @property
+    def longest_row(self) -> float:
+        """The largest length of a row: 1, or √2 with a predictor."""
+        return float(np.sqrt(1.0 + self.has_predictor))
+
+    def rows(self, points: np.ndarray, predictor: np.ndarray) -> np.ndarray:
+        """Return a row for each point.
+
+        Parameters
+        ----------
+        points : array, shape (n, *point_shape)
+            Points of the ball, in the canonical frame.
+        predictor : array, shape (n,)
+            In [-1, 1]; ignored without a predictor.
+        """
+        logs = logs_at(self.manifold, self.base, points)
+        rows = clip_rows_to(logs, self.radius) / self.radius
+        if not self.has_predictor:
+            return rows
+        return np.concatenate([rows, predictor[:, None]], axis=1)
+
+
+class Components(NamedTuple):
+    """Normal laws of rows, one for each component of a population.
+
+    Attributes
+    ----------
+    class_index : array of int, shape (m,)
+        The class of each component.
+    means : array, shape (m, k)
+    axes : array, shape (m, k, k)
+        Orthonormal columns.
+    scales : array, shape (m, k)
+        The standard deviation along each axis.
+    """
+
+    class_index: np.ndarray
+    means: np.ndarray
+    axes: np.ndarray
+    scales: np.ndarray
+
+    def to_unit_cube(self, rows: np.ndarray, component: np.ndarray) -> np.ndarray:
+        """Return where rows lie in [0, 1]^k: uniform there if rows follow their law.
+
+        Parameters
+        ----------
+        rows : array, shape (n, k)
+        component : array of int, shape (n,)
+            The component of each row.
+        """
+        positions = np.empty(rows.shape)
+        for index in range(len(self.means)):
+            members = component == index
+            centered = rows[members] - self.means[index]
+            positions[members] = centered @ self.axes[index] / self.scales[index]
+        return np.asarray(ndtr(positions))
+
+    def from_unit_cube(
+        self, positions: np.ndarray, component: np.ndarray
+    ) -> np.ndarray:
+        """Return the rows at positions in [0, 1]^k, the inverse of `to_unit_cube`.
+
+        Parameters
+        ----------
+        positions : array, shape (n, k)
+        component : array of int, shape (n,)
+        """
+        inner = np.clip(positions, _SMALLEST_PROBABILITY, 1 - _SMALLEST_PROBABILITY)
+        normals = ndtri(inner) * self.scales[component]
+        offsets = np.einsum("nij,nj->ni", self.axes[component], normals)
+        return np.asarray(self.means[component] + offsets)
+
+
+class Leaves(NamedTuple):
+    """The cells of a population that are not divided any further.
+
+    Attributes
+    ----------
+    component : array of int, shape (m,)
+        The component of each leaf.
+    lower, upper : arrays, shape (m, k)
+        Its corners in [0, 1]^k.
+    weights : array, shape (m,)
+        The share of the records in it; the shares add up to 1.
+    """
+
+    component: np.ndarray
+    lower: np.ndarray
+    upper: np.ndarray
+    weights: np.ndarray
+
+
+class SyntheticRecords(NamedTuple):
+    """Synthetic records.
+
+    Attributes
+    ----------
+    points : array, shape (n, *point_shape)
+    class_index : array of int, shape (n,)
+        The class of each, from 0.
+    predictor : array, shape (n,)
+        In the public range; zeros without a predictor.
+    """
+
+    points: np.ndarray
+    class_index: np.ndarray
+    predictor: np.ndarray
+
+
+@dataclass(frozen=True, eq=False)
+class ReleasedPopulation:
+    """A law on a manifold, made of released numbers alone.
+
+    A draw takes a leaf by its weight, a uniform position in the leaf, the row at that
+    position, and the point of which it is the row.
+
+    Attributes
+    ----------
+    statistic : SyntheticPopulation
+    chart : RowChart
+    components : Components
+    leaves : Leaves
+    """
+
+    statistic: SyntheticPopulation
+    chart: RowChart
+    components: Components
+    leaves: Leaves
+
+    def table(self) -> np.ndarray:
+        """Return the weight, the class and the corners of each leaf, one row for each."""
+        leaves = self.leaves
+        class_index = self.components.class_index[leaves.component]
+        return np.column_stack(
+            [leaves.weights, class_index, leaves.lower, leaves.upper]
+        )
+
+    def sample(self, n: int, rng: np.random.Generator) -> SyntheticRecords:
+        """Draw synthetic records. This is post-processing: it costs no privacy.
+
+        Parameters
+        ----------
+        n : int
+            How many.
+        rng : numpy.random.Generator
+            The same generator, with the same seed, draws the same records.
+        """
+        drawn = self.sample_canonical(n, rng)
+        moved = move_from_origin(
+            self.chart.manifold, self.statistic.center, drawn.points
+        )
+        return drawn._replace(points=np.asarray(moved))
+
+    def sample_canonical(self, n: int, rng: np.random.Generator) -> SyntheticRecords:
+        """Draw synthetic records in the canonical frame, as `sample` does.
+
+        Parameters
+        ----------
+        n : int
+            How many.
+        rng : numpy.random.Generator
+        """
+        leaf = rng.choice(len(self.leaves.weights), size=n, p=self.leaves.weights)
+        component = self.leaves.component[leaf]
+        rows = np.empty((n, self.statistic.row_size))
+        points = np.empty((n, *self.chart.manifold.point_shape))
+        pending = np.arange(n)
+        for _ in range(_MAX_REDRAWS):
+            rows[pending] = self._draw_rows(leaf[pending], rng)
+            points[pending], is_inside = self._to_points(rows[pending])
+            pending = pending[~is_inside]
+            if pending.size == 0:
+                break
+        with np.errstate(all="ignore"):  # these are released numbers
+            inside = project_to_ball(self.chart.manifold, *self.statistic.ball, points)
+        return SyntheticRecords(
+            np.asarray(inside),
+            self.components.class_index[component],
+            self._to_predictor(rows),
+        )
+
+    def _draw_rows(self, leaf: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        """Return one row in each of the given leaves.
+
+        Parameters
+        ----------
+        leaf : array of int
+        rng : numpy.random.Generator
+        """
+        lower = self.leaves.lower[leaf]
+        upper = self.leaves.upper[leaf]
+        positions = lower + (upper - lower) * rng.random(lower.shape)
+        return self.components.from_unit_cube(positions, self.leaves.component[leaf])
+
+    def _to_points(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return the points of rows, and whether they are where records can be.
+
+        Parameters
+        ----------
+        rows : array, shape (n, k)
+        """
+        manifold = self.chart.manifold
+        logs = self.chart.radius * rows[:, : manifold.dim]
+        reach = _SHARE_OF_INJECTIVITY_RADIUS * (manifold.injectivity_radius or inf)
+        reach = min(reach, manifold.float_set.max_distance)
+        lengths = np.linalg.norm(logs, axis=1)
+        with np.errstate(all="ignore"):  # these are released numbers
+            points = np.asarray(
+                manifold.from_normal_coordinates(
+                    self.chart.base, clip_rows_to(logs, min(reach, 1e100))
+                )
+            )
+            center, radius = self.statistic.ball
+            distances = np.asarray(manifold.dist(center, points))
+        is_inside = (lengths <= reach) & (distances <= radius)
+        if self.chart.has_predictor:
+            is_inside &= np.abs(rows[:, -1]) <= 1
+        return points, is_inside
+
+    def _to_predictor(self, rows: np.ndarray) -> np.ndarray:
+        """Return the predictors of rows in their public range, zeros without one."""
+        if not self.chart.has_predictor:
+            return np.zeros(len(rows))
+        low, high = self.statistic.x_range
+        share = (np.clip(rows[:, -1], -1.0, 1.0) + 1) / 2
+        return np.asarray(low + share * (high - low))
+
+
+def base_or_center(
+    statistic: SyntheticPopulation, coordinates: np.ndarray
+) -> np.ndarray:
+    """Return the point with these normal coordinates at the center, or the center.
+
+    It is the center where doubles cannot hold the point. This is post-processing.
+
+    Parameters
+    ----------
+    statistic : SyntheticPopulation
+    coordinates : array, shape (dim,)
+        Released numbers.
+    """
+    manifold = statistic.manifold
+    center, radius = statistic.ball
+    with np.errstate(all="ignore"):
+        point = manifold.from_normal_coordinates(center, coordinates)
+        inside = np.asarray(project_to_ball(manifold, center, radius, point[None]))[0]
+    if not is_point(manifold, inside):
+        return np.asarray(center)
+    return np.array(inside)
