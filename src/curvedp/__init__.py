@@ -18,6 +18,7 @@ if TYPE_CHECKING:
         PrivateRecenter,
         PrivateSoftmax,
         PrivateSynthesizer,
+        PrivateTangentPCA,
         PrivateTangentSpace,
     )
     from curvedp.ledger import Ledger
@@ -41,6 +42,7 @@ __all__ = [
     "PrivateRecenter",
     "PrivateSoftmax",
     "PrivateSynthesizer",
+    "PrivateTangentPCA",
     "PrivateTangentSpace",
     "PureDP",
     "RaoDP",
@@ -66,6 +68,7 @@ _find, __dir__ = _lazy.exports(
             "PrivateRecenter",
             "PrivateSoftmax",
             "PrivateSynthesizer",
+            "PrivateTangentPCA",
             "PrivateTangentSpace",
         ],
         "curvedp.ledger": ["Ledger"],

@@ -9,6 +9,7 @@ from curvedp.estimators.pca import PrivatePCA
 from curvedp.estimators.recenter import PrivateRecenter
 from curvedp.estimators.softmax import PrivateSoftmax
 from curvedp.estimators.synthesizer import PrivateSynthesizer
+from curvedp.estimators.tangent_pca import PrivateTangentPCA
 from curvedp.estimators.tangent_space import PrivateTangentSpace
 
 __all__ = [
@@ -21,5 +22,6 @@ __all__ = [
     "PrivateRecenter",
     "PrivateSoftmax",
     "PrivateSynthesizer",
+    "PrivateTangentPCA",
     "PrivateTangentSpace",
 ]

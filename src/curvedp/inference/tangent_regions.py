@@ -23,12 +23,20 @@ from curvedp.inference.shapes import (
     principal_subspaces,
 )
 from curvedp.laws import RiemannianGaussian, RiemannianLaplace
-from curvedp.release.rebuild import mechanism_of, recorded_draw_of
+from curvedp.mechanisms.isotropic.base import IsotropicMechanism
+from curvedp.mechanisms.noisy_sum import SumMechanism
+from curvedp.mechanisms.vector import std_per_scale
+from curvedp.release.rebuild import (
+    final_mechanism_of,
+    mechanism_of,
+    recorded_draw_of,
+)
 from curvedp.statistics.second_moment import SecondMoment, symmetric_to_vector
 from curvedp.statistics.tangent_moments import (
     MOMENT_WEIGHT,
     TangentEstimate,
     TangentMoments,
+    TangentMomentsSum,
     estimate_moments,
     largest_noise_eigenvalue,
     split_moments,
@@ -123,6 +131,43 @@ def gradient_of_moments(statistic: TangentMoments, draw: NoisyDraw) -> NoisyDraw
         max_length=statistic.radius,
         mean_square=mean_square,
     )
+
+
+def estimate_of_release(
+    vector: np.ndarray, certificate: Certificate
+) -> TangentEstimate:
+    """Return the mean and the covariance that a released vector leads to.
+
+    Parameters
+    ----------
+    vector : array
+        The released value: two moments, and the noisy count if the number of records is
+        private.
+    certificate : Certificate
+        Its certificate.
+
+    Raises
+    ------
+    ParameterError
+        If the certificate is of another release.
+    """
+    mechanism = final_mechanism_of(certificate)
+    statistic = mechanism.statistic
+    if isinstance(statistic, TangentMoments) and isinstance(
+        mechanism, IsotropicMechanism
+    ):
+        scale, kind = mechanism.scale, mechanism.noise_kind
+        noise_std = scale * std_per_scale(kind, statistic.value_space.dim)
+    elif isinstance(statistic, TangentMomentsSum) and isinstance(
+        mechanism, SumMechanism
+    ):
+        scale, kind = mechanism.scale, mechanism.noise_kind
+        sum_noise = scale * std_per_scale(kind, statistic.vector_size)
+        noise_std = sum_noise / float(vector[-1])
+    else:
+        raise ParameterError(f"the {statistic.name} is no tangent covariance")
+    ball = Ball(statistic.center, statistic.radius)
+    return estimate_moments(statistic.manifold, ball, vector, noise_std)
 
 
 def variance_intervals(

@@ -17,7 +17,10 @@ from curvedp.mechanisms.staged.ball_search import PrivateBallMechanism
 from curvedp.mechanisms.staged.budget import StageBudget, StagedResult
 from curvedp.mechanisms.staged.queries import Queries, point_or_fallback
 from curvedp.mechanisms.vector import AddNoise, NoiseKind, std_per_scale
-from curvedp.statistics.tangent_moments import TangentMomentsNearMean
+from curvedp.statistics.tangent_moments import (
+    TangentMoments,
+    TangentMomentsNearMean,
+)
 
 # The step takes so much of the budget that its noise is this fraction of the radius,
 # within these bounds.
@@ -27,6 +30,38 @@ _LARGEST_SHARE = 0.3
 
 # Relative margin for the rounding of the distance from the old center to the new one.
 _ROUNDING_OF_DISTANCE = 1e-9
+
+
+# How much the noise of the moments grows by the step, about: the ball about the mean is
+# wider by half, and a little of the budget is spent.
+_NOISE_GROWTH = 2.4
+# The first of the variances is taken as this fraction of the squared radius.
+_TYPICAL_VARIANCE = 1 / 8
+
+
+def step_is_worthwhile(statistic: TangentMoments, noise_std: float) -> bool:
+    """Return whether a step to the mean is predicted to gain more than it costs.
+
+    If the mean is r/2 from the center, logarithms at the center distort a variance by
+    the fraction κr²/12, to first order in the larger modulus κ of the curvature bounds
+    (Jacobi fields). Noise of deviation s in each entry moves the first variance, taken
+    as r²/8, by about r²·s·√(2d); the step multiplies that by 2.4. All of these are
+    public numbers.
+
+    Parameters
+    ----------
+    statistic : TangentMoments
+        The moments at the public center.
+    noise_std : float
+        s, the standard deviation of the noise in each entry.
+    """
+    manifold = statistic.manifold
+    curvature = max(abs(bound) for bound in manifold.curvature_bounds)
+    if manifold.dim == 1:
+        return False
+    distortion = min(1.0, curvature * statistic.radius**2 / 12)
+    noise = noise_std * sqrt(2 * manifold.dim) / _TYPICAL_VARIANCE
+    return bool(distortion > (_NOISE_GROWTH - 1) * noise)
 
 
 class StepToMeanMechanism(PrivateBallMechanism):
