@@ -36,9 +36,9 @@ _SHARE_ROUNDING = 1e-12
 
 
 class ReleasedCounts(NamedTuple):
-    """Noisy counts of the records beyond distances from a point.
+    """Noisy counts of the records that are farther from a point than given distances.
 
-    They were released on the way; warnings and confidence regions use them again.
+    They are released during a search; warnings and confidence regions use them again.
 
     Attributes
     ----------
@@ -75,16 +75,18 @@ class NoisyAnswer(NamedTuple):
 
 
 class StageBudget:
-    """The privacy budget of a release in stages, with a transcript of what it was spent on.
+    """The privacy budget of a release in stages, with a transcript of the stages.
 
     Parameters
     ----------
     scale : float
-        1/μ, or 1/ε, of the whole release. This is the noise scale that a sensitivity of
-        1 would need with all of the budget.
+        1/μ of the whole release, or 1/ε for Laplace noise. It is the noise scale that
+        one stage of sensitivity 1 would need if it took the whole budget.
     add_noise : function of (values, scales)
-        Draws noise; in a replay it returns what was drawn in the release.
+        Returns the values plus noise. In a replay it ignores the values and returns the
+        recorded draws.
     noise_kind : {"gaussian", "laplace"}
+        The kind of noise of all stages.
 
     Attributes
     ----------
@@ -118,28 +120,31 @@ class StageBudget:
     ) -> NoisyAnswer:
         """Add noise to an answer, and charge a fraction of the budget for it.
 
-        Lowers `share_left` and appends the stage to `transcript`.
+        The charge is subtracted from `share_left`, and the stage is appended to
+        `transcript`.
 
         Parameters
         ----------
         kind : str
-            What the transcript calls the stage.
+            The name of the stage in the transcript.
         share : float
             The fraction of the whole budget for this stage. If less is left, all that
             is left is spent.
         sensitivity : float
-            How far the vector of values can move if one record changes, in the
+            How far the vector of values can move if one record is replaced, in the
             Euclidean norm.
-        values : array, shape (size,)
+        values : array of shape (size,)
             The answer to a query. NOT private.
         l1_sensitivity : float, optional
-            The same in the ℓ₁ norm. If it is given and the noise is Laplace, each value
-            has independent noise (Dwork et al. 2006). For many values of which few
-            move, this is less noise than the Laplace law of the Euclidean norm.
+            The sensitivity in the ℓ₁ norm. If it is given and the noise is Laplace, each
+            value gets independent noise (Dwork et al. 2006). If one record changes only
+            few of many values, this is less noise than the Laplace law of the Euclidean
+            norm needs.
 
         Returns
         -------
         NoisyAnswer
+            The noisy values, and the standard deviation of their noise.
         """
         share = min(share, self.share_left)
         self.share_left -= share
@@ -168,7 +173,13 @@ class StageBudget:
         return NoisyAnswer(noisy_rows.reshape(values.shape), std)
 
     def spend_rest(self) -> Guarantee:
-        """Spend everything that is left, and return it as a guarantee for one release."""
+        """Spend the budget that is left, and return it as a guarantee for one release.
+
+        Returns
+        -------
+        GDP or PureDP
+            The guarantee to which a final mechanism can be calibrated.
+        """
         share = self.share_left
         self.share_left = 0.0
         if self.noise_kind == "laplace":
@@ -182,7 +193,7 @@ class StagedResult(NamedTuple):
     Attributes
     ----------
     value : Any
-        What the stages have led to: a point, a ball or a classifier.
+        The result of the last stage: a point, a ball or a classifier.
     budget : StageBudget
         The budget after the last stage, with the transcript.
     """
@@ -198,7 +209,7 @@ class StagedMechanism(VectorMechanism, ChecksItself):
     Attributes
     ----------
     scale : float
-        1/μ, or 1/ε, of the whole release.
+        1/μ of the whole release, or 1/ε for Laplace noise.
     """
 
     scale: Positive
@@ -211,12 +222,23 @@ class StagedMechanism(VectorMechanism, ChecksItself):
 
     @property
     def total_sensitivity(self) -> float:
-        """Every stage scales its own noise; the whole is one release of sensitivity 1."""
+        """The sensitivity of all stages together, in units of `scale`: always 1.
+
+        Each stage multiplies its noise by its own sensitivity and its share of the
+        budget, so that all stages cost as much as one release of sensitivity 1.
+        """
         return 1.0
 
     @abstractmethod
     def queries(self, data: Any = None) -> Any:
-        """Return what `run` may ask of the data; without data, all answers are zero."""
+        """Return an object that answers the questions of `run` about the data.
+
+        Parameters
+        ----------
+        data : Any
+            What `prepare_data` has returned. If it is None, all answers are zero, as a
+            replay needs them.
+        """
 
     @abstractmethod
     def run(self, queries: Any, add_noise: AddNoise) -> StagedResult:
@@ -225,9 +247,10 @@ class StagedMechanism(VectorMechanism, ChecksItself):
         Parameters
         ----------
         queries : Any
-            What `queries` has returned.
+            The object that `self.queries` returns.
         add_noise : function of (values, scales)
-            Draws noise; in a replay it returns what was drawn in the release.
+            Returns the values plus noise. In a replay it ignores the values and returns
+            the recorded draws.
         """
 
     @classmethod
@@ -264,50 +287,76 @@ class StagedMechanism(VectorMechanism, ChecksItself):
 
     @classmethod
     def laplace_cost_ratio(cls, statistic: Statistic) -> float:
-        """How much more Laplace stages err than Gaussian ones of the same noise.
+        """Return the error with Laplace stages over that with Gaussian stages.
 
-        Infinite, as here, if Laplace stages are not an alternative to Gaussian ones.
+        Both have noise of the same length. The ratio is infinite, as here, if Laplace
+        stages are not an alternative to Gaussian ones.
+
+        Parameters
+        ----------
+        statistic : Statistic
+            The statistic to release.
         """
         return inf
 
     def draw(self, data: Any, source: Source) -> Draw:
-        """Run all stages on the data with exact noise."""
+        """Run all stages on the data with exact noise.
+
+        Parameters
+        ----------
+        data : Any
+            What `prepare_data` has returned.
+        source : Source
+            Where random bits come from.
+        """
         noise = ExactNoise(self.noise_kind, source)
         value, budget = self.run(self.queries(data), noise)
         return Draw(value, noise.integers, noise.slack, budget.transcript)
 
     def replay(self, integers: Any) -> StagedResult:
-        """Run the stages again from a certificate's integers, without records."""
+        """Repeat the stages of a release without records, from its recorded integers.
+
+        Parameters
+        ----------
+        integers : list of lists of int
+            The certificate's grid integers.
+        """
         return self.run(self.queries(), replay_draws(integers))
 
     def post_process(self, value: Any) -> Any:
-        """Return the value as it is: `run` has already projected it."""
+        """Return the value unchanged: `run` has already projected it."""
         return value
 
     def reconstruct_value(self, certificate: Certificate) -> Any:
         return self.replay(certificate.release["integers"]).value
 
     def further_checks(self, certificate: Certificate) -> list[Check]:
-        """Check that the stages follow from the integers, and that shares add up to 1."""
+        """Check that the stated stages follow from the integers and spend one budget.
+
+        Parameters
+        ----------
+        certificate : Certificate
+            The certificate of a release.
+        """
         budget = self.replay(certificate.release["integers"]).budget
         return check_transcript(budget.transcript, certificate.release["stages"])
 
 
 def check_transcript(recomputed: list[dict[str, Any]], stated: Any) -> list[Check]:
-    """Compare the stages that a certificate states with those its integers lead to.
+    """Compare the stages that a certificate states with the stages of a replay.
 
     Parameters
     ----------
     recomputed : list of dict
-        The transcript of a replay.
+        The transcript of the replay.
     stated : Any
-        The stages of a certificate, which may hold anything.
+        The stages of the certificate, which may hold any JSON value.
 
     Returns
     -------
     list of two Check
-        Whether the stages agree, and whether their fractions of the budget add up to at
-        most 1.
+        The first check holds if the stages agree, the second if their fractions of the
+        budget add up to at most 1.
     """
     is_same = (
         isinstance(stated, list)
@@ -333,17 +382,25 @@ def check_transcript(recomputed: list[dict[str, Any]], stated: Any) -> list[Chec
 
 
 def _is_same_stage(recomputed: dict[str, Any], stated: Any) -> bool:
-    """Return whether two stages have the same fields with the same values."""
+    """Return whether a stated stage has the fields and values of the recomputed one.
+
+    Parameters
+    ----------
+    recomputed : dict
+        A stage of the replay.
+    stated : object
+        A stage of the certificate, which may be any JSON value.
+    """
     if not isinstance(stated, dict) or sorted(stated) != sorted(recomputed):
         return False
     return all(_is_equal(value, stated[name]) for name, value in recomputed.items())
 
 
 def _is_equal(recomputed: Any, stated: Any) -> bool:
-    """Return whether two entries of a stage are equal.
+    """Return whether two entries of a stage are equal, up to rounding.
 
-    Texts must be the same. Numbers may differ by 1e-9, relative, or 1e-12: recomputing
-    them on another machine changes their last digits.
+    Texts must be the same. Numbers may have a relative difference of 1e-9 or an
+    absolute one of 1e-12, because the last digits differ between machines.
 
     Parameters
     ----------

@@ -1,11 +1,12 @@
 """The private geometric median: noisy steps along mean unit directions.
 
-The median minimizes mean d(x, xᵢ), and minus its gradient is the mean of log_x
-xᵢ/‖log_x xᵢ‖. Each term has length at most 1, so a noisy step has sensitivity 2/n
-wherever the records are: one far record moves the median as little as a near one. Steps
-are as long as the records' median distance, which is released on the way: Weiszfeld's
-iteration (Weiszfeld 1937; on manifolds Fletcher, Venkatasubramanian & Joshi 2009), with
-the harmonic mean of distances replaced by their private median.
+The median minimizes the mean distance of a point x to the records xᵢ. The negative
+gradient is the mean of the unit vectors log_x xᵢ/‖log_x xᵢ‖, so a noisy step has
+sensitivity 2/n wherever the records are: a far record moves the median no more than a
+near one. The length of a step is the median distance of the records, which is released
+too. This is Weiszfeld's iteration (Weiszfeld 1937; on manifolds Fletcher,
+Venkatasubramanian & Joshi 2009), with the harmonic mean of distances replaced by their
+private median.
 """
 
 from functools import partial
@@ -41,26 +42,26 @@ from curvedp.numerics.fixed_point import FixedPoint
 from curvedp.records.base import Records
 from curvedp.statistics.geometric_median import GeometricMedian
 
-# Records nearer than this share of the median distance pull in proportion to their
-# distance.
+# The unit vector to a record is shortened in proportion to the record's distance if it
+# is nearer than this fraction of the median distance. This smooths the objective.
 _SMOOTHING = 0.1
 
 
 class MedianSchedule(NamedTuple):
-    """How the budget of a median is spent; chosen by simulation.
+    """How the privacy budget of a median is spent. The numbers come from simulations.
 
     Attributes
     ----------
     distance_share : float
-        Of the budget, for a median distance.
+        The fraction of the budget that each median distance takes.
     step_share : float
-        For a step on the way.
+        The fraction of the budget that each early step takes.
     n_searches : int
-        How many pairs of a distance and a step are made on the way.
+        The number of early pairs of a median distance and a step.
     n_final_steps : int
-        They share what is left.
+        The number of final steps, which share the rest of the budget.
     growth : float
-        Each final step has this many times the budget of the one before.
+        The budget of each final step over that of the previous one.
     """
 
     distance_share: float
@@ -77,9 +78,16 @@ _SCHEDULES: dict[NoiseKind, MedianSchedule] = {
 
 
 class ShellRule(NamedTuple):
-    """Shells for pure ε, and their share of the budget where records are few.
+    """A histogram of distances for pure ε, and its share of the budget for few records.
 
-    The share is share_times_n/(nε), and at most max_share.
+    Attributes
+    ----------
+    shells : ShellHistogram
+        The shells of the histogram.
+    share_times_n : float
+        The fraction of the budget is this number divided by nε.
+    max_share : float
+        The largest fraction of the budget.
     """
 
     shells: ShellHistogram
@@ -94,7 +102,7 @@ _LATER_SHELLS = ShellRule(ShellHistogram(16, 1.6), 20.0, 0.12)
 class MedianMechanism(
     StagedMechanism, LeadsToRegion, NeedsManyRecords, PostProcessesItself
 ):
-    """The geometric median of records, all steps as one release.
+    """Release the geometric median of records by noisy steps from the public center.
 
     Notes
     -----
@@ -120,11 +128,10 @@ class MedianMechanism(
 
     @property
     def has_enough_records(self) -> bool:
-        """Whether the noise of the last step is shorter than the median distance.
-
-        That step has about a quarter of the budget.
-        """
+        """Whether the noise of the last step is shorter than the median distance."""
         dim = self.manifold.dim
+        # The last step has about a quarter of the budget. This divides its noise by 4
+        # for Laplace noise, and by √4 for Gaussian noise.
         worth = 0.25 if self.noise_kind == "laplace" else 0.5
         noise = 2 * sqrt(dim) * std_per_scale(self.noise_kind, dim) * self.scale
         return bool(noise <= worth * self.statistic.n)
@@ -136,15 +143,16 @@ class MedianMechanism(
         return Queries(self.statistic, data)
 
     def recorded_draw(self, integers: Any) -> NoisyDraw:
-        """Return the last noisy counts of records beyond given distances.
+        """Return the recorded noisy counts of the records beyond given distances.
 
-        The noise of each count is independent of what was released before. For pure ε
-        the counts are sums of one, two, … noisy shells.
+        They are those about the last point from which distances were measured. Their
+        noise is independent of earlier stages. For pure ε the counts are sums of one,
+        two, … noisy shells.
 
         Parameters
         ----------
-        integers : list
-            The released integers, as a certificate lists them.
+        integers : list of lists of int
+            The certificate's grid integers.
         """
         all_counts = self.replay(integers).budget.counts
         last = all_counts[-1]
@@ -164,14 +172,14 @@ class MedianMechanism(
         )
 
     def run(self, queries: Queries, add_noise: AddNoise) -> StagedResult:
-        """Alternate distances and steps, then make the final steps at one distance.
+        """Alternate median distances and steps, then make final steps of one length.
 
         Parameters
         ----------
         queries : Queries
-            Answers questions about the records.
-        add_noise : callable
-            Makes an answer private.
+            Answers questions about the records; in a replay all answers are zero.
+        add_noise : function of (values, scales)
+            Returns the values plus noise. In a replay it returns the recorded draws.
         """
         budget = StageBudget(self.scale, add_noise, self.noise_kind)
         schedule = _SCHEDULES[self.noise_kind]
@@ -191,7 +199,15 @@ class MedianMechanism(
         return StagedResult(point, budget)
 
     def _share_of_few(self, rule: ShellRule) -> float:
-        """Return the share of a stage of pure ε where records are few, else 0."""
+        """Return the least share of the budget that a histogram should have.
+
+        It is 0 for Gaussian noise, which uses no histograms.
+
+        Parameters
+        ----------
+        rule : ShellRule
+            The histogram, with the rule for its share.
+        """
         if self.noise_kind == "gaussian":
             return 0.0
         return min(rule.max_share, rule.share_times_n * self.scale / self.statistic.n)
@@ -203,20 +219,21 @@ class MedianMechanism(
         point: np.ndarray,
         previous: float,
     ) -> float:
-        """Return a private median of the distances from a point.
+        """Return a private median of the distances of the records from a point.
 
-        For pure ε it is a typical distance, not far above the previous one.
+        For pure ε it is the typical distance of a noisy histogram, at most four times
+        the previous distance.
 
         Parameters
         ----------
         queries : Queries
             Answers questions about the records.
         budget : StageBudget
-            What is left of the budget; it is charged.
+            The budget, which is charged.
         point : array of shape point_shape
             The current estimate of the median.
         previous : float
-            The distance that was found last; 0 if there is none yet.
+            The previous distance; 0 if there is none yet.
         """
         n = self.statistic.n
         largest = self.statistic.outer_radius
@@ -244,20 +261,25 @@ class MedianMechanism(
         distance: float,
         share: float,
     ) -> np.ndarray:
-        """Move along the noisy mean direction to the records, by at most the distance.
+        """Return the next point: a step along the noisy mean direction to the records.
 
         Parameters
         ----------
         queries : Queries
             Answers questions about the records.
         budget : StageBudget
-            What is left of the budget; it is charged.
+            The budget, which is charged.
         point : array of shape point_shape
             The current estimate of the median.
         distance : float
-            The longest step.
+            The length of a step along a unit vector; steps are never longer.
         share : float
             The fraction of the budget that the step takes.
+
+        Returns
+        -------
+        array of shape point_shape
+            The next estimate, projected into the outer ball.
         """
         manifold = self.manifold
         grid = FixedPoint(2.0)
@@ -279,19 +301,24 @@ class MedianMechanism(
 def _sum_directions(
     smoothing_length: float, grid: FixedPoint, logs: np.ndarray
 ) -> np.ndarray:
-    """Return the exact sum of directions to records.
+    """Return the exact sum of the directions to records.
 
-    A logarithm is divided by its length, or by a public length if it is shorter than
-    that.
+    The direction is the logarithm divided by its length, or by `smoothing_length` if
+    that is larger.
 
     Parameters
     ----------
     smoothing_length : float
-        The public length.
+        A public length; directions to nearer records are shorter than 1.
     grid : FixedPoint
-        The grid on which the sum is exact.
+        The grid to which entries are rounded.
     logs : array of shape (records, dim)
-        The logarithms of the records.
+        The logarithms of the records; those that are not finite count as zero.
+
+    Returns
+    -------
+    array of int, shape (2·dim,)
+        The high parts of the sums, then the low parts.
     """
     lengths = np.linalg.norm(logs, axis=-1, keepdims=True)
     directions = logs / np.maximum(lengths, smoothing_length)

@@ -1,8 +1,8 @@
-"""Find privately how far from a point most records are.
+"""Find privately within which distance of a point most records are.
 
 `BinarySearch` asks for one noisy count of far records at a time. It is for Gaussian
-noise, where k questions have √k times the noise of one. `ShellHistogram` is for pure ε,
-where they would have k times the noise.
+noise, where k questions need √k times the noise of one question. `ShellHistogram` is
+for pure ε, where they would need k times the noise.
 
 A histogram asks one question: how many records lie in each of many public shells? A
 replaced record leaves one shell and enters another, so the counts change by at most 2
@@ -22,13 +22,13 @@ from curvedp.mechanisms.staged.budget import ReleasedCounts, StageBudget
 # A function of decreasing lengths that returns how many records exceed each of them.
 CountBeyond = Callable[[np.ndarray], np.ndarray]
 
-# A search over 2^7 − 1 lengths, each 1.25 times the next, reaches down to 1e-12 of the
-# first.
+# By default a search has 2^7 − 1 lengths, each 1.25 times the next. The smallest one is
+# 1e-12 of the largest.
 DEFAULT_QUERIES = 7
 DEFAULT_RATIO = 1.25
 
-# Laws of the distance whose median is more than this many times larger or smaller than
-# the likeliest median are left out.
+# Laws of the distance are ignored if their median is more than this many times larger
+# or smaller than the likeliest median.
 MAX_MEDIAN_RATIO = 4.0
 
 # Each shell is divided into this many candidates for a median or a radius.
@@ -50,10 +50,10 @@ _LAW_POWERS, _LAW_ORDERS = np.stack(
 class BinarySearch(NamedTuple):
     """A binary search over 2^queries − 1 public lengths, each `ratio` times the next.
 
-    A wrong answer to an early question is worse if it says "too short" than if it says
-    "long enough": the first leads to a length that is far too large, the second to one
-    beyond which lie a few more records than allowed. So the earlier a question is
-    asked, the more records it allows.
+    At each step a noisy count decides whether a length is long enough, that is, whether
+    few records exceed it. If an early step wrongly says "too short", the result is far
+    too large; if it wrongly says "long enough", a few more records than allowed exceed
+    the result. The second mistake is better, so earlier steps allow more records.
 
     Attributes
     ----------
@@ -62,8 +62,8 @@ class BinarySearch(NamedTuple):
     ratio : float
         The ratio of neighboring lengths, above 1.
     patience : float
-        Each question allows this many standard deviations of a count more than the
-        next question does.
+        How many more records each step allows than the next one, in standard deviations
+        of a noisy count.
     """
 
     queries: int = DEFAULT_QUERIES
@@ -96,24 +96,25 @@ class BinarySearch(NamedTuple):
         Parameters
         ----------
         budget : StageBudget
-            Is charged `share`, and keeps the noisy counts.
+            The budget. It is charged `share`, and stores the noisy counts.
         count_beyond : function
-            Counts the records beyond each of a decreasing array of lengths. Its answers
-            are NOT private.
+            Maps a decreasing array of lengths to the number of records that exceed
+            each. Its answers are NOT private.
         largest : float
             The largest of the public lengths.
         allowed_outside : float
-            How many records may exceed the answer.
+            How many records may exceed the result.
         share : float
             The fraction of the privacy budget for the whole search.
         center : array, optional
-            The point from which the lengths are distances; kept with the counts.
+            The point from which distances are measured, if the lengths are distances.
+            It is stored with the counts.
 
         Returns
         -------
         float
-            One of the public lengths. The largest one is returned if no noisy count
-            says that a shorter one will do.
+            One of the public lengths. It is the largest one if every noisy count says
+            that its length is too short.
         """
         n_lengths = 2**self.queries - 1
         lengths = largest * self.ratio ** -np.arange(n_lengths, dtype=np.float64)
@@ -142,14 +143,14 @@ class BinarySearch(NamedTuple):
 
 
 class ShellEstimate(NamedTuple):
-    """What a noisy histogram of distances says.
+    """Estimates from a noisy histogram of distances.
 
     Attributes
     ----------
     typical_distance : float
         About the middle of the two neighboring shells that hold most records.
     best_radius : float
-        The radius of a ball in which a mean is expected to err least.
+        The radius of the ball in which a private mean has the least expected error.
     """
 
     typical_distance: float
@@ -174,17 +175,17 @@ class ShellHistogram(NamedTuple):
     ratio: float
 
     def reaching_to(self, smallest_share: float) -> "ShellHistogram":
-        """Return a histogram without the shells below a smallest radius of interest.
+        """Return a histogram without the shells below the smallest radius of interest.
 
         Parameters
         ----------
         smallest_share : float
-            The smallest radius over the outermost one. Outside (0, 1) the histogram is
-            returned as it is.
+            The smallest radius of interest, divided by the radius of the outermost
+            shell. If it is not between 0 and 1, the histogram is returned unchanged.
         """
         if not 0 < smallest_share < 1:
             return self
-        # One shell more than reach there, and one for what is nearer still.
+        # Two more shells are kept: one for rounding, and one for all nearer records.
         needed = 2 + ceil(-log(smallest_share) / log(self.ratio))
         return self._replace(n_shells=min(self.n_shells, needed))
 
@@ -203,21 +204,26 @@ class ShellHistogram(NamedTuple):
         Parameters
         ----------
         budget : StageBudget
-            Is charged `share`, and keeps the noisy counts.
+            The budget. It is charged `share`, and stores the noisy counts.
         count_beyond : function
-            Counts the records beyond each of a decreasing array of lengths. Its answers
-            are NOT private.
+            Maps a decreasing array of distances to the number of records beyond each.
+            Its answers are NOT private.
         n : int
             The number of records.
         largest : float
             The radius of the outermost shell.
         noise_per_radius : float
-            States the noise of the mean to be released later: in a ball of radius r it
-            has the length r·noise_per_radius/n.
+            The length of the noise of the mean that will be released later is
+            r·noise_per_radius/n in a ball of radius r.
         share : float
             The fraction of the privacy budget for the histogram.
-        center : array
+        center : array of shape point_shape
             The point from which distances are measured.
+
+        Returns
+        -------
+        ShellEstimate
+            A typical distance, and the best radius for that mean.
         """
         radii = largest * self.ratio ** -np.arange(self.n_shells, dtype=np.float64)
         shell_counts = np.diff(count_beyond(radii)[1:], prepend=0.0, append=float(n))
@@ -240,10 +246,10 @@ class ShellHistogram(NamedTuple):
         )
 
     def _typical_distance(self, radii: np.ndarray, noisy_counts: np.ndarray) -> float:
-        """Return about the middle of the two neighboring shells with the most records.
+        """Return a typical distance: the middle of the two fullest neighboring shells.
 
         It is the radius between the two shells, moved by up to half a shell toward the
-        fuller one.
+        one with more records.
 
         Parameters
         ----------
@@ -272,9 +278,10 @@ def best_radius_share(
 ) -> float:
     """Return the radius of least expected loss, as a fraction of the outermost radius.
 
-    The loss of a radius r is the length of the noise of a mean in that ball, plus the
-    bias by what the ball cuts off. The bias is averaged over laws of the distance
-    (`distance_laws`), each weighted by how likely it makes the noisy counts.
+    The loss of a radius r is the length of the noise of a mean in a ball of that radius,
+    plus the bias of the mean because records are clipped to the ball. The bias is
+    averaged over laws of the distance (`distance_laws`), weighted by their likelihood
+    given the noisy counts.
 
     Parameters
     ----------
@@ -285,7 +292,7 @@ def best_radius_share(
     n : int
         The number of records.
     noise_per_radius : float
-        In a ball of radius r the noise has the length r·noise_per_radius/n.
+        The length of the noise is r·noise_per_radius/n in a ball of radius r.
     shells : ShellHistogram
         The public shells.
     """
@@ -298,24 +305,26 @@ def best_radius_share(
 def best_radius_shares(
     misfits: np.ndarray, n: int, noise_per_radius: np.ndarray, shells: ShellHistogram
 ) -> np.ndarray:
-    """Return `best_radius_share` of many histograms at once.
+    """Return the radius of least expected loss for each of many noisy histograms.
+
+    `best_radius_share` describes the loss.
 
     Parameters
     ----------
-    misfits : array, shape (histograms, laws, medians)
-        The sum over shells of |noisy count − expected count| in noise scales, for every
-        law of the distance and every candidate median. This is minus the log likelihood
-        of Laplace noise, up to a constant.
+    misfits : array of shape (histograms, laws, medians)
+        The sum over shells of |noisy count − expected count|, divided by the noise
+        scale, for every law of the distance and every candidate median. Up to a
+        constant this is the negative log likelihood of Laplace noise.
     n : int
         The number of records.
-    noise_per_radius : array, shape (histograms,)
-        In a ball of radius r the noise has the length r·noise_per_radius/n.
+    noise_per_radius : array of shape (histograms,)
+        The length of the noise is r·noise_per_radius/n in a ball of radius r.
     shells : ShellHistogram
-        The public shells of all histograms.
+        The public shells, which all histograms share.
 
     Returns
     -------
-    array, shape (histograms,)
+    array of shape (histograms,)
         The best radius of each histogram, as a fraction of the outermost radius.
     """
     laws = distance_laws(shells)
@@ -323,7 +332,7 @@ def best_radius_shares(
     radii = shells.ratio ** -(np.arange(n_candidates) / _CANDIDATES_PER_SHELL)
     likeliest_medians = np.argmin(misfits.min(axis=1), axis=-1)
     # How many candidates lie between a median and MAX_MEDIAN_RATIO times that median.
-    # A law beyond this window would count only because its distances are so long.
+    # Laws outside this window are unlikely, but their long distances would dominate.
     window = int(_CANDIDATES_PER_SHELL * log(MAX_MEDIAN_RATIO) / log(shells.ratio))
 
     shares = np.empty(len(misfits))
@@ -340,16 +349,16 @@ def best_radius_shares(
         total_likelihood = likelihoods.sum(axis=1, keepdims=True)
         mean_excess = likelihoods @ excess_by_law / total_likelihood
 
-        # n times the loss: noise, then bias.
+        # The loss is multiplied by n. The first term is the noise, the second the bias.
         loss = noise_per_radius[rows, None] * radii + _BIAS_SHARE * n * mean_excess
         shares[rows] = radii[np.argmin(loss, axis=1)]
     return shares
 
 
 class DistanceLaws(NamedTuple):
-    """A table of laws of the distance x from a point to a record.
+    """A table of probability laws of the distance x from a point to a record.
 
-    Every law appears once for each candidate median. Lengths are in units of the
+    Every law appears once for each candidate median. The unit of length is the
     outermost radius of a histogram.
 
     Attributes
@@ -369,22 +378,27 @@ class DistanceLaws(NamedTuple):
 def distance_laws(shells: ShellHistogram) -> DistanceLaws:
     """Tabulate a family of laws of the distance x, for the shells of one histogram.
 
-    The family consists of the laws for which x^k is a multiple of a Gamma(a) variable,
-    for several orders k and shapes a = power/k. Let m be the median of Gamma(a), M that
-    of x, and s(r) = m·(r/M)^k. With the regularized incomplete gamma functions P and
-    Q = 1 − P,
+    In each law x^k is a multiple of a Gamma(a) variable, for several orders k and
+    shapes a = power/k. Let m be the median of Gamma(a), M the median of x, and
+    s(r) = m·(r/M)^k. With the regularized incomplete gamma functions P and Q = 1 − P,
 
         P(x ≤ r)    = P(a, s(r)),
         E[x; x > r] = M·m^(−1/k)·Γ(a + 1/k)/Γ(a)·Q(a + 1/k, s(r)),
         E(x − r)₊   = E[x; x > r] − r·Q(a, s(r)).
 
-    All radii and medians are powers of ratio^(1/3), where `ratio` is that of the
-    shells, so the functions are computed once for each quotient r/M.
+    All radii and medians are powers of ratio^(1/3), where `ratio` is the ratio of
+    neighboring shells, so the functions are computed once for each quotient r/M.
 
     Parameters
     ----------
     shells : ShellHistogram
         The shells, whose radii are powers of their `ratio`.
+
+    Returns
+    -------
+    DistanceLaws
+        The probability of each shell and the mean excess over each radius, for every
+        law and median.
     """
     shape = (_LAW_POWERS / _LAW_ORDERS)[:, None]
     order = _LAW_ORDERS[:, None]

@@ -1,6 +1,6 @@
-"""The questions that a release in stages may ask about the records.
+"""The questions about the records that the stages of a release may ask.
 
-Every answer comes with its sensitivity: how far it can move if one record is replaced.
+Every answer has a public sensitivity: how far it can move if one record is replaced.
 The sensitivities hold for the *computed* numbers, on any manifold and for any records.
 
 Answers are exact sums of whole numbers, so they do not depend on the order or grouping
@@ -44,8 +44,8 @@ _WEIGHT_RESOLUTION = 2.0**20
 # A relative margin for the rounding of a few operations; it costs next to no privacy.
 _ROUNDING_MARGIN = 1e-9
 
-# Any unit of measurement that doubles hold is within this distance of 1, times √m, on a
-# cone of m × m matrices.
+# On a cone of m × m matrices, the geodesic distance from the identity to any multiple
+# of it that doubles can hold is at most this number times √m.
 _FARTHEST_UNIT = 100
 
 # Keeps a quotient of two numbers finite if both are 0.
@@ -53,7 +53,9 @@ _TINY = 1e-300
 
 
 class Bins(NamedTuple):
-    """Bins of the log scale of a cone of matrices, on both sides of a public center.
+    """Bins for the scale (unit of measurement) of matrices, on the logarithmic axis.
+
+    They lie on both sides of a public center.
 
     Attributes
     ----------
@@ -77,7 +79,7 @@ class Answer(NamedTuple):
     Attributes
     ----------
     values : array
-        The numbers.
+        The numbers that answer the question.
     sensitivity : float
         How far they can move if one record is replaced, in the Euclidean norm.
     """
@@ -92,11 +94,11 @@ class Queries:
     Parameters
     ----------
     statistic : SearchedBallStatistic
-        States the manifold, the outer ball and n, which are public.
+        The statistic, with the public manifold, outer ball and number n of records.
     records : Records, optional
-        The records. Without them every answer is zero, of the right shape and with the
-        right sensitivity, which is what a replay needs. Simulations may give k records
-        that stand for n of their kind; counts are then multiplied by n/k.
+        The records. If they are None, as in a replay, every answer consists of zeros
+        and has the same shape and sensitivity as with records. In a simulation there
+        may be k < n records; counts are then multiplied by n/k.
     """
 
     def __init__(
@@ -117,26 +119,28 @@ class Queries:
     ) -> np.ndarray:
         """Return a histogram of the records' scales in one factor of the manifold.
 
-        The factor is a cone of matrices, and its scale is its unit of measurement. Each
-        record has weights at the two edges of its bin (`_edge_weights`). The sensitivity
-        is √2 in the Euclidean norm for Gaussian bins, and 2 in the ℓ₁ norm for Laplace.
+        The factor is a cone of matrices; the scale of a matrix is its unit of
+        measurement. Each record adds weights to the two edges of its bin
+        (`_edge_weights`). The sensitivity of the histogram is √2 in the Euclidean norm
+        for bins made for Gaussian noise, and 2 in the ℓ₁ norm for Laplace noise.
 
         Parameters
         ----------
-        center : array
+        center : array of shape point_shape
             The public point from which scales are measured.
         factor_index : int
-            Which factor of the manifold.
+            The index of the factor.
         bins : Bins
+            The public bins.
 
         Returns
         -------
-        array, shape (2·half_count + 1,)
+        array of shape (2·half_count + 1,)
             The sum of the records' weights at each edge, from small to large scales.
         """
         n_edges = 2 * bins.half_count + 1
         if len(self._manifold.factors) == 1:
-            # The logarithms at the center may serve the next question, too.
+            # The next question may need the logarithms at the center again.
             axis = scaling_direction(self._manifold, center)
             kernel: Any = partial(_sum_edge_weights_of_logs, axis, bins)
             return self._count(kernel, n_edges, center) / _WEIGHT_RESOLUTION
@@ -150,7 +154,13 @@ class Queries:
         Parameters
         ----------
         factor_index : int
-            Which factor. It must be embedded in a vector space (`EmbeddedMean`).
+            The index of the factor, which must be embedded in a vector space
+            (`EmbeddedMean`).
+
+        Returns
+        -------
+        Answer
+            The mean vector, and its sensitivity.
         """
         factor = self._manifold.factors[factor_index]
         assert isinstance(factor, EmbeddedMean)
@@ -158,7 +168,7 @@ class Queries:
         size = np.asarray(factor.embed(factor.origin)).size
         mean = self.mean(partial(_sum_embedded, factor_index, grid), grid, size)
 
-        # Points of a set of this diameter move as vectors of half that length do.
+        # The sensitivity is that of vectors whose largest length is half the diameter.
         longest = factor.embedded_diameter / 2
         return Answer(mean, mean_sensitivity(longest, grid, size, self._n))
 
@@ -169,8 +179,15 @@ class Queries:
 
         Parameters
         ----------
-        center : array
+        center : array of shape point_shape
+            A public point.
         radii : array
+            The public radii.
+
+        Returns
+        -------
+        array
+            One count for each radius.
         """
         counts = self._count(partial(_count_longer, radii), len(radii), center)
         return counts.astype(np.float64)
@@ -180,14 +197,15 @@ class Queries:
 
         Parameters
         ----------
-        center : array
+        center : array of shape point_shape
+            The public point at which logarithms are taken.
         radius : float
-            Logarithms that are longer are shortened to this length.
+            Longer logarithms are shortened to this length.
 
         Returns
         -------
         Answer
-            The mean in coordinates at the center, shape (dim,).
+            The mean in coordinates at the center, shape (dim,), and its sensitivity.
         """
         dim = self._manifold.dim
         grid = FixedPoint(2 * radius)
@@ -197,27 +215,28 @@ class Queries:
     def hessian_excess(
         self, center: np.ndarray, radius: float, direction: np.ndarray
     ) -> Answer:
-        """Return two means that give the mean Hessian of ½d² along a direction.
+        """Return two means from which the mean Hessian along a direction follows.
 
-        In hyperbolic space of curvature −1 the Hessian of ½d² at distance s from a
-        record is 1 along the geodesic to the record, and s·coth s across it. Let
-        t = s·coth s − 1, with s clipped to the radius, and φ the angle between the
-        direction and the geodesic. Then the mean Hessian along the direction is
-        1 + mean(t) − mean(t·cos²φ).
+        Half the squared distance to a record at distance s, in hyperbolic space of
+        curvature −1, has the Hessian 1 along the geodesic to the record, and s·coth s
+        across it. Let t = s·coth s − 1, with s clipped to the radius, and φ the angle
+        between the direction and the geodesic. Then the mean Hessian along the
+        direction is 1 + mean(t) − mean(t·cos²φ).
 
         Parameters
         ----------
-        center : array
-            Where the Hessian is taken.
+        center : array of shape point_shape
+            The public point at which the Hessian is taken.
         radius : float
-        direction : array, shape (dim,)
-            In coordinates at the center, of any length.
+            Distances are clipped to this number.
+        direction : array of shape (dim,)
+            The direction, in coordinates at the center; its length has no effect.
 
         Returns
         -------
         Answer
-            (mean(t), mean(t·cos²φ)). Each mean moves by at most t(radius)/n, so both
-            together by √2 times that.
+            The numbers mean(t) and mean(t·cos²φ). Each moves by at most t(radius)/n if
+            one record is replaced, so the pair moves by at most √2 times that.
         """
         root_curvature = sqrt(abs(self._manifold.constant_curvature or 0.0))
         largest = float(_hessian_excess_at(np.asarray(radius), radius, root_curvature))
@@ -242,19 +261,19 @@ class Queries:
         Parameters
         ----------
         kernel : function
-            Takes a block of records and returns exact sums of their vectors, in `grid`.
-            With `center` it takes the logarithms of the records instead.
+            Maps a block of records to the exact sum of their vectors, in `grid`. If
+            `center` is given, it takes the logarithms of the records instead.
         grid : FixedPoint
             The grid to which the entries of the vectors are rounded.
         size : int
             The number of entries of a vector.
-        center : array, optional
-            Where logarithms are taken.
+        center : array of shape point_shape, optional
+            The public point at which logarithms are taken.
 
         Returns
         -------
-        array, shape (size,)
-            The mean, or zeros without records.
+        array of shape (size,)
+            The mean; zeros in a replay, which has no records.
         """
         if self._records is None:
             return np.zeros(size)
@@ -263,9 +282,10 @@ class Queries:
         return grid.mean(sums, self._records.n)
 
     def logs(self, center: np.ndarray) -> Records:
-        """Return the logarithms of the records, which are in memory, at a center.
+        """Return the logarithms of the records at a center.
 
-        The last result is cached, so that another question at the same center is fast.
+        The records must be in memory. The last result is cached, so that another
+        question at the same center is fast.
 
         Parameters
         ----------
@@ -291,18 +311,19 @@ class Queries:
     def _count(
         self, kernel: Any, size: int, center: np.ndarray | None = None
     ) -> np.ndarray:
-        """Return counts over all records, or zeros without records.
+        """Return counts over all records; zeros in a replay, which has no records.
 
-        If there are k records that stand for n, counts are multiplied by n/k.
+        If a simulation has k records instead of n, counts are multiplied by n/k.
 
         Parameters
         ----------
         kernel : function
-            Takes a block of records, or of their logarithms at `center`, and returns
-            its counts.
+            Maps a block of records to its counts. If `center` is given, it takes the
+            logarithms of the records instead.
         size : int
             The number of counts.
-        center : array, optional
+        center : array of shape point_shape, optional
+            The public point at which logarithms are taken.
         """
         if self._records is None:
             return np.zeros(size, dtype=np.int64)
@@ -314,16 +335,17 @@ class Queries:
     def _sum(
         self, records: Records, kernel: Any, center: np.ndarray | None
     ) -> np.ndarray:
-        """Return the sum of what a kernel returns for each block of records.
+        """Return the sum over all blocks of records of a kernel's values.
 
         Parameters
         ----------
         records : Records
+            The records.
         kernel : function
-            Takes a block of records, or of their logarithms if `center` is given, and
-            returns whole numbers.
-        center : array or None
-            Where logarithms are taken.
+            Maps a block of records to whole numbers. If `center` is given, it takes the
+            logarithms of the records instead.
+        center : array of shape point_shape, or None
+            The public point at which logarithms are taken.
         """
         are_clipped = self._outer_ball is None
         if center is not None and are_clipped:
@@ -338,7 +360,7 @@ class Queries:
 
 
 def mean_sensitivity(bound: float, grid: FixedPoint, size: int, n: int) -> float:
-    """Return how far a computed mean of n vectors moves if one of them is replaced.
+    """Return how far a computed mean of n vectors can move if one is replaced.
 
     Parameters
     ----------
@@ -367,12 +389,19 @@ def mean_sensitivity(bound: float, grid: FixedPoint, size: int, n: int) -> float
 
 
 def scaling_direction(cone: Manifold, center: np.ndarray) -> np.ndarray:
-    """Return the direction in which a cone of matrices is scaled.
+    """Return the direction at a matrix that points to its positive multiples.
+
+    Parameters
+    ----------
+    cone : Manifold
+        A cone of matrices.
+    center : array of shape point_shape
+        The matrix.
 
     Returns
     -------
-    array, shape (dim,)
-        The unit vector, in coordinates at the center, that points to multiples of it.
+    array of shape (dim,)
+        A unit vector in coordinates at the matrix.
     """
     coordinates = np.asarray(cone.normal_coordinates(center, np.e * center))
     return np.asarray(coordinates / np.linalg.norm(coordinates))
@@ -381,8 +410,8 @@ def scaling_direction(cone: Manifold, center: np.ndarray) -> np.ndarray:
 def half_bin_count(cone: Manifold, outer_radius: float, width: float) -> int:
     """Return how many bins of a cone's log scale there are on each side of the center.
 
-    They reach to the outer radius, or to the largest unit of measurement that doubles
-    hold, if that is nearer.
+    The bins reach to the outer radius, or to the largest scale that doubles can hold if
+    that is nearer.
 
     Parameters
     ----------
@@ -400,33 +429,35 @@ def half_bin_count(cone: Manifold, outer_radius: float, width: float) -> int:
 def likeliest_bin(
     noisy_weights: np.ndarray, noise_std: Any, n: int, noise_kind: "NoiseKind"
 ) -> np.ndarray:
-    """Return where most records are, by a noisy histogram of edge weights.
+    """Return the likeliest position of the records, by a noisy histogram of weights.
 
-    A wrong unit of measurement is of no use, so the answer is the center unless there
-    is evidence against it. Two neighboring edges are chosen if the log likelihood that
-    all n records lie between them exceeds that of the center by more than 2·log(k). Here
-    k is the number of pairs of edges that are as near to the center; it is the number
-    of all pairs if there are too few records to tell pairs apart.
+    The answer is the center unless there is evidence against it, because a release in a
+    wrong unit of measurement is useless. Two neighboring edges are chosen if the log
+    likelihood that all n records lie between them exceeds that of the center by more
+    than 2·log(k). Here k is the number of pairs of edges that are as near to the
+    center; it is the number of all pairs if there are too few records to tell pairs
+    apart.
 
     Let y₁ and y₂ be the noisy weights at the two edges. For Gaussian noise of standard
-    deviation σ the log likelihood is n·√(y₁² + y₂²)/σ², up to what all pairs have in
-    common. For Laplace noise of scale b it is Σ (|yᵢ| − |yᵢ − n·sᵢ|)/b, where s₁ and s₂
-    are the weights of a record at the likeliest place between the edges.
+    deviation σ the log likelihood is n·√(y₁² + y₂²)/σ², up to a constant. For Laplace
+    noise of scale b it is Σ (|yᵢ| − |yᵢ − n·sᵢ|)/b, where s₁ and s₂ are the weights of
+    a record at the likeliest place between the edges.
 
     Parameters
     ----------
-    noisy_weights : array, shape (…, edges)
+    noisy_weights : array of shape (…, edges)
         The released histogram, or several of them.
-    noise_std : float or array, shape (…)
+    noise_std : float or array of shape (…)
         The standard deviation of the noise in each weight.
     n : int
         The number of records.
     noise_kind : {"gaussian", "laplace"}
+        The kind of noise.
 
     Returns
     -------
-    array, shape (…)
-        The distance from the center, in bins; not a whole number in general.
+    array of shape (…)
+        The signed distance from the center in bins, which need not be a whole number.
     """
     y_lower = noisy_weights[..., :-1]
     y_upper = noisy_weights[..., 1:]
@@ -466,13 +497,17 @@ def likeliest_bin(
 
 
 def _laplace_gain(noisy: np.ndarray, expected: Any) -> np.ndarray:
-    """Return how much likelier Laplace noise about `expected` is than about 0.
+    """Return the log likelihood ratio of two means of a number with Laplace noise.
 
-    Returns
-    -------
-    array
-        The log likelihood ratio |y| − |y − expected| for y = `noisy`, in units of 1/b,
-        where b is the scale of the noise.
+    It is |y| − |y − m| in units of 1/b, where y is the noisy number, m its expected
+    value under the alternative (0 under the null hypothesis), and b the noise scale.
+
+    Parameters
+    ----------
+    noisy : array
+        The noisy numbers y.
+    expected : float or array
+        The alternative m for each number.
     """
     return np.asarray(np.abs(noisy) - np.abs(noisy - expected))
 
@@ -480,9 +515,9 @@ def _laplace_gain(noisy: np.ndarray, expected: Any) -> np.ndarray:
 def _position_between_edges(
     lower: np.ndarray, upper: np.ndarray, noise_kind: "NoiseKind"
 ) -> np.ndarray:
-    """Return where in its bin a record is, from its weights at the two edges.
+    """Return the position of a record inside its bin, from its weights at the two edges.
 
-    This inverts `_edge_weights`, up to a common factor of the weights.
+    This inverts `_edge_weights`; a common factor of both weights has no effect.
 
     Parameters
     ----------
@@ -494,7 +529,7 @@ def _position_between_edges(
     Returns
     -------
     array
-        Between 0 (at the lower edge) and 1 (at the upper edge).
+        The positions, from 0 at the lower edge to 1 at the upper edge.
     """
     if noise_kind == "laplace":
         return np.asarray(upper / np.maximum(lower + upper, _TINY))
@@ -509,16 +544,18 @@ def rescale_factor(
     Parameters
     ----------
     manifold : Manifold
-    center : array
+        The space of the point, usually a product.
+    center : array of shape point_shape
         The point.
     factor_index : int
-        Which factor of the manifold is rescaled.
+        The index of the factor that is rescaled.
     length : float
-        How far, as a signed geodesic length in the direction of larger multiples.
+        The signed geodesic length by which the factor moves; positive toward larger
+        multiples.
 
     Returns
     -------
-    array
+    array of shape point_shape
         The new point, or the old one if doubles cannot hold the new one.
     """
     cone = manifold.factors[factor_index]
@@ -540,10 +577,11 @@ def point_or_fallback(
     Parameters
     ----------
     manifold : Manifold
+        The space of the point.
     compute_point : function without arguments
         Returns the point, or raises.
-    fallback : array
-        A point of the manifold.
+    fallback : array of shape point_shape
+        The point that is returned if the computation fails.
     """
     try:
         with np.errstate(all="ignore"):
@@ -584,11 +622,13 @@ def _apply_to_clipped(
     Parameters
     ----------
     manifold : Manifold
+        The space of the records.
     outer_ball : Ball or None
-        None if the records are clipped already.
+        The public outer ball; None if the records have been clipped before.
     kernel : function of (manifold, points)
-        Returns whole numbers.
-    block : array, shape (k, *point_shape)
+        Maps points to whole numbers.
+    block : array of shape (k, *point_shape)
+        The records.
     """
     with np.errstate(all="ignore"):  # a data-dependent warning is a release
         points = np.asarray(block, dtype=np.float64)
@@ -600,7 +640,19 @@ def _apply_to_clipped(
 def _apply_to_logs(
     center: np.ndarray, kernel: Any, manifold: Manifold, points: np.ndarray
 ) -> np.ndarray:
-    """Apply a kernel to the logarithms of points at a center."""
+    """Apply a kernel to the logarithms of points at a center.
+
+    Parameters
+    ----------
+    center : array of shape point_shape
+        The public point at which logarithms are taken.
+    kernel : function of an array of shape (k, dim)
+        Maps logarithms to whole numbers.
+    manifold : Manifold
+        The space of the points.
+    points : array of shape (k, *point_shape)
+        The records.
+    """
     return np.asarray(kernel(logs_at(manifold, center, points)))
 
 
@@ -622,7 +674,7 @@ def _sum_edge_weights_of_factor(
     Parameters
     ----------
     center : array of shape point_shape
-        A public point; scales are relative to its own.
+        A public point; the scales of the others are measured relative to its scale.
     factor_index : int
         The index of the factor.
     bins : Bins
@@ -674,15 +726,17 @@ def _sum_edge_weights(
     Parameters
     ----------
     bins : Bins
+        The public bins.
     lower_edges : array of int, shape (k,)
         The index of the lower edge of each record's bin.
-    weights : array, shape (2, k)
-        Each record's weight at its lower and at its upper edge, multiples of 2^-20.
+    weights : array of shape (2, k)
+        The weights of each record at the lower and at the upper edge of its bin. They
+        are multiples of 2^-20.
 
     Returns
     -------
     array of int, shape (2·half_count + 1,)
-        The sums, in units of 2^-20.
+        The sum at each edge, in units of 2^-20.
     """
     n_edges = 2 * bins.half_count + 1
     whole_weights = _WEIGHT_RESOLUTION * weights
@@ -703,19 +757,22 @@ def edge_weights_of_factor(
     Parameters
     ----------
     manifold : Manifold
-    center : array
-        The point from which scales are measured.
+        The space of the points, usually a product.
+    center : array of shape point_shape
+        The public point from which scales are measured.
     factor_index : int
-        Which factor of the manifold, a cone of matrices.
+        The index of the factor, which is a cone of matrices.
     bins : Bins
-    points : array, shape (k, *point_shape)
+        The public bins.
+    points : array of shape (k, *point_shape)
+        The records.
 
     Returns
     -------
     lower_edges : array of int, shape (k,)
         The index of the lower edge of each point's bin, from 0 to 2·half_count − 1.
-    weights : array, shape (2, k)
-        Each point's weight at its lower and at its upper edge.
+    weights : array of shape (2, k)
+        The weights of each point at the lower and at the upper edge of its bin.
     """
     factor = manifold.factors[factor_index]
     factor_center = np.asarray(split_into_factors(manifold, center)[factor_index])
@@ -729,25 +786,27 @@ def _edge_weights(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the bin of each vector's component along an axis, and weights at its edges.
 
-    A record at the fraction f of its bin has the weights (cos(πf/2), sin(πf/2)), of
-    length 1, or (1 − f, f), of sum 1, if the noise is Laplace. They tell where in the
-    bin the record is, and cost no more privacy than a count does: weights are
-    nonnegative, so those of two records differ by at most √2, or by 2 in the ℓ₁ norm.
+    A component at the fraction f of the way from the lower to the upper edge of its bin
+    has the weights (cos(πf/2), sin(πf/2)), whose length is 1; for Laplace noise it has
+    (1 − f, f), whose sum is 1. The weights encode the position inside the bin and cost
+    no more privacy than a count: they are nonnegative, so those of two records differ
+    by at most √2, or by 2 in the ℓ₁ norm.
 
     Parameters
     ----------
-    axis : array, shape (dim,)
+    axis : array of shape (dim,)
         A unit vector.
     bins : Bins
-        Components outside all bins count in the outermost ones.
-    logs : array, shape (k, dim)
+        The public bins. A component outside all bins counts in the outermost one.
+    logs : array of shape (k, dim)
+        The vectors: logarithms of records.
 
     Returns
     -------
     lower_edges : array of int, shape (k,)
         The index of the lower edge of each record's bin, from 0 to 2·half_count − 1.
-    weights : array, shape (2, k)
-        The weight at the lower and at the upper edge, rounded down to 2^-20.
+    weights : array of shape (2, k)
+        The weights at the lower and at the upper edge, rounded down to 2^-20.
     """
     position = np.clip((logs @ axis) / bins.width, -bins.half_count, bins.half_count)
     lower = np.minimum(np.floor(position), bins.half_count - 1)
@@ -763,17 +822,18 @@ def _edge_weights(
 def _sum_embedded(
     factor_index: int, grid: FixedPoint, manifold: Manifold, points: np.ndarray
 ) -> np.ndarray:
-    """Return the exact sum of points, embedded by one factor of the manifold.
+    """Return the exact sum of the embedded points of one factor of the manifold.
 
     Parameters
     ----------
     factor_index : int
-        Which factor, an `EmbeddedMean`.
+        The index of the factor, which is embedded in a vector space (`EmbeddedMean`).
     grid : FixedPoint
         The grid to which entries are rounded.
     manifold : Manifold
-    points : array, shape (k, *point_shape)
-        An entry of an embedded point that is not finite counts as zero.
+        The space of the points, usually a product.
+    points : array of shape (k, *point_shape)
+        The records. Entries of embedded points that are not finite count as zero.
 
     Returns
     -------
@@ -791,16 +851,20 @@ def _sum_embedded(
 def _hessian_excess_at(
     distance: np.ndarray, radius: float, root_curvature: float
 ) -> np.ndarray:
-    """Return s·coth s − 1, where s = √|κ|·distance and the distance is cut at a radius.
+    """Return the Hessian excess s·coth s − 1 of records in hyperbolic space.
+
+    Here s is the distance to the record in radii of curvature.
 
     Parameters
     ----------
     distance : array
+        The distances to the records.
     radius : float
+        Distances beyond it count as the radius.
     root_curvature : float
-        √|κ| of a hyperbolic space.
+        √|κ|, where κ < 0 is the curvature of the space.
     """
-    # Below 1e-4 the value is less than 1e-8, and it would be 0/0 at 0.
+    # Smaller s are raised to 1e-4, where the value is below 1e-8, to avoid 0/0.
     s = np.maximum(np.minimum(distance, radius) * root_curvature, 1e-4)
     return np.asarray(s / np.tanh(s) - 1)
 
@@ -814,16 +878,16 @@ def _sum_hessian_excess(
 ) -> np.ndarray:
     """Return the exact sums of t and t·cos²φ over records in hyperbolic space.
 
-    Here t = s·coth s − 1 for a record at distance s in units of curvature, and φ is the
+    Here t = s·coth s − 1 for a record at distance s in radii of curvature, and φ is the
     angle between the axis and the record (`Queries.hessian_excess`).
 
     Parameters
     ----------
     radius : float
-        Distances are cut at it.
+        Distances beyond it count as the radius.
     root_curvature : float
-        √|κ|.
-    axis : array, shape (dim,)
+        √|κ|, where κ < 0 is the curvature of the space.
+    axis : array of shape (dim,)
         A unit vector.
     grid : FixedPoint
         The grid to which terms are rounded.

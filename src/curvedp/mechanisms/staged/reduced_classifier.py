@@ -55,10 +55,11 @@ _COUNT_SHARE = 0.03
 # The number of gradient steps of the softmax, and their rate.
 _SOFTMAX_STEPS = 10
 _SOFTMAX_RATE = 8.0
-# The constant feature that makes room for a bias; the others have length at most 1.
+# The value of a constant feature, whose coefficient acts as a bias. The vector of the
+# other features has length at most 1.
 _INTERCEPT = 0.3
 
-# The smallest nμ for which the measured prototype was of use.
+# The smallest product nμ for which a measured prototype was better than guessing.
 _ENOUGH_N_MU = 100
 
 # The numbers of components that `plan` compares if the user has chosen none.
@@ -73,12 +74,14 @@ _SIMULATION_SEED = 20231116
 
 
 class WeightsAndBias(NamedTuple):
-    """The numbers of a linear classifier, whose scores are weights @ features + bias.
+    """The parameters of a linear classifier, whose scores are weights @ features + bias.
 
     Attributes
     ----------
-    weights : array, shape (classes, features)
-    bias : array, shape (classes,)
+    weights : array of shape (classes, features)
+        One row of weights for each class.
+    bias : array of shape (classes,)
+        The bias of each class.
     """
 
     weights: np.ndarray
@@ -93,21 +96,21 @@ class ClassifierQueries(NamedTuple):
     n : int
         The public number of records, or of people if records belong to people.
     data : LabeledMatrices, optional
-        The records. Without them all answers are zero, which is what a replay needs.
+        The records. If they are None, as in a replay, all answers are zero.
     """
 
     n: int
     data: LabeledMatrices | None = None
 
     def mean(self, terms: Callable[..., np.ndarray], bound: float, size: int) -> Answer:
-        """Return the mean over all records, or people, of vectors made of them.
+        """Return the mean over all records, or people, of a vector-valued function.
 
         A person's vector is the average over their records.
 
         Parameters
         ----------
         terms : function of (matrices, class_index)
-            Returns one row for each record, of length at most `bound`.
+            Returns one row for each record. No row is longer than `bound`.
         bound : float
             The largest length of a row.
         size : int
@@ -140,6 +143,12 @@ class ClassifierQueries(NamedTuple):
             Returns the length of each matrix. A person's length is the average over
             their records.
         radii : array
+            The public radii.
+
+        Returns
+        -------
+        array
+            One count for each radius.
         """
         if self.data is None:
             return np.zeros(len(radii))
@@ -156,15 +165,16 @@ def _average_by_person(rows: np.ndarray, person_index: np.ndarray | None) -> np.
 
     Parameters
     ----------
-    rows : array, shape (records, size)
+    rows : array of shape (records, size)
+        One row for each record.
     person_index : array of int, shape (records,), or None
-        Which person each row belongs to, from 0. None if each row is a person's own;
-        the rows are then returned as they are.
+        The index, from 0, of the person to whom each row belongs. If it is None, each
+        person has one row, and the rows are returned unchanged.
 
     Returns
     -------
-    array, shape (people, size)
-        In the order of the persons' indices.
+    array of shape (people, size)
+        The averages, in the order of the persons' indices.
     """
     if person_index is None:
         return rows
@@ -176,10 +186,10 @@ def _average_by_person(rows: np.ndarray, person_index: np.ndarray | None) -> np.
 
 
 class ReducedMechanism(StagedMechanism, PredictsError, NeedsManyRecords):
-    """The base class: a private reduction, then a classifier that a subclass learns.
+    """Base class: reduce matrices to a few private components, then learn a classifier.
 
-    The guarantee is μ-GDP with μ = 1/`scale` for replacing a record together with its
-    label, for ANY records.
+    Subclasses say how the classifier is learned. The guarantee is μ-GDP with
+    μ = 1/`scale` for replacing a record together with its label, for ANY records.
     """
 
     statistic: ReducedClasses
@@ -190,7 +200,7 @@ class ReducedMechanism(StagedMechanism, PredictsError, NeedsManyRecords):
 
     @property
     def has_enough_records(self) -> bool:
-        """Whether nμ is large enough for the classifier to be of use."""
+        """Whether nμ is large enough for a classifier that is better than guessing."""
         return bool(self.statistic.n / self.scale >= _ENOUGH_N_MU)
 
     def prepare_data(self, data: Any) -> LabeledMatrices:
@@ -214,9 +224,10 @@ class ReducedMechanism(StagedMechanism, PredictsError, NeedsManyRecords):
         Parameters
         ----------
         queries : ClassifierQueries
-            Answers questions about the records. In a replay it knows no records.
+            Answers questions about the records; in a replay all answers are zero.
         add_noise : function of (values, scales)
-            Draws noise. In a replay it returns the recorded draws.
+            Returns the values plus noise. In a replay it ignores the values and returns
+            the recorded draws.
 
         Returns
         -------
@@ -227,6 +238,7 @@ class ReducedMechanism(StagedMechanism, PredictsError, NeedsManyRecords):
         reduction = self._reduce(queries, budget)
 
         def feature_length(matrices: np.ndarray) -> np.ndarray:
+            """Return the length of the feature vector of each matrix."""
             return np.asarray(np.linalg.norm(reduction.features_of(matrices), axis=-1))
 
         radius = self._largest_length(
@@ -239,25 +251,27 @@ class ReducedMechanism(StagedMechanism, PredictsError, NeedsManyRecords):
     def _reduce(self, queries: ClassifierQueries, budget: StageBudget) -> Reduction:
         """Release the leading eigenvectors of the noisy mean matrix.
 
-        Matrices are first clipped to a norm that few of them exceed, which is released,
-        too. Charges `budget` for both.
+        Matrices are first clipped to a norm that few of them exceed. This norm is
+        released, too.
 
         Parameters
         ----------
         queries : ClassifierQueries
             Answers questions about the records.
         budget : StageBudget
-            What is left of the budget; it is charged.
+            The budget, which is charged for the norm and for the mean matrix.
 
         Returns
         -------
         Reduction
-            The eigenvectors, and their eigenvalues, raised to at least the noise.
+            The eigenvectors and their eigenvalues. Eigenvalues below the standard
+            deviation of the noise are raised to it.
         """
         statistic = self.statistic
         channels = statistic.manifold.point_shape[0]
 
         def matrix_norm(matrices: np.ndarray) -> np.ndarray:
+            """Return the Frobenius norm of each matrix."""
             return np.asarray(np.linalg.norm(matrices, axis=(-2, -1)))
 
         largest_norm = self._largest_length(
@@ -265,6 +279,7 @@ class ReducedMechanism(StagedMechanism, PredictsError, NeedsManyRecords):
         )
 
         def clipped_entries(matrices: np.ndarray, _: np.ndarray) -> np.ndarray:
+            """Return the entries of each matrix as a row, clipped to the largest norm."""
             return clip_rows(np.asarray(pack(matrices)), largest_norm)
 
         n_entries = channels * (channels + 1) // 2
@@ -292,13 +307,15 @@ class ReducedMechanism(StagedMechanism, PredictsError, NeedsManyRecords):
     ) -> float:
         """Find a length that few records exceed, by a private binary search.
 
-        "Few" means two standard deviations of a noisy count, and at most half of them.
+        The number of records that may exceed it is two standard deviations of a noisy
+        count, but at most half of all records.
 
         Parameters
         ----------
         queries : ClassifierQueries
+            Answers questions about the records.
         budget : StageBudget
-            Is charged `share`.
+            The budget, which is charged `share`.
         length_of : function of matrices
             Returns the length of each matrix.
         largest : float
@@ -310,6 +327,7 @@ class ReducedMechanism(StagedMechanism, PredictsError, NeedsManyRecords):
         allowed_outside = min(queries.n / 2, 2 * count_std)
 
         def count_beyond(radii: np.ndarray) -> np.ndarray:
+            """Return how many records have a length above each radius."""
             return queries.count_beyond(length_of, radii)
 
         return BinarySearch().find(
@@ -324,14 +342,16 @@ class ReducedMechanism(StagedMechanism, PredictsError, NeedsManyRecords):
         reduction: Reduction,
         radius: float,
     ) -> WeightsAndBias:
-        """Learn a linear classifier of the features. Spends the rest of `budget`.
+        """Learn a linear classifier of the features with the rest of the budget.
 
         Parameters
         ----------
         budget : StageBudget
+            The budget; all that is left of it is spent.
         queries : ClassifierQueries
+            Answers questions about the records.
         reduction : Reduction
-            The released reduction, which makes features of matrices.
+            The released reduction, which maps matrices to features.
         radius : float
             The released length to which features are clipped.
         """
@@ -340,7 +360,8 @@ class ReducedMechanism(StagedMechanism, PredictsError, NeedsManyRecords):
         """Predict the fraction of new records that the classifier gets wrong.
 
         It is the average over simulated releases of public records. The error depends
-        on the product nμ, so a smaller study with less noise can stand for a large one.
+        on n and μ only through their product, so a large study is simulated by a
+        smaller one with less noise.
         """
         statistic = self.statistic
         n = min(statistic.n, _SIMULATED_RECORDS)
@@ -368,7 +389,7 @@ class ReducedMechanism(StagedMechanism, PredictsError, NeedsManyRecords):
 
 
 class ReducedMeans(ReducedMechanism):
-    """A classifier that takes the class whose mean features are nearest.
+    """A classifier that chooses the class whose mean feature vector is nearest.
 
     For features f and a class mean m, |f − m|² = |f|² − 2⟨m, f⟩ + |m|². The first term
     is the same for all classes, so the rule is linear in f.
@@ -385,14 +406,12 @@ class ReducedMeans(ReducedMechanism):
         reduction: Reduction,
         radius: float,
     ) -> WeightsAndBias:
-        """Release the sums of features of each class, and return the nearest-mean rule.
-
-        Spends the rest of `budget`.
+        """Release the sum of features of each class, and return the nearest-mean rule.
 
         Parameters
         ----------
         budget : StageBudget
-            What is left of the budget; it is charged.
+            The budget; all that is left of it is spent.
         queries : ClassifierQueries
             Answers questions about the records.
         reduction : Reduction
@@ -426,7 +445,7 @@ class ReducedMeans(ReducedMechanism):
             "sums", 1.0, answer.sensitivity / unit, answer.values / unit
         )
         means = unit * sums.reshape(n_classes, n_features) / class_shares[:, None]
-        # The noise adds this to |m|² on average.
+        # On average the noise adds this number to |m|², so it is subtracted.
         noise_square = n_features * (unit * noise_std / class_shares) ** 2
         squared_lengths = (means**2).sum(axis=1) - noise_square
         return WeightsAndBias(2 * means, -squared_lengths)
@@ -436,23 +455,23 @@ class ReducedMeans(ReducedMechanism):
     ) -> np.ndarray:
         """Release the fraction of records in each class.
 
-        Charges `budget`.
-
         Parameters
         ----------
         budget : StageBudget
-            What is left of the budget; it is charged.
+            The budget, which is charged.
         queries : ClassifierQueries
             Answers questions about the records.
 
         Returns
         -------
-        array, shape (classes,)
-            Each at least 1/(4·classes), since noise may have nearly removed a class.
+        array of shape (classes,)
+            The noisy fractions. Fractions below 1/(4·classes) are raised to it, because
+            the sums of features are divided by them.
         """
         n_classes = self.statistic.classes
 
         def one_hot(_: np.ndarray, class_index: np.ndarray) -> np.ndarray:
+            """Return a row for each record: 1 in the column of its class, else 0."""
             return np.asarray(np.eye(n_classes)[class_index])
 
         answer = queries.mean(one_hot, 1.0, n_classes)
@@ -480,12 +499,12 @@ class ReducedSoftmax(ReducedMechanism):
     ) -> WeightsAndBias:
         """Learn the coefficients by ten noisy gradient steps from zero.
 
-        All steps have equal parts of what is left of `budget`.
+        The steps have equal shares of the budget that is left.
 
         Parameters
         ----------
         budget : StageBudget
-            What is left of the budget; it is charged.
+            The budget; all that is left of it is spent.
         queries : ClassifierQueries
             Answers questions about the records.
         reduction : Reduction
@@ -520,11 +539,12 @@ def _softmax_gradients(
     Parameters
     ----------
     reduction : Reduction
-        Makes features of matrices.
+        Maps matrices to features.
     radius : float
         Features are clipped to this length, and divided by it.
-    coefficients : array, shape (classes, features + 1)
-        Where the gradient is taken; the last column is that of the constant feature.
+    coefficients : array of shape (classes, features + 1)
+        The coefficients at which the gradient is taken. The last column belongs to the
+        constant feature.
 
     Returns
     -------
@@ -568,8 +588,8 @@ def candidate_classifiers(
     Returns
     -------
     dict
-        From the call that makes a classifier, such as "PrivateMDM(reduce=6,
-        features='power')", to its mechanism.
+        The mechanisms. The keys are the calls that make the classifiers, such as
+        "PrivateMDM(reduce=6, features='power')".
     """
     mechanism_of_call: dict[str, type[ReducedMechanism]] = {
         "PrivateMDM": ReducedMeans,
@@ -594,24 +614,27 @@ def _simulated_trials(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Simulate public records of several classes, for predicted errors.
 
-    A record is the covariance of 200 samples, which are the sum of a background and of
-    a source. Components of the background fall by a fifth each, and vary between
-    records. The source depends on the class, is twice as strong, and lies in the span
-    of the leading components (six, or as many as there are classes).
+    A record is the covariance matrix of 200 samples. Each sample is the sum of a
+    background and a source. Each component of the background has 0.8 times the
+    amplitude of the previous one, and its strength varies between records. The source
+    depends on the class, is twice as strong, and lies in the span of the leading
+    components (six, or as many as there are classes).
 
     Parameters
     ----------
     channels : int
         The number of rows of a matrix.
     classes : int
+        The number of classes.
     n : int
         The number of records.
 
     Returns
     -------
-    matrices : array, shape (n, channels, channels)
-        Of trace 1.
+    matrices : array of shape (n, channels, channels)
+        The covariance matrices, scaled to trace 1.
     labels : array of int, shape (n,)
+        The class of each record.
     """
     rng = np.random.default_rng(7)
     n_leading = min(channels, max(6, classes))
