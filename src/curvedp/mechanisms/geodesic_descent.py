@@ -1,8 +1,8 @@
 """Geodesic regression by private descent on the tangent bundle.
 
-It serves any symmetric space and any number of predictors: noisy gradient steps, whose
-iterates are averaged, then one Newton step of a final release that is worth as much as
-all steps before it, and from which a confidence region follows.
+It works on any symmetric space and for any number of predictors. Noisy gradient steps
+come first, and their iterates are averaged. A final noisy release, which costs as much
+as all the steps together, then gives one Newton step and a confidence region.
 """
 
 from collections.abc import Callable
@@ -62,17 +62,25 @@ from curvedp.statistics.geodesic import (
     project_pair,
 )
 
-# The least eigenvalue of the normal matrix mean aaᵀ that the final step divides by: it
-# is 1 where predictors are spread evenly.
+# The final Newton step raises eigenvalues of the normal matrix below this number to it.
+# They are 1 if predictors are spread evenly over their ranges.
 _SMALLEST_EIGENVALUE = 0.5
-# Never more warm-up steps than this.
+# The largest number of warm-up steps.
 _MAX_WARM_UP_STEPS = 1000
 # Relative margin against the rounding of one operation.
 _ROUNDING = 1e-15
 
 
 class EstimateVariances(NamedTuple):
-    """Noise variances of the averaged iterates and of the final Newton step."""
+    """The noise variances of two estimates of a geodesic.
+
+    Attributes
+    ----------
+    average : float
+        The variance of the averaged iterates.
+    final : float
+        The variance of the estimate after the final Newton step.
+    """
 
     average: float
     final: float
@@ -82,12 +90,13 @@ class EstimateVariances(NamedTuple):
 class BundleDescentMechanism(
     VectorMechanism, GeodesicMechanism, PredictsError, LeadsToRegion
 ):
-    """DP-RGD on the tangent bundle, then one Newton step of a final release.
+    """Release a geodesic by noisy gradient descent and one final Newton step.
 
-    T exact noisy releases of `clipped_direction` are made, and the last 2T/3 iterates
-    are averaged. At their average the linearization of the problem (`Neighborhood`) is
-    released: the direction once more, and how it changes, from which a region follows.
-    Noise is Gaussian, or Laplace for pure ε, whose ε add up.
+    The descent (DP-RGD) is on the tangent bundle: T noisy releases of the mean clipped
+    direction are made, and the last 2T/3 iterates are averaged. At the average the
+    linearization of the problem (`Neighborhood`) is released: the direction once more,
+    and its derivative. The Newton step and a confidence region follow from it. Noise is
+    Gaussian, or Laplace for pure ε.
 
     Attributes
     ----------
@@ -109,12 +118,13 @@ class BundleDescentMechanism(
         """Return the descent with the least noise that meets the guarantee.
 
         Half of the budget is for all steps together, and half for the final release.
-        Steps are Gaussian unless the guarantee bounds the privacy loss itself (pure ε).
+        The noise is Laplace if the guarantee needs a bounded privacy loss (pure ε), and
+        otherwise Gaussian.
 
         Parameters
         ----------
-        statistic : Statistic
-            What is released.
+        statistic : GeodesicLine
+            The regression that is to be released.
         guarantee : Guarantee
             What the release must satisfy.
         """
@@ -126,8 +136,8 @@ class BundleDescentMechanism(
         warm_up_steps = _warm_up_steps(statistic.value_space, domain)
 
         if needs_bounded_loss(guarantee):
-            # The ε of T Laplace steps add up: averaging more of them costs more than it
-            # gives.
+            # The ε of Laplace steps add up, so that more steps to average over would
+            # cost more accuracy than they gain.
             epsilon = largest_pure_epsilon(guarantee)
             scale = round_up(2 * warm_up_steps * sensitivity / epsilon, _ROUNDING)
             return cls(
@@ -137,12 +147,13 @@ class BundleDescentMechanism(
                 noise_kind="laplace",
             )
 
-        # T Gaussian releases are one of √T times the sensitivity (Dong, Roth & Su
-        # 2022).
+        # T Gaussian releases cost as much as one with √T times the sensitivity (Dong,
+        # Roth & Su 2022). The factor 2 is for the final release.
         steps = 3 * warm_up_steps
         total_sensitivity = sqrt(2 * steps) * sensitivity
 
         def profile_at(scale: float) -> Any:
+            """Return the privacy profile at a noise scale."""
             return gaussian_profile(0.0, 1, scale, total_sensitivity)
 
         sigma = smallest_scale(profile_at, guarantee, total_sensitivity)
@@ -155,9 +166,10 @@ class BundleDescentMechanism(
 
     @cached_property
     def final_scale(self) -> float:
-        """The noise scale of the final release, which is worth as much as all steps.
+        """The noise scale of the final release, which costs as much as all steps.
 
-        Its sensitivity is √(1 + ¾η²) times that of a step.
+        The sensitivity of the final release is `SENSITIVITY_FACTOR` times that of a
+        step.
         """
         worth = float(self.steps)
         if self.noise_kind == "gaussian":
@@ -178,7 +190,7 @@ class BundleDescentMechanism(
 
     @property
     def parameters(self) -> dict[str, Any]:
-        """What the certificate states, with the norm and the unit of the noise."""
+        """The parameters in the certificate, with the norm and the unit of the noise."""
         return {
             "scale": self.scale,
             "steps": self.steps,
@@ -189,16 +201,24 @@ class BundleDescentMechanism(
 
     @cached_property
     def neighborhood(self) -> Neighborhood:
-        """What the final release says about the problem near a pair."""
+        """The layout of the final release, and where its linearization is valid."""
         return Neighborhood(self.manifold, self.domain, self.final_scale)
 
     def predict_error(self) -> float:
-        """Return the noise of two estimates that are weighted by their precision."""
+        """Return the root mean square error by noise of the released geodesic.
+
+        The release is an average of two estimates, weighted by precision (inverse
+        variance), so their precisions add up.
+        """
         return 1 / sqrt(sum(1 / variance for variance in self._variances))
 
     @property
     def _variances(self) -> EstimateVariances:
-        """Noise variances; a coordinate of Laplace noise in D dimensions has (D + 1)s²."""
+        """The noise variances of the averaged iterates and of the final estimate.
+
+        One coordinate of Laplace noise of scale s in D dimensions has the variance
+        (D + 1)s², and one of Gaussian noise s².
+        """
         size = self.neighborhood.direction_size
         per_step, per_final = 1, 1
         if self.noise_kind == "laplace":
@@ -211,24 +231,26 @@ class BundleDescentMechanism(
         )
 
     def draw(self, data: RegressionData, source: Source) -> Draw:
-        """Descend by noisy steps, then release the final values once and refine.
+        """Descend by noisy steps, then release the linearization and take a Newton step.
 
-        The average of the last iterates and the final values are two estimates of one
-        line; `_newton_refine` weighs them by their precision.
+        The averaged iterates and the Newton step give two estimates of the geodesic;
+        `_newton_refine` averages them, weighted by precision.
 
         Parameters
         ----------
         data : RegressionData
             Predictors and responses.
         source : Source
-            The random bits.
+            Where random bits come from.
         """
         noise = ExactNoise(self.noise_kind, source)
 
         def add_noise(values: np.ndarray, scale: float) -> np.ndarray:
+            """Return the values, as one vector, with noise of this scale."""
             return np.asarray(noise(values.reshape(1, -1), np.array([scale]))[0])
 
         def noisy_direction(point: np.ndarray, velocities: np.ndarray) -> np.ndarray:
+            """Return the noisy descent direction at a pair."""
             return add_noise(self._direction(data, point, velocities), self.scale)
 
         average = self._descend(noisy_direction)
@@ -245,9 +267,14 @@ class BundleDescentMechanism(
         data : RegressionData
             Predictors and responses.
         point : array of shape point_shape
-            The middle of a geodesic.
-        velocities : array
-            Its velocity for each predictor.
+            The middle point p of the current geodesic.
+        velocities : array of shape (predictors, *point_shape)
+            The velocity of the geodesic at p for each predictor.
+
+        Returns
+        -------
+        array of shape (1 + predictors, dim)
+            The direction for p and for each velocity, in coordinates at p.
         """
         return clipped_direction(
             self.manifold,
@@ -263,16 +290,24 @@ class BundleDescentMechanism(
     def final_values(
         self, data: RegressionData, point: np.ndarray, velocities: np.ndarray
     ) -> np.ndarray:
-        """Return what the final release makes noisy. NOT private.
+        """Return the numbers to which the final release adds noise. NOT private.
+
+        They are the mean direction at a pair and the linearization of the problem
+        there.
 
         Parameters
         ----------
         data : RegressionData
             Predictors and responses.
         point : array of shape point_shape
-            The middle of a geodesic.
-        velocities : array
-            Its velocity for each predictor.
+            The middle point p of the averaged geodesic.
+        velocities : array of shape (predictors, *point_shape)
+            The velocity of the geodesic at p for each predictor.
+
+        Returns
+        -------
+        array of shape (release_size,)
+            The numbers, in the order that `Neighborhood.unpack` reads.
         """
         t = data.predictors / PREDICTOR_UNIT
         terms = contributions(
@@ -286,19 +321,25 @@ class BundleDescentMechanism(
         return np.concatenate([direction, means])
 
     def reconstruct_value(self, certificate: Certificate) -> PointAndVelocities:
-        """Make the same descent along the released directions, and the same final step."""
+        """Repeat the descent and the final step with the recorded noisy numbers.
+
+        Parameters
+        ----------
+        certificate : Certificate
+            The certificate of a release.
+        """
         average, final = self._replay(certificate.release["integers"])
         return self.post_process(self._newton_refine(average, final))
 
     def recorded_draw(self, integers: Any) -> NoisyDraw:
-        """Return the final release as a noisy draw.
+        """Return the linearization that a certificate recorded, with its noise law.
 
-        Given the pair at which it was made, its noise is independent of all steps.
+        Its noise is independent of all steps, given the pair at which it was made.
 
         Parameters
         ----------
-        integers : list
-            The released integers, as a certificate lists them.
+        integers : list of lists of int
+            The certificate's grid integers.
         """
         (point, velocities), final = self._replay(integers)
         return NoisyDraw(
@@ -310,12 +351,19 @@ class BundleDescentMechanism(
         )
 
     def _replay(self, integers: Any) -> tuple[PointAndVelocities, np.ndarray]:
-        """Return the pair to which recorded steps lead, and the final release there.
+        """Repeat the descent of a release without records, from its recorded integers.
 
         Parameters
         ----------
-        integers : list
-            The released integers, as a certificate lists them.
+        integers : list of lists of int
+            The certificate's grid integers.
+
+        Returns
+        -------
+        average : PointAndVelocities
+            The average of the last iterates.
+        final : array
+            The noisy numbers of the final release at that pair.
         """
         next_draw = replay_draws(integers)
         if len(integers) != self.steps + 1:
@@ -323,6 +371,7 @@ class BundleDescentMechanism(
         size = self.neighborhood.direction_size
 
         def recorded_direction(point: np.ndarray, velocities: np.ndarray) -> np.ndarray:
+            """Return the next recorded direction, wherever the pair is."""
             return next_draw(np.empty(size), [self.scale])
 
         average = self._descend(recorded_direction)
@@ -332,23 +381,25 @@ class BundleDescentMechanism(
     def _newton_refine(
         self, average: PointAndVelocities, final: np.ndarray
     ) -> PointAndVelocities:
-        """Take a Newton step from the averaged pair.
+        """Take a Newton step from the averaged pair, and return the refined pair.
 
-        It is shortened by how well the pair is known without it, and if noise hides the
-        normal matrix mean aaᵀ.
+        The step is the released direction divided by the released normal matrix. Small
+        eigenvalues of the matrix are raised above its noise. The step is multiplied by
+        its weight in the average of both estimates, which are weighted by precision.
 
         Parameters
         ----------
         average : PointAndVelocities
             The average of the last iterates.
         final : array
-            What was released at that pair.
+            The noisy numbers of the final release at that pair.
         """
         direction, normal_matrix, _ = self.neighborhood.unpack(final)
         eigenvalues, eigenvectors = np.linalg.eigh(normal_matrix)
         noise_size = (
             self.neighborhood.release_size if self.noise_kind == "laplace" else 1
         )
+        # Eigenvalues below three scales of the noise in the matrix are not known.
         hidden = (
             3
             * self.final_scale
@@ -368,16 +419,21 @@ class BundleDescentMechanism(
     ) -> PointAndVelocities:
         """Make all steps from the center, and average the last two thirds of the pairs.
 
-        Velocities are in units of the standard deviation of a predictor that is spread
-        over its range. Then the curvature of the energy is about the same in all
-        coordinates, and noise of one size serves them all. A velocity moves half as far
-        as a step says, so that point and velocity together do not overshoot; several
-        predictors share that half.
+        Velocities are measured in units of the standard deviation of a predictor that
+        is spread evenly over its range. In these units the curvature of the energy is
+        about the same in all coordinates, so that all can have the same noise. With k
+        predictors each velocity moves by 1/(2k) of its direction, so that point and
+        velocities together do not overshoot.
 
         Parameters
         ----------
-        noisy_direction : callable
-            Returns the noisy descent direction at a point with velocities.
+        noisy_direction : function of (point, velocities)
+            Returns the noisy descent direction at a pair.
+
+        Returns
+        -------
+        PointAndVelocities
+            The average of the last iterates, in the public domain.
         """
         manifold = self.manifold
         domain = self.domain
@@ -416,25 +472,28 @@ class BundleDescentMechanism(
         point_move: np.ndarray,
         velocity_move: np.ndarray,
     ) -> PointAndVelocities:
-        """Return the pair after a step.
+        """Return a pair after a step, projected into the public domain.
 
-        A step that leaves the range of doubles is not taken.
+        If the step leaves the range of doubles, the pair is returned unchanged.
 
         Parameters
         ----------
         point : array of shape point_shape
-            The middle of a geodesic.
-        velocities : array
-            Its velocity for each predictor.
-        point_move, velocity_move : arrays
-            The moves of both, as tangent vectors at the point.
+            The middle point p of a geodesic.
+        velocities : array of shape (predictors, *point_shape)
+            The velocity of the geodesic at p for each predictor.
+        point_move : array of shape (dim,)
+            The move of the point, in coordinates at p.
+        velocity_move : array of shape (predictors, dim)
+            The change of each velocity, in coordinates at p.
         """
         manifold = self.manifold
         unmoved = PointAndVelocities(point, velocities)
         changed = velocities + np.asarray(
             manifold.from_coordinates(point, velocity_move)
         )
-        # No point of the domain is farther than 2R, and exp may overflow.
+        # No two points of the domain are farther apart than twice its radius. Longer
+        # moves are shortened, because exp may overflow.
         length = float(np.linalg.norm(point_move))
         factor = min(1.0, 2 * self.domain.radius / length) if length > 0 else 1.0
         with np.errstate(all="ignore"):  # these are released numbers only
@@ -453,33 +512,35 @@ class BundleDescentMechanism(
 
 
 def _warm_up_steps(manifold: Manifold, domain: Domain) -> int:
-    """Return how many steps lead from the center to anywhere in the domain.
+    """Return how many steps it takes to get from the center to anywhere in the domain.
 
     Parameters
     ----------
     manifold : Manifold
-        Where the responses are.
+        Where the responses live.
     domain : Domain
-        Where the middle of the geodesic may be.
+        The public domain of the middle point and the velocities.
     """
     k = domain.predictors
     rate = _step_rate(manifold, domain)
     farthest = domain.radius + k * domain.speed * MAX_PREDICTOR
+    # A step is at most rate·clip long. The factor and the extra steps were measured.
     needed = ceil(1.5 * farthest / (rate * domain.clip)) + 6 * k
     return min(needed, _MAX_WARM_UP_STEPS)
 
 
 def _step_rate(manifold: Manifold, domain: Domain) -> float:
-    """Return one over a bound of the second derivative of the energy E.
+    """Return the step rate: one over a bound on the second derivative of the energy.
 
-    It is 1 where curvature is at least 0.
+    The energy is half the mean squared residual. The rate is 1 if the curvature is at
+    least 0.
 
     Parameters
     ----------
     manifold : Manifold
-        Where the responses are.
+        Where the responses live.
     domain : Domain
-        Where the middle of the geodesic may be.
+        The public domain of the middle point and the velocities.
     """
     max_move = domain.predictors * domain.speed * MAX_PREDICTOR
     stretch = exp_differential_bounds(manifold, max_move).point

@@ -31,12 +31,13 @@ from curvedp.statistics.geodesic import (
 
 # Exact K-norm sampling is possible up to this dimension of the tangent bundle.
 _MAX_BUNDLE_DIMENSION = 4
-# In radii of curvature: beyond, the cells of a draw are too many.
+# The largest radius + speed/2, in radii of curvature. In a wider domain the sampler
+# would need too many cells.
 _WIDEST_BUNDLE = 5.0
 
 
 class GeodesicMechanism(Mechanism):
-    """What the mechanisms of geodesic regression share: their data and their pair."""
+    """Base class of the mechanisms that release a geodesic regression."""
 
     statistic: GeodesicLine
 
@@ -46,37 +47,45 @@ class GeodesicMechanism(Mechanism):
 
     @property
     def manifold(self) -> Manifold:
-        """Where responses and predictions live."""
+        """The space of responses and predictions."""
         return self.statistic.manifold
 
     @property
     def domain(self) -> Domain:
-        """All public numbers of the regression."""
+        """The public domain of the middle point and the velocities."""
         return self.statistic.domain
 
     def prepare_data(self, data: Any) -> RegressionData:
         return self.statistic.prepare(data)
 
     def post_process(self, value: PointAndVelocities) -> PointAndVelocities:
-        """Put the pair back into the public domain, in the frame of the records."""
+        """Project a released geodesic into the public domain, in the records' frame.
+
+        Parameters
+        ----------
+        value : PointAndVelocities
+            The drawn middle point and velocities.
+        """
         pair = project_pair(self.manifold, self.statistic.ball, self.domain, *value)
         return self.statistic.pair_to_data_frame(*pair)
 
 
 class KNormProblem(NamedTuple):
-    """What one K-norm draw on a tangent bundle is made of.
+    """The density of one K-norm draw on a tangent bundle.
 
     Attributes
     ----------
     bundle : TangentBundleBall
-        The domain, in a model of curvature −1, 0 or 1.
+        The domain, in a model space of curvature −1, 0 or 1.
     scale : float
-        s of the density ∝ exp(−norm/s).
+        The scale s of the density ∝ exp(−norm/s).
     norm : function of (point, velocity)
+        Returns the norm of the gradient at each pair.
     constants : LocalLipschitzBounds
-        Lipschitz constants of the norm, in point and in velocity.
+        Lipschitz constants of the norm, in the point and in the velocity.
     unit : float
-        √|κ|, by which lengths are multiplied in the model.
+        The factor √|κ| by which lengths are multiplied in the model, where κ is the
+        curvature of the original space.
     """
 
     bundle: TangentBundleBall
@@ -87,17 +96,28 @@ class KNormProblem(NamedTuple):
 
 
 class ModelSpace(NamedTuple):
-    """The space of curvature −1, 0 or 1 that this one is when lengths are scaled."""
+    """The space of curvature −1, 0 or 1 to which a space is similar.
+
+    Attributes
+    ----------
+    manifold : Manifold
+        The unit sphere, the hyperboloid or Euclidean space.
+    unit : float
+        A length in the model divided by the same length in the original space: √|κ|,
+        where κ ≠ 0 is the curvature of the original space, or 1.
+    """
 
     manifold: Manifold
-    unit: float  # √|κ|: lengths in the model over lengths here
+    unit: float
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class KNGRegressionMechanism(KNormMechanism, GeodesicMechanism, PredictsError):
-    """One exact draw of exp(−‖∇E(p, v; D)‖/s) on a ball of the tangent bundle.
+    """Release a geodesic as one draw of the density ∝ exp(−‖∇E(p, v)‖/s).
 
-    It is pure ε, and takes one predictor and a space of dimension 1 or 2.
+    Here (p, v) is a point and a velocity in a ball of the tangent bundle, and E is half
+    the mean squared residual of the geodesic. The release satisfies pure ε-DP. It takes
+    one predictor, and a space of dimension 1 or 2.
     """
 
     if TYPE_CHECKING:
@@ -142,7 +162,13 @@ class KNGRegressionMechanism(KNormMechanism, GeodesicMechanism, PredictsError):
 
     @classmethod
     def gradient_sensitivity(cls, statistic: GeodesicLine) -> float:
-        """Return how far the gradient can move, in the norm of the endpoints."""
+        """Return how far the computed gradient can move, in the endpoint norm.
+
+        Parameters
+        ----------
+        statistic : GeodesicLine
+            The regression that is to be released.
+        """
         exact = bounds.endpoint_sensitivity(statistic.manifold, statistic.domain)
         return add_rounding(exact, statistic.domain.n)
 
@@ -151,22 +177,30 @@ class KNGRegressionMechanism(KNormMechanism, GeodesicMechanism, PredictsError):
         return {**super().parameters, "norm": "endpoint", "unit": PREDICTOR_UNIT}
 
     def predict_error(self) -> float:
-        """Return the root mean square noise on (∇_p, ∇_v/unit).
+        """Return the root mean square length of the noise in the gradient.
 
-        In D dimensions the density ∝ exp(−|y|/s) has E|y|² = D(D + 1)s².
+        The gradient has D = 2·dim coordinates: those for the point, and those for the
+        velocity divided by `PREDICTOR_UNIT`. A vector y of the density ∝ exp(−|y|/s) has
+        E|y|² = D(D + 1)s².
         """
         size = 2 * self.manifold.dim
         return sqrt(size * (size + 1)) * float(self.scale)
 
     def prepare_data(self, data: Any) -> RegressionData:
-        """Return the data unchanged, after checking that no person has several records.
+        """Return predictors and responses, after checking that each person has one record.
 
-        The endpoint norm bounds records, not means of them.
+        The sensitivity in the endpoint norm is proved for single records, not for
+        averages over the records of a person.
 
         Parameters
         ----------
-        data : object
-            Predictors and responses.
+        data : (predictors, responses) or (predictors, responses, person_index)
+            The data of the regression.
+
+        Raises
+        ------
+        ParameterError
+            If a person has several records, or a shape is wrong.
         """
         if len(data) > 2 and len(np.unique(data[2])) != len(data[0]):
             raise ParameterError(
@@ -180,9 +214,9 @@ class KNGRegressionMechanism(KNormMechanism, GeodesicMechanism, PredictsError):
         Parameters
         ----------
         data : RegressionData
-            Predictors and responses.
+            Predictors and responses, as `prepare_data` returns them.
         source : Source
-            The random bits.
+            Where random bits come from.
         """
         problem = self.build_problem(data.predictors, data.responses)
         drawn = draw_knorm(
@@ -193,18 +227,23 @@ class KNGRegressionMechanism(KNormMechanism, GeodesicMechanism, PredictsError):
     def build_problem(
         self, predictors: np.ndarray, responses: np.ndarray
     ) -> KNormProblem:
-        """Return the density of the draw, in the model space of the same curvature.
+        """Return the density of the draw, in a model space of curvature −1, 0 or 1.
 
-        With lengths multiplied by √|κ|, a ball of a space of constant curvature κ is a
-        ball of the unit sphere, of the hyperboloid or of ℝ^d, about the origin.
-        Gradients scale like lengths.
+        If lengths are multiplied by √|κ|, a ball of a space of constant curvature κ
+        becomes a ball of the unit sphere, of the hyperboloid or of ℝ^d about the
+        origin. Gradients are multiplied by the same factor.
 
         Parameters
         ----------
-        predictors : array of shape (n, predictors)
-            The predictors.
+        predictors : array of shape (n, 1)
+            The centered predictors.
         responses : array of shape (n, *point_shape)
-            The responses.
+            The responses, in the canonical frame.
+
+        Returns
+        -------
+        KNormProblem
+            The domain, the norm of the gradient and its Lipschitz constants.
         """
         model, unit = self._model
         mapped = self._to_model(responses)
@@ -257,7 +296,7 @@ class KNGRegressionMechanism(KNormMechanism, GeodesicMechanism, PredictsError):
 
     @property
     def _model(self) -> ModelSpace:
-        """The unit sphere, the hyperboloid or ℝ^d, and the unit of length there."""
+        """The model space of this space, with the factor between their lengths."""
         curvature = self.manifold.constant_curvature
         assert curvature is not None  # TangentBundleBall refuses other spaces
         dim = self.manifold.dim
@@ -269,12 +308,12 @@ class KNGRegressionMechanism(KNormMechanism, GeodesicMechanism, PredictsError):
         return ModelSpace(Lorentz(dim), unit)
 
     def _to_model(self, points: np.ndarray) -> np.ndarray:
-        """Map points to the model space, with the center of the ball at its origin.
+        """Map points to the model space; the center of the ball goes to its origin.
 
         Parameters
         ----------
         points : array of shape (..., *point_shape)
-            Points of this space.
+            Points of the original space.
         """
         manifold = self.manifold
         center = self.statistic.ball.center
@@ -287,12 +326,14 @@ class KNGRegressionMechanism(KNormMechanism, GeodesicMechanism, PredictsError):
     def _from_model(
         self, point: np.ndarray, velocity: np.ndarray
     ) -> PointAndVelocities:
-        """Map a point and a velocity of the model space back to this space.
+        """Map a point and a velocity of the model space back to the original space.
 
         Parameters
         ----------
-        point, velocity : arrays
-            A point of the model, and a tangent vector there.
+        point : array
+            A point of the model space.
+        velocity : array
+            A tangent vector at that point.
         """
         manifold = self.manifold
         center = self.statistic.ball.center

@@ -1,9 +1,10 @@
 """The K-norm gradient mechanism, drawn exactly, for pure ε.
 
-One draw of the density ∝ exp(−‖∇E(x; D)‖/s) on a public domain (Reimherr & Awan 2019;
-on manifolds Soto et al. 2022). Between neighboring data sets the exponent moves by at
-most Δ/s everywhere, and so does the logarithm of the normalizer, which depends on the
-data too: so s = 2Δ/ε, not Δ/ε (docs/errata.md, E23).
+The release is one draw of the density ∝ exp(−‖∇E(x; D)‖/s) on a public domain, where
+∇E(x; D) is the gradient at x of an energy of the records D (Reimherr & Awan 2019; on
+manifolds Soto et al. 2022). Let Δ be its sensitivity. Between neighboring data sets the
+exponent moves by at most Δ/s everywhere, and so does the logarithm of the normalizing
+constant, which depends on the data too. Hence s = 2Δ/ε, not Δ/ε (docs/errata.md, E23).
 """
 
 from abc import abstractmethod
@@ -40,24 +41,28 @@ from curvedp.records.base import Records
 from curvedp.statistics.frechet_mean import FrechetMean
 from curvedp.statistics.sensitivity import mean_gradient_sensitivity
 
-# The widest domain, in noise scales, that float64 draws resolve.
+# The largest radius of a domain, in noise scales, at which float64 draws still resolve
+# the density.
 _WIDEST_DOMAIN = 1e8
-# Rounding by which a scale may be below 2Δ/ε as it is computed here.
+# A stated scale may be below 2Δ/ε, as recomputed, by this relative rounding error.
 _SCALE_ROUNDING = 1e-12
-# Distances that are held in memory at once while the gradient is evaluated.
+# The number of distances that are in memory at once while the gradient is evaluated.
 _MAX_DISTANCES = 1 << 22
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class KNormMechanism(Mechanism):
-    """One draw of a density whose exponent and normalizer each move by at most ε/2.
+    """Base class: one draw of the density ∝ exp(−norm/s) of a gradient norm.
+
+    If one record is replaced, the logarithms of exp(−norm/s) and of its normalizing
+    constant each move by at most ε/2.
 
     Attributes
     ----------
     epsilon : float
         The pure ε of the draw.
     scale : float
-        s of the density ∝ exp(−norm/s): at least 2Δ/ε.
+        The scale s, at least 2Δ/ε, where Δ is the sensitivity of the gradient.
     """
 
     epsilon: Positive
@@ -80,9 +85,9 @@ class KNormMechanism(Mechanism):
         Parameters
         ----------
         statistic : Statistic
-            What is released.
+            The statistic that is to be released.
         guarantee : Guarantee
-            What the release must satisfy.
+            What the release must satisfy: pure ε-DP, or what it implies.
         """
         check_supported(cls, statistic)
         epsilon = pure_epsilon(guarantee)
@@ -92,11 +97,19 @@ class KNormMechanism(Mechanism):
     @classmethod
     @abstractmethod
     def gradient_sensitivity(cls, statistic: Any) -> float:
-        """Return how far the gradient can move anywhere, with its float error."""
+        """Return how far the computed gradient can move if one record is replaced.
+
+        The bound holds at every point of the domain, and includes float errors.
+
+        Parameters
+        ----------
+        statistic : Statistic
+            The statistic that is to be released.
+        """
 
     @cached_property
     def sensitivity(self) -> float:
-        """How far the gradient can move anywhere, with its float error."""
+        """How far the computed gradient can move if one record is replaced."""
         return self.gradient_sensitivity(self.statistic)
 
     @property
@@ -106,22 +119,25 @@ class KNormMechanism(Mechanism):
 
     @property
     def privacy_profile(self) -> PrivacyCurve:
-        """Pure ε: nothing finer is claimed."""
+        """The guarantee of pure ε-DP; no finer profile is known."""
         return PureDP(self.epsilon)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class KNGMechanism(KNormMechanism, SimulatesRelease, SometimesExcluded):
-    """A private Fréchet mean by one draw of exp(−‖∇E(x; D)‖/s) on a public ball.
+    """Release a Fréchet mean as one draw of the density ∝ exp(−‖∇E(x)‖/s) on a ball.
 
-    E(x) = ½·mean d²(x, xᵢ) over the n records.
+    Here E(x) is half the mean squared distance of x to the n records, and the ball is
+    public.
 
     Parameters
     ----------
     statistic : FrechetMean
         The mean of n records in a public ball, on a manifold of dimension up to 4.
-    epsilon, scale : float
-        As in `KNormMechanism`; `calibrated` finds both.
+    epsilon : float
+        The pure ε of the draw. `calibrated` computes it from a guarantee.
+    scale : float
+        The scale s of the density. `calibrated` computes it too.
 
     Notes
     -----
@@ -171,15 +187,16 @@ class KNGMechanism(KNormMechanism, SimulatesRelease, SometimesExcluded):
         Parameters
         ----------
         manifold : Manifold
-            Of dimension up to 4.
+            Where the records live; its dimension is at most 4.
         center : point or None
-            Of the public ball that holds records and release; None for the origin.
+            The center of the public ball that contains the records and the release.
+            None stands for the origin.
         radius : float
-            Of the public ball.
+            The radius of the public ball.
         n : int
             The number of records.
         guarantee : Guarantee
-            What must be met: pure ε, or what pure ε implies.
+            What the release must satisfy: pure ε-DP, or what it implies.
         """
         return cls.calibrate(FrechetMean(manifold, center, radius, n), guarantee)
 
@@ -189,43 +206,66 @@ class KNGMechanism(KNormMechanism, SimulatesRelease, SometimesExcluded):
 
     @classmethod
     def reason_excluded(cls, statistic: Statistic) -> str | None:
-        """Return why "auto" never takes it."""
+        """Return why `mechanism="auto"` never considers this mechanism.
+
+        Parameters
+        ----------
+        statistic : Statistic
+            The statistic that is to be released.
+        """
         return "on request only: it draws in float64, and its running time depends on the records"
 
     @cached_property
     def domain(self) -> GeodesicBall:
-        """The ball on which the density lives, in the canonical frame."""
+        """The ball on which the density is positive, in the canonical frame."""
         center = np.asarray(self.statistic.ball.center)
         return GeodesicBall(self.manifold, center, self.statistic.radius)
 
     @classmethod
     def gradient_sensitivity(cls, statistic: FrechetMean) -> float:
-        """Return how far the gradient can move anywhere in the ball."""
+        """Return how far the computed gradient can move if one record is replaced.
+
+        Parameters
+        ----------
+        statistic : FrechetMean
+            The mean that is to be released.
+        """
         exact = mean_gradient_sensitivity(
             statistic.manifold, statistic.clipping_radius, statistic.n
         )
         return nextafter(exact + 4 * CHART_ERROR * statistic.radius, inf)
 
     def prepare_data(self, data: Any) -> np.ndarray:
-        """Return the records, clipped into the ball, in the canonical frame."""
+        """Return the records, clipped into the ball, in the canonical frame.
+
+        Parameters
+        ----------
+        data : array of shape (n, *point_shape) or Records
+            The records.
+        """
         points = data.array() if isinstance(data, Records) else data
         return self.statistic.clip_records(points)
 
     def gradient_norm(self, records: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
-        """Return the function x ↦ ‖mean log_x xᵢ‖.
+        """Return a function that computes the norm of the gradient at points x.
 
-        It takes an array of points x, along its first axis.
+        The gradient at x is the mean of log_x xᵢ over the records xᵢ, up to its sign.
 
         Parameters
         ----------
         records : array of shape (n, *point_shape)
             The records, in the canonical frame.
+
+        Returns
+        -------
+        function of points, shape (k, *point_shape)
+            Returns k norms.
         """
         manifold = self.manifold
         points_at_once = max(1, _MAX_DISTANCES // records.size)
 
         def norm(points: np.ndarray) -> np.ndarray:
-            """Return ‖mean log_x xᵢ‖ at each point, a block of points at a time."""
+            """Return ‖mean log_x xᵢ‖ at each point x, a block of points at a time."""
             norms = []
             for start in range(0, len(points), points_at_once):
                 part = points[start : start + points_at_once]
@@ -238,9 +278,9 @@ class KNGMechanism(KNormMechanism, SimulatesRelease, SometimesExcluded):
     def lipschitz_constant(self, records: np.ndarray) -> float:
         """Return a Lipschitz constant of the gradient norm on the ball.
 
-        It is the mean bound of the Hessians of ½d²(·, xᵢ). It depends on the records
-        and steers the work of the sampler only; the law of the draw does not depend on
-        it (docs/theory/knorm.md).
+        It is the mean over the records of a bound on the Hessian of half the squared
+        distance. It depends on the records, but affects only the running time of the
+        sampler and not the law of the draw (docs/theory/knorm.md).
 
         Parameters
         ----------
@@ -254,7 +294,15 @@ class KNGMechanism(KNormMechanism, SimulatesRelease, SometimesExcluded):
         return float(np.mean(_hessian_bound(self.manifold, capped)))
 
     def draw(self, data: np.ndarray, source: Source) -> Draw:
-        """Draw a point x of the ball with density ∝ exp(−‖mean log_x xᵢ‖/scale)."""
+        """Draw a point x of the ball with density ∝ exp(−‖mean log_x xᵢ‖/scale).
+
+        Parameters
+        ----------
+        data : array of shape (n, *point_shape)
+            The records xᵢ, as `prepare_data` returns them.
+        source : Source
+            Where random bits come from.
+        """
         constants = (self.lipschitz_constant(data),)
         norm = self.gradient_norm(data)
         drawn = draw_knorm(self.domain, self.scale, norm, constants, source)
@@ -305,7 +353,15 @@ class KNGMechanism(KNormMechanism, SimulatesRelease, SometimesExcluded):
 
 
 class KNormDraw(NamedTuple):
-    """A K-norm draw: the drawn points (one for each part of the domain), and integers."""
+    """One draw of the K-norm density.
+
+    Attributes
+    ----------
+    points : tuple of arrays
+        The drawn point; on a tangent bundle the point and the tangent vector.
+    integers : array
+        The grid integers of its coordinates.
+    """
 
     points: tuple[np.ndarray, ...]
     integers: np.ndarray
@@ -325,18 +381,20 @@ def draw_knorm(
     Parameters
     ----------
     domain : GeodesicBall
-        Where the density is positive.
+        The set on which the density is positive.
     scale : float
         The scale of the noise.
-    norm : callable
-        The norm as a function of points.
-    lipschitz : float or array
-        A Lipschitz constant of the norm on the domain, or on each of its cells.
+    norm : function of points
+        Returns the norm at each point.
+    lipschitz : tuple of float, or function
+        Lipschitz constants of the norm on the domain, or a function that bounds them
+        near given points.
     source : Source
-        The random bits.
+        Where random bits come from.
     """
     check_width(domain, scale)
-    # The three variates that the sampler draws, under the names of a NumPy generator's.
+    # The sampler draws three kinds of variates. They have the names that they have in a
+    # NumPy generator, but take their bits from the source.
     rng = SimpleNamespace(
         random=source.uniform,
         uniform=lambda low, high, size: low + (high - low) * source.uniform(size),
@@ -345,20 +403,21 @@ def draw_knorm(
         ),
     )
     coordinates = LipschitzRejectionSampler(domain, scale, norm, lipschitz, rng).draw(1)
-    cell = 2.0 ** -grid_of(scale)
-    multiples = np.round(coordinates / cell)
-    points = tuple(np.asarray(part[0]) for part in domain.points(multiples * cell))
+    grid_width = 2.0 ** -grid_of(scale)
+    multiples = np.round(coordinates / grid_width)
+    rounded = domain.points(multiples * grid_width)
+    points = tuple(np.asarray(part[0]) for part in rounded)
     integers = np.array([int(k) for k in multiples.ravel()], dtype=object)
     return KNormDraw(points, integers.reshape(multiples.shape))
 
 
 def check_width(domain: GeodesicBall, scale: float) -> None:
-    """Refuse a domain so wide that rounding would hide the width of the density.
+    """Refuse a domain that is so wide that rounding errors would distort the density.
 
     Parameters
     ----------
     domain : GeodesicBall
-        Where the density is positive.
+        The set on which the density is positive.
     scale : float
         The scale of the noise.
 
@@ -376,27 +435,28 @@ def check_width(domain: GeodesicBall, scale: float) -> None:
 
 
 def pure_epsilon(guarantee: Guarantee) -> float:
-    """Return the largest ε whose pure ε-DP implies the guarantee.
+    """Return the largest ε such that ε-DP implies a guarantee.
 
-    - ε₀-DP has δ(ε) = (e^ε₀ − e^ε)/(1 + e^ε₀), which gives ε₀ for (ε, δ).
-    - ε-DP is μ-GDP with μ = −2Φ⁻¹(1/(1 + e^ε)), that is tanh(ε/2) = erf(μ/√8), a form
-      that keeps the digits of a small μ.
+    - ε₀-DP implies (ε, δ)-DP with δ = (e^ε₀ − e^ε)/(1 + e^ε₀). This is solved for ε₀.
+    - ε-DP implies μ-GDP with μ = −2Φ⁻¹(1/(1 + e^ε)), where Φ is the standard normal
+      distribution function. For small μ the equivalent equation tanh(ε/2) = erf(μ/√8)
+      is solved, which loses no digits.
 
     Parameters
     ----------
     guarantee : Guarantee
-        A guarantee of pure ε, (ε, δ) or μ.
+        A guarantee of pure ε-DP, (ε, δ)-DP or μ-GDP.
 
     Raises
     ------
     UnattainableGuarantee
-        For a guarantee that pure ε does not imply in closed form.
+        If the guarantee is of another kind.
     """
     check_guarantee(guarantee)
     if isinstance(guarantee, PureDP):
         return guarantee.eps
     if isinstance(guarantee, ApproxDP):
-        if guarantee.eps > 700:
+        if guarantee.eps > 700:  # the exponential would overflow, and ε implies it
             return guarantee.eps
         growth = expm1(guarantee.eps)
         excess = guarantee.delta0 * (2 + growth) / (1 - guarantee.delta0)
@@ -419,23 +479,30 @@ def pure_epsilon(guarantee: Guarantee) -> float:
 
 
 def _hessian_bound(manifold: Manifold, distance: np.ndarray) -> np.ndarray:
-    """Return the largest |eigenvalue| of the Hessian of ½d²(·, y) within a distance.
+    """Bound the eigenvalues of the Hessian of half the squared distance to a point.
 
-    Eigenvalues lie between s·cot s and s·coth s, s the distance in units of the upper
-    and lower curvature (Karcher 1977).
+    At distance d from the point they lie between s·cot s and t·coth t, where s = √κ·d
+    for the upper curvature bound κ > 0 and t = √(−λ)·d for the lower curvature bound
+    λ < 0 (Karcher 1977).
 
     Parameters
     ----------
     manifold : Manifold
-        Where x and y are.
+        The space.
     distance : array
-        The largest distance of x and y.
+        The largest distances from the point.
+
+    Returns
+    -------
+    array
+        The largest absolute value of an eigenvalue within each distance.
     """
     lower_curvature, upper_curvature = manifold.curvature_bounds
     bound = np.ones_like(distance)
     if manifold.dim > 1 and lower_curvature < 0:
-        s = np.maximum(sqrt(-lower_curvature) * distance, 1e-8)  # s·coth s is 1 there
-        bound = np.maximum(bound, s / np.tanh(s))
+        # For t below 1e-8, t·coth t is 1; raising t to it avoids 0/0.
+        t = np.maximum(sqrt(-lower_curvature) * distance, 1e-8)
+        bound = np.maximum(bound, t / np.tanh(t))
     if manifold.dim > 1 and upper_curvature > 0:
         s = sqrt(upper_curvature) * distance
         beyond_one = -s / np.tan(np.maximum(s, 1.0))

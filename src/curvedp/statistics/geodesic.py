@@ -1,7 +1,8 @@
 """The geodesic that fits responses to predictors: private geodesic regression.
 
-Releases act on the middle of the geodesic, (p, v) = (γ(½), γ'(½)): predictors in [0, 1]
-are centered at ½, which makes p and v nearly independent and halves the lever of v.
+A geodesic γ over the predictors x in [0, 1] is described by its middle point p = γ(½)
+and its velocity v = γ'(½) there. With predictors centered at ½ the errors of p and v
+are nearly independent, and an error of v moves no prediction by more than half of it.
 Moving the released pair to γ(0) is post-processing.
 """
 
@@ -28,17 +29,27 @@ from curvedp.regression.bounds import MAX_PREDICTOR, Domain
 from curvedp.regression.jacobi import check_symmetric
 from curvedp.statistics.sampling import mean_vector_length
 
-# Predictions and records keep this share of the injectivity radius, clear of cut loci.
+# No distance of a prediction and a record exceeds this fraction of the injectivity
+# radius, so that logarithms stay away from cut loci.
 _INJECTIVITY_SHARE = 0.95
-# In radii of curvature: beyond, volume grows exponentially and the domain does not
-# widen.
+# The domain of the middle point is not widened beyond this radius, in radii of
+# curvature, because volume grows exponentially beyond it.
 _WIDEST_DOMAIN = 1.5
-# In radii of curvature: farther out, distances grow like logarithms of coordinates.
+# The largest distance from the center, in radii of curvature, at which float64 is
+# accurate: distances there grow only like logarithms of coordinates.
 _FARTHEST = 100.0
 
 
 class PointAndVelocities(NamedTuple):
-    """A geodesic: its middle point p, and one velocity at p for each predictor."""
+    """A geodesic: its middle point p, and one velocity at p for each predictor.
+
+    Attributes
+    ----------
+    point : array of shape point_shape
+        The middle point p.
+    velocities : array of shape (predictors, *point_shape)
+        Tangent vectors at p.
+    """
 
     point: np.ndarray
     velocities: np.ndarray
@@ -49,12 +60,12 @@ class RegressionData(NamedTuple):
 
     Attributes
     ----------
-    predictors : array, shape (records, predictors)
-        Centered in [−½, ½].
-    responses : array, shape (records, *point_shape)
-        Clipped into the ball of responses, in the canonical frame.
-    person_index : array, shape (records,)
-        Whose record each is, from 0 on.
+    predictors : array of shape (records, predictors)
+        The predictors, mapped from their ranges to [−½, ½].
+    responses : array of shape (records, *point_shape)
+        The responses, clipped into a public ball, in the canonical frame.
+    person_index : array of int, shape (records,)
+        The index of the person to whom each record belongs.
     """
 
     predictors: np.ndarray
@@ -64,21 +75,23 @@ class RegressionData(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class GeodesicLine(Statistic, BoundsSamplingError):
-    """The geodesic x ↦ Exp(p, x·v) that fits n responses, in public terms.
+    """The geodesic x ↦ Exp(p, x·v) that fits the responses of n records.
 
     Attributes
     ----------
     manifold : Manifold
-        A symmetric space.
-    center, radius : point and float
-        The public ball that holds the middle of the geodesic.
+        The space of the responses, a symmetric space.
+    center : point
+        The center of the public ball that contains the middle point p.
+    radius : float
+        The radius of that ball.
     speed : float
-        Bounds its length over the range of a predictor.
+        The largest length of the geodesic over the range of one predictor.
     clip : float
-        Bounds what one residual counts for.
+        The length to which residuals are clipped.
     n : int
-        The number of records, or of people.
-    x_range : array, shape (predictors, 2)
+        The number of records, or of people if records are grouped by person.
+    x_range : array of shape (predictors, 2)
         The public range of each predictor.
     """
 
@@ -101,7 +114,7 @@ class GeodesicLine(Statistic, BoundsSamplingError):
         ranges = check_ranges(self.x_range)
         least_n = 1 + len(ranges)
         assign(self, x_range=ranges, n=_validate.integer("n", self.n, least_n))
-        # What reaches beyond the cut locus is refused here.
+        # A domain that reaches beyond the cut locus is refused here.
         _ = self.domain
 
     @property
@@ -114,7 +127,7 @@ class GeodesicLine(Statistic, BoundsSamplingError):
 
     @cached_property
     def ball(self) -> Ball:
-        """The ball of the middle of the geodesic, in the canonical frame."""
+        """The public ball of the middle point, in the canonical frame."""
         return Ball(
             np.asarray(canonical_center(self.manifold, self.center)), self.radius
         )
@@ -126,14 +139,14 @@ class GeodesicLine(Statistic, BoundsSamplingError):
 
     @cached_property
     def domain(self) -> Domain:
-        """All public numbers of the regression."""
+        """The public domain of the middle point and the velocities."""
         return public_domain(
             self.manifold, self.radius, self.speed, self.clip, self.n, len(self.x_range)
         )
 
     @property
     def sensitivity(self) -> float:
-        """How far the mean clipped direction can move."""
+        """How far the computed mean clipped direction can move if a record is replaced."""
         exact = bounds.joint_sensitivity(self.domain)
         return add_rounding(exact, self.n)
 
@@ -144,23 +157,39 @@ class GeodesicLine(Statistic, BoundsSamplingError):
     def sampling_error(self, failure_probability: float) -> float:
         """Bound the mean clipped direction of the records at the population's geodesic.
 
-        Clipped directions have length at most τ and expectation 0 there
-        (docs/theory/inference.md, "Regions of the population").
+        The direction of a record has length at most `clip`, and its expectation is 0 at
+        the population's geodesic (docs/theory/inference.md, "Regions of the
+        population").
+
+        Parameters
+        ----------
+        failure_probability : float
+            The probability that the bound may fail.
         """
         return self.domain.clip * mean_vector_length(self.n, failure_probability)
 
     def prepare(self, data: Any) -> RegressionData:
-        """Return predictors and responses as mechanisms read them.
+        """Return predictors and responses in the form that mechanisms read.
+
+        Predictors are mapped to [−½, ½] and clipped, and responses are clipped into a
+        public ball.
 
         Parameters
         ----------
         data : (predictors, responses) or (predictors, responses, person_index)
-            Without the third, each record is its own person.
+            Predictors have the shape (records, predictors), responses (records,
+            *point_shape), and person indices (records,). Without indices each record
+            belongs to a person of its own.
+
+        Returns
+        -------
+        RegressionData
+            The prepared arrays.
 
         Raises
         ------
         ParameterError
-            For wrong shapes and types, never for what a record holds.
+            If a shape or type is wrong. The contents of a record never raise.
         """
         point_shape = self.manifold.point_shape
         n_predictors = len(self.x_range)
@@ -198,14 +227,14 @@ class GeodesicLine(Statistic, BoundsSamplingError):
     ) -> PointAndVelocities:
         """Move a point and velocities from the canonical frame to that of the records.
 
-        An isometry carries geodesics to geodesics, so the velocities are logarithms of
-        moved end points.
+        The frames differ by an isometry, which maps geodesics to geodesics. So the end
+        points of the geodesics are moved, and the velocities are logarithms of them.
 
         Parameters
         ----------
         point : array of shape point_shape
             A point in the canonical frame.
-        velocities : array
+        velocities : array of shape (predictors, *point_shape)
             Tangent vectors at the point, one for each predictor.
         """
         manifold = self.manifold
@@ -220,21 +249,22 @@ class GeodesicLine(Statistic, BoundsSamplingError):
 
 
 def check_ranges(x_range: Any) -> np.ndarray:
-    """Return the public ranges of predictors as pairs (low, high).
+    """Return the public ranges of predictors as an array, after checking them.
 
     Parameters
     ----------
-    x_range : pair or sequence of pairs
-        What the caller passes: one pair for each predictor, or a single pair.
+    x_range : sequence of pairs
+        One pair (low, high) for each predictor.
 
     Returns
     -------
     array of shape (predictors, 2)
+        The lower and the upper end of each range.
 
     Raises
     ------
     ParameterError
-        If it has another shape, or a low end is not below its high end.
+        If it has another shape, or a lower end is not below its upper end.
     """
     ranges = _validate.array("x_range", x_range)
     if ranges.ndim != 2 or ranges.shape[1] != 2 or len(ranges) == 0:
@@ -262,18 +292,18 @@ def public_domain(
     n: int,
     n_predictors: int = 1,
 ) -> Domain:
-    """Return where the middle of the geodesic may be, and the ball of the responses.
+    """Return the public domain of a geodesic's middle point and velocities.
 
-    Everything stays inside the cut locus. With one predictor the middle may be up to
-    radius + speed/2 from the center, if the space has room for it. Then the domain
-    contains every geodesic that starts in the ball, and every one whose middle is
-    there. Sensitivities do not depend on this radius. In negative curvature the volume
-    does, so the domain is widened only while it is small compared with the curvature.
+    In the domain no residual crosses a cut locus. With one predictor the middle point
+    may be up to radius + speed/2 from the center, if the space has room for it; then
+    the domain contains every geodesic that starts in the ball. Sensitivities do not
+    depend on this radius. In negative curvature the volume grows exponentially with it,
+    so there the domain is widened to at most 1.5 radii of curvature.
 
     Parameters
     ----------
     manifold : Manifold
-        Where the responses are.
+        The space of the responses.
     radius : float
         The radius of the public ball.
     speed : float
@@ -284,11 +314,21 @@ def public_domain(
         The number of records.
     n_predictors : int
         The number of predictors.
+
+    Returns
+    -------
+    Domain
+        The radius for the middle point, the bounds, and the radius of the ball into
+        which responses are clipped.
+
+    Raises
+    ------
+    ParameterError
+        If the radius and the speed are too large for the space.
     """
     check_symmetric(manifold)
-    arm = (
-        n_predictors * speed * MAX_PREDICTOR
-    )  # from the middle to the farthest prediction
+    # The distance from the middle point to the farthest prediction.
+    arm = n_predictors * speed * MAX_PREDICTOR
     room = _INJECTIVITY_SHARE * manifold.injectivity_radius - arm
     if not room >= 2 * radius:
         arm_text = "speed/2" if n_predictors == 1 else f"{n_predictors}·speed/2"
@@ -319,9 +359,17 @@ def public_domain(
 
 
 def add_rounding(sensitivity: float, n: int) -> float:
-    """Return a sensitivity enlarged by round-off.
+    """Return a sensitivity plus a bound on the rounding errors of a computed mean.
 
-    1e-9 covers one record's share, and n units in the last place each of the two sums.
+    The relative margin 1e-9 covers the terms of one record. The second term covers n
+    units in the last place for each of the two sums that are compared.
+
+    Parameters
+    ----------
+    sensitivity : float
+        The sensitivity in exact arithmetic.
+    n : int
+        The number of records.
     """
     return nextafter(sensitivity * (1 + 1e-9 + n * (n + 100) * 2.0**-52), inf)
 
@@ -333,20 +381,22 @@ def project_pair(
     point: np.ndarray,
     velocities: np.ndarray,
 ) -> PointAndVelocities:
-    """Put a released point and its velocities back into the public domain.
+    """Project a released point and its velocities into the public domain.
 
-    This is post-processing: it depends on released and public numbers only.
+    This is post-processing, because only released and public numbers are read.
 
     Parameters
     ----------
     manifold : Manifold
-        Where the responses are.
+        The space of the responses.
     ball : Ball
-        The public ball.
+        The public ball; only its center is used.
     domain : Domain
-        Where the middle of the geodesic may be, see `public_domain`.
-    point, velocities : arrays
-        The released pair.
+        The public domain, as `public_domain` returns it.
+    point : array of shape point_shape
+        The released middle point.
+    velocities : array of shape (predictors, *point_shape)
+        The released velocities at the point.
     """
     projected = project_to_ball(manifold, ball.center, domain.radius, point[None])
     inside = np.asarray(projected[0])

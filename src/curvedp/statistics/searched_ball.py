@@ -1,8 +1,9 @@
-"""Statistics of records in a public outer ball that only has to be large enough.
+"""Statistics for which a private search finds the ball that holds most records.
 
-A mechanism in stages (`curvedp.mechanisms.staged`) finds where the records are. Where
-it then releases a statistic of the records in a ball that it found, the statistic is a
-`BallSearchStatistic`, which says what it is in that ball.
+The user states only a large public outer ball. A mechanism in stages
+(`curvedp.mechanisms.staged`) finds a smaller ball privately, and then releases a
+statistic of the records clipped to it. `BallSearchStatistic.with_ball` returns that
+statistic.
 """
 
 from abc import abstractmethod
@@ -29,53 +30,83 @@ from curvedp.statistics.frechet_mean import FrechetMean
 from curvedp.statistics.frechet_variance import FrechetVariance
 from curvedp.statistics.geodesic import GeodesicLine
 
-# A found ball is cut at this share of the largest ball in which a mean is unique, or in
-# which a geodesic is clear of its cut locus.
+# The radius of a ball is reduced to this fraction of the largest one in which a mean is
+# unique, or in which residuals of a geodesic do not reach the cut locus.
 _CONVEXITY_SHARE = 0.75
-# Radii whose squares, and the noise about them, doubles can hold.
+# The smallest and the largest radius for a variance. Doubles can hold the squares of
+# radii in this range, and noise of their size.
 _SMALLEST_SQUARED_RADIUS = 1e-40
 _LARGEST_SQUARED_RADIUS = 1e45
-# How well, relative to the radius, the mean must be known for a variance about it.
+# The largest error of the computed mean, relative to the radius, for a variance about
+# that mean.
 _MEAN_ACCURACY = 1e-6
+# The default radius of the outer ball on a cone of m × m matrices, divided by √m. It
+# allows any unit of measurement, since the scales e^−100 to e^100 are in the ball.
+_CONE_RADIUS = 100
+# The default radius of the outer ball in flat space, and in hyperbolic space and others
+# where doubles do not reach much farther.
+_FLAT_RADIUS = 1e6
+_CURVED_RADIUS = 25.0
+# Lengths in a geodesic regression are at most this many radii of curvature, because
+# float64 cannot compute longer ones in hyperbolic space.
+_FARTHEST_IN_CURVATURE = 100
 
 
 def default_outer_radius(manifold: Manifold, outer_radius: Any = None) -> float:
-    """Return the radius of the public outer ball of a private search.
+    """Return the radius of the public outer ball in which a private search takes place.
 
-    By default the ball is generous: all of a compact space, any unit of measurement on
-    a cone of matrices, a distance of 25 in hyperbolic space and wherever doubles do not
-    reach much farther, and 10⁶ in flat space. The squares for the factors of a product
-    add up.
+    The default is generous: the ball holds all of a compact space, matrices in any unit
+    of measurement on a cone of matrices, distances up to 25 in hyperbolic space, and
+    distances up to 10⁶ in flat space. On a product the squared radii of the factors add
+    up.
 
     Parameters
     ----------
     manifold : Manifold
-        Where the records are.
+        Where the records live.
     outer_radius : float, optional
-        The radius that the caller chose.
+        The radius, if the caller has chosen one.
+
+    Raises
+    ------
+    ParameterError
+        If the chosen radius is not positive and finite.
     """
     if outer_radius is not None:
         return _validate.length("outer_radius", outer_radius)
+    return sqrt(sum(_generous_radius(factor) ** 2 for factor in manifold.factors))
 
-    def radius_of(factor: Manifold) -> float:
-        """Return a generous radius for one factor of the space."""
-        if 0 < factor.injectivity_radius < inf:
-            return 2 * factor.injectivity_radius
-        if isinstance(factor, ScalableCone):
-            return 100 * sqrt(factor.point_shape[0])
-        is_flat = (
-            factor.constant_curvature == 0 and factor.float_set.max_distance == inf
-        )
-        return 1e6 if is_flat else 25.0
 
-    return sqrt(sum(radius_of(factor) ** 2 for factor in manifold.factors))
+def _generous_radius(factor: Manifold) -> float:
+    """Return the default radius of the outer ball for one factor of a space.
+
+    Parameters
+    ----------
+    factor : Manifold
+        A space that is not a product.
+    """
+    if 0 < factor.injectivity_radius < inf:
+        return 2 * factor.injectivity_radius
+    if isinstance(factor, ScalableCone):
+        return _CONE_RADIUS * sqrt(factor.point_shape[0])
+    is_flat = factor.constant_curvature == 0 and factor.float_set.max_distance == inf
+    return _FLAT_RADIUS if is_flat else _CURVED_RADIUS
 
 
 @dataclass(frozen=True, eq=False)
 class SearchedBallStatistic(Statistic):
     """A statistic of n records in a public outer ball.
 
-    The ball is by default about the origin, and as wide as `default_outer_radius` says.
+    Attributes
+    ----------
+    manifold : Manifold
+        Where the records live.
+    center : point
+        The center of the outer ball; None stands for the origin.
+    outer_radius : float
+        The radius of the outer ball; None stands for `default_outer_radius`.
+    n : int
+        The number of records.
     """
 
     manifold: Manifold
@@ -97,7 +128,10 @@ class SearchedBallStatistic(Statistic):
 
     @property
     def sensitivity(self) -> float:
-        """Of a mean of vectors of unit length; every stage scales it by its own radius."""
+        """The sensitivity of a mean of unit vectors.
+
+        Each stage of the release multiplies it by its own radius.
+        """
         return 2 / self.n
 
     @property
@@ -111,10 +145,11 @@ class SearchedBallStatistic(Statistic):
 
     @property
     def reference_ball(self) -> Ball:
-        """A ball of records for which errors are predicted.
+        """A ball of public records for which errors are predicted.
 
-        The stages suit any spread, so records within distance 1 stand for all, or
-        within a quarter of the injectivity radius.
+        The stages adapt to the spread of the records, so one spread is enough for
+        predictions: a radius of 1, or a quarter of the injectivity radius if that is
+        smaller.
         """
         injectivity_radius = self.manifold.injectivity_radius or 1.0
         radius = min(1.0, injectivity_radius / 4, self.outer_radius / 2)
@@ -122,21 +157,27 @@ class SearchedBallStatistic(Statistic):
 
     @property
     def reference_spread(self) -> float:
-        """The root mean square distance to their mean of records that nobody describes."""
+        """The spread that predictions assume if the user states none.
+
+        The spread is the root mean square distance of the records to their mean.
+        """
         return self.reference_ball.radius / 2
 
     def collect_records(self, data: Any) -> Records:
-        """Return the records, wherever they are; those in memory are clipped.
+        """Return the records after checking their number and shape.
+
+        Records in memory are clipped into the outer ball. Other records (in files, on
+        devices, in a cluster) are clipped later, when they are read.
 
         Parameters
         ----------
-        data : object
-            The records of one data set: an array, or `Records`.
+        data : array of shape (n, *point_shape) or Records
+            The records of one data set.
 
         Raises
         ------
         ParameterError
-            For a wrong number, shape or type, never for what a record holds.
+            If the number, shape or type is wrong. The contents of a record never raise.
         """
         if isinstance(data, Records):
             records = data
@@ -152,14 +193,14 @@ class SearchedBallStatistic(Statistic):
 
 
 class SearchData(NamedTuple):
-    """What a ball search and its final mechanism read.
+    """The data for a ball search and for the final mechanism after it.
 
     Attributes
     ----------
     search_records : Records
-        For these the ball is found.
+        The records for which the ball is searched.
     target : Any
-        What the final mechanism takes.
+        The data of the final mechanism, such as the records of one class.
     shared_search : SharedSearch, optional
         A search whose ball several releases share.
     """
@@ -175,7 +216,7 @@ class SharedSearch:
     Attributes
     ----------
     draws : list or None
-        None until the first release has searched.
+        The draws of the search; None before the first release.
     """
 
     def __init__(self) -> None:
@@ -186,21 +227,41 @@ class SharedSearch:
 class BallSearchStatistic(SearchedBallStatistic):
     """A statistic of the records in a ball that is itself found privately."""
 
-    # How many times the records of a mean are enough, where the noise is Gaussian.
+    # The number of records that is enough, over the number that is enough for a mean
+    # with Gaussian noise.
     min_records_factor: ClassVar[float] = 1.0
-    # How much more Laplace stages cost than Gaussian ones, which (ε, δ) may take;
-    # measured.
+    # The measured error with Laplace stages over that with Gaussian stages of the same
+    # noise. An (ε, δ) guarantee allows both kinds.
     laplace_cost_ratio: ClassVar[float] = inf
 
     @abstractmethod
     def with_ball(self, ball: Ball) -> Statistic:
-        """Return the statistic of the records in a ball that was found."""
+        """Return the statistic of the records that are clipped to a ball.
+
+        Parameters
+        ----------
+        ball : Ball
+            The released ball, in the coordinates of the records.
+        """
 
     @abstractmethod
     def final_mechanisms(
         self, noise_kind: str = "gaussian", *, in_memory: bool = True
     ) -> list[str]:
-        """Return the names of mechanisms that may come last, the best first."""
+        """Return the options of the mechanisms that may make the final release.
+
+        Parameters
+        ----------
+        noise_kind : {"gaussian", "laplace"}
+            The kind of noise of all stages.
+        in_memory : bool
+            Whether the records are in memory, so that they can be read several times.
+
+        Returns
+        -------
+        list of str
+            The options, the best mechanism first.
+        """
 
     @abstractmethod
     def simulated_error(
@@ -210,25 +271,38 @@ class BallSearchStatistic(SearchedBallStatistic):
         records: np.ndarray,
         mean: np.ndarray,
     ) -> float:
-        """Return the error of one simulated release of such records.
+        """Return the error of one simulated release of public records.
 
         Parameters
         ----------
         final : Mechanism
-            The final mechanism, in a ball that was found.
+            The final mechanism, after the search for a ball.
         rng : numpy.random.Generator
-        records : array
-            Public records that stand for n of their kind.
-        mean : point
+            The generator of the noise.
+        records : array of shape (k, *point_shape)
+            The public records.
+        mean : array of shape point_shape
             Their Fréchet mean.
         """
 
     def split_data(self, data: Any) -> SearchData:
-        """Return what the search reads, and what the final mechanism takes."""
+        """Return the data for the search, and the data for the final mechanism.
+
+        Parameters
+        ----------
+        data : Any
+            What `prepare` has returned.
+        """
         return SearchData(data, data)
 
     def prepare(self, data: Any) -> Any:
-        """Return the data in the form that `split_data` takes."""
+        """Return the data in the form that `split_data` takes.
+
+        Parameters
+        ----------
+        data : array of shape (n, *point_shape) or Records
+            The records.
+        """
         return self.collect_records(data)
 
 
@@ -237,7 +311,8 @@ class SearchedMean(BallSearchStatistic):
     """The Fréchet mean of the records in a private ball."""
 
     name: ClassVar[str] = "Fréchet mean in a private ball"
-    # Measured on storms on S² and on tensors, where both kinds are as good at 1.6.
+    # Measured on storms on S² and on diffusion tensors, where both kinds of noise have
+    # the same error at the ratio 1.6.
     laplace_cost_ratio: ClassVar[float] = 2.0
 
     def with_ball(self, ball: Ball) -> FrechetMean:
@@ -277,8 +352,9 @@ class SearchedMean(BallSearchStatistic):
     ) -> list[str]:
         """Return the options of the mechanisms that may make the final release.
 
-        In hyperbolic space these are noisy Newton steps, which read the records several
-        times and need them in memory. Elsewhere it is one gradient step.
+        In hyperbolic space they are noisy Newton steps, which read the records several
+        times and need them in memory, and one gradient step. Elsewhere only one
+        gradient step is used.
 
         Parameters
         ----------
@@ -325,7 +401,17 @@ def is_hyperbolic(manifold: Manifold) -> bool:
 
 
 class ClassData(NamedTuple):
-    """Records of all classes, those of one class, and the search that classes share."""
+    """The data for the mean of one class in a ball that all classes share.
+
+    Attributes
+    ----------
+    everyone : Records
+        The records of all classes.
+    members : Records
+        The records of the class.
+    shared_search : SharedSearch
+        The search for the ball, which all classes share.
+    """
 
     everyone: Records
     members: Records
@@ -336,9 +422,9 @@ class ClassData(NamedTuple):
 class SearchedClassMean(SearchedMean):
     """The Fréchet mean of one class in a private ball that all classes share.
 
-    A record is in one class, so replacing it within its class changes the stages of the
-    ball and ONE final mechanism: the guarantee of the means of all classes together is
-    that of one.
+    Each record is in one class. If it is replaced by another record of the class, only
+    the search for the ball and ONE final mechanism change. So the means of all classes
+    together have the same guarantee as the mean of one.
 
     Attributes
     ----------
@@ -376,12 +462,18 @@ class SearchedClassMean(SearchedMean):
         return SearchData(data.everyone, data.members, data.shared_search)
 
     def prepare(self, data: Any) -> ClassData:
-        """Return the data unchanged: they were clipped into the outer ball before.
+        """Return the data unchanged, after checking the numbers of records.
 
         Parameters
         ----------
         data : ClassData
-            The records of one class.
+            The records of all classes and of one class. They have already been clipped
+            into the outer ball.
+
+        Raises
+        ------
+        ParameterError
+            If the data are something else, or have other numbers of records.
         """
         if isinstance(data, ClassData):
             if data.everyone.n == self.n and data.members.n == self.size:
@@ -396,19 +488,20 @@ class SearchedClassMean(SearchedMean):
 class SearchedVariance(BallSearchStatistic):
     """The Fréchet variance of the records in a private ball.
 
-    The ball is cut where the mean need not be unique or cannot be computed.
+    The radius of the ball is reduced if the mean need not be unique in it, or cannot be
+    computed accurately.
     """
 
     name: ClassVar[str] = "Fréchet variance in a private ball"
-    # What noise hides is cut off: 0.6 to 0.8 of the variance is left at nμ = 50, 0.9 at
-    # 200.
+    # The search leaves more records outside if there is more noise, and clipping them
+    # reduces the variance: to 0.6 to 0.8 of the true one at nμ = 50, to 0.9 at 200.
     min_records_factor: ClassVar[float] = 2.5
     # Measured on S², H², SPD matrices and tensors.
     laplace_cost_ratio: ClassVar[float] = 1.0
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        # A space without a sensitivity is refused here, not after the first stages.
+        # A space on which no sensitivity is known is refused here, before the search.
         _ = self.with_ball(self.outer_ball).sensitivity
 
     @property
@@ -416,15 +509,15 @@ class SearchedVariance(BallSearchStatistic):
         return (PostProcessing.CLIP_TO_VARIANCE_RANGE,)
 
     def with_ball(self, ball: Ball) -> FrechetVariance:
-        """Return the variance of records in a ball that was found.
+        """Return the variance of the records that are clipped to a ball.
 
-        The radius is reduced to one in which the mean is unique (convexity) and its
-        solver accurate.
+        The radius is reduced if necessary: in the ball the mean must be unique, and it
+        must be possible to compute it accurately.
 
         Parameters
         ----------
         ball : Ball
-            The ball that the search found.
+            The released ball, in the coordinates of the records.
         """
         space = self.manifold
         upper_curvature = space.curvature_bounds[1]
@@ -436,7 +529,7 @@ class SearchedVariance(BallSearchStatistic):
 
         radius = max(ball.radius, _SMALLEST_SQUARED_RADIUS)
         radius = min(radius, _LARGEST_SQUARED_RADIUS, _CONVEXITY_SHARE * convex_radius)
-        # Far out, doubles cannot tell where the mean is.
+        # In a wide ball of negative curvature the computed mean has a large error.
         while radius > 1 and solver_error(space, radius) > _MEAN_ACCURACY * radius:
             radius /= 2
         return FrechetVariance(space, ball.center, radius, self.n)
@@ -488,14 +581,15 @@ class SearchedVariance(BallSearchStatistic):
 
 @dataclass(frozen=True, eq=False)
 class SearchedGeodesic(BallSearchStatistic):
-    """The geodesic through responses in a private ball.
+    """The geodesic that fits responses in a private ball.
 
-    Its middle is in the ball, no prediction is farther from it than the radius, and
-    residuals are clipped to the radius.
+    The middle point of the geodesic is in the ball. For one predictor no prediction is
+    farther from the middle point than the radius of the ball. Residuals are clipped to
+    the radius.
 
     Attributes
     ----------
-    x_range : array, shape (predictors, 2)
+    x_range : array of shape (predictors, 2)
         The public range of each predictor.
     """
 
@@ -507,7 +601,7 @@ class SearchedGeodesic(BallSearchStatistic):
     def __post_init__(self) -> None:
         check_symmetric(self.manifold)
         super().__post_init__()
-        # Anything but ranges, and too few records, are refused here.
+        # Wrong ranges, and too few records, are refused here.
         assign(self, x_range=self.with_ball(self.outer_ball).x_range)
 
     @property
@@ -515,21 +609,26 @@ class SearchedGeodesic(BallSearchStatistic):
         return (PostProcessing.PROJECT_TO_TANGENT_BALL,)
 
     def with_ball(self, ball: Ball) -> GeodesicLine:
-        """Return the geodesic of responses in a ball that was found.
+        """Return the regression of responses near a ball.
 
-        The radius is reduced so that everything stays inside the cut locus and lengths
-        can be computed.
+        The radius is reduced if necessary, so that no residual crosses a cut locus and
+        float64 can compute all lengths. With k predictors a residual is at most 2 + k
+        radii long.
 
         Parameters
         ----------
         ball : Ball
-            The ball that the search found.
+            The released ball, in the coordinates of the records.
         """
-        n_arms = 2 + len(np.atleast_2d(self.x_range))
+        radii_per_residual = 2 + len(np.atleast_2d(self.x_range))
         lower_curvature = self.manifold.curvature_bounds[0]
-        farthest = 100 / sqrt(max(-lower_curvature, 1e-300))
-        reach = min(self.manifold.injectivity_radius, farthest)
-        radius = min(ball.radius, _CONVEXITY_SHARE * reach / n_arms)
+        # The tiny number stands for curvature 0, where the limit is not needed.
+        root_curvature = sqrt(max(-lower_curvature, 1e-300))
+        farthest = _FARTHEST_IN_CURVATURE / root_curvature
+        longest_residual = min(self.manifold.injectivity_radius, farthest)
+        radius = min(
+            ball.radius, _CONVEXITY_SHARE * longest_residual / radii_per_residual
+        )
         return GeodesicLine(
             self.manifold,
             ball.center,
@@ -547,7 +646,10 @@ class SearchedGeodesic(BallSearchStatistic):
         records: np.ndarray,
         mean: np.ndarray,
     ) -> float:
-        """Return the error of one simulated release, by noise and by a misplaced ball.
+        """Return the predicted error of a release after one simulated search.
+
+        It combines the error by noise, which has a formula, with the distance by which
+        the mean of the responses lies outside the ball that was found.
 
         Parameters
         ----------
@@ -572,15 +674,15 @@ class SearchedGeodesic(BallSearchStatistic):
         return ["tangent-bundle-descent"]
 
     def split_data(self, data: Any) -> SearchData:
-        """Return the records for the search and for the final release.
+        """Return the data for the search, and the data for the final mechanism.
 
-        The ball is found for the responses; if a person has several records, for the
-        first response of each person.
+        The ball is searched for the responses. If people have several records, only the
+        first response of each person is used.
 
         Parameters
         ----------
-        data : RegressionData
-            Predictors and responses.
+        data : (predictors, responses) or (predictors, responses, person_index)
+            The data of the regression.
         """
         responses = np.asarray(data[1])
         if len(data) > 2:
@@ -589,6 +691,14 @@ class SearchedGeodesic(BallSearchStatistic):
         return SearchData(self.collect_records(responses), data)
 
     def prepare(self, data: Any) -> Any:
-        """Return the data as they are: the final mechanism clips them."""
+        """Return the data unchanged, after checking their shapes.
+
+        The final mechanism clips them.
+
+        Parameters
+        ----------
+        data : (predictors, responses) or (predictors, responses, person_index)
+            The data of the regression.
+        """
         self.with_ball(self.outer_ball).prepare(data)
         return data
