@@ -122,12 +122,32 @@ def shrink_points(
     if manifold.dim < 3:
         return points
     z = np.asarray(manifold.normal_coordinates(center, points))
+    shrunk = shrink_rows(z, noise_std)
+    return np.asarray(manifold.from_normal_coordinates(center, shrunk))
+
+
+def shrink_rows(z: np.ndarray, noise_std: Any) -> np.ndarray:
+    """Shrink each noisy row z toward 0 by the rule of James and Stein.
+
+    In dimension d ≥ 3, a row is multiplied by (1 − (d−2)σ²/|z|²)₊; in fewer dimensions
+    it stays as it is.
+
+    Parameters
+    ----------
+    z : array, shape (k, d)
+        The noisy rows.
+    noise_std : float or array, shape (k, 1)
+        σ, the standard deviation of each coordinate of the noise.
+    """
+    dim = z.shape[-1]
+    if dim < 3:
+        return z
     square = np.sum(z * z, axis=-1, keepdims=True)
-    noise_square = (manifold.dim - 2) * np.square(noise_std)
+    noise_square = (dim - 2) * np.square(noise_std)
     is_above_noise = square > noise_square
     safe_square = np.where(is_above_noise, square, 1.0)
     factor = np.where(is_above_noise, 1 - noise_square / safe_square, 0.0)
-    return np.asarray(manifold.from_normal_coordinates(center, factor * z))
+    return np.asarray(factor * z)
 
 
 def shrink_vector(vector: np.ndarray, noise_std: float) -> np.ndarray:

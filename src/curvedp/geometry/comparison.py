@@ -5,13 +5,17 @@ convex squared distances are within that length.
 """
 
 from math import exp, inf, isfinite, pi, sinh, sqrt, tan, tanh
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from curvedp.errors import ParameterError
 from curvedp.geometry.manifold import Manifold
 
 # sinh overflows beyond this; the stretch is cut there, where it is useless anyway.
 _MAX_SINH_ANGLE = 700.0
+# An angle below this one has an x·cot x that doubles do not tell from 1.
+_SMALLEST_ANGLE = 1e-9
 
 
 class CurvatureRoots(NamedTuple):
@@ -126,3 +130,42 @@ def mean_hessian_bounds(
     farthest_hessian = positive_angle / tan(positive_angle)
     lowest = 1 - (1 - farthest_hessian) * (m / distance) ** 2
     return HessianBounds(lowest, highest)
+
+
+def is_positively_curved(manifold: Manifold) -> bool:
+    """Return whether a space has constant positive curvature and two dimensions or more."""
+    return (manifold.constant_curvature or 0.0) > 0 and manifold.dim > 1
+
+
+def hessian_along_step(
+    manifold: Manifold, root_mean_square: Any, step_length: Any
+) -> np.ndarray:
+    """Estimate the Hessian of the mean of ½d²(·, yᵢ) along the mean logarithm.
+
+    For constant curvature κ > 0 a record at distance d in the direction u contributes
+    h(d) + (1 − h(d))·⟨u, a⟩² along an axis a, where h(d) = √κ·d·cot(√κ·d). Let m² be
+    the mean of dᵢ², g the mean logarithm, D the dimension. If the logarithms spread
+    about g alike in all directions, their mean square along g is
+    s² = |g|² + (m² − |g|²)/D, and the estimate is
+
+        h(m) + (1 − h(m))·s²/m².
+
+    Theorem B2 (docs/theory/private-ball.md) says what it leaves of the error of a step.
+    The estimate is between 0 and 1.
+
+    Parameters
+    ----------
+    manifold : Manifold
+        Of constant positive curvature.
+    root_mean_square : float or array
+        m; a larger value is cut to π/(2√κ).
+    step_length : float or array
+        |g|; a value above m is cut to m.
+    """
+    curvature = manifold.constant_curvature
+    assert curvature is not None
+    angle = np.clip(sqrt(curvature) * root_mean_square, _SMALLEST_ANGLE, pi / 2)
+    across = angle / np.tan(angle)
+    step_share = np.minimum(sqrt(curvature) * step_length / angle, 1.0) ** 2
+    share_along = step_share + (1 - step_share) / manifold.dim
+    return np.asarray(across + (1 - across) * share_along)

@@ -37,6 +37,7 @@ from curvedp.core.mechanism import Draw, Mechanism, MechanismInfo, check_support
 from curvedp.core.registry import mechanisms
 from curvedp.core.statistic import Ball, Statistic
 from curvedp.geometry.capabilities import EmbeddedMean, ScalableCone
+from curvedp.geometry.comparison import is_positively_curved
 from curvedp.geometry.spaces.product import join_factors, split_into_factors
 from curvedp.laws.exact import ExactDraw
 from curvedp.mechanisms.gradient_step import GradientMechanism
@@ -123,6 +124,12 @@ _SEARCH_START: dict[NoiseKind, float] = {"gaussian": 4.0, "laplace": 2.0}
 # Searches for a radius by one noisy count after the other, for Gaussian noise.
 _COARSE_SEARCH = BinarySearch(queries=6, ratio=1.6)
 _FINE_SEARCH = BinarySearch(queries=5, ratio=1.15, patience=0.25)
+# On spheres of many dimensions distances concentrate: all records lie in a narrow shell.
+# A finer search then saves noise, and records outside are hardly outside, so that many
+# more of them may be. Measured on embeddings (benchmarks/studies/embeddings.py).
+_NARROW_SEARCH = BinarySearch(queries=5, ratio=1.1, patience=0.25)
+_CONCENTRATION_DIM = 32
+_OUTSIDE_IN_SHELL = 4.0
 # Histograms of distances, for pure ε.
 _WIDE_SHELLS = ShellHistogram(n_shells=63, ratio=1.6)
 _NARROW_SHELLS = ShellHistogram(n_shells=8, ratio=1.4)
@@ -717,7 +724,7 @@ class PrivateBallMechanism(
             self._shares.final
             + self._step_share
             + self._shares.hessian
-            + self._search_share(_FINE_SEARCH)
+            + self._search_share(self._fine_search)
         )
         return bool(budget.share_left >= needed)
 
@@ -819,7 +826,12 @@ class PrivateBallMechanism(
         many_narrow_shells = _NARROW_SHELLS._replace(n_shells=_WIDE_SHELLS.n_shells)
         shells = many_narrow_shells.reaching_to(smallest / largest)
         return self._radius_by_shells(
-            queries, budget, center, largest, shells, self._search_share(_FINE_SEARCH)
+            queries,
+            budget,
+            center,
+            largest,
+            shells,
+            self._search_share(self._fine_search),
         )
 
     def _enclosing_radius(
@@ -867,12 +879,12 @@ class PrivateBallMechanism(
         largest : float
             The largest radius that is tried.
         """
-        search_share = self._search_share(_FINE_SEARCH)
+        search_share = self._search_share(self._fine_search)
         if self._is_pure:
             return self._radius_by_shells(
                 queries, budget, center, largest, _NARROW_SHELLS, search_share
             )
-        return _FINE_SEARCH.find(
+        return self._fine_search.find(
             budget,
             partial(queries.count_beyond, center),
             largest,
@@ -886,11 +898,28 @@ class PrivateBallMechanism(
         """How many records may stay outside the ball, for Gaussian noise.
 
         It is about the number that noise hides: two standard deviations of the final
-        noise, 2√d/μ in dimension d, and two of a noisy count; at most n/2.
+        noise, 2√d/μ in dimension d, and two of a noisy count; at most n/2. Where
+        distances concentrate it is four times the first number.
         """
-        count_std = _FINE_SEARCH.count_std(self.scale, self._search_share(_FINE_SEARCH))
-        hidden_by_noise = 2 * sqrt(self.manifold.dim) * self.scale + 2 * count_std
-        return float(min(self.statistic.n / 2, hidden_by_noise))
+        search = self._fine_search
+        count_std = search.count_std(self.scale, self._search_share(search))
+        final_noise = 2 * sqrt(self.manifold.dim) * self.scale
+        if self._distances_concentrate:
+            final_noise *= _OUTSIDE_IN_SHELL
+        return float(min(self.statistic.n / 2, final_noise + 2 * count_std))
+
+    @property
+    def _distances_concentrate(self) -> bool:
+        """Whether the space is a sphere of so many dimensions that distances are alike."""
+        return (
+            is_positively_curved(self.manifold)
+            and self.manifold.dim >= _CONCENTRATION_DIM
+        )
+
+    @property
+    def _fine_search(self) -> BinarySearch:
+        """The search for the radius of the ball, for Gaussian noise."""
+        return _NARROW_SEARCH if self._distances_concentrate else _FINE_SEARCH
 
     def _radius_by_shells(
         self,
@@ -947,7 +976,7 @@ class PrivateBallMechanism(
         share = self._shares.counts
         if self._is_pure:
             return self._share_for_few(share)
-        if search is not _FINE_SEARCH:
+        if search is _COARSE_SEARCH:
             share = share / 8
 
         # A count has the deviation scale·√(queries/share); solved for the share.
