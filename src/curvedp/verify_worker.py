@@ -20,6 +20,9 @@ import numpy as np
 from curvedp.core.certificate import Certificate, Check, is_certificate_signed
 from curvedp.errors import CurvedpError, ParameterError, VerificationFailed
 from curvedp.geometry.manifold import Manifold, follow_geodesic
+from curvedp.local.certificate import LocalCertificate, is_local_certificate
+from curvedp.local.verify import verify_local_certificate
+from curvedp.local.wording import promise_sentences
 from curvedp.release.rebuild import mechanism_of
 from curvedp.release.verify import remarks_on, verify_certificate
 from curvedp.release.warnings import certificate_warnings
@@ -40,6 +43,8 @@ def verify(question: dict[str, Any]) -> dict[str, Any]:
     well, it has a `public_key` (hexadecimal) and the `signature` beside the certificate
     (None where there is none).
     """
+    if is_local_certificate(question["certificate"]):
+        return _verify_local(question)
     certificate, checks = _load_and_check(question["certificate"])
     public_key = question.get("public_key")
     if public_key is not None:
@@ -55,6 +60,26 @@ def verify(question: dict[str, Any]) -> dict[str, Any]:
     if not refuted:
         warnings = certificate_warnings(certificate)
         notes = [*remarks_on(certificate), *(warning.text for warning in warnings)]
+    return {"checks": [_check_to_list(check) for check in checks], "notes": notes}
+
+
+def _verify_local(question: dict[str, Any]) -> dict[str, Any]:
+    """Check every claim of a certificate of local reports, and say what it promises.
+
+    Parameters
+    ----------
+    question : dict
+        As in `verify`. Such certificates have no signatures.
+    """
+    local = LocalCertificate.from_json(question["certificate"])
+    checks = verify_local_certificate(local)
+    if question.get("public_key") is not None:
+        checks = [
+            Check("signature", False, "certificates of local reports are not signed"),
+            *checks,
+        ]
+    refuted = any(check.holds is False for check in checks)
+    notes = [] if refuted else promise_sentences(local)
     return {"checks": [_check_to_list(check) for check in checks], "notes": notes}
 
 

@@ -1,0 +1,124 @@
+"""Means of reports with confidence regions: what the server computes.
+
+Everything here is post-processing of reports, so that it costs no privacy. The noise is
+public, so that its bias is known and taken out.
+"""
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.stats import chi2
+
+from curvedp import _validate
+from curvedp._silence import numerical_silence
+from curvedp.errors import ParameterError
+
+
+class MeanEstimate(NamedTuple):
+    """A mean of records that was estimated from their reports.
+
+    Attributes
+    ----------
+    value : array
+        The estimate.
+    radius : float
+        The radius of a ball about `value` that covers the mean of the records.
+    level : float
+        With this probability.
+    n : int
+        The number of reports.
+    unit : str
+        The unit of the radius; empty for vectors.
+    """
+
+    value: np.ndarray
+    radius: float
+    level: float
+    n: int
+    unit: str = ""
+
+
+def read_reports(reports: Any, shape: tuple[int, ...]) -> np.ndarray:
+    """Return reports as an array of doubles; a report that is not finite becomes 0.
+
+    Reports come from strangers. A broken one must neither stop the estimate nor
+    dominate it, and counts as the report of nothing.
+
+    Parameters
+    ----------
+    reports : array, shape (n, *shape)
+        The reports.
+    shape : tuple of int
+        The shape of one report.
+    """
+    array = np.array(_validate.array("reports", reports), dtype=np.float64)
+    if array.shape[1:] != shape or array.ndim != len(shape) + 1 or not len(array):
+        raise ParameterError(
+            f"reports has shape {array.shape}; it must be one report a row, at least one"
+        )
+    with numerical_silence():
+        is_finite = np.isfinite(array).all(axis=tuple(range(1, array.ndim)))
+    array[~is_finite] = 0.0
+    return array
+
+
+def mean_of_vectors(
+    reports: Any,
+    *,
+    shape: tuple[int, ...],
+    length: float,
+    largest_variance: float,
+    total_variance: float,
+    level: float,
+    finite_sample: bool,
+    factor: float = 1.0,
+) -> MeanEstimate:
+    """Return factor·(mean of the reports), unbiased for the mean of the records.
+
+    With e the error, S the total variance of one scaled report, s² its largest variance
+    in any direction and L a bound of its length:
+
+    - by the central limit theorem n·|e|²/s² is below a χ² variable of as many degrees
+      of freedom as there are coordinates;
+    - for every n, E|e| ≤ √(S/n), one report moves |e| by at most 2L/n, and McDiarmid's
+      inequality gives |e| ≤ √(S/n) + L·√(2·log(1/(1 − level))/n).
+
+    Parameters
+    ----------
+    reports : array, shape (n, *shape)
+        The reports.
+    shape : tuple of int
+        The shape of one report.
+    length : float
+        L, infinite where reports are not bounded. A stranger's longer report is
+        shortened to it.
+    largest_variance, total_variance : float
+        s² and S.
+    level : float
+        The coverage.
+    finite_sample : bool
+        Whether the second bound is taken.
+    factor : float
+        By which reports are scaled.
+    """
+    probability = _validate.within(
+        "level", level, 0.0, 1.0, open_low=True, open_high=True
+    )
+    vectors = read_reports(reports, shape)
+    if math.isfinite(length):
+        lengths = np.linalg.norm(vectors, axis=1, keepdims=True) * factor / length
+        vectors = vectors / np.maximum(lengths, 1.0)
+    n = len(vectors)
+    value = factor * vectors.mean(axis=0)
+    if finite_sample and math.isinf(length):
+        raise ParameterError(
+            "finite_sample needs bounded reports; Gaussian and Laplace noise has none"
+        )
+    if finite_sample:
+        spread = math.sqrt(total_variance / n)
+        radius = spread + length * math.sqrt(-2 * math.log(1 - probability) / n)
+    else:
+        quantile = float(chi2.ppf(probability, math.prod(shape)))
+        radius = math.sqrt(largest_variance * quantile / n)
+    return MeanEstimate(value, radius, probability, n)

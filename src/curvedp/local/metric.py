@@ -1,0 +1,275 @@
+"""Metric privacy of one record: geo-indistinguishability on the Earth and other spaces.
+
+`MetricLaplace` reports a point whose density falls by e^{-ε} with every unit of
+distance from the true one. docs/theory/local.md has the theorem and its proof.
+"""
+
+import math
+from fractions import Fraction
+from functools import cached_property
+from typing import Any, Protocol
+
+import numpy as np
+from scipy.optimize import brentq
+
+from curvedp import _validate
+from curvedp.core.chart import grid_of
+from curvedp.errors import ParameterError
+from curvedp.geometry import Manifold, Sphere, Torus
+from curvedp.laws import RiemannianLaplace
+from curvedp.laws.exact import exact_laplace, has_exact_laplace
+from curvedp.laws.exact.draw import point_from_grid
+from curvedp.laws.exact.two_sphere import LARGEST_SCALE, draw_places
+from curvedp.local.mechanism import LEAST_SLACK, LocalMechanism, ReportDraws
+from curvedp.local.spaces import RecordSpace, read_batch, record_space
+from curvedp.local.torus import TorusLaplace
+from curvedp.numerics.directed_rounding import round_fraction
+from curvedp.numerics.enclosures import FILTER_GRID
+from curvedp.randomness import Source
+
+# From this dimension on, a report that is mostly noise is refused.
+HIGH_DIMENSION = 16
+
+# A report is mostly noise if its expected angle is at least this, where 90° is the
+# angle of a uniformly random direction.
+LARGEST_ANGLE = math.pi / 3
+
+
+class _Law(Protocol):
+    """What a Laplace law about a point says about distances."""
+
+    @property
+    def mean_radius(self) -> float: ...
+
+    @property
+    def log_normalizer(self) -> float: ...
+
+    def radial_cdf(self, r: Any) -> np.ndarray: ...
+
+
+class MetricLaplace(LocalMechanism):
+    """Report a nearby point: the exact Laplace law of a homogeneous space.
+
+    Theorem (docs/theory/local.md, L1). On a homogeneous space the integral
+    Z = ∫ e^{−ε·d(x, y)} dy does not depend on x. So the densities of the reports of two
+    records x and x′ satisfy
+
+        |log p(y | x) − log p(y | x′)| = ε·|d(x, y) − d(x′, y)| ≤ ε·d(x, x′)
+
+    for every report y, with equality for y beyond x or x′ on their geodesic. Rounding
+    to a public grid keeps the bound.
+
+    Parameters
+    ----------
+    manifold : Manifold or Earth
+        Where the records live: a homogeneous space with an exact Laplace law (spheres,
+        rotations of the plane and of three-space, hyperbolic and Euclidean spaces,
+        lines, planar shapes, affine-invariant SPD matrices), or a torus of one or two
+        angles.
+    epsilon : float
+        ε per unit of distance: per kilometer on `Earth()`, per radian on a sphere.
+    public_point : array, optional
+        What stands for a record that cannot be read; the origin by default.
+    insist : bool
+        Whether a report that is mostly noise, in high dimension, is wanted all the
+        same.
+
+    Attributes
+    ----------
+    scale : float
+        1/ε in the unit of the manifold, rounded up.
+    expected_displacement : float
+        The mean distance from record to report, in the unit of `epsilon`.
+    certificate_ : LocalCertificate
+        What is promised; after `randomize`, about those reports.
+
+    Raises
+    ------
+    NotIntegrable
+        If ε is too small for the law to exist, on a space of negative curvature.
+    ParameterError
+        If the space has no exact Laplace law, or if the report would be mostly noise.
+
+    Examples
+    --------
+    >>> from curvedp.local import Earth
+    >>> places = MetricLaplace(Earth(), epsilon=1.0)  # per kilometer
+    >>> round(places.expected_displacement, 2)
+    2.0
+    >>> round(places.displacement_quantile(0.95), 2)
+    4.74
+    >>> places.randomize([51.5007, -0.1246]).shape
+    (2,)
+    """
+
+    name = "metric-laplace"
+
+    def __init__(
+        self,
+        manifold: "Manifold | RecordSpace",
+        epsilon: float,
+        *,
+        public_point: Any = None,
+        insist: bool = False,
+    ) -> None:
+        self.space = record_space(manifold, public_point)
+        self.epsilon = _validate.length("epsilon", epsilon)
+        self.insist = bool(insist)
+        # ε·unit_length·scale ≥ 1, exactly: the noise is never too small.
+        per_unit = Fraction(self.epsilon) * Fraction(self.space.unit_length)
+        self.scale = round_fraction(1 / per_unit, up=True)
+        self._law = _laplace_law(self.space.manifold, self.scale)
+        self._refuse_noise()
+        self.certificate_ = self._certificate()
+
+    def __repr__(self) -> str:
+        place = "Earth()" if self.space.name == "earth" else repr(self.space.manifold)
+        return f"MetricLaplace({place}, epsilon={self.epsilon:g})"
+
+    @property
+    def grid(self) -> int:
+        """Reports are multiples of 2^-grid in each coordinate."""
+        return grid_of(self.scale)
+
+    @cached_property
+    def expected_displacement(self) -> float:
+        """The mean distance from record to report, in the unit of `epsilon`."""
+        return self.space.unit_length * self._law.mean_radius
+
+    def displacement_quantile(self, level: float) -> float:
+        """Return the distance within which a report lies with a given probability.
+
+        Parameters
+        ----------
+        level : float
+            The probability, such as 0.95.
+        """
+        probability = _validate.within(
+            "level", level, 0.0, 1.0, open_low=True, open_high=True
+        )
+        upper = self._law.mean_radius
+        while float(self._law.radial_cdf(upper)) < probability:
+            upper *= 2
+        radius = brentq(
+            lambda r: float(self._law.radial_cdf(r)) - probability, 0.0, upper
+        )
+        return self.space.unit_length * float(radius)
+
+    def log_density(self, reports: Any, X: Any) -> np.ndarray:
+        """Return the log-density of reports given records, per unit volume.
+
+        Parameters
+        ----------
+        reports, X : arrays, shape (n, *record_shape)
+            One report for each record.
+        """
+        report_points, _ = read_batch(self.space, reports)
+        points, is_single = read_batch(self.space, X)
+        distances = self.space.manifold.dist(points, report_points)
+        # The volume element of the space in the unit of ε.
+        log_volume = self.space.manifold.dim * math.log(self.space.unit_length)
+        values = -distances / self.scale - self._law.log_normalizer - log_volume
+        return np.asarray(values[0] if is_single else values)
+
+    def parameters(self) -> dict[str, Any]:
+        """Return ε, the unit, the scale, the grid and the public record."""
+        return {
+            "epsilon": self.epsilon,
+            "unit": self.space.unit,
+            "unit_length": self.space.unit_length,
+            "scale": self.scale,
+            "grid": self.grid,
+            "insist": self.insist,
+            "public_record": self.space.public_record.tolist(),
+            "expected_displacement": self.expected_displacement,
+        }
+
+    def guarantee_record(self) -> dict[str, Any]:
+        """Return metric privacy with ε and the unit."""
+        return {"kind": "metric", "epsilon": self.epsilon, "per": self.space.unit}
+
+    def draw_reports(self, points: np.ndarray, source: Source) -> ReportDraws:
+        manifold = self.space.manifold
+        if self._draws_many:
+            places = draw_places(points, self.scale, source, self.grid)
+            return ReportDraws(places.integers, places.tau)
+        if isinstance(self._law, TorusLaplace):
+            pairs = [self._law.draw_exactly(p, source, self.grid) for p in points]
+            rows = [integers for integers, _ in pairs]
+            slack = max((tau for _, tau in pairs), default=LEAST_SLACK)
+            return ReportDraws(np.array(rows, dtype=object), slack)
+        draws = [
+            exact_laplace(manifold, self.scale, p, source=source, grid=self.grid)
+            for p in points
+        ]
+        slack = max((draw.tau for draw in draws), default=LEAST_SLACK)
+        return ReportDraws(np.array([draw.integers for draw in draws]), slack)
+
+    @property
+    def _draws_many(self) -> bool:
+        """Whether reports are drawn by the thousand, as on the sphere."""
+        is_sphere = type(self.space.manifold) is Sphere and self.space.manifold.dim == 2
+        return is_sphere and self.scale <= LARGEST_SCALE and self.grid <= FILTER_GRID
+
+    def simulate_points(
+        self, points: np.ndarray, rng: np.random.Generator
+    ) -> np.ndarray:
+        if isinstance(self._law, TorusLaplace):
+            return self._law.sample(rng, points)
+        return RiemannianLaplace(self.space.manifold, self.scale).sample(rng, points)
+
+    def points_from_grid(self, integers: np.ndarray) -> np.ndarray:
+        manifold = self.space.manifold
+        if not len(integers):
+            return np.empty((0, *manifold.point_shape))
+        if integers.dtype == np.int64:
+            # Multiplication by a power of two is exact.
+            coordinates = integers * 2.0**-self.grid
+        else:
+            unit = 1 << self.grid
+            flat = [int(k) / unit for k in integers.ravel()]
+            coordinates = np.array(flat).reshape(integers.shape)
+        if isinstance(self._law, TorusLaplace):
+            return coordinates
+        if isinstance(manifold, Sphere):
+            return np.asarray(manifold.project(coordinates))
+        points = [point_from_grid(manifold, row) for row in coordinates]
+        return np.array(points)
+
+    def _refuse_noise(self) -> None:
+        """Raise if reports of high dimension would be mostly noise."""
+        manifold = self.space.manifold
+        is_high = isinstance(manifold, Sphere) and manifold.dim >= HIGH_DIMENSION
+        if not is_high or self.insist:
+            return
+        angle = self._law.mean_radius
+        if angle >= LARGEST_ANGLE:
+            raise ParameterError(
+                f"per radian puts a report {math.degrees(angle):.0f}° from its record on "
+                f"average in dimension {manifold.dim} (pure noise is at 90°); take a "
+                f"larger epsilon, fewer dimensions or PrivUnit, or insist=True",
+                parameter="epsilon",
+                value=self.epsilon,
+            )
+
+
+def _laplace_law(manifold: Manifold, scale: float) -> _Law:
+    """Return the Laplace law of a space, of which exact draws are known.
+
+    Parameters
+    ----------
+    manifold : Manifold
+        A homogeneous space.
+    scale : float
+        1/ε in its unit of distance.
+    """
+    if isinstance(manifold, Torus):
+        return TorusLaplace(manifold.dim, scale)
+    if not (manifold.is_homogeneous and has_exact_laplace(manifold)):
+        raise ParameterError(
+            "has no exact Laplace law; take a sphere, rotations of three-space, a "
+            "hyperbolic or Euclidean space, a torus of one or two angles, or Earth()",
+            parameter="manifold",
+            value=manifold,
+        )
+    return RiemannianLaplace(manifold, scale)

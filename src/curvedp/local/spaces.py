@@ -1,0 +1,320 @@
+"""Where local records live: how they are written, read as points, and measured.
+
+A `RecordSpace` is a manifold with the form of its records and the unit of its
+distances. `Earth` is the sphere with places in degrees and distances in kilometers;
+every other manifold is written by its own points (`PointRecords`).
+"""
+
+import math
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+
+from curvedp import _validate
+from curvedp._silence import quiet_about_records
+from curvedp.errors import ParameterError
+from curvedp.geometry import Manifold, Sphere, project_to_ball
+from curvedp.records.forms import find_form
+
+EARTH_RADIUS_KM = 6371.0088
+"""Mean radius of the Earth in kilometers (IUGG: (2a + b)/3 of the ellipsoid GRS 80)."""
+
+# Records of an unbounded space are moved into a ball of this radius about the public
+# point, so that float64 holds every report.
+_LARGEST_DISTANCE = 1e6
+
+# A point of a compact manifold may miss its equations by so much after projection.
+_LARGEST_RESIDUAL = 1e-9
+
+
+class RecordSpace(Protocol):
+    """A manifold, the form in which its records are written, and a unit of distance."""
+
+    @property
+    def name(self) -> str:
+        """The name in certificates."""
+        ...
+
+    @property
+    def manifold(self) -> Manifold:
+        """The manifold of the points, in its own unit of distance."""
+        ...
+
+    @property
+    def record_shape(self) -> tuple[int, ...]:
+        """The shape of one record."""
+        ...
+
+    @property
+    def unit(self) -> str:
+        """The unit of distances, in words: "kilometer"."""
+        ...
+
+    @property
+    def unit_length(self) -> float:
+        """How many of these units the manifold's unit of distance is."""
+        ...
+
+    @property
+    def public_record(self) -> np.ndarray:
+        """What stands for a record that cannot be read."""
+        ...
+
+    def read(self, records: np.ndarray) -> np.ndarray:
+        """Return the points of records; `public_record` for those that are none."""
+        ...
+
+    def write(self, points: np.ndarray) -> np.ndarray:
+        """Return points in the form of records."""
+        ...
+
+
+@dataclass(frozen=True)
+class PointRecords:
+    """A manifold whose records are its points.
+
+    Parameters
+    ----------
+    manifold : Manifold
+        Where the records live.
+    public_point : array, optional
+        What stands for a record that cannot be read; the manifold's origin by default.
+        On an unbounded space, records farther than 10^6 from it are moved to that
+        distance.
+
+    Examples
+    --------
+    >>> from curvedp.geometry import Sphere
+    >>> PointRecords(Sphere(1)).read(np.array([[0.0, 2.0], [np.nan, 1.0]])).tolist()
+    [[0.0, 1.0], [1.0, 0.0]]
+    """
+
+    manifold: Manifold
+    public_point: Any = field(default=None, compare=False)
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.manifold, Manifold):
+            raise ParameterError(
+                "must be a manifold or Earth()",
+                parameter="manifold",
+                value=self.manifold,
+            )
+        point = self.manifold.origin
+        if self.public_point is not None:
+            point = _validate.array("public_point", self.public_point)
+        is_point = point.shape == self.manifold.point_shape and bool(
+            self.manifold.residual(point) <= _LARGEST_RESIDUAL
+        )
+        if not is_point:
+            raise ParameterError(f"public_point must be a point of {self.manifold!r}")
+        object.__setattr__(self, "public_point", np.asarray(point))
+
+    @property
+    def name(self) -> str:
+        """The manifold's name, such as "sphere:2"."""
+        return self.manifold.name
+
+    @property
+    def record_shape(self) -> tuple[int, ...]:
+        """The shape of a point."""
+        return self.manifold.point_shape
+
+    @property
+    def unit(self) -> str:
+        """Radian on a compact manifold, else "unit of distance"."""
+        if math.isfinite(self.manifold.injectivity_radius):
+            return "radian"
+        return "unit of distance"
+
+    @property
+    def unit_length(self) -> float:
+        """1."""
+        return 1.0
+
+    @property
+    def public_record(self) -> np.ndarray:
+        """The public point."""
+        return np.asarray(self.public_point)
+
+    def read(self, records: np.ndarray) -> np.ndarray:
+        """Return the nearest point of every record; the public point where there is none.
+
+        Parameters
+        ----------
+        records : array, shape (n, *point_shape)
+            Whatever was recorded.
+        """
+        manifold = self.manifold
+        if not math.isfinite(manifold.injectivity_radius):
+            return np.asarray(
+                project_to_ball(
+                    manifold, self.public_record, _LARGEST_DISTANCE, records
+                )
+            )
+        with quiet_about_records():
+            points = np.array(manifold.from_record(records), dtype=np.float64)
+            axes = tuple(range(1, points.ndim))
+            is_point = np.isfinite(points).all(axis=axes)
+            is_point &= np.asarray(manifold.residual(points)) <= _LARGEST_RESIDUAL
+        points[~is_point] = self.public_record
+        return points
+
+    def write(self, points: np.ndarray) -> np.ndarray:
+        """Return the points themselves."""
+        return points
+
+
+@dataclass(frozen=True)
+class Earth:
+    """The Earth as a sphere: places in degrees, distances in kilometers.
+
+    A record is (latitude, longitude). Any longitude is a place. A latitude beyond a
+    pole is none, and becomes the public place. The poles and the date line are ordinary
+    places, because noise is added on the sphere and not to degrees.
+
+    Parameters
+    ----------
+    radius : float
+        The radius in kilometers.
+    public_place : pair of float
+        Latitude and longitude of what stands for a record that cannot be read.
+
+    Examples
+    --------
+    >>> earth = Earth()
+    >>> float(earth.dist([51.5, -0.1], [48.9, 2.4]).round(1))
+    340.0
+    >>> float(earth.dist([0.0, 179.9], [0.0, -179.9]).round(1))
+    22.2
+    """
+
+    radius: float = EARTH_RADIUS_KM
+    public_place: tuple[float, float] = (0.0, 0.0)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "radius", _validate.length("radius", self.radius))
+        latitude, longitude = self.public_place
+        place = (
+            _validate.within("latitude", latitude, -90, 90),
+            _validate.within("longitude", longitude, -360, 360),
+        )
+        object.__setattr__(self, "public_place", place)
+
+    @property
+    def name(self) -> str:
+        """The word "earth"."""
+        return "earth"
+
+    @property
+    def manifold(self) -> Sphere:
+        """The unit sphere, on which places are points."""
+        return Sphere(2)
+
+    @property
+    def record_shape(self) -> tuple[int, ...]:
+        """A pair of latitude and longitude."""
+        return (2,)
+
+    @property
+    def unit(self) -> str:
+        """The word "kilometer"."""
+        return "kilometer"
+
+    @property
+    def unit_length(self) -> float:
+        """The radius: one radian of the unit sphere in kilometers."""
+        return self.radius
+
+    @property
+    def public_record(self) -> np.ndarray:
+        """The public place, in degrees."""
+        return np.array(self.public_place)
+
+    def read(self, records: np.ndarray) -> np.ndarray:
+        """Return the unit vectors of places; the public place where there is none.
+
+        Parameters
+        ----------
+        records : array, shape (n, 2)
+            Latitudes and longitudes in degrees.
+        """
+        form = find_form("latlon-degrees", self.manifold)
+        with quiet_about_records():
+            points = np.asarray(form.points(np.asarray(records, dtype=np.float64)))
+            points = np.array(points)
+            is_place = np.isfinite(points).all(axis=-1)
+        points[~is_place] = form.points(self.public_record[None])[0]
+        return points
+
+    def write(self, points: np.ndarray) -> np.ndarray:
+        """Return latitude and longitude in degrees.
+
+        Parameters
+        ----------
+        points : array, shape (..., 3)
+            Vectors along places.
+        """
+        x, y, z = np.moveaxis(np.asarray(points), -1, 0)
+        latitude = np.degrees(np.arctan2(z, np.hypot(x, y)))
+        longitude = np.degrees(np.arctan2(y, x))
+        return np.stack([latitude, longitude], axis=-1)
+
+    def dist(self, first: Any, second: Any) -> np.ndarray:
+        """Return great-circle distances in kilometers.
+
+        Parameters
+        ----------
+        first, second : arrays, shape (..., 2)
+            Latitudes and longitudes in degrees.
+        """
+        ends = [
+            self.read(np.asarray(place, dtype=np.float64).reshape(-1, 2)).reshape(
+                (*np.shape(place)[:-1], 3)
+            )
+            for place in (first, second)
+        ]
+        return self.radius * np.asarray(self.manifold.dist(*ends))
+
+
+def record_space(manifold: "Manifold | RecordSpace", public_point: Any) -> RecordSpace:
+    """Return the space of the records for what a caller names.
+
+    Parameters
+    ----------
+    manifold : Manifold or Earth
+        Where the records live.
+    public_point : array or None
+        What stands for an unreadable record on a manifold.
+    """
+    if isinstance(manifold, Earth):
+        if public_point is not None:
+            raise ParameterError("Earth() names its own public_place")
+        return manifold
+    if isinstance(manifold, PointRecords):
+        return manifold
+    return PointRecords(manifold, public_point)  # type: ignore[arg-type]
+
+
+def read_batch(space: RecordSpace, X: Any) -> tuple[np.ndarray, bool]:
+    """Return the points of records, and whether there was a single one without an axis.
+
+    Only the type and the shape can be refused, never a value.
+
+    Parameters
+    ----------
+    space : RecordSpace
+        Where the records live.
+    X : array, shape (n, *record_shape) or record_shape
+        The records.
+    """
+    records = _validate.array("X", X)
+    shape = space.record_shape
+    is_single = records.shape == shape
+    if is_single:
+        records = records[None]
+    if records.shape[1:] != shape or records.ndim != len(shape) + 1:
+        raise ParameterError(
+            f"X has shape {np.shape(X)}; it must have shape (n, {str(shape)[1:-1].rstrip(',')})"
+        )
+    return space.read(records), is_single

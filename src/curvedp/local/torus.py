@@ -1,0 +1,344 @@
+"""The Laplace law of the flat torus, drawn exactly.
+
+On a torus of unit circles the shortest way from x to y is y − x with each angle taken
+to (−π, π]. So the law with density ∝ e^{−ε·d(x, y)} is the Laplace law of Euclidean
+space, restricted to the cube (−π, π)^d and wrapped around. Here it is drawn and
+integrated in one and two dimensions.
+"""
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from flint import arb
+from scipy.optimize import brentq
+
+from curvedp.errors import ParameterError
+from curvedp.geometry import Euclidean
+from curvedp.laws.exact.radial import ExactRadialDensity, LazyRadius, draw_radius
+from curvedp.laws.isotropic.space import two_point_homogeneous_space
+from curvedp.numerics.enclosures import decide, first_precision, round_arb
+from curvedp.randomness import Source
+from curvedp.randomness.csprng import Allowance
+from curvedp.randomness.lazy_reals import LazyNormals, LazyUniforms, accepts
+
+# Nodes of Gauss and Legendre's rule on each panel, and how many panels a radius has.
+_NODES = 64
+_PANELS = 12
+
+# Radii beyond this many scales have a weight below 2^-60.
+_MAX_SCALES = 45.0
+
+
+@dataclass(frozen=True)
+class TorusLaplace:
+    """Density ∝ exp(−d(x, p)/σ) on the flat torus of one or two angles.
+
+    Parameters
+    ----------
+    dim : int
+        The number of angles, 1 or 2.
+    scale : float
+        σ > 0, in radians.
+    """
+
+    dim: int
+    scale: float
+
+    def __post_init__(self) -> None:
+        if self.dim not in (1, 2):
+            raise ParameterError(
+                f"a Laplace law is known here on Torus(1) and Torus(2), not on "
+                f"Torus({self.dim})"
+            )
+
+    @property
+    def diameter(self) -> float:
+        """The largest distance."""
+        return math.pi * math.sqrt(self.dim)
+
+    @cached_property
+    def _radial_rule(self) -> tuple[np.ndarray, np.ndarray]:
+        """Nodes of the radius, and weights that include the density."""
+        reach = min(self.diameter, _MAX_SCALES * self.scale)
+        inner = np.linspace(0.0, min(reach, math.pi), _PANELS + 1)
+        edges = inner
+        if reach > math.pi:
+            # Beyond π the arc in the square begins like a square root.
+            steps = np.linspace(0.0, 1.0, _PANELS + 1)[1:]
+            edges = np.concatenate([inner, math.pi + (reach - math.pi) * steps**2])
+        nodes, weights = np.polynomial.legendre.leggauss(_NODES)
+        half = np.diff(edges)[:, None] / 2
+        radii = ((edges[:-1, None] + half) + half * nodes).ravel()
+        density = np.exp(-radii / self.scale) * radii ** (self.dim - 1)
+        return radii, (half * weights).ravel() * density * self._arc(radii)
+
+    def _arc(self, radii: np.ndarray) -> np.ndarray:
+        """Return the measure of the directions in which a radius stays in the cube."""
+        if self.dim == 1:
+            return np.full_like(radii, 2.0)
+        beyond = np.where(radii > math.pi, np.arccos(np.minimum(1, math.pi / radii)), 0)
+        return 2 * math.pi - 8 * beyond
+
+    @cached_property
+    def log_normalizer(self) -> float:
+        """log ∫ e^{−d/σ}."""
+        return math.log(float(self._radial_rule[1].sum()))
+
+    @property
+    def mean_radius(self) -> float:
+        """E[d(x, p)]."""
+        radii, weights = self._radial_rule
+        return float(radii @ weights / weights.sum())
+
+    def radial_cdf(self, r: np.ndarray | float) -> np.ndarray:
+        """Return P(d ≤ r), elementwise.
+
+        Parameters
+        ----------
+        r : array
+            Distances.
+        """
+        if self.dim == 1:
+            top = -math.expm1(-math.pi / self.scale)
+            return np.asarray(-np.expm1(-np.clip(r, 0, math.pi) / self.scale) / top)
+        shape = np.shape(r)
+        flat = np.clip(np.atleast_1d(np.asarray(r, dtype=float)).ravel(), 0, None)
+        # Up to π the law is that of the plane, in closed form.
+        near = np.minimum(flat, math.pi) / self.scale
+        plane = 2 * math.pi * self.scale**2 * -(np.expm1(-near) + near * np.exp(-near))
+        nodes, node_weights = np.polynomial.legendre.leggauss(_NODES)
+        span = np.maximum(np.minimum(flat, self.diameter) - math.pi, 0.0)
+        # With s = π + span·t² the integrand is smooth.
+        t = (nodes + 1) / 2
+        s = math.pi + span[:, None] * t**2
+        density = np.exp(-s / self.scale) * s * self._arc(s) * 2 * t * span[:, None]
+        mass = plane + density @ node_weights / 2
+        fractions = np.minimum(mass / math.exp(self.log_normalizer), 1.0)
+        return np.asarray(fractions.reshape(shape))
+
+    def quantile(self, level: float) -> float:
+        """Return the distance that a draw exceeds with probability 1 − level.
+
+        Parameters
+        ----------
+        level : float
+            Between 0 and 1.
+        """
+        return float(
+            brentq(lambda r: float(self.radial_cdf(r)) - level, 0.0, self.diameter)
+        )
+
+    def characteristic(self, frequencies: np.ndarray) -> np.ndarray:
+        """Return E cos⟨k, x − p⟩ for vectors k of whole numbers.
+
+        Parameters
+        ----------
+        frequencies : array, shape (m, dim)
+            The k.
+        """
+        k = np.asarray(frequencies, dtype=float).reshape(-1, self.dim)
+        rate = 1 / self.scale
+        if self.dim == 1:
+            order = k[:, 0]
+            sign = np.cos(np.pi * order)
+            far = math.exp(-math.pi * rate)
+            ratio = (1 - sign * far) / (1 - far)
+            return np.asarray(rate**2 / (rate**2 + order**2) * ratio)
+
+        # The square is eight triangles (s, s·t) with 0 < t < 1.
+        nodes, weights = np.polynomial.legendre.leggauss(_NODES)
+        t, t_weights = (nodes + 1) / 2, weights / 2
+        edges = np.linspace(
+            0.0, min(math.pi, _MAX_SCALES * self.scale), 4 * _PANELS + 1
+        )
+        half = np.diff(edges)[:, None] / 2
+        s = ((edges[:-1, None] + half) + half * nodes).ravel()
+        s_weights = (half * weights).ravel() * s
+        grid_weights = s_weights[:, None] * t_weights
+        lengths = s[:, None] * np.hypot(1.0, t)
+        density = grid_weights * np.exp(-rate * lengths)
+        total = 8 * density.sum()
+        values = [
+            4
+            * np.sum(
+                density
+                * (
+                    np.cos(a * s)[:, None] * np.cos(b * s[:, None] * t)
+                    + np.cos(b * s)[:, None] * np.cos(a * s[:, None] * t)
+                )
+            )
+            / total
+            for a, b in k
+        ]
+        return np.array(values)
+
+    def sample(self, rng: np.random.Generator, centers: np.ndarray) -> np.ndarray:
+        """Draw one angle vector about each center in floats, for simulation.
+
+        Parameters
+        ----------
+        rng : Generator
+            The source of randomness.
+        centers : array, shape (n, dim)
+            The footpoints.
+        """
+        draws = np.empty_like(centers)
+        open_rows = np.arange(len(centers))
+        is_wide = self._is_wide
+        while len(open_rows):
+            n = len(open_rows)
+            if is_wide:
+                steps = rng.uniform(-math.pi, math.pi, (n, self.dim))
+                lengths = np.linalg.norm(steps, axis=1)
+                accepted = rng.random(n) < np.exp(-lengths / self.scale)
+            else:
+                steps = rng.standard_normal((n, self.dim))
+                steps /= np.linalg.norm(steps, axis=1, keepdims=True)
+                steps *= self.scale * rng.standard_gamma(self.dim, (n, 1))
+                accepted = np.all(np.abs(steps) < math.pi, axis=1)
+            rows = open_rows[accepted]
+            draws[rows] = centers[rows] + steps[accepted]
+            open_rows = open_rows[~accepted]
+        return np.asarray(np.remainder(draws + math.pi, 2 * math.pi) - math.pi)
+
+    @property
+    def _is_wide(self) -> bool:
+        """Whether proposals come from the cube and not from Euclidean space.
+
+        This is a public function of the scale: the proposal with the smaller mass.
+        """
+        cube = (2 * math.pi) ** self.dim
+        if self.dim == 1:
+            return cube < 2 * self.scale
+        return cube < 2 * math.pi * self.scale**2
+
+    def draw_exactly(
+        self, center: np.ndarray, source: Source, grid: int
+    ) -> tuple[list[int], float]:
+        """Draw about one center, rounded to the grid 2^-grid of angles in (−π, π].
+
+        The displacement is drawn as lazy reals and accepted with certainty. The angle
+        center + displacement is reduced modulo 2π before it is rounded, so that what is
+        rounded is a function of the point of the torus alone.
+
+        Parameters
+        ----------
+        center : array of shape (dim,)
+            Angles, taken as exact numbers.
+        source : Source
+            The random bits.
+        grid : int
+            The grid is 2^-grid.
+
+        Returns
+        -------
+        integers : list of int
+            The angles in units of 2^-grid.
+        tau : float
+            A bound of the total variation between their law and the ideal one.
+        """
+        allowance = Allowance(self.dim)
+        metered = allowance.meter(source)
+        if self._is_wide:
+            step: _Step = self._draw_from_cube(metered)
+        else:
+            step = self._draw_from_plane(metered)
+
+        def round_angles(bits: int) -> list[int] | None:
+            """Return the integers if all of them are certain at this precision."""
+            integers: list[int] = []
+            displacement = step.balls(bits)
+            for angle, entry in zip(center.tolist(), displacement, strict=True):
+                turned = arb(angle) + entry
+                turns = ((turned / arb.pi() + 1) / 2).floor().unique_fmpz()
+                if turns is None:
+                    return None
+                integer = round_arb(turned - 2 * int(turns) * arb.pi(), grid)
+                if integer is None:
+                    return None
+                integers.append(integer)
+            return integers
+
+        integers = decide(round_angles, first_precision(grid))
+        return integers, allowance.tau()
+
+    def _draw_from_plane(self, source: Source) -> "_PolarStep":
+        """Draw a Euclidean Laplace displacement until it lies in the cube."""
+        space = two_point_homogeneous_space(Euclidean(self.dim))
+        assert space is not None, "Euclidean space is two-point homogeneous"
+        density = ExactRadialDensity("laplace", space, self.scale)
+        while True:
+            step = _PolarStep(
+                draw_radius(density, source), LazyNormals(source, self.dim)
+            )
+            if decide(step.is_in_cube):
+                return step
+
+    def _draw_from_cube(self, source: Source) -> "_CubeStep":
+        """Draw a uniform displacement until a coin of e^{−length/σ} accepts it."""
+        while True:
+            step = _CubeStep(LazyUniforms(source, self.dim), self.dim, self.scale)
+            if accepts(LazyUniforms(source, 1), step.log_weight):
+                return step
+
+
+@dataclass(frozen=True)
+class _PolarStep:
+    """A displacement as a lazy radius and a direction of lazy normals.
+
+    Parameters
+    ----------
+    radius : LazyRadius
+    normals : LazyNormals
+    """
+
+    radius: LazyRadius
+    normals: LazyNormals
+
+    def balls(self, bits: int) -> list[arb]:
+        """Return the coordinates to about the given number of bits."""
+        normals = self.normals.balls(bits)
+        length = sum(z * z for z in normals).sqrt()
+        r = self.radius.ball(bits)
+        return [r * z / length for z in normals]
+
+    def is_in_cube(self, bits: int) -> bool | None:
+        """Return whether all coordinates are below π in size; None if undecided."""
+        sizes = [abs(entry) for entry in self.balls(bits)]
+        if any(size > arb.pi() for size in sizes):
+            return False
+        if all(size < arb.pi() for size in sizes):
+            return True
+        return None
+
+
+@dataclass(frozen=True)
+class _CubeStep:
+    """A uniform displacement in the cube (−π, π)^d.
+
+    Parameters
+    ----------
+    uniforms : LazyUniforms
+    dim : int
+    scale : float
+        σ of the coin.
+    """
+
+    uniforms: LazyUniforms
+    dim: int
+    scale: float
+
+    def balls(self, bits: int) -> list[arb]:
+        """Return the coordinates to about the given number of bits."""
+        uniforms = self.uniforms.balls(bits, range(self.dim))
+        return [(2 * u - 1) * arb.pi() for u in uniforms]
+
+    def log_weight(self, bits: int) -> arb:
+        """Return −length/σ, the logarithm of the probability of acceptance."""
+        squared_length = sum(entry * entry for entry in self.balls(bits))
+        return -squared_length.sqrt() / arb(self.scale)
+
+
+_Step = _PolarStep | _CubeStep

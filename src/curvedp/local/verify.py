@@ -1,0 +1,264 @@
+"""Recompute what a certificate of local reports claims.
+
+The mechanism is built again from the public parameters alone, by the same code as on
+the device, and each claim is compared with the recomputed one.
+"""
+
+import math
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from curvedp.core.certificate import Check, check_at_least
+from curvedp.errors import CurvedpError, ParameterError
+from curvedp.geometry import parse_manifold
+from curvedp.local.bounded import BoundedNoise, LocalGaussian, LocalLaplace
+from curvedp.local.certificate import LocalCertificate, hash_reports
+from curvedp.local.mechanism import LEAST_SLACK, LocalMechanism
+from curvedp.local.metric import MetricLaplace
+from curvedp.local.privunit import (
+    CapParameters,
+    PrivUnit,
+    certified_epsilon,
+    mean_length,
+)
+from curvedp.local.spaces import Earth
+from curvedp.privacy.guarantees.base import guarantee_from_dict
+from curvedp.randomness.csprng import SECURE_SOURCE_NAME
+
+# Numbers that need quadrature or a root may differ on another machine by so much.
+_TOLERANCE = 1e-9
+
+
+def rebuild(certificate: LocalCertificate) -> LocalMechanism:
+    """Return the mechanism of a certificate, from its public parameters.
+
+    Parameters
+    ----------
+    certificate : LocalCertificate
+        A certificate, maybe from a stranger.
+
+    Raises
+    ------
+    ParameterError
+        If no mechanism has these parameters.
+    """
+    parameters = certificate.parameters
+    try:
+        if certificate.mechanism == MetricLaplace.name:
+            return _rebuild_metric(certificate)
+        if certificate.mechanism == PrivUnit.name:
+            return PrivUnit(parameters["dim"], parameters["epsilon"])
+        kinds: dict[str, type[BoundedNoise]] = {
+            LocalGaussian.name: LocalGaussian,
+            LocalLaplace.name: LocalLaplace,
+        }
+        mechanism = kinds[certificate.mechanism]
+        guarantee = guarantee_from_dict(dict(certificate.guarantee["definition"]))
+        return mechanism(
+            parse_manifold(certificate.space),
+            np.array(parameters["center"], dtype=np.float64),
+            parameters["radius"],
+            guarantee,
+        )
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        if isinstance(error, CurvedpError):
+            raise
+        raise ParameterError(
+            "the parameters of the local mechanism are missing or of the wrong kind"
+        ) from None
+
+
+def _rebuild_metric(certificate: LocalCertificate) -> MetricLaplace:
+    """Return the `MetricLaplace` of a certificate.
+
+    Parameters
+    ----------
+    certificate : LocalCertificate
+        A certificate of that mechanism.
+    """
+    parameters = certificate.parameters
+    public_record = np.array(parameters["public_record"], dtype=np.float64)
+    insist = bool(parameters["insist"])
+    if certificate.space == "earth":
+        latitude, longitude = public_record.tolist()
+        earth = Earth(parameters["unit_length"], (latitude, longitude))
+        return MetricLaplace(earth, parameters["epsilon"], insist=insist)
+    return MetricLaplace(
+        parse_manifold(certificate.space),
+        parameters["epsilon"],
+        public_point=public_record,
+        insist=insist,
+    )
+
+
+def verify_local_certificate(certificate: LocalCertificate) -> list[Check]:
+    """Recompute every claim of a certificate of local reports.
+
+    Parameters
+    ----------
+    certificate : LocalCertificate
+        A certificate, maybe from a stranger.
+
+    Returns
+    -------
+    list of Check
+
+    Examples
+    --------
+    >>> from curvedp.local import Earth, MetricLaplace
+    >>> checks = verify_local_certificate(MetricLaplace(Earth(), 1.0).certificate_)
+    >>> all(check.holds for check in checks)
+    True
+    """
+    checks = [
+        Check(
+            "certificate unchanged",
+            certificate.sha256 == certificate.fingerprint,
+            "SHA-256 of all other fields",
+        )
+    ]
+    mechanism = rebuild(certificate)
+    checks += _check_guarantee(certificate, mechanism)
+    checks.append(_check_parameters(certificate, mechanism))
+    checks.append(
+        Check(
+            f"slack {certificate.slack:.3g}",
+            certificate.slack >= LEAST_SLACK,
+            f"at least {LEAST_SLACK:.3g} for every report",
+        )
+    )
+    entropy = certificate.entropy
+    checks.append(
+        Check(
+            f"random bits: {entropy.get('source')}",
+            dict(entropy) == {"source": SECURE_SOURCE_NAME, "cryptographic": True},
+            "only those of the operating system are private",
+        )
+    )
+    if certificate.reports is not None:
+        checks.append(_check_reports(certificate.reports))
+    return checks
+
+
+def _check_guarantee(
+    certificate: LocalCertificate, mechanism: LocalMechanism
+) -> list[Check]:
+    """Recompute ε, or the noise that the guarantee needs.
+
+    Parameters
+    ----------
+    certificate : LocalCertificate
+    mechanism : LocalMechanism
+        The rebuilt mechanism.
+    """
+    stated = dict(certificate.guarantee)
+    is_same = stated == mechanism.guarantee_record()
+    parameters = certificate.parameters
+    if isinstance(mechanism, MetricLaplace):
+        claim = f"metric privacy, ε = {mechanism.epsilon:g} per {mechanism.space.unit}"
+        scale = Fraction(_number(parameters["scale"]))
+        per_unit = Fraction(mechanism.epsilon) * Fraction(mechanism.space.unit_length)
+        holds = is_same and scale * per_unit >= 1
+        ratio = float(1 / (scale * Fraction(mechanism.space.unit_length)))
+        return [
+            Check(
+                claim,
+                holds,
+                f"homogeneous space, so the log-ratio is at most {ratio:.17g} per unit",
+            )
+        ]
+    if isinstance(mechanism, PrivUnit):
+        cap = CapParameters(
+            _number(parameters["threshold"]), int(str(parameters["cap_weight"]))
+        )
+        is_cap = 0 <= cap.threshold < 1 and 0 < cap.cap_weight < 1 << 64
+        epsilon = certified_epsilon(mechanism.dim, cap) if is_cap else math.inf
+        length = mean_length(mechanism.dim, cap) if is_cap else math.nan
+        stated_length = _number(parameters["mean_length"])
+        return [
+            Check(
+                f"local privacy, ε = {mechanism.epsilon:g}",
+                is_same and epsilon <= mechanism.epsilon,
+                f"two-level density, recomputed in balls: at most {epsilon:.17g}",
+            ),
+            Check(
+                f"mean length {stated_length:.9g}",
+                math.isclose(length, stated_length, rel_tol=_TOLERANCE),
+                f"recomputed {length:.9g}",
+            ),
+        ]
+    assert isinstance(mechanism, BoundedNoise), "the three kinds of mechanisms"
+    return [
+        Check(
+            f"local privacy, {mechanism.guarantee}",
+            is_same,
+            "calibrated again, to the diameter of the public ball",
+        ),
+        check_at_least("sensitivity", parameters["sensitivity"], mechanism.sensitivity),
+        check_at_least("noise scale", parameters["scale"], mechanism.scale),
+    ]
+
+
+def _check_parameters(
+    certificate: LocalCertificate, mechanism: LocalMechanism
+) -> Check:
+    """Check that all stated parameters are those of the rebuilt mechanism.
+
+    Parameters
+    ----------
+    certificate : LocalCertificate
+    mechanism : LocalMechanism
+        The rebuilt mechanism.
+    """
+    recomputed = mechanism.parameters()
+    stated = certificate.parameters
+    different = sorted(
+        name
+        for name in recomputed.keys() | stated.keys()
+        if name not in ("threshold", "cap_weight", "certified_epsilon", "mean_length")
+        and not _is_close(stated.get(name), recomputed.get(name))
+    )
+    detail = "rebuilt from them"
+    if different:
+        detail = f"recomputed otherwise: {', '.join(different)}"
+    is_space = certificate.space == mechanism.space.name
+    return Check("parameters", is_space and not different, detail)
+
+
+def _is_close(stated: Any, recomputed: Any) -> bool:
+    """Return whether two JSON values are the same up to rounding."""
+    are_floats = isinstance(stated, float) and isinstance(recomputed, float)
+    if are_floats:
+        return math.isclose(stated, recomputed, rel_tol=_TOLERANCE, abs_tol=1e-300)
+    return bool(stated == recomputed)
+
+
+def _check_reports(reports: Any) -> Check:
+    """Check the hash of the listed reports.
+
+    Parameters
+    ----------
+    reports : mapping
+        The field of the certificate.
+    """
+    integers = reports["integers"]
+    claim = f"{reports['count']} reports"
+    if integers is None:
+        return Check(
+            claim, True, f"too many to list; SHA-256 {reports['sha256'][:16]}…"
+        )
+    is_same = (
+        len(integers) == reports["count"]
+        and hash_reports(integers) == reports["sha256"]
+    )
+    return Check(claim, is_same, "SHA-256 of the listed integers")
+
+
+def _number(value: Any) -> float:
+    """Return a JSON number as a float; NaN for anything else, which is refuted."""
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not is_number or not math.isfinite(value):
+        raise ParameterError("a number of the certificate is missing")
+    return float(value)
