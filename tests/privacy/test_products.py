@@ -371,9 +371,11 @@ def test_pieces_of_the_search():
     assert products._direction(0.0).tolist() == [1.0, 0.0]
     assert products._direction(0.3) == pytest.approx([math.cos(0.3), math.sin(0.3)])
     parabola = np.array([3 - 0.12345**2 - 0.5, 2 * 0.12345, -0.5])  # 3 − (x − 0.12345)²
-    peak = products._climb(parabola, 0.12)
+    peak = products._local_maximum(parabola, 0.12)
     assert peak == pytest.approx(3.0, abs=1e-12)
-    assert products._climb(np.array([3.0, 1.0]), 0.9999) == pytest.approx(4.0, abs=1e-6)
+    assert products._local_maximum(np.array([3.0, 1.0]), 0.9999) == pytest.approx(
+        4.0, abs=1e-6
+    )
 
 
 def test_the_largest_of_known_functions():

@@ -34,6 +34,7 @@ from curvedp.privacy.composition import compose
 from curvedp.privacy.guarantees.base import Guarantee
 from curvedp.privacy.guarantees.definitions import GDP, ApproxDP, PureDP
 from curvedp.privacy.guarantees.gaussian import gdp_mu
+from curvedp.privacy.profiles.base import PrivacyProfile
 from curvedp.privacy.profiles.constant_curvature import gaussian_profile
 from curvedp.privacy.subsampling import (
     smallest_noise_multiplier,
@@ -84,6 +85,11 @@ def rounded_clip(
         The number of records.
     batch_size : int, optional
         The expected number of records in a batch; None for full batches.
+
+    Returns
+    -------
+    float
+        The norm to use in place of C, slightly larger.
     """
     if batch_size is None:
         n_terms = n
@@ -97,9 +103,10 @@ def rounded_clip(
 
 
 def rgd_guarantee(n: int, steps: int, clip: float, noise: float) -> GDP:
-    """Return the guarantee of T noisy mean gradients: GDP with μ = √T·2C/(nσ).
+    """Return the guarantee of T noisy mean gradients over all records.
 
-    Dong, Roth and Su (2022), Corollary 3.3; for replacing one record.
+    It is GDP with μ = √T·2C/(nσ), for replacing one record (Dong, Roth and Su 2022,
+    Corollary 3.3).
 
     Parameters
     ----------
@@ -111,6 +118,11 @@ def rgd_guarantee(n: int, steps: int, clip: float, noise: float) -> GDP:
         The norm C to which gradients are clipped.
     noise : float
         The standard deviation σ of the noise on a mean gradient.
+
+    Returns
+    -------
+    GDP
+        The guarantee, with μ rounded up.
     """
     return GDP(round_up(math.sqrt(steps) * 2 * clip / (n * noise), 1e-15))
 
@@ -118,14 +130,17 @@ def rgd_guarantee(n: int, steps: int, clip: float, noise: float) -> GDP:
 def rgd_noise(n: int, steps: int, clip: float, guarantee: Guarantee) -> float:
     """Return the smallest noise on the mean gradient that meets a guarantee.
 
-    It inverts `rgd_guarantee`, whose parameters it shares, for any definition of
-    privacy: T Gaussian steps are equivalent to one Gaussian step of √T times the
-    sensitivity.
+    It inverts `rgd_guarantee`, for any definition of privacy: T Gaussian steps are
+    equivalent to one Gaussian step of √T times the sensitivity 2C/n.
 
     Parameters
     ----------
-    n, steps, clip
-        The parameters of `rgd_guarantee`.
+    n : int
+        The number of records.
+    steps : int
+        The number T of gradient steps.
+    clip : float
+        The norm C to which gradients are clipped.
     guarantee : Guarantee
         The guarantee that must be met.
 
@@ -149,11 +164,12 @@ def rgd_noise(n: int, steps: int, clip: float, guarantee: Guarantee) -> float:
         return math.nextafter(noise * (1 + 1e-14), math.inf)
 
     sensitivity = math.sqrt(steps) * 2 * clip / n
-    scale = smallest_scale(
-        lambda scale: gaussian_profile(0.0, 1, scale, sensitivity),
-        guarantee,
-        sensitivity,
-    )
+
+    def profile_at(scale: float) -> PrivacyProfile:
+        """Return the profile of one Gaussian step on the line, with this noise."""
+        return gaussian_profile(0.0, 1, scale, sensitivity)
+
+    scale = smallest_scale(profile_at, guarantee, sensitivity)
     return float(round_up(scale, 1e-14))
 
 
@@ -178,6 +194,11 @@ def rsgd_guarantee(
         noise on the sum is `batch_size` times as large.
     sampling : str
         'poisson' or 'fixed-size', see `subsampled_gaussian`.
+
+    Returns
+    -------
+    Guarantee
+        A composition of subsampled Gaussian steps.
     """
     return subsampled_gaussian(
         noise * batch_size / clip, batch_size / n, steps, sampling=sampling
@@ -192,21 +213,35 @@ def rsgd_noise(
     guarantee: Guarantee,
     sampling: str,
 ) -> float:
-    """Return the smallest noise on the average gradient of a batch that meets a guarantee.
+    """Return the smallest noise on the mean gradient of a batch that meets a guarantee.
 
-    It inverts `rsgd_guarantee`, whose parameters it shares. Only (ε, δ) gains from the
-    random choice of the batch. μ and ρ must also hold in the tail of the loss
-    (docs/errata.md, E4). In the tail, C against −C among zeros is as distinguishable as
-    N(0, 1) and N(√T·C/σ, 1), however rarely a record is drawn. For these definitions
-    the batch is therefore treated as known, where replacing a record changes its sum by
-    2C. The resulting μ is at most twice what a finer analysis could give.
+    It inverts `rsgd_guarantee`. Only (ε, δ)-DP gains from the random choice of the
+    batch. μ of GDP and ρ of zCDP must also hold in the tail of the privacy loss
+    (docs/errata.md, E4). There, a gradient C against −C among zeros is as
+    distinguishable as N(0, 1) and N(√T·C/σ, 1), however rarely a record is drawn (C is
+    the clipping norm, T the number of steps, σ the noise). For these definitions the
+    batch is therefore treated as known, where replacing a record changes its sum by 2C.
+    The resulting μ is at most twice what a finer analysis could give.
 
     Parameters
     ----------
-    n, steps, batch_size, clip, sampling
-        The parameters of `rsgd_guarantee`.
+    n : int
+        The number of records.
+    steps : int
+        The number T of gradient steps.
+    batch_size : int
+        The expected number of records in a batch.
+    clip : float
+        The norm C to which gradients are clipped.
     guarantee : Guarantee
         The guarantee that must be met.
+    sampling : str
+        'poisson' or 'fixed-size', see `subsampled_gaussian`.
+
+    Returns
+    -------
+    float
+        The standard deviation of the noise on the average gradient of a batch.
     """
     if batch_size == n or not isinstance(guarantee, ApproxDP):
         return rgd_noise(batch_size, steps, clip, guarantee)
@@ -251,6 +286,11 @@ def rsvrg_guarantee(
     known : bool
         Whether the batches are treated as known, so that nothing is gained from their
         randomness.
+
+    Returns
+    -------
+    Guarantee
+        The composition of full gradients and differences.
     """
     full_gradients = rgd_guarantee(n, epochs, clip[0], noise[0])
     steps = epochs * inner_steps
@@ -282,10 +322,20 @@ def rsvrg_noise(
 
     Parameters
     ----------
-    n, epochs, inner_steps, batch_size, clip, sampling
-        The parameters of `rsvrg_guarantee`.
+    n : int
+        The number of records.
+    epochs : int
+        The number of epochs.
+    inner_steps : int
+        The number of inner steps in each epoch.
+    batch_size : int
+        The expected number of records in a batch.
+    clip : pair of float
+        The norms to which full gradients and differences are clipped.
     guarantee : Guarantee
         The guarantee that must be met.
+    sampling : str
+        'poisson' or 'fixed-size', see `subsampled_gaussian`.
     rate : float
         The step size.
 
@@ -316,7 +366,7 @@ def rsvrg_noise(
         return factor * full_noise, factor * difference_noise
 
     def guarantee_at(factor: float) -> Guarantee:
-        """Return the guarantee with both noises multiplied by a factor."""
+        """Return the guarantee of the run with both noises multiplied by a factor."""
         noise = (factor * full_noise, factor * difference_noise)
         return rsvrg_guarantee(
             n, epochs, inner_steps, batch_size, clip, noise, sampling
@@ -328,11 +378,14 @@ def rsvrg_noise(
 
 
 def error_weights(inner_steps: int, rate: float) -> Pair:
-    """Return the weights (a, b) of the two noises of RSVRG in the error after an epoch.
+    """Return the weights of the two noises of RSVRG in the error after an epoch.
 
-    With the noises σ₁ on a full gradient and σ₂ on differences, a·σ₁² + b·σ₂² is the
-    variance that they leave. For a quadratic objective of curvature 1, step size r and
-    m inner steps, a = (1 − (1−r)^m)² and b = r·(1 − (1−r)^{2m})/(2 − r).
+    RSVRG adds noise of standard deviation σ₁ to a full gradient in each epoch, and σ₂
+    to a difference of gradients in each inner step. After an epoch they leave the
+    variance a·σ₁² + b·σ₂². For a quadratic objective of curvature 1, step size r and m
+    inner steps,
+
+        a = (1 − (1−r)^m)²      and      b = r·(1 − (1−r)^{2m})/(2 − r).
 
     Parameters
     ----------
@@ -341,6 +394,11 @@ def error_weights(inner_steps: int, rate: float) -> Pair:
     rate : float
         The step size r. A rate above 1 counts as 1: beyond it the error changes its
         sign at every step, and no such step size is useful.
+
+    Returns
+    -------
+    pair of float
+        a, the weight of σ₁², and b, that of σ₂².
     """
     rate = min(rate, 1.0)
     if rate < 1:
@@ -353,9 +411,21 @@ def error_weights(inner_steps: int, rate: float) -> Pair:
 
 
 def _positive_error_weights(inner_steps: int, rate: float) -> Pair:
-    """Return `error_weights`, each raised to at least 1e-300.
+    """Return the weights of `error_weights`, each raised to at least 1e-300.
 
     Callers divide by them, and only their ratio matters.
+
+    Parameters
+    ----------
+    inner_steps : int
+        The number of inner steps.
+    rate : float
+        The step size.
+
+    Returns
+    -------
+    full_weight, difference_weight : float
+        The weights of the noise on full gradients and on differences.
     """
     full_weight, difference_weight = error_weights(inner_steps, rate)
     return max(full_weight, _SMALLEST_WEIGHT), max(difference_weight, _SMALLEST_WEIGHT)
@@ -365,10 +435,11 @@ def _positive_error_weights(inner_steps: int, rate: float) -> Pair:
 
 
 def add_remove_clip(clip: float, dim: int, dtype: Any) -> float:
-    """Return the clipping norm C, enlarged by all rounding, for accounting with a private n.
+    """Return the clipping norm C, enlarged by all rounding, if n is private.
 
     The length of a gradient has a round-off error, and its entries are rounded to
-    multiples of C/2^20, so that their sums are exact. The result must not depend on n.
+    multiples of C/2^20, so that their sums are exact. The result must not depend on the
+    number n of records.
 
     Parameters
     ----------
@@ -378,6 +449,11 @@ def add_remove_clip(clip: float, dim: int, dtype: Any) -> float:
         The number of entries of a gradient.
     dtype : dtype
         The floating-point type of these entries.
+
+    Returns
+    -------
+    float
+        The norm to use for accounting in place of C, slightly larger.
     """
     length_error = 2 * (dim + 8) * float(np.finfo(dtype).eps)
     rounding = math.sqrt(dim) * 2.0 ** -(WHOLE_BITS + 1)
@@ -399,6 +475,11 @@ def add_remove_guarantee(
         The norm to which gradients are clipped.
     noise, count_noise : float
         The standard deviations of the noise on a sum and on the count.
+
+    Returns
+    -------
+    Guarantee
+        The composition, for the adjacency 'add-remove'.
     """
     sums = subsampled_gaussian(
         round_down(noise / clip, 1e-15), rate, steps, adjacency="add-remove"
@@ -412,15 +493,18 @@ def add_remove_noise(
 ) -> Pair:
     """Return the noises at which `add_remove_guarantee` meets a guarantee.
 
-    Only (ε, δ) gains from random batches, see `rsgd_noise`. The parameters are those of
-    `add_remove_guarantee`.
+    Only (ε, δ)-DP gains from random batches, see `rsgd_noise`.
 
     Parameters
     ----------
-    steps, rate, clip
-        The parameters of `add_remove_guarantee`.
+    steps : int
+        The number T of noisy sums.
+    rate : float
+        The probability that a record is in the batch of a sum.
+    clip : float
+        The norm to which gradients are clipped.
     guarantee : Guarantee
-        The guarantee that must be met, for adjacency 'add-remove'.
+        The guarantee that must be met, for the adjacency 'add-remove'.
 
     Returns
     -------
@@ -433,9 +517,12 @@ def add_remove_noise(
         return round_up(sum_noise, 1e-14), count_noise
 
     count_noise = _count_noise(guarantee)
-    multiplier = smallest_noise_multiplier(
-        lambda m: add_remove_guarantee(steps, rate, 1.0, m, count_noise), guarantee
-    )
+
+    def guarantee_at(noise_multiplier: float) -> Guarantee:
+        """Return the guarantee for gradients clipped to norm 1 with this noise."""
+        return add_remove_guarantee(steps, rate, 1.0, noise_multiplier, count_noise)
+
+    multiplier = smallest_noise_multiplier(guarantee_at, guarantee)
     return multiplier * clip * (1 + 1e-14), count_noise
 
 
@@ -465,7 +552,7 @@ def _known_batch_noises(guarantee: Guarantee) -> Pair:
 
 
 def _count_noise(guarantee: ApproxDP) -> float:
-    """Return the noise at which the count spends its part of the μ² that (ε, δ) allows."""
+    """Return the noise on the count, which spends 1/20 of the μ² that (ε, δ) allows."""
     mu = gdp_mu(guarantee.eps, guarantee.delta0)
     return float(round_up(1 / (math.sqrt(_COUNT_SHARE) * mu), 1e-14))
 
@@ -496,6 +583,11 @@ def add_remove_rsvrg_guarantee(
         differences.
     count_noise : float
         The standard deviation of the noise on the count.
+
+    Returns
+    -------
+    Guarantee
+        The composition, for the adjacency 'add-remove'.
     """
     full_gradients = subsampled_gaussian(
         round_down(noise[0] / clip[0], 1e-15), 1.0, epochs, adjacency="add-remove"
@@ -522,10 +614,16 @@ def add_remove_rsvrg_noise(
 
     Parameters
     ----------
-    epochs, inner_steps, rate, clip
-        The parameters of `add_remove_rsvrg_guarantee`.
+    epochs : int
+        The number of epochs.
+    inner_steps : int
+        The number of inner steps in each epoch.
+    rate : float
+        The probability that a record is in a batch.
+    clip : pair of float
+        The norms to which gradients and differences are clipped.
     guarantee : Guarantee
-        The guarantee that must be met.
+        The guarantee that must be met, for the adjacency 'add-remove'.
     step : float
         The step size.
 
@@ -558,7 +656,7 @@ def add_remove_rsvrg_noise(
     count_noise = _count_noise(guarantee)
 
     def guarantee_at(factor: float) -> Guarantee:
-        """Return the guarantee with both noises multiplied by a factor."""
+        """Return the guarantee of the run with both noises multiplied by a factor."""
         noise = (factor * full_noise, factor * difference_noise)
         return add_remove_rsvrg_guarantee(
             epochs, inner_steps, rate, clip, noise, count_noise

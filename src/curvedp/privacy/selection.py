@@ -35,10 +35,16 @@ from curvedp.privacy.guarantees.gaussian import gdp_mu
 _SECOND_ORDERS = np.concatenate([[1.0], 1 + np.geomspace(1e-3, 1e6, 400)])
 # Orders λ from which a calibration to (ε, δ) chooses.
 _CALIBRATION_ORDERS = 1 + np.geomspace(0.05, 5e3, 60)
-
-
+# A δ below this number is replaced by it before its logarithm is taken.
+_SMALLEST_DELTA = 1e-300
+# How far a calibrated noise scale may exceed the smallest one, relative to it.
+_SCALE_TOLERANCE = 1e-3
 # Bisections of γ: more than the 53 bits of a float.
 _BISECTIONS = 60
+# The range of γ in which `of_mean` searches: expected numbers of runs from 1 + 5e-10 to
+# about 3e13.
+_SMALLEST_STOP = 1e-15
+_LARGEST_STOP = 1 - 1e-9
 
 
 @dataclass(frozen=True)
@@ -94,10 +100,15 @@ class NegativeBinomialRuns:
         ----------
         mean : float
             The expected number of runs, above 1.
+
+        Returns
+        -------
+        NegativeBinomialRuns
+            The law, with an expected number of at most `mean`.
         """
         _validate.within("mean", mean, 1, 1e12, open_low=True)
-        low = 1e-15
-        high = 1 - 1e-9
+        low = _SMALLEST_STOP
+        high = _LARGEST_STOP
         for _ in range(_BISECTIONS):  # the mean falls as γ grows
             middle = math.sqrt(low * high)
             if cls(middle).mean > mean:
@@ -107,7 +118,7 @@ class NegativeBinomialRuns:
         return cls(high)
 
     def one_of(self, target: Guarantee) -> tuple[Guarantee, float | None]:
-        """Return the guarantee that one run must meet so that the best run meets `target`.
+        """Return what one run must satisfy so that the best run satisfies `target`.
 
         Parameters
         ----------
@@ -139,20 +150,25 @@ class NegativeBinomialRuns:
         def log_excess(scale: float) -> float:
             """Return log(δ of the best run/target δ) for runs with μ = 1/scale."""
             delta, _ = self._delta_of_best(1 / scale, target)
-            return math.log(max(delta, 1e-300)) - math.log(target.delta0)
+            return math.log(max(delta, _SMALLEST_DELTA)) - math.log(target.delta0)
 
+        # The best of many costs about as much as three runs.
         start = 3 / float(gdp_mu(target.eps, target.delta0))
         low, high = expand_bracket(log_excess, start)
-        scale = root_rounded_up(log_excess, low, high, relative=1e-3)
+        scale = root_rounded_up(log_excess, low, high, relative=_SCALE_TOLERANCE)
         _, order = self._delta_of_best(1 / scale, target)
         return GDP(1 / scale, adjacency=target.adjacency), order
 
     def _delta_of_best(self, mu: float, target: ApproxDP) -> tuple[float, float]:
         """Return δ(ε) of the best of many μ-GDP runs, and the Rényi order that proves it.
 
-        ε is that of the target. The order λ is chosen by the bound log δ <= (λ−1)(D_λ −
-        ε + log(1 − 1/λ)) − log λ on the divergence D_λ of the best run (Canonne, Kamath
-        and Steinke 2020). δ is then the exact one at that order.
+        ε is that of the target. Among 60 orders λ the one with the smallest bound
+
+            log δ <= (λ−1)(D_λ − ε + log(1 − 1/λ)) − log λ
+
+        is chosen, where D_λ is the Rényi divergence of the best run (Canonne, Kamath
+        and Steinke 2020). δ is then the exact largest one that D_λ allows at that
+        order.
 
         Parameters
         ----------
@@ -160,6 +176,13 @@ class NegativeBinomialRuns:
             The μ that every run satisfies.
         target : ApproxDP
             Its ε is the one at which δ is computed.
+
+        Returns
+        -------
+        delta : float
+            δ(ε) of the best run, rounded up.
+        order : float
+            The order λ.
         """
         run = GDP(mu, adjacency=target.adjacency)
         orders = _CALIBRATION_ORDERS
@@ -173,10 +196,14 @@ class NegativeBinomialRuns:
     def best(self, run: PrivacyCurve, order: float | None = None) -> PureDP | RenyiDP:
         """Return the guarantee of the best run, if every run satisfies `run`.
 
-        Pure ε costs (2 + η)ε (Papernot and Steinke 2022, Corollary 3). In Rényi
-        divergence, at the order λ and with any λ̂ >= 1, it costs (Theorem 2)
+        The number of runs has the parameters γ (`stop`) and η (`shape`). If each run is
+        ε-DP, the best run is (2 + η)ε-DP (Papernot and Steinke 2022, Corollary 3). If
+        the Rényi divergence of one run at the order λ is D(λ), that of the best run is
+        at most, for any second order λ̂ >= 1 (Theorem 2),
 
-            ε(λ) + (1+η)(1 − 1/λ̂)·ε(λ̂) + (1+η)·log(1/γ)/λ̂ + log E[K]/(λ − 1).
+            D(λ) + (1+η)(1 − 1/λ̂)·D(λ̂) + (1+η)·log(1/γ)/λ̂ + log E[K]/(λ − 1),
+
+        where K is the number of runs.
 
         Parameters
         ----------
@@ -184,6 +211,11 @@ class NegativeBinomialRuns:
             What one run satisfies; pure where no order is given.
         order : float, optional
             λ > 1, for a bound in Rényi divergence.
+
+        Returns
+        -------
+        PureDP | RenyiDP
+            Pure ε if no order is given, else a Rényi divergence at that order.
 
         Raises
         ------
@@ -203,10 +235,10 @@ class NegativeBinomialRuns:
         known = run.guarantee
         one_run = RenyiDP.implied_by(known, None, None, order)
         log_stop = math.log(self.stop)
-        price = (1 + self.shape) * _smallest_second_term(known, log_stop)
-        price = price + math.log(self.mean) / (one_run.order - 1)
+        cost_of_choice = (1 + self.shape) * _smallest_second_term(known, log_stop)
+        cost_of_choice = cost_of_choice + math.log(self.mean) / (one_run.order - 1)
         # The best of several never costs less than one run.
-        spent = float(round_up(one_run.eps + max(price, 0.0), 1e-13))
+        spent = float(round_up(one_run.eps + max(cost_of_choice, 0.0), 1e-13))
         if not spent < math.inf:
             raise UnattainableGuarantee(
                 f"{one_run!r} of one run leaves no bound on the best of many"
@@ -216,14 +248,23 @@ class NegativeBinomialRuns:
 
 @functools.lru_cache(maxsize=64)
 def _smallest_second_term(run: Guarantee, log_stop: float) -> float:
-    """Return the smallest (1 − 1/λ̂)·ε(λ̂) + log(1/γ)/λ̂ over orders λ̂ >= 1; cached.
+    """Return the smallest (1 − 1/λ̂)·D(λ̂) + log(1/γ)/λ̂ over orders λ̂ >= 1; cached.
+
+    It is the part of the cost of the best run (`NegativeBinomialRuns.best`) that
+    depends on the free second order λ̂. 401 orders are tried; each of them gives a
+    valid bound.
 
     Parameters
     ----------
     run : Guarantee
-        ε(λ̂) is its Rényi divergence.
+        The guarantee of one run; D(λ̂) is its Rényi divergence of the order λ̂.
     log_stop : float
         log γ, the parameter of the number of runs.
+
+    Returns
+    -------
+    float
+        The smallest term.
     """
     orders = _SECOND_ORDERS
     divergences = np.array(

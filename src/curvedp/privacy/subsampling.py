@@ -48,6 +48,8 @@ _SMALLEST_MULTIPLIER = 1e-6
 _ROUNDING = 1e-15
 # From this x on, asinh(e^x) equals x + log 2 in floats: e^(−2x) is below 2^−53.
 _FAR = 20.0
+# From this ε on, e^ε − 1 is replaced by its lower bound e^ε·(1 − e^−30).
+_LARGE_EPS = 30.0
 
 
 @dataclass(frozen=True, repr=False)
@@ -82,7 +84,18 @@ class _Step(Guarantee):
         object.__setattr__(self, "sampling_rate", rate)
 
     def _delta(self, eps: Array) -> Any:
-        """Return δ(ε); it is the sampling rate q if there is next to no noise."""
+        """Return δ(ε) of one noisy sum; the sampling rate if there is next to no noise.
+
+        Parameters
+        ----------
+        eps : array
+            ε >= 0.
+
+        Returns
+        -------
+        array
+            δ(ε) in [0, 1], of the shape of `eps`.
+        """
         # The two output distributions agree unless the record is drawn, so that δ <= q.
         if self.noise_multiplier < _SMALLEST_MULTIPLIER:
             return np.full_like(eps, self.sampling_rate)
@@ -95,6 +108,11 @@ class _Step(Guarantee):
         ----------
         eps : array
             Numbers ε >= 0.
+
+        Returns
+        -------
+        array
+            δ(ε) in [0, 1], of the shape of `eps`.
         """
         raise NotImplementedError
 
@@ -108,15 +126,21 @@ class _Step(Guarantee):
         clips : int
             The distance of the means in clipping norms: 1 for a record that is
             added, 2 for one that is replaced.
+
+        Returns
+        -------
+        float
+            μ = clips/σ.
         """
         return round_fraction(clips / Fraction(self.noise_multiplier), up=True)
 
     def _amplified_delta(self, mu: float, eps: Array) -> Any:
-        """Return q·δ_μ(ε′) with ε′ = log(1 + (e^ε−1)/q), rounded up.
+        """Return the δ of a Gaussian after random sampling, q·δ_μ(ε′), rounded up.
 
-        q is the sampling rate, and δ_μ the profile of N(0, 1) against N(μ, 1). From ε =
-        30 on, the lower bound e^ε·(1 − e^−30)/q <= (e^ε − 1 + q)/q replaces the
-        argument of the logarithm. ε′ is rounded down, because δ_μ decreases with it.
+        q is the sampling rate, δ_μ the profile of N(0, 1) against N(μ, 1), and ε′ =
+        log(1 + (e^ε−1)/q) (Balle, Barthe and Gaboardi 2018). From ε = 30 on, where e^ε
+        might overflow, the argument of the logarithm is replaced by the smaller e^ε·(1
+        − e^−30)/q. ε′ is rounded down, because δ_μ decreases with it.
 
         Parameters
         ----------
@@ -124,17 +148,26 @@ class _Step(Guarantee):
             μ, the distance of the two means in units of the noise.
         eps : array
             ε >= 0.
+
+        Returns
+        -------
+        array
+            δ in [0, 1], of the shape of `eps`.
         """
         q = self.sampling_rate
         if q == 1:
             return gdp_delta(mu, eps)
 
         with np.errstate(over="ignore"):
-            inner_eps_if_small = np.log1p(np.expm1(np.minimum(eps, 30.0)) / q)
+            small_eps = np.minimum(eps, _LARGE_EPS)
+            inner_eps_if_small = np.log1p(np.expm1(small_eps) / q)
             inner_eps_if_large = eps - math.log(q)
-            inner_eps_if_large = inner_eps_if_large + math.log1p(-math.exp(-30))
-            inner_eps = np.where(eps < 30, inner_eps_if_small, inner_eps_if_large)
-        rounding = _ROUNDING * (np.minimum(np.abs(inner_eps), 1e300) + 1) * (eps > 0)
+            inner_eps_if_large = inner_eps_if_large + math.log1p(-math.exp(-_LARGE_EPS))
+            is_small = eps < _LARGE_EPS
+            inner_eps = np.where(is_small, inner_eps_if_small, inner_eps_if_large)
+        # An infinite ε is cut only to keep this product from being inf·0.
+        size = np.minimum(np.abs(inner_eps), 1e300) + 1
+        rounding = _ROUNDING * size * (eps > 0)
         inner_eps = np.where(eps == np.inf, np.inf, inner_eps - rounding)
         delta = q * gdp_delta(mu, np.maximum(inner_eps, 0.0))
         return np.minimum(round_up(delta, 1e-15), 1.0)
@@ -171,6 +204,11 @@ class PoissonGaussianStep(_Step):
         ----------
         eps : array
             Numbers ε >= 0.
+
+        Returns
+        -------
+        array
+            δ(ε) in [0, 1], of the shape of `eps`.
         """
         q = self.sampling_rate
         with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
@@ -186,7 +224,18 @@ class PoissonGaussianStep(_Step):
         return np.where(s > 0, np.minimum(delta, 1.0), 0.0)
 
     def _noisy_delta(self, eps: Array) -> Any:
-        """Return δ(ε) for removing a record, or for replacing one."""
+        """Return δ(ε) for removing a record, or for replacing one.
+
+        Parameters
+        ----------
+        eps : array
+            ε >= 0.
+
+        Returns
+        -------
+        array
+            δ(ε) in [0, 1], of the shape of `eps`.
+        """
         if self.adjacency != "replace-one":
             return self._amplified_delta(self.mu_of_shift(1), eps)
         return self._delta_when_replacing(eps)
@@ -194,9 +243,11 @@ class PoissonGaussianStep(_Step):
     def _delta_when_replacing(self, eps: Array) -> Any:
         """Return δ(ε) for replacing a record, rounded up.
 
-        With the sampling rate q, μ = 1/σ, and δ_μ the profile of N(0, 1) against N(μ,
-        1), the loss exceeds ε where the noise exceeds z/μ, with z = ε/2 + asinh(e^x)
-        and e^x = ((1−q)/q)·e^{μ²/2}·sinh(ε/2). So
+        q is the sampling rate, μ = 1/σ with the noise multiplier σ, and δ_μ the profile
+        of N(0, 1) against N(μ, 1). The worst pair of outputs is (1−q)·N(0) + q·N(μ)
+        against (1−q)·N(0) + q·N(−μ), in units of the noise. Its loss exceeds ε where
+        the noise exceeds z/μ, with z = ε/2 + asinh(e^x) and e^x =
+        ((1−q)/q)·e^{μ²/2}·sinh(ε/2). So
 
             δ(ε) = q·(δ_μ(z − μ²/2) + e^{ε/2 − asinh(e^x) − μ²/2}·δ_μ(z + μ²/2)).
 
@@ -207,6 +258,11 @@ class PoissonGaussianStep(_Step):
         ----------
         eps : array
             Numbers ε >= 0.
+
+        Returns
+        -------
+        array
+            δ(ε) in [0, 1], of the shape of `eps`.
         """
         q = self.sampling_rate
         mu = self.mu_of_shift(1)
@@ -278,6 +334,11 @@ def subsampled_gaussian(
     adjacency : str
         'replace-one' or 'add-remove'.
 
+    Returns
+    -------
+    Guarantee
+        `GDP` at rate 1, else a `Composition` of the steps.
+
     Examples
     --------
     >>> subsampled_gaussian(1.0, 1.0, 4)
@@ -311,8 +372,12 @@ def subsampled_noise_multiplier(
     ----------
     target : ApproxDP
         The guarantee that must be met.
-    sampling_rate, steps, sampling
-        The parameters of `subsampled_gaussian`.
+    sampling_rate : float
+        The probability that a record is in a batch.
+    steps : int
+        The number of noisy sums.
+    sampling : str
+        'poisson' (every record independently) or 'fixed-size' (without replacement).
 
     Returns
     -------
@@ -336,7 +401,18 @@ def subsampled_noise_multiplier(
         )
 
     def guarantee_at(noise_multiplier: float) -> Guarantee:
-        """Return the guarantee of all steps at a noise multiplier."""
+        """Return the guarantee of all steps at a noise multiplier.
+
+        Parameters
+        ----------
+        noise_multiplier : float
+            The standard deviation of the noise in units of the clipping norm.
+
+        Returns
+        -------
+        Guarantee
+            The guarantee of all steps.
+        """
         return subsampled_gaussian(
             noise_multiplier,
             sampling_rate,
@@ -366,6 +442,11 @@ def smallest_scale_meeting(
         The scale at which the search starts.
     relative : float
         How far the answer may exceed the smallest scale, relative to it.
+
+    Returns
+    -------
+    float
+        A scale that was evaluated to meet the target.
     """
 
     def log_excess(scale: float) -> float:
@@ -381,7 +462,7 @@ def smallest_noise_multiplier(
 ) -> float:
     """Return the smallest noise multiplier at which a guarantee meets (ε, δ), rounded up.
 
-    The parameters are those of `smallest_scale_meeting`.
+    It calls `smallest_scale_meeting`, after it has checked that some noise is needed.
 
     Parameters
     ----------
@@ -390,6 +471,11 @@ def smallest_noise_multiplier(
         it.
     target : ApproxDP
         The guarantee that must be met.
+
+    Returns
+    -------
+    float
+        A noise multiplier that was evaluated to meet the target.
 
     Raises
     ------
@@ -448,7 +534,10 @@ def _asinh_and_lag(
 
 
 def _gdp_delta_at_any_eps(mu: float, eps: Array) -> Any:
-    """Return δ_μ(ε) for any real ε: δ_μ(−ε) = 1 − e^{−ε} + e^{−ε}·δ_μ(ε).
+    """Return the Gaussian profile δ_μ(ε) at any real ε, also a negative one.
+
+    δ_μ is the profile of N(0, 1) against N(μ, 1), computed by `gdp_delta` for ε >= 0.
+    By symmetry of the pair, δ_μ(−ε) = 1 − e^{−ε} + e^{−ε}·δ_μ(ε).
 
     Parameters
     ----------
@@ -456,6 +545,11 @@ def _gdp_delta_at_any_eps(mu: float, eps: Array) -> Any:
         The distance μ of the means of two Gaussians, in units of the noise.
     eps : array
         Real numbers ε.
+
+    Returns
+    -------
+    array
+        δ_μ(ε) in [0, 1], of the shape of `eps`.
     """
     negative_part = np.minimum(eps, 0.0)
     delta_at_size = gdp_delta(mu, np.abs(eps))

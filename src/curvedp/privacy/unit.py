@@ -60,6 +60,16 @@ class PrivacyUnit(StrEnum):
         what bounds every change of a record bounds the changes within a class. The
         converse is false: a record that changes its class changes two classes and
         their sizes. Records and persons are kept apart both ways.
+
+        Parameters
+        ----------
+        other : PrivacyUnit
+            The unit for which a guarantee is needed.
+
+        Returns
+        -------
+        bool
+            True for the same unit, and from a unit to the same unit within its class.
         """
         return other in (self, self.in_class)
 
@@ -73,7 +83,7 @@ _WORDS = {
 
 
 def check_unit(name: str, value: Any) -> PrivacyUnit | None:
-    """Return a privacy unit, or None where none is stated.
+    """Return a privacy unit by its name; None stays None.
 
     Parameters
     ----------
@@ -81,6 +91,11 @@ def check_unit(name: str, value: Any) -> PrivacyUnit | None:
         The parameter's name, for the error message.
     value : PrivacyUnit, str or None
         A unit, or its name.
+
+    Returns
+    -------
+    PrivacyUnit or None
+        The unit, or None if none was stated.
 
     Raises
     ------

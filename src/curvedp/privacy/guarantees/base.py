@@ -91,7 +91,7 @@ class Guarantee(PrivacyCurve):
         return None
 
     def truncation_loss(self, delta: float) -> float:
-        """Return about the smallest ε with δ(ε) <= delta, to truncate the privacy loss.
+        """Return about the smallest ε with δ(ε) <= delta, beyond which losses are truncated.
 
         If δ(ε) never falls that low, the result is the ε from which on δ(ε) is at its
         infimum. Two successive grids find it to within a factor of 1.004.
@@ -100,6 +100,11 @@ class Guarantee(PrivacyCurve):
         ----------
         delta : float
             The probability beyond which larger losses are left out.
+
+        Returns
+        -------
+        float
+            The ε, from 1e-12 to the largest loss that compositions use.
         """
         low = 1e-12
         high = _LARGEST_LOSS
@@ -112,7 +117,18 @@ class Guarantee(PrivacyCurve):
         return float(high)
 
     def cheap_delta_bound(self, eps: float) -> float:
-        """Return an upper bound on δ at one ε, cheaper than `delta` if that is slow."""
+        """Return an upper bound on δ at one ε, cheaper than `delta` if that is slow.
+
+        Parameters
+        ----------
+        eps : float
+            ε >= 0.
+
+        Returns
+        -------
+        float
+            At least δ(ε).
+        """
         return float(self.delta(eps))
 
     # ---- the parameters that this guarantee implies in other definitions
@@ -130,25 +146,44 @@ class Guarantee(PrivacyCurve):
         return math.inf
 
     def implied_hellinger_angle(self) -> float:
-        """Return the Hellinger angle that this guarantee implies; infinity if none.
+        """Return the Hellinger angle 2·arccos∫√(pq) that this implies; infinity if none.
 
-        It is 2·arccos∫√(pq), with p and q the output densities on two neighboring data
-        sets.
+        p and q are the output densities on two neighboring data sets.
+
+        Returns
+        -------
+        float
+            The angle, at most π; or infinity.
         """
         return math.inf
 
     def implied_rao_distance(self) -> float:
-        """Return the parametric Rao distance that this guarantee implies, or infinity.
+        """Return the parametric Rao distance that this implies; infinity if none.
 
         It is the length of a geodesic between two neighbors' output distributions
         within a parametric family.
+
+        Returns
+        -------
+        float
+            The distance; or infinity.
         """
         return math.inf
 
     def implied_renyi(self, order: float) -> float:
-        """Return the Rényi divergence of an order >= 1 that this implies, or infinity.
+        """Return the Rényi divergence of an order that this guarantee implies; infinity if none.
 
-        Order 1 is the Kullback–Leibler divergence.
+        It is the divergence between the output distributions on neighboring data sets.
+
+        Parameters
+        ----------
+        order : float
+            The order >= 1; order 1 is the Kullback–Leibler divergence.
+
+        Returns
+        -------
+        float
+            An upper bound on the divergence; or infinity.
         """
         return math.inf
 
@@ -158,8 +193,16 @@ class Guarantee(PrivacyCurve):
     def implied_parameter(cls, other: "Guarantee") -> float | None:
         """Return the parameter of this definition that another guarantee implies.
 
-        Infinity means that `other` implies no parameter; None means that no rule is
-        known.
+        Parameters
+        ----------
+        other : Guarantee
+            The guarantee that is known.
+
+        Returns
+        -------
+        float or None
+            The parameter, such as μ for `GDP`. Infinity if `other` implies none; None if no
+            rule is known.
         """
         return None
 
@@ -181,6 +224,11 @@ class Guarantee(PrivacyCurve):
             The guarantee that is known.
         eps, delta, order : float or None
             The options of `convert`, which only some definitions use.
+
+        Returns
+        -------
+        Guarantee
+            The guarantee of this class, for the adjacency of `other`.
 
         Raises
         ------
@@ -229,6 +277,11 @@ class Guarantee(PrivacyCurve):
 
         There is one number for each of `additive_fields`: a power of that field
         (docs/theory/accounting.md). Ledgers add them.
+
+        Returns
+        -------
+        tuple of Fraction
+            The costs, in the order of `additive_fields`; for GDP, for example, (μ²,).
 
         Raises
         ------
@@ -287,6 +340,11 @@ def guarantee_from_dict(serialized: Mapping[str, Any]) -> Guarantee:
     serialized : mapping
         The name of the definition under 'type', and the fields.
 
+    Returns
+    -------
+    Guarantee
+        The guarantee that was written.
+
     Raises
     ------
     ParameterError
@@ -314,9 +372,14 @@ def guarantee_from_dict(serialized: Mapping[str, Any]) -> Guarantee:
 
 
 def additive_kinds() -> list[str]:
-    """Return the names of the definitions whose costs add up, sorted.
+    """Return the names of the definitions whose costs add up over releases, sorted.
 
     These are the definitions in which a budget can be stated.
+
+    Returns
+    -------
+    list of str
+        Class names, such as 'GDP'.
     """
     return sorted(
         name
@@ -327,6 +390,16 @@ def additive_kinds() -> list[str]:
 
 def guarantee_of(curve: object) -> Guarantee:
     """Return the guarantee of a privacy profile; a guarantee is returned as it is.
+
+    Parameters
+    ----------
+    curve : object
+        A guarantee or a privacy profile.
+
+    Returns
+    -------
+    Guarantee
+        The guarantee.
 
     Raises
     ------
@@ -345,6 +418,11 @@ def common_adjacency(curves: tuple[PrivacyCurve, ...]) -> str:
     ----------
     curves : tuple of PrivacyCurve
         Guarantees or profiles, at least one.
+
+    Returns
+    -------
+    str
+        'replace-one' or 'add-remove'.
 
     Raises
     ------
@@ -374,6 +452,11 @@ def conversion_impossible(
         The definition of privacy to which it should be converted.
     reason : str
         Why this is impossible: a clause that follows a colon.
+
+    Returns
+    -------
+    UnattainableGuarantee
+        The error, for the caller to raise.
     """
     name = definition.__name__ if isinstance(definition, type) else definition
     return UnattainableGuarantee(

@@ -74,7 +74,11 @@ def convert(
 
 
 def randomized_response_delta(eps0: float, eps: Array) -> Any:
-    """Return δ(ε) of ε₀-randomized response: (e^ε₀ − e^ε)₊/(1 + e^ε₀), rounded up.
+    """Return δ(ε) of randomized response, the worst of all ε₀-DP mechanisms; rounded up.
+
+    Theorem (Kairouz, Oh and Viswanath 2015). It is δ(ε) = (e^ε₀ − e^ε)₊/(1 + e^ε₀).
+    Divided by e^ε₀ this is (1 − e^{ε−ε₀})₊ times the logistic function of ε₀, which
+    cannot overflow.
 
     Parameters
     ----------
@@ -82,6 +86,11 @@ def randomized_response_delta(eps0: float, eps: Array) -> Any:
         ε₀ > 0, the parameter of randomized response.
     eps : array
         ε >= 0.
+
+    Returns
+    -------
+    array
+        δ(ε) in [0, 1], of the shape of `eps`.
     """
     gap = np.minimum(eps - eps0, 0.0)
     delta = -np.expm1(gap) * scipy.special.expit(eps0)
@@ -91,9 +100,9 @@ def randomized_response_delta(eps0: float, eps: Array) -> Any:
 def randomized_response_epsilon(eps0: float, delta: Array) -> Any:
     """Return the ε at which δ(ε) of ε₀-randomized response falls to δ; rounded up.
 
-    It is ε = log(e^ε₀·(1 − δ) − δ), at most ε₀, and 0 for δ >= tanh(ε₀/2). The
-    difference is at least half of its first term, so nothing cancels; and 1 − δ is
-    exact if it is small.
+    Solving δ = (e^ε₀ − e^ε)/(1 + e^ε₀) for ε gives ε = log(e^ε₀·(1 − δ) − δ), at most
+    ε₀. It is 0 for δ >= tanh(ε₀/2) = δ(0). With e^ε₀ factored out, the difference is at
+    least half of its first term, so nothing cancels; and 1 − δ is exact if it is small.
 
     Parameters
     ----------
@@ -101,6 +110,11 @@ def randomized_response_epsilon(eps0: float, delta: Array) -> Any:
         ε₀ > 0, the parameter of randomized response.
     delta : array
         δ in [0, 1).
+
+    Returns
+    -------
+    array
+        ε in [0, ε₀], of the shape of `delta`.
     """
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         eps = eps0 + np.log((1 - delta) - delta * math.exp(-eps0))
@@ -120,6 +134,11 @@ def randomized_response_mu(eps: float) -> float:
     ----------
     eps : float
         ε > 0, the parameter of randomized response.
+
+    Returns
+    -------
+    float
+        μ > 0.
     """
     if eps < 1:
         mu = 2 * math.sqrt(2) * scipy.special.erfinv(math.tanh(eps / 2))
@@ -130,20 +149,27 @@ def randomized_response_mu(eps: float) -> float:
 
 
 def randomized_response_renyi(eps: Any, order: Any) -> Any:
-    """Return D_α of ε-randomized response, the largest of all ε-DP mechanisms.
+    """Return the Rényi divergence of ε-randomized response, rounded up.
 
-    D_α is the Rényi divergence of order α. It is log(cosh A / cosh B)/(α − 1) with A =
-    (α − ½)ε and B = ε/2 (Bun and Steinke 2016). With x = A − B = (α − 1)ε, the
-    logarithm is computed in one of two forms that are accurate to relative precision,
-    also at orders close to 1:
+    It is the largest divergence D_α of order α among all ε-DP mechanisms: log(cosh A /
+    cosh B)/(α − 1) with A = (α − ½)ε and B = ε/2 (Bun and Steinke 2016). With x = A − B
+    = (α − 1)ε, the logarithm is computed in one of two forms that are accurate to
+    relative precision, also at orders close to 1:
 
         x + log(1 − (1 − e^{−2x})/(1 + e^ε))            if αε > 2,
         log(1 + 2·sinh(αε/2)·sinh(x/2)/cosh(ε/2))       otherwise.
 
     Parameters
     ----------
-    eps, order : float or array
-        ε > 0 and α > 1; they broadcast.
+    eps : float or array
+        ε > 0, the parameter of randomized response.
+    order : float or array
+        The order α > 1; it broadcasts with `eps`.
+
+    Returns
+    -------
+    float or array
+        D_α >= 0.
     """
     eps = np.asarray(eps, np.float64)
     order = np.asarray(order, np.float64)
@@ -159,11 +185,24 @@ def randomized_response_renyi(eps: Any, order: Any) -> Any:
 
 
 def scaled_by_exp(eps: float, alpha: Array) -> Any:
-    """Return e^ε·α, or a number >= 1 for every α > 0 if e^ε would overflow.
+    """Return e^ε·α without overflow, as trade-off curves need it.
 
-    Trade-off curves use it as 1 − e^ε·α, which is then clipped at 0.
+    Trade-off curves contain max(0, 1 − e^ε·α), where α is a type I error. If e^ε would
+    overflow, any number >= 1 does for α > 0, because the maximum is then 0.
+
+    Parameters
+    ----------
+    eps : float
+        ε >= 0.
+    alpha : array
+        Type I errors α from 0 to 1.
+
+    Returns
+    -------
+    array
+        e^ε·α; or 1 for every α > 0 if ε >= 700.
     """
-    if eps < 700:
+    if eps < 700:  # e^709 is the largest float
         return np.exp(eps) * alpha
     return np.where(alpha > 0, 1.0, 0.0)
 
@@ -173,9 +212,20 @@ def log_cosh(x: float) -> float:
 
     Near 0 it is computed as log(1 + 2·sinh²(x/2)), which is accurate to relative
     precision.
+
+    Parameters
+    ----------
+    x : float
+        A number >= 0.
+
+    Returns
+    -------
+    float
+        log cosh x, to relative precision.
     """
     if x < 1:
         return math.log1p(2 * math.sinh(x / 2) ** 2)
+    # cosh x = e^x·(1 + e^{−2x})/2
     return x + math.log1p(math.exp(-2 * x)) - math.log(2)
 
 
@@ -187,7 +237,17 @@ def half_square(mu: float) -> float:
 def hellinger_angle(minus_log_affinity: float) -> float:
     """Return the Hellinger angle θ = 2·arccos e^{−x}, rounded up.
 
-    x = −log∫√(pq), where p and q are the output densities. Because x may itself be
-    rounded, it is raised first.
+    x = −log∫√(pq), where p and q are the output densities on two neighboring data
+    sets. Because x may itself be rounded, it is raised first.
+
+    Parameters
+    ----------
+    minus_log_affinity : float
+        x >= 0.
+
+    Returns
+    -------
+    float
+        θ in [0, π].
     """
     return float(hellinger_from_affinity(round_up(minus_log_affinity, 1e-14)))

@@ -91,9 +91,17 @@ class PureDP(Guarantee):
         return randomized_response_epsilon(self.eps, delta)
 
     def _tradeoff(self, alpha: Array) -> Any:
-        """Return max(1 − e^ε·α, e^−ε·(1 − α)), as for randomized response.
+        """Return the smallest type II errors of randomized response, max(1 − e^ε·α, e^−ε·(1 − α)).
 
-        α is the type I error.
+        Parameters
+        ----------
+        alpha : array
+            Type I errors α from 0 to 1.
+
+        Returns
+        -------
+        array
+            Type II errors; negative numbers stand for 0.
         """
         steep_line = 1 - scaled_by_exp(self.eps, alpha)
         shallow_line = np.exp(-self.eps) * (1 - alpha)
@@ -108,9 +116,15 @@ class PureDP(Guarantee):
         return randomized_response_mu(self.eps)
 
     def implied_rho(self) -> float:
-        """Return the ρ of zCDP: the Rényi divergence D_α of order 1.
+        """Return the ρ of zCDP that ε-DP implies: ε·tanh(ε/2).
 
-        D_α/α of randomized response is largest there.
+        ρ is the largest D_α/α over all orders α, where D_α is the Rényi divergence. For
+        randomized response, the worst case, that is the divergence of order 1.
+
+        Returns
+        -------
+        float
+            ρ, rounded up.
         """
         return self.implied_renyi(1.0)
 
@@ -119,7 +133,18 @@ class PureDP(Guarantee):
         return hellinger_angle(log_cosh(self.eps / 2))
 
     def implied_renyi(self, order: float) -> float:
-        """Return the Rényi divergence of randomized response; at order 1, ε·tanh(ε/2)."""
+        """Return the Rényi divergence of randomized response, the largest of all ε-DP mechanisms.
+
+        Parameters
+        ----------
+        order : float
+            The order α >= 1. At order 1 the divergence is ε·tanh(ε/2).
+
+        Returns
+        -------
+        float
+            The divergence, rounded up.
+        """
         if order > 1:
             return float(randomized_response_renyi(self.eps, order))
         return float(round_up(self.eps * math.tanh(self.eps / 2), 1e-15))
@@ -179,24 +204,55 @@ class ApproxDP(Guarantee):
         self.__post_init__()
 
     def _delta(self, eps: Array) -> Any:
-        """Return δ₀ + (1 − δ₀)·(δ of ε₀-randomized response), rounded up."""
+        """Return δ(ε) of the worst (ε₀, δ₀)-DP mechanism: δ₀ + (1 − δ₀)·δ′(ε), rounded up.
+
+        δ′(ε) is that of ε₀-randomized response (Kairouz, Oh and Viswanath 2015).
+
+        Parameters
+        ----------
+        eps : array
+            ε >= 0.
+
+        Returns
+        -------
+        array
+            δ(ε) in [δ₀, 1].
+        """
         extra = (1 - self.delta0) * randomized_response_delta(self.eps, eps)
         total = np.minimum(round_up(self.delta0 + extra, 4e-16), 1.0)
         return np.where(extra > 0, total, self.delta0)
 
     def _epsilon(self, delta: Array) -> Any:
-        """Return the ε of ε₀-randomized response at (δ − δ₀)/(1 − δ₀).
+        """Return ε(δ) of the worst (ε₀, δ₀)-DP mechanism; infinity for δ < δ₀.
 
-        It is infinite for δ < δ₀.
+        It is the ε of ε₀-randomized response at (δ − δ₀)/(1 − δ₀).
+
+        Parameters
+        ----------
+        delta : array
+            δ in [0, 1).
+
+        Returns
+        -------
+        array
+            ε in [0, ε₀], or infinity.
         """
         conditional_delta = np.maximum(delta - self.delta0, 0.0) / (1 - self.delta0)
         eps = randomized_response_epsilon(self.eps, conditional_delta * (1 - 1e-15))
         return np.where(delta >= self.delta0, eps, np.inf)
 
     def _tradeoff(self, alpha: Array) -> Any:
-        """Return the trade-off curve max(1 − δ₀ − e^ε₀·α, e^−ε₀·(1 − δ₀ − α)).
+        """Return the smallest type II errors, max(1 − δ₀ − e^ε₀·α, e^−ε₀·(1 − δ₀ − α)).
 
-        α is the type I error.
+        Parameters
+        ----------
+        alpha : array
+            Type I errors α from 0 to 1.
+
+        Returns
+        -------
+        array
+            Type II errors; negative numbers stand for 0.
         """
         steep_line = 1 - self.delta0 - scaled_by_exp(self.eps, alpha)
         shallow_line = np.exp(-self.eps) * (1 - self.delta0 - alpha)
@@ -218,7 +274,7 @@ class ApproxDP(Guarantee):
         delta: float | None,
         order: float | None,
     ) -> "ApproxDP":
-        """Return the point of another guarantee's profile at a given ε or δ.
+        """Return the (ε, δ) that another guarantee implies, at a given ε or a given δ.
 
         Parameters
         ----------
@@ -228,6 +284,11 @@ class ApproxDP(Guarantee):
             Exactly one of them must be given.
         order : None
             Not used.
+
+        Returns
+        -------
+        ApproxDP
+            The point (ε, δ) of the profile of `other`.
 
         Raises
         ------
@@ -373,6 +434,11 @@ class RenyiDP(EpsilonFirst, Guarantee):
         order : float
             The order α > 1; required.
 
+        Returns
+        -------
+        RenyiDP
+            The order, and the divergence that `other` implies there.
+
         Raises
         ------
         ParameterError
@@ -492,7 +558,12 @@ class RaoDP(Guarantee):
             _validate.within("theta", self.theta, 0, math.pi)
 
     def cost(self) -> tuple[Fraction, ...]:
-        """Return (θ²,) for a parametric distance. Hellinger angles do not add up.
+        """Return θ², which adds up over releases if θ is a parametric Rao distance.
+
+        Returns
+        -------
+        tuple of Fraction
+            (θ²,).
 
         Raises
         ------
@@ -534,9 +605,7 @@ class RaoDP(Guarantee):
         delta: float | None,
         order: float | None,
     ) -> "RaoDP":
-        """Return the Hellinger angle that another guarantee implies.
-
-        `convert` calls it.
+        """Return the Hellinger angle that another guarantee implies; `convert` calls it.
 
         Parameters
         ----------
@@ -544,6 +613,11 @@ class RaoDP(Guarantee):
             The guarantee that is converted.
         eps, delta, order : float or None
             Options of `convert`, which are not used.
+
+        Returns
+        -------
+        RaoDP
+            The angle, of the kind 'hellinger'.
 
         Raises
         ------
@@ -561,9 +635,18 @@ class RaoDP(Guarantee):
         return cls(theta, angle="hellinger", adjacency=other.adjacency)
 
     def parameter_of(self, other: Guarantee) -> float:
-        """Return the Rao distance of another guarantee, of the same kind as this one.
+        """Return the Rao distance that another guarantee implies, of the same kind as this one.
 
-        The kind is parametric or Hellinger.
+        Parameters
+        ----------
+        other : Guarantee
+            The guarantee that is compared with this one.
+
+        Returns
+        -------
+        float
+            Its parametric distance if this θ is parametric, else its Hellinger angle;
+            infinity if it implies none.
         """
         if self.angle == "parametric":
             return other.implied_rao_distance()
@@ -579,6 +662,11 @@ def _resolve_alias(name: str, value: Any, stored_name: str, stored_value: Any) -
         The name in the signature, and its value or `_MISSING`.
     stored_name, stored_value : str, object
         The name of the field, and its value or `_MISSING`.
+
+    Returns
+    -------
+    object
+        The value that was given.
 
     Raises
     ------

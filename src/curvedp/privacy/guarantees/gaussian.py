@@ -32,6 +32,7 @@ from curvedp.numerics.error_free import two_prod, two_sum
 # arithmetic is 4e-15 (tests/privacy).
 RELATIVE_ERROR = 2.0**-46
 _HALF_LOG_2PI = 0.5 * math.log(2 * math.pi)
+_SMALLEST_FLOAT = 5e-324
 # A Gauss–Legendre rule on (0, 1).
 _LEGENDRE_NODES, _LEGENDRE_WEIGHTS = np.polynomial.legendre.leggauss(64)
 _NODES = 0.5 * (_LEGENDRE_NODES + 1)
@@ -41,6 +42,10 @@ _WEIGHTS = 0.5 * _LEGENDRE_WEIGHTS
 _BLOCK = 256
 # The square of a larger number is beyond the range of `two_prod`.
 _HUGE = 1e140
+# A number near the smallest positive double, to keep denominators and bounds above 0.
+_TINY = 1e-300
+# No upper bound on μ is tried beyond this number, which is near the largest double.
+_LARGEST_MU = 1e300
 
 
 def gdp_delta(mu: Any, eps: Any) -> Any:
@@ -48,8 +53,10 @@ def gdp_delta(mu: Any, eps: Any) -> Any:
 
     Parameters
     ----------
-    mu, eps : float or array
-        μ > 0 and ε >= 0; they broadcast.
+    mu : float or array
+        The distance μ > 0 of the means.
+    eps : float or array
+        ε >= 0; it broadcasts with `mu`.
 
     Returns
     -------
@@ -77,8 +84,15 @@ def gdp_log_delta(mu: Any, eps: Any) -> Any:
 
     Parameters
     ----------
-    mu, eps : float or array
-        μ > 0 and ε >= 0; they broadcast.
+    mu : float or array
+        The distance μ > 0 of the means.
+    eps : float or array
+        ε >= 0; it broadcasts with `mu`.
+
+    Returns
+    -------
+    float or array
+        log δ <= 0; −infinity for an infinite ε.
     """
     mu, eps = np.broadcast_arrays(
         np.asarray(mu, np.float64), np.asarray(eps, np.float64)
@@ -197,28 +211,35 @@ def _mills_integral(mu: Array, a: Array, upper_limit: Array) -> Array:
 
     Parameters
     ----------
-    mu, a : array
-        μ > 0 and a, in one dimension.
+    mu : array
+        μ > 0, in one dimension.
+    a : array
+        Real numbers a, of the same shape.
     upper_limit : array
         The s beyond which the integrand is negligible.
+
+    Returns
+    -------
+    array
+        The integrals, of the shape of `mu`.
     """
-    total = np.empty_like(upper_limit)
+    mean_integrand = np.empty_like(upper_limit)
     for start in range(0, len(upper_limit), _BLOCK):
         block = slice(start, start + _BLOCK)
         s = upper_limit[block, None] * _NODES
-        integrand = _WEIGHTS * -np.expm1(-mu[block, None] * s)
-        integrand *= np.exp(-s * (a[block, None] + s / 2))
-        total[block] = np.sum(integrand, axis=-1)
-    return upper_limit * total
+        weighted_integrand = _WEIGHTS * -np.expm1(-mu[block, None] * s)
+        weighted_integrand *= np.exp(-s * (a[block, None] + s / 2))
+        mean_integrand[block] = np.sum(weighted_integrand, axis=-1)
+    return upper_limit * mean_integrand
 
 
 def gdp_tradeoff(mu: Any, alpha: Any) -> Any:
-    """Return the smallest type II error of a test with the type I error α; rounded down.
+    """Return the smallest type II error of a test of N(0, 1) against N(μ, 1); rounded down.
 
-    The test is one of N(0, 1) against N(μ, 1), and the error is G_μ(α) = Φ(Φ⁻¹(1−α) −
-    μ), with Φ the normal distribution function (Dong, Roth and Su 2022, Definition
-    2.6). Φ⁻¹ and Φ err by a few units in the last place. So the argument of Φ is
-    lowered in proportion to its size, and the result by a relative 4e-15.
+    At the type I error α it is G_μ(α) = Φ(Φ⁻¹(1−α) − μ), with Φ the normal distribution
+    function (Dong, Roth and Su 2022, Definition 2.6). Φ⁻¹ and Φ err by a few units in
+    the last place. So the argument of Φ is lowered in proportion to its size, and the
+    result by a relative 4e-15.
 
     Parameters
     ----------
@@ -226,6 +247,11 @@ def gdp_tradeoff(mu: Any, alpha: Any) -> Any:
         The distance μ > 0 of the means.
     alpha : float or array
         The type I error α in [0, 1].
+
+    Returns
+    -------
+    float or array
+        The type II error β in [0, 1 − α].
     """
     quantile = scipy.special.ndtri(alpha)
     with np.errstate(invalid="ignore"):
@@ -240,18 +266,30 @@ def gdp_mu_below(eps: Any, log_delta: Any) -> Any:
 
     δ_μ(ε) is the profile of N(0, 1) against N(μ, 1). The bound is close to that μ, at
     most a rounding error above it, and increases with δ. It is the larger one of two
-    bounds: with a = ε/μ − μ/2, the root of Φ(−a) = δ, because δ_μ(ε) <= Φ(−a); and
-    δ/φ(0), because δ_μ(ε) <= μ·φ(0).
+    bounds, with the normal distribution function Φ and density φ:
+
+    - Because δ_μ(ε) <= Φ(μ/2 − ε/μ), μ is at least the root of μ/2 − ε/μ = z with z =
+      Φ⁻¹(δ). This is a quadratic equation, with the root z + √(z² + 2ε) = 2ε/(√(z² + 2ε) −
+      z); of the two forms the one without a difference is used.
+    - Because δ_μ(ε) <= μ·φ(0), μ is at least δ/φ(0).
 
     Parameters
     ----------
-    eps, log_delta : float or array
-        ε >= 0 and log δ < 0; they broadcast.
+    eps : float or array
+        ε >= 0.
+    log_delta : float or array
+        log δ < 0; it broadcasts with `eps`.
+
+    Returns
+    -------
+    float or array
+        Lower bounds on μ.
     """
-    quantile = scipy.special.ndtri_exp(log_delta)
-    root = np.sqrt(quantile * quantile + 2 * eps)
-    for_negative_z = 2 * eps / (root - np.minimum(quantile, 0.0) + 1e-300)
-    mu = np.where(quantile < 0, for_negative_z, quantile + root)
+    z = scipy.special.ndtri_exp(log_delta)
+    root = np.sqrt(z * z + 2 * eps)
+    # The tiny summand only prevents 0/0, for ε = 0 and z = 0.
+    for_negative_z = 2 * eps / (root - np.minimum(z, 0.0) + _TINY)
+    mu = np.where(z < 0, for_negative_z, z + root)
     with np.errstate(under="ignore"):
         return np.maximum(mu, math.sqrt(2 * math.pi) * np.exp(log_delta))
 
@@ -261,20 +299,22 @@ _MOST_DOUBLINGS = 1100
 
 
 def gdp_mu(eps: Any, delta: Any) -> Any:
-    """Return the μ at which δ_μ(ε) = δ, rounded up.
+    """Return the μ of Gaussian DP whose profile passes through (ε, δ); rounded up.
 
-    δ_μ(ε) is the profile of N(0, 1) against N(μ, 1). No mechanism whose profile passes
-    through (ε, δ) has a smaller μ.
+    δ_μ(ε) is the profile of N(0, 1) against N(μ, 1), and the result solves δ_μ(ε) = δ.
+    No mechanism whose profile passes through (ε, δ) has a smaller μ.
 
     Parameters
     ----------
-    eps, delta : float or array
-        ε >= 0 and δ in [0, 1); they broadcast.
+    eps : float or array
+        ε >= 0.
+    delta : float or array
+        δ in [0, 1); it broadcasts with `eps`.
 
     Returns
     -------
     float or array
-        0 for δ = 0; infinity if δ is so close to 1 that no float μ reaches it.
+        μ >= 0: 0 for δ = 0, infinity if δ is so close to 1 that no float μ reaches it.
     """
     eps, delta = np.broadcast_arrays(
         np.asarray(eps, np.float64), np.asarray(delta, np.float64)
@@ -285,24 +325,27 @@ def gdp_mu(eps: Any, delta: Any) -> Any:
     # true δ_μ(ε) has reached the target.
     log_target = np.log(target) + 4 * RELATIVE_ERROR
 
-    # δ_μ increases with μ and is at most Φ(−a), a = ε/μ − μ/2. So the root of Φ(−a) = δ
-    # is a lower bound.
-    quantile = scipy.special.ndtri(target)
-    root = np.sqrt(quantile * quantile + 2 * eps)
-    for_negative_z = 2 * eps / np.where(quantile < 0, root - quantile, 1.0)
-    low = np.where(quantile < 0, for_negative_z, quantile + root) * (1 - 1e-12)
+    # δ_μ increases with μ and is at most Φ(μ/2 − ε/μ). So the root of μ/2 − ε/μ = z with
+    # z = Φ⁻¹(δ) is a lower bound. It is z + √(z² + 2ε) = 2ε/(√(z² + 2ε) − z).
+    z = scipy.special.ndtri(target)
+    root = np.sqrt(z * z + 2 * eps)
+    for_negative_z = 2 * eps / np.where(z < 0, root - z, 1.0)
+    low = np.where(z < 0, for_negative_z, z + root) * (1 - 1e-12)
 
     # An upper bound is found by doubling.
-    high = np.maximum(2 * low, 1e-300) + 4 * target
+    high = np.maximum(2 * low, _TINY) + 4 * target
     for _ in range(_MOST_DOUBLINGS):
-        is_too_small = (gdp_log_delta(high, eps) < log_target) & (high < 1e300)
+        is_too_small = gdp_log_delta(high, eps) < log_target
+        is_too_small &= high < _LARGEST_MU
         if not np.any(is_too_small):
             break
         high = np.where(is_too_small, 2 * high, high)
 
-    mu = bisect_floats(
-        lambda m: gdp_log_delta(np.maximum(m, 5e-324), eps) >= log_target, low, high
-    )
+    def is_large_enough(mu: Array) -> Any:
+        """Say where the true δ_μ(ε) has certainly reached δ."""
+        return gdp_log_delta(np.maximum(mu, _SMALLEST_FLOAT), eps) >= log_target
+
+    mu = bisect_floats(is_large_enough, low, high)
     mu = np.where(gdp_log_delta(high, eps) >= log_target, mu, np.inf)
     mu = np.where(is_positive, mu, 0.0)
     return mu if mu.ndim else float(mu)

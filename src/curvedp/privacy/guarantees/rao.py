@@ -44,12 +44,12 @@ def hellinger_from_affinity(minus_log_affinity: Any) -> Any:
 
 
 def hellinger_compose(thetas: Any, counts: Any = 1) -> float:
-    """Return the Hellinger angle of a composition, adaptive or not; rounded up.
+    """Return the Hellinger angle of several releases together; rounded up.
 
-    cos(θ/2) = ∏ cos(θᵢ/2)^countᵢ, where θᵢ are the angles of the releases
-    (docs/theory/rao.md, Theorem R1). It is computed through −log cos x = −½·log(1 −
-    sin² x), which is accurate to relative precision for small angles. If one angle is
-    π, so is that of the composition.
+    With θᵢ the angles of the releases, cos(θ/2) = ∏ cos(θᵢ/2)^countᵢ, whether or not
+    later releases depend on earlier ones (docs/theory/rao.md, Theorem R1). It is
+    computed through −log cos x = −½·log(1 − sin² x), which is accurate to relative
+    precision for small angles. If one angle is π, so is that of the composition.
 
     Parameters
     ----------
@@ -57,6 +57,11 @@ def hellinger_compose(thetas: Any, counts: Any = 1) -> float:
         The angles θᵢ. An angle beyond π counts as π.
     counts : int or sequence of int
         How often each release occurs.
+
+    Returns
+    -------
+    float
+        θ in [0, π].
     """
     half_angles = np.minimum(np.asarray(thetas, np.float64), np.pi) / 2
     squared_sines = np.minimum(np.sin(half_angles), 1.0) ** 2
@@ -80,8 +85,15 @@ def rao_delta(theta: Any, eps: Any) -> Any:
 
     Parameters
     ----------
-    theta, eps : float or array
-        The angle θ > 0 and ε >= 0; they broadcast.
+    theta : float or array
+        The Hellinger angle θ > 0.
+    eps : float or array
+        ε >= 0; it broadcasts with `theta`.
+
+    Returns
+    -------
+    float or array
+        δ in (0, 1].
     """
     theta = np.asarray(theta, np.float64)
     eps = np.asarray(eps, np.float64)
@@ -97,7 +109,7 @@ def rao_delta(theta: Any, eps: Any) -> Any:
 
 
 def rao_epsilon(theta: Any, delta: Any) -> Any:
-    """Return the smallest ε with rao_delta(θ, ε) <= δ; rounded up.
+    """Return the smallest ε that a Hellinger angle θ implies at a given δ; rounded up.
 
     With s = sin(θ/2) and γ = e^ε, the δ of `rao_delta` solves δ² − (1−γ)δ − γs² = 0.
     Solved for γ, this gives γ − 1 = (s² − δ²)/(δ − s²). ε is infinite for δ <= s², and
@@ -105,8 +117,15 @@ def rao_epsilon(theta: Any, delta: Any) -> Any:
 
     Parameters
     ----------
-    theta, delta : float or array
-        The Hellinger angle θ > 0 and δ in (0, 1); they broadcast.
+    theta : float or array
+        The Hellinger angle θ > 0.
+    delta : float or array
+        δ in (0, 1); it broadcasts with `theta`.
+
+    Returns
+    -------
+    float or array
+        ε >= 0, or infinity.
     """
     theta = np.asarray(theta, np.float64)
     delta = np.asarray(delta, np.float64)
@@ -123,16 +142,22 @@ def rao_epsilon(theta: Any, delta: Any) -> Any:
 
 
 def rao_tradeoff(theta: Any, alpha: Any) -> Any:
-    """Return the smallest type II error at type I error α, rounded down.
+    """Return the smallest type II error at Hellinger angle θ and type I error α.
 
-    For two distributions at Hellinger angle θ it is cos²(arcsin√α + θ/2), and 0 if that
-    angle exceeds π/2. arcsin√α is computed as an arctangent, which is accurate near α =
-    1.
+    It is cos²(arcsin√α + θ/2), and 0 if that angle exceeds π/2; rounded down. arcsin√α
+    is computed as an arctangent, which is accurate near α = 1.
 
     Parameters
     ----------
-    theta, alpha : float or array
-        θ > 0 and α in [0, 1]; they broadcast.
+    theta : float or array
+        The Hellinger angle θ > 0.
+    alpha : float or array
+        The type I error α in [0, 1]; it broadcasts with `theta`.
+
+    Returns
+    -------
+    float or array
+        The type II error in [0, 1].
     """
     theta = np.asarray(theta, np.float64)
     alpha = np.asarray(alpha, np.float64)

@@ -52,7 +52,18 @@ class _GridRange(NamedTuple):
         return self.low + (self.high - self.low) * np.linspace(0.0, 1.0, _N_POINTS)[:n]
 
     def around(self, index: Array) -> "_GridRange":
-        """Return the interval of two cells on each side of the grid point `index`."""
+        """Return the interval of two cells on each side of a grid point.
+
+        Parameters
+        ----------
+        index : array
+            The index of the grid point, from 0 to 16, one for each δ.
+
+        Returns
+        -------
+        _GridRange
+            The interval, which may extend beyond this one.
+        """
         step = (self.high - self.low) / (_N_POINTS - 1)
         center = self.low + (self.high - self.low) * index / (_N_POINTS - 1)
         return _GridRange(center - 2 * step, center + 2 * step)
@@ -108,9 +119,11 @@ def zcdp_epsilon(rho: float, delta: Any) -> Any:
 
 
 def all_orders_epsilon(rho: float, divergence: Callable[[Any], Any], delta: Any) -> Any:
-    """Return an ε such that bounds on D_α at all orders α imply (ε, δ)-DP; rounded up.
+    """Return an ε such that bounds on Rényi divergences imply (ε, δ)-DP; rounded up.
 
     D_α is the Rényi divergence of order α between the outputs on neighboring data sets.
+    The best order is near 1 + √(log(1/δ)/ρ) (Bun and Steinke 2016). Orders around it
+    are searched, at distances from 1 between e^-7 (or less) and e^3 times the best one.
 
     Parameters
     ----------
@@ -125,19 +138,20 @@ def all_orders_epsilon(rho: float, divergence: Callable[[Any], Any], delta: Any)
     Returns
     -------
     float or array
-        The smallest ε >= 0 that a search over the orders finds.
+        The smallest ε >= 0 that the search finds. Every order gives a valid ε, so that
+        missing the best one is harmless.
     """
     delta = np.asarray(delta, np.float64)
 
-    # The best order is near 1 + √(log(1/δ)/ρ) (Bun and Steinke 2016). `log_guess` is
-    # the logarithm of its distance from 1; the search covers distances from e^-7 times
-    # that (or less) to e^3 times that.
+    # log √(log(1/δ)/ρ), the logarithm of the distance of the best order from 1. For δ
+    # near 1, log(1/δ) is replaced by 1e-3, which keeps the range of the search finite.
     log_guess = 0.5 * (np.log(np.maximum(-np.log(delta), 1e-3)) - np.log(rho))
     smallest_distance = np.exp(np.minimum(log_guess, 0.0) - 7.0)
     largest_distance = np.exp(log_guess + 3.0)
     eps = _search_best_epsilon(smallest_distance, largest_distance, divergence, delta)
 
     # At the order 1/δ a closed form may be better than the search.
+    # The lower bound on δ keeps the order, and the divergence there, finite.
     large_order = 1 / np.maximum(delta, 1e-300 * max(rho, 1.0))
     eps = np.minimum(eps, _large_order_epsilon(divergence(large_order), delta))
     return eps if eps.ndim else float(eps)
@@ -157,6 +171,11 @@ def _large_order_epsilon(divergence: Any, delta: Array) -> Array:
         The bound ε_R on D_α.
     delta : array
         δ in (0, 1).
+
+    Returns
+    -------
+    array
+        ε >= 0.
     """
     log_complement = np.log1p(-delta)
     rounding = 2.0**-51 * (divergence - log_complement + 1)
@@ -165,10 +184,12 @@ def _large_order_epsilon(divergence: Any, delta: Array) -> Array:
 
 
 def _search_best_epsilon(low: Any, high: Any, divergence: Any, delta: Array) -> Array:
-    """Return the smallest ε = log γ over a range of orders α and over u in [0, 1).
+    """Return the smallest ε that bounds on Rényi divergences imply, by a grid search.
 
-    Every order α and every u give a valid γ (`_log_gamma`): the outputs are (log γ,
-    δ)-close. A grid in log(α − 1) and log(1 − u) is shrunk around its best point, eight
+    D_α is the Rényi divergence of order α between the outputs on neighboring data sets,
+    and D_α <= ε_R. For every order α and every u in [0, 1) there is a valid γ
+    (`_log_gamma`): the outputs are (log γ, δ)-close. So ε = log γ is minimized over a
+    grid in log(α − 1) and log(1 − u), which is shrunk around its best point eight
     times. Since every point is valid, the search may miss the optimum without harm.
 
     Parameters
@@ -176,7 +197,7 @@ def _search_best_epsilon(low: Any, high: Any, divergence: Any, delta: Array) -> 
     low, high : float or array
         The range of α − 1. If they are equal, only that order is used.
     divergence : callable
-        The bound ε_R on the Rényi divergence D_α at an array of orders α.
+        The bound ε_R as a function of an array of orders α.
     delta : array
         δ in (0, 1).
 
@@ -300,6 +321,11 @@ def _log_expm1(x: Any) -> Any:
     ----------
     x : array
         Numbers x >= 0.
+
+    Returns
+    -------
+    array
+        log(e^x − 1); −infinity at 0.
     """
     for_large = x + np.log1p(-np.exp(-np.maximum(x, 1.0)))
     for_small = np.log(np.expm1(np.minimum(x, 1.0)))
@@ -309,13 +335,13 @@ def _log_expm1(x: Any) -> Any:
 def _compute_log_maximizer(
     order_minus_one: Any, log_u: Any, log_inverse_lambda_alpha: Any
 ) -> Any:
-    """Return log x*, where x* is the point that attains the bound of `_log_gamma`.
+    """Return log x*, where x* maximizes x − λ·h_u(x).
 
-    There x* maximizes x − λ·h_u(x), with h_u(x) = x^α − α·u^{α−1}·x + (α−1)·u^α, the
-    order α of a Rényi divergence, and free parameters u in [0, 1) and λ > 0. It solves
-    x*^{α−1} = u^{α−1} + 1/(λα). If the sum is 1 plus terms of size α − 1, as for orders
-    near 1, these terms are computed separately, so that the division by α − 1 does not
-    magnify a rounding error.
+    Here h_u(x) = x^α − α·u^{α−1}·x + (α−1)·u^α, with the order α > 1 of a Rényi
+    divergence and free parameters u in [0, 1) and λ > 0. Setting the derivative 1 −
+    λα(x^{α−1} − u^{α−1}) to 0 gives x*^{α−1} = u^{α−1} + 1/(λα). If this sum is 1 plus
+    terms of size α − 1, as for orders near 1, these terms are computed separately, so
+    that the division by α − 1 does not magnify a rounding error.
 
     Parameters
     ----------
@@ -325,6 +351,11 @@ def _compute_log_maximizer(
         log u <= 0.
     log_inverse_lambda_alpha : array
         log(1/(λα)).
+
+    Returns
+    -------
+    array
+        log x*.
     """
     log_u_power = order_minus_one * log_u
     is_near_one = (log_u_power > -0.5) & (log_inverse_lambda_alpha < -0.5)
@@ -335,12 +366,15 @@ def _compute_log_maximizer(
 
 
 def _log_h_at_one(alpha: Any, log_u: Any) -> Any:
-    """Return log h_u(1), where h_u(1) = 1 − α·u^{α−1} + (α−1)·u^α (see `_log_gamma`).
+    """Return log h_u(1), where h_u(1) = 1 − α·u^{α−1} + (α−1)·u^α.
 
-    Near u = 1 these terms cancel: h_u(1) is about α(α−1)(1−u)²/2. There, with y = −log
-    u and z = αy, it is computed from a series of positive terms, by Horner's rule,
+    α is the order of a Rényi divergence, and u a free parameter of the bound that
+    `_log_gamma` computes. Near u = 1 the terms cancel: h_u(1) is about α(α−1)(1−u)²/2.
+    There it is summed as a series of positive terms: with y = −log u and z = αy,
 
-        h_u(1) = e^{−z}·Σ_{n>=2} zⁿ·(1 − α^{1−n})/n!.
+        e^z·h_u(1) = e^z − αe^y + α − 1 = Σ_{n>=2} (zⁿ − α·yⁿ)/n! = Σ_{n>=2} zⁿ·(1 − α^{1−n})/n!,
+
+    by Horner's rule from the highest power down to z², which is factored out.
 
     Parameters
     ----------
@@ -348,6 +382,11 @@ def _log_h_at_one(alpha: Any, log_u: Any) -> Any:
         The order α > 1 of a Rényi divergence.
     log_u : array
         log u <= 0, u a free parameter of the bound.
+
+    Returns
+    -------
+    array
+        log h_u(1); −infinity at u = 1.
     """
     order_minus_one = alpha - 1
     minus_log_u = -log_u
@@ -384,15 +423,20 @@ class EpsilonFirst:
     _epsilon: Callable[[Array], Any]
 
     def _delta(self, eps: Array) -> Any:
-        """Return the smallest δ with ε(δ) <= eps, by a search over −log δ.
+        """Return δ(ε) by inverting ε(δ): the smallest δ with ε(δ) <= eps.
 
-        −log δ is found to a relative precision of 2^-48. If even the smallest float
-        satisfies the condition, it is returned.
+        The search is one over −log δ, which is found to a relative precision of 2^-48.
+        If even the smallest float satisfies the condition, it is returned.
 
         Parameters
         ----------
         eps : array
             ε >= 0. It may contain infinity, for which δ is 0.
+
+        Returns
+        -------
+        array
+            δ in [0, 1], of the shape of `eps`.
         """
 
         @np.errstate(over="ignore", invalid="ignore")
@@ -416,6 +460,11 @@ class EpsilonFirst:
         ----------
         eps : array
             ε >= 0.
+
+        Returns
+        -------
+        array
+            Upper bounds on δ, of the shape of `eps`.
         """
         known_eps, known_delta = _chord_points(self)
         right = np.searchsorted(known_eps, eps, side="left")
@@ -437,6 +486,11 @@ class EpsilonFirst:
 
         Each point gives two lines below the trade-off curve. Points at which e^ε would
         overflow are left out, and (0, 1) is added.
+
+        Returns
+        -------
+        eps, delta : array
+            The coordinates of about 300 points.
         """
         delta = np.concatenate(
             [np.geomspace(1e-12, 0.05, 100), np.linspace(0.05, 0.999, 200)]

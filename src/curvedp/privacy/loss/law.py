@@ -62,6 +62,11 @@ class PrivacyLossLaw:
         """Return the same law with as many quadrature nodes as its tails need.
 
         A law whose tails have a closed form returns itself.
+
+        Returns
+        -------
+        PrivacyLossLaw
+            This law itself if its tails have a closed form.
         """
         return self
 
@@ -84,12 +89,12 @@ class PrivacyLossLaw:
         raise NotImplementedError
 
     def delta(self, eps: float) -> float:
-        """Return an estimate of δ(ε) = ∫_ε^∞ e^{ε−t}·P₁(L > t) dt, by one quadrature.
+        """Return a quick estimate of δ(ε), by one quadrature.
 
         δ(ε) is the smallest δ for which the pair of output distributions is (ε,
-        δ)-private; L is the privacy loss and P₁ the output distribution on the first
-        data set. The estimate is not rounded up: use it to start a search, not to claim
-        privacy.
+        δ)-private. With the privacy loss L and the output distribution P₁ on the first
+        data set it is ∫_ε^∞ e^{ε−t}·P₁(L > t) dt. The estimate is not rounded up: use
+        it to start a search, not to claim privacy.
 
         The integral is cut off where its integrand is negligible. With s the standard
         deviation of L, a normal loss N(s²/2, s²) has fallen by the factor e^-44 at the
@@ -99,6 +104,11 @@ class PrivacyLossLaw:
         ----------
         eps : float
             ε >= 0.
+
+        Returns
+        -------
+        float
+            An approximation of δ(ε); 0 from the largest loss on.
         """
         # The integrand ends at the largest loss, or where e^{ε−t} is negligible, or
         # where the tail of a normal loss is.

@@ -194,22 +194,40 @@ class LineLaplaceLoss(_LaplaceLoss):
         L is the privacy loss and P₁ the law of the noise about the first center. With y
         the signed distance from that center, D the distance of the centers and s the
         scale, L > t exactly if y < (D − st)/2. So P₁(L <= t) = e^{−(D/s − t)/2}/2.
+
+        Parameters
+        ----------
+        t : array
+            Losses t, 0 <= t < max_loss.
+
+        Returns
+        -------
+        log_upper, log_lower : array
+            The logarithms of the two probabilities, which add up to 1.
         """
         log_lower = -(self.distance / self.s - t) / 2 - math.log(2)
         return np.log1p(-np.exp(log_lower)), log_lower
 
 
 def _log_normal_between(a: Array, b: Array) -> Array:
-    """Return log(Φ(b) − Φ(a)) for a <= b, to full relative precision.
+    """Return log(Φ(b) − Φ(a)), the log probability of [a, b] under the normal law.
 
-    Φ is the normal distribution function. Intervals in the right tail are reflected to
-    the left. If the normal density changes little between a and b, it is integrated by
-    quadrature; otherwise the difference of two values of Φ loses no digits.
+    Φ is the normal distribution function. The result has full relative precision:
+    intervals in the right tail are reflected to the left, and if the normal density
+    changes little between a and b, it is integrated by quadrature. Otherwise the
+    difference of two values of Φ loses no digits.
 
     Parameters
     ----------
-    a, b : array
-        The ends of intervals, a <= b.
+    a : array
+        The left ends of intervals.
+    b : array
+        The right ends, b >= a.
+
+    Returns
+    -------
+    array
+        One logarithm for each interval; −infinity for an empty one.
     """
     is_right = a + b > 0
     a, b = np.where(is_right, -b, a), np.where(is_right, -a, b)
@@ -227,6 +245,7 @@ def _log_normal_between(a: Array, b: Array) -> Array:
         )
         log_high = scipy.special.log_ndtr(b)
         log_low = scipy.special.log_ndtr(a)
+        # A ratio of exactly 1 would give log 0; such intervals are left to quadrature.
         ratio = np.minimum(log_low - log_high, -1e-300)
         by_difference = log_high + np.log(-np.expm1(ratio))
     return np.where(is_close, by_quadrature, by_difference)

@@ -102,10 +102,11 @@ class ProjectiveLoss(SpaceFormLoss):
         if not self.is_complex:
             return super().mode
 
-        def log_slope(r: float) -> float:
-            """Return (log ρ)′(r)."""
-            weight_slope = r / self.s**2 if self.kind == "gaussian" else 1 / self.s
-            return (self.d - 1) / math.tan(r) - math.tan(r) - weight_slope
+        def log_slope(radius: float) -> float:
+            """Return (log ρ)′ at a radius."""
+            is_gaussian = self.kind == "gaussian"
+            weight_slope = radius / self.s**2 if is_gaussian else 1 / self.s
+            return (self.d - 1) / math.tan(radius) - math.tan(radius) - weight_slope
 
         upper = HALF_PI * (1 - 1e-15)
         return float(scipy.optimize.brentq(log_slope, 1e-30, upper, xtol=1e-300))
@@ -120,6 +121,11 @@ class ProjectiveLoss(SpaceFormLoss):
         ----------
         u : array
             r − m, the radius relative to the mode.
+
+        Returns
+        -------
+        array
+            Numbers <= 0, of the shape of `u`.
         """
         log_rho_of_sphere = super().log_rho(u)
         if not self.is_complex:
@@ -159,6 +165,11 @@ class ProjectiveLoss(SpaceFormLoss):
         ----------
         t : array
             Levels of the loss, in one dimension.
+
+        Returns
+        -------
+        LevelSet
+            The radii, one array each with one entry for each t.
         """
         on_sphere = super()._level_set(t)
         r_a, r_c = on_sphere.radii
@@ -169,13 +180,14 @@ class ProjectiveLoss(SpaceFormLoss):
         return LevelSet([r_a, r_c, np.maximum(r_e, r_c)], on_sphere.center_exceeds)
 
     def _far_lift(self, r: Array, t: Array) -> _LiftAngle:
-        """Return where the far lift of the second center is at the distance b: x₂ and 1 − x₂.
+        """Return cos²(φ/2) and sin²(φ/2) of the angle φ of the far lift's level.
 
         A point of the projective space is a set of points of the sphere above it, its
-        lifts. The second center η₂ has a near and a far lift, seen from the first
-        center η₁. With the distance D of the centers and the distance b from η₂ at
-        which the loss is t, c = cot r·cot D and R = cos b/(sin r·sin D), x₂ = (1 − R −
-        c)/2. In half angles,
+        lifts. The second center η₂ of the noise has a near and a far lift, seen from
+        the first center η₁. At the distance r from η₁, let φ be the angle at which the
+        far lift is at the distance b, where b is the distance from η₂ on the level L =
+        t of the privacy loss. With the distance D of the centers, x₂ = cos²(φ/2) and 1
+        − x₂ are
 
             x₂     = sin((r+D+b−π)/2)·sin((r+D+π−b)/2) / (sin r·sin D),
             1 − x₂ = sin((π−b−r+D)/2)·sin((π−b+r−D)/2) / (sin r·sin D).
@@ -188,6 +200,11 @@ class ProjectiveLoss(SpaceFormLoss):
             The distance from η₁.
         t : array
             The level of the loss; it broadcasts with `r`.
+
+        Returns
+        -------
+        _LiftAngle
+            x₂ and 1 − x₂.
         """
         D = self.distance
         b = self._level_distance(r, t)
@@ -232,6 +249,11 @@ class ProjectiveLoss(SpaceFormLoss):
         is_rough : bool
             Whether F is wanted only up to a slowly varying factor, which is enough to
             find where the integrand is not negligible.
+
+        Returns
+        -------
+        array
+            The logarithms, of the shape to which `u` and `t` broadcast.
         """
         log_rho = self.log_rho(u)
         if direction is Direction.ALL:
@@ -260,11 +282,11 @@ class ProjectiveLoss(SpaceFormLoss):
         radius: Array,
         direction: Direction,
     ) -> Array:
-        """Return log F up to a slowly varying term; F is a probability of directions.
+        """Return the log probability of some directions, up to a slowly varying term.
 
-        With x and x₂ the values of cos²(φ/2) for the near and the far lift of
-        the second center, a = (d−1)/2 and R the radius of the set of directions, F is
-        about
+        It only serves to find where a radial integrand is not negligible. With x and x₂
+        the values of cos²(φ/2) for the near and the far lift of the second center, a =
+        (d−1)/2 and R the radius of the set of directions, the probability F is about
 
             (4x(1−x))^a   if x < 1/2, and 1 otherwise,
 
@@ -273,12 +295,19 @@ class ProjectiveLoss(SpaceFormLoss):
 
         Parameters
         ----------
-        near_lift, far_lift : _LiftAngle
-            (x, 1 − x) and (x₂, 1 − x₂).
+        near_lift : _LiftAngle
+            x and 1 − x.
+        far_lift : _LiftAngle
+            x₂ and 1 − x₂.
         radius : array
             R.
         direction : Direction
             ABOVE for the directions with a loss > t, BELOW for the others.
+
+        Returns
+        -------
+        array
+            About log F.
         """
         a = (self.d - 1) / 2
         x, one_minus_x = near_lift
@@ -318,6 +347,11 @@ class ProjectiveLoss(SpaceFormLoss):
             R, half the length of the interval of w.
         direction : Direction
             ABOVE for the probability, BELOW for that of the complement.
+
+        Returns
+        -------
+        array
+            The logarithms, of the shape of `radius`.
         """
         a = (self.d - 1) / 2
         right_end, above_right = near_lift
@@ -377,6 +411,11 @@ class ProjectiveLoss(SpaceFormLoss):
             R. It broadcasts with the fields of the lifts.
         direction : Direction
             ABOVE for the probability, BELOW for that of the complement.
+
+        Returns
+        -------
+        array
+            The logarithms, of the shape to which the arguments broadcast.
         """
         n = self.d // 2
         shape = np.broadcast_shapes(near_lift.x.shape, far_lift.x.shape, radius.shape)
@@ -500,6 +539,7 @@ def _flux_through_arc(
         The flux is flux·exp(log_unit); the sign is that of the outward normal.
     """
     smallest_square = (right_end - above_right) ** 2
+    # Rc is a divisor below; a tiny number in place of 0 makes the arc end at ψ = π.
     radius_times_offset = np.maximum(radius * center_offset, 1e-300)
 
     # The arc ends where (1−|w|²)^{n−1} is e^-45 of its largest value.
@@ -536,7 +576,7 @@ def _flux_through_arc(
 
 
 def _circle_fraction(right_end: Array, left_end: Array, center_offset: Array) -> Array:
-    """Return the fraction of the unit circle inside the disc |w + c| < R.
+    """Return the fraction of the unit circle that lies inside the disc |w + c| < R.
 
     It is 2/π·arcsin√(−right_end·left_end/c), and 0 if the disc lies inside the unit
     disc (left_end >= 0).
@@ -549,6 +589,11 @@ def _circle_fraction(right_end: Array, left_end: Array, center_offset: Array) ->
         (1 − R − c)/2.
     center_offset : array
         c.
+
+    Returns
+    -------
+    array
+        Numbers from 0 to 1.
     """
     squared_sine = np.where(
         left_end < 0, -right_end * left_end / np.maximum(center_offset, 1e-300), 0.0
@@ -565,7 +610,7 @@ def _is_small_disc(
     radius: Array,
     center_offset: Array,
 ) -> NDArray[np.bool_]:
-    """Return for which discs |w + c| < R the density itself is integrated, not a flux.
+    """Say for which discs |w + c| < R the density itself is integrated, not a flux.
 
     These are the discs inside the unit disc that are small relative to their distance
     from its boundary, and across which the density (1−|w|²)^{n−2} does not vary much.
@@ -585,6 +630,11 @@ def _is_small_disc(
         R.
     center_offset : array
         c.
+
+    Returns
+    -------
+    array of bool
+        One truth value for each disc.
     """
     is_inside = left_end > 0
     is_far_from_circle = radius < 0.3 * (radius + 2 * np.maximum(left_end, 0.0))
@@ -620,10 +670,11 @@ def _scaled_base(largest: Array, power: int) -> tuple[Array, Array]:
 
 
 def _log_small_disc(n: int, center_offset: Array, radius: Array) -> Array:
-    """Return log((n−1)/π·∫(1−|w|²)^{n−2} dw) over a small disc inside the unit disc.
+    """Return the log probability of a small disc |w + c| < R inside the unit disc.
 
-    The integral is taken in polar coordinates (q, angle) about the center −c of the
-    disc, where |w|² = c² + q² − 2cq·cos(angle).
+    w has the density (n−1)/π·(1−|w|²)^{n−2} on the unit disc. It is integrated in polar
+    coordinates (q, angle) about the center −c of the disc, where |w|² = c² + q² −
+    2cq·cos(angle).
 
     Parameters
     ----------
@@ -633,6 +684,11 @@ def _log_small_disc(n: int, center_offset: Array, radius: Array) -> Array:
         c.
     radius : array, shape (k,)
         The radius of the disc.
+
+    Returns
+    -------
+    array, shape (k,)
+        One logarithm for each disc.
     """
     offset_column = center_offset[:, None, None]
     polar_radius = radius[:, None, None] * _DISC_RADII[:, None]

@@ -130,6 +130,11 @@ class SpaceFormLoss(PrivacyLossLaw):
         a maximum T, some of these are close to T, where the tail varies on the scale of
         T − t.
 
+        Returns
+        -------
+        SpaceFormLoss
+            The same parameters with a larger `order`, if necessary.
+
         Raises
         ------
         NotResolved
@@ -161,31 +166,36 @@ class SpaceFormLoss(PrivacyLossLaw):
     def mode(self) -> float:
         """The mode m of the density ρ of the radius.
 
-        It solves (d−1)·sn′(m)/sn(m) = m/s² (Gaussian) or 1/s (Laplace), where s is the
-        scale, d the dimension, and sn is sinh, the identity or sin for the curvature
-        −1, 0 or 1.
+        With the scale s and the dimension d it solves (d−1)·sn′(m)/sn(m) = m/s²
+        (Gaussian) or 1/s (Laplace), where sn is sinh, the identity or sin for the
+        curvature −1, 0 or 1. For the Gaussian this is m·tan m = (d−1)s² on a sphere and
+        m·tanh m = (d−1)s² on a hyperbolic space.
         """
-        n = self.d - 1
+        power_of_sn = self.d - 1
         if self.kind == "laplace":
-            return self._laplace_mode(n * self.s)
+            return self._laplace_mode(power_of_sn * self.s)
         if self.k == 0:
-            return math.sqrt(n) * self.s
-        target = n * self.s * self.s
+            return math.sqrt(power_of_sn) * self.s
+        target = power_of_sn * self.s * self.s
         if self.k == 1:
             return _solve_m_tan_m(target)
         return _solve_m_tanh_m(target)
 
     def _laplace_mode(self, target: float) -> float:
-        """Return the m with sn(m)/sn′(m) = target, or infinity if there is none.
+        """Return the m with sn(m)/sn′(m) = target: the mode of the radius of a Laplace law.
 
-        It is the mode of the radius of a Laplace law of scale s if the target is
-        (d−1)·s. The function sn/sn′ is tanh, the identity or tan for the curvature −1,
-        0 or 1.
+        The function sn/sn′ is tanh, the identity or tan for the curvature −1, 0 or 1.
+        For a Laplace law of scale s in dimension d the target is (d−1)·s.
 
         Parameters
         ----------
         target : float
             The value of sn/sn′, positive.
+
+        Returns
+        -------
+        float
+            m, or infinity if there is none.
         """
         if self.k == 0:
             return target
@@ -246,6 +256,11 @@ class SpaceFormLoss(PrivacyLossLaw):
         ----------
         u : array
             Offsets r − m of radii r from the mode m.
+
+        Returns
+        -------
+        array
+            Numbers <= 0, of the shape of `u`.
         """
         m, s, n = self.mode, self.s, self.d - 1
         if m < _SINH_SQUARE_OVERFLOWS:
@@ -269,7 +284,8 @@ class SpaceFormLoss(PrivacyLossLaw):
         Laplace law on a hyperbolic space that is barely integrable is nearly
         exponential. There the length 1/(1/s − (d−1)) of its decay is an upper bound.
         """
-        m, n = self.mode, self.d - 1
+        m = self.mode
+        power_of_sn = self.d - 1
         if self.k == 0:
             sn = m
         elif self.k == 1:
@@ -277,11 +293,11 @@ class SpaceFormLoss(PrivacyLossLaw):
         else:
             sn = math.sinh(m) if m < _SINH_SQUARE_OVERFLOWS else math.inf
 
-        curvature = n / (sn * sn)
+        curvature = power_of_sn / (sn * sn)
         if self.kind == "gaussian":
             return 1 / math.sqrt(curvature + 1 / self.s**2)
         if self.k == -1:
-            return min(1 / math.sqrt(curvature), 1 / (1 / self.s - n))
+            return min(1 / math.sqrt(curvature), 1 / (1 / self.s - power_of_sn))
         return 1 / math.sqrt(curvature)
 
     @cached_property
@@ -359,6 +375,18 @@ class SpaceFormLoss(PrivacyLossLaw):
         For a point at the distance r from the first center and d₂ from the second one,
         L is (d₂² − r²)/2s² (Gaussian) or (d₂ − r)/s (Laplace). So L = t means that d₂
         is b = √(r² + 2s²t) or b = r + st.
+
+        Parameters
+        ----------
+        r : array
+            The distance from the first center.
+        t : array
+            The level of the loss; it broadcasts with `r`.
+
+        Returns
+        -------
+        array
+            b.
         """
         if self.kind == "gaussian":
             return np.sqrt(r * r + 2 * self.s**2 * t)
@@ -441,6 +469,11 @@ class SpaceFormLoss(PrivacyLossLaw):
         ----------
         t : array
             Levels of the loss, in one dimension.
+
+        Returns
+        -------
+        LevelSet
+            The two radii, and whether the loss at the first center exceeds t.
         """
         D = self.distance
         far_distance = 2 * self._diameter - D
@@ -515,12 +548,14 @@ class SpaceFormLoss(PrivacyLossLaw):
         return log_upper, log_lower
 
     def _log_lower_tail(self, t: Array, ends: Array, log_center: Array) -> Array:
-        """Return log P₁(L <= t) as a sum of radial integrals, at most −0.5.
+        """Return log P₁(L <= t), where this is the smaller tail, as a sum of radial integrals.
 
         L is the privacy loss, P₁ the law of the noise about the first center, and m the
         mode of the density of the radius. The pieces are: the radii below the level L =
         t (computed by the caller), the radii at which the level is met in some
-        direction, and those beyond.
+        direction, and those beyond. Since the tail is the smaller one, its logarithm is
+        at most log ½ = −0.69; it is cut at −0.5, so that the caller's complement is
+        never 0.
 
         Parameters
         ----------
@@ -531,6 +566,11 @@ class SpaceFormLoss(PrivacyLossLaw):
             radius and one column for each t.
         log_center : array
             The logarithm of the piece below the first radius of the level.
+
+        Returns
+        -------
+        array
+            One logarithm for each t.
         """
         pieces = [log_center]
         for low, high in pairwise(ends[1:-1]):
@@ -562,6 +602,11 @@ class SpaceFormLoss(PrivacyLossLaw):
         is_rough : bool
             Whether F may be replaced by (4x(1−x))^a for x < 1/2 and by 1 otherwise.
             This is cheaper, and enough to find where the integrand is not negligible.
+
+        Returns
+        -------
+        array
+            The logarithms, of the shape to which `u` and `t` broadcast.
         """
         log_rho = self.log_rho(u)
         if direction is Direction.ALL:
@@ -710,7 +755,7 @@ class SpaceFormLoss(PrivacyLossLaw):
         return log_integrals
 
     def _has_two_scales(self, low: Array, high: Array, direction: Direction) -> bool:
-        """Return whether an integral must be cut where sinh becomes exponential.
+        """Say whether an integral must be cut where sinh becomes exponential.
 
         A Laplace law on a hyperbolic space that is barely integrable varies on one
         scale near its center and on another one far out. One quadrature rule does not
@@ -722,6 +767,11 @@ class SpaceFormLoss(PrivacyLossLaw):
             Intervals of u = r − m, with r the radius and m the mode of its density.
         direction : Direction
             The directions that count. Only integrals over all of them extend that far.
+
+        Returns
+        -------
+        bool
+            True only for integrals over all directions that extend that far.
         """
         if direction is not Direction.ALL or self.kind != "laplace" or self.k != -1:
             return False
@@ -730,7 +780,7 @@ class SpaceFormLoss(PrivacyLossLaw):
 
 
 def _solve_m_tan_m(target: float) -> float:
-    """Return the root m in (0, π/2) of m·tan m = target, for target > 0.
+    """Return the root m in (0, π/2) of m·tan m = target.
 
     It is the mode of the radius of a Gaussian on a sphere. The equation is solved in
     the form m·sin m − target·cos m = 0, which has no pole. Because m² <= m·tan m, the
@@ -740,6 +790,11 @@ def _solve_m_tan_m(target: float) -> float:
     ----------
     target : float
         A positive number.
+
+    Returns
+    -------
+    float
+        m.
     """
     scale = max(target, 1.0)
     upper = min(math.sqrt(target), math.pi / 2)
@@ -747,13 +802,14 @@ def _solve_m_tan_m(target: float) -> float:
         return upper  # the bound is the root, up to rounding
 
     def difference(m: float) -> float:
+        """Return m·sin m − target·cos m, scaled so that it does not overflow."""
         return (m * math.sin(m) - target * math.cos(m)) / scale
 
     return float(scipy.optimize.brentq(difference, 0.0, upper, xtol=1e-300))
 
 
 def _solve_m_tanh_m(target: float) -> float:
-    """Return the root m > 0 of m·tanh m = target, for target > 0.
+    """Return the root m > 0 of m·tanh m = target.
 
     It is the mode of the radius of a Gaussian on a hyperbolic space. Because
     m·tanh m >= m²/(1+m), the root is at most target + √target.
@@ -762,10 +818,16 @@ def _solve_m_tanh_m(target: float) -> float:
     ----------
     target : float
         A positive number.
+
+    Returns
+    -------
+    float
+        m.
     """
     upper = target + math.sqrt(target) + 1e-300
 
     def difference(m: float) -> float:
+        """Return m·tanh m/target − 1."""
         return m * math.tanh(m) / target - 1.0
 
     return float(scipy.optimize.brentq(difference, 0.0, 2 * upper, xtol=1e-300))

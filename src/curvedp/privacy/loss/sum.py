@@ -101,9 +101,15 @@ class GaussianLoss:
         ----------
         t : array
             Real losses.
+
+        Returns
+        -------
+        array
+            One logarithm for each t.
         """
-        z = t / self.mu - self.mu / 2
-        return -z * z / 2 - math.log(self.mu * math.sqrt(2 * math.pi))
+        standardized_loss = t / self.mu - self.mu / 2
+        log_norm = math.log(self.mu * math.sqrt(2 * math.pi))
+        return -standardized_loss * standardized_loss / 2 - log_norm
 
 
 class SumOfLosses(PrivacyLossLaw):
@@ -149,6 +155,11 @@ class SumOfLosses(PrivacyLossLaw):
 
         They are the sums and differences of the largest losses and breakpoints of A and
         of B. There are none if A or B is unbounded.
+
+        Returns
+        -------
+        tuple of float
+            The losses, in no order.
         """
         if math.isinf(self.a.max_loss) or math.isinf(self.b.max_loss):
             return ()
@@ -156,7 +167,7 @@ class SumOfLosses(PrivacyLossLaw):
         for point_of_a in [*self.a.breakpoints, self.a.max_loss]:
             for point_of_b in [*self.b.breakpoints, self.b.max_loss]:
                 points |= {point_of_a + point_of_b, abs(point_of_a - point_of_b)}
-        return tuple({t for t in points if 0 < t < self.max_loss})
+        return tuple({point for point in points if 0 < point < self.max_loss})
 
     def _find_resolving_order(self) -> int:
         """Return the number of quadrature nodes that the convolution integrals need.
@@ -165,6 +176,11 @@ class SumOfLosses(PrivacyLossLaw):
         test losses, by at most 1e-10 + 1e-12·|log tail|. On hyperbolic spaces with a
         large distance of the centers, the density of a loss has two steep flanks, which
         need many nodes.
+
+        Returns
+        -------
+        int
+            A power of 2 from 64 to 1024.
         """
         t = self.loss_scale * _TEST_LOSSES
         t = t[t < 0.9 * self.max_loss]

@@ -58,6 +58,11 @@ _LAST_W_OF_NOISY_TAILS = 12.0
 # Edges, in w, of the cells between the end of the table and the largest loss T. At the
 # last of them 1 − t/T is e^-36, which is below the rounding of a double.
 _CONTINUED_W = (20.0, 26.0, 36.0)
+# The relative error of the extrapolated tail of a loss with an atom at its maximum, at
+# least: what the model of `_slope_change_at_end` leaves out. The other number is charged
+# near the maximum, where rounding ε matters too.
+_LEAST_CONTINUATION_ERROR = 1e-9
+_CONTINUATION_ERROR_NEAR_MAX = 1e-6
 # The number of ε's that are integrated at a time, so that the arrays stay in the cache.
 _MAX_BATCH = 2048
 # Terms that are smaller than the largest one by these factors are negligible. The
@@ -125,8 +130,8 @@ class TabulatedLossLaw:
         self.max_loss = law.max_loss
         self.breakpoints = law.breakpoints
         self._has_atom_at_max = law.table_end is not None
-        # By tail: the end of the table and the curvature there, see `_end_curvature`.
-        self._end_curvatures: dict[Tail, tuple[float, float]] = {}
+        # By tail: the end of the table and the constant C of `_slope_change_at_end`.
+        self._slope_changes_at_end: dict[Tail, tuple[float, float]] = {}
         self.series = PiecewiseChebyshev(
             lambda w: law.log_tails(self.loss_at(w)),
             self._coordinate_rounding,
@@ -202,7 +207,7 @@ class TabulatedLossLaw:
         return -self.max_loss * np.expm1(-w) if self._is_bounded else w
 
     def _coordinate(self, t: Array, distance_to_max: Array) -> Array:
-        """Return the coordinate w = −log(1 − t/T) of the loss t, or t if T is infinite.
+        """Return the coordinate w of a loss t: −log(1 − t/T), or t if T is infinite.
 
         T is the largest loss. Below T/2 the logarithm is taken of 1 − t/T, above it of
         (T − t)/T, so that no digits are lost.
@@ -213,6 +218,11 @@ class TabulatedLossLaw:
             Losses in [0, T].
         distance_to_max : array
             T − t, which the caller may know to more digits than t.
+
+        Returns
+        -------
+        array
+            w >= 0; infinity at T.
         """
         if not self._is_bounded:
             return t
@@ -222,10 +232,20 @@ class TabulatedLossLaw:
         return np.where(2 * t < self.max_loss, near_zero, near_max)
 
     def _coordinate_rounding(self, w: Array) -> Array:
-        """Return by how much one rounding of the loss changes w, in units of 2^-50.
+        """Return by how much one rounding of the loss changes the coordinate w, in units of 2^-50.
 
-        For a loss bounded by T, w = −log(1 − t/T) changes by about e^w; for an
-        unbounded loss w = t.
+        For a loss bounded by T, w = −log(1 − t/T) changes by about e^w; for an unbounded
+        loss w = t.
+
+        Parameters
+        ----------
+        w : array
+            Coordinates in the table.
+
+        Returns
+        -------
+        array
+            The changes, of the shape of `w`.
         """
         return np.exp(w) if self._is_bounded else w
 
@@ -235,7 +255,7 @@ class TabulatedLossLaw:
         self.series.add(np.array([end * 2.0**n for n in range(times + 1)]))
 
     def cover(self, t: float) -> None:
-        """Extend the table of an unbounded loss, in place, until it contains t."""
+        """Extend the table of an unbounded loss, in place, until it contains the loss t."""
         while not self._is_bounded and self.end < t:
             self.extend()
 
@@ -243,6 +263,11 @@ class TabulatedLossLaw:
         """Return increasing losses from 0 to the end of the table, 12 for each panel.
 
         Only the last panel has a thirteenth, its end.
+
+        Returns
+        -------
+        array
+            The losses.
         """
         edges = self.series.edges
         fractions = np.linspace(0.0, 1.0, 13)[:-1]
@@ -260,17 +285,22 @@ class TabulatedLossLaw:
         return self._tail(self._coordinate(t, self.max_loss - t), Tail.LOWER)
 
     def log_second_tail(self, t: Array) -> Array:
-        """Return log P₂(L > t) = log(P₁(L > t) − δ(t)) − t, for t >= 0.
+        """Return log P₂(L > t), the tail of the loss on the second data set, for t >= 0.
 
         L is the privacy loss, P₁ and P₂ the output distributions on the two data sets,
-        and δ(t) the privacy profile. The difference P₁(L > t) − δ(t) also equals (1 −
-        δ(t)) − P₁(L <= t). The form with the smaller tail loses fewer digits and is
-        used.
+        and δ(t) the privacy profile. Then P₂(L > t) = e^{−t}·(P₁(L > t) − δ(t)). The
+        difference also equals (1 − δ(t)) − P₁(L <= t). The form with the smaller tail
+        loses fewer digits and is used.
 
         Parameters
         ----------
         t : array
             Losses t >= 0.
+
+        Returns
+        -------
+        array
+            One logarithm for each t.
         """
         log_upper = self.log_upper_tail(t)
         log_lower = self.log_lower_tail(t)
@@ -295,6 +325,11 @@ class TabulatedLossLaw:
             −log(1 − t/T) for losses t with the maximum T, or t if T is infinite.
         tail : Tail
             UPPER for log P₁(L > t), LOWER for log P₁(L <= t).
+
+        Returns
+        -------
+        array
+            One log tail for each w.
         """
         value = self.series.value(w, tail)
         is_beyond = w > self.series.end
@@ -308,7 +343,7 @@ class TabulatedLossLaw:
         w is −log(1 − t/T) for a loss with the maximum T. Beyond the last panel, which
         ends at w₀, the log tail is continued linearly in w, that is, the tail is a
         power of T − t. If the loss has an atom at T, the slope −k + C at w₀ becomes −k
-        + C·e^{w₀ − w}, with C the constant of `_end_curvature`.
+        + C·e^{w₀ − w}, with C the constant of `_slope_change_at_end`.
 
         Parameters
         ----------
@@ -325,17 +360,19 @@ class TabulatedLossLaw:
         # `distance_beyond` is w − w₀ beyond the last panel, and 0 within the table.
         value, slope, distance_beyond = self.series.value_and_slope(w, tail)
         if self._has_atom_at_max and np.any(distance_beyond > 0):
-            curvature = self._end_curvature(tail)
-            value = value - curvature * (distance_beyond + np.expm1(-distance_beyond))
-            slope = slope + curvature * np.expm1(-distance_beyond)
+            slope_change = self._slope_change_at_end(tail)
+            integrated_change = distance_beyond + np.expm1(-distance_beyond)
+            value = value - slope_change * integrated_change
+            slope = slope + slope_change * np.expm1(-distance_beyond)
         return value, slope
 
-    def _end_curvature(self, tail: Tail) -> float:
-        """Return how fast the slope of a log tail changes at the end of the table.
+    def _slope_change_at_end(self, tail: Tail) -> float:
+        """Return C, how fast the slope of a log tail changes at the end of the table.
 
-        Near the end w₀ of the table, the slope in w is modeled as −k + C·e^{w₀ − w}.
-        The result is C, computed from two slopes within the last panel. It is cached
-        until the table is extended.
+        Near the end w₀ of the table, the derivative of the log tail in the coordinate w
+        is modeled as −k + C·e^{w₀ − w}. So the slopes at w₀ − h and at w₀ differ by
+        C·(e^h − 1), from which C follows; h is at most 1 and within the last panel. C
+        is stored in this object until the table is extended.
 
         If the loss has an atom at its maximum, `_tail_and_slope` uses this model beyond
         w₀. Otherwise C is mostly a rounding error, and the tail is continued with the
@@ -345,33 +382,58 @@ class TabulatedLossLaw:
         ----------
         tail : Tail
             The upper or the lower tail.
+
+        Returns
+        -------
+        float
+            C.
         """
         end = self.series.edges[-1]
-        cached = self._end_curvatures.get(tail)
+        cached = self._slope_changes_at_end.get(tail)
         if cached is not None and cached[0] == end:
             return cached[1]
 
         step = min(1.0, end - self.series.edges[-2])
         _, slopes = self._tail_and_slope(np.array([end - step, end]), tail)
-        curvature = float(slopes[0] - slopes[1]) / math.expm1(step)
-        self._end_curvatures[tail] = (end, curvature)
-        return curvature
+        slope_change = float(slopes[0] - slopes[1]) / math.expm1(step)
+        self._slope_changes_at_end[tail] = (end, slope_change)
+        return slope_change
 
     # ---- δ and 1 − δ
 
     def log_delta(self, eps: Array) -> Array:
-        """Return log δ(ε) = log ∫_ε^∞ e^{ε−t}·P₁(L > t) dt, for ε in [0, end].
+        """Return log δ(ε) = log ∫_ε^∞ e^{ε−t}·P₁(L > t) dt.
 
-        δ is the privacy profile, L the privacy loss and P₁ the output distribution on
-        the first data set. For a bounded loss the result is rounded up.
+        δ is the privacy profile, L the privacy loss and P₁ the output distribution on the
+        first data set. For a bounded loss the result is rounded up.
+
+        Parameters
+        ----------
+        eps : array
+            ε from 0 to the end of the table.
+
+        Returns
+        -------
+        array
+            log δ(ε) <= 0, of the shape of `eps`.
         """
         return self._discounted_integral(eps, Tail.UPPER)
 
     def log_one_minus_delta(self, eps: Array) -> Array:
-        """Return log(1 − δ(ε)) = log ∫_ε^∞ e^{ε−t}·P₁(L <= t) dt, for ε in [0, end].
+        """Return log(1 − δ(ε)) = log ∫_ε^∞ e^{ε−t}·P₁(L <= t) dt.
 
-        δ is the privacy profile, L the privacy loss and P₁ the output distribution on
-        the first data set. For a bounded loss the result is rounded down.
+        δ is the privacy profile, L the privacy loss and P₁ the output distribution on the
+        first data set. For a bounded loss the result is rounded down.
+
+        Parameters
+        ----------
+        eps : array
+            ε from 0 to the end of the table.
+
+        Returns
+        -------
+        array
+            log(1 − δ(ε)) <= 0, of the shape of `eps`.
         """
         return self._discounted_integral(eps, Tail.LOWER)
 
@@ -406,15 +468,15 @@ class TabulatedLossLaw:
         return log_total.reshape(eps.shape)
 
     def _sum_over_panels(self, eps: Array, tail: Tail) -> Array:
-        """Return log ∫_ε^∞ e^{ε−t}·P(t) dt as a sum over the panels right of each ε.
+        """Return log ∫_ε^∞ e^{ε−t}·P(t) dt for many ε, where P is one tail of the loss.
 
-        P is one tail of the loss. In the panel that contains ε the integral begins at
-        ε; in all later panels it begins at their left edge. So only as many different
-        pieces need to be integrated as there are ε's and panels. The steps are:
+        In the panel that contains ε the integral begins at ε; in all later panels it
+        begins at their left edge. So only as many different pieces need to be
+        integrated as there are ε's and panels. The steps are:
 
         1. Lay out the pieces.
-        2. For each ε and each panel, look up the piece, and estimate the integrand at
-           its beginning. Skip pieces that are negligible beside the largest one.
+        2. For each ε and each panel, look up the piece, and estimate the integrand at its
+           beginning. Skip pieces that are negligible beside the largest one.
         3. Integrate the remaining pieces, and add them up for each ε.
 
         Parameters
@@ -423,6 +485,11 @@ class TabulatedLossLaw:
             The left ends of the integrals, in one dimension.
         tail : Tail
             Which tail P is.
+
+        Returns
+        -------
+        array
+            One logarithm for each ε.
         """
         edges = np.array(self.loss_at(self.series.edges))
         edges[-1] = self.max_loss
@@ -461,10 +528,17 @@ class TabulatedLossLaw:
         ----------
         eps : array
             The left ends of the integrals.
-        lower_edges, upper_edges : array
-            The losses between which the panels lie.
+        lower_edges : array
+            The smallest loss of each panel.
+        upper_edges : array
+            The largest loss of each panel.
         tail : Tail
             The tail that is integrated: P₁(L > t) or P₁(L <= t).
+
+        Returns
+        -------
+        _Pieces
+            The pieces, first one for each ε and then one for each panel.
         """
         own_panel = np.searchsorted(lower_edges, eps, side="right") - 1
         begin = np.concatenate([eps, lower_edges])
@@ -474,22 +548,27 @@ class TabulatedLossLaw:
         return _Pieces(begin, end, log_tail, slope)
 
     def _round_to_private_side(self, log_total: Array, eps: Array, tail: Tail) -> Array:
-        """Correct log ∫_ε^∞ e^{ε−t}·P(t) dt for the error of the extrapolated tail.
+        """Correct an integral over a tail for the error of the extrapolation of that tail.
 
-        Between the end of the table and the largest loss T, the tail P is only
-        extrapolated. If P is the upper tail, the integral is δ, and it is raised by the
-        error that this can cause. If P is the lower tail, the integral is 1 − δ, and it
-        is lowered, after the part e^{ε−T} of the losses beyond T, for which P = 1, has
-        been added.
+        The integral is ∫_ε^∞ e^{ε−t}·P(t) dt. Between the end of the table and the
+        largest loss T, the tail P is only extrapolated. If P is the upper tail, the
+        integral is δ, and it is raised by the error that this can cause. If P is the
+        lower tail, the integral is 1 − δ, and it is lowered, after the part e^{ε−T} of
+        the losses beyond T, for which P = 1, has been added.
 
         Parameters
         ----------
         log_total : array
             The logarithm of the integral over the table and its continuation.
         eps : array
-            ε.
+            The left ends ε of the integrals.
         tail : Tail
-            The tail P.
+            Which tail P is.
+
+        Returns
+        -------
+        array
+            The corrected logarithms.
         """
         log_error = self._log_continuation_error(eps, tail)
         if tail is Tail.UPPER:
@@ -534,6 +613,7 @@ class TabulatedLossLaw:
         end = pieces.end[different_pieces]
         slope = pieces.slope[different_pieces]
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+            # −(d/dt) of the log integrand: 1 from e^{−t}, and the slope of log P.
             distance_to_max = self.max_loss - begin
             dw_dt = 1 / distance_to_max if self._is_bounded else np.ones_like(begin)
             decay_rate = 1.0 - np.minimum(slope * dw_dt, 0.0)
@@ -544,31 +624,36 @@ class TabulatedLossLaw:
                 begin[:, None] + offset, distance_to_max[:, None] - offset
             )
             log_tail = self._tail(w, tail)
-            log_values = log_tail[place] + log_discount[:, None] - offset[place]
-            log_means = log_sum_exp(log_values + UNIT_LOG_WEIGHTS, axis=1)
+            log_integrand = log_tail[place] + log_discount[:, None] - offset[place]
+            log_means = log_sum_exp(log_integrand + UNIT_LOG_WEIGHTS, axis=1)
             return np.asarray(np.log(length)[place] + log_means)
 
     def _log_continuation_error(self, eps: Array, tail: Tail) -> Array:
         """Return the log of a bound on the error that the extrapolated tail causes.
 
-        It bounds, as a logarithm and with a factor of 2 to spare, the error of ∫_ε^T
-        e^{ε−t}·P(t) dt beyond the last panel, with P one tail and T the largest loss.
-        With the constant C of `_end_curvature`, the error of log P is at most |C| if C
-        is ignored, and of second order in C if it is used (for a loss with an atom at
-        T).
+        Beyond the end of the table a tail P of the loss is extrapolated up to the
+        largest loss T. The bound is on the error of ∫_ε^T e^{ε−t}·P(t) dt, with a
+        factor of 2 to spare. Let C be the constant of `_slope_change_at_end`. The error
+        of log P is at most |C| if C is ignored, and of second order in C if it is used
+        (for a loss with an atom at T).
 
         Parameters
         ----------
         eps : array
-            ε.
+            The left ends ε of the integrals.
         tail : Tail
-            The tail P.
+            Which tail P is.
+
+        Returns
+        -------
+        array
+            One logarithm for each ε.
         """
-        curvature = abs(self._end_curvature(tail))
+        slope_change = abs(self._slope_change_at_end(tail))
         if self._has_atom_at_max:
-            error = 4 * curvature * curvature + 1e-9
+            error = 4 * slope_change * slope_change + _LEAST_CONTINUATION_ERROR
         else:
-            error = 2 * curvature
+            error = 2 * slope_change
 
         t = np.clip(eps, self.end, self.max_loss)
         distance_to_max = self.max_loss - t
@@ -590,6 +675,11 @@ class TabulatedLossLaw:
         ----------
         eps : array
             ε >= 0.
+
+        Returns
+        -------
+        array
+            A relative error, one for each ε.
         """
         if not self._is_bounded:
             return np.zeros_like(eps)
@@ -597,7 +687,9 @@ class TabulatedLossLaw:
         steepness = np.abs(self._tail_and_slope(w, Tail.UPPER)[1]) + 1
         with np.errstate(over="ignore", invalid="ignore"):
             rounding = np.exp(np.minimum(w, _CONTINUED_W[-1])) * 2.0**-50
-            continuation_error = np.where(w > self.series.edges[-1], 1e-6, 0.0)
+            continuation_error = np.where(
+                w > self.series.edges[-1], _CONTINUATION_ERROR_NEAR_MAX, 0.0
+            )
             noise = np.minimum(rounding + continuation_error, 1.0)
             return steepness * np.where(w > 2, noise, 0.0)
 
@@ -621,8 +713,18 @@ class TabulatedLossLaw:
     def _fast_log_second_tail(self, t: Array) -> Array:
         """Return log P₂(L > t) for t >= 0, from a series instead of integrals.
 
-        P₂ is the output distribution on the second data set. `log_second_tail` returns
-        the same quantity more accurately.
+        L is the privacy loss and P₂ the output distribution on the second data set.
+        `log_second_tail` returns the same quantity more accurately.
+
+        Parameters
+        ----------
+        t : array
+            Losses t >= 0. Beyond the table, the value at its end is used.
+
+        Returns
+        -------
+        array
+            One logarithm for each t.
         """
         last = np.nextafter(self._second_tail_series.end, 0.0)
         w = np.minimum(self._coordinate(t, self.max_loss - t), last)
@@ -634,7 +736,18 @@ class TabulatedLossLaw:
         return self.max_loss * (1 - 1e-12) if self._is_bounded else self.end
 
     def _usable_size(self, t: Array) -> Array:
-        """Return |t|, cut off just below the largest loss if that is finite."""
+        """Return |t|, cut off just below the largest loss if that is finite.
+
+        Parameters
+        ----------
+        t : array
+            Real losses.
+
+        Returns
+        -------
+        array
+            The sizes |t|, of the shape of `t`.
+        """
         if self._is_bounded:
             return np.minimum(np.abs(t), self._largest_usable)
         return np.abs(t)
@@ -650,6 +763,11 @@ class TabulatedLossLaw:
         ----------
         t : array
             Real losses t.
+
+        Returns
+        -------
+        array
+            One logarithm for each t.
         """
         size = self._usable_size(t)
         with np.errstate(divide="ignore"):
@@ -671,6 +789,11 @@ class TabulatedLossLaw:
         ----------
         t : array
             Real losses t.
+
+        Returns
+        -------
+        array
+            One logarithm for each t.
         """
         size = self._usable_size(t)
         log_second = self._fast_log_second_tail(size)
@@ -689,6 +812,11 @@ class TabulatedLossLaw:
         ----------
         t : array
             Real losses t.
+
+        Returns
+        -------
+        array
+            One logarithm for each t; −infinity beyond the largest loss.
         """
         size = np.minimum(np.abs(t), self._largest_usable)
         distance_to_max = self.max_loss - size
@@ -711,10 +839,11 @@ class TabulatedLossLaw:
 
     @cached_property
     def _moment_nodes(self) -> _MomentNodes:
-        """A fixed quadrature rule over the table: 16 nodes in each quarter of a panel.
+        """A fixed quadrature rule over the table, with the tail and δ(t) at its nodes t.
 
-        A quarter of a panel is called a cell. The nodes are laid out in the coordinate
-        w, and their weights include the factor dt/dw of the substitution.
+        There are 16 nodes in each quarter of a panel, which is called a cell. The nodes
+        are laid out in the coordinate w of the table, and their weights include the
+        factor dt/dw of the substitution.
         """
         edges = np.append(self.series.edges, self._continued_edges)
         panel_width = np.diff(edges)[:, None]
@@ -751,10 +880,15 @@ class TabulatedLossLaw:
         ----------
         s : float
             The exponent s > −1.
+
+        Returns
+        -------
+        float
+            The logarithm of the integral.
         """
 
         def log_integrand(t: Array, log_upper: Array, log_delta: Array) -> Array:
-            """Return the log integrand, given log S(t) and log δ(t)."""
+            """Return the log integrand at losses t, given log S(t) and log δ(t)."""
             with np.errstate(divide="ignore"):
                 first_term = log_upper + s * t + np.log(-np.expm1(-(2 * s + 1) * t))
             second_term = log_delta - (s + 1) * t
@@ -794,6 +928,11 @@ class TabulatedLossLaw:
             log f, a function of an array of losses.
         growth : float
             f(t) is about as large as e^{growth·t}·P₁(L > t).
+
+        Returns
+        -------
+        float
+            The logarithm of the integral.
         """
         if not self._is_bounded:
             self._extend_until_ended(growth)
@@ -883,7 +1022,20 @@ class TabulatedLossLaw:
     def _log_integrand_in_w(
         self, log_integrand: Callable[[Array], Array], w: Array
     ) -> Array:
-        """Return log(f(t)·dt/dw) at the coordinate w, given log f as a function of t."""
+        """Return log(f(t)·dt/dw), the log integrand of ∫f dt in the coordinate w.
+
+        Parameters
+        ----------
+        log_integrand : callable
+            log f, a function of an array of losses t.
+        w : array
+            Coordinates in the table.
+
+        Returns
+        -------
+        array
+            One logarithm for each w.
+        """
         return np.asarray(log_integrand(self.loss_at(w)) + self._log_dt_dw(w))
 
 
@@ -898,6 +1050,11 @@ def _normal_panel_edges(loss_scale: float) -> Array:
     ----------
     loss_scale : float
         The standard deviation s of the loss.
+
+    Returns
+    -------
+    array
+        Increasing losses, starting with 0.
     """
     mean = loss_scale * loss_scale / 2
     steps = 4 * loss_scale * 2.0 ** np.arange(0.0, 5.0)

@@ -34,9 +34,9 @@ from curvedp.privacy.pld.convolve import (
     mass_at_infinity,
 )
 from curvedp.privacy.pld.discretize import (
+    UNIT_ROUNDOFF,
     DiscretePLD,
     PairProfile,
-    U,
     connect_the_dots,
 )
 
@@ -51,7 +51,7 @@ _COARSE_MIN_POINTS = 200
 _LEVELS = (6.0, 18.0, 36.0, 60.0, 90.0)
 # A window leaves out e^-26 of a tilted distribution on each side.
 _WINDOW_LEVEL = 26.0
-# Rounding errors that are charged, in units of U, with their lines in the table below
+# Rounding errors that are charged, in units of UNIT_ROUNDOFF, with their lines in the table below
 # Theorem C2 (docs/theory/accounting.md), which proves them.
 UNTILT_ERROR = 8  # (n): the factor e^{κ−λε} which undoes a tilt
 POSITION_ERROR = 4  # (q): the position of ε on the grid, relative
@@ -60,6 +60,15 @@ CHORD_ERROR = 10  # (s): δ on a chord, relative
 SUM_ERROR = 8  # (t): δ plus the mass beyond the window, relative
 # Rounding errors may be magnified by e^20 (to 5e-8) before an earlier tilt is used too.
 _MAX_MAGNIFICATION = 20.0
+# The exponent of the largest float is about e^709; larger exponents are cut here.
+_LARGEST_EXPONENT = 700.0
+# A number near the largest float, which stands for an infinite loss.
+_LARGEST_LOSS = 1e300
+# The search for a tilt ends where its bracket is narrower than this factor. A tilt that
+# is off by 2 % is nearly as good as the best one.
+_TILT_TOLERANCE = 1.02
+# A deviation below this number counts as this number, so that it can be a divisor.
+_SMALLEST_DEVIATION = 1e-300
 
 
 class TiltCenter(NamedTuple):
@@ -132,18 +141,26 @@ class ComposedPLD:
     # ---- δ and ε
 
     def delta(self, eps: Array) -> Array:
-        """Return δ(ε) of the composition, rounded up; linear in e^ε between grid points.
+        """Return δ(ε) of the composition, rounded up.
+
+        A few exponential tilts of the total loss are computed, each of which serves an
+        interval of ε. Between the grid points of a tilt, δ is linear in e^ε.
 
         Parameters
         ----------
         eps : array
             ε >= 0.
+
+        Returns
+        -------
+        array
+            δ(ε) in [0, 1], of the shape of `eps`.
         """
         delta = np.ones(eps.shape)
         tilt_of_eps = np.searchsorted(self.ends[:-1], eps)
-        for k in np.unique(tilt_of_eps):
-            is_served = tilt_of_eps == k
-            delta[is_served] = self._delta_by_tilt(int(k), eps[is_served])
+        for tilt_index in np.unique(tilt_of_eps):
+            is_served = tilt_of_eps == tilt_index
+            delta[is_served] = self._delta_by_tilt(int(tilt_index), eps[is_served])
         if self._has_many_steps:
             return np.minimum(delta, self._interpolate(0, eps))
         return delta
@@ -180,9 +197,11 @@ class ComposedPLD:
             float(next_index * curve.width), self.ends[tilt_index]
         )
 
-    def _begin_of_tilt(self, k: int) -> float:
-        """Return the smallest ε that tilt k serves."""
-        return math.nextafter(self.ends[k - 1], math.inf) if k else 0.0
+    def _begin_of_tilt(self, tilt_index: int) -> float:
+        """Return the smallest ε that a tilt serves: 0, or next to the tilt before it."""
+        if tilt_index == 0:
+            return 0.0
+        return math.nextafter(self.ends[tilt_index - 1], math.inf)
 
     def _tilt_around_epsilon(self, delta: float) -> int | None:
         """Return the index of the tilt that serves the smallest ε with δ(ε) <= delta.
@@ -209,7 +228,7 @@ class ComposedPLD:
 
         while True:
             smallest_loss = self._begin_of_tilt(tilt_index)
-            largest_loss = min(self.ends[tilt_index], 1e300)
+            largest_loss = min(self.ends[tilt_index], _LARGEST_LOSS)
             delta_at_begin, delta_at_end = self.delta(
                 np.array([smallest_loss, largest_loss])
             )
@@ -224,24 +243,30 @@ class ComposedPLD:
                 return tilt_index
 
     def _delta_by_tilt(self, k: int, eps: Array) -> Array:
-        """Return δ(ε) by tilt k and, far below the mean loss of tilt k, by earlier tilts too.
+        """Return δ(ε) by tilt k and, where that loses digits, by earlier tilts too.
 
-        There a rounding error is magnified by e^{λ·(mean loss − ε)}, λ being the rate
-        of the tilt. Such ε occur where the losses form separate clusters, as when a
-        bounded loss is composed with a small Gaussian one. The smallest of the bounds
-        is returned.
+        A tilt multiplies masses by e^{λL − κ}, λ its rate and L the loss. Far below the
+        mean loss of the tilt, undoing it magnifies a rounding error by e^{λ·(mean loss
+        − ε)}. Such ε occur where the losses form separate clusters, as when a bounded
+        loss is composed with a small Gaussian one. There the smallest of the bounds by
+        several tilts is returned.
 
         Parameters
         ----------
         k : int
-            The number of the tilt.
+            The index of the tilt.
         eps : array
             ε >= 0.
+
+        Returns
+        -------
+        array
+            Upper bounds on δ(ε).
         """
         value = self._interpolate(k, eps)
         center = self.centers[k]
-        magnification = center.rate * np.maximum(center.mean_loss - eps, 0.0)
-        is_magnified = magnification > _MAX_MAGNIFICATION
+        log_magnification = center.rate * np.maximum(center.mean_loss - eps, 0.0)
+        is_magnified = log_magnification > _MAX_MAGNIFICATION
         if k and is_magnified.any():
             earlier = self._delta_by_tilt(k - 1, eps[is_magnified])
             value[is_magnified] = np.minimum(value[is_magnified], earlier)
@@ -250,48 +275,77 @@ class ComposedPLD:
     def _interpolate(self, k: int, eps: Array) -> Array:
         """Return δ(ε) from the curve of tilt k, linear in e^ε between its grid points.
 
-        Below the first grid point it is the chord to e^ε = 0, where every profile is 1.
-        The profile is convex in e^ε, so that these lines lie above it.
+        The profile is convex in e^ε, so that such lines lie above it. Below the first
+        grid point the line is the chord to e^ε = 0, where every profile is 1.
 
         Parameters
         ----------
         k : int
-            The number of the tilt.
+            The index of the tilt.
         eps : array
             ε >= 0.
+
+        Returns
+        -------
+        array
+            Upper bounds on δ(ε), of the shape of `eps`.
         """
         width, first, delta = self._curve(k)
         last_loss = (first + len(delta) - 1) * width
         # Rounding the position and the weight down makes δ larger, because δ decreases
         # (Theorem C2, lines (q) and (r)).
-        position = np.minimum(eps, last_loss) / width * (1 - POSITION_ERROR * U)
+        position = (
+            np.minimum(eps, last_loss) / width * (1 - POSITION_ERROR * UNIT_ROUNDOFF)
+        )
         left = np.maximum(np.floor(position).astype(np.int64) - first, 0)
         right = np.minimum(left + 1, len(delta) - 1)
         weight = np.expm1((position - left - first) * width) / math.expm1(width)
-        weight = np.clip(weight * (1 - WEIGHT_ERROR * U * (1 + width)), 0.0, 1.0)
+        weight = np.clip(
+            weight * (1 - WEIGHT_ERROR * UNIT_ROUNDOFF * (1 + width)), 0.0, 1.0
+        )
         inside = delta[left] * (1 - weight) + delta[right] * weight
-        inside = np.minimum(round_up(inside, CHORD_ERROR * U), 1.0)  # line (s)
+        inside = np.minimum(
+            round_up(inside, CHORD_ERROR * UNIT_ROUNDOFF), 1.0
+        )  # line (s)
 
         rise = -np.expm1(np.minimum(position - first, 0.0) * width)
         below = delta[0] + (1 - delta[0]) * rise
-        below = np.minimum(round_up(below, CHORD_ERROR * U), 1.0)  # line (s)
+        below = np.minimum(
+            round_up(below, CHORD_ERROR * UNIT_ROUNDOFF), 1.0
+        )  # line (s)
         return np.asarray(np.where(position < first, below, inside))
 
     # ---- one tilt
 
     def _curve(self, k: int) -> Curve:
-        """Return δ at the grid points of tilt k, cached."""
+        """Return δ at the grid points of tilt k, cached.
+
+        Parameters
+        ----------
+        k : int
+            The index of the tilt.
+
+        Returns
+        -------
+        Curve
+            Upper bounds on δ at the multiples of the grid's width.
+        """
         if k not in self._curves:
             self._curves[k] = self._compute_curve(self.window(k))
         return self._curves[k]
 
     def _factors(self, width: float) -> list[Factor]:
-        """Return the discretized losses of the mechanisms, each with its count; cached.
+        """Return the mechanisms, discretized on one grid of losses, with their counts; cached.
 
         Parameters
         ----------
         width : float
             The width of the grid of losses.
+
+        Returns
+        -------
+        list of (DiscretePLD, int)
+            The discretized losses and how often each is used.
         """
         if width not in self._discretized:
             self._discretized[width] = [
@@ -338,15 +392,19 @@ class ComposedPLD:
         )
         exponent = kappa - rate * (grid * width)
         # Theorem C2, line (n).
-        rounding = UNTILT_ERROR * U * (kappa_magnitude + np.abs(exponent) + 8)
-        delta *= np.exp(np.minimum(exponent + rounding, 700.0))
+        rounding = (
+            UNTILT_ERROR * UNIT_ROUNDOFF * (kappa_magnitude + np.abs(exponent) + 8)
+        )
+        delta *= np.exp(np.minimum(exponent + rounding, _LARGEST_EXPONENT))
         delta[grid >= last] = 0.0
 
         log_beyond = log_tail_mass(
             factors, window.rate_beyond, (start + size - 1) * width
         )
         outside = mass_at_infinity(factors) + math.exp(log_beyond)
-        delta = np.minimum(round_up(delta + outside, SUM_ERROR * U), 1.0)  # line (t)
+        delta = np.minimum(
+            round_up(delta + outside, SUM_ERROR * UNIT_ROUNDOFF), 1.0
+        )  # line (t)
         return Curve(width, first, delta)
 
     # ---- where the tilts are, from the coarse picture
@@ -363,26 +421,33 @@ class ComposedPLD:
     def ends(self) -> list[float]:
         """The largest loss that each tilt serves: halfway to the mean of the next one."""
         means = [center.mean_loss for center in self.centers]
-        halfway = [(a + b) / 2 for a, b in pairwise(means)]
+        halfway = [(mean + next_mean) / 2 for mean, next_mean in pairwise(means)]
         return [*halfway, math.inf]
 
     def window(self, k: int) -> Window:
-        """Return the grid and the window of tilt k.
+        """Return the grid and the range of losses over which tilt k is computed.
 
-        A grid of width w increases the tilted variance by at most the fraction
-        (w/deviation)²/6.
+        The range leaves out about e^-26 of the tilted distribution on each side. A grid
+        of width w increases the tilted variance by at most the fraction
+        (w/deviation)²/6, so that the width is chosen relative to the deviation
+        (`_deviation`) of a single loss.
 
         Parameters
         ----------
         k : int
             The index of a tilt.
+
+        Returns
+        -------
+        Window
+            The rate, the width and the range.
         """
         rate = self.centers[k].rate
         beyond = self._saddle_point(rate, _WINDOW_LEVEL, 1.0)
         below = self._saddle_point(rate, _WINDOW_LEVEL, -1.0)
         length = beyond.mean_loss - below.mean_loss
 
-        deviation = max(self._deviation(rate), 1e-300)
+        deviation = max(self._deviation(rate), _SMALLEST_DEVIATION)
         n_points = length / deviation * _POINTS_PER_DEVIATION
         n_points = min(max(n_points, _MIN_WINDOW_POINTS), _MAX_WINDOW_POINTS)
         size = 2.0 ** round(math.log2(n_points * self._fineness))
@@ -392,7 +457,7 @@ class ComposedPLD:
         )
 
     def _fit_width(self, width: float) -> float:
-        """Return a grid width, a little more than `width`, that puts an atom on the grid.
+        """Return a grid width slightly above `width` that puts the largest loss on the grid.
 
         A bounded loss has an atom at its largest value. Between two grid points, half
         of it would be moved up to the next one. So the largest loss of the mechanism
@@ -403,6 +468,11 @@ class ComposedPLD:
         ----------
         width : float
             The smallest width that is wanted.
+
+        Returns
+        -------
+        float
+            The width.
         """
         largest = self._largest_loss_of_most_used
         fitted = max(largest / max(largest // width, 1.0), width)
@@ -429,7 +499,12 @@ class ComposedPLD:
         return kappa, slope
 
     def _saddle_point(self, rate: float, level: float, sign: float) -> TiltCenter:
-        """Return the tilt at the relative entropy `level` from the tilt with a given rate.
+        """Return the tilt at a given relative entropy from another tilt.
+
+        The tilt of the total loss L with the rate λ has the density e^{λL − κ(λ)}, κ(λ)
+        = log E[e^{λL}]. Relative to it, the tilt with the rate λ′ has the mean loss
+        κ′(λ′) and the entropy (λ′ − λ)·κ′(λ′) − κ(λ′) + κ(λ), which grows with |λ′ −
+        λ|. The rate at which it reaches `level` is found by bisection.
 
         Parameters
         ----------
@@ -449,7 +524,7 @@ class ComposedPLD:
         kappa_at_rate, _ = self._log_moment(rate)
 
         def entropy_and_mean(step: float) -> tuple[float, float]:
-            """Return relative entropy and mean of the tilt rate + sign·step."""
+            """Return relative entropy and mean loss of the tilt with the rate λ + sign·step."""
             kappa, mean = self._log_moment(rate + sign * step)
             return sign * step * mean - kappa + kappa_at_rate, mean
 
@@ -462,7 +537,8 @@ class ComposedPLD:
             )
             return TiltCenter(sign * math.inf, sign * largest_loss)
 
-        while high > low * 1.02 + 1e-12 / self._smallest_width:
+        # Bisection on a logarithmic scale; the first step away from 0 is a guess.
+        while high > low * _TILT_TOLERANCE + 1e-12 / self._smallest_width:
             middle = math.sqrt(low * high) if low else high / 1024
             if entropy_and_mean(middle)[0] < level:
                 low = middle
@@ -471,7 +547,7 @@ class ComposedPLD:
         return TiltCenter(rate + sign * high, entropy_and_mean(high)[1])
 
     def _deviation(self, rate: float) -> float:
-        """Return a typical deviation of a single tilted loss.
+        """Return a typical deviation of a single tilted loss from its mean.
 
         It is the root mean square, over all uses, of √(π/2)·(mean absolute deviation).
         This equals the standard deviation of a normal law, and is less if jumps are
@@ -481,6 +557,11 @@ class ComposedPLD:
         ----------
         rate : float
             The rate λ of the tilt.
+
+        Returns
+        -------
+        float
+            The deviation, which sets the width of the grid.
         """
         total = 0.0
         for pld, count in zip(self._coarse, self._counts, strict=True):

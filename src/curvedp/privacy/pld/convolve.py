@@ -26,7 +26,7 @@ import scipy
 from numpy.typing import NDArray
 
 from curvedp.numerics.directed_rounding import Array, round_up
-from curvedp.privacy.pld.discretize import DiscretePLD, U
+from curvedp.privacy.pld.discretize import UNIT_ROUNDOFF, DiscretePLD
 
 ComplexArray = NDArray[np.complex128]
 Factor = tuple[DiscretePLD, int]  # a distribution and how often it is convolved
@@ -34,7 +34,7 @@ Factor = tuple[DiscretePLD, int]  # a distribution and how often it is convolved
 # From this many steps on, a power of a transform F is computed from F − 1.
 MANY_STEPS = 1 << 14
 _NEAR_CELLS = 1 << 12  # grid cells on each side of loss 0 that are summed by parts
-# Rounding errors that are charged, in units of U, with their lines in the table below
+# Rounding errors that are charged, in units of UNIT_ROUNDOFF, with their lines in the table below
 # Theorem C2 (docs/theory/accounting.md), which proves them.
 TILT_ERROR = 4  # (c): a tilted mass, relative
 TRANSFORM_ERROR = 16  # (d), (e), (f), (h), (i): a transform, for each of its k stages
@@ -83,11 +83,18 @@ def exponential_tilt(pld: DiscretePLD, rate: float) -> tuple[float, Array]:
         The losses L and their masses p.
     rate : float
         The rate λ of the tilt.
+
+    Returns
+    -------
+    kappa : float
+        κ, by which the tilt is undone.
+    tilted_masses : array
+        The tilted masses, rounded up.
     """
     kappa, _ = pld.log_moment(rate)
     exponent = rate * pld.losses
     # Theorem C2, line (c).
-    rounding = TILT_ERROR * U * (np.abs(exponent) + abs(kappa) + 16)
+    rounding = TILT_ERROR * UNIT_ROUNDOFF * (np.abs(exponent) + abs(kappa) + 16)
     with np.errstate(under="ignore"):
         return kappa, pld.masses * np.exp(exponent - kappa + rounding)
 
@@ -124,7 +131,7 @@ def convolve_tilted(factors: list[Factor], rate: float, size: int) -> TiltedConv
 
         if count < MANY_STEPS:
             # Theorem C2, lines (d) and (e). One more bit covers the complex products.
-            one_error = TRANSFORM_ERROR * (bits + 1) * U * norm
+            one_error = TRANSFORM_ERROR * (bits + 1) * UNIT_ROUNDOFF * norm
             power = _TransformPower(
                 values=_integer_power(scipy.fft.rfft(wrapped), count),
                 transform_error=math.sqrt(size) * one_error,
@@ -134,7 +141,7 @@ def convolve_tilted(factors: list[Factor], rate: float, size: int) -> TiltedConv
             power = _power_about_one(pld.index, masses, count, size)
 
         product = power.values if product is None else product * power.values
-        total_mass = float(masses.sum()) * (1 + len(masses) * U)
+        total_mass = float(masses.sum()) * (1 + len(masses) * UNIT_ROUNDOFF)
         log_largest_value += count * math.log(total_mass + power.transform_error)
         forward_error += power.power_error
         smallest_norm = min(smallest_norm, norm)
@@ -143,7 +150,7 @@ def convolve_tilted(factors: list[Factor], rate: float, size: int) -> TiltedConv
     assert product is not None
     largest_value = math.exp(min(log_largest_value, 700.0))
     # Theorem C2, line (f).
-    inverse_error = TRANSFORM_ERROR * bits * U * smallest_norm
+    inverse_error = TRANSFORM_ERROR * bits * UNIT_ROUNDOFF * smallest_norm
     return TiltedConvolution(
         masses=scipy.fft.irfft(product, size),
         kappa=math.fsum(kappas),
@@ -163,11 +170,16 @@ def _wrap_around(index: NDArray[np.int64], masses: Array, size: int) -> Array:
         Grid indices and the masses there.
     size : int
         The length of the transform.
+
+    Returns
+    -------
+    array
+        The sums, of length `size`.
     """
     place = index % size
     sums = np.bincount(place, weights=masses, minlength=size)
     n_terms = np.bincount(place, minlength=size)
-    return sums * (1 + np.maximum(n_terms - 1, 0) * (2 * U))
+    return sums * (1 + np.maximum(n_terms - 1, 0) * (2 * UNIT_ROUNDOFF))
 
 
 def _integer_power(values: ComplexArray, count: int) -> ComplexArray:
@@ -182,6 +194,11 @@ def _integer_power(values: ComplexArray, count: int) -> ComplexArray:
         The numbers.
     count : int
         The power, >= 1.
+
+    Returns
+    -------
+    array of complex
+        values^count.
     """
     result = values.copy()
     for bit in bin(count)[3:]:
@@ -194,16 +211,19 @@ def _integer_power(values: ComplexArray, count: int) -> ComplexArray:
 def _power_about_one(
     index: NDArray[np.int64], masses: Array, count: int, size: int
 ) -> _TransformPower:
-    """Return the transform F of the masses to a large power, as (1 + z)^count.
+    """Return a large power of the Fourier transform F of the masses, as (1 + z)^count.
 
-    z = F − 1 is small where the masses are close to 1 at loss 0. Summation by parts,
-    twice, writes the masses near 0 as
+    z = F − 1 is small where the masses are close to 1 at loss 0. Let pᵢ be the mass at
+    the grid index i, θ the frequency, and *excess* = Σpᵢ − 1. Then, summing by parts
+    twice,
 
-        z(θ) = excess − i·sin θ·(first moments)
-               − 4·sin²(θ/2)·(transform of double sums),
+        z(θ) = excess − i·sin θ·(m₊ − m₋) − 4·sin²(θ/2)·((m₊ + m₋)/2 + A(θ)) + (far part),
 
-    whose terms carry errors in proportion to θ and θ². Where that bound is worse than
-    the one of a plain transform, the plain transform is taken.
+    where m₊ and m₋ are the first moments Σ|i|·pᵢ over i > 0 and i < 0, A(θ) is the
+    transform of the double tail sums on both sides (`_double_sums`), and the far part
+    belongs to indices beyond 4096. The errors of these terms are in proportion to θ and
+    θ². Where that bound is worse than the one of a plain transform, the plain transform
+    is taken.
 
     Parameters
     ----------
@@ -213,6 +233,11 @@ def _power_about_one(
         The power.
     size : int
         The length of the transform.
+
+    Returns
+    -------
+    _TransformPower
+        The power, and bounds on its errors.
     """
     bits = size.bit_length() - 1
     reach = min(_NEAR_CELLS, size // 4)
@@ -229,7 +254,7 @@ def _power_about_one(
     double_sums[size - reach : size - 1] += sums_below[::-1]  # at −2 − j
 
     theta = 2 * np.pi / size * np.arange(size // 2 + 1)
-    chord = 2 * np.sin(theta / 2)
+    chord = 2 * np.sin(theta / 2)  # |e^{iθ} − 1|
     transformed_sums = np.exp(-1j * theta) * scipy.fft.rfft(double_sums)
     second_order = (moment_above + moment_below) / 2 + transformed_sums
     z = -chord * chord * second_order
@@ -240,21 +265,23 @@ def _power_about_one(
     )
 
     # Theorem C2, lines (g), (h) and (i).
-    moments_error = MOMENTS_ERROR * U * (moment_above + moment_below)
-    sums_error = (TRANSFORM_ERROR * bits + 2 * reach + SUMS_ERROR) * U
+    moments_error = MOMENTS_ERROR * UNIT_ROUNDOFF * (moment_above + moment_below)
+    sums_error = (TRANSFORM_ERROR * bits + 2 * reach + SUMS_ERROR) * UNIT_ROUNDOFF
     sums_error *= float(double_sums.sum())
-    far_error = TRANSFORM_ERROR * (bits + 1) * U * total_far
-    far_error += EXCESS_ERROR * U * abs(excess)
+    far_error = TRANSFORM_ERROR * (bits + 1) * UNIT_ROUNDOFF * total_far
+    far_error += EXCESS_ERROR * UNIT_ROUNDOFF * abs(excess)
     z_error = chord * chord * sums_error + (chord * moments_error + far_error)
 
     # Where this is more than the error of a plain transform, line (d), that one serves.
-    plain_error = TRANSFORM_ERROR * (bits + 1) * U * (1 + excess)
+    plain_error = TRANSFORM_ERROR * (bits + 1) * UNIT_ROUNDOFF * (1 + excess)
     # It is taken of the same masses, because frequencies of both kinds are combined.
     near_and_far_masses = far_masses.copy()
     near_and_far_masses[index[is_near] % size] += masses[is_near]
     plain_transform = scipy.fft.rfft(near_and_far_masses)
     z = np.where(z_error < plain_error, z, plain_transform - 1)
-    z_error = np.minimum(z_error, plain_error) + Z_ERROR * U * np.abs(z)  # line (j)
+    z_error = np.minimum(z_error, plain_error) + Z_ERROR * UNIT_ROUNDOFF * np.abs(
+        z
+    )  # line (j)
 
     return _raise_to_power(z, z_error, count, size)
 
@@ -262,7 +289,7 @@ def _power_about_one(
 def _raise_to_power(
     z: ComplexArray, z_error: Array, count: int, size: int
 ) -> _TransformPower:
-    """Return (1 + z)^count through its logarithm, with bounds on the errors.
+    """Return (1 + z)^count through the logarithm of 1 + z, with bounds on the errors.
 
     With n = count, F = 1 + z and |z| < 2.1 (Theorem C2, lines (k) and (l)), the result
     errs by at most
@@ -282,6 +309,11 @@ def _raise_to_power(
         The power n.
     size : int
         The length of the transform.
+
+    Returns
+    -------
+    _TransformPower
+        The power, and bounds on its errors.
     """
     y = z.real * (2 + z.real) + z.imag * z.imag
     log_length = np.log1p(np.maximum(y, -0.75)) / 2  # below it 2^-count is 0
@@ -289,11 +321,13 @@ def _raise_to_power(
     values = np.exp(count * (log_length + 1j * angle))
 
     # An upper bound on log |F|, by lines (g) to (j) and (u).
-    largest_log_length = np.maximum(log_length, -0.69) + 2 * z_error + GROWTH_ERROR * U
+    largest_log_length = (
+        np.maximum(log_length, -0.69) + 2 * z_error + GROWTH_ERROR * UNIT_ROUNDOFF
+    )
     log_growth = (count - 2) * largest_log_length
     growth = np.exp(np.minimum(log_growth, 700.0))
-    error = count * (z_error + LOG_POWER_ERROR * U * np.abs(z)) * growth
-    error += EXP_ERROR * U
+    error = count * (z_error + LOG_POWER_ERROR * UNIT_ROUNDOFF * np.abs(z)) * growth
+    error += EXP_ERROR * UNIT_ROUNDOFF
     power_error = ERROR_SAFETY * math.sqrt(2 * float(error @ error) / size)
     return _TransformPower(values, float(z_error.max()), power_error)
 
@@ -330,25 +364,34 @@ def _double_sums(
 def hockey_stick_divergence(
     masses: Array, rate: float, width: float, error: float
 ) -> Array:
-    """Return δ at every grid point, in units of e^{κ − rate·ε}, rounded up.
+    """Return δ at every grid point from tilted masses; rounded up.
 
-    With tilted masses m_i, t = e^{−rate·w} and s = e^{−w},
+    The result is in units of e^{κ − rate·ε}: the caller undoes the tilt. With tilted
+    masses m_i at grid points of width w, t = e^{−rate·w} and s = e^{−w},
 
         D_j = Σ_{i>j} m_i·(t^{i−j} − (ts)^{i−j})
             = ts·D_{j+1} + (1 − s)·Σ_{i>j} m_i·t^{i−j},
 
-    a recurrence that does not cancel where all losses are small. Its rounding errors
-    are those of Theorem C2, line (m); the errors of the masses are charged by the
+    a recurrence that does not cancel where all losses are small. Both sums are linear
+    filters, applied from the right. Their rounding errors are those of Theorem C2, line
+    (m) (docs/theory/accounting.md); the errors of the masses are charged by the
     inequality of Cauchy and Schwarz.
 
     Parameters
     ----------
     masses : array
         The tilted masses m_i at consecutive grid points.
-    rate, width : float
-        The rate of the tilt and the width w of the grid.
+    rate : float
+        The rate of the tilt.
+    width : float
+        The width w of the grid.
     error : float
         A bound on the 2-norm of the errors of the masses.
+
+    Returns
+    -------
+    array
+        δ at each grid point, in these units.
     """
     from scipy.signal import lfilter  # half a second, which most programs never need
 
@@ -362,7 +405,9 @@ def hockey_stick_divergence(
     sums = lfilter([0.0, t], [1.0, -t], masses[::-1])
     divergence = lfilter([one_minus_s], [1.0, -ts], sums)[::-1]
 
-    rounding = DIVERGENCE_ERROR * U * (len(masses) + 4) * (1 + (rate + 1) * width)
+    rounding = (
+        DIVERGENCE_ERROR * UNIT_ROUNDOFF * (len(masses) + 4) * (1 + (rate + 1) * width)
+    )
     return np.asarray(
         divergence
         + rounding * np.abs(divergence)
@@ -381,6 +426,11 @@ def mass_at_infinity(factors: list[Factor]) -> float:
     ----------
     factors : list of (DiscretePLD, int)
         Privacy loss distributions, and how often each is used.
+
+    Returns
+    -------
+    float
+        The mass, at least the exact one; 0 if every single loss is finite.
     """
     log_totals = []
     log_ratios = []
@@ -395,7 +445,9 @@ def mass_at_infinity(factors: list[Factor]) -> float:
     mass = math.exp(min(log_total, 700.0)) * -math.expm1(-log_ratio)
     # Theorem C2, line (o).
     n_uses = sum(count for _, count in factors)
-    rounding = INFINITY_ERROR * U * (1 + n_uses + math.fsum(map(abs, log_totals)))
+    rounding = (
+        INFINITY_ERROR * UNIT_ROUNDOFF * (1 + n_uses + math.fsum(map(abs, log_totals)))
+    )
     return float(round_up(mass, rounding))
 
 
@@ -411,6 +463,11 @@ def log_tail_mass(factors: list[Factor], rate: float, end: float) -> float:
         and the answer is −inf.
     end : float
         The loss beyond which the mass is wanted.
+
+    Returns
+    -------
+    float
+        A number <= 0.
     """
     if math.isinf(rate):
         return -math.inf
@@ -425,4 +482,4 @@ def log_tail_mass(factors: list[Factor], rate: float, end: float) -> float:
         kappas.append(count * own_kappa)
         magnitude += count * (largest_exponent + abs(own_kappa) + 4)
     kappa = math.fsum(kappas)
-    return min(kappa - rate * end + TAIL_ERROR * U * magnitude, 0.0)
+    return min(kappa - rate * end + TAIL_ERROR * UNIT_ROUNDOFF * magnitude, 0.0)

@@ -24,8 +24,8 @@ from curvedp.numerics.directed_rounding import Array, round_up
 
 Profile = Callable[[Array], Array]
 
-U = 2.0**-53  # the unit roundoff of doubles
-# Rounding errors that are charged, in units of U. Each constant belongs to one line of
+UNIT_ROUNDOFF = 2.0**-53  # the unit roundoff of doubles
+# Rounding errors that are charged, in units of UNIT_ROUNDOFF. Each constant belongs to one line of
 # the table below Theorem C2 (docs/theory/accounting.md), which proves it.
 MASS_ERROR = 8  # line (a): a mass at a loss > 0, relative
 ZERO_MASS_ERROR = 16  # line (b): the mass at loss 0, absolute
@@ -58,7 +58,20 @@ class PairProfile:
 
     @classmethod
     def symmetric(cls, delta: Profile, truncation: float) -> "PairProfile":
-        """Return the pair whose two directions have the same profile."""
+        """Return the pair whose two directions have the same profile.
+
+        Parameters
+        ----------
+        delta : callable
+            δ(ε) at increasing ε >= 0.
+        truncation : float
+            The loss beyond which the bound is taken as constant.
+
+        Returns
+        -------
+        PairProfile
+            The pair.
+        """
         return cls(delta, delta, truncation)
 
     @property
@@ -145,9 +158,16 @@ def connect_the_dots(
         `pair.truncation` they count as constant: that much mass goes to infinity.
     width : float
         The width of the grid: all losses are multiples of it.
-    growth, min_points : float, int
-        How far apart the points may lie at which the profile is evaluated, see
-        `loss_grid`.
+    growth : float
+        The largest distance of neighboring points at which the profile is evaluated,
+        relative to their loss.
+    min_points : int
+        No two points are farther apart than 1/min_points of the whole range.
+
+    Returns
+    -------
+    DiscretePLD
+        The distribution, with masses rounded up.
     """
     last_index = max(math.ceil(pair.truncation / width), 1)
     grid = loss_grid(last_index, growth, min_points)
@@ -171,11 +191,13 @@ def connect_the_dots(
         - remove.delta_at_zero
         - remove.taken_from_zero
         - add.taken_from_zero
-        + ZERO_MASS_ERROR * U,  # Theorem C2, line (b)
+        + ZERO_MASS_ERROR * UNIT_ROUNDOFF,  # Theorem C2, line (b)
         0.0,
     )
     # Q's masses at losses −ε become P's: P(L = −ε) = e^{−ε}·Q(L = −ε).
-    negative_masses = round_up(add.masses * np.exp(-add.losses), MASS_ERROR * U)
+    negative_masses = round_up(
+        add.masses * np.exp(-add.losses), MASS_ERROR * UNIT_ROUNDOFF
+    )
     losses = np.concatenate([-add.losses[::-1], [0.0], remove.losses])
     masses = np.concatenate([negative_masses[::-1], [mass_at_zero], remove.masses])
     index = np.rint(losses / width).astype(np.int64)
@@ -183,10 +205,10 @@ def connect_the_dots(
 
 
 def loss_grid(last_index: int, growth: float, min_points: int) -> NDArray[np.int64]:
-    """Return the increasing indices, from 0 to last_index, at which a profile is evaluated.
+    """Return the increasing grid indices at which a privacy profile is evaluated.
 
-    All indices up to 1/growth are included. Then the steps are about `growth` times the
-    index, until they reach last_index/min_points.
+    They run from 0 to `last_index`. All indices up to 1/growth are included. Then the
+    steps are about `growth` times the index, until they reach last_index/min_points.
 
     Parameters
     ----------
@@ -196,6 +218,11 @@ def loss_grid(last_index: int, growth: float, min_points: int) -> NDArray[np.int
         The largest distance of neighboring indices, relative to the index.
     min_points : int
         No two indices are farther apart than last_index/min_points.
+
+    Returns
+    -------
+    array of int
+        Indices from 0 to `last_index`.
     """
     largest_step = max(last_index / min_points, 1.0)
     end_of_all = min(1 / growth, last_index)
@@ -218,20 +245,31 @@ def loss_grid(last_index: int, growth: float, min_points: int) -> NDArray[np.int
 
 
 def masses_from_profile(eps: Array, delta: Array) -> _Side:
-    """Return the masses at positive losses of the PLD whose profile connects given points.
+    """Return the masses at positive losses of the PLD with a given piecewise profile.
 
-    With dᵢ = δᵢ₋₁ − δᵢ and hᵢ = εᵢ − εᵢ₋₁, mass i is dᵢ/(1 − e^{−hᵢ}) − dᵢ₊₁/(e^{hᵢ₊₁}
-    − 1). It is rounded up by the rounding errors of this formula.
+    The profile is given by its corners (εᵢ, δᵢ) and is linear in e^ε between them. With
+    dᵢ = δᵢ₋₁ − δᵢ and hᵢ = εᵢ − εᵢ₋₁, the mass at the loss εᵢ is
+
+        dᵢ/(1 − e^{−hᵢ}) − dᵢ₊₁/(e^{hᵢ₊₁} − 1),
+
+    rounded up by the rounding errors of this formula.
 
     Parameters
     ----------
-    eps, delta : array
-        Points (ε, δ) of a convex profile, ε increasing from 0.
+    eps : array
+        The ε of the corners, increasing from 0.
+    delta : array
+        The δ of the corners, convex in e^ε.
+
+    Returns
+    -------
+    _Side
+        The losses > 0, their masses, and what belongs to loss 0 and to infinity.
     """
     given_to_right, taken_from_left = _step_weights(eps, delta)
     taken_from_left = np.append(taken_from_left, 0.0)
     # Theorem C2, line (a).
-    rounding = MASS_ERROR * U * (given_to_right + taken_from_left[1:])
+    rounding = MASS_ERROR * UNIT_ROUNDOFF * (given_to_right + taken_from_left[1:])
     masses = np.maximum(given_to_right - taken_from_left[1:] + rounding, 0.0)
     n_used = 1 + int(np.max(np.nonzero(masses)[0], initial=0))
     return _Side(
@@ -244,15 +282,22 @@ def masses_from_profile(eps: Array, delta: Array) -> _Side:
 
 
 def _step_weights(eps: Array, delta: Array) -> tuple[Array, Array]:
-    """Return d/(1 − e^{−h}) and d/(e^h − 1) for each step between two points.
+    """Return d/(1 − e^{−h}) and d/(e^h − 1) for each step between two points of a profile.
 
     Over a step of width h in ε, δ drops by d. The step adds the first number to the
     mass at its right end, and subtracts the second one from the mass at its left end.
 
     Parameters
     ----------
-    eps, delta : array
-        Points (ε, δ) of a profile, ε increasing.
+    eps : array
+        The ε of the points, increasing.
+    delta : array
+        The δ of the points, not increasing.
+
+    Returns
+    -------
+    given_to_right, taken_from_left : array
+        The two numbers, one for each step.
     """
     width = np.diff(eps)
     drop = -np.diff(delta)
@@ -263,7 +308,7 @@ def _step_weights(eps: Array, delta: Array) -> tuple[Array, Array]:
 def convex_envelope(
     eps: Array, delta: Array, is_symmetric: bool = True
 ) -> tuple[Array, Array]:
-    """Return the corners (ε, δ) of the lower convex envelope of points, convex in e^ε.
+    """Return the corners of the lower convex envelope of points (ε, δ), convex in e^ε.
 
     A point above the chord of its neighbors is not a corner, and all such points are
     removed at once, repeatedly. Which points remain decides how tight the bound is, not
@@ -271,11 +316,18 @@ def convex_envelope(
 
     Parameters
     ----------
-    eps, delta : array
-        The points, ε increasing from 0.
+    eps : array
+        The ε of the points, increasing from 0.
+    delta : array
+        The δ of the points.
     is_symmetric : bool
         Whether the profile continues to ε < 0 as its own mirror image. Then the point
         at ε = 0 may lie above a chord too, and is lowered to it.
+
+    Returns
+    -------
+    eps, delta : array
+        The corners that remain, ε increasing.
     """
     delta = np.minimum.accumulate(delta)
     for _ in range(_MAX_ENVELOPE_ROUNDS):
@@ -283,9 +335,11 @@ def convex_envelope(
         is_corner = np.concatenate(
             [[True], given_to_right[:-1] >= taken_from_left[1:], [True]]
         )
+        # The chord from (−ε₁, δ(−ε₁)) to (ε₁, δ₁), at ε = 0. By symmetry of the pair,
+        # δ(−ε) = 1 − e^{−ε}·(1 − δ(ε)).
         first_step = math.expm1(min(eps[1], 700.0))
         chord = (first_step + 2 * delta[1]) / (first_step + 2)
-        chord = chord * (1 + ENVELOPE_ERROR * U)
+        chord = chord * (1 + ENVELOPE_ERROR * UNIT_ROUNDOFF)
         chord_over_zero = math.nextafter(chord, 2.0)
         zero_is_low_enough = delta[0] <= chord_over_zero or not is_symmetric
         if is_corner.all() and zero_is_low_enough:

@@ -49,6 +49,13 @@ _HUGE_LOSS = 1e10
 # the end of the table, δ is an integral over losses that the table only extrapolates.
 _TRUSTED_PART_OF_TABLE = 0.75
 _MAX_DOUBLINGS = 200  # of the table of an unbounded loss
+# log(1 + e^x) is computed as x + log(1 + e^−x) from this x on, so that e^x is finite.
+_LARGE_LOG_INCREASE = 30
+# Orders α = 1 + 2^x at which `rho` evaluates D_α/α: x = −6, −5.5, …, where at x = 12 the
+# bound μ²/2 is tried too.
+_FIRST_LOG2_ORDER = -6.0
+_LOG2_ORDER_STEP = 0.5
+_LOG2_ORDER_OF_MU_BOUND = 12
 _LOG_ROUNDING = 4e-16  # twice the relative rounding error of a logarithm
 # The search for μ refines every peak of the grid that is at least this much of the
 # highest one, in at most so many rounds.
@@ -57,13 +64,14 @@ _REFINEMENT_ROUNDS = 8
 
 
 class SubgaussianTail(NamedTuple):
-    """A bound on the moments of an unbounded loss L: constants log K and drift.
+    """A bound on the exponential moments of an unbounded privacy loss L.
 
-    They satisfy, for every λ >= 0,
+    Its two constants log K >= 0 and drift satisfy, for every λ >= 0,
 
         log E₁[e^{λL}] <= log K + λ·(drift + v/2) + λ²·v/2,
 
-    where v is the square of `PrivacyProfile._tail_mu`, and log K >= 0.
+    where E₁ is the mean on the first of two neighboring data sets, and v the square of
+    `PrivacyProfile._tail_mu`. A Gaussian loss N(v/2, v) has log K = 0 and drift = 0.
     """
 
     log_k: float
@@ -218,6 +226,10 @@ class PrivacyProfile(PrivacyCurve):
     def _doublings_to_close(self, mu: float, end_of_search: float, limit: int) -> int:
         """Return how often the table must be doubled until μ is proved for its tail.
 
+        The table of an unbounded loss ends at some ε. Beyond it, δ(ε) <= δ_μ(ε) is a
+        theorem for large ε (`_tail_is_closed`), where δ_μ is the profile of N(0, 1)
+        against N(μ, 1).
+
         Parameters
         ----------
         mu : float
@@ -226,6 +238,11 @@ class PrivacyProfile(PrivacyCurve):
             The ε up to which δ(ε) <= δ_μ(ε) was checked in the present table.
         limit : int
             The largest number of doublings that is tried.
+
+        Returns
+        -------
+        int
+            The number of doublings; 0 if the present table is long enough.
 
         Raises
         ------
@@ -256,6 +273,11 @@ class PrivacyProfile(PrivacyCurve):
         ----------
         start : float
             The smallest loss of the grid, if the loss is unbounded.
+
+        Returns
+        -------
+        array
+            Losses from 0 (or `start`) up to the end of the trusted part.
         """
         grid = self.loss_table.grid()
         if math.isfinite(self.loss_table.max_loss):
@@ -278,15 +300,16 @@ class PrivacyProfile(PrivacyCurve):
     def _tail_is_closed(self, mu: float, eps: float) -> bool:
         """Say whether δ(ε′) <= δ_μ(ε′) is proved for every ε′ >= ε.
 
-        This is for unbounded losses (docs/theory/exact-profiles.md, Theorem P2). With
-        √v = `_tail_mu` and the constants K and drift of `SubgaussianTail`, Chernoff's
-        bound and a bound on Mills' ratio give
+        δ is the profile of an unbounded loss, δ_μ that of N(0, 1) against N(μ, 1)
+        (docs/theory/exact-profiles.md, Theorem P2). With √v = `_tail_mu` and the
+        constants K and drift of `SubgaussianTail`, Chernoff's bound and a bound on
+        Mills' ratio give
 
             δ(ε)   <= K·e^{−z²/2},            z = (ε − drift − v/2)/√v,
             δ_μ(ε) >= φ(x)·μ/(y + √2)²,       x = ε/μ − μ/2,  y = ε/μ + μ/2,
 
         where φ is the standard normal density. The proof succeeds if the quotient of
-        the first bound by the second is at most 1 at ε and decreases from there on.
+        the first bound by the second is at most 1 at ε, and decreases from there on.
 
         Parameters
         ----------
@@ -294,6 +317,11 @@ class PrivacyProfile(PrivacyCurve):
             The candidate for the smallest μ of GDP.
         eps : float
             The ε from which on the two profiles are compared.
+
+        Returns
+        -------
+        bool
+            False says only that this argument does not prove it.
         """
         tail = self._subgaussian_tail()
         root_v = self._tail_mu
@@ -320,6 +348,11 @@ class PrivacyProfile(PrivacyCurve):
         ----------
         grid : array
             Increasing values of ε that span the interval.
+
+        Returns
+        -------
+        float
+            The maximum, to about 1e-11 relative.
         """
         mu = self._mu_at(grid)
         largest = float(mu.max())
@@ -347,7 +380,7 @@ class PrivacyProfile(PrivacyCurve):
         return largest
 
     def mu_at(self, eps: Array) -> Array:
-        """Return μ_ε, the μ with δ_μ(ε) = δ(ε), at every ε; 0 where δ(ε) is 0.
+        """Return the μ with δ_μ(ε) = δ(ε) at every ε; 0 where δ(ε) is 0.
 
         δ_μ is the profile of N(0, 1) against N(μ, 1). Beyond the table of an unbounded
         loss, the value at the table's end is returned.
@@ -356,6 +389,11 @@ class PrivacyProfile(PrivacyCurve):
         ----------
         eps : array
             ε >= 0.
+
+        Returns
+        -------
+        array
+            The values of μ, of the shape of `eps`.
         """
         table = self.loss_table
         is_bounded = math.isfinite(table.max_loss)
@@ -364,9 +402,10 @@ class PrivacyProfile(PrivacyCurve):
         return np.where(eps < table.max_loss, mu, 0.0)
 
     def _mu_at(self, eps: Array, start: float | None = None) -> Array:
-        """Return μ_ε, the μ with δ_μ(ε) = δ(ε), at values of ε inside the table.
+        """Return the μ with δ_μ(ε) = δ(ε), for values of ε inside the table of the loss.
 
-        It is found from log δ, or from log(1 − δ) where δ > ½.
+        δ_μ is the profile of N(0, 1) against N(μ, 1). μ is computed from log δ, or from
+        log(1 − δ) where δ > ½, so that it has its full precision everywhere.
 
         Parameters
         ----------
@@ -374,19 +413,26 @@ class PrivacyProfile(PrivacyCurve):
             ε in [0, end of the table].
         start : float, optional
             The first iterate of Newton's method, if a good one is known.
+
+        Returns
+        -------
+        array
+            The values of μ, of the shape of `eps`; 0 where δ(ε) is 0.
         """
         log_delta = self.loss_table.log_delta(eps)
         is_above_half = log_delta > -_LOG_2
         is_usable = ~is_above_half & (log_delta > -math.inf)
 
         mu = np.zeros_like(eps)
-        mu[is_usable] = _mu_from_log_delta(eps[is_usable], log_delta[is_usable], start)
+        mu[is_usable] = _mu_with_small_delta(
+            eps[is_usable], log_delta[is_usable], start
+        )
         if np.any(is_above_half):
             large_delta_eps = eps[is_above_half]
             log_complement_of_delta = self.loss_table.log_one_minus_delta(
                 large_delta_eps
             )
-            mu[is_above_half] = _mu_from_log_complement(
+            mu[is_above_half] = _mu_with_large_delta(
                 large_delta_eps, log_complement_of_delta, start
             )
         return mu
@@ -403,6 +449,11 @@ class PrivacyProfile(PrivacyCurve):
         ----------
         alpha : array
             Type I errors from 0 to 1.
+
+        Returns
+        -------
+        array
+            β(α) in [0, 1 − α], of the shape of `alpha`.
         """
         flat_alpha = np.asarray(alpha, np.float64).ravel()
         log_beta, log_complement_of_beta = self._log_tradeoff(flat_alpha)
@@ -425,6 +476,11 @@ class PrivacyProfile(PrivacyCurve):
         ----------
         alpha : array
             Type I errors, 0 < α < 1.
+
+        Returns
+        -------
+        array
+            μ >= 0, of the shape of `alpha`.
         """
         log_beta, log_complement_of_beta = self._log_tradeoff(alpha)
         from_log = scipy.special.ndtri_exp(log_beta)
@@ -434,12 +490,17 @@ class PrivacyProfile(PrivacyCurve):
         return np.asarray(np.maximum(mu, 0.0))
 
     def _log_tradeoff(self, alpha: Array) -> tuple[Array, Array]:
-        """Return log β(α) and log(1 − β(α)), with β rounded down.
+        """Return log β(α) and log(1 − β(α)) of the trade-off curve β, rounded down.
 
-        Neyman–Pearson: the test L > t has type I error P₂(L > t) and type II error P₁(L
-        <= t). The trade-off curve is its own inverse, because an isometry swaps the
-        pair. Left of its fixed point P₂(L > 0) the threshold t therefore solves α =
-        P₂(L > t); right of it, α = P₁(L <= t) with β = P₂(L > t).
+        β(α) is the smallest type II error of a test whose type I error is α. By the
+        lemma of Neyman and Pearson it belongs to a test L > t of the privacy loss L:
+        with P₁ and P₂ the output distributions on the two data sets, such a test has
+        the type I error P₂(L > t) and the type II error P₁(L <= t). The curve is its
+        own inverse, because an isometry swaps the pair. Its fixed point is α = P₂(L >
+        0). The threshold t >= 0 therefore solves
+
+            α = P₂(L > t),     and then β = P₁(L <= t),     if α is left of the fixed point;
+            α = P₁(L <= t),    and then β = P₂(L > t),      if α is right of it.
 
         Parameters
         ----------
@@ -461,14 +522,28 @@ class PrivacyProfile(PrivacyCurve):
         # Both functions below decrease as the threshold grows, and are searched in the
         # coordinate w of the table.
         def lower_tail_deficit(w: Array) -> Array:
-            """Return a number that is <= 0 once P₁(L <= t) has reached α."""
+            """Return a number that is <= 0 once P₁(L <= t) has reached α.
+
+            It is log α − log P₁(L <= t), or for α >= ½ the same comparison of the
+            complements 1 − α and P₁(L > t).
+
+            Parameters
+            ----------
+            w : array
+                The coordinate of the loss t in the table.
+
+            Returns
+            -------
+            array
+                One number for each α.
+            """
             t = table.loss_at(w)
             from_lower_tail = log_alpha - table.log_lower_tail(t)
             from_upper_tail = table.log_upper_tail(t) - log_complement_of_alpha
             return np.where(alpha < 0.5, from_lower_tail, from_upper_tail)
 
         def excess(w: Array) -> Array:
-            """Return a number that changes its sign from + to − at the threshold."""
+            """Return a number that changes its sign from + to − at the threshold t."""
             second_tail_excess = table.log_second_tail(table.loss_at(w)) - log_alpha
             return np.where(is_left, second_tail_excess, lower_tail_deficit(w))
 
@@ -542,9 +617,11 @@ class PrivacyProfile(PrivacyCurve):
     # ---- Rényi divergences, ρ and the Hellinger angle
 
     def renyi(self, order: Any) -> Any:
-        """Return the Rényi divergence of the given order, rounded up.
+        """Return the Rényi divergence D_α of given orders α, rounded up.
 
-        With S(t) = P₁(L > t) and s = α − 1 it is D_α = log E₁[e^{sL}]/s, where
+        L is the privacy loss and P₁ the output distribution on the first of two
+        neighboring data sets. With S(t) = P₁(L > t), the privacy profile δ(t) and s = α
+        − 1, it is D_α = log E₁[e^{sL}]/s, where
 
             E₁[e^{sL}] = 1 + s·∫₀^∞ (S(t)(e^{st} − e^{−(s+1)t}) + e^{−(s+1)t}·δ(t)) dt.
 
@@ -570,14 +647,20 @@ class PrivacyProfile(PrivacyCurve):
     def renyi_at(self, order: float) -> float:
         """Return the Rényi divergence D_α of one order α >= 1, rounded up.
 
-        The formula is in `renyi`. Where the integral cannot be resolved in doubles, a
-        simple upper bound is returned: the largest loss, or α·μ²/2 (which μ-GDP
-        implies; Dong, Roth and Su 2022).
+        With s = α − 1 and the privacy loss L it is D_α = log E₁[e^{sL}]/s. The moment
+        is 1 + s times an integral (`TabulatedLossLaw.log_moment_integral`). Where that
+        integral cannot be resolved in doubles, a simple upper bound is returned: the
+        largest loss, or α·μ²/2 (which μ-GDP implies; Dong, Roth and Su 2022).
 
         Parameters
         ----------
         order : float
             The order α >= 1.
+
+        Returns
+        -------
+        float
+            D_α >= 0; infinity if the loss is unbounded and the order exceeds 1e150.
         """
         largest_loss = self.pure_epsilon
         is_bounded = math.isfinite(largest_loss)
@@ -597,7 +680,7 @@ class PrivacyProfile(PrivacyCurve):
 
         # log E₁[e^{sL}] = log(1 + s·integral), without overflow.
         log_increase = log_integral + math.log(s)
-        if log_increase < 30:
+        if log_increase < _LARGE_LOG_INCREASE:
             log_moment = math.log1p(math.exp(log_increase))
         else:
             log_moment = log_increase + math.log1p(math.exp(-log_increase))
@@ -612,7 +695,7 @@ class PrivacyProfile(PrivacyCurve):
         matters; then the best x is refined.
         """
         largest = self.renyi_at(1.0)
-        x = -6.0
+        x = _FIRST_LOG2_ORDER
         ratio_at: dict[float, float] = {}  # D_α/α, by x
         while True:
             order = 1 + 2.0**x
@@ -620,13 +703,13 @@ class PrivacyProfile(PrivacyCurve):
             largest = max(largest, ratio_at[x])
             if self._orders_are_closed(order, largest):
                 break
-            if x == 12:
+            if x == _LOG2_ORDER_OF_MU_BOUND:
                 # μ-GDP implies μ²/2-zCDP. For a nearly Gaussian loss this is as good as
                 # what any larger order could give.
                 rho_of_mu = self.mu * self.mu / 2
                 if rho_of_mu <= largest * (1 + 1e-6):
                     return float(round_up(rho_of_mu, RELATIVE_ERROR))
-            x += 0.5
+            x += _LOG2_ORDER_STEP
 
         def negative_ratio(x: float) -> float:
             """Return −D_α/α at the order α = 1 + 2^x."""
@@ -635,7 +718,9 @@ class PrivacyProfile(PrivacyCurve):
 
         best_x = max(ratio_at, key=ratio_at.__getitem__)
         refined = scipy.optimize.minimize_scalar(
-            negative_ratio, bounds=(best_x - 0.5, best_x + 0.5), method="bounded"
+            negative_ratio,
+            bounds=(best_x - _LOG2_ORDER_STEP, best_x + _LOG2_ORDER_STEP),
+            method="bounded",
         )
         return float(round_up(max(largest, -float(refined.fun)), RELATIVE_ERROR))
 
@@ -655,6 +740,11 @@ class PrivacyProfile(PrivacyCurve):
             The largest order that was evaluated.
         rho : float
             The largest D_α/α so far.
+
+        Returns
+        -------
+        bool
+            True if no larger order can raise the supremum of D_α/α.
         """
         if math.isfinite(self.pure_epsilon):
             return self.pure_epsilon <= rho * order
@@ -733,120 +823,193 @@ class PrivacyProfile(PrivacyCurve):
 
 # Newton steps, at most. Few are taken, except where each step doubles μ.
 _MOST_NEWTON_STEPS = 60
+# The relative step below which Newton's method ends: a few hundred roundings.
+_NEWTON_TOLERANCE = 1e-13
+# The smallest first iterate: close to the smallest normal double (2e-308), so that ε/μ
+# is defined.
+_SMALLEST_MU = 1e-305
+# log(1 − δ) is at most this. At 0 itself the quantile of the normal law is infinite.
+_LARGEST_LOG_COMPLEMENT = -1e-300
+# Mills' ratio is not evaluated left of this point, where it would overflow.
+_LEFTMOST_MILLS_ARGUMENT = -35.0
+# A difference of two Mills' ratios is used as it is if it exceeds this part of the
+# larger one: then at most three digits are lost.
+_SMALLEST_RELATIVE_DIFFERENCE = 1e-3
+# From this x on, 1 − x·R(x) is replaced by its asymptotic form 1/x².
+_LARGE_MILLS_ARGUMENT = 100
 
 
-def _newton_mu(
-    eps: Array, mu: Array, step: Callable[[Array, Array, Array], Array]
+def _solve_for_mu(
+    eps: Array, mu: Array, newton_step: Callable[[Array, Array, Array], Array]
 ) -> Array:
-    """Improve approximate solutions μ of δ_μ(ε) = δ by Newton's method.
+    """Solve δ_μ(ε) = δ for μ by Newton's method, elementwise.
 
-    The iteration ends when all steps are below 1e-13·μ. No step more than doubles μ or
-    removes more than half of it.
+    δ_μ(ε) is the profile of N(0, 1) against N(μ, 1). The iteration ends when all steps
+    are below 1e-13·μ. No step more than doubles μ or removes more than half of it.
 
     Parameters
     ----------
-    eps, mu : array
-        ε >= 0, and the first iterates μ > 0.
-    step : callable
-        The Newton step, as a function of μ, a = ε/μ − μ/2 and b = ε/μ + μ/2.
+    eps : array
+        ε >= 0.
+    mu : array
+        The first iterates μ > 0.
+    newton_step : callable
+        The step to the next iterate, as a function of μ, a = ε/μ − μ/2 and
+        b = ε/μ + μ/2.
+
+    Returns
+    -------
+    array
+        The solutions μ, of the shape of `eps`.
     """
     for _ in range(_MOST_NEWTON_STEPS):
         a = eps / mu - mu / 2
         b = eps / mu + mu / 2
-        change = np.clip(step(mu, a, b), -mu / 2, mu)
+        change = np.clip(newton_step(mu, a, b), -mu / 2, mu)
         mu = mu + change
-        if np.all(np.abs(change) <= 1e-13 * mu):
+        if np.all(np.abs(change) <= _NEWTON_TOLERANCE * mu):
             break
     return np.asarray(mu)
 
 
-def _mu_from_log_delta(eps: Array, log_delta: Array, start: float | None) -> Array:
-    """Return the μ with log δ_μ(ε) = `log_delta`, elementwise.
+def _mu_with_small_delta(eps: Array, log_delta: Array, start: float | None) -> Array:
+    """Return the μ with δ_μ(ε) = δ for δ <= ½, elementwise, from log δ.
 
-    δ_μ(ε) is the profile of N(0, 1) against N(μ, 1). Its logarithm is increasing and
-    concave in μ, so that Newton's method converges from below. With a = ε/μ − μ/2 and
-    b = ε/μ + μ/2, ∂δ_μ/∂μ = φ(a), and δ_μ/φ(a) is a difference of Mills' ratios.
+    δ_μ(ε) is the profile of N(0, 1) against N(μ, 1). Newton's method solves
+    log δ_μ(ε) − log δ = 0. With a = ε/μ − μ/2, b = ε/μ + μ/2, the normal density φ and
+    Mills' ratio R(x) = Φ(−x)/φ(x),
+
+        δ_μ(ε) = φ(a)·(R(a) − R(b)),      ∂δ_μ(ε)/∂μ = φ(a),
+
+    so that the derivative of log δ_μ(ε) is 1/(R(a) − R(b)), and the step from μ is
+    (log δ − log δ_μ(ε))·(R(a) − R(b)). Since log δ_μ is increasing and concave in μ,
+    the iterates converge from below.
 
     Parameters
     ----------
-    eps, log_delta : array
-        ε >= 0, and log δ with δ <= ½.
+    eps : array
+        ε >= 0.
+    log_delta : array
+        log δ with δ <= ½.
     start : float or None
         The first iterate; by default a lower bound on each μ.
+
+    Returns
+    -------
+    array
+        The solutions μ, of the shape of `eps`.
     """
     if start is None:
-        mu = np.maximum(gdp_mu_below(eps, log_delta), 1e-305)
+        first_mu = np.maximum(gdp_mu_below(eps, log_delta), _SMALLEST_MU)
     else:
-        mu = np.full_like(eps, start)
+        first_mu = np.full_like(eps, start)
 
-    def step(mu: Array, a: Array, b: Array) -> Array:
-        """Return the Newton step in μ for log δ_μ(ε) = log δ."""
+    def newton_step(mu: Array, a: Array, b: Array) -> Array:
+        """Return (log δ − log δ_μ(ε))·(R(a) − R(b))."""
         gap = log_delta - gdp_log_delta(mu, eps)
         return np.asarray(gap * _mills_difference(a, b))
 
-    return _newton_mu(eps, mu, step)
+    return _solve_for_mu(eps, first_mu, newton_step)
 
 
-def _mu_from_log_complement(
+def _mu_with_large_delta(
     eps: Array, log_complement_of_delta: Array, start: float | None
 ) -> Array:
-    """Return the μ with log(1 − δ_μ(ε)) = `log_complement_of_delta`, elementwise.
+    """Return the μ with δ_μ(ε) = δ for δ > ½, elementwise, from log(1 − δ).
 
-    δ_μ(ε) is the profile of N(0, 1) against N(μ, 1). With a = ε/μ − μ/2, b = ε/μ + μ/2
-    and Mills' ratio R,
+    δ_μ(ε) is the profile of N(0, 1) against N(μ, 1). Newton's method solves
+    log(1 − δ_μ(ε)) − log(1 − δ) = 0. With a = ε/μ − μ/2, b = ε/μ + μ/2, the normal
+    distribution function Φ and density φ, and Mills' ratio R(x) = Φ(−x)/φ(x),
 
-        1 − δ_μ(ε) = Φ(a) + e^ε·Φ(−b) = φ(a)·(R(−a) + R(b)).
+        1 − δ_μ(ε) = Φ(a) + e^ε·Φ(−b) = φ(a)·(R(−a) + R(b)),
+
+    and its derivative in μ is −φ(a). So the derivative of the logarithm is
+    −1/(R(−a) + R(b)), and the step from μ is
+    (log(1 − δ_μ(ε)) − log(1 − δ))·(R(−a) + R(b)).
 
     Parameters
     ----------
-    eps, log_complement_of_delta : array
-        ε >= 0, and log(1 − δ) with δ > ½.
+    eps : array
+        ε >= 0.
+    log_complement_of_delta : array
+        log(1 − δ) with δ > ½.
     start : float or None
         The first iterate; by default the solution of Φ(a) = 1 − δ.
+
+    Returns
+    -------
+    array
+        The solutions μ, of the shape of `eps`.
     """
     if start is None:
-        z = scipy.special.ndtri_exp(np.minimum(log_complement_of_delta, -1e-300))
+        # Φ(a) = 1 − δ says that a = z, a quantile; ε/μ − μ/2 = z is quadratic in μ, with
+        # the positive root −z + √(z² + 2ε). For z >= 0 it is written without the
+        # difference.
+        z = scipy.special.ndtri_exp(
+            np.minimum(log_complement_of_delta, _LARGEST_LOG_COMPLEMENT)
+        )
         root = np.sqrt(z * z + 2 * eps)
-        mu = np.where(z < 0, -z + root, 2 * eps / (np.abs(z) + root))
-        mu = np.maximum(mu, 1e-305)
+        first_mu = np.where(z < 0, -z + root, 2 * eps / (np.abs(z) + root))
+        first_mu = np.maximum(first_mu, _SMALLEST_MU)
     else:
-        mu = np.full_like(eps, start)
+        first_mu = np.full_like(eps, start)
 
-    def step(mu: Array, a: Array, b: Array) -> Array:
-        """Return the Newton step in μ for log(1 − δ_μ(ε)) = log(1 − δ)."""
+    def newton_step(mu: Array, a: Array, b: Array) -> Array:
+        """Return (log(1 − δ_μ(ε)) − log(1 − δ))·(R(−a) + R(b))."""
         log_first_term = scipy.special.log_ndtr(a)
         log_second_term = eps + scipy.special.log_ndtr(-b)
         log_value = np.logaddexp(log_first_term, log_second_term)
         gap = log_value - log_complement_of_delta
-        return np.asarray(gap * (_mills(-a) + _mills(b)))
+        return np.asarray(gap * (_mills_ratio(-a) + _mills_ratio(b)))
 
-    return _newton_mu(eps, mu, step)
+    return _solve_for_mu(eps, first_mu, newton_step)
 
 
-def _mills(x: Array) -> Array:
-    """Return Mills' ratio R(x) = Φ(−x)/φ(x).
+def _mills_ratio(x: Array) -> Array:
+    """Return Mills' ratio R(x) = Φ(−x)/φ(x) of the normal distribution.
 
-    Left of −35, where it would overflow, the value at −35 is returned: a Newton step
-    is clipped there anyway, so that only its sign matters.
+    Φ is the normal distribution function and φ its density; R(x) = √(π/2)·erfcx(x/√2).
+    Left of −35, where R would overflow, its value at −35 is returned. This is harmless
+    for Newton's method: its step is clipped there anyway, so that only the sign
+    matters.
+
+    Parameters
+    ----------
+    x : array
+        Real numbers.
+
+    Returns
+    -------
+    array
+        Positive numbers, of the shape of `x`.
     """
-    argument = np.maximum(x, -35.0) / math.sqrt(2)
+    argument = np.maximum(x, _LEFTMOST_MILLS_ARGUMENT) / math.sqrt(2)
     return np.asarray(math.sqrt(math.pi / 2) * scipy.special.erfcx(argument))
 
 
 def _mills_difference(a: Array, b: Array) -> Array:
-    """Return R(a) − R(b) for a <= b, where R(x) = Φ(−x)/φ(x) is Mills' ratio.
+    """Return R(a) − R(b) for a <= b, to three digits or more, for a Newton step.
 
-    It is accurate enough for a Newton step. Where the difference would cancel it is
-    (b − a)·(1 − z·R(z)) with z = (a + b)/2: the midpoint rule for ∫ −R′.
+    R(x) = Φ(−x)/φ(x) is Mills' ratio of the normal distribution. If the two values agree
+    in too many digits, their difference ∫_a^b −R′ is taken from the midpoint rule: with
+    z = (a + b)/2 it is (b − a)·(−R′(z)), and −R′(z) = 1 − z·R(z), which is about 1/z² for
+    large z.
 
     Parameters
     ----------
     a, b : array
         Real numbers, a <= b.
+
+    Returns
+    -------
+    array
+        The differences, >= 0.
     """
     z = (a + b) / 2
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        negative_slope = np.where(z > 100, 1 / (z * z), 1 - z * _mills(z))
-        difference = _mills(a) - _mills(b)
-        has_enough_digits = difference > 1e-3 * _mills(a)
+        negative_slope = np.where(
+            z > _LARGE_MILLS_ARGUMENT, 1 / (z * z), 1 - z * _mills_ratio(z)
+        )
+        difference = _mills_ratio(a) - _mills_ratio(b)
+        has_enough_digits = difference > _SMALLEST_RELATIVE_DIFFERENCE * _mills_ratio(a)
         return np.where(has_enough_digits, difference, (b - a) * negative_slope)

@@ -57,8 +57,17 @@ _SINH_SQUARE_OVERFLOWS = 350  # the radius beyond which sinh² would overflow
 def _check_range(name: str, value: float, low: float, high: float) -> None:
     """Raise `ParameterError` unless low <= value <= high.
 
-    `_validate.within` builds the message. It is slow, and is called only on failure,
-    because a calibration makes many profiles.
+    A calibration makes many profiles, so that the common case must be quick:
+    `_validate.within`, which builds the message, is slow and is called on failure only.
+
+    Parameters
+    ----------
+    name : str
+        The name of the parameter, for the message.
+    value : float
+        Its value.
+    low, high : float
+        The closed range in which it must lie.
     """
     if not low <= value <= high:
         _validate.within(name, value, low, high)
@@ -266,24 +275,29 @@ class ConstantCurvatureProfile(RadialProfile):
 
     @property
     def unresolved_loss_law(self) -> PrivacyLossLaw:
-        """The privacy loss, in units in which the curvature is −1, 0 or 1."""
-        root = math.sqrt(abs(self.curvature)) or 1.0
-        k = (self.curvature > 0) - (self.curvature < 0)
-        s = self.scale * root
-        distance = self.sensitivity * root
-        if k == 1:
-            distance = min(distance, math.pi)
+        """The privacy loss before the number of quadrature nodes is chosen.
+
+        It is stated in units in which the curvature is −1, 0 or 1: lengths are multiplied
+        by √|curvature|. One-dimensional spaces have closed forms.
+        """
+        length_unit = math.sqrt(abs(self.curvature)) or 1.0
+        curvature_sign = (self.curvature > 0) - (self.curvature < 0)
+        is_compact = curvature_sign == 1
+        scale = self.scale * length_unit
+        distance = self.sensitivity * length_unit
+        if is_compact:
+            distance = min(distance, math.pi)  # rounding may exceed the diameter
 
         if self.dim > 1:
-            return SpaceFormLoss(self.kind, k, self.dim, s, distance)
-        if k == 1 and self.kind == "gaussian":
-            return CircleGaussianLoss(s, distance)
-        if k == 1:
-            return CircleLaplaceLoss(s, distance)
+            return SpaceFormLoss(self.kind, curvature_sign, self.dim, scale, distance)
+        if is_compact and self.kind == "gaussian":
+            return CircleGaussianLoss(scale, distance)
+        if is_compact:
+            return CircleLaplaceLoss(scale, distance)
         if self.kind == "laplace":
-            return LineLaplaceLoss(s, distance)
+            return LineLaplaceLoss(scale, distance)
         # The loss of a Gaussian has the same law on every flat space.
-        return SpaceFormLoss("gaussian", 0, 2, s, distance)
+        return SpaceFormLoss("gaussian", 0, 2, scale, distance)
 
     @property
     def _zero_from(self) -> float:
@@ -329,6 +343,11 @@ class ConstantCurvatureProfile(RadialProfile):
             ρ(m+u)/ρ(m) <= (1 + 1/(e^{2m} − 1))^{d−1}·e^{−u²/2s²}.
 
         So drift = mD/s², and K is the integral of the second bound divided by ∫ρ/ρ(m).
+
+        Returns
+        -------
+        SubgaussianTail
+            log K and the drift, in the bound on the moments of the loss.
         """
         law = self.loss_law
         assert isinstance(law, SpaceFormLoss)
@@ -389,19 +408,34 @@ class GaussianProfile(ConstantCurvatureProfile):
         return min(float(round_up(angle, 1e-15)), math.pi)
 
     def _delta(self, eps: Array) -> Array:
+        """Return δ(ε) of N(0, 1) against N(μ, 1), for an array of ε >= 0."""
         return np.asarray(gdp_delta(self.mu, eps))
 
     def _tradeoff(self, alpha: Array) -> Array:
+        """Return the smallest type II error of N(0, 1) against N(μ, 1) at type I errors."""
         return np.asarray(gdp_tradeoff(self.mu, alpha))
 
     def renyi_at(self, order: float) -> float:
-        """Return αμ²/2, rounded up."""
+        """Return the Rényi divergence αμ²/2 of the order α, rounded up.
+
+        Parameters
+        ----------
+        order : float
+            The order α >= 1.
+
+        Returns
+        -------
+        float
+            D_α.
+        """
         return float(round_up(order * self.mu * self.mu / 2, 2.0**-51))
 
     def mu_at(self, eps: Array) -> Array:
+        """Return μ itself at every ε: the profile is that of N(0, 1) against N(μ, 1)."""
         return np.full_like(eps, self.mu)
 
     def mu_of_tradeoff(self, alpha: Array) -> Array:
+        """Return μ itself at every α: the trade-off curve is that of N(0, 1) and N(μ, 1)."""
         return np.full_like(alpha, self.mu)
 
 
@@ -410,7 +444,20 @@ class LineLaplaceProfile(ConstantCurvatureProfile):
     """The profile of the Laplace law on the line: δ(ε) = 1 − e^{(ε − Δ/s)/2}."""
 
     def delta_upper_bound(self, eps: Array) -> Array:
-        """Return δ(ε) = 1 − e^{(ε − Δ/s)/2}, or 0 from ε = Δ/s on; rounded up."""
+        """Return δ(ε) = 1 − e^{(ε − Δ/s)/2}, and 0 from ε = Δ/s on; rounded up.
+
+        Δ is the sensitivity and s the scale of the noise.
+
+        Parameters
+        ----------
+        eps : array
+            ε >= 0.
+
+        Returns
+        -------
+        array
+            Upper bounds on δ(ε), of the shape of `eps`.
+        """
         gap = np.minimum(eps - self._zero_from, 0.0)
         delta = -np.expm1(gap / 2) * (1 + 1e-15)
         delta = np.minimum(np.nextafter(delta, 1.0), 1.0)
@@ -472,21 +519,29 @@ def constant_curvature_profile(
 ) -> ConstantCurvatureProfile:
     """Return the profile of isotropic noise, by a closed form if there is one.
 
-    The same parameters give the same object within a thread, so that what it has
-    computed is used again. The parameters are those of `ConstantCurvatureProfile`.
+    Within a thread, the same parameters give the same object, so that what it has
+    computed is used again.
 
     Parameters
     ----------
-    kind : str
-        'gaussian' or 'laplace'.
-    curvature, dim : float, int
-        The curvature and the dimension of the space.
+    kind : {'gaussian', 'laplace'}
+        The noise: density ∝ exp(−d²/2s²) or ∝ exp(−d/s), with the distance d from the
+        center and the scale s.
+    curvature : float
+        The curvature of the space.
+    dim : int
+        The dimension of the space.
     scale : float
         The scale of the noise.
     sensitivity : float
-        The largest distance between two centers.
+        The largest distance between two centers of the noise.
     adjacency : str
         The kind of neighboring data sets: 'replace-one' or 'add-remove'.
+
+    Returns
+    -------
+    ConstantCurvatureProfile
+        The profile, of the most special class.
     """
     numbers = (curvature, dim, scale, sensitivity)
     are_numbers = all(isinstance(number, int | float) for number in numbers)
@@ -510,7 +565,7 @@ def _cached_profile(
     sensitivity: float,
     adjacency: str,
 ) -> ConstantCurvatureProfile:
-    """Return one profile for each thread and each set of parameters.
+    """Return the profile of isotropic noise; one object for each thread and parameters.
 
     Threads do not share profiles, because the table of a loss is extended in place.
 
@@ -518,8 +573,23 @@ def _cached_profile(
     ----------
     thread : int
         The identifier of the thread.
-    kind, curvature, dim, scale, sensitivity, adjacency
-        The parameters of `ConstantCurvatureProfile`.
+    kind : {'gaussian', 'laplace'}
+        The noise.
+    curvature : float
+        The curvature of the space.
+    dim : int
+        The dimension of the space.
+    scale : float
+        The scale of the noise.
+    sensitivity : float
+        The largest distance between two centers of the noise.
+    adjacency : str
+        The kind of neighboring data sets.
+
+    Returns
+    -------
+    ConstantCurvatureProfile
+        A `GaussianProfile` or `LineLaplaceProfile` if there is a closed form.
     """
     profile_class = ConstantCurvatureProfile
     if _is_flat_gaussian(kind, curvature, dim):
@@ -538,12 +608,19 @@ def gaussian_profile(
 
     Parameters
     ----------
-    curvature, dim : float, int
-        The curvature and the dimension of the space.
+    curvature : float
+        The curvature of the space.
+    dim : int
+        The dimension of the space.
     sigma : float
         The scale σ of the noise.
     sensitivity : float
-        The largest distance between two centers.
+        The largest distance between two centers of the noise.
+
+    Returns
+    -------
+    ConstantCurvatureProfile
+        The profile; `delta`, `epsilon` and `mu` are among its members.
 
     Examples
     --------
@@ -563,12 +640,19 @@ def laplace_profile(
 
     Parameters
     ----------
-    curvature, dim : float, int
-        The curvature and the dimension of the space.
+    curvature : float
+        The curvature of the space.
+    dim : int
+        The dimension of the space.
     scale : float
         The scale of the noise.
     sensitivity : float
-        The largest distance between two centers.
+        The largest distance between two centers of the noise.
+
+    Returns
+    -------
+    ConstantCurvatureProfile
+        The profile; `delta`, `epsilon` and `mu` are among its members.
 
     Examples
     --------
@@ -579,16 +663,24 @@ def laplace_profile(
 
 
 def gaussian_floor(curvature: float, dim: int, sensitivity: float) -> float:
-    """Return the infimum over all scales of the μ of Gaussian noise.
+    """Return the smallest μ of GDP that Gaussian noise of any scale can reach.
 
-    It is 0 unless the space is hyperbolic.
+    On a hyperbolic space some privacy loss remains however much noise is added. On all
+    other spaces the result is 0.
 
     Parameters
     ----------
-    curvature, dim : float, int
-        The curvature and the dimension of the space.
+    curvature : float
+        The curvature of the space.
+    dim : int
+        The dimension of the space.
     sensitivity : float
-        The largest distance between two centers.
+        The largest distance between two centers of the noise.
+
+    Returns
+    -------
+    float
+        The infimum of μ over all scales.
 
     Examples
     --------

@@ -53,6 +53,10 @@ _MOST_NARROWINGS = 12  # times that the arc of splits is narrowed; fewer are usu
 _ARC_ENDS = 13  # points that divide an arc of splits into 12 shorter ones
 _FINE_LATTICE_SIZE = 2049  # points at which a fit is searched for its maximum
 _NEAR_TOP = 0.99  # fraction of the maximum beyond which errors of a fit count
+# The first and the last step of the search for a maximum of a fit on [−1, 1]. The fine
+# lattice has cells of about 1e-3; an error of 1e-7 in z changes a maximum by 1e-14.
+_FIRST_CLIMB_STEP = 1e-3
+_LAST_CLIMB_STEP = 1e-7
 _MOST_UNRESOLVED = 1e-6  # a table of the loss with more relative noise is refused
 _SMALLEST_SQUARE = 1e-300  # a lower bound on μ², so that its fit stays positive
 _SMALLEST_FLOAT = 5e-324
@@ -84,12 +88,17 @@ class _SplitProfile(PrivacyProfile):
     distances: tuple[float, ...]
 
     def _delta(self, eps: Array) -> Array:
-        """Return δ(ε) from the table of the loss, raised by its relative error.
+        """Return δ(ε) from the table of the loss, raised by the error of that table.
 
         Parameters
         ----------
         eps : array
             Numbers ε >= 0.
+
+        Returns
+        -------
+        array
+            δ(ε) in [0, 1], of the shape of `eps`.
         """
         return np.minimum(super()._delta(eps) * (1 + self._relative_error), 1.0)
 
@@ -136,8 +145,8 @@ class _SplitProfile(PrivacyProfile):
         for profile in self.curved_profiles:
             summands.append((profile.loss_law.loss_scale, profile.loss_table))
         if self.flat_distance > 0:
-            mu = self.flat_distance / self.scale
-            summands.append((mu, GaussianLoss(mu)))
+            flat_mu = self.flat_distance / self.scale
+            summands.append((flat_mu, GaussianLoss(flat_mu)))
 
         summands.sort(key=lambda summand: summand[0])
         (narrow_scale, narrow), (wide_scale, wide) = summands
@@ -153,22 +162,37 @@ class _SplitProfile(PrivacyProfile):
     def mu_at(self, eps: Array) -> Array:
         """Return the μ with δ_μ(ε) = δ(ε), raised by the noise of the table.
 
+        δ_μ is the profile of N(0, 1) against N(μ, 1).
+
         Parameters
         ----------
         eps : array
             Numbers ε >= 0.
+
+        Returns
+        -------
+        array
+            The values of μ, of the shape of `eps`.
         """
         noiseless_mu = super().mu_at(eps)
         noise = _NOISE_FACTOR_OF_MU * self.loss_table.series.unresolved
         return noiseless_mu * (1 + noise)
 
     def mu_of_tradeoff(self, alpha: Array) -> Array:
-        """Return the μ of the point (α, β(α)), raised by the noise of the table.
+        """Return the μ whose Gaussian trade-off curve passes through (α, β(α)), raised.
+
+        β(α) is the smallest type II error at the type I error α. μ is raised by the
+        noise of the table of the loss.
 
         Parameters
         ----------
         alpha : array
             Type I errors from 0 to 1.
+
+        Returns
+        -------
+        array
+            The values of μ, of the shape of `alpha`.
         """
         noise = _NOISE_FACTOR_OF_MU * self.loss_table.series.unresolved
         return super().mu_of_tradeoff(alpha) * (1 + noise)
@@ -200,6 +224,11 @@ class _SplitProfile(PrivacyProfile):
         """Return a bound on the moments of the loss: the sum of the factors' bounds.
 
         The loss of a sphere is bounded by its `pure_epsilon`, which counts as drift.
+
+        Returns
+        -------
+        SubgaussianTail
+            The sums of the factors' constants.
         """
         tails = []
         for profile in self.curved_profiles:
@@ -219,15 +248,25 @@ def _split_profile(
     flat_distance: float,
     distances: tuple[float, ...],
 ) -> PrivacyProfile:
-    """Return the profile for one split, cached.
+    """Return the profile for one split of the sensitivity over the factors, cached.
 
-    If only one part changes it is the profile of that part. The parameters are those
-    of `_SplitProfile`.
+    If the change lies in one part only, it is the profile of that part.
 
     Parameters
     ----------
-    factors, scale, flat_distance, distances
-        The attributes of `_SplitProfile`.
+    factors : tuple of (float, int)
+        The curvature and the dimension of each curved factor.
+    scale : float
+        The scale σ of the noise.
+    flat_distance : float
+        The length of the change in the flat factors, which count as one part.
+    distances : tuple of float
+        The length of the change in each curved factor.
+
+    Returns
+    -------
+    PrivacyProfile
+        The profile of a Gaussian on one part, or a `_SplitProfile`.
     """
     changed = [
         (curvature, dim, distance)
@@ -294,6 +333,11 @@ class ProductProfile(PrivacyProfile):
     def _validated_factors(self) -> Factors:
         """Return the factors as a tuple of (float, int).
 
+        Returns
+        -------
+        tuple of (float, int)
+            The curvature and the dimension of each factor.
+
         Raises
         ------
         ParameterError
@@ -353,6 +397,11 @@ class ProductProfile(PrivacyProfile):
         lengths : sequence of float
             The length of the change in each part, in the order of `_part_diameters`. A
             length beyond the diameter of its part is cut.
+
+        Returns
+        -------
+        PrivacyProfile
+            The profile, cached.
         """
         distances = [
             min(length, diameter)
@@ -410,15 +459,22 @@ class ProductProfile(PrivacyProfile):
     # ---- the methods of a profile
 
     def _delta(self, eps: Array) -> Array:
-        """Return δ(ε) from the supremum of μ_ε² over the splits, rounded up.
+        """Return δ(ε), the largest over all splits of the sensitivity; rounded up.
 
-        μ_ε is the μ with δ_μ(ε) = δ(ε) for one split. Its square is nearly linear in
-        the squared lengths of the split, which makes the polynomial fit accurate.
+        For each split, let μ_ε be the μ with δ_μ(ε) = δ(ε), where δ_μ is the profile of
+        N(0, 1) against N(μ, 1). The supremum over the splits is taken of μ_ε², because
+        this is nearly linear in the squared lengths of the split, so that a polynomial
+        fits it well.
 
         Parameters
         ----------
         eps : array
             Numbers ε >= 0.
+
+        Returns
+        -------
+        array
+            δ(ε) in [0, 1], of the shape of `eps`.
         """
         if len(self._part_diameters) == 1:
             return self._at_split([self.sensitivity])._delta(eps)
@@ -441,7 +497,7 @@ class ProductProfile(PrivacyProfile):
         return delta.reshape(np.shape(eps))
 
     def _is_below_all_floats(self, eps: Array) -> NDArray[np.bool_]:
-        """Say at which ε the δ of every split is below the smallest float.
+        """Say at which ε the δ of every split is below the smallest positive float.
 
         δ increases with each length. So the pair of lengths (Δ, Δ) bounds every split,
         and its one table replaces a search that needs dozens of them.
@@ -450,6 +506,11 @@ class ProductProfile(PrivacyProfile):
         ----------
         eps : array
             Numbers ε >= 0.
+
+        Returns
+        -------
+        array of bool
+            One truth value for each ε.
         """
         bounding_profile = self._at_split([self.sensitivity, self.sensitivity])
         mu = bounding_profile.mu_at(eps) * (1 + 2 * (MARGIN + RELATIVE_ERROR))
@@ -472,6 +533,11 @@ class ProductProfile(PrivacyProfile):
         ----------
         delta : float
             A number from 0 to 1.
+
+        Returns
+        -------
+        float
+            ε >= 0.
         """
 
         def relative_excess(eps: float) -> float:
@@ -492,15 +558,20 @@ class ProductProfile(PrivacyProfile):
     def _tradeoff(self, alpha: Array) -> Array:
         """Return the smallest type II error β(α) over all splits, rounded down.
 
-        Let Φ be the standard normal distribution function. A split with the errors (α,
-        β) has the μ for which N(0, 1) and N(μ, 1) have these errors: β = Φ(−Φ⁻¹(α) −
-        μ). With μ_α² the supremum of the squares over all splits, the result is
-        Φ(−Φ⁻¹(α) − μ_α).
+        The test is one between neighboring data sets, and Φ the standard normal
+        distribution function. A split of the sensitivity with the errors (α, β) has the
+        μ for which N(0, 1) and N(μ, 1) have these errors: β = Φ(−Φ⁻¹(α) − μ). With μ_α²
+        the supremum of the squares over all splits, the result is Φ(−Φ⁻¹(α) − μ_α).
 
         Parameters
         ----------
         alpha : array
             Type I errors from 0 to 1.
+
+        Returns
+        -------
+        array
+            β(α), of the shape of `alpha`.
         """
         if len(self._part_diameters) == 1:
             return self._at_split([self.sensitivity])._tradeoff(alpha)
@@ -562,6 +633,11 @@ class ProductProfile(PrivacyProfile):
         ----------
         order : float
             The order α >= 1.
+
+        Returns
+        -------
+        float
+            D_α >= 0.
         """
         if math.isinf(order):
             return self.pure_epsilon
@@ -595,7 +671,10 @@ class ProductProfile(PrivacyProfile):
         """The name of the product, for messages."""
         if sorted(self.factors) == [(-0.5, 2), (0.0, 1)]:
             return "SPDAffineInvariant(2)"
-        names = [f"dimension {dim} curvature {k:g}" for k, dim in self.factors]
+        names = [
+            f"dimension {dim} curvature {curvature:g}"
+            for curvature, dim in self.factors
+        ]
         return "the product of " + ", ".join(names)
 
     @cached_property
@@ -625,6 +704,11 @@ def product_profile(
         The scale σ of the noise.
     sensitivity : float
         The largest distance between two centers of the noise.
+
+    Returns
+    -------
+    ProductProfile
+        The profile; `delta`, `epsilon` and `mu` are among its members.
     """
     return ProductProfile(factors, sigma, sensitivity)  # type: ignore[arg-type]
 
@@ -642,33 +726,42 @@ class _Supremum(NamedTuple):
 def largest_over_splits(
     cost: CostOfSplit, start: float = 0.0, stop: float = math.pi / 2
 ) -> Array:
-    """Return the supremum over splits of each entry of a cost, raised by its error.
+    """Return the supremum of a cost over all splits of the sensitivity, with its error.
 
-    A split is a direction (cos θ, sin θ). The cost is a smooth function of it, to which
+    A split divides the sensitivity over the two parts of a product; up to its length it
+    is a direction (cos θ, sin θ). The cost is a smooth function of it, to which
     polynomials of increasing degree are fitted. The difference between the last two
-    fits is added as the error (docs/theory/exact-profiles.md, "Products and SPD
-    matrices"). Where that error is poor, as for ε near the largest loss, the arc of
-    splits is narrowed first.
+    fits is added to the maximum as its error (docs/theory/exact-profiles.md, "Products
+    and SPD matrices"). Where that error is poor, as for ε near the largest loss, the
+    arc of splits is narrowed first.
 
     Parameters
     ----------
-    cost : callable
+    cost : CostOfSplit
         A function of the direction (cos θ, sin θ) that returns a row of positive
         numbers, each increasing in both coordinates.
-    start, stop : float
-        The range of θ, within [0, π/2].
+    start : float
+        The smallest angle θ of a split, >= 0.
+    stop : float
+        The largest angle θ of a split, <= π/2.
+
+    Returns
+    -------
+    array
+        The suprema, one for each entry of the cost.
     """
     value, error = _fit_over_arc(cost, start, stop)
     poorly_fitted = np.nonzero(error > _POOR_ERROR * value)[0]
     for column in poorly_fitted:
-        narrowed = _fit_over_narrowed_arc(_entry(cost, int(column)), start, stop)
+        one_cost = _only_column(cost, int(column))
+        narrowed = _fit_over_narrowed_arc(one_cost, start, stop)
         value[column] = narrowed.value[0]
         error[column] = narrowed.error[0]
     return (value + error) * (1 + 1e-12)  # covers the arithmetic of the fit
 
 
-def _entry(cost: CostOfSplit, column: int) -> CostOfSplit:
-    """Return the cost function that has only the given entry of `cost`.
+def _only_column(cost: CostOfSplit, column: int) -> CostOfSplit:
+    """Return the cost function that has only the given column of `cost`.
 
     Parameters
     ----------
@@ -676,12 +769,17 @@ def _entry(cost: CostOfSplit, column: int) -> CostOfSplit:
         A function of a split that returns a row of numbers.
     column : int
         Which of these numbers.
+
+    Returns
+    -------
+    callable
+        A function of a split that returns an array with one number.
     """
 
-    def one_entry(split: Array) -> Array:
+    def one_column(split: Array) -> Array:
         return cost(split)[column : column + 1]
 
-    return one_entry
+    return one_column
 
 
 def _fit_over_narrowed_arc(cost: CostOfSplit, start: float, stop: float) -> _Supremum:
@@ -728,7 +826,7 @@ def _fit_over_narrowed_arc(cost: CostOfSplit, start: float, stop: float) -> _Sup
 
 
 def _fit_over_arc(cost: CostOfSplit, start: float, stop: float) -> _Supremum:
-    """Return the supremum of each entry of a cost over an arc, by Chebyshev series.
+    """Return the largest value of a cost over an arc of splits, by Chebyshev series.
 
     The variable is sin²θ, the squared length in the second part of the split (cos θ,
     sin θ). A loss does not depend on the sign of a length, so that the cost is smooth
@@ -755,7 +853,19 @@ def _fit_over_arc(cost: CostOfSplit, start: float, stop: float) -> _Supremum:
     previous_fit: Array | None = None
 
     def cost_at(z: float) -> Array:
-        """Return the cost at a Chebyshev point z in [−1, 1], cached."""
+        """Return the cost at a Chebyshev point z, computed once.
+
+        Parameters
+        ----------
+        z : float
+            A number from −1 to 1, which stands for the squared sine low + (high −
+            low)·(1 + z)/2.
+
+        Returns
+        -------
+        array
+            The row of costs.
+        """
         if z not in known_costs:
             sin_square = low + (high - low) * (1 + z) / 2
             split = np.sqrt([max(1 - sin_square, 0.0), sin_square])
@@ -769,6 +879,7 @@ def _fit_over_arc(cost: CostOfSplit, start: float, stop: float) -> _Supremum:
         degree = size - 1
         basis = chebvander(points, degree)
         coefficients = np.linalg.lstsq(basis, values, rcond=1e-13)[0]
+        # The maximum is that of the fit on a fine lattice, or of the values themselves.
         fit = chebvander(fine_points, degree) @ coefficients
         largest = np.maximum(fit.max(axis=0), values.max(axis=0))
         residual = np.abs(basis @ coefficients - values).max(axis=0)
@@ -778,7 +889,7 @@ def _fit_over_arc(cost: CostOfSplit, start: float, stop: float) -> _Supremum:
         previous_fit = fit
 
     maxima = [
-        _climb(column, fine_points[best])
+        _local_maximum(column, fine_points[best])
         for column, best in zip(coefficients.T, fit.argmax(axis=0), strict=True)
     ]
     return _Supremum(np.maximum(largest, maxima), error)
@@ -796,6 +907,11 @@ def _change_near_top(fit: Array, previous_fit: Array | None, largest: Array) -> 
         Then nothing is known, and the change counts as large as the maximum.
     largest : array, shape (n_entries,)
         The maximum of each entry.
+
+    Returns
+    -------
+    array
+        The largest change of each entry, >= 0.
     """
     if previous_fit is None:
         return largest
@@ -804,27 +920,46 @@ def _change_near_top(fit: Array, previous_fit: Array | None, largest: Array) -> 
 
 
 def _chebyshev_points(size: int) -> Array:
-    """Return −cos(πj/(size − 1)), j = 0, …, size − 1: increasing from −1 to 1.
+    """Return the extrema −cos(πj/(size − 1)) of a Chebyshev polynomial, j = 0, …, size − 1.
 
-    They are the extrema of a Chebyshev polynomial.
+    They increase from −1 to 1 and are denser near the ends.
 
     Parameters
     ----------
     size : int
         The number of points, at least 2.
+
+    Returns
+    -------
+    array, shape (size,)
+        The points.
     """
     return -np.cos(np.pi * np.arange(size) / (size - 1))
 
 
 def _direction(theta: float) -> Array:
-    """Return (cos θ, sin θ), with an exact 0 at the ends of the quarter circle."""
+    """Return the direction (cos θ, sin θ), with an exact 0 at the ends of the quarter circle.
+
+    Parameters
+    ----------
+    theta : float
+        The angle θ in [0, π/2].
+
+    Returns
+    -------
+    array, shape (2,)
+        The direction.
+    """
     direction = np.array([math.cos(theta), math.sin(theta)])
     direction[np.abs(direction) < 1e-15] = 0.0
     return direction
 
 
-def _climb(coefficients: Array, z: float) -> float:
-    """Return a local maximum of a Chebyshev series near z, by a pattern search.
+def _local_maximum(coefficients: Array, z: float) -> float:
+    """Return the value of a local maximum of a Chebyshev series near z.
+
+    It is a pattern search: try one step to either side, move if that is higher, and
+    quarter the step otherwise, from 1e-3 down to 1e-7.
 
     Parameters
     ----------
@@ -832,11 +967,16 @@ def _climb(coefficients: Array, z: float) -> float:
         The coefficients of the series on [−1, 1].
     z : float
         The point at which the search starts.
+
+    Returns
+    -------
+    float
+        The largest value that was evaluated.
     """
     degree = len(coefficients) - 1
     largest = float((chebvander(np.array([z]), degree) @ coefficients)[0])
-    step = 1e-3
-    while step > 1e-7:
+    step = _FIRST_CLIMB_STEP
+    while step > _LAST_CLIMB_STEP:
         candidates = np.clip([z + step, z - step], -1.0, 1.0)
         values = chebvander(candidates, degree) @ coefficients
         best = int(values.argmax())

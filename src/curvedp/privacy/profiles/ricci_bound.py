@@ -51,6 +51,11 @@ class HadamardProfile(GaussianProfile):
         ricci : float
             A lower bound on the Ricci curvature, <= 0.
 
+        Returns
+        -------
+        HadamardProfile
+            A profile that is nowhere below that of the Gaussian on the space.
+
         Raises
         ------
         ParameterError
@@ -126,14 +131,22 @@ class PureProfile(PrivacyProfile):
 
 
 def _flat_scale(sigma: float, k: float) -> float:
-    """Return s = σ√(1 − kσ²), rounded down.
+    """Return the scale s = σ√(1 − kσ²) of a flat Gaussian that reveals as much; rounded down.
+
+    It is the scale of Theorem P4 (docs/theory/exact-profiles.md) for a Gaussian of
+    scale σ on a space whose Ricci curvature is at least −k.
 
     Parameters
     ----------
     sigma : float
         The scale σ of the noise.
     k : float
-        −k is a lower bound on the Ricci curvature.
+        A number >= 0 such that the Ricci curvature is at least −k.
+
+    Returns
+    -------
+    float
+        The scale s <= σ.
 
     Raises
     ------
@@ -151,14 +164,23 @@ def _flat_scale(sigma: float, k: float) -> float:
 
 
 def hadamard_scale(flat: float, ricci: float) -> float:
-    """Return the smallest σ with σ√(1 + ricci·σ²) >= flat, rounded up.
+    """Return the smallest σ whose flat scale σ√(1 + ricci·σ²) is large enough; rounded up.
+
+    With k = −ricci, the equation σ²(1 − kσ²) = flat² is quadratic in σ². Its smaller
+    root is σ² = 2·flat²/(1 + √(1 − 4k·flat²)). Rounding may leave it too small; then σ
+    is raised float by float until the condition was evaluated to hold.
 
     Parameters
     ----------
     flat : float
-        The scale that a flat Gaussian needs.
+        The scale that a flat Gaussian needs to meet the guarantee.
     ricci : float
         A lower bound on the Ricci curvature, <= 0.
+
+    Returns
+    -------
+    float
+        The scale σ of the noise on the curved space.
 
     Raises
     ------
