@@ -176,6 +176,10 @@ class PrivateTangentPCA(PrivateTransformer, BallEstimator):
         vector = self._release_one(chosen, records, "moments", privacy_unit)
 
         manifold = self.manifold_
+        if not self._searches_ball:
+            # After a step to the mean the ball of the moments is wider; records are
+            # clipped into the public one.
+            self.ball_ = public_ball(manifold, self.center, self.radius)
         estimate = estimate_of_release(vector, self.certificate_)
         spectrum = separate_from_noise(estimate.covariance, estimate.covariance_noise)
         if n_components is None:

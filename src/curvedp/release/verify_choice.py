@@ -17,6 +17,10 @@ from curvedp.core.wording import CHOICE_WORDS
 from curvedp.errors import ParameterError
 from curvedp.release.choose import mechanism_kinds, rank_mechanisms
 from curvedp.statistics.second_moment import SecondMoment
+from curvedp.statistics.tangent_moments import TangentMoments, TangentMomentsNearMean
+
+# Statistics that estimators release in one way, although more mechanisms could.
+_RELEASED_IN_ONE_WAY = (SecondMoment, TangentMoments, TangentMomentsNearMean)
 
 # How far, relative, a stated prediction may be from the one that is computed again.
 # Predictions are simulated: another version of NumPy may draw other random numbers, and
@@ -147,9 +151,9 @@ def _can_lead_to(
 def _is_the_only_one(mechanism: Mechanism) -> bool:
     """Return whether no other mechanism is offered where this one is.
 
-    Principal directions are released from a second moment with Gaussian noise only,
-    although other mechanisms could release one.
+    Principal directions are released from a second moment, or from the moments of
+    logarithms, with isotropic noise only, although other mechanisms could release one.
     """
-    if isinstance(mechanism.statistic, SecondMoment):
+    if isinstance(mechanism.statistic, _RELEASED_IN_ONE_WAY):
         return True
     return set(mechanism_kinds(mechanism.statistic)) <= {mechanism.info.option}

@@ -119,7 +119,7 @@ def _draw_variances(axes: Axes, geodesics: PrincipalGeodesics) -> None:
             places, variances, yerr=[lower, upper], fmt="none", ecolor=canvas.INK, lw=1
         )
         axes.set_title(
-            f"variances, {100 * intervals.level:g}% of the noise",
+            f"variances, {100 * intervals.level:g}% intervals of the noise",
             loc="left",
             color=canvas.INK,
             fontsize=10,
