@@ -1,0 +1,310 @@
+"""Prototypes of classes with private labels: means of clipped logarithms, one a class.
+
+All classes are released together, as one vector of sums and counts. Replacing a record
+together with its label moves that vector no farther than replacing a record within its
+class, so that labels are private at no cost (`ClassPrototypes.sum_sensitivity`). The
+stages that find the ball are in `curvedp.mechanisms.staged.prototypes`.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+from math import inf, log2, nextafter, pi, sqrt
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+
+from curvedp import _validate
+from curvedp.core.codes import PostProcessing, ProtectedUnit
+from curvedp.core.fields import AtLeastTwo, assign
+from curvedp.core.statistic import Ball, Statistic, public_ball
+from curvedp.errors import ParameterError
+from curvedp.geometry import Sphere
+from curvedp.geometry.ball import carry_records
+from curvedp.geometry.capabilities import canonical_center, move_from_origin
+from curvedp.geometry.frechet_mean.error_bound import farthest_record
+from curvedp.geometry.frechet_mean.public_ball import PublicBall, clip_records
+from curvedp.geometry.manifold import Manifold, check_manifold
+from curvedp.statistics.tangent_vectors import clip_rows_to, logs_at
+
+# Entries of a record's or a person's row, of length about 1, are multiples of 2^-20.
+ENTRY_BITS = 20
+# Whole sums are cut here, where doubles stop to hold every whole number.
+LARGEST_SUM = 2**53
+# Covers the rounding of the length of a row.
+_ROUNDING_OF_LENGTH = 1e-9
+# A class is known if its noisy count is this many standard deviations of the noise. No
+# record is assigned to a class that is not: its prototype is noise.
+_KNOWN_COUNT = 3.0
+# Rounds in which the weights of the squared lengths and their mean are estimated.
+_ROUNDS_OF_WEIGHTS = 3
+# The score of a class that is not known, and of a record that is not a point.
+_LOWEST_SCORE = -1e300
+
+
+@dataclass(frozen=True, eq=False)
+class ClassPrototypes(Statistic):
+    """The mean clipped logarithm of each class, at one center for all classes.
+
+    It is not the Fréchet mean of a class: logarithms are taken at a common center, and
+    clipped to a common radius, which may be as small as half of the records are far.
+
+    Attributes
+    ----------
+    manifold : Manifold
+        Where the records live.
+    center : point
+        The center of the public ball; the origin if the ball is found privately.
+    ball_radius : float or None
+        The radius of the public ball; None if center and radius are found privately,
+        which is for spheres.
+    classes : int
+        The number of classes, at least 2. Their set is public.
+    n : int or None
+        The number of records, or of people. None if it is private; neighboring data
+        sets then differ by one record that is added or removed, with its label.
+    """
+
+    manifold: Manifold
+    center: Any
+    ball_radius: Any
+    classes: AtLeastTwo
+    n: Any
+
+    name: ClassVar[str] = "class prototypes"
+    privacy_units: ClassVar[tuple[ProtectedUnit, ...]] = (
+        ProtectedUnit.LABELED_RECORD,
+        ProtectedUnit.LABELED_PERSON,
+    )
+
+    def __post_init__(self) -> None:
+        """Check the manifold, the ball and the numbers.
+
+        Raises
+        ------
+        ParameterError
+            If a ball is to be found on a manifold that is not a sphere, has a center
+            although it is to be found, or a number is wrong.
+        """
+        check_manifold(self.manifold)
+        if self.ball_radius is None:
+            if not isinstance(self.manifold, Sphere):
+                raise ParameterError(
+                    f"is for spheres; give the radius of a public ball on {self.manifold!r}",
+                    parameter="radius",
+                    value="private",
+                )
+            ball = public_ball(self.manifold, self.center, 2 * pi)
+            assign(self, center=ball.center)
+        else:
+            ball = public_ball(self.manifold, self.center, self.ball_radius)
+            assign(self, center=ball.center, ball_radius=ball.radius)
+        if self.n is not None:
+            assign(self, n=_validate.integer("n", self.n, 2))
+        super().__post_init__()
+
+    @property
+    def value_space(self) -> Manifold:
+        return self.manifold
+
+    @property
+    def public_count(self) -> int | None:
+        return None if self.n is None else int(self.n)
+
+    @property
+    def post_processing(self) -> tuple[PostProcessing, ...]:
+        return (PostProcessing.QUOTIENT_OF_NOISY_SUMS,)
+
+    @property
+    def searches_ball(self) -> bool:
+        """Whether center and radius are found privately."""
+        return self.ball_radius is None
+
+    @property
+    def count_weight(self) -> float:
+        """The weight w of a record in the count of its class; its logarithm has length ≤ 1.
+
+        If a record is replaced, every weight up to 1 costs nothing. If one is added, w
+        costs √(1 + w²), and w² = 1/(2√d) is about best (`ClippedSum`).
+        """
+        if self.n is not None:
+            return 1.0
+        best = 1 / sqrt(2 * sqrt(self.manifold.dim))
+        return float(2.0 ** round(log2(best)))
+
+    @property
+    def sensitivity(self) -> float:
+        """How far the vector of all sums and counts moves, in units of the radius."""
+        return self.sum_sensitivity
+
+    @cached_property
+    def sum_sensitivity(self) -> float:
+        """How far the computed vector of sums and counts moves, in units of the radius.
+
+        A record with label c and clipped logarithm u, |u| ≤ 1, contributes (u, w) to
+        block c and 0 to all others.
+
+        Theorem B3 (docs/theory/private-ball.md). If a record is replaced together with
+        its label, the vector moves by at most max(2, √(2 + 2w²)), which is 2 for w ≤ 1.
+        If a record is added with its label, it moves by at most √(1 + w²). The same
+        holds for persons whose rows are averages over their records.
+
+        Rounding moves each of the C·(d + 1) entries of a row by at most 2^-21.
+        """
+        w = self.count_weight
+        rows = 1 if self.n is None else 2
+        exact = sqrt(1 + w * w)
+        if self.n is not None:
+            exact = max(2.0, sqrt(2 + 2 * w * w))
+        n_entries = self.classes * (self.manifold.dim + 1)
+        rounding = rows * sqrt(n_entries) * 2.0 ** -(ENTRY_BITS + 1)
+        return nextafter(exact * (1 + _ROUNDING_OF_LENGTH) + rounding, inf)
+
+    @cached_property
+    def outer_ball(self) -> Ball:
+        """The public ball, in the canonical frame; the whole sphere if it is found."""
+        radius = 2 * pi if self.searches_ball else self.ball_radius
+        center = np.asarray(canonical_center(self.manifold, self.center))
+        return Ball(center, farthest_record(self.manifold, radius))
+
+    def to_points(self, records: np.ndarray) -> np.ndarray:
+        """Return records in the canonical frame, clipped into the outer ball.
+
+        Parameters
+        ----------
+        records : array of shape (n, *point_shape)
+            The records. Entries may be anything.
+        """
+        carried = carry_records(self.manifold, self.center, records)
+        return clip_records(PublicBall(self.manifold, *self.outer_ball), carried)
+
+    def to_unit_logs(self, ball: Ball, points: np.ndarray) -> np.ndarray:
+        """Return logarithms at the center of a ball, clipped to length 1 in units of it.
+
+        Parameters
+        ----------
+        ball : Ball
+            The ball in which prototypes are released, in the canonical frame.
+        points : array of shape (n, *point_shape)
+            What `to_points` has returned.
+        """
+        logs = logs_at(self.manifold, ball.center, points)
+        return clip_rows_to(logs, ball.radius) / ball.radius
+
+    def to_data_frame(self, points: np.ndarray) -> np.ndarray:
+        """Return points of the canonical frame in the frame of the records."""
+        return np.asarray(move_from_origin(self.manifold, self.center, points))
+
+
+class LabeledPoints(NamedTuple):
+    """Clipped points, the index of their class, and of their person (None: own).
+
+    Attributes
+    ----------
+    points : array, shape (records, *point_shape)
+    class_index : array of int, shape (records,)
+    person_index : array of int, shape (records,), or None
+        From 0, without gaps.
+    """
+
+    points: np.ndarray
+    class_index: np.ndarray
+    person_index: np.ndarray | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Prototypes:
+    """Released prototypes, and the classifier by the nearest of them.
+
+    Attributes
+    ----------
+    ball : Ball
+        The ball in which they were released, in the canonical frame.
+    means : array, shape (classes, dim)
+        The noisy mean clipped logarithm of each class, in units of the radius.
+    counts : array, shape (classes,)
+        The noisy number of records, or of people, of each class.
+    noise_std : array, shape (classes,)
+        About the standard deviation of the noise in each entry of a mean.
+    count_std : float
+        The standard deviation of the noise in each count.
+    """
+
+    ball: Ball
+    means: np.ndarray
+    counts: np.ndarray
+    noise_std: np.ndarray
+    count_std: float
+
+    @property
+    def is_known(self) -> np.ndarray:
+        """Which classes have so many records that their prototype is not all noise."""
+        return self.counts >= _KNOWN_COUNT * self.count_std
+
+    @cached_property
+    def squared_lengths(self) -> np.ndarray:
+        """Estimates of the squared lengths of the class means without noise, shape (classes,).
+
+        Noise adds d·σ² to the squared length of a noisy mean m on average, more for a
+        small class, and would push records away from it. What is left when that is
+        subtracted has the variance v = 4Tσ² + 2dσ⁴ around the squared length, T being
+        its size. Empirical Bayes (docs/theory/private-ball.md, "Prototypes of classes")
+        takes the lengths of the known classes as draws around T with a variance τ that
+        is estimated as well, and weights each with τ/(τ + v).
+        """
+        dim = self.means.shape[1]
+        noise_square = self.noise_std**2
+        unbiased = np.sum(self.means**2, axis=1) - dim * noise_square
+        known = self.is_known if self.is_known.any() else np.full(len(unbiased), True)
+
+        typical = 0.0
+        variances = 2 * dim * noise_square**2
+        for _ in range(_ROUNDS_OF_WEIGHTS):
+            weights = known / variances
+            typical = max(0.0, float(np.average(unbiased, weights=weights)))
+            variances = 4 * typical * noise_square + 2 * dim * noise_square**2
+        excess = (unbiased - typical) ** 2 - variances
+        spread = max(0.0, float(np.average(excess, weights=known / variances**2)))
+        pooled = (spread * unbiased + variances * typical) / (spread + variances)
+        return np.asarray(np.clip(pooled, 0.0, 1.0))
+
+    def squared_distances(self, unit_logs: np.ndarray) -> np.ndarray:
+        """Estimate the squared distance of each record to each class mean without noise.
+
+        Parameters
+        ----------
+        unit_logs : array of shape (n, dim)
+            What `ClassPrototypes.to_unit_logs` has returned.
+
+        Returns
+        -------
+        array of shape (n, classes)
+            In units of the squared radius. An estimate may be below 0.
+        """
+        own = np.sum(unit_logs**2, axis=1, keepdims=True)
+        return np.asarray(own - 2 * unit_logs @ self.means.T + self.squared_lengths)
+
+    def scores(self, unit_logs: np.ndarray) -> np.ndarray:
+        """Return the score of each class for each record: the larger, the nearer.
+
+        It is minus the estimated squared distance, which contains noise of the standard
+        deviation 2σ|z| for a record z. One such deviation is subtracted, so that a
+        small class is not taken for its noise.
+
+        Parameters
+        ----------
+        unit_logs : array of shape (n, dim)
+            What `ClassPrototypes.to_unit_logs` has returned.
+
+        Returns
+        -------
+        array of shape (n, classes)
+            In units of squared distances.
+        """
+        lengths = np.linalg.norm(unit_logs, axis=1, keepdims=True)
+        penalties = 2 * lengths * self.noise_std
+        losses = self.squared_distances(unit_logs) + penalties
+        scores = -(self.ball.radius**2) * losses
+        scores = np.where(np.isfinite(scores), scores, _LOWEST_SCORE)
+        if not self.is_known.any():
+            return scores
+        return np.where(self.is_known, scores, _LOWEST_SCORE)
