@@ -26,7 +26,9 @@ from curvedp.cli.console import (
     waiting,
 )
 from curvedp.cli.ledger import ledger_app
+from curvedp.cli.neuro import connectome, regions
 from curvedp.cli.options import JsonOption, PictureOption, command
+from curvedp.cli.perturb import perturb
 from curvedp.cli.region import figure, region
 from curvedp.cli.release import (
     PERSONS,
@@ -59,6 +61,8 @@ app = typer.Typer(
 )
 for _command in (verify, key, sign, statement, region, figure):
     app.command()(_command)
+for _command in (connectome, regions):
+    release_app.command()(_command)
 app.add_typer(release_app, name="release")
 app.add_typer(ledger_app, name="ledger")
 app.add_typer(test_app, name="test")
@@ -113,6 +117,7 @@ _CHECK_DESCRIPTION = (
     "NOT private: what is wrong with the records of a file, for those who may see them."
 )
 app.command("check")(file_command(_CHECK_OPTIONS, _CHECK_DESCRIPTION, _check))
+app.command("perturb")(perturb)
 
 
 @app.command()

@@ -182,7 +182,7 @@ def reading_options(options: TypedOptions) -> dict[str, Any]:
     return reading
 
 
-def _check_targets(inputs: list[Path | None], **targets: Path | None) -> None:
+def check_targets(inputs: list[Path | None], **targets: Path | None) -> None:
     """Refuse, before anything is spent, outputs that cannot or must not be written.
 
     Parameters
@@ -209,9 +209,6 @@ def _check_targets(inputs: list[Path | None], **targets: Path | None) -> None:
                     "it would be overwritten"
                 )
         taken_paths.append(target)
-    out = targets.get("out")
-    if out is not None and out.suffix not in (".npy", ".csv"):
-        raise ParameterError(f"--out {out} must end in .npy or .csv")
 
 
 def _check_writable(name: str, target: Path) -> None:
@@ -390,12 +387,15 @@ def _check_outputs(options: TypedOptions) -> None:
         inputs.append(Path(options["center"]))
     # The certificate comes last: it alone may stand for several files, and each of them
     # is compared with what was checked before.
-    _check_targets(
+    check_targets(
         inputs,
         out=options["out"],
         report=options["report"],
         certificate=options["certificate"],
     )
+    out = options["out"]
+    if out is not None and out.suffix not in (".npy", ".csv"):
+        raise ParameterError(f"--out {out} must end in .npy or .csv")
     if options["report"] is not None:
         # Without the extra that a report needs, nothing is paid.
         import curvedp.report  # noqa: F401

@@ -520,6 +520,28 @@ def _read_mask(path: Path, max_unpacked: int | None) -> np.ndarray:
         raise ParameterError(f"mask: {path} is not a NIfTI or npy file") from None
 
 
+def read_labels(labels: Any) -> np.ndarray:
+    """Return the public labels of the voxels of an atlas as whole numbers.
+
+    Parameters
+    ----------
+    labels : path or array
+        A NIfTI or npy file, or an array, of three axes. It is public, so messages may
+        describe it.
+    """
+    if isinstance(labels, str | Path):
+        labels = _read_mask(Path(labels), None)
+    array = np.squeeze(np.asarray(labels))
+    is_numeric = array.dtype.kind in "biuf"
+    if array.ndim != 3 or not is_numeric or not np.array_equal(array, np.rint(array)):
+        raise ParameterError(
+            f"must be whole numbers on three axes, not {array.dtype} of shape "
+            f"{array.shape}",
+            parameter="labels",
+        )
+    return array.astype(np.int64)
+
+
 def _array_name(path: Path, names: list[str], key: str | None) -> str:
     """Return which of a file's arrays is meant: the one called `key`, or the only one.
 

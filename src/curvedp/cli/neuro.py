@@ -1,0 +1,433 @@
+"""`curvedp release connectome FOLDER` and `curvedp release regions`: files of imaging.
+
+Both read what neuroimaging programs write, one record for each participant, and write
+files that these programs read.
+"""
+
+import json as json_module
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from curvedp.cli.console import (
+    check_picture,
+    console,
+    escape_markup,
+    print_table,
+    save_picture,
+    waiting,
+)
+from curvedp.cli.options import JsonOption, PictureOption, command
+from curvedp.cli.release import check_targets, open_ledger_file
+from curvedp.errors import ParameterError
+from curvedp.releasing import parse_radius
+
+if TYPE_CHECKING:
+    from curvedp.neuro import PrivateConnectome, PrivateRegionTensors
+    from curvedp.privacy import Guarantee
+
+# Rows of a table that are printed; all are in the files.
+_MAX_ROWS = 20
+
+_LedgerOption = Annotated[Path | None, typer.Option(help="budget to spend from")]
+_BudgetOption = Annotated[
+    float | None, typer.Option(help="start the ledger with this GDP budget")
+]
+_KeyOption = Annotated[
+    Path | None, typer.Option(help="file with the key of a keyed ledger")
+]
+_LabelOption = Annotated[
+    str | None, typer.Option(help="what the ledger's entry is called")
+]
+_CertificateOption = Annotated[
+    Path | None, typer.Option(help="write the certificate (json)")
+]
+_RadiusOption = Annotated[
+    str,
+    typer.Option("--radius", "-r", help="of the public ball, or private to find it"),
+]
+
+
+@command
+def connectome(
+    folder: Annotated[
+        Path,
+        typer.Argument(help="folder of sub-…_relmat.tsv files (BIDS, XCP-D), as it is"),
+    ],
+    guarantee: "Guarantee",
+    atlas: Annotated[
+        str | None, typer.Option(help="which atlas, such as 4S156Parcels")
+    ] = None,
+    measure: Annotated[
+        str | None, typer.Option(help="which measure, such as pearsoncorrelation")
+    ] = None,
+    task: Annotated[str | None, typer.Option(help="which task, such as rest")] = None,
+    networks: Annotated[
+        str | None,
+        typer.Option(
+            help="public networks: schaefer (from the names of regions), or a tsv file"
+        ),
+    ] = None,
+    resolution: Annotated[str, typer.Option(help="auto, regions or networks")] = "auto",
+    edge_error: Annotated[
+        float, typer.Option(help="noise of an edge, in Fisher's z, that is acceptable")
+    ] = 0.1,
+    radius: _RadiusOption = "private",
+    center: Annotated[
+        Path | None,
+        typer.Option(help="public connectome that people resemble: a relmat.tsv"),
+    ] = None,
+    ledger: _LedgerOption = None,
+    budget_mu: _BudgetOption = None,
+    ledger_key: _KeyOption = None,
+    label: _LabelOption = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="write the mean: …_relmat.tsv, with a json sidecar"),
+    ] = None,
+    plot: PictureOption = None,
+    certificate: _CertificateOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Release the mean connectome of the participants of a folder.
+
+    A participant is one record, whatever number of sessions and runs they have.
+    """
+    from curvedp.neuro import PrivateConnectome, read_connectomes, read_relmat
+    from curvedp.neuro.relmat import check_relmat_name
+
+    if out is not None:
+        check_relmat_name(out)
+    inputs = [ledger, ledger_key, center]
+    _check_outputs(inputs, ledger, budget_mu, ledger_key, certificate, out, plot)
+    entities = {} if task is None else {"task": task}
+    with waiting("reading matrices"):
+        found = read_connectomes(folder, atlas=atlas, measure=measure, **entities)
+    template = None if center is None else read_relmat(center)[0]
+    model = PrivateConnectome(
+        _networks(networks, found.names),
+        resolution=resolution,
+        edge_error=edge_error,
+        radius=parse_radius(radius),
+        center=template,
+        guarantee=guarantee,
+        ledger=open_ledger_file(ledger, budget_mu, ledger_key),
+        label=label or f"connectome of {folder.name}"[:200],
+    )
+    with waiting("drawing exact noise"):
+        model.fit(found.matrices, groups=found.subjects, names=found.names)
+    if json:
+        print(json_module.dumps(_connectome_dict(model)))
+    else:
+        _print_connectome(model)
+    with _printing_if_unwritten(_connectome_dict(model)):
+        _write_connectome(model, out, plot, certificate)
+
+
+def _networks(choice: str | None, names: list[str]) -> list[str] | None:
+    """Return the network of each region: none, from the names, or from a file.
+
+    Parameters
+    ----------
+    choice : str or None
+        What was typed.
+    names : list of str
+        The regions.
+    """
+    from curvedp.neuro import networks_of
+
+    if choice is None:
+        return None
+    return networks_of(names, None if choice == "schaefer" else choice)
+
+
+def _check_outputs(
+    inputs: list[Path | None],
+    ledger: Path | None,
+    budget_mu: float | None,
+    ledger_key: Path | None,
+    certificate: Path | None,
+    out: Path | None,
+    plot: Path | None,
+) -> None:
+    """Refuse, before anything is paid, outputs that could not be written.
+
+    Parameters
+    ----------
+    inputs : list of paths or None
+        What must not be overwritten.
+    ledger, ledger_key : path or None
+        The ledger and its key.
+    budget_mu : float or None
+        The budget of a new ledger.
+    certificate, out, plot : path or None
+        The outputs.
+    """
+    check_picture(plot)
+    if plot is not None:
+        # Without the extra that a picture needs, nothing is paid.
+        import curvedp.report  # noqa: F401
+    check_targets(inputs, out=out, plot=plot, certificate=certificate)
+    if ledger is None and (budget_mu is not None or ledger_key is not None):
+        raise ParameterError("--budget-mu and --ledger-key go with --ledger")
+
+
+def _connectome_dict(model: "PrivateConnectome") -> dict[str, Any]:
+    """Return all that was released, as plain values."""
+    lower, upper = model.confidence_edges()
+    return {
+        "names": model.names_,
+        "matrix": model.matrix_.tolist(),
+        "lower": lower.tolist(),
+        "upper": upper.tolist(),
+        "resolution": model.resolution_,
+        "choice": model.choice_,
+        "estimate": model.estimate_,
+        "predicted_error": model.predicted_error_,
+        "sampling_error": model.sampling_error_,
+        "certificate": model.certificate_.to_dict(),
+    }
+
+
+def _print_connectome(model: "PrivateConnectome") -> None:
+    """Print the strongest edges with their intervals, the errors and the plan."""
+    import numpy as np
+
+    statistic = model.certificate_.statistic
+    console.print(
+        f"private connectome of {statistic['n']} people: {len(model.names_)} "
+        f"{model.resolution_}, {escape_markup(model.certificate_.guarantee)}"
+    )
+    console.print(escape_markup(model.choice_), soft_wrap=True)
+    lower, upper = model.confidence_edges()
+    offset = 1 if model.resolution_ == "regions" else 0
+    rows, columns = np.triu_indices(len(model.names_), offset)
+    strongest = np.argsort(-np.abs(model.matrix_[rows, columns]))[:_MAX_ROWS]
+    print_table(
+        ["edge", "correlation", "95% interval, all at once"],
+        [
+            [
+                escape_markup(f"{model.names_[row]} – {model.names_[column]}"),
+                f"{model.matrix_[row, column]:+.3f}",
+                f"{lower[row, column]:+.3f} to {upper[row, column]:+.3f}",
+            ]
+            for row, column in zip(rows[strongest], columns[strongest], strict=True)
+        ],
+    )
+    errors = (
+        f"error of an edge in Fisher's z: {model.predicted_error_:.3g} from the noise "
+        f"({model.estimate_} estimate; the noise itself {model.noise_std_:.3g})"
+    )
+    if model.sampling_error_ is not None:
+        errors += f", {model.sampling_error_:.3g} as the people are a sample"
+    console.print(errors, soft_wrap=True)
+    needed = ", ".join(
+        f"{model.subjects_needed(error)} for ± {error:g}" for error in (0.2, 0.1, 0.05)
+    )
+    console.print(
+        f"people needed for intervals of all edges (Fisher's z): {needed}",
+        soft_wrap=True,
+    )
+
+
+def _write_connectome(
+    model: "PrivateConnectome",
+    out: Path | None,
+    plot: Path | None,
+    certificate: Path | None,
+) -> None:
+    """Write the files of a released connectome, the certificate first.
+
+    Parameters
+    ----------
+    model : PrivateConnectome
+        After `fit`.
+    out, plot, certificate : path or None
+        The files.
+    """
+    from curvedp._files import write_atomically
+    from curvedp.neuro import plot_connectome, write_relmat
+
+    written: list[Path] = []
+    if certificate is not None:
+        write_atomically(certificate, model.certificate_.to_json() + "\n")
+        written.append(certificate)
+    if out is not None:
+        written += write_relmat(
+            out, model.matrix_, model.names_, certificate=model.certificate_
+        )
+    if plot is not None:
+        save_picture(plot_connectome(model), plot)
+        written.append(plot)
+    _print_written(written)
+
+
+@contextmanager
+def _printing_if_unwritten(content: dict[str, Any]) -> Iterator[None]:
+    """Print all that was released if a file of it cannot be written: it is paid for.
+
+    Parameters
+    ----------
+    content : dict
+        What was released, as plain values.
+    """
+    try:
+        yield
+    except BaseException:
+        print(json_module.dumps(content))
+        raise
+
+
+def _print_written(written: list[Path]) -> None:
+    """Name the files that were written, beside the output of --json."""
+    if written:
+        from curvedp.cli.console import errors
+
+        names = ", ".join(map(str, written))
+        errors.print(escape_markup(f"written: {names}"), soft_wrap=True)
+
+
+@command
+def regions(
+    volumes: Annotated[
+        list[Path],
+        typer.Argument(help="a NIfTI volume of tensors for each participant"),
+    ],
+    labels: Annotated[Path, typer.Option(help="public atlas: NIfTI of whole numbers")],
+    guarantee: "Guarantee",
+    names: Annotated[
+        Path | None,
+        typer.Option(help="public tsv file with the columns index and name"),
+    ] = None,
+    form: Annotated[
+        str, typer.Option("--as", help="tensor6-lower (DIPY) or tensor6-upper (FSL)")
+    ] = "tensor6-lower",
+    typical_diffusivity: Annotated[
+        float, typer.Option(help="public guess, in the units of the data")
+    ] = 7e-4,
+    radius: _RadiusOption = "private",
+    ledger: _LedgerOption = None,
+    budget_mu: _BudgetOption = None,
+    ledger_key: _KeyOption = None,
+    label: _LabelOption = None,
+    out: Annotated[
+        Path | None, typer.Option(help="write the table of regions (tsv)")
+    ] = None,
+    plot: PictureOption = None,
+    certificate: _CertificateOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Release the mean tensor, FA and MD of each region of an atlas over participants.
+
+    Volumes are in the space of the atlas. Each is one participant, who is in every
+    region: all regions are one release for one charge.
+    """
+    from dataclasses import asdict
+
+    from curvedp.neuro import PrivateRegionTensors, read_region_tensors
+
+    inputs = [ledger, ledger_key, labels, names, *volumes]
+    _check_outputs(inputs, ledger, budget_mu, ledger_key, certificate, out, plot)
+    with waiting("reading volumes"):
+        found = read_region_tensors(
+            volumes, labels, names=_region_names(names), form=form
+        )
+    model = PrivateRegionTensors(
+        radius=parse_radius(radius),
+        typical_diffusivity=typical_diffusivity,
+        guarantee=guarantee,
+        ledger=open_ledger_file(ledger, budget_mu, ledger_key),
+        label=label or f"tensors of {len(found.regions)} regions",
+    )
+    with waiting("drawing exact noise"):
+        model.fit(
+            found.tensors, groups=[str(path) for path in volumes], regions=found.regions
+        )
+    table = [asdict(row) for row in model.table()]
+    content = {"regions": table, "certificate": model.certificate_.to_dict()}
+    if json:
+        print(json_module.dumps(content))
+    else:
+        _print_regions(model)
+    with _printing_if_unwritten(content):
+        _write_regions(model, out, plot, certificate)
+
+
+def _region_names(path: Path | None) -> dict[int, str] | None:
+    """Return the names of regions by their numbers, from a table as BIDS has it."""
+    if path is None:
+        return None
+    lines = path.read_text(encoding="utf-8").splitlines()
+    header, *rows = [line.split("\t") for line in lines if line]
+    if "index" not in header or "name" not in header:
+        raise ParameterError(f"{path} has no columns 'index' and 'name'")
+    index, name = header.index("index"), header.index("name")
+    try:
+        return {int(row[index]): row[name] for row in rows}
+    except (ValueError, IndexError):
+        raise ParameterError(f"{path} has a line without an index or a name") from None
+
+
+def _print_regions(model: "PrivateRegionTensors") -> None:
+    """Print FA and MD of the regions with their intervals."""
+    statistic = model.certificate_.statistic
+    console.print(
+        f"private mean tensors of {len(model.regions_)} regions, {statistic['n']} "
+        f"people, {escape_markup(model.certificate_.guarantee)} for all regions together"
+    )
+    rows = model.table()
+    print_table(
+        ["region", "FA", "95%, all at once", "MD", "95%, all at once"],
+        [
+            [
+                escape_markup(row.region),
+                f"{row.fa:.3f}",
+                f"{row.fa_low:.3f} to {row.fa_high:.3f}",
+                f"{row.md:.4g}",
+                f"{row.md_low:.4g} to {row.md_high:.4g}",
+            ]
+            for row in rows[:_MAX_ROWS]
+        ],
+    )
+    if len(rows) > _MAX_ROWS:
+        console.print(f"{len(rows) - _MAX_ROWS} more regions are in the files")
+    spread = f"noise of a coordinate of the logarithms: {model.noise_std_:.3g}"
+    if model.sampling_error_ is not None:
+        spread += f"; because people are a sample: {model.sampling_error_:.3g}"
+    console.print(spread, soft_wrap=True)
+
+
+def _write_regions(
+    model: "PrivateRegionTensors",
+    out: Path | None,
+    plot: Path | None,
+    certificate: Path | None,
+) -> None:
+    """Write the files of released regions, the certificate first.
+
+    Parameters
+    ----------
+    model : PrivateRegionTensors
+        After `fit`.
+    out, plot, certificate : path or None
+        The files.
+    """
+    from curvedp._files import write_atomically
+    from curvedp.neuro import plot_regions
+
+    written: list[Path] = []
+    if certificate is not None:
+        write_atomically(certificate, model.certificate_.to_json() + "\n")
+        written.append(certificate)
+    if out is not None:
+        model.write_table(out)
+        written.append(out)
+    if plot is not None:
+        people = model.certificate_.statistic["n"]
+        title = f"Private mean tensors: {people} people, {model.certificate_.guarantee}"
+        save_picture(plot_regions(model.table(), title), plot)
+        written.append(plot)
+    _print_written(written)

@@ -1,0 +1,46 @@
+"""Releases for neuroscience, from the files that its programs write.
+
+Group connectomes from BIDS and XCP-D folders, mean diffusion tensors of the regions of
+an atlas, and starter kits with which a new user of a brain-computer interface
+calibrates without anyone's trials. Each is one private mean of one vector per person.
+"""
+
+from curvedp.neuro.connectome import (
+    ConnectomePlan,
+    PrivateConnectome,
+    fisher_z,
+    plan_connectome,
+)
+from curvedp.neuro.pictures import plot_connectome, plot_regions, save_figure
+from curvedp.neuro.regions import (
+    PrivateRegionTensors,
+    RegionRow,
+    RegionTensors,
+    read_region_tensors,
+)
+from curvedp.neuro.relmat import (
+    Connectomes,
+    networks_of,
+    read_connectomes,
+    read_relmat,
+    write_relmat,
+)
+
+__all__ = [
+    "ConnectomePlan",
+    "Connectomes",
+    "PrivateConnectome",
+    "PrivateRegionTensors",
+    "RegionRow",
+    "RegionTensors",
+    "fisher_z",
+    "networks_of",
+    "plan_connectome",
+    "plot_connectome",
+    "plot_regions",
+    "read_connectomes",
+    "read_region_tensors",
+    "read_relmat",
+    "save_figure",
+    "write_relmat",
+]

@@ -1,0 +1,542 @@
+"""Private mean diffusion tensors of the regions of an atlas, over a group of people.
+
+A person is the tensors of all regions together, each the log-Euclidean mean of the
+voxels with the region's label. One person moves every region, so the regions are not
+released in parallel: they are one vector and one release, whose noise they share.
+"""
+
+import csv
+import io
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from math import log, sqrt
+from pathlib import Path
+from typing import Any, ClassVar, NamedTuple, Self
+
+import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted
+
+from curvedp import _validate
+from curvedp._files import write_atomically
+from curvedp._silence import quiet_about_records
+from curvedp.core.certificate import Certificate
+from curvedp.core.mechanism import check_guarantee
+from curvedp.core.released import ReleasedValue
+from curvedp.errors import ParameterError
+from curvedp.estimators import PrivateFrechetMean
+from curvedp.geometry import SPDLogEuclidean
+from curvedp.ledger import Ledger
+from curvedp.neuro.vectors import noisy_mean_of, release_mean_vector
+from curvedp.privacy import GDP, Guarantee
+from curvedp.randomness import Source
+from curvedp.records import read_records
+from curvedp.records.base import open_records
+from curvedp.records.volumes import read_labels
+
+# The mean diffusivity of white matter in mm²/s, the units of DIPY and FSL.
+WHITE_MATTER_MD = 7e-4
+
+# Tensors are clipped to eigenvalues within this factor of the typical diffusivity.
+_LARGEST_FACTOR = 1e3
+
+# Draws of the noise for the error bars of FA and MD, and their public seed.
+_DRAWS = 4000
+_SEED = 20260102
+
+_SPACE = SPDLogEuclidean(3)
+
+
+class RegionTensors(NamedTuple):
+    """The mean tensor of each region of each person.
+
+    Attributes
+    ----------
+    tensors : array of shape (n, regions, 3, 3)
+        NaN where no voxel of a region has a tensor.
+    regions : list of str
+        The names of the regions.
+
+    Examples
+    --------
+    >>> RegionTensors(np.zeros((5, 2, 3, 3)), ["genu", "body"]).tensors.shape
+    (5, 2, 3, 3)
+    """
+
+    tensors: np.ndarray
+    regions: list[str]
+
+
+def read_region_tensors(
+    volumes: Sequence[Any],
+    labels: Any,
+    *,
+    names: Mapping[int, str] | None = None,
+    form: str = "tensor6-lower",
+) -> RegionTensors:
+    """Return the mean tensor of each region of a public atlas, for each person.
+
+    Parameters
+    ----------
+    volumes : sequence of paths or arrays
+        One volume of tensors for each person, in the space of the atlas: NIfTI files of
+        six numbers a voxel, as DIPY and FSL write them, or arrays of shape (x, y, z, 6)
+        or (x, y, z, 3, 3).
+    labels : path or array of shape (x, y, z)
+        The public atlas: a NIfTI file of whole numbers, 0 for no region.
+    names : mapping, optional
+        The names of regions by their numbers. Other regions are left out.
+    form : str
+        How six numbers are ordered: "tensor6-lower" (Dxx, Dxy, Dyy, Dxz, Dyz, Dzz; DIPY)
+        or "tensor6-upper" (Dxx, Dxy, Dxz, Dyy, Dyz, Dzz; FSL).
+
+    Raises
+    ------
+    ParameterError
+        Because of shapes and types, which are public.
+
+    Notes
+    -----
+    The mean of a region is that of the logarithms of the tensors that are positive
+    definite; others (background, noise) do not count.
+
+    Examples
+    --------
+    >>> atlas = np.zeros((4, 4, 4), dtype=int)
+    >>> atlas[1], atlas[2] = 1, 2
+    >>> volume = np.tile(7e-4 * np.eye(3), (4, 4, 4, 1, 1))
+    >>> found = read_region_tensors([volume], atlas, names={1: "genu", 2: "body"})
+    >>> found.tensors.shape, found.regions
+    ((1, 2, 3, 3), ['genu', 'body'])
+    """
+    atlas = read_labels(labels)
+    numbers = [int(number) for number in np.unique(atlas) if number > 0]
+    if names is not None:
+        numbers = [number for number in numbers if number in names]
+    if not numbers:
+        raise ParameterError(
+            "has no region with one of these names", parameter="labels"
+        )
+    is_labeled = np.isin(atlas, numbers)
+    label_of_voxel = atlas[is_labeled]
+    tensors = np.full((len(volumes), len(numbers), 3, 3), np.nan)
+    for person, volume in enumerate(volumes):
+        voxels = _voxels(volume, is_labeled, form)
+        with quiet_about_records():
+            points = np.asarray(_SPACE.from_record(voxels))
+            is_tensor = np.isfinite(points).all(axis=(1, 2))
+            logs = _logs(np.where(is_tensor[:, None, None], points, np.eye(3)))
+            for place, number in enumerate(numbers):
+                counted = is_tensor & (label_of_voxel == number)
+                if counted.any():
+                    tensors[person, place] = _exps(logs[counted].mean(axis=0))
+    regions = [str((names or {}).get(number, number)) for number in numbers]
+    return RegionTensors(tensors, regions)
+
+
+def _voxels(volume: Any, is_labeled: np.ndarray, form: str) -> np.ndarray:
+    """Return the tensors of the voxels of an atlas, shape (voxels, 3, 3).
+
+    Parameters
+    ----------
+    volume : path or array
+        The tensors of one person.
+    is_labeled : array of shape (x, y, z)
+        Which voxels are of the atlas.
+    form : str
+        How six numbers are ordered.
+    """
+    is_matrix = not isinstance(volume, str | Path) and np.shape(volume)[-2:] == (3, 3)
+    records = read_records(
+        volume, _SPACE, form=None if is_matrix else form, mask=is_labeled
+    )
+    return np.asarray(records)
+
+
+def _logs(tensors: np.ndarray) -> np.ndarray:
+    """Return the matrix logarithms of positive definite matrices."""
+    eigenvalues, vectors = np.linalg.eigh(tensors)
+    logs = np.log(np.maximum(eigenvalues, np.finfo(float).tiny))
+    return np.asarray((vectors * logs[..., None, :]) @ np.swapaxes(vectors, -1, -2))
+
+
+def _exps(logs: np.ndarray) -> np.ndarray:
+    """Return the matrix exponentials of symmetric matrices."""
+    eigenvalues, vectors = np.linalg.eigh(logs)
+    values = np.exp(np.clip(eigenvalues, -700.0, 700.0))
+    return np.asarray((vectors * values[..., None, :]) @ np.swapaxes(vectors, -1, -2))
+
+
+def _to_vector(logs: np.ndarray) -> np.ndarray:
+    """Return symmetric 3x3 matrices as six numbers of the same Euclidean length."""
+    rows, columns = np.tril_indices(3)
+    weights = np.where(rows == columns, 1.0, sqrt(2.0))
+    return np.asarray(logs[..., rows, columns] * weights)
+
+
+def _to_matrix(vectors: np.ndarray) -> np.ndarray:
+    """Return the symmetric 3x3 matrices of vectors of six numbers."""
+    rows, columns = np.tril_indices(3)
+    weights = np.where(rows == columns, 1.0, sqrt(2.0))
+    matrices = np.zeros((*vectors.shape[:-1], 3, 3))
+    matrices[..., rows, columns] = vectors / weights
+    matrices[..., columns, rows] = vectors / weights
+    return matrices
+
+
+def mean_diffusivity(tensors: np.ndarray) -> np.ndarray:
+    """Return the mean eigenvalue of tensors, shape (..., 3, 3)."""
+    return np.asarray(np.trace(tensors, axis1=-2, axis2=-1) / 3)
+
+
+def fractional_anisotropy(tensors: np.ndarray) -> np.ndarray:
+    """Return √(3/2)·|D − MD·I| / |D| of tensors, shape (..., 3, 3).
+
+    Examples
+    --------
+    >>> float(fractional_anisotropy(np.diag([1.7, 0.3, 0.3])).round(2))
+    0.8
+    """
+    md = mean_diffusivity(tensors)[..., None, None]
+    deviation = np.linalg.norm(tensors - md * np.eye(3), axis=(-2, -1))
+    length = np.linalg.norm(tensors, axis=(-2, -1))
+    return np.asarray(sqrt(1.5) * deviation / length)
+
+
+@dataclass(frozen=True)
+class RegionRow:
+    """One line of the table of released regions.
+
+    Attributes
+    ----------
+    region : str
+        Its name.
+    fa, fa_low, fa_high : float
+        Fractional anisotropy of the mean tensor, and its interval.
+    md, md_low, md_high : float
+        Mean diffusivity of it, and its interval.
+    dxx, dxy, dyy, dxz, dyz, dzz : float
+        The mean tensor.
+
+    Examples
+    --------
+    >>> bounds = {"fa_low": 0.6, "fa_high": 0.8, "md_low": 7e-4, "md_high": 9e-4}
+    >>> tensor = dict.fromkeys(["dxy", "dxz", "dyz"], 0.0)
+    >>> tensor |= {"dxx": 1.7e-3, "dyy": 0.3e-3, "dzz": 0.3e-3}
+    >>> RegionRow("genu", fa=0.7, md=8e-4, **bounds, **tensor).region
+    'genu'
+    """
+
+    region: str
+    fa: float
+    fa_low: float
+    fa_high: float
+    md: float
+    md_low: float
+    md_high: float
+    dxx: float
+    dxy: float
+    dyy: float
+    dxz: float
+    dyz: float
+    dzz: float
+
+
+class PrivateRegionTensors(BaseEstimator):
+    """The log-Euclidean mean tensor of each region over people, for one charge.
+
+    Parameters
+    ----------
+    radius : float or "private"
+        How far a person may be from the center, over all regions together, in the
+        log-Euclidean metric. "private" finds it.
+    typical_diffusivity : float
+        A public guess of the mean diffusivity in the units of the data, by default that
+        of white matter in mm²/s. People are clipped about isotropic tensors of it.
+    center : array of shape (regions, 3, 3), optional
+        Public tensors in place of isotropic ones, such as those of another study.
+    guarantee : Guarantee
+        What the release must meet.
+    ledger, label, source
+        As in `PrivateFrechetMean`.
+
+    Attributes
+    ----------
+    tensors_ : ndarray of shape (regions, 3, 3)
+        The private mean tensor of each region.
+    regions_ : list of str
+        Their names.
+    noise_std_ : float
+        The standard deviation of the noise in each of six coordinates of the logarithm.
+    sampling_error_ : float or None
+        The same because people are a sample, if the guarantee lets it be known.
+    certificate_ : Certificate
+        Why all of it may be published.
+    mean_ : PrivateFrechetMean
+        The fitted release.
+
+    Notes
+    -----
+    Guarantees
+
+    - all regions together meet `guarantee` for replacing one record, or with `groups`
+      one person with all their scans, for ANY data. One person is in every region, so
+      the regions share one budget: R regions have √R times the noise of one;
+    - errors are because of parameters and shapes, never of a value.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> logs = 0.2 * rng.normal(size=(400, 2, 3, 3)) + np.diag([0.5, -0.3, -0.3])
+    >>> tensors = 7e-4 * _exps((logs + np.swapaxes(logs, -1, -2)) / 2)
+    >>> model = PrivateRegionTensors().fit(tensors, regions=["body", "genu"])
+    >>> [row.region for row in model.table()]
+    ['body', 'genu']
+    """
+
+    _name: ClassVar[str] = "region tensors"
+
+    mean_: PrivateFrechetMean
+
+    def __init__(
+        self,
+        *,
+        radius: float | str = "private",
+        typical_diffusivity: float = WHITE_MATTER_MD,
+        center: Any = None,
+        guarantee: Guarantee = GDP(1.0),  # noqa: B008 - a frozen value
+        ledger: Ledger | None = None,
+        label: str | None = None,
+        source: Source | None = None,
+    ) -> None:
+        self.radius = radius
+        self.typical_diffusivity = typical_diffusivity
+        self.center = center
+        self.guarantee = guarantee
+        self.ledger = ledger
+        self.label = label
+        self.source = source
+
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        groups: Any = None,
+        regions: Sequence[str] | None = None,
+    ) -> Self:
+        """Release the mean tensors of all regions, and charge the ledger once.
+
+        Parameters
+        ----------
+        X : array of shape (n, regions, 3, 3)
+            The tensors of each person, as `read_region_tensors` returns them.
+        y : ignored
+        groups : sequence of n ids, optional
+            The person of each scan. Then people are protected, and the scans of one
+            person are averaged first.
+        regions : sequence of texts, optional
+            The names of the regions.
+
+        Raises
+        ------
+        ParameterError
+            Before anything is paid, because of parameters and shapes.
+        """
+        shape = np.shape(X)
+        if len(shape) != 4 or shape[2:] != (3, 3) or shape[1] < 1:
+            raise ParameterError(
+                f"must have shape (n, regions, 3, 3), not {shape}", parameter="X"
+            )
+        n_regions = shape[1]
+        tensors = open_records(X, (n_regions, 3, 3), min_records=2).array()
+        self._validate(n_regions, regions)
+        typical = float(self.typical_diffusivity)
+        center = np.tile(np.eye(3) * typical, (n_regions, 1, 1))
+        if self.center is not None:
+            center = np.asarray(self.center, dtype=float)
+        center_logs = _to_vector(_logs(center))
+        with quiet_about_records():
+            vectors = _bounded_logs(tensors, center_logs, typical)
+        limit = log(_LARGEST_FACTOR)
+        self.mean_ = release_mean_vector(
+            vectors.reshape(len(vectors), -1),
+            groups,
+            radius=self.radius,
+            center=center_logs.ravel(),
+            outer_radius=2 * limit * sqrt(3 * n_regions),
+            guarantee=self.guarantee,
+            ledger=self.ledger,
+            label=self.label or self._name,
+            source=self.source,
+        )
+        self._noisy = noisy_mean_of(self.mean_)
+        self.regions_ = [str(number + 1) for number in range(n_regions)]
+        if regions is not None:
+            self.regions_ = [str(region) for region in regions]
+        self.noise_std_ = self._noisy.noise_std
+        self.sampling_error_ = self._noisy.sampling_std
+        self.certificate_: Certificate = self.mean_.certificate_
+        self.tensors_ = _exps(_to_matrix(self.mean_.location_.reshape(n_regions, 6)))
+        return self
+
+    def _validate(self, n_regions: int, regions: Sequence[str] | None) -> None:
+        """Raise `ParameterError` for parameters that do not fit the regions."""
+        check_guarantee(self.guarantee, "replace-one")
+        _validate.length("typical_diffusivity", self.typical_diffusivity)
+        if isinstance(self.radius, str):
+            _validate.private_radius(self.radius)
+        else:
+            _validate.length("radius", self.radius)
+        if regions is not None and len(regions) != n_regions:
+            raise ParameterError(
+                f"must name each of {n_regions} regions",
+                parameter="regions",
+                value=len(regions),
+            )
+        if self.center is None:
+            return
+        center = _validate.array("center", self.center)
+        if center.shape != (n_regions, 3, 3) or not np.all(
+            _SPACE.residual(center) < 1e-9
+        ):
+            raise ParameterError(
+                f"must be {n_regions} positive definite 3x3 matrices",
+                parameter="center",
+            )
+
+    @property
+    def releases(self) -> list[ReleasedValue]:
+        """Return the one release: the logarithms of all mean tensors, as a vector."""
+        check_is_fitted(self, "mean_")
+        (release,) = self.mean_.releases
+        title = "mean tensors of regions (logarithms)"
+        return [ReleasedValue(title, release.value, release.certificate)]
+
+    def table(self, level: float = 0.95, of: str = "records") -> list[RegionRow]:
+        """Return mean tensor, FA and MD of each region, with error bars.
+
+        The noise of the release is drawn again about what was released, and the
+        interval of a number is what holds for all numbers of all regions at once in
+        this share of the draws. It is approximate, as FA and MD are not linear.
+
+        Parameters
+        ----------
+        level : float
+            The share of draws.
+        of : {"records", "population"}
+            The mean of these people, or of the population they are from.
+        """
+        check_is_fitted(self, "mean_")
+        level = _validate.within(
+            "level", level, 0.0, 1.0, open_low=True, open_high=True
+        )
+        entry_std = self._noisy.half_width(level, of) / self._noisy.half_width(level)
+        entry_std *= self._noisy.noise_std
+        fa, fa_low, fa_high, md, md_low, md_high = self._intervals(level, entry_std)
+        rows, columns = np.tril_indices(3)
+        table = []
+        for place, region in enumerate(self.regions_):
+            numbers = self.tensors_[place, rows, columns].tolist()
+            table.append(
+                RegionRow(
+                    region,
+                    float(fa[place]),
+                    float(fa_low[place]),
+                    float(fa_high[place]),
+                    float(md[place]),
+                    float(md_low[place]),
+                    float(md_high[place]),
+                    *numbers,
+                )
+            )
+        return table
+
+    def _intervals(self, level: float, entry_std: float) -> tuple[np.ndarray, ...]:
+        """Return FA and MD of each region, each with its lower and upper bound.
+
+        Parameters
+        ----------
+        level : float
+            The share of draws in which all numbers are within their bounds.
+        entry_std : float
+            The standard deviation of each coordinate of the logarithms.
+        """
+        n_regions = len(self.regions_)
+        rng = np.random.default_rng(_SEED)
+        noise = entry_std * rng.standard_normal((_DRAWS, n_regions, 6))
+        estimate = _to_vector(_logs(self.tensors_))
+        samples = _fa_and_log_md(_to_matrix(estimate + noise))
+        # Noise makes tensors look less round: the bias is taken off the noisy draw.
+        bias = np.median(samples, axis=1) - _fa_and_log_md(_to_matrix(estimate))
+        drawn = self._noisy.value.reshape(n_regions, 6)
+        middle = _fa_and_log_md(_to_matrix(drawn)) - bias
+        spread = np.maximum(samples.std(axis=1), 1e-12)
+        largest = np.max(
+            np.abs(samples - np.median(samples, axis=1, keepdims=True))
+            / spread[:, None],
+            axis=(0, 2),
+        )
+        widths = np.quantile(largest, level) * spread
+        fa = fractional_anisotropy(self.tensors_)
+        md = mean_diffusivity(self.tensors_)
+        # An interval also holds the shown value, which is shrunk to the center.
+        fa_low = np.minimum(np.clip(middle[0] - widths[0], 0.0, 1.0), fa)
+        fa_high = np.maximum(np.clip(middle[0] + widths[0], 0.0, 1.0), fa)
+        md_low = np.minimum(np.exp(middle[1] - widths[1]), md)
+        md_high = np.maximum(np.exp(middle[1] + widths[1]), md)
+        return fa, fa_low, fa_high, md, md_low, md_high
+
+    def write_table(self, path: str | Path, level: float = 0.95) -> None:
+        """Write the table to a tab-separated file, with a header.
+
+        Parameters
+        ----------
+        path : str or Path
+            The file.
+        level : float
+            As in `table`.
+        """
+        rows = [asdict(row) for row in self.table(level)]
+        text = io.StringIO()
+        writer = csv.DictWriter(
+            text, list(rows[0]), delimiter="\t", lineterminator="\n"
+        )
+        writer.writeheader()
+        writer.writerows(rows)
+        write_atomically(path, text.getvalue())
+
+
+def _fa_and_log_md(logs: np.ndarray) -> np.ndarray:
+    """Return FA and log MD of tensors given by their logarithms, stacked first."""
+    tensors = _exps(logs)
+    md = mean_diffusivity(tensors)
+    return np.stack([fractional_anisotropy(tensors), np.log(md)])
+
+
+def _bounded_logs(
+    tensors: np.ndarray, center_logs: np.ndarray, typical: float
+) -> np.ndarray:
+    """Return the logarithms of tensors as vectors, shape (n, regions, 6).
+
+    Eigenvalues are bounded to within a factor of a thousand of the typical diffusivity.
+    What is no tensor is taken for the center of its region. Every person's vector
+    depends on their own tensors alone.
+
+    Parameters
+    ----------
+    tensors : array of shape (n, regions, 3, 3)
+        Anything.
+    center_logs : array of shape (regions, 6)
+        The logarithm of the public center of each region.
+    typical : float
+        The typical diffusivity.
+    """
+    points = np.asarray(_SPACE.from_record(tensors))
+    is_tensor = np.isfinite(points).all(axis=(-2, -1))[..., None, None]
+    scaled = np.where(is_tensor, points / typical, np.eye(3))
+    eigenvalues, vectors = np.linalg.eigh(scaled)
+    limit = log(_LARGEST_FACTOR)
+    logs = np.log(np.clip(eigenvalues, 1 / _LARGEST_FACTOR, _LARGEST_FACTOR))
+    logs = np.clip(logs, -limit, limit) + log(typical)
+    matrices = (vectors * logs[..., None, :]) @ np.swapaxes(vectors, -1, -2)
+    return np.where(is_tensor[..., 0], _to_vector(matrices), center_logs)

@@ -1,0 +1,498 @@
+"""Connectomes as files: BIDS connectivity matrices (BEP017) and XCP-D output folders.
+
+A folder has one or more matrices for each participant. The names of its files, the
+regions and the number of participants are public; the numbers in the files are not, and
+none of them is refused or quoted.
+"""
+
+import json
+import re
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from curvedp._files import write_atomically
+from curvedp._validate import shown
+from curvedp.core.certificate import Certificate
+from curvedp.errors import ParameterError
+
+# How the names of connectivity matrices end: BEP017, with rows and columns named or
+# not; and XCP-D before its version 0.6.
+ENDINGS = ("_relmat.tsv", "_relmat.dense.tsv", "_conmat.tsv")
+
+# An entity of a BIDS name, such as "sub-01".
+_ENTITY = re.compile(r"(?:^|_)([a-zA-Z]+)-([a-zA-Z0-9+]+)")
+
+# Names of entities that mean the same, old and new.
+_SYNONYMS = {
+    "atlas": ("seg", "atlas"),
+    "measure": ("stat", "meas", "measure"),
+}
+
+# A file of more bytes than this is no matrix of at most 1,000 regions.
+_MAX_BYTES = 64 << 20
+
+# Names of networks in those of the Schaefer atlases: 7Networks_LH_Vis_1, RH_DefaultA_2.
+_SCHAEFER = re.compile(r"^(?:\d+Networks_)?[LR]H_([A-Za-z]+)_")
+
+
+class Connectomes(NamedTuple):
+    """The matrices of a folder.
+
+    Attributes
+    ----------
+    matrices : array of shape (n, k, k)
+        One for each file, in the order of their names; NaN where no number is written.
+    subjects : array of n texts
+        Whose matrix each is, such as "sub-01". Give it as `groups`.
+    names : list of k texts
+        The regions.
+    files : list of Path
+        Where each matrix was read from.
+
+    Examples
+    --------
+    >>> found = Connectomes(np.zeros((2, 3, 3)), np.array(["sub-1", "sub-2"]), [], [])
+    >>> len(set(found.subjects))
+    2
+    """
+
+    matrices: np.ndarray
+    subjects: np.ndarray
+    names: list[str]
+    files: list[Path]
+
+
+def read_relmat(path: str | Path) -> tuple[np.ndarray, list[str] | None]:
+    """Read one connectivity matrix, such as a published mean of another study.
+
+    Parameters
+    ----------
+    path : str or Path
+        A tab-separated file: a plain matrix, or with the names of regions in its first
+        line and its first column.
+
+    Returns
+    -------
+    matrix : array of shape (k, k)
+        NaN where no number is written.
+    names : list of str, or None
+        The regions, if the file names them.
+
+    Raises
+    ------
+    ParameterError
+        If the file cannot be read or is empty.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> path = Path(tempfile.mkdtemp()) / "group_relmat.tsv"
+    >>> _ = path.write_text("Node\\tV1\\tV2\\nV1\\t1\\t0.5\\nV2\\t0.5\\t1\\n")
+    >>> matrix, names = read_relmat(path)
+    >>> names, float(matrix[0, 1])
+    (['V1', 'V2'], 0.5)
+    """
+    lines = _read_lines(Path(path))
+    names = _names_in(lines)
+    size = len(names) if names is not None else len(lines[0])
+    return _matrix_of(lines, size, names), names
+
+
+def read_connectomes(
+    folder: str | Path,
+    *,
+    atlas: str | None = None,
+    measure: str | None = None,
+    **entities: str,
+) -> Connectomes:
+    """Read the connectivity matrices of a BIDS derivative, such as the output of XCP-D.
+
+    Parameters
+    ----------
+    folder : str or Path
+        The folder, with a folder for each participant; as XCP-D leaves it.
+    atlas : str, optional
+        Which atlas, where there are several: the entity seg-, or atlas-.
+    measure : str, optional
+        Which measure, where there are several: the entity stat-, meas- or measure-. By
+        default that of Pearson correlation if its name has "pearson" in it.
+    **entities
+        Which files otherwise, by the entities of their names, such as task="rest". A
+        file with the entity desc- (matrices of a part of the volumes) is only read if
+        desc is given.
+
+    Returns
+    -------
+    Connectomes
+        Several matrices of one participant (sessions, runs) stand one after the other;
+        as `groups`, `subjects` makes one record of them.
+
+    Raises
+    ------
+    ParameterError
+        Because of what is public: no such files, several atlases or measures, regions
+        that are not named alike.
+
+    Notes
+    -----
+    The names of regions are those that most files have. A file with others, or with
+    fewer lines, is a matrix of NaN where they are missing; no message tells which.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> folder = Path(tempfile.mkdtemp())
+    >>> for person in ("01", "02"):
+    ...     path = folder / f"sub-{person}_seg-A_stat-pearsoncorrelation_relmat.tsv"
+    ...     _ = write_relmat(path, np.eye(3), ["V1", "V2", "M1"])
+    >>> found = read_connectomes(folder)
+    >>> found.matrices.shape, found.subjects.tolist(), found.names
+    ((2, 3, 3), ['sub-01', 'sub-02'], ['V1', 'V2', 'M1'])
+    """
+    root = Path(folder)
+    if not root.is_dir():
+        raise ParameterError(f"{folder} is no folder")
+    found = [path for ending in ENDINGS for path in root.rglob(f"sub-*{ending}")]
+    files = sorted(path for path in found if path.is_file())
+    if not files:
+        raise ParameterError(
+            f"{folder} has no connectivity matrices: files sub-…{', sub-…'.join(ENDINGS)}"
+        )
+    wanted = {"atlas": atlas, "measure": measure, **entities}
+    files = _select(files, wanted)
+    if measure is None:
+        files = _prefer_pearson(files)
+    for name in ("atlas", "measure"):
+        _check_one(files, name)
+    return _read_files(files)
+
+
+def _read_files(files: list[Path]) -> Connectomes:
+    """Return the matrices of files that have been selected.
+
+    Parameters
+    ----------
+    files : list of Path
+        At least one.
+    """
+    contents = [_read_lines(path, is_record=True) for path in files]
+    names_of_files = [_names_in(lines) for lines in contents]
+    sizes = [len(lines[0]) if lines else 0 for lines in contents]
+    layouts = [
+        tuple(names) if names is not None else size
+        for names, size in zip(names_of_files, sizes, strict=True)
+    ]
+    (layout, _), *_ = Counter(layouts).most_common(1)
+    if isinstance(layout, tuple):
+        names = list(layout)
+    else:
+        names = [str(number + 1) for number in range(layout)]
+    if len(names) < 2:
+        raise ParameterError("the files hold no matrices of two regions or more")
+    matrices = np.full((len(files), len(names), len(names)), np.nan)
+    for number, (lines, own_layout) in enumerate(zip(contents, layouts, strict=True)):
+        if own_layout == layout:
+            own_names = names if isinstance(layout, tuple) else None
+            matrices[number] = _matrix_of(lines, len(names), own_names)
+    subjects = np.array([f"sub-{_entities(path)['sub']}" for path in files])
+    return Connectomes(matrices, subjects, names, files)
+
+
+def _read_lines(path: Path, *, is_record: bool = False) -> list[list[str]]:
+    """Return the cells of each line of a tab-separated file.
+
+    Parameters
+    ----------
+    path : Path
+        The file.
+    is_record : bool
+        Whether its contents belong to a person. Then a text that is no matrix is one
+        line of one cell, and never refused.
+    """
+    try:
+        with path.open("rb") as file:
+            content = file.read(_MAX_BYTES + 1)
+    except OSError as error:
+        raise ParameterError(f"cannot read {path}: {error.strerror}") from None
+    if len(content) > _MAX_BYTES:
+        raise ParameterError(f"{path} has more than {_MAX_BYTES >> 20} MiB")
+    text = content.decode("utf-8", errors="replace")
+    lines = [line.rstrip("\r").split("\t") for line in text.split("\n") if line]
+    if not lines and not is_record:
+        raise ParameterError(f"{path} is empty")
+    return lines or [[""]]
+
+
+def _names_in(lines: list[list[str]]) -> list[str] | None:
+    """Return the regions that a first line names, or None if it is a row of numbers.
+
+    A line that names columns has a text in its last cell. Its first cell may be empty
+    or say what the rows are, such as "Node".
+    """
+    first = lines[0]
+    if np.isfinite(_number(first[-1])) or first[-1] in ("", "n/a", "nan", "NaN"):
+        return None
+    has_row_names = len(lines) > 1 and lines[1][0] in first[1:]
+    return first[1:] if has_row_names else first
+
+
+def _matrix_of(
+    lines: list[list[str]], size: int, names: Sequence[str] | None
+) -> np.ndarray:
+    """Return the matrix that lines hold; NaN where there is no number.
+
+    Parameters
+    ----------
+    lines : list of lists of str
+        The cells of the file.
+    size : int
+        The number of regions.
+    names : sequence of str, or None
+        Their names, if the first line has them.
+    """
+    matrix = np.full((size, size), np.nan)
+    rows = lines if names is None else lines[1:]
+    for number, cells in enumerate(rows[:size]):
+        has_name = names is not None and cells[0] in names
+        values = cells[1 : size + 1] if has_name else cells[:size]
+        matrix[number, : len(values)] = [_number(cell) for cell in values]
+    return matrix
+
+
+def _number(cell: str) -> float:
+    """Return a cell as a number; NaN if it is none."""
+    try:
+        return float(cell)
+    except ValueError:
+        return float("nan")
+
+
+def _entities(path: Path) -> dict[str, str]:
+    """Return the entities of a file's name, such as {"sub": "01", "task": "rest"}."""
+    return dict(_ENTITY.findall(path.name))
+
+
+def _entity(path: Path, name: str) -> str | None:
+    """Return an entity of a file's name under any of its names."""
+    entities = _entities(path)
+    for synonym in _SYNONYMS.get(name, (name,)):
+        if synonym in entities:
+            return entities[synonym]
+    return None
+
+
+def _select(files: list[Path], wanted: dict[str, str | None]) -> list[Path]:
+    """Return the files with the wanted entities, or raise an error that lists others.
+
+    Parameters
+    ----------
+    files : list of Path
+        The candidates.
+    wanted : dict
+        The value of each entity; None for any.
+    """
+    selected = files
+    if "desc" not in wanted:
+        plain = [path for path in files if _entity(path, "desc") is None]
+        selected = plain or files
+    for name, value in wanted.items():
+        if value is None:
+            continue
+        matching = [path for path in selected if _entity(path, name) == value]
+        if not matching:
+            there = sorted({str(_entity(path, name)) for path in selected})
+            raise ParameterError(
+                f"must be one of {shown(there)}", parameter=name, value=value
+            )
+        selected = matching
+    return selected
+
+
+def _prefer_pearson(files: list[Path]) -> list[Path]:
+    """Return the files of Pearson correlations if there are such, or all files."""
+    pearson = [
+        path for path in files if "pearson" in (_entity(path, "measure") or "").lower()
+    ]
+    return pearson or files
+
+
+def _check_one(files: list[Path], name: str) -> None:
+    """Refuse files of several atlases or measures."""
+    there = sorted({str(_entity(path, name)) for path in files})
+    if len(there) > 1:
+        raise ParameterError(f"is missing: say which of {shown(there)}", parameter=name)
+
+
+def networks_of(names: Sequence[str], file: str | Path | None = None) -> list[str]:
+    """Return the public network of each region.
+
+    Parameters
+    ----------
+    names : sequence of str
+        The regions. Without `file` their names are read as those of the Schaefer
+        atlases (7Networks_LH_Vis_1, RH_DefaultA_PFCd_2); other regions, such as
+        subcortical ones in XCP-D's 4S atlases, form a network "Other".
+    file : str or Path, optional
+        A tab-separated file that names the network of each region: the columns "name"
+        (or "label") and "network" (or "network_label"), as in XCP-D's
+        atlases/atlas-…/atlas-…_dseg.tsv.
+
+    Raises
+    ------
+    ParameterError
+        If no network is known of any region, or a region is not in the file.
+
+    Examples
+    --------
+    >>> networks_of(["7Networks_LH_Vis_1", "7Networks_RH_Default_PFC_1", "LH-AMY"])
+    ['Vis', 'Default', 'Other']
+    """
+    if file is not None:
+        network_of_region = _read_networks(Path(file))
+        missing = [name for name in names if name not in network_of_region]
+        if missing:
+            raise ParameterError(f"{file} does not name the network of {missing[0]!r}")
+        return [network_of_region[name] for name in names]
+    found = [_SCHAEFER.match(name) for name in names]
+    labels = ["Other" if match is None else match[1] for match in found]
+    if set(labels) == {"Other"}:
+        raise ParameterError(
+            "is missing: the names of these regions do not tell their networks; give "
+            "a file that does",
+            parameter="networks",
+        )
+    return labels
+
+
+def _read_networks(path: Path) -> dict[str, str]:
+    """Return the network of each region in a public table."""
+    header, *rows = _read_lines(path)
+
+    def column(*names: str) -> int:
+        """Return the place of the first of these columns that the table has."""
+        for name in names:
+            if name in header:
+                return header.index(name)
+        raise ParameterError(f"{path} has no column {' or '.join(map(repr, names))}")
+
+    region = column("name", "label", "region", "Node")
+    network = column("network", "network_label", "networks")
+    table = {}
+    for row in rows:
+        if len(row) > max(region, network):
+            # As in pandas and BIDS, n/a stands for nothing: no network.
+            label = row[network]
+            table[row[region]] = "Other" if label in ("", "n/a") else label
+    return table
+
+
+def check_relmat_name(path: Path) -> None:
+    """Refuse a name of a file that is not one of a connectivity matrix.
+
+    Parameters
+    ----------
+    path : Path
+        The file that is to be written.
+    """
+    if not path.name.endswith(ENDINGS[:2]):
+        raise ParameterError(
+            "must end in _relmat.tsv or _relmat.dense.tsv",
+            parameter="out",
+            value=str(path),
+        )
+
+
+def write_relmat(
+    path: str | Path,
+    matrix: np.ndarray,
+    names: Sequence[str],
+    *,
+    measure: str = "PearsonCorrelation",
+    certificate: Certificate | None = None,
+) -> list[Path]:
+    """Write a released matrix as BIDS connectivity data (BEP017), with its sidecar.
+
+    Parameters
+    ----------
+    path : str or Path
+        It ends in _relmat.tsv (with the names of regions, as XCP-D writes it), or in
+        _relmat.dense.tsv (without; then the names are in …_nodeindices.tsv).
+    matrix : array of shape (k, k)
+        The matrix.
+    names : sequence of k texts
+        The regions.
+    measure : str
+        What the numbers are, for the sidecar.
+    certificate : Certificate, optional
+        Its guarantee and hash are named in the sidecar.
+
+    Returns
+    -------
+    list of Path
+        What was written.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> path = Path(tempfile.mkdtemp()) / "group_relmat.tsv"
+    >>> [each.name for each in write_relmat(path, np.eye(2), ["V1", "V2"])]
+    ['group_relmat.tsv', 'group_relmat.json']
+    """
+    path = Path(path)
+    check_relmat_name(path)
+    is_dense = path.name.endswith("_relmat.dense.tsv")
+    stem = path.name.removesuffix("_relmat.dense.tsv" if is_dense else "_relmat.tsv")
+    labels = [re.sub(r"[\t\r\n]", " ", str(name)) for name in names]
+    rows = [[f"{value:.9g}" for value in row] for row in np.asarray(matrix)]
+    if not is_dense:
+        rows = [[label, *row] for label, row in zip(labels, rows, strict=True)]
+        rows = [["Node", *labels], *rows]
+    write_atomically(path, "".join("\t".join(row) + "\n" for row in rows))
+    sidecar = path.with_name(f"{stem}_relmat.json")
+    write_atomically(
+        sidecar,
+        json.dumps(_sidecar(len(labels), measure, certificate), indent=2) + "\n",
+    )
+    written = [path, sidecar]
+    if is_dense:
+        nodes = path.with_name(f"{stem}_nodeindices.tsv")
+        lines = [f"{number}\t{label}\n" for number, label in enumerate(labels)]
+        write_atomically(nodes, "".join(["matrix_index\tlabel\n", *lines]))
+        written.append(nodes)
+    return written
+
+
+def _sidecar(
+    size: int, measure: str, certificate: Certificate | None
+) -> dict[str, Any]:
+    """Return the metadata of a released matrix by the fields of BEP017.
+
+    Parameters
+    ----------
+    size : int
+        The number of regions.
+    measure : str
+        What the numbers are.
+    certificate : Certificate, optional
+        Of the release.
+    """
+    content: dict[str, Any] = {
+        "RelationshipMeasure": measure,
+        "Directed": False,
+        "Weighted": True,
+        "ValidDiagonal": True,
+        "NonNegative": False,
+        "Size": size,
+        "Description": "Mean of a group, released with differential privacy.",
+    }
+    if certificate is not None:
+        content["DifferentialPrivacy"] = {
+            "Guarantee": str(certificate.guarantee),
+            "PrivacyUnit": str(certificate.privacy_unit.value),
+            "CertificateSHA256": certificate.sha256,
+        }
+    return content
