@@ -31,7 +31,18 @@ class LawBackend(ABC):
 
     @abstractmethod
     def radial_cdf(self, r: ArrayLike) -> Floats:
-        """Return P(d ≤ r) elementwise; it shares no code with `draw`."""
+        """Return P(d ≤ r) elementwise; it shares no code with `draw`.
+
+        Parameters
+        ----------
+        r : array_like
+            Distances from the center.
+
+        Returns
+        -------
+        array
+            P(d ≤ r), of the shape of `r`.
+        """
 
     @abstractmethod
     def moment(self, order: int) -> float:
@@ -64,5 +75,18 @@ class LawBackend(ABC):
     def certified_delta(
         self, sensitivity: float, eps: float
     ) -> tuple[float, float] | None:
-        """Return rigorous lower and upper bounds of δ(eps), or None if none are known."""
+        """Return rigorous lower and upper bounds on δ(ε), or None if none are known.
+
+        Parameters
+        ----------
+        sensitivity : float
+            How far the footpoint can move between neighboring data sets.
+        eps : float
+            ε >= 0.
+
+        Returns
+        -------
+        pair of float or None
+            Bounds (lower, upper) with lower <= δ(ε) <= upper.
+        """
         return None

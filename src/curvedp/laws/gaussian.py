@@ -10,9 +10,11 @@ from functools import lru_cache
 
 from curvedp import _validate
 from curvedp.errors import ParameterError
+from curvedp.geometry import Grassmann
 from curvedp.geometry.capabilities import AffineInvariantCone, ricci_lower_bound
 from curvedp.geometry.manifold import Manifold
 from curvedp.laws.backend import Floats, LawBackend
+from curvedp.laws.grassmann import GrassmannGaussian, rank_of
 from curvedp.laws.isotropic.law import (
     TwoPointHomogeneousLaw,
     two_point_homogeneous_law,
@@ -22,6 +24,7 @@ from curvedp.laws.law import IsotropicLaw
 from curvedp.laws.product import ProductGaussian
 from curvedp.laws.spd.gaussian import SPDGaussian
 from curvedp.privacy.profiles.base import PrivacyProfile
+from curvedp.privacy.profiles.positive_curvature import PositiveCurvatureProfile
 from curvedp.privacy.profiles.products import product_profile
 from curvedp.privacy.profiles.ricci_bound import HadamardProfile
 
@@ -35,8 +38,9 @@ class RiemannianGaussian(IsotropicLaw):
     """Density ∝ exp(−d(x, p)²/2σ²) with respect to the Riemannian volume.
 
     It exists on two-point homogeneous spaces (Euclidean, Sphere, Lorentz, PoincareBall,
-    Rotations(3), KendallShapes, Grassmann(m, 1) and Grassmann(m, m − 1)), on affine-
-    invariant SPD and HPD matrices, on flat spaces, and on products of these.
+    Rotations(3), KendallShapes, Grassmann(m, 1) and Grassmann(m, m − 1)), on other
+    Grassmann manifolds, on affine-invariant SPD and HPD matrices, on flat spaces, and
+    on products of these.
 
     Draws are exact and independent: rejection under a checked envelope, no Markov
     chain, no cap on the loop. `profile` is the privacy profile of the law on the real
@@ -85,6 +89,11 @@ class RiemannianGaussian(IsotropicLaw):
         sensitivity : float
             How far the footpoint can move between neighboring data sets.
 
+        Returns
+        -------
+        PrivacyProfile
+            δ(ε), μ and so on, of the pair of laws about two footpoints that far apart.
+
         Raises
         ------
         ParameterError
@@ -93,6 +102,10 @@ class RiemannianGaussian(IsotropicLaw):
         backend = self._backend
         if isinstance(backend, TwoPointHomogeneousLaw):
             return backend.profile(sensitivity)
+        if isinstance(backend, GrassmannGaussian):
+            return PositiveCurvatureProfile.of(
+                self.manifold.dim, self.scale, sensitivity
+            )
         factors = constant_curvature_factors(self.manifold)
         if factors is not None:
             return product_profile(factors, self.scale, sensitivity)
@@ -102,7 +115,13 @@ class RiemannianGaussian(IsotropicLaw):
         raise ParameterError(self._no_profile_message())
 
     def _no_profile_message(self) -> str:
-        """Say why no profile is known, with the largest scale that has one."""
+        """Say why no profile is known, with the largest scale that has one.
+
+        Returns
+        -------
+        str
+            The text of the error.
+        """
         has_ricci_bound = math.isinf(self.manifold.convexity_radius)
         if not has_ricci_bound:
             return (
@@ -157,6 +176,11 @@ def _gaussian_backend(manifold: Manifold, scale: float) -> LawBackend:
     scale : float
         σ > 0.
 
+    Returns
+    -------
+    LawBackend
+        The implementation for this kind of manifold.
+
     Raises
     ------
     ParameterError
@@ -170,6 +194,9 @@ def _gaussian_backend(manifold: Manifold, scale: float) -> LawBackend:
     if isinstance(manifold, AffineInvariantCone):
         m, beta = manifold.cone_size
         return SPDGaussian(m, beta, scale)
+    rank = rank_of(manifold)
+    if isinstance(manifold, Grassmann) and rank is not None:
+        return GrassmannGaussian(manifold, rank, manifold.m - rank, scale)
     if len(manifold.factors) > 1:
         factors = tuple(_gaussian_backend(factor, scale) for factor in manifold.factors)
         return ProductGaussian(manifold, scale, factors)

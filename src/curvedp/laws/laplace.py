@@ -84,6 +84,11 @@ class RiemannianLaplace(IsotropicLaw):
         ----------
         sensitivity : float
             Δ, how far the footpoint can move between neighboring data sets.
+
+        Returns
+        -------
+        PrivacyProfile
+            δ(ε), μ and so on, of the pair of laws about two footpoints that far apart.
         """
         backend = self._backend
         if isinstance(backend, TwoPointHomogeneousLaw):
@@ -96,14 +101,22 @@ class RiemannianLaplace(IsotropicLaw):
 def _laplace_backend(manifold: Manifold, scale: float) -> LawBackend:
     """Return the sampler and the integrals of the Laplace law on a manifold.
 
-    The law exists if scale·h < 1, where the volume of a ball of radius r grows as
-    e^{hr}: h = (d−1)·√−κ on hyperbolic space, √(m(m²−1)/12) on SPD(m).
+    If the volume of a ball of radius r grows as e^{hr}, the law exists exactly if
+    scale·h < 1. h is (d−1)·√−κ on a hyperbolic space of dimension d and curvature κ,
+    √(m(m²−1)/12) on symmetric positive definite m×m matrices, and 0 on compact and flat
+    spaces.
 
     Parameters
     ----------
     manifold : Manifold
+        The space on which the noise lives.
     scale : float
         σ > 0.
+
+    Returns
+    -------
+    LawBackend
+        The implementation for this kind of manifold.
 
     Raises
     ------

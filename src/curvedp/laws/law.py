@@ -76,13 +76,35 @@ class Law(ABC):
         """Return the log-density at x with respect to the Riemannian volume.
 
         The leading axes of `x` and `center` broadcast.
+
+        Parameters
+        ----------
+        x : array, shape (..., *point_shape)
+            Points of the manifold.
+        center : array, shape (..., *point_shape)
+            The centers of the law; they broadcast with `x`.
+
+        Returns
+        -------
+        array
+            One log-density for each pair of a point and a center.
         """
 
     @abstractmethod
     def radial_cdf(self, r: ArrayLike) -> Floats:
-        """Return P(distance to the footpoint ≤ r), elementwise.
+        """Return the probability that a draw is at most a distance r from its center.
 
         It is computed by quadrature or in closed form, independently of `sample`.
+
+        Parameters
+        ----------
+        r : array_like
+            Distances.
+
+        Returns
+        -------
+        array
+            P(distance ≤ r), of the shape of `r`.
         """
 
 
@@ -120,6 +142,11 @@ class IsotropicLaw(Law):
             One center, or one for each draw.
         size : int or tuple of int, optional
             The shape of the draws; by default that of the centers.
+
+        Returns
+        -------
+        array, shape (*size, *point_shape)
+            The draws.
         """
         check_rng(rng)
         backend = self._backend
@@ -143,6 +170,11 @@ class IsotropicLaw(Law):
             Points.
         center : array, shape (..., *point_shape)
             The centers of the law.
+
+        Returns
+        -------
+        array
+            One log-density for each pair of a point and a center.
         """
         shape = self.manifold.point_shape
         center_points = check_points("center", center, shape)
@@ -156,14 +188,25 @@ class IsotropicLaw(Law):
         return self._backend.log_normalizer
 
     def radial_cdf(self, r: ArrayLike) -> Floats:
-        """Return P(distance to the footpoint ≤ r), elementwise."""
+        """Return P(distance to the footpoint ≤ r), elementwise.
+
+        Parameters
+        ----------
+        r : array_like
+            Distances from the center.
+
+        Returns
+        -------
+        array
+            P(distance ≤ r), of the shape of `r`.
+        """
         return self._backend.radial_cdf(check_radii(r))
 
     def certified_delta(self, sensitivity: float, eps: float) -> tuple[float, float]:
-        """Return rigorous lower and upper bounds of δ(eps), computed in ball arithmetic.
+        """Return rigorous lower and upper bounds on δ(ε) of one draw.
 
-        They are available on spaces of constant curvature and on real projective
-        spaces.
+        They are computed in ball arithmetic, on spaces of constant curvature and on
+        real projective spaces.
 
         Parameters
         ----------
@@ -171,6 +214,11 @@ class IsotropicLaw(Law):
             How far the footpoint can move between neighboring data sets.
         eps : float
             The ε at which δ is bounded.
+
+        Returns
+        -------
+        lower, upper : float
+            Bounds with lower <= δ(ε) <= upper.
 
         Raises
         ------
@@ -205,6 +253,11 @@ def check_rng(rng: Any) -> np.random.Generator:
     ----------
     rng : object
         What was passed as a generator.
+
+    Returns
+    -------
+    np.random.Generator
+        The generator itself.
     """
     if not isinstance(rng, np.random.Generator):
         raise ParameterError(
@@ -226,6 +279,11 @@ def check_points(name: str, value: ArrayLike, point_shape: tuple[int, ...]) -> F
         The points. Only their shape and type can be refused.
     point_shape : tuple of int
         The shape of one point.
+
+    Returns
+    -------
+    array, shape (..., *point_shape)
+        The points.
     """
     points = _as_float_array(name, value)
     n_leading_axes = points.ndim - len(point_shape)
@@ -238,7 +296,20 @@ def check_points(name: str, value: ArrayLike, point_shape: tuple[int, ...]) -> F
 
 
 def _as_float_array(name: str, value: ArrayLike) -> Floats:
-    """Return `value` as a float64 array; arrays that are one already are not copied."""
+    """Return `value` as a float64 array; arrays that are one already are not copied.
+
+    Parameters
+    ----------
+    name : str
+        The argument's name, for error messages.
+    value : array_like
+        The argument.
+
+    Returns
+    -------
+    array
+        The numbers; the argument itself where it is a float64 array.
+    """
     if isinstance(value, np.ndarray | float) and np.asarray(value).dtype == np.float64:
         return np.asarray(value)
     return _validate.array(name, value)
@@ -251,6 +322,11 @@ def check_radii(r: ArrayLike) -> Floats:
     ----------
     r : array-like
         The radii.
+
+    Returns
+    -------
+    array
+        The radii, of the shape of `r`.
     """
     radii = _as_float_array("r", r)
     if np.any(np.isnan(radii)):
@@ -301,7 +377,18 @@ def check_center_and_size(
 
 
 def _check_axis_length(n: Any) -> int:
-    """Return n if it is a nonnegative integer, else raise."""
+    """Return n if it is a nonnegative integer, else raise.
+
+    Parameters
+    ----------
+    n : object
+        The length of an axis of a sample, as the caller gave it.
+
+    Returns
+    -------
+    int
+        The length.
+    """
     if type(n) is int and n >= 0:
         return n
     return _validate.integer("size", n, 0)
@@ -351,17 +438,25 @@ def sample_blocks(
 
 
 def uniform_directions(rng: np.random.Generator, count: int, dim: int) -> Floats:
-    """Return `count` unit vectors of ℝ^dim, uniform on the sphere; shape (count, dim).
+    """Return unit vectors of ℝ^dim, uniform on the sphere.
 
     Parameters
     ----------
     rng : numpy.random.Generator
         The source of randomness.
-    count, dim : int
-        The number of vectors and their length.
+    count : int
+        The number of vectors.
+    dim : int
+        Their length.
+
+    Returns
+    -------
+    array, shape (count, dim)
+        One unit vector in each row.
     """
     if dim == 1:
         return np.where(rng.random((count, 1)) < 0.5, -1.0, 1.0)
-    z = rng.standard_normal((count, dim))
-    z /= np.sqrt(np.einsum("ij,ij->i", z, z))[:, None]
-    return z
+    # A normal vector has a uniform direction.
+    vectors = rng.standard_normal((count, dim))
+    vectors /= np.sqrt(np.einsum("ij,ij->i", vectors, vectors))[:, None]
+    return vectors

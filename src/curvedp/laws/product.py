@@ -59,7 +59,18 @@ class ProductGaussian(LawBackend):
         return _convolved_cdf(self)(r)
 
     def moment(self, order: int) -> float:
-        """Return E[d^order]; squared distances add up, other powers need a quadrature."""
+        """Return E[d^order]; squared distances add up, other powers need a quadrature.
+
+        Parameters
+        ----------
+        order : int
+            The power of the distance d.
+
+        Returns
+        -------
+        float
+            E[d^order].
+        """
         if order == 2:
             return sum(factor.moment(2) for factor in self.factors)
         return radial_moment(self.radial_cdf, order, self.scale)
@@ -79,6 +90,11 @@ class ProductGaussian(LawBackend):
             One footpoint, or one for each draw.
         count : int
             The number of draws.
+
+        Returns
+        -------
+        array, shape (count, *point_shape)
+            The draws.
         """
         centers = split_into_factors(self.manifold, center)
         parts = [
@@ -90,7 +106,18 @@ class ProductGaussian(LawBackend):
 
 @lru_cache(maxsize=64)
 def _convolved_cdf(law: ProductGaussian) -> RadialCDF:
-    """Return the distribution function of the distance on a product."""
+    """Return the distribution function of the distance √(d₁² + d₂² + …) on a product.
+
+    Parameters
+    ----------
+    law : ProductGaussian
+        The law, whose factors have the independent distances d₁, d₂, ….
+
+    Returns
+    -------
+    callable
+        The distribution function, elementwise on arrays.
+    """
     cdf: RadialCDF = law.factors[0].radial_cdf
     for factor in law.factors[1:]:
         cdf = _hypotenuse_cdf(cdf, factor.radial_cdf, law.scale)
@@ -114,6 +141,11 @@ def _hypotenuse_cdf(cdf_a: RadialCDF, cdf_b: RadialCDF, scale: float) -> RadialC
         F_a and F_b.
     scale : float
         Any length of the order of a and b.
+
+    Returns
+    -------
+    callable
+        The distribution function, elementwise on arrays.
     """
     # Imported here because SciPy's splines load slowly and only products need them.
     from scipy.interpolate import CubicSpline, PchipInterpolator
@@ -170,6 +202,11 @@ def _integration_domain(
         The length r of the hypotenuse.
     support_a, support_b : Support
         Where a and b lie.
+
+    Returns
+    -------
+    Support
+        The interval of a, which may be empty (low = high).
     """
     low = math.sqrt(max(radius**2 - support_b.high**2, 0.0))
     high = math.sqrt(max(radius**2 - support_b.low**2, 0.0))

@@ -39,6 +39,11 @@ def radial_support(cdf: RadialCDF, scale: float) -> Support:
         Distribution function of a distance.
     scale : float
         Any positive length; the search for the upper end starts with it.
+
+    Returns
+    -------
+    Support
+        The interval.
     """
     upper_limit = scale
     while float(cdf(upper_limit)) < 1.0 - _TAIL:
@@ -63,6 +68,11 @@ def _quantile_bracket(cdf: RadialCDF, probability: float, upper: float) -> Suppo
         The level of the quantile.
     upper : float
         A radius above the quantile.
+
+    Returns
+    -------
+    Support
+        An interval of length 2^−24·upper that contains the quantile.
     """
     below = 0.0
     above = upper
@@ -76,16 +86,24 @@ def _quantile_bracket(cdf: RadialCDF, probability: float, upper: float) -> Suppo
 
 
 def radial_moment(cdf: RadialCDF, order: int, scale: float) -> float:
-    """Return E[r^k] = ∫ k·r^{k−1}(1 − F(r)) dr for the distribution function F.
+    """Return the moment E[r^k] of a distance with a given distribution function.
+
+    With the distribution function F, integration by parts gives E[r^k] = ∫ k·r^{k−1}(1
+    − F(r)) dr.
 
     Parameters
     ----------
     cdf : callable
-        F.
+        The distribution function F.
     order : int
-        k ≥ 1.
+        The power k ≥ 1.
     scale : float
-        Any positive length, as for `radial_support`.
+        Any positive length; the search for the support starts with it.
+
+    Returns
+    -------
+    float
+        E[r^k].
     """
     support = radial_support(cdf, scale)
     edges = np.linspace(support.low, support.high, _PANELS + 1)

@@ -2,6 +2,7 @@
 
 from curvedp.laws.exact.draw import (
     ExactDraw,
+    check_drawable_scale,
     exact_draw,
     exact_gaussian,
     exact_laplace,
@@ -14,6 +15,7 @@ from curvedp.laws.exact.draw import (
 
 __all__ = [
     "ExactDraw",
+    "check_drawable_scale",
     "exact_draw",
     "exact_gaussian",
     "exact_laplace",

@@ -128,12 +128,27 @@ class ExactChart(ABC):
             From `direction`; not normalized.
         cs, sn : balls
             From `radial_factors`.
+
+        Returns
+        -------
+        list of vectors
+            The vectors of the point, in the order of its columns.
         """
 
 
 @singledispatch
 def exact_chart(manifold: Manifold) -> ExactChart | None:
     """Return the chart for exact draws on a manifold, or None if none is registered.
+
+    Parameters
+    ----------
+    manifold : Manifold
+        The space on which the noise lives.
+
+    Returns
+    -------
+    ExactChart or None
+        The chart.
 
     Examples
     --------
@@ -165,7 +180,20 @@ class ExactEuclidean(ExactChart):
     def point(
         self, footpoint: Vectors, direction: Vectors, cs: Enclosure, sn: Enclosure
     ) -> Vectors:
-        """Return p + r·u, with sn = r and u the normalized direction."""
+        """Return p + r·u, with p the footpoint and u the normalized direction.
+
+        Parameters
+        ----------
+        footpoint, direction : lists of vectors
+            From the methods of these names.
+        cs, sn : enclosures
+            1 and r, from `radial_factors`.
+
+        Returns
+        -------
+        list of vectors
+            One vector, the point.
+        """
         return [footpoint[0] + _normalize(direction[0]) * sn]
 
 
@@ -195,10 +223,15 @@ class ExactSphere(ExactChart):
             From the methods of these names.
         cs, sn : enclosures
             From `radial_factors`.
+
+        Returns
+        -------
+        list of vectors
+            One vector, the point.
         """
         p = _normalize(footpoint[0])
-        g = direction[0]
-        w = _normalize(g - p * g.dot(p))
+        normals = direction[0]
+        w = _normalize(normals - p * normals.dot(p))
         return [p * cs + w * sn]
 
 
@@ -244,6 +277,11 @@ class ExactLorentz(ExactChart):
             From the methods of these names.
         cs, sn : enclosures
             From `radial_factors`.
+
+        Returns
+        -------
+        list of vectors
+            The time coordinate, and the vector of space coordinates.
         """
         space = footpoint[0]
         time = (1 + space.dot(space)).sqrt()
@@ -279,6 +317,11 @@ class ExactPoincareBall(ExactChart):
             From the methods of these names.
         cs, sn : enclosures
             From `radial_factors`.
+
+        Returns
+        -------
+        list of vectors
+            One vector, the point.
         """
         p = footpoint[0]
         squared_norm = p.dot(p)
@@ -312,11 +355,22 @@ class ExactKendallShapes(ExactChart):
         return [_remove_mean(center[:, 0]), _remove_mean(center[:, 1])]
 
     def direction(self, normals: Enclosure) -> Vectors:
-        """Return real part, imaginary part, and the vector whose angle is the phase."""
-        k = self._n_landmarks
-        real = _remove_mean(normals[:k])
-        imaginary = _remove_mean(normals[k : 2 * k])
-        return [real, imaginary, normals[2 * k :]]
+        """Return real part, imaginary part, and the vector whose angle is the phase.
+
+        Parameters
+        ----------
+        normals : Enclosure, shape (2k + 2,)
+            Standard normals, with k the number of landmarks.
+
+        Returns
+        -------
+        list of vectors
+            Two centered vectors of length k, and one of length 2.
+        """
+        n_landmarks = self._n_landmarks
+        real = _remove_mean(normals[:n_landmarks])
+        imaginary = _remove_mean(normals[n_landmarks : 2 * n_landmarks])
+        return [real, imaginary, normals[2 * n_landmarks :]]
 
     def point(
         self, footpoint: Vectors, direction: Vectors, cs: Enclosure, sn: Enclosure
@@ -333,6 +387,11 @@ class ExactKendallShapes(ExactChart):
             From the methods of these names.
         cs, sn : enclosures
             cos r and sin r, from `radial_factors`.
+
+        Returns
+        -------
+        list of vectors
+            The real and the imaginary parts of the landmarks.
         """
         p_real, p_imaginary = footpoint
         length = (p_real.dot(p_real) + p_imaginary.dot(p_imaginary)).sqrt()
@@ -383,6 +442,11 @@ class ExactRotations(ExactChart):
         ----------
         center : Enclosure, shape (n, n)
             The center of the noise, n = 2 or 3.
+
+        Returns
+        -------
+        list of vectors
+            The two or three columns.
         """
         first = _normalize(center[:, 0])
         if self.manifold.point_shape[0] == 2:
@@ -398,6 +462,16 @@ class ExactRotations(ExactChart):
 
         They are not vectors of the ambient space and are not reflected with it (see
         `draw_in_chart`).
+
+        Parameters
+        ----------
+        normals : Enclosure, shape (dim,)
+            Standard normals.
+
+        Returns
+        -------
+        list of numbers
+            The coordinates of the axis, not normalized.
         """
         return [normals[i] for i in range(self.manifold.dim)]
 
@@ -416,6 +490,11 @@ class ExactRotations(ExactChart):
             From the methods of these names.
         cs, sn : enclosures
             From `radial_factors`.
+
+        Returns
+        -------
+        list of vectors
+            The columns of the rotation.
         """
         length = sum(coordinate * coordinate for coordinate in direction).sqrt()
         axis = [coordinate / length for coordinate in direction]
@@ -527,7 +606,7 @@ def exponential_in_chart(
             return _join_columns(chart.manifold, columns, sign)
 
     def round_with_arb(precision: int) -> np.ndarray | None:
-        """Return the integers if they are certain at this precision."""
+        """Return the integers of the point if they are certain at this precision, else None."""
         # Arb is faster on operands with few bits, such as the zeros of a pole. The
         # reflection makes generic footpoints of those, so that running time does not
         # tell them apart. Direction and result are reflected too: this is the draw that
@@ -604,7 +683,7 @@ def _random_sign(source: Source) -> int:
 def _join_columns(
     manifold: Manifold, columns: Sequence[Sequence[int | None]], sign: int
 ) -> np.ndarray:
-    """Return the integers of a point, assembled from its vectors and multiplied by a sign.
+    """Return the integers of a point, assembled from its rounded vectors.
 
     Parameters
     ----------
@@ -615,6 +694,11 @@ def _join_columns(
         The rounded vectors.
     sign : {-1, 1}
         The factor of all integers.
+
+    Returns
+    -------
+    array of Python ints
+        The integers, in the shape of a point.
     """
     arrays = [np.array(column, dtype=object) * sign for column in columns]
     if len(manifold.point_shape) == 1:
@@ -625,10 +709,11 @@ def _join_columns(
 def _radial_factors(
     radius: LazyLength, chart: ExactChart, precision: int
 ) -> RadialFactors | None:
-    """Return cs r and sn r, the factors of a point's two parts in polar coordinates.
+    """Return the factors cs r and sn r of a point in polar coordinates, or None.
 
-    They are cos and sin on spheres, and cosh and sinh on hyperbolic spaces. None is
-    returned if the radius has no finite enclosure at this precision.
+    They are cos r and sin r on spheres, cosh r and sinh r on hyperbolic spaces, 1 and r
+    on Euclidean spaces. None is returned if the radius has no finite enclosure at this
+    precision.
 
     Parameters
     ----------
@@ -638,6 +723,11 @@ def _radial_factors(
         How points of the manifold are computed.
     precision : int
         The number of bits.
+
+    Returns
+    -------
+    RadialFactors or None
+        The factors, as balls.
     """
     r = radius.ball(precision)
     return chart.radial_factors(r) if r.is_finite() else None
@@ -696,6 +786,11 @@ def _hyperboloid_point(
         Standard normals, not normalized.
     cosh, sinh : enclosures
         cosh r and sinh r of the radius r.
+
+    Returns
+    -------
+    _HyperboloidPoint
+        The time and space coordinates of the result.
     """
     unit_direction = _normalize(normals)
     result_space = (
@@ -720,15 +815,15 @@ def _public_reflection(n: int) -> Callable[[Vectors], Vectors]:
     callable
         The reflection, as a function of a list of vectors.
     """
-    v = arb_array(np.sqrt(2.0 + np.arange(n)))
+    axis = arb_array(np.sqrt(2.0 + np.arange(n)))  # v, without a zero entry
 
     def reflect(vectors: Vectors) -> Vectors:
-        """Reflect each vector of length n."""
+        """Return the vectors, with each one of length n reflected."""
         reflected = []
-        for x in vectors:
-            if np.shape(x) == (n,):
-                x = x - v * (2 * v.dot(x) / v.dot(v))
-            reflected.append(x)
+        for vector in vectors:
+            if np.shape(vector) == (n,):
+                vector = vector - axis * (2 * axis.dot(vector) / axis.dot(axis))
+            reflected.append(vector)
         return reflected
 
     return reflect

@@ -21,9 +21,16 @@ from curvedp.errors import ParameterError
 from curvedp.geometry import Manifold
 from curvedp.geometry.capabilities import AffineInvariantCone, UnitQuadric
 from curvedp.geometry.spaces.euclidean import Euclidean
+from curvedp.geometry.spaces.grassmann import Grassmann
 from curvedp.geometry.spaces.product import join_factors, split_into_factors
 from curvedp.laws.backend import Kind
 from curvedp.laws.exact.charts import draw_in_chart, exact_chart
+from curvedp.laws.exact.grassmann import (
+    draw_plane,
+    has_exact_planes,
+    is_wide_for_planes,
+    plane_acceptance,
+)
 from curvedp.laws.exact.radial import ExactRadialDensity
 from curvedp.laws.exact.spd import acceptance_probability, draw_spd
 from curvedp.laws.isotropic.space import two_point_homogeneous_space
@@ -161,7 +168,37 @@ def has_exact_gaussian(manifold: Manifold) -> bool:
         return all(has_exact_gaussian(factor) for factor in manifold.factors)
     if isinstance(manifold, Euclidean) or is_released_in_chart(manifold):
         return True
-    return has_exact_laplace(manifold)
+    return has_exact_laplace(manifold) or has_exact_planes(manifold)
+
+
+def check_drawable_scale(manifold: Manifold, sigma: float) -> None:
+    """Refuse a scale of the Gaussian at which an exact draw would take too many trials.
+
+    Parameters
+    ----------
+    manifold : Manifold
+        The space on which the noise lives.
+    sigma : float
+        The scale of the Gaussian.
+
+    Raises
+    ------
+    ParameterError
+        If too few tangent normals are accepted, which happens on planes only.
+    """
+    for factor in manifold.factors:
+        is_wide = (
+            isinstance(factor, Grassmann)
+            and has_exact_planes(factor)
+            and is_wide_for_planes(factor, sigma)
+        )
+        if is_wide:
+            raise ParameterError(
+                f"is too wide for an exact draw on {factor!r}; use the mechanism "
+                "tangent-gaussian",
+                parameter="sigma",
+                value=sigma,
+            )
 
 
 @lru_cache(maxsize=256)
@@ -343,6 +380,9 @@ def _draw(
     if isinstance(manifold, AffineInvariantCone):
         m, beta = manifold.cone_size
         acceptance = acceptance_probability(kind, m, beta, scale)
+    elif isinstance(manifold, Grassmann) and has_exact_planes(manifold):
+        check_drawable_scale(manifold, scale)
+        acceptance = plane_acceptance(manifold, scale)
     allowance = Allowance(math.prod(manifold.point_shape), acceptance)
     metered_source = allowance.meter(source)
     integers = _draw_integers(kind, manifold, scale, center, metered_source, grid)
@@ -391,6 +431,8 @@ def _draw_integers(
     if isinstance(manifold, AffineInvariantCone):
         m, beta = manifold.cone_size
         return draw_spd(kind, m, beta, scale, center, source, grid)
+    if kind == "gaussian" and has_exact_planes(manifold):
+        return draw_plane(center.shape[0], scale, center, source, grid)
     if kind == "gaussian" and is_released_in_chart(manifold):
         coordinates = manifold.normal_coordinates(manifold.origin, center)
         return _draw_flat_gaussian(np.asarray(coordinates), scale, source, grid)

@@ -95,18 +95,26 @@ class ExactRadialDensity:
         ----------
         r : arb
             A radius r > 0, below the diameter.
+
+        Returns
+        -------
+        arb
+            A ball around h(r).
         """
-        q = r * (1 / arb(self.scale))
-        total = -q * q / 2 if self.kind == "gaussian" else -q
+        scaled_radius = r * (1 / arb(self.scale))
+        if self.kind == "gaussian":
+            total = -scaled_radius * scaled_radius / 2
+        else:
+            total = -scaled_radius
         for kappa, count in self.space.jacobi_spectrum:
-            x = arb(abs(kappa)).sqrt() * r
+            angle = arb(abs(kappa)).sqrt() * r
             if kappa == 0:
                 log_sn = r.log()
             elif kappa > 0:
-                log_sn = x.sin().log()
+                log_sn = angle.sin().log()
             else:
-                # log sinh x in a form that does not overflow.
-                log_sn = x + (-(-2 * x).expm1()).log() - arb.const_log2()
+                # log sinh in a form that does not overflow.
+                log_sn = angle + (-(-2 * angle).expm1()).log() - arb.const_log2()
             total = total + count * log_sn
         return total
 
@@ -120,6 +128,11 @@ class ExactRadialDensity:
         ----------
         r : arb
             A radius r > 0, below the diameter.
+
+        Returns
+        -------
+        arb
+            A ball around h′(r).
         """
         inverse_scale = 1 / arb(self.scale)
         total = (
@@ -149,6 +162,11 @@ class ExactRadialDensity:
         ----------
         r : arb
             A radius r > 0, below the diameter.
+
+        Returns
+        -------
+        arb
+            A ball around −h″(r).
         """
         inverse_scale = 1 / arb(self.scale)
         total = inverse_scale * inverse_scale if self.kind == "gaussian" else arb(0)
@@ -206,14 +224,41 @@ class EnvelopePiece:
         return stop - arb(self.start)
 
     def mass(self, density: LogConcaveDensity) -> arb:
-        """Return ∫ e^{height + slope·(r − start)} dr over the piece."""
+        """Return the mass ∫ e^{height + slope·(r − start)} dr of the envelope over the piece.
+
+        Parameters
+        ----------
+        density : LogConcaveDensity
+            The density, which knows the end of the support.
+
+        Returns
+        -------
+        arb
+            A ball around the mass.
+        """
         if self.slope == 0:
             return self.width(density) * arb(self.height).exp()
         growth = _expm1(arb(self.slope) * self.width(density))
         return arb(self.height).exp() * growth / arb(self.slope)
 
     def quantile(self, density: LogConcaveDensity, fraction: arb) -> arb:
-        """Return the radius below which the given fraction of the piece's mass lies."""
+        """Return the radius below which a given fraction of the piece's mass lies.
+
+        With a line of slope b it solves (e^{b·(r − start)} − 1)/(e^{b·width} − 1) =
+        fraction.
+
+        Parameters
+        ----------
+        density : LogConcaveDensity
+            The density, which knows the end of the support.
+        fraction : arb
+            A number from 0 to 1.
+
+        Returns
+        -------
+        arb
+            A ball around the radius.
+        """
         if self.slope == 0:
             return arb(self.start) + fraction * self.width(density)
         growth = _expm1(arb(self.slope) * self.width(density))
@@ -257,6 +302,11 @@ def radial_envelope(density: ExactRadialDensity) -> RadialEnvelope:
     ----------
     density : ExactRadialDensity
         The density of the radius, which is log-concave.
+
+    Returns
+    -------
+    RadialEnvelope
+        The envelope, one line for each tangent.
     """
     with at_precision(256):
         mode = radial_mode(density.kind, density.space, density.scale)
@@ -276,6 +326,9 @@ def tangent_envelope(
 ) -> RadialEnvelope:
     """Return the envelope of the tangents at given points.
 
+    The logarithm h of the density is concave, so that it lies below each of its
+    tangents.
+
     Parameters
     ----------
     density : LogConcaveDensity
@@ -284,6 +337,11 @@ def tangent_envelope(
         Subtracted from h; about the largest value of h.
     points : sequence of float
         Where the tangents touch, in increasing order, inside the support.
+
+    Returns
+    -------
+    RadialEnvelope
+        The envelope, one line for each tangent.
     """
     with at_precision(256):
         cuts = [
@@ -322,27 +380,42 @@ def _tangent_piece(
         Where the tangent touches h.
     start, stop : float
         The ends of the piece; stop=None means the end of the support.
+
+    Returns
+    -------
+    EnvelopePiece
+        The line and its range.
     """
-    t = arb(touch)
-    true_slope = density.slope(t)
+    touch_ball = arb(touch)
+    start_ball = arb(start)
+    true_slope = density.slope(touch_ball)
     slope = float_up(true_slope)
-    tangent_at_start = density.log_density(t) - level + true_slope * (arb(start) - t)
-    correction = (arb(slope) - true_slope) * (t - arb(start))
+    height_at_touch = density.log_density(touch_ball) - level
+    tangent_at_start = height_at_touch + true_slope * (start_ball - touch_ball)
+    correction = (arb(slope) - true_slope) * (touch_ball - start_ball)
     return EnvelopePiece(start, stop, slope, float_up(tangent_at_start + correction))
 
 
 def _tangent_crossing(density: LogConcaveDensity, a: float, b: float) -> float:
-    """Return about where the tangents at a < b cross.
+    """Return about where the tangents to a concave function h at a < b cross.
 
-    Any point between a and b gives a valid envelope, since both tangents bound h
-    everywhere.
+    With the values h and slopes h′ at a and b it is (h(b) − h(a) + h′(a)·a −
+    h′(b)·b)/(h′(a) − h′(b)). Any point between a and b gives a valid envelope, since
+    both tangents bound h everywhere.
 
     Parameters
     ----------
     density : LogConcaveDensity
         The density e^h.
-    a, b : float
-        Where the two tangents touch h.
+    a : float
+        Where the first tangent touches h.
+    b : float
+        Where the second tangent touches h, b > a.
+
+    Returns
+    -------
+    float
+        A point strictly between a and b.
     """
     slope_a = density.slope(arb(a))
     slope_b = density.slope(arb(b))
@@ -353,7 +426,20 @@ def _tangent_crossing(density: LogConcaveDensity, a: float, b: float) -> float:
 
 @lru_cache(maxsize=1024)
 def _cumulative_masses(envelope: RadialEnvelope, precision: int) -> list[arb]:
-    """Return 0 and the partial sums of the masses of the pieces."""
+    """Return 0 and the partial sums of the masses of an envelope's pieces, cached.
+
+    Parameters
+    ----------
+    envelope : RadialEnvelope
+        The envelope.
+    precision : int
+        The number of bits.
+
+    Returns
+    -------
+    list of arb
+        One number more than there are pieces; the last one is the mass of the envelope.
+    """
     with at_precision(precision + 16):
         masses = [piece.mass(envelope.density) for piece in envelope.pieces]
         return list(itertools.accumulate(masses, initial=arb(0)))
@@ -382,6 +468,11 @@ class LazyRadius:
         ----------
         precision : int
             The number of bits.
+
+        Returns
+        -------
+        int or None
+            The index of the piece.
         """
         sums = _cumulative_masses(self._envelope, precision)
         mass_below = self._uniform.balls(precision)[0] * sums[-1]
@@ -398,6 +489,11 @@ class LazyRadius:
         ----------
         precision : int
             The number of bits.
+
+        Returns
+        -------
+        arb
+            A ball around the radius.
         """
         sums = _cumulative_masses(self._envelope, precision)
         i = self._index

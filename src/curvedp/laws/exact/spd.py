@@ -63,7 +63,7 @@ def draw_spd(
     source: Source,
     grid: int,
 ) -> np.ndarray:
-    """Return an exact draw about the center, rounded to the grid 2^-grid.
+    """Return an exact draw of an SPD or HPD matrix about a center, rounded to a grid.
 
     Parameters
     ----------
@@ -98,7 +98,18 @@ def draw_spd(
             return _fill_hermitian(m, beta, free_integers)
 
     def round_with_arb(precision: int) -> np.ndarray | None:
-        """Return the integers if they are certain at this precision."""
+        """Return the integers if they are certain at this precision.
+
+        Parameters
+        ----------
+        precision : int
+            The number of bits.
+
+        Returns
+        -------
+        array of Python ints, or None
+            The integers; None if this precision is not enough.
+        """
         factor = cholesky(center)
         if factor is None:
             return None
@@ -118,7 +129,7 @@ def draw_spd(
 def _round_with_floats(
     center: np.ndarray, draw: NearDraw, entries: "MatrixEntries", grid: int
 ) -> list[int] | None:
-    """Return the rounded free entries of L·Y·L*, or None if floats cannot settle all of them.
+    """Return the rounded free entries of L·Y·L* if floats settle them all, else None.
 
     The entries are computed in float64 with proved error radii.
 
@@ -132,6 +143,11 @@ def _round_with_floats(
         Where the independent entries stand.
     grid : int
         The grid is 2^-grid.
+
+    Returns
+    -------
+    list of int, or None
+        The integers, in the order of `entries`.
     """
     with np.errstate(all="ignore"):
         exact_factor = decide(lambda precision: cholesky(center), _FILTER_PRECISION)
@@ -161,6 +177,11 @@ def acceptance_probability(kind: Kind, m: int, beta: int, scale: float) -> float
         1 for real symmetric, 2 for Hermitian matrices.
     scale : float
         The scale σ > 0.
+
+    Returns
+    -------
+    float
+        A number from 1e-5 to 1.
 
     Raises
     ------
@@ -197,6 +218,11 @@ def _identity_sampler(
         1 for real symmetric, 2 for Hermitian matrices.
     scale : float
         σ > 0.
+
+    Returns
+    -------
+    callable
+        A function of a `Source` that returns a draw.
     """
     if kind == "laplace":
         if m == 1 or _prefers_near_laplace(m, beta, scale):
@@ -217,7 +243,20 @@ def _prefers_near_laplace(m: int, beta: int, scale: float) -> bool:
 
 
 def _blocks_from_complex(center: np.ndarray) -> np.ndarray:
-    """Return a complex matrix (m, m, 2) as the real matrix of blocks [[a, −b], [b, a]]."""
+    """Return a complex matrix as the real matrix of blocks [[a, −b], [b, a]].
+
+    A block stands for the entry a + ib.
+
+    Parameters
+    ----------
+    center : array, shape (m, m, 2)
+        The real and the imaginary parts of the entries.
+
+    Returns
+    -------
+    array, shape (2m, 2m)
+        The matrix of blocks.
+    """
     real_part = np.kron(center[..., 0], np.eye(2))
     imaginary_part = np.kron(center[..., 1], [[0, -1], [1, 0]])
     return np.asarray(real_part + imaginary_part)
@@ -235,6 +274,11 @@ def _congruence(factor: FloatBall, inner: FloatExp) -> FloatBall:
         L.
     inner : FloatExp
         Y, with its error.
+
+    Returns
+    -------
+    FloatBall
+        The entries, with their errors.
     """
     point = factor.sharp_dot(inner.matrix).sharp_dot(factor.T)
     largest_entries = np.abs(factor.mid) + factor.rad
@@ -262,6 +306,11 @@ def _free_entries(m: int, beta: int) -> MatrixEntries:
         The size of the matrices.
     beta : {1, 2}
         1 for real symmetric, 2 for Hermitian matrices.
+
+    Returns
+    -------
+    MatrixEntries
+        The rows and the columns of the entries.
     """
     row, column = np.tril_indices(m)
     if beta == 1:
@@ -286,6 +335,11 @@ def _fill_hermitian(m: int, beta: int, free_integers: list[int]) -> np.ndarray:
         1 for real symmetric, 2 for Hermitian matrices.
     free_integers : list of int
         The independent entries.
+
+    Returns
+    -------
+    array of Python ints
+        The matrix: (m, m), or (m, m, 2) with real and imaginary parts.
     """
     matrix = np.zeros((m, m, 2), dtype=object)
     row, column = np.tril_indices(m)
@@ -305,7 +359,11 @@ def _fill_hermitian(m: int, beta: int, free_integers: list[int]) -> np.ndarray:
 
 
 def cholesky(center: np.ndarray) -> np.ndarray | None:
-    """Return Arb balls around the Cholesky factor of the symmetric part of a matrix.
+    """Return balls around the Cholesky factor of the symmetric part of a matrix.
+
+    The factor is the lower triangular L with A = LLᵀ, computed column by column: the
+    pivot L_jj² is A_jj − Σ_{k<j} L_jk², and L_ij = (A_ij − Σ_{k<j} L_ik·L_jk)/L_jj for
+    i > j.
 
     Parameters
     ----------
@@ -322,29 +380,41 @@ def cholesky(center: np.ndarray) -> np.ndarray | None:
     ParameterError
         If the matrix is not positive definite.
     """
-    a = arb_array(center)
-    a = (a + a.T) / 2
-    m = len(a)
-    lower = arb_array(np.zeros((m, m)))
-    for j in range(m):
+    matrix = arb_array(center)
+    matrix = (matrix + matrix.T) / 2
+    size = len(matrix)
+    lower = arb_array(np.zeros((size, size)))
+    for j in range(size):
         row = lower[j, :j]
-        pivot = a[j, j] - row.dot(row) if j else a[0, 0]
+        pivot = matrix[j, j] - row.dot(row) if j else matrix[0, 0]
         if pivot <= 0 or _is_exactly_singular(pivot, center):
             raise ParameterError("center must be positive definite")
         if not pivot > 0:
             return None
         lower[j, j] = pivot.sqrt()
-        for i in range(j + 1, m):
+        for i in range(j + 1, size):
             product = lower[i, :j].dot(row) if j else arb(0)
-            lower[i, j] = (a[i, j] - product) / lower[j, j]
+            lower[i, j] = (matrix[i, j] - product) / lower[j, j]
     return lower
 
 
 def _is_exactly_singular(pivot: arb, center: np.ndarray) -> bool:
-    """Whether a pivot that balls cannot tell from 0 belongs to no positive definite matrix.
+    """Say whether a pivot near 0 proves that a matrix is not positive definite.
 
-    Rational arithmetic decides, but only at a high precision: cheaper ones are tried
-    first.
+    Balls cannot tell a pivot that is exactly 0. Rational arithmetic decides then, but
+    only at a high precision: cheaper ones are tried first.
+
+    Parameters
+    ----------
+    pivot : arb
+        A pivot of the Cholesky factorization.
+    center : array
+        The matrix, whose entries are taken as exact numbers.
+
+    Returns
+    -------
+    bool
+        False also if it is too early to decide.
     """
     if ctx.prec < _RATIONAL_PRECISION or not pivot.contains(0):
         return False
@@ -352,14 +422,21 @@ def _is_exactly_singular(pivot: arb, center: np.ndarray) -> bool:
 
 
 def _is_positive_definite(center: np.ndarray) -> bool:
-    """Whether the symmetric part is positive definite, by leading minors of rationals.
+    """Say whether the symmetric part of a matrix is positive definite, exactly.
 
-    Only a singular or nearly singular footpoint is checked in this way.
+    By Sylvester's criterion it is if all leading minors are positive; they are computed
+    in rational arithmetic. Only a singular or nearly singular footpoint is checked in
+    this way.
 
     Parameters
     ----------
     center : array, shape (m, m)
         A matrix.
+
+    Returns
+    -------
+    bool
+        The answer.
     """
     m = len(center)
     exact = [

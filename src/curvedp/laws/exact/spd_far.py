@@ -31,6 +31,11 @@ def draw_far_gaussian(
         Symmetric or Hermitian.
     source : Source
         The random bits.
+
+    Returns
+    -------
+    FarGaussianDraw
+        The accepted proposal, with its rotation.
     """
     while True:
         proposal = FarGaussianDraw(m, sigma, LazyNormals(source, m), beta)
@@ -54,6 +59,11 @@ def draw_far_laplace(
         Symmetric or Hermitian.
     source : Source
         The random bits.
+
+    Returns
+    -------
+    FarLaplaceDraw
+        The accepted proposal, with its rotation.
     """
     while True:
         proposal = FarLaplaceDraw(m, scale, LazyNormals(source, 2 * m + 1), beta)
@@ -93,6 +103,11 @@ class FarGaussianDraw:
         ----------
         normals : array
             Independent standard normals; those after the first m are used.
+
+        Returns
+        -------
+        arb
+            σ, as a ball.
         """
         return arb(self._scale)
 
@@ -128,6 +143,11 @@ class FarGaussianDraw:
         ----------
         precision : int
             The number of bits.
+
+        Returns
+        -------
+        arb
+            A ball around the logarithm, which is at most 0.
         """
         rho = self.log_eigenvalues(precision)
         product = arb(1)
@@ -137,32 +157,47 @@ class FarGaussianDraw:
         return self.beta * product.log()
 
     def is_decreasing(self) -> bool:
-        """Whether ρ₁ > … > ρ_m, decided with certainty."""
+        """Say whether the log-eigenvalues satisfy ρ₁ > … > ρ_m, decided with certainty.
 
-        def evaluate(precision: int) -> bool | None:
+        Returns
+        -------
+        bool
+            False if two neighbors are in the wrong order; such a proposal is rejected.
+        """
+
+        def decide_at(precision: int) -> bool | None:
+            """Return the answer, or None if it needs more than this many bits."""
             rho = self.log_eigenvalues(precision)
-            gaps = [a - b for a, b in itertools.pairwise(rho)]
+            gaps = [larger - smaller for larger, smaller in itertools.pairwise(rho)]
             if any(gap < 0 for gap in gaps):
                 return False
             return True if all(gap > 0 for gap in gaps) else None
 
-        return decide(evaluate)
+        return decide(decide_at)
 
     def is_accepted(self, source: Source) -> bool:
         """Whether rejection sampling accepts this proposal."""
         return self.is_decreasing() and accepts(LazyUniforms(source, 1), self.log_ratio)
 
     def draw_rotation(self, source: Source) -> None:
-        """Draw normals for reflections in dimensions 2, …, m (Stewart 1980).
+        """Draw the normals of a uniform rotation Q, and store them in this object.
 
-        Their product Q is Haar distributed up to the signs or phases of its columns,
-        which Q·diag(e^ρ)·Q* does not depend on.
+        Q is a product of reflections in dimensions 2, …, m (Stewart 1980). It is Haar
+        distributed up to the signs or phases of its columns, which Q·diag(e^ρ)·Q* does not
+        depend on.
+
+        Parameters
+        ----------
+        source : Source
+            The random bits.
         """
         dimensions = range(2, self.m + 1)
-        self._reflections = [LazyNormals(source, self.beta * k) for k in dimensions]
+        self._reflections = [
+            LazyNormals(source, self.beta * dimension) for dimension in dimensions
+        ]
 
     def exp(self, precision: int) -> arb_mat:
-        """Return the matrix Q·diag(e^ρ)·Q* of this proposal to about the given number of bits.
+        """Return the matrix Q·diag(e^ρ)·Q* of this proposal, to a given precision.
 
         ρ are its log-eigenvalues, and Q is a product of Householder reflections.
 
@@ -170,12 +205,17 @@ class FarGaussianDraw:
         ----------
         precision : int
             The number of bits.
+
+        Returns
+        -------
+        arb_mat
+            Balls around the entries of the matrix.
         """
         size = self.beta * self.m
         matrix = arb_mat(size, size)
         for i, rho_i in enumerate(self.log_eigenvalues(precision)):
-            for k in range(self.beta * i, self.beta * (i + 1)):
-                matrix[k, k] = rho_i.exp()
+            for diagonal_index in range(self.beta * i, self.beta * (i + 1)):
+                matrix[diagonal_index, diagonal_index] = rho_i.exp()
         for normals in self._reflections:
             reflection = self._reflection_matrix(normals.balls(precision))
             matrix = reflection * matrix * reflection
@@ -190,6 +230,11 @@ class FarGaussianDraw:
         ----------
         g : array of balls
             A vector that fills the last coordinates; complex entries are two reals each.
+
+        Returns
+        -------
+        arb_mat
+            Balls around the entries of the reflection.
         """
         beta = self.beta
         size = beta * self.m
@@ -222,6 +267,11 @@ class FarLaplaceDraw(FarGaussianDraw):
         normals : array
             Independent standard normals: m for the log-eigenvalues, and then m + 1
             for the variance.
+
+        Returns
+        -------
+        arb
+            The square root, as a ball.
         """
         m = self.m
         further_normals = normals[m:]

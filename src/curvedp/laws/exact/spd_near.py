@@ -59,6 +59,11 @@ class NearBound(ABC):
             Σ_{i<j} x_ij².
         normals : array of balls
             The normals of the matrix.
+
+        Returns
+        -------
+        arb
+            The bound, as a ball.
         """
 
 
@@ -146,6 +151,11 @@ class LaplaceBound(NearBound):
         ----------
         normals : array of balls or FloatBall
             All normals of the matrix; those after the first dim are used.
+
+        Returns
+        -------
+        arb or FloatBall
+            |V|.
         """
         length_normals = normals[dimension(self.m, self.beta) :]
         twice_rate = 2 * (1 / arb(self.scale) - self.beta * self._half_root_norm())
@@ -158,6 +168,16 @@ class LaplaceBound(NearBound):
 
         The matrix V has the direction of G and the length of `_length`. The first
         `dimension` normals are the entries of G.
+
+        Parameters
+        ----------
+        normals : array of balls or FloatBall
+            All normals of the matrix.
+
+        Returns
+        -------
+        MatrixScales
+            The factor, twice.
         """
         direction = normals[: dimension(self.m, self.beta)]
         ratio = self._length(normals) / direction.dot(direction).sqrt()
@@ -184,6 +204,11 @@ def tangent_bound(m: int, sigma: float, tangent: float, beta: int = 1) -> Tangen
         x > 0, where the tangent touches.
     beta : {1, 2}
         Symmetric or Hermitian.
+
+    Returns
+    -------
+    TangentBound
+        The bound, with constants rounded so that it holds.
     """
     if m == 1:
         # In one dimension there is no curvature.
@@ -199,7 +224,20 @@ def tangent_bound(m: int, sigma: float, tangent: float, beta: int = 1) -> Tangen
 
 
 def draw_near(bound: NearBound, source: Source) -> "NearDraw":
-    """Return an exact draw of V: rejection until acceptance, with no cap."""
+    """Return an exact draw of a matrix V: rejection until acceptance, with no cap.
+
+    Parameters
+    ----------
+    bound : NearBound
+        The distribution of V and the envelope.
+    source : Source
+        The random bits.
+
+    Returns
+    -------
+    NearDraw
+        The accepted proposal.
+    """
     while True:
         proposal = NearDraw(bound, LazyNormals(source, bound.n_normals))
         if accepts(LazyUniforms(source, 1), proposal.log_ratio):
@@ -248,9 +286,10 @@ class NearDraw:
         return self._bound.n_normals >= FILTER_SIZE
 
     def _matrix(self, normals: Any, root_half: Any) -> Any:
-        """Return s·G + (σ − s)·(tr G/m)·I, G the Gaussian matrix of the normals.
+        """Return the random matrix V = s·G + (σ − s)·(tr G/m)·I.
 
-        Its traceless part is scaled by s and its trace by σ.
+        G is the Gaussian matrix of the normals. The traceless part of V is that of G
+        scaled by s, and its trace that of G scaled by σ (`NearBound.scales`).
 
         Parameters
         ----------
@@ -258,6 +297,11 @@ class NearDraw:
             The standard normals.
         root_half : ball
             √½, the standard deviation of an entry off the diagonal.
+
+        Returns
+        -------
+        array of balls or FloatBall
+            The matrix V.
         """
         m = self._bound.m
         identity = np.eye(len(self._layout.normal_index))
@@ -286,6 +330,11 @@ class NearDraw:
 
         and by Weyl's inequality each eigenvalue of V is within e of its partner in D.
         Nothing is assumed of `eigh`.
+
+        Returns
+        -------
+        FloatEigen
+            The eigenvalues and eigenvectors, computed once for each proposal.
         """
         if self._float_eigen is None:
             root_half = FloatBall(math.sqrt(0.5), 2.0**-53)
@@ -318,6 +367,11 @@ class NearDraw:
         ----------
         precision : int
             Bits.
+
+        Returns
+        -------
+        list of arb, or None
+            One ball for each of the m eigenvalues.
         """
         m = self._bound.m
         beta = self._bound.beta
@@ -352,6 +406,11 @@ class NearDraw:
         precision : int
             Bits. The ball is NaN if the eigenvalues are not separated at this
             precision.
+
+        Returns
+        -------
+        arb
+            The ball.
         """
         eigenvalues = self._eigenvalues(precision)
         if eigenvalues is None:
@@ -381,12 +440,19 @@ class NearDraw:
         return self._matrix_in_balls(precision).exp()
 
     def float_exp(self) -> FloatExp:
-        """Return Q̂e^DQ̂ᵀ and a bound of its distance from e^V in the spectral norm.
+        """Return e^V in floats, with a bound of the error in the spectral norm.
 
-        With e and η of `_eigen_in_floats` and U the polar factor of Q̂,
+        The result is Q̂e^DQ̂ᵀ, with the diagonal matrix D of the computed eigenvalues
+        and the matrix Q̂ of the computed eigenvectors, whose polar factor is U. With e
+        and η the bounds `value_error` and `orthogonality_error` of `FloatEigen`,
 
             |e^V − Q̂e^DQ̂ᵀ| ≤ |e^V − Ue^DUᵀ| + |U e^D Uᵀ − Q̂e^DQ̂ᵀ|
                             ≤ e·exp(max D + e) + (2η + η²)·exp(max D).
+
+        Returns
+        -------
+        FloatExp
+            The approximation and the bound.
         """
         eigen = self._eigen_in_floats()
         orthogonality_error = eigen.orthogonality_error
@@ -416,6 +482,11 @@ def _complex_from_blocks(matrix: arb_mat, m: int) -> acb_mat:
         A matrix of m × m blocks.
     m : int
         The number of blocks in a row.
+
+    Returns
+    -------
+    acb_mat
+        The complex matrix.
     """
     rows = []
     for i in range(0, 2 * m, 2):
@@ -445,6 +516,11 @@ def _matrix_layout(m: int, beta: int) -> MatrixLayout:
     beta : {1, 2}
         1 for a real symmetric matrix; 2 for a Hermitian one, which is written as a real
         2m×2m matrix of blocks [[a, −b], [b, a]] for its entries a + ib.
+
+    Returns
+    -------
+    MatrixLayout
+        For each entry, the index of its normal, and its sign.
     """
     i, j = np.triu_indices(m, 1)
     n_pairs = len(i)
@@ -470,7 +546,19 @@ def _matrix_layout(m: int, beta: int) -> MatrixLayout:
 
 
 def _frobenius_bound(x: FloatBall) -> float:
-    """Return an upper bound of the Frobenius norm of every matrix in the ball."""
+    """Return an upper bound of the Frobenius norm of every matrix in the ball.
+
+    Parameters
+    ----------
+    x : FloatBall
+        A matrix with error radii.
+
+    Returns
+    -------
+    float
+        The bound.
+    """
     largest_entries = np.abs(x.mid) + x.rad
     norm = float(np.sqrt((largest_entries * largest_entries).sum()))
+    # The summand covers squares that underflow to 0.
     return norm * _ROUND_UP + 2.0**-500

@@ -54,7 +54,16 @@ _PEAK_BISECTIONS = 200
 def log_sphere_area(dim: int) -> float:
     """Return log(2π^{dim/2}/Γ(dim/2)), the log-area of the unit sphere in ℝ^dim.
 
-    For dim = 1 the sphere consists of two points and its area is 2.
+    Parameters
+    ----------
+    dim : int
+        The dimension of the surrounding space, at least 1. For dim = 1 the sphere
+        consists of two points, and its area is 2.
+
+    Returns
+    -------
+    float
+        The logarithm of the area.
     """
     return math.log(2.0) + dim / 2 * math.log(math.pi) - math.lgamma(dim / 2)
 
@@ -110,6 +119,11 @@ class TabulatedDensity:
         ----------
         r : array_like
             Radii.
+
+        Returns
+        -------
+        array
+            Numbers from 0 to 1, of the shape of `r`.
         """
         radii = np.asarray(r, dtype=np.float64)
         flat = np.clip(radii.ravel(), self._edges[0], self._edges[-1])
@@ -129,6 +143,11 @@ class TabulatedDensity:
         ----------
         radii : array
             Radii between the first and the last edge of the table.
+
+        Returns
+        -------
+        Floats
+            Numbers from 0 to 1, one for each radius.
         """
         panel = np.searchsorted(self._edges, radii, side="right") - 1
         panel = np.clip(panel, 0, self._edges.size - 2)
@@ -142,20 +161,49 @@ class TabulatedDensity:
         return np.where(mass_below <= mass_above, smaller, 1.0 - smaller)
 
     def moment(self, order: float) -> float:
-        """Return E[r^order]."""
+        """Return E[r^order].
+
+        Parameters
+        ----------
+        order : float
+            The power of the radius r.
+
+        Returns
+        -------
+        float
+            E[r^order].
+        """
         integrals = self._integrals(self._edges[:-1], self._edges[1:], order)
         relative_moment = float(integrals.sum()) / self._mass
         return float(self._edges[-1] ** order * relative_moment)
 
     def radius_at_log_drop(self, log_drop: float) -> float:
-        """Return the radius beyond the peak where the density is e^-log_drop of the peak.
+        """Return the radius beyond the peak at which the density has fallen by a factor.
 
-        If the density never falls so far, the end of the support is returned.
+        Parameters
+        ----------
+        log_drop : float
+            The logarithm of the factor peak density/density.
+
+        Returns
+        -------
+        float
+            The radius; the end of the support if the density never falls so far.
         """
         return float(self._radii_at_log_drops(np.array([log_drop]), self._upper_end)[0])
 
     def _panel_edges(self) -> Floats:
-        """Return the ends of all panels, in increasing order."""
+        """Return the ends of all panels, in increasing order.
+
+        On either side of the peak, edge number j of 48 is where the log-density has
+        fallen by 80·(j/48)², so that the density varies by a bounded factor within a
+        panel.
+
+        Returns
+        -------
+        array
+            The edges, from the first to the last radius of the table.
+        """
         log_drops = _MAX_LOG_DROP * (np.arange(_PANELS + 1) / _PANELS) ** 2
         if self._peak > 0.0:
             left_edges = self._radii_at_log_drops(log_drops, 0.0)[::-1]
@@ -165,7 +213,7 @@ class TabulatedDensity:
         return np.unique(np.concatenate([left_edges, right_edges]))
 
     def _radii_at_log_drops(self, log_drops: Floats, end: float) -> Floats:
-        """Find by bisection, between the peak and `end`, where the density has fallen.
+        """Find by bisection the radii at which the density has fallen by given factors.
 
         Parameters
         ----------
@@ -216,6 +264,11 @@ class TabulatedDensity:
             The intervals.
         order : float
             The power of r/end in the integrand; 0 integrates the density.
+
+        Returns
+        -------
+        array, shape (n,)
+            The integrals.
         """
         half_widths = (stops - starts)[:, None] / 2
         r = starts[:, None] + half_widths * (1.0 + _NODES)
@@ -268,11 +321,23 @@ class RadialDensity:
         )
 
     def radial_cdf(self, r: ArrayLike) -> Floats:
-        """Return P(distance ≤ r), elementwise."""
+        """Return P(distance ≤ r), elementwise.
+
+        Parameters
+        ----------
+        r : array_like
+            Distances.
+        """
         return self.table.cdf(r)
 
     def moment(self, order: int) -> float:
-        """Return E[distance^order]."""
+        """Return E[distance^order].
+
+        Parameters
+        ----------
+        order : int
+            The power of the distance.
+        """
         return self.table.moment(order)
 
     @cached_property
@@ -318,6 +383,11 @@ class RadialDensity:
         ----------
         r : array
             Radii r > 0.
+
+        Returns
+        -------
+        Floats
+            One log-density for each radius; −∞ where it vanishes.
         """
         growth_rate = self.space.volume_growth_rate
         sigma = self.scale
@@ -345,6 +415,11 @@ class RadialDensity:
 
         The log-density rises as long as Σ n·sn'/sn, which falls from ∞, exceeds
         −weight'/weight, which never falls.
+
+        Returns
+        -------
+        float
+            The radius; 0 on a line or a circle.
         """
         spectrum = self.space.jacobi_spectrum
         if not spectrum:
@@ -371,7 +446,7 @@ class RadialDensity:
         return high
 
     def _density_rises_at(self, r: float) -> bool:
-        """Whether the radial density weight(r)·∏ sn_κ(r)^n rises at the radius r.
+        """Say whether the radial density weight(r)·∏ sn_κ(r)^n rises at the radius r.
 
         Its logarithm has the derivative weight'/weight + Σ n·sn_κ'/sn_κ, so the density
         rises where −weight'/weight is less than the sum.
@@ -380,16 +455,21 @@ class RadialDensity:
         ----------
         r : float
             A radius r > 0.
+
+        Returns
+        -------
+        bool
+            True below the peak of the density.
         """
         volume_slope = 0.0
         for kappa, count in self.space.jacobi_spectrum:
-            x = math.sqrt(abs(kappa)) * r
+            angle = math.sqrt(abs(kappa)) * r
             if kappa == 0:
                 volume_slope += count / r
             elif kappa > 0:
-                volume_slope += count / (r * (math.tan(x) / x))
+                volume_slope += count / (r * (math.tan(angle) / angle))
             else:
-                volume_slope += count / (r * (math.tanh(x) / x))
+                volume_slope += count / (r * (math.tanh(angle) / angle))
 
         if self.kind == "gaussian":
             weight_slope = (r / self.scale) / self.scale

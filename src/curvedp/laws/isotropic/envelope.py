@@ -35,6 +35,9 @@ _KNOTS = 24
 _RAISE = 2.0**-30
 
 
+# x/tan x and x/tanh x are 1 in floats below this x; at x = 0 they would be 0/0.
+_SMALLEST_ANGLE = 1e-150
+
 # Bisections of the radius of a knot: more than the 53 bits of a float.
 _KNOT_BISECTIONS = 64
 
@@ -94,6 +97,11 @@ class TangentEnvelope:
             The source of randomness.
         size : int
             The number of draws.
+
+        Returns
+        -------
+        array, shape (size,)
+            The draws.
         """
         draws = np.empty(size)
         rejected = self._propose(rng, draws, None)
@@ -109,6 +117,10 @@ class TangentEnvelope:
     ) -> NDArray[np.intp]:
         """Write a proposal to each position and return the positions to draw again.
 
+        A piece of the envelope is chosen in proportion to its mass, and a point in it
+        by inverting the distribution function of its exponential density. The point t
+        is accepted with probability f(t)/envelope(t).
+
         Parameters
         ----------
         rng : numpy.random.Generator
@@ -117,6 +129,11 @@ class TangentEnvelope:
             Overwritten at `positions`.
         positions : array of int, or None
             The entries that still need a draw; None means all of them.
+
+        Returns
+        -------
+        array of int
+            The positions whose proposal was rejected.
         """
         size = draws.size if positions is None else positions.size
         heights = rng.random(size) * self._cumulative_mass[-1]
@@ -162,10 +179,11 @@ def _check_below_envelope(log_ratios: Floats, proposals: Floats) -> None:
 
 
 def _touch_points(log_density: Function, end: float, width: float) -> Floats:
-    """Return 24 points between 0 and `end` where the tangents touch: g = −12·(j/24)².
+    """Return 24 points at which tangents of a concave function g should touch.
 
-    Here j = 1, …, 24. Under a Gaussian the points are evenly spaced. If g does not fall
-    to −12 before `end`, its value there takes the place of −12.
+    They lie between 0 and `end`, where g = −12·(j/24)² for j = 1, …, 24. Under a
+    Gaussian the points are evenly spaced. If g does not fall to −12 before `end`, its
+    value there takes the place of −12.
 
     Parameters
     ----------
@@ -175,6 +193,11 @@ def _touch_points(log_density: Function, end: float, width: float) -> Floats:
         The end of the support on this side of 0; it may be infinite.
     width : float
         Any positive length; the search starts with it.
+
+    Returns
+    -------
+    array, shape (24,)
+        The points, from 0 outward.
     """
     with np.errstate(divide="ignore"):
         while (
@@ -231,17 +254,23 @@ def radial_mode(kind: Kind, space: TwoPointHomogeneousSpace, scale: float) -> fl
 
     Parameters
     ----------
-    kind : {"gaussian", "laplace"}
+    kind : {'gaussian', 'laplace'}
         The weight exp(−r²/2σ²) or exp(−r/σ).
     space : TwoPointHomogeneousSpace
+        The curvatures κ with multiplicities n, and the diameter.
     scale : float
         σ > 0.
+
+    Returns
+    -------
+    float
+        The radius; 0 on a line.
     """
     if not space.jacobi_spectrum:
         return 0.0
 
     def scaled_slope(log_r: float) -> float:
-        """Return r·(log-density)', a decreasing function of log r."""
+        """Return r·(log-density)′ at the radius r = e^{log_r}; it decreases with `log_r`."""
         r = math.exp(log_r)
         weight_term = (r / scale) ** 2 if kind == "gaussian" else r / scale
         volume_term = sum(
@@ -274,11 +303,16 @@ def _scaled_log_sn_slope(kappa: float, r: float) -> float:
         The curvature κ.
     r : float
         A radius > 0.
+
+    Returns
+    -------
+    float
+        The product, at most 1 for κ > 0 and at least 1 for κ < 0.
     """
-    x = math.sqrt(abs(kappa)) * r
-    if x < 1e-150:
+    angle = math.sqrt(abs(kappa)) * r
+    if angle < _SMALLEST_ANGLE:
         return 1.0
-    return x / math.tan(x) if kappa > 0 else x / math.tanh(x)
+    return angle / math.tan(angle) if kappa > 0 else angle / math.tanh(angle)
 
 
 class RadiusSampler(NamedTuple):
@@ -299,6 +333,11 @@ class RadiusSampler(NamedTuple):
             The source of randomness.
         count : int
             The number of radii.
+
+        Returns
+        -------
+        array, shape (count,)
+            The radii.
         """
         radii = self.deviation.draw(rng, count)
         radii += self.mode
@@ -326,12 +365,17 @@ def radius_sampler(
         The curvatures κ with multiplicities n, and the diameter.
     scale : float
         σ > 0.
+
+    Returns
+    -------
+    RadiusSampler
+        A sampler of r = m + t, with the mode m and the envelope of t.
     """
     sigma = scale
     mode = radial_mode(kind, space, scale)
 
     def log_density(t: Floats) -> Floats:
-        """Return g(t)."""
+        """Return g(t), the log-density at r = m + t less that at the mode m."""
         if kind == "gaussian":
             value = (t / sigma) * (t / sigma + 2.0 * mode / sigma) / -2.0
         else:
@@ -341,7 +385,7 @@ def radius_sampler(
         return value
 
     def slope(t: Floats) -> Floats:
-        """Return g'(t)."""
+        """Return g′(t), the slope of the log-density at r = m + t."""
         r = t + mode
         if kind == "gaussian":
             value = -(r / sigma) / sigma
@@ -357,14 +401,24 @@ def radius_sampler(
 
 
 def _log_sn_slope(kappa: float, count: float, r: Floats) -> Floats:
-    """Return count·sn_κ'(r)/sn_κ(r): count·√κ·cot(√κ r), count/r, or the hyperbolic form.
+    """Return count·sn_κ′(r)/sn_κ(r), a term of the slope of a radial log-density.
+
+    It is count·√κ·cot(√κ·r) for κ > 0, count/r for κ = 0, and count·√−κ·coth(√−κ·r) for
+    κ < 0.
 
     Parameters
     ----------
-    kappa, count : float
-        The curvature κ and its multiplicity.
-    r : array
+    kappa : float
+        The curvature κ.
+    count : float
+        Its multiplicity.
+    r : Floats
         Radii > 0.
+
+    Returns
+    -------
+    Floats
+        One number for each radius.
     """
     root = math.sqrt(abs(kappa))
     if kappa == 0:
@@ -375,9 +429,11 @@ def _log_sn_slope(kappa: float, count: float, r: Floats) -> Floats:
 
 
 def _log_sn_ratio(kappa: float, mode: float, t: Floats) -> Floats:
-    """Return log(sn_κ(m + t)/sn_κ(m)), m the mode.
+    """Return log(sn_κ(m + t)/sn_κ(m)), a term of a radial log-density with the mode m.
 
-    Absolute values are taken, since m + t can pass an end of the interval by an ulp.
+    sn_κ(r) is sin(√κ·r)/√κ for κ > 0, r for κ = 0, and sinh(√−κ·r)/√−κ for κ < 0.
+    Absolute values are taken, since m + t can pass an end of the interval by a
+    rounding.
 
     Parameters
     ----------
@@ -387,6 +443,11 @@ def _log_sn_ratio(kappa: float, mode: float, t: Floats) -> Floats:
         m > 0.
     t : array
         Deviations from the mode.
+
+    Returns
+    -------
+    Floats
+        One number for each t; −∞ at an end of the support.
     """
     root = math.sqrt(abs(kappa))
     if kappa == 0:

@@ -36,15 +36,21 @@ _LARGEST_BALL_TIME = 2.0**50
 def two_point_homogeneous_law(
     kind: Kind, manifold: Manifold, scale: float
 ) -> "TwoPointHomogeneousLaw | None":
-    """Return the law on a two-point homogeneous manifold; None on other manifolds.
+    """Return the Gaussian or Laplace law on a two-point homogeneous manifold.
 
     Parameters
     ----------
-    kind : {"gaussian", "laplace"}
+    kind : {'gaussian', 'laplace'}
         The law.
     manifold : Manifold
+        The space on which the noise lives.
     scale : float
         σ > 0.
+
+    Returns
+    -------
+    TwoPointHomogeneousLaw or None
+        None if the manifold is not two-point homogeneous.
     """
     space = two_point_homogeneous_space(manifold)
     if space is None:
@@ -77,6 +83,11 @@ class TwoPointHomogeneousLaw(RadialDensity, LawBackend):
         ----------
         sensitivity : float
             How far the footpoint can move between neighboring data sets.
+
+        Returns
+        -------
+        PrivacyProfile
+            δ(ε), μ and so on.
         """
         space = self.space
         if space.curvature is not None:
@@ -98,6 +109,11 @@ class TwoPointHomogeneousLaw(RadialDensity, LawBackend):
             How far the footpoint can move between neighboring data sets.
         eps : float
             ε >= 0.
+
+        Returns
+        -------
+        lower, upper : float
+            Bounds with lower <= δ(ε) <= upper.
 
         Raises
         ------
@@ -142,10 +158,17 @@ class TwoPointHomogeneousLaw(RadialDensity, LawBackend):
             One footpoint, or one for each draw.
         count : int
             The number of draws.
+
+        Returns
+        -------
+        array, shape (count, *point_shape)
+            The draws.
         """
         if self.space.curvature == 0:
-            z = self._draw_flat(rng, count)
-            return np.asarray(self.manifold.from_normal_coordinates(center, z))
+            displacements = self._draw_flat(rng, count)
+            return np.asarray(
+                self.manifold.from_normal_coordinates(center, displacements)
+            )
 
         radii = radius_sampler(self.kind, self.space, self.scale).draw(rng, count)
         directions = uniform_directions(rng, count, self.manifold.dim)
@@ -163,21 +186,26 @@ class TwoPointHomogeneousLaw(RadialDensity, LawBackend):
             The source of randomness.
         count : int
             The number of draws.
+
+        Returns
+        -------
+        array, shape (count, dim)
+            The draws.
         """
         dim = self.manifold.dim
         if self.kind == "gaussian":
-            z = rng.standard_normal((count, dim))
-            z *= self.scale
+            vectors = rng.standard_normal((count, dim))
+            vectors *= self.scale
         else:
-            z = uniform_directions(rng, count, dim)
-            z *= rng.standard_gamma(dim, count)[:, None] * self.scale
-        return z
+            vectors = uniform_directions(rng, count, dim)
+            vectors *= rng.standard_gamma(dim, count)[:, None] * self.scale
+        return vectors
 
 
 def polar_point(
     manifold: Manifold, center: Floats, directions: Floats, radii: Floats
 ) -> Floats:
-    """Return exp(center, r·u) for uniform directions u.
+    """Return the points exp(center, r·u) at given distances in uniform directions u.
 
     Where an isometry from the origin to the center is known in closed form, the polar
     point about the origin is carried by it, which is faster. The directions then refer
@@ -193,6 +221,11 @@ def polar_point(
         Unit vectors, uniformly distributed.
     radii : array of shape (n,)
         Distances from the center.
+
+    Returns
+    -------
+    array, shape (n, *point_shape)
+        The points.
     """
     point = _polar_point_by_isometry(manifold, center, directions, radii)
     if point is not None:
@@ -205,7 +238,7 @@ def polar_point(
 def _polar_point_by_isometry(
     manifold: Manifold, center: Floats, u: Floats, r: Floats
 ) -> Floats | None:
-    """Return the point at the distance r from the center in a uniform direction, or None.
+    """Return exp(center, r·u) for uniform directions u by an isometry, or None.
 
     The polar point (cs r, sn r·u) about the origin is carried to the center by an
     isometry, where cs and sn are cos and sin on spheres, cosh and sinh on hyperbolic
@@ -222,19 +255,58 @@ def _polar_point_by_isometry(
         Unit vectors, uniformly distributed.
     r : array, shape (n,)
         Distances from the center.
+
+    Returns
+    -------
+    array, shape (n, *point_shape), or None
+        The points.
     """
     return None
 
 
 @_polar_point_by_isometry.register
 def _(manifold: Sphere, center: Floats, u: Floats, r: Floats) -> Floats:
-    """Reflect the sphere so that its north pole goes to the center."""
+    """Return polar points on a sphere: reflect it so that e₁ goes to the center.
+
+    Parameters
+    ----------
+    manifold : Sphere
+        The space.
+    center : array, shape (d + 1,) or (n, d + 1)
+        One center, or one for each draw.
+    u : array, shape (n, d)
+        Unit vectors, uniformly distributed.
+    r : array, shape (n,)
+        Distances from the center.
+
+    Returns
+    -------
+    array, shape (n, d + 1)
+        The points.
+    """
     return _polar_point_on_sphere(center, u, r)
 
 
 @_polar_point_by_isometry.register
 def _(manifold: Grassmann, center: Floats, u: Floats, r: Floats) -> Floats | None:
-    """Treat a line as a unit vector up to its sign."""
+    """Return polar points on a space of lines: a line is a unit vector up to its sign.
+
+    Parameters
+    ----------
+    manifold : Grassmann
+        The space. Subspaces of more than one dimension are not supported.
+    center : array, shape (m, 1) or (n, m, 1)
+        One line, or one for each draw.
+    u : array, shape (n, m − 1)
+        Unit vectors, uniformly distributed.
+    r : array, shape (n,)
+        Distances from the center.
+
+    Returns
+    -------
+    array, shape (n, m, 1), or None
+        The lines.
+    """
     if manifold.r > 1:
         return None
     return _polar_point_on_sphere(center[..., 0], u, r)[..., None]
@@ -242,7 +314,25 @@ def _(manifold: Grassmann, center: Floats, u: Floats, r: Floats) -> Floats | Non
 
 @_polar_point_by_isometry.register
 def _(manifold: Lorentz, center: Floats, u: Floats, r: Floats) -> Floats | None:
-    """Boost the origin of the hyperboloid to the center."""
+    """Return polar points on the hyperboloid: boost its origin to the center.
+
+    Parameters
+    ----------
+    manifold : Lorentz
+        The space.
+    center : array, shape (d + 1,) or (n, d + 1)
+        One center, or one for each draw.
+    u : array, shape (n, d)
+        Unit vectors, uniformly distributed.
+    r : array, shape (n,)
+        Distances from the center.
+
+    Returns
+    -------
+    array, shape (n, d + 1), or None
+        The points; None if a center is so far from the origin that a boost would lose
+        digits.
+    """
     if np.max(center[..., 0]) >= _BOOST_LIMIT:
         return None
     return _polar_point_on_hyperboloid(center, u, r)
@@ -284,10 +374,11 @@ def _(manifold: PoincareBall, center: Floats, u: Floats, r: Floats) -> Floats | 
 
 
 def _polar_point_on_sphere(p: Floats, u: Floats, r: Floats) -> Floats:
-    """Return the image of (cos r, sin r·u) under an isometry of the sphere that takes e₁ to p.
+    """Return the point at distance r and direction u about p on the sphere, up to a frame.
 
-    The reflection along w = e₁ ± p takes e₁ to ∓p; the sign is chosen such that
-    |w|² = 2(1 + |p₁|) stays away from 0.
+    It is the image of y = (cos r, sin r·u), the point about e₁, under an isometry that
+    takes e₁ to p. The reflection y − 2·(y·w)/|w|²·w along w = e₁ + sign·p takes e₁ to
+    −sign·p, where sign = ±1 is that of p₁. So |w|² = 2(1 + |p₁|) stays away from 0.
 
     Parameters
     ----------
@@ -300,7 +391,8 @@ def _polar_point_on_sphere(p: Floats, u: Floats, r: Floats) -> Floats:
 
     Returns
     -------
-    array of shape (n, d + 1)
+    array, shape (n, d + 1)
+        The points.
     """
     y = np.empty((len(u), u.shape[1] + 1))
     np.cos(r, out=y[:, 0])
@@ -316,10 +408,12 @@ def _polar_point_on_sphere(p: Floats, u: Floats, r: Floats) -> Floats:
 
 
 def _polar_point_on_hyperboloid(p: Floats, u: Floats, r: Floats) -> Floats:
-    """Return the image of (cosh r, sinh r·u) under the boost that takes the origin to p.
+    """Return the point at distance r and direction u about p on the hyperboloid.
 
-    The time coordinate is computed from the space coordinates, so that the result lies
-    on the hyperboloid.
+    It is the image of (cosh r, sinh r·u), the point about the origin, under the boost
+    that takes the origin to p = (p₀, p⃗). With v = sinh r·u, the space coordinates of
+    the image are v + (cosh r + v·p⃗/(1 + p₀))·p⃗. The time coordinate is computed from
+    them, so that the result lies on the hyperboloid.
 
     Parameters
     ----------
@@ -332,7 +426,8 @@ def _polar_point_on_hyperboloid(p: Floats, u: Floats, r: Floats) -> Floats:
 
     Returns
     -------
-    array of shape (n, d + 1)
+    array, shape (n, d + 1)
+        The points.
     """
     p_space = p[..., 1:]
     y = np.empty((len(u), u.shape[1] + 1))

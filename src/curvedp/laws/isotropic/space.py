@@ -76,12 +76,15 @@ class TwoPointHomogeneousSpace:
 
         if len(self.jacobi_spectrum) == 1:
             return True
-        relative = sorted((kappa / smallest, n) for kappa, n in self.jacobi_spectrum)
-        expected = [(1.0, self.dim - 2), (4.0, 1)]
-        return len(relative) == 2 and all(
-            n == expected_n and math.isclose(kappa, expected_kappa, rel_tol=1e-9)
-            for (kappa, n), (expected_kappa, expected_n) in zip(
-                relative, expected, strict=True
+        relative_spectrum = sorted(
+            (kappa / smallest, count) for kappa, count in self.jacobi_spectrum
+        )
+        expected_spectrum = [(1.0, self.dim - 2), (4.0, 1)]
+        return len(relative_spectrum) == 2 and all(
+            count == expected_count
+            and math.isclose(kappa, expected_kappa, rel_tol=1e-9)
+            for (kappa, count), (expected_kappa, expected_count) in zip(
+                relative_spectrum, expected_spectrum, strict=True
             )
         )
 
@@ -108,6 +111,11 @@ def two_point_homogeneous_space(manifold: Manifold) -> TwoPointHomogeneousSpace 
     ----------
     manifold : Manifold
         The manifold.
+
+    Returns
+    -------
+    TwoPointHomogeneousSpace or None
+        None if the manifold is no such space.
     """
     spectrum = manifold.jacobi_spectrum
     diameter = manifold.injectivity_radius
@@ -166,15 +174,19 @@ def constant_curvature_factors(
 
 
 def _joined_factors(manifold: Manifold) -> tuple[tuple[float, int], ...] | None:
-    """Return the constant-curvature factors of a product, or None if there are more than two.
+    """Return the constant-curvature factors of a product, or None if there are too many.
 
-    All flat factors count as one. The result lists (curvature, dimension) of each
-    factor.
+    At most two are allowed. All flat factors count as one.
 
     Parameters
     ----------
     manifold : Manifold
         A product.
+
+    Returns
+    -------
+    tuple of (float, int), or None
+        The curvature and the dimension of each factor.
     """
     factors: list[tuple[float, int]] = []
     for part in manifold.factors:

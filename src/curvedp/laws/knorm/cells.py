@@ -147,7 +147,7 @@ class LipschitzRejectionSampler:
         self._cells = self._measure_cells(whole_domain_center, whole_domain_half, None)
 
     def draw(self, count: int) -> Floats:
-        """Return `count` independent coordinates of the target, (count, n_blocks, k).
+        """Return independent coordinates of points that follow the target.
 
         Cells are refined as long as that costs less than the proposals it saves.
 
@@ -155,6 +155,11 @@ class LipschitzRejectionSampler:
         ----------
         count : int
             The number of draws.
+
+        Returns
+        -------
+        array, shape (count, n_blocks, k)
+            The coordinates.
         """
         batches: list[Floats] = []
         missing = count
@@ -178,6 +183,11 @@ class LipschitzRejectionSampler:
         """Return about how many draws one evaluation of g gives.
 
         The prediction steers the work; the law of the draws does not depend on it.
+
+        Returns
+        -------
+        float
+            A number from 1e-300 to 1.
         """
         largest = self._cells.log_cost.max()
         target_mass = np.exp(self._cells.log_target - largest).sum()
@@ -185,11 +195,16 @@ class LipschitzRejectionSampler:
         return min(max(float(target_mass / total_cost), 1e-300), 1.0)
 
     def _refine(self) -> bool:
-        """Split the cells with the most excess mass; return False if no cell has any.
+        """Split the cells with the most excess mass, in place; say whether there were any.
 
         Replaces `self._cells`. A cell is split across the block of coordinates whose
         Lipschitz constant times half edge is largest, because that block loosens its
         bound most.
+
+        Returns
+        -------
+        bool
+            True if cells were split.
         """
         cells = self._cells
         chosen = self._cells_to_split()
@@ -228,6 +243,11 @@ class LipschitzRejectionSampler:
 
         So many cells are returned that evaluating g in their children adds about a
         quarter to the evaluations spent on cells so far, within fixed limits.
+
+        Returns
+        -------
+        array of int
+            Indices of cells.
         """
         cells = self._cells
         relative_cost = np.exp(cells.log_cost - cells.log_cost.max())
@@ -332,6 +352,11 @@ class LipschitzRejectionSampler:
         ----------
         center : array, shape (n, n_blocks, k)
             Centers of cells.
+
+        Returns
+        -------
+        array, shape (n, n_blocks, k)
+            The points.
         """
         norm = np.linalg.norm(center, axis=2)
         is_outside = norm > self._radii
@@ -352,6 +377,11 @@ class LipschitzRejectionSampler:
             The constants hold as far from `at`, which includes the cell.
         high : array of shape (N, n_blocks)
             Upper bounds of the norms of the blocks.
+
+        Returns
+        -------
+        array, shape (N, n_blocks)
+            The constants.
         """
         domain = self._domain
         if isinstance(self._constants, tuple):
@@ -377,10 +407,20 @@ class LipschitzRejectionSampler:
     def _propose(self, n_evaluations: int) -> Floats:
         """Evaluate g at thinned proposals and return the accepted ones.
 
+        Proposals z have a density ∝ exp(−bound(z)/s)·J under a lower bound of g
+        (`_thinned_proposals`), s the scale. Each is accepted with probability
+        exp(−(g(z) − bound(z))/s), so that accepted points have the density ∝
+        exp(−g/s)·J.
+
         Parameters
         ----------
         n_evaluations : int
             The number of proposals at which g is evaluated.
+
+        Returns
+        -------
+        array, shape (n_accepted, n_blocks, k)
+            Coordinates of the accepted proposals.
         """
         log_mass = self._cells.log_mass
         cumulative_mass = np.cumsum(np.exp(log_mass - log_mass.max()))
@@ -396,14 +436,14 @@ class LipschitzRejectionSampler:
             n_expected = int(1.1 * n_raw * missing / max(len(points), 1)) + 64
             n_raw = min(n_expected, _RAW_BATCH)
 
-        z = np.concatenate(point_batches)
+        proposals = np.concatenate(point_batches)
         lower_bound = np.concatenate(bound_batches)
-        value = self._evaluate(z)
-        self.trial_evaluations += len(z)
+        value = self._evaluate(proposals)
+        self.trial_evaluations += len(proposals)
         self._check_bound(lower_bound, value, value)
         log_ratio = (lower_bound - value) / self._scale
-        is_accepted = log_ratio > -self._rng.standard_exponential(len(z))
-        return np.asarray(z[is_accepted])
+        is_accepted = log_ratio > -self._rng.standard_exponential(len(proposals))
+        return np.asarray(proposals[is_accepted])
 
     def _thinned_proposals(
         self, cumulative_mass: Floats, n: int
@@ -495,10 +535,19 @@ class LipschitzRejectionSampler:
 
 
 def _cube_corners(k: int) -> Floats:
-    """Return the 2^k sign vectors of ℝ^k, shape (2^k, k).
+    """Return the sign vectors of ℝ^k: the positions of the 2^k children of a cell.
 
-    They are the positions of the children of a cell, in units of the children's half
-    edge.
+    Positions are in units of the children's half edge.
+
+    Parameters
+    ----------
+    k : int
+        The dimension of the cell.
+
+    Returns
+    -------
+    array, shape (2^k, k)
+        All vectors of entries ±1.
     """
     axes = [[-1.0, 1.0]] * k
     return np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, k)

@@ -85,7 +85,13 @@ class GeodesicBall:
         object.__setattr__(self, "radius", radius)
 
     def _check_center(self) -> Floats:
-        """Return the center as an array; raise if it is not one point of the manifold."""
+        """Return the center as an array; raise if it is not one point of the manifold.
+
+        Returns
+        -------
+        array, shape point_shape
+            The center; by default the origin of the manifold.
+        """
         manifold = self.manifold
         center = self.center if self.center is not None else manifold.origin
         point = _validate.array("center", center)
@@ -143,6 +149,11 @@ class GeodesicBall:
         ----------
         z : array, shape (n, n_blocks, k)
             Coordinates of tangent vectors at the center c.
+
+        Returns
+        -------
+        array, shape (n,)
+            log J.
         """
         r = self.curved_length(z)
         log_jacobian = np.zeros(len(z))
@@ -161,6 +172,11 @@ class GeodesicBall:
             In each cell the norm of each block lies between them.
         curved_length : array of shape (N,)
             An upper bound of `curved_length` in each cell.
+
+        Returns
+        -------
+        array, shape (N,)
+            One bound for each cell.
         """
         bound = np.zeros(len(low))
         for kappa, count in self.jacobi_spectrum:
@@ -173,9 +189,19 @@ class GeodesicBall:
         return bound
 
     def curved_length(self, z: Floats) -> Floats:
-        """Return the length of the part of z orthogonal to the flat directions.
+        """Return the length of the part of z that is orthogonal to the flat directions.
 
-        The Jacobian J depends on this length alone.
+        The Jacobian of the exponential map depends on this length alone.
+
+        Parameters
+        ----------
+        z : array, shape (n, n_blocks, k)
+            Coordinates of tangent vectors at the center.
+
+        Returns
+        -------
+        array, shape (n,)
+            The lengths.
         """
         first_block = z[:, 0]
         flat_part = first_block @ self.flat_basis.T @ self.flat_basis
@@ -199,7 +225,21 @@ class GeodesicBall:
         return np.asarray(constants[0] * self.stretch(high[:, :1]))
 
     def stretch(self, r: Floats) -> Floats:
-        """Return max(1, sn_κ(r)/r) for the least κ: how much exp_c stretches (Rauch)."""
+        """Return how much the exponential map stretches at the distance r, at most (Rauch).
+
+        It is max(1, sn_κ(r)/r) for the least curvature κ, where sn_κ is the sine, the
+        identity or the hyperbolic sine of √|κ|·r, over √|κ|.
+
+        Parameters
+        ----------
+        r : array
+            Distances from the center.
+
+        Returns
+        -------
+        array
+            Factors >= 1, of the shape of `r`.
+        """
         curvatures = [kappa for kappa, _ in self.jacobi_spectrum]
         return np.exp(_log_sn_ratio(min([0.0, *curvatures]), r))
 
@@ -239,17 +279,33 @@ class TangentBundleBall(GeodesicBall):
         return (self.radius, self.speed)
 
     def points(self, z: Floats) -> tuple[Any, ...]:
-        """Return the points p and the tangent vectors v at coordinates z."""
+        """Return the points p and the tangent vectors v at coordinates z.
+
+        Parameters
+        ----------
+        z : array, shape (n, 2, k)
+            Normal coordinates of p about the center, and coordinates of v after transport
+            to the center.
+
+        Returns
+        -------
+        p : array, shape (n, *point_shape)
+            The points.
+        v : array, shape (n, *point_shape)
+            The tangent vectors at these points.
+        """
         manifold = self.manifold
         (p,) = super().points(z)
         v_at_center = manifold.from_coordinates(self.center, z[:, 1])
         return p, manifold.transport(self.center, p, v_at_center)
 
     def lipschitz(self, constants: tuple[Any, ...], high: Floats) -> Floats:
-        """Convert Lipschitz constants in p and in v to constants in coordinates.
+        """Convert Lipschitz constants in a point and a vector to constants in coordinates.
 
-        Moving p also turns the transported v, by at most |κ|·∫sn_κ/r per unit length:
-        this term adds to the constant of the first block.
+        Moving the point p also turns the transported vector v, by at most Σ|κ|·(mean of
+        sn_κ over [0, r]) per unit length, where κ are the curvatures and r is the
+        distance of p from the center. This term adds to the constant of the first
+        block.
 
         Parameters
         ----------
@@ -286,6 +342,11 @@ def _log_sn_ratio(kappa: float, r: Floats) -> Floats:
         The curvature κ.
     r : array
         Radii, not negative.
+
+    Returns
+    -------
+    Floats
+        One number for each radius.
     """
     angle = math.sqrt(abs(kappa)) * np.asarray(r, dtype=np.float64)
     is_small = angle < 1e-2
@@ -313,6 +374,11 @@ def _mean_sn(kappa: float, r: Floats) -> Floats:
         The curvature κ.
     r : array
         Radii, not negative.
+
+    Returns
+    -------
+    Floats
+        One number for each radius.
     """
     angle = math.sqrt(abs(kappa)) * r
     half_sine = np.sin(angle / 2) if kappa > 0 else np.sinh(angle / 2)

@@ -112,6 +112,11 @@ class KNormLaw:
         ----------
         lipschitz : float or tuple of float
             One constant, or one for each block.
+
+        Returns
+        -------
+        tuple of float
+            One constant for each block.
         """
         n_blocks = len(self.domain.radii)
         stated: tuple[float, ...]
@@ -136,8 +141,19 @@ class KNormLaw:
 
 
 def _check_shape(size: int | tuple[int, ...] | None) -> tuple[int, ...]:
-    """Return `size` as a tuple of nonnegative integers; None means a single draw."""
+    """Return `size` as a tuple of nonnegative integers; None means a single draw.
+
+    Parameters
+    ----------
+    size : int, tuple of int, or None
+        The shape of a sample, as the caller gave it.
+
+    Returns
+    -------
+    tuple of int
+        The shape.
+    """
     if size is None:
         return ()
     sizes = size if isinstance(size, tuple) else (size,)
-    return tuple(integer("size", n, 0) for n in sizes)
+    return tuple(integer("size", length, 0) for length in sizes)

@@ -108,12 +108,18 @@ def _sample_log_eigenvalues_2x2(
     Parameters
     ----------
     rng : numpy.random.Generator
+        The source of randomness.
     sigma : float
         The scale σ > 0.
     n : int
         The number of draws.
     beta : {1, 2}
-        Symmetric or Hermitian.
+        1 for real symmetric, 2 for Hermitian matrices.
+
+    Returns
+    -------
+    array, shape (n, 2)
+        The log-eigenvalues, in decreasing order.
     """
     hyperbolic_space = TwoPointHomogeneousSpace(((-0.5, beta),))
     sampler = radius_sampler("gaussian", hyperbolic_space, sigma)
@@ -137,6 +143,11 @@ def rejection_sample(
         The size of the matrices.
     n : int
         The number of draws.
+
+    Returns
+    -------
+    array, shape (n, m)
+        The accepted proposals.
 
     Raises
     ------
@@ -207,6 +218,11 @@ def best_envelope(m: int, sigma: float, beta: int = 1) -> Envelope:
     beta : {1, 2}
         Symmetric or Hermitian.
 
+    Returns
+    -------
+    Envelope
+        The near or the far envelope.
+
     Raises
     ------
     ParameterError
@@ -229,6 +245,11 @@ def most_accepting(envelopes: Sequence[Envelope], parameters: str) -> Envelope:
     parameters : str
         The parameters in words, for the error message.
 
+    Returns
+    -------
+    Envelope
+        One of the candidates.
+
     Raises
     ------
     ParameterError
@@ -245,6 +266,7 @@ def most_accepting(envelopes: Sequence[Envelope], parameters: str) -> Envelope:
 
 
 def _log_acceptance(envelope: Envelope) -> float:
+    """Return the log-probability that a proposal of an envelope is accepted."""
     return envelope.log_acceptance
 
 
@@ -277,11 +299,13 @@ class NearEnvelope:
 
     @staticmethod
     def tightest(m: int, sigma: float, beta: int = 1) -> "NearEnvelope":
-        """Return the envelope whose tangent gives the largest acceptance.
+        """Return the near envelope whose tangent gives the largest acceptance.
 
-        Its touch point x is the root mean square under the envelope itself:
-        s²(½ + βm/4) = x², that is 1/2x² + βm·coth(x)/4x = 1/σ². The left side decreases
-        from ∞ to 0.
+        The tangent touches log(sinh x/x) at some x, and the envelope is a Gaussian
+        matrix whose traceless part has the scale s. The best x is the root mean square
+        of half a difference of eigenvalues under the envelope itself: s²(½ + βm/4) =
+        x². With the s of the class docstring this is 1/2x² + βm·coth(x)/4x = 1/σ²,
+        whose left side decreases from ∞ to 0.
 
         Parameters
         ----------
@@ -291,9 +315,15 @@ class NearEnvelope:
             The scale σ > 0.
         beta : {1, 2}
             1 for real symmetric, 2 for Hermitian matrices.
+
+        Returns
+        -------
+        NearEnvelope
+            The envelope.
         """
 
         def log_excess(log_x: float) -> float:
+            """Return the log of the left side less that of the right side, at x."""
             x = math.exp(log_x)
             left_side = 0.5 / (x * x) + beta * m / (4 * x * math.tanh(x))
             return math.log(left_side) + 2 * math.log(sigma)
@@ -351,7 +381,7 @@ class NearEnvelope:
         return log_target_mass - log_flat_mass - self._intercept * (dim - self.m)
 
     def propose(self, rng: np.random.Generator, n: int) -> Proposals:
-        """Return n proposals of log-eigenvalues, and their log-ratios; see `Envelope.propose`.
+        """Return n proposals of log-eigenvalues, and their log-ratios to the target.
 
         The proposals ρ are eigenvalues of a Gaussian random matrix. With x = (ρᵢ−ρⱼ)/2
         and the tangent a + b·x² of log(sinh x/x), log(target/envelope) is β·Σ_{i<j}
@@ -363,6 +393,11 @@ class NearEnvelope:
             The source of randomness.
         n : int
             The number of proposals.
+
+        Returns
+        -------
+        Proposals
+            n rows of m log-eigenvalues each, and their log-ratios.
         """
         m = self.m
         rho = gaussian_eigenvalues(rng, n, m, self.beta) * self._scale
@@ -404,9 +439,10 @@ class FarEnvelope:
         return log_far_acceptance(self.m, self.sigma, self.beta)
 
     def propose(self, rng: np.random.Generator, n: int) -> Proposals:
-        """Return n proposals of log-eigenvalues, and their log-ratios; see `Envelope.propose`.
+        """Return n proposals of log-eigenvalues, and their log-ratios to the target.
 
-        The proposals are ρ ~ N(βσ²h, σ²I) with hᵢ = (m+1−2i)/2.
+        With the scale σ, the size m and hᵢ = (m+1−2i)/2, the proposals are ρ ~ N(βσ²h,
+        σ²I), where β is 1 for symmetric and 2 for Hermitian matrices.
 
         Parameters
         ----------
@@ -414,6 +450,11 @@ class FarEnvelope:
             The source of randomness.
         n : int
             The number of proposals.
+
+        Returns
+        -------
+        Proposals
+            n rows of m log-eigenvalues each, and their log-ratios.
         """
         sigma = self.sigma
         drift = self.beta * sigma * sigma * (self.m - 1 - 2 * np.arange(self.m)) / 2
@@ -422,9 +463,9 @@ class FarEnvelope:
 
 
 def far_log_ratio(rho: Floats, beta: int) -> Floats:
-    """Return log(target/envelope) of the far envelope at proposed log-eigenvalues ρ.
+    """Return log(target/envelope) of the far envelope at proposed log-eigenvalues.
 
-    It is β·Σ_{i<j} log(1 − e^{−(ρᵢ−ρⱼ)}).
+    At the log-eigenvalues ρ it is β·Σ_{i<j} log(1 − e^{−(ρᵢ−ρⱼ)}).
 
     Parameters
     ----------
@@ -448,7 +489,21 @@ def far_log_ratio(rho: Floats, beta: int) -> Floats:
 
 
 def _langevin(x: float) -> float:
-    """Return coth x − 1/x for x > 0, from its series where the difference loses digits."""
+    """Return Langevin's function coth x − 1/x, which is the slope of log(sinh x/x).
+
+    Up to x = 0.03, where the difference would lose digits, it is the power series
+    x/3 − x³/45 + 2x⁵/945.
+
+    Parameters
+    ----------
+    x : float
+        A number > 0.
+
+    Returns
+    -------
+    float
+        A number from 0 to 1.
+    """
     if x > 0.03:
         return 1 / math.tanh(x) - 1 / x
     return x / 3 - x**3 / 45 + 2 * x**5 / 945
@@ -463,6 +518,11 @@ def log_sinhc(x: Floats | float) -> Floats:
     ----------
     x : array
         Numbers x >= 0.
+
+    Returns
+    -------
+    Floats
+        One number for each x.
     """
     x = np.asarray(x)
     is_large = x > 1e-2

@@ -48,7 +48,18 @@ class SPDGaussian(LawBackend):
         return np.asarray(radial_cdf(self.m, self.scale, r, self.beta))
 
     def moment(self, order: int) -> float:
-        """Return E[d^order]; the second moment has a closed form."""
+        """Return E[d^order]; the second moment has a closed form.
+
+        Parameters
+        ----------
+        order : int
+            The power of the distance d.
+
+        Returns
+        -------
+        float
+            E[d^order].
+        """
         if order == 2:
             return mean_square_radius(self.m, self.scale, self.beta)
         return radial_moment(self.radial_cdf, order, self.scale)

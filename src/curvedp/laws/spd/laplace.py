@@ -110,6 +110,11 @@ class SPDLaplace(LawBackend):
         ----------
         r : array_like
             Distances from the center.
+
+        Returns
+        -------
+        array
+            Probabilities, of the shape of `r`.
         """
         mixture = _gaussian_mixture(self)
         is_heavy = mixture.weights > _SMALLEST_WEIGHT
@@ -131,6 +136,11 @@ class SPDLaplace(LawBackend):
         ----------
         order : int
             1 for E[d], 2 for E[d²].
+
+        Returns
+        -------
+        float
+            The moment.
         """
         mixture = _gaussian_mixture(self)
         mean = float(mixture.weights @ mixture.variances)
@@ -160,6 +170,11 @@ class SPDLaplace(LawBackend):
             One footpoint, or one for each draw.
         count : int
             The number of draws.
+
+        Returns
+        -------
+        array, shape (count, *point_shape)
+            The draws.
         """
         if self.m == 1:
             rho = rng.laplace(0.0, self.scale, (count, 1))
@@ -181,39 +196,49 @@ class GaussianMixture(NamedTuple):
 
 @lru_cache(maxsize=64)
 def _gaussian_mixture(law: SPDLaplace) -> GaussianMixture:
-    """Return the mixture of Gaussians, by the trapezoidal rule in log τ.
+    """Return a Laplace law on matrices as a finite mixture of Gaussian laws.
 
-    The integrand is τ^k·e^{−cτ}·P(far proposal of variance τ is accepted) with
-    k = (m+1)/2 and c the mixing rate. It is analytic for |Im log τ| < π/2 and grows
-    there as e^{dim·Im²/2} at most, also with a distribution function in it: the rule
-    errs by e^{−2π·1.5/step}, or by e^{−2π²/(dim·step²)} where that is more.
+    The law is an integral of Gaussians over their variance τ, computed by the
+    trapezoidal rule in log τ. With k = (m+1)/2 and c the mixing rate, the integrand is
+    τ^k·e^{−cτ}·P(a far proposal of variance τ is accepted). It is analytic for |Im log
+    τ| < π/2 and grows there as e^{dim·Im²/2} at most, also with a distribution function
+    in it: the rule errs by e^{−2π·1.5/step}, or by e^{−2π²/(dim·step²)} where that is
+    more.
 
     Parameters
     ----------
     law : SPDLaplace
         The Laplace law; τ is the variance of the Gaussians.
+
+    Returns
+    -------
+    GaussianMixture
+        The variances with their weights, and the logarithm of the integral.
     """
     shape = (law.m + 1) / 2
-    c = law.mixing_rate
+    rate = law.mixing_rate
+    central_variance = shape / rate  # where the mixing density has its peak
     step = min(0.25, 0.9 / math.sqrt(dimension(law.m, law.beta)))
 
-    def log_integrand(k: int) -> float:
-        log_tau = math.log(shape / c) + k * step
-        log_weight = shape * log_tau - c * math.exp(log_tau)
+    def log_integrand(node: int) -> float:
+        """Return the log integrand at log τ = log(central variance) + node·step."""
+        log_tau = math.log(central_variance) + node * step
+        log_weight = shape * log_tau - rate * math.exp(log_tau)
         return log_weight + log_far_acceptance(law.m, math.exp(log_tau / 2), law.beta)
 
+    # Nodes are added on either side until the integrand is negligible.
     log_values = {0: log_integrand(0)}
     for direction in (1, -1):
-        k = 0
-        while log_values[k] > max(log_values.values()) - _MAX_LOG_DROP:
-            k += direction
-            log_values[k] = log_integrand(k)
+        node = 0
+        while log_values[node] > max(log_values.values()) - _MAX_LOG_DROP:
+            node += direction
+            log_values[node] = log_integrand(node)
 
-    steps = np.array(sorted(log_values))
-    values = np.array([log_values[k] for k in steps.tolist()])
+    nodes = np.array(sorted(log_values))
+    values = np.array([log_values[node] for node in nodes.tolist()])
     log_sum = float(logsumexp(values))
     return GaussianMixture(
-        variances=shape / c * np.exp(step * steps),
+        variances=central_variance * np.exp(step * nodes),
         weights=np.exp(values - log_sum),
         log_mass=log_sum + math.log(step),
     )
@@ -221,7 +246,17 @@ def _gaussian_mixture(law: SPDLaplace) -> GaussianMixture:
 
 @lru_cache(maxsize=64)
 def best_laplace_envelope(law: SPDLaplace) -> Envelope:
-    """Return the envelope of the Laplace law that accepts most, for m ≥ 2.
+    """Return the envelope of the Laplace law that accepts most, for matrices of size m ≥ 2.
+
+    Parameters
+    ----------
+    law : SPDLaplace
+        The Laplace law.
+
+    Returns
+    -------
+    Envelope
+        The near or the far envelope.
 
     Raises
     ------
@@ -257,7 +292,7 @@ class NearLaplaceEnvelope:
         return self.law.log_normalizer - log_envelope_mass
 
     def propose(self, rng: np.random.Generator, n: int) -> Proposals:
-        """Return n proposals of log-eigenvalues, and their log-ratios; see `Envelope.propose`.
+        """Return n proposals of log-eigenvalues, and their log-ratios to the target.
 
         A proposal ρ has the direction of the eigenvalues of a Gaussian matrix and a
         length with a Gamma law. With sinhc x = sinh x/x and hᵢ = (m+1−2i)/2,
@@ -269,6 +304,11 @@ class NearLaplaceEnvelope:
             The source of randomness.
         n : int
             The number of proposals.
+
+        Returns
+        -------
+        Proposals
+            n rows of m log-eigenvalues each, and their log-ratios.
         """
         m = self.law.m
         beta = self.law.beta
@@ -302,7 +342,7 @@ class FarLaplaceEnvelope:
         return log_mass + shape * math.log(self.law.mixing_rate) - math.lgamma(shape)
 
     def propose(self, rng: np.random.Generator, n: int) -> Proposals:
-        """Return n proposals of log-eigenvalues, and their log-ratios; see `Envelope.propose`.
+        """Return n proposals of log-eigenvalues, and their log-ratios to the target.
 
         The proposals are ρ ~ N(βτh, τI) of random variances τ, with hᵢ = (m+1−2i)/2.
         Their log(target/envelope) is β·Σ_{i<j} log(1 − e^{−(ρᵢ−ρⱼ)}).
@@ -313,6 +353,11 @@ class FarLaplaceEnvelope:
             The source of randomness.
         n : int
             The number of proposals.
+
+        Returns
+        -------
+        Proposals
+            n rows of m log-eigenvalues each, and their log-ratios.
         """
         m = self.law.m
         beta = self.law.beta

@@ -40,21 +40,50 @@ _BLOCK = 4096
 
 
 def dimension(m: int, beta: int) -> int:
-    """Return the dimension of the real symmetric (β = 1) or Hermitian (β = 2) m×m matrices."""
+    """Return the dimension of the real symmetric (β = 1) or Hermitian (β = 2) m×m matrices.
+
+    Parameters
+    ----------
+    m : int
+        The size of the matrices.
+    beta : {1, 2}
+        1 for real symmetric, 2 for Hermitian matrices.
+
+    Returns
+    -------
+    int
+        The number of free real entries.
+    """
     return m + beta * m * (m - 1) // 2
 
 
 def volume_growth_rate(m: int, beta: int) -> float:
-    """Return β|h| = β·√(m(m²−1)/12): a ball of radius r has a volume of order e^{β|h|r}.
+    """Return the rate β|h| at which balls grow: one of radius r has a volume of order e^{β|h|r}.
 
-    Here hᵢ = (m+1−2i)/2 is half the sum of the positive roots. A Laplace law exists on
-    the matrices if 1/σ exceeds this rate.
+    Here hᵢ = (m+1−2i)/2 is half the sum of the positive roots, so that β|h| is
+    β·√(m(m²−1)/12). A Laplace law of scale σ exists on the matrices if 1/σ exceeds this
+    rate.
+
+    Parameters
+    ----------
+    m : int
+        The size of the matrices.
+    beta : {1, 2}
+        1 for real symmetric, 2 for Hermitian matrices.
+
+    Returns
+    -------
+    float
+        The rate.
     """
     return beta * math.sqrt(m * (m * m - 1) / 12)
 
 
 def log_normalizer(m: int, sigma: float, beta: int = 1) -> float:
-    """Return log ∫ exp(−d(X, I)²/2σ²) dvol(X) over the SPD or HPD m×m matrices.
+    """Return the log normalizer of the affine-invariant Gaussian on m×m matrices.
+
+    It is log ∫ exp(−d(X, I)²/2σ²) dvol(X) over the symmetric or Hermitian positive
+    definite matrices, with the volume of the metric tr(W⁻¹UW⁻¹V).
 
     Parameters
     ----------
@@ -64,6 +93,11 @@ def log_normalizer(m: int, sigma: float, beta: int = 1) -> float:
         The scale σ > 0.
     beta : {1, 2}
         1 for real symmetric, 2 for Hermitian matrices.
+
+    Returns
+    -------
+    float
+        The logarithm of the integral.
 
     Notes
     -----
@@ -97,6 +131,11 @@ def log_volume_constant(m: int, beta: int) -> float:
         The size of the matrices.
     beta : {1, 2}
         1 for real symmetric, 2 for Hermitian matrices.
+
+    Returns
+    -------
+    float
+        log C.
     """
     log_mehta = sum(
         math.lgamma(1 + beta / 2) - math.lgamma(1 + beta * j / 2)
@@ -122,6 +161,11 @@ def log_far_acceptance(m: int, sigma: float, beta: int = 1) -> float:
         The scale σ.
     beta : {1, 2}
         1 for real symmetric, 2 for Hermitian matrices.
+
+    Returns
+    -------
+    float
+        A logarithm <= 0.
     """
     if beta == 1:
         return log_pfaffian(m, sigma)
@@ -141,6 +185,11 @@ def log_pfaffian(m: int, sigma: float) -> float:
         The size of the matrices.
     sigma : float
         The scale σ > 0.
+
+    Returns
+    -------
+    float
+        The logarithm, to 55 bits.
     """
     ball = _evaluate_to_accuracy(lambda: _pfaffian(m, arb(sigma)).log(), m, sigma)
     return float(ball.mid())
@@ -162,6 +211,11 @@ def mean_square_radius(m: int, sigma: float, beta: int = 1) -> float:
         The scale σ > 0.
     beta : {1, 2}
         1 for real symmetric, 2 for Hermitian matrices.
+
+    Returns
+    -------
+    float
+        E[d²].
     """
     m = integer("m", m, 1)
     sigma = positive("sigma", sigma)
@@ -172,7 +226,10 @@ def mean_square_radius(m: int, sigma: float, beta: int = 1) -> float:
         return sigma * sigma * 1.0
 
     def value() -> Any:
-        """Return E d²/σ² from the derivative d log det B = tr(B⁻¹ dB)."""
+        """Return E[d²]/σ² for β = 1, from the derivative d log det B = tr(B⁻¹ dB).
+
+        B is the matrix of half the size whose determinant is the Pfaffian.
+        """
         exact_sigma = arb(sigma)
         erf_values = [(exact_sigma * k / 2).erf() for k in range(m)]
         # d erf(σk/2)/dσ = k/√π · exp(−σ²k²/4)
@@ -192,11 +249,12 @@ def mean_square_radius(m: int, sigma: float, beta: int = 1) -> float:
 def radial_cdf(
     m: int, sigma: float, r: ArrayLike, beta: int = 1
 ) -> NDArray[np.float64]:
-    """Return P(d(X, footpoint) ≤ r) with an absolute error below 1e-9.
+    """Return the probability that a Gaussian draw is at most r from its footpoint.
 
-    The normalizer is analytic in σ, which gives the Laplace transform of |ρ|² as a
-    ratio of two normalizers, the scale of one of them complex. The distribution
-    function follows by inverting it on a contour (docs/theory/spd-gaussian.md).
+    The absolute error is below 1e-9. The normalizer is analytic in σ, which gives the
+    Laplace transform of |ρ|², the squared distance, as a ratio of two normalizers, the
+    scale of one of them complex. The distribution function follows by inverting it on a
+    contour (docs/theory/spd-gaussian.md).
 
     Parameters
     ----------
@@ -208,6 +266,11 @@ def radial_cdf(
         Radii; NaN is refused.
     beta : {1, 2}
         1 for real symmetric, 2 for Hermitian matrices.
+
+    Returns
+    -------
+    array
+        Probabilities, of the shape of `r`.
     """
     m = integer("m", m, 1)
     sigma = positive("sigma", sigma)
@@ -252,6 +315,11 @@ def _invert_laplace_transform(
         Radii divided by σ.
     beta : {1, 2}
         1 for real symmetric, 2 for Hermitian matrices.
+
+    Returns
+    -------
+    array
+        Probabilities, before they are clipped to [0, 1].
     """
     log_bins = 4 * np.log(relative_radius / 4)
     linear_bins = relative_radius - 4
@@ -301,6 +369,11 @@ def _contour(m: int, sigma: float, bin_number: int, beta: int) -> Contour:
         The number of the bin, see `_invert_laplace_transform`.
     beta : {1, 2}
         1 for real symmetric, 2 for Hermitian matrices.
+
+    Returns
+    -------
+    Contour
+        The nodes and log weights, and the residue.
     """
     central_radius = (
         4 * math.exp((bin_number + 0.5) / 4) if bin_number < 0 else bin_number + 4.5
@@ -333,7 +406,7 @@ def _contour(m: int, sigma: float, bin_number: int, beta: int) -> Contour:
 
 
 def _scale_with_mean_square(m: int, sigma: float, x: float, beta: int) -> float:
-    """Return the scale s at which E d² = x, to three digits; the search starts at σ.
+    """Return the scale s of the Gaussian with mean square distance x, to three digits.
 
     Parameters
     ----------
@@ -345,6 +418,11 @@ def _scale_with_mean_square(m: int, sigma: float, x: float, beta: int) -> float:
         The mean square distance to be reached.
     beta : {1, 2}
         1 for real symmetric, 2 for Hermitian matrices.
+
+    Returns
+    -------
+    float
+        The scale s.
     """
     low = high = sigma
     while mean_square_radius(m, low, beta) > x:
@@ -354,8 +432,9 @@ def _scale_with_mean_square(m: int, sigma: float, x: float, beta: int) -> float:
     if not low < high:
         return sigma
 
-    def excess(s: float) -> float:
-        return mean_square_radius(m, s, beta) - x
+    def excess(scale: float) -> float:
+        """Return E d² − x at a scale."""
+        return mean_square_radius(m, scale, beta) - x
 
     return float(scipy.optimize.brentq(excess, low, high, rtol=1e-3))
 
@@ -374,6 +453,11 @@ def _complex_log_integral(m: int, w: complex, beta: int) -> complex:
         With a positive real part.
     beta : {1, 2}
         1 for real symmetric, 2 for Hermitian matrices.
+
+    Returns
+    -------
+    complex
+        The logarithm, on the branch that is continuous along a contour.
     """
     if beta == 2:
         square = 1 / (2 * w * w)
@@ -392,9 +476,9 @@ def _complex_log_integral(m: int, w: complex, beta: int) -> complex:
 def _half_size_matrix(m: int, f: list[Any], one: Any) -> list[list[Any]]:
     """Return a matrix of half the size whose determinant is a Pfaffian.
 
-    The Pfaffian is that of the odd Toeplitz matrix f(k−j), j, k = 1 … m, which maps
-    symmetric vectors to antisymmetric ones. The entries are f(m+1−j−k) − f(k−j), with a
-    leading column of ones if m is odd.
+    The Pfaffian is that of the odd Toeplitz matrix f(k−j), j, k = 1 … m. This matrix
+    maps symmetric vectors to antisymmetric ones, and the result is the matrix of that
+    map: its entries are f(m+1−j−k) − f(k−j), with a leading column of ones if m is odd.
 
     Parameters
     ----------
@@ -404,10 +488,16 @@ def _half_size_matrix(m: int, f: list[Any], one: Any) -> list[list[Any]]:
         The values f(0), …, f(m − 1); f is odd.
     one : ball
         The entry of the leading column: 1, or 0 for the derivative of the matrix.
+
+    Returns
+    -------
+    list of lists of balls
+        The rows of the matrix.
     """
 
-    def odd_extension(t: int) -> Any:
-        return f[t] if t >= 0 else -f[-t]
+    def odd_extension(index: int) -> Any:
+        """Return f at a positive or negative index."""
+        return f[index] if index >= 0 else -f[-index]
 
     rows = []
     for j in range(1, (m + 1) // 2 + 1):
@@ -419,7 +509,20 @@ def _half_size_matrix(m: int, f: list[Any], one: Any) -> list[list[Any]]:
 
 
 def _pfaffian(m: int, sigma: Any) -> Any:
-    """Return Pf[erf(σ(k−j)/2)] at a real or complex ball σ."""
+    """Return the Pfaffian Pf[erf(σ(k−j)/2)], j, k = 1, …, m, in ball arithmetic.
+
+    Parameters
+    ----------
+    m : int
+        The size of the matrix.
+    sigma : arb or acb
+        The scale σ, as a real or complex ball.
+
+    Returns
+    -------
+    arb or acb
+        A ball around the Pfaffian; up to its sign the determinant of `_half_size_matrix`.
+    """
     matrix_type = acb_mat if isinstance(sigma, acb) else arb_mat
     erf_values = [(sigma * k / 2).erf() for k in range(m)]
     return matrix_type(_half_size_matrix(m, erf_values, sigma * 0 + 1)).det()
@@ -434,8 +537,15 @@ def _evaluate_to_accuracy(value: Callable[[], Any], m: int, sigma: float) -> Any
     ----------
     value : callable
         Computes the ball at the current precision of Arb.
-    m, sigma : int, float
-        Size and scale of the Gaussian, from which the first precision is guessed.
+    m : int
+        The size of the matrices, from which the first precision is guessed.
+    sigma : float
+        The scale of the Gaussian, likewise.
+
+    Returns
+    -------
+    arb or acb
+        The ball.
 
     Raises
     ------

@@ -40,7 +40,8 @@ def random_congruence(
 
     Returns
     -------
-    array of n points of the manifold
+    array, shape (n, *point_shape)
+        The matrices X.
     """
     n, m = rho.shape
     matrix = center if beta == 1 else center[..., 0] + 1j * center[..., 1]
@@ -56,8 +57,8 @@ def random_congruence(
     for start in range(0, n, block_length):
         stop = min(n, start + block_length)
         block_lower = lower if lower.ndim == 2 else lower[start:stop]
-        q = uniform_orthogonal(rng, stop - start, m, beta)
-        factor = block_lower @ (q * np.exp(rho[start:stop, None, :] / 2))
+        orthogonal = uniform_orthogonal(rng, stop - start, m, beta)
+        factor = block_lower @ (orthogonal * np.exp(rho[start:stop, None, :] / 2))
         adjoint = np.conj(np.swapaxes(factor, -1, -2))
         np.matmul(factor, adjoint, out=points[start:stop])
     if beta == 1:
@@ -157,6 +158,20 @@ def _gaussian_eigenvalues_2x2(rng: np.random.Generator, n: int, beta: int) -> Fl
 
     The density of a matrix S is ∝ exp(−tr S²/2). Its squared half gap
     ((S₁₁−S₂₂)/2)² + |S₁₂|² is half a χ² with 1 + β degrees of freedom.
+
+    Parameters
+    ----------
+    rng : numpy.random.Generator
+        The source of randomness.
+    n : int
+        The number of matrices.
+    beta : {1, 2}
+        1 for real symmetric, 2 for Hermitian matrices.
+
+    Returns
+    -------
+    array, shape (n, 2)
+        The eigenvalues, in decreasing order.
     """
     center = rng.standard_normal(n) / math.sqrt(2)
     half_gap = np.sqrt(rng.standard_gamma((1 + beta) / 2, n))
@@ -164,12 +179,14 @@ def _gaussian_eigenvalues_2x2(rng: np.random.Generator, n: int, beta: int) -> Fl
 
 
 def _gaussian_eigenvalues_3x3(rng: np.random.Generator, n: int, beta: int) -> Floats:
-    """Return `gaussian_eigenvalues` for m = 3 from polar coordinates of the differences.
+    """Return the eigenvalues of n Gaussian 3×3 matrices, in decreasing order.
 
-    In the plane of the differences the ordered triples form a sector of 60°, and
-    ∏(λᵢ−λⱼ) = q³·sin 3θ/√2. The length q is χ with 2 + 3β degrees of freedom. For β = 1
-    cos 3θ is uniform; for β = 2 it is distributed like a coordinate of a uniform point
-    of the disc. The form 2·arcsin √u = arccos(1 − 2u) keeps its digits at both ends.
+    The density of a matrix S is ∝ exp(−tr S²/2). In the plane of the differences of the
+    eigenvalues λ, polar coordinates (q, θ) are used: ordered triples form a sector of
+    60°, and ∏(λᵢ−λⱼ) = q³·sin 3θ/√2. The length q is χ with 2 + 3β degrees of freedom.
+    For β = 1 cos 3θ is uniform; for β = 2 it is distributed like a coordinate of a
+    uniform point of the disc. The form 2·arcsin √u = arccos(1 − 2u) keeps its digits at
+    both ends.
 
     Parameters
     ----------
@@ -179,6 +196,11 @@ def _gaussian_eigenvalues_3x3(rng: np.random.Generator, n: int, beta: int) -> Fl
         The number of draws.
     beta : {1, 2}
         1 for real symmetric, 2 for Hermitian matrices.
+
+    Returns
+    -------
+    array, shape (n, 3)
+        The eigenvalues.
     """
     u = rng.random(n) if beta == 1 else rng.beta(1.5, 1.5, n)
     length = 2 * np.sqrt(rng.standard_gamma(1 + 1.5 * beta, n))
@@ -189,7 +211,24 @@ def _gaussian_eigenvalues_3x3(rng: np.random.Generator, n: int, beta: int) -> Fl
 
 
 def _normal_matrices(rng: np.random.Generator, n: int, m: int, beta: int) -> Floats:
-    """Return n matrices of independent standard normals, complex for β = 2."""
+    """Return n matrices of independent standard normals, complex for β = 2.
+
+    Parameters
+    ----------
+    rng : numpy.random.Generator
+        The source of randomness.
+    n : int
+        The number of matrices.
+    m : int
+        Their size.
+    beta : {1, 2}
+        1 for real, 2 for complex entries.
+
+    Returns
+    -------
+    array, shape (n, m, m)
+        The matrices.
+    """
     normals = rng.standard_normal((n, m, beta * m))
     return normals if beta == 1 else np.asarray(normals.view(np.complex128))
 
@@ -211,6 +250,11 @@ def uniform_orthogonal(
         The size of the matrices.
     beta : {1, 2}
         1 for real symmetric, 2 for Hermitian matrices.
+
+    Returns
+    -------
+    array, shape (n, m, m)
+        The matrices Q, complex for β = 2.
     """
     if m == 3 and beta == 1:
         return _uniform_rotations(rng, n)
@@ -232,6 +276,11 @@ def _uniform_rotations(rng: np.random.Generator, n: int) -> Floats:
         The source of randomness.
     n : int
         The number of rotations.
+
+    Returns
+    -------
+    array, shape (n, 3, 3)
+        The rotations.
     """
     quaternion = rng.standard_normal((4, n))
     quaternion *= math.sqrt(2) / np.sqrt(np.sum(quaternion * quaternion, axis=0))
@@ -258,6 +307,11 @@ def _uniform_unitary_3x3(rng: np.random.Generator, n: int) -> Floats:
         The source of randomness.
     n : int
         The number of matrices.
+
+    Returns
+    -------
+    array, shape (n, 3, 3)
+        The matrices, complex.
     """
     normals = _normal_matrices(rng, n, 3, 2)
     first = normals[:, 0]

@@ -17,7 +17,13 @@ from curvedp.geometry.capabilities import ricci_lower_bound
 from curvedp.geometry.manifold import Manifold
 from curvedp.geometry.spaces.product import join_factors, split_into_factors
 from curvedp.laws import RiemannianGaussian
-from curvedp.laws.exact import grid_shape, has_exact_gaussian, is_released_in_chart
+from curvedp.laws.exact import (
+    check_drawable_scale,
+    grid_shape,
+    has_exact_gaussian,
+    is_released_in_chart,
+)
+from curvedp.laws.exact.grassmann import has_exact_planes
 from curvedp.laws.isotropic.space import (
     constant_curvature_factors,
     two_point_homogeneous_space,
@@ -93,6 +99,7 @@ class GaussianMechanism(IsotropicMechanism, SometimesExcluded):
             )
         # A law that does not exist is refused here, not at the first release.
         _ = self.noise_law
+        check_drawable_scale(self.manifold, self.sigma)
 
     @property
     def scale(self) -> float:  # type: ignore[override]  # a field of other laws
@@ -186,7 +193,7 @@ class GaussianMechanism(IsotropicMechanism, SometimesExcluded):
             The statistic that is to be released.
         """
         space = statistic.value_space
-        if space.constant_curvature is not None:
+        if space.constant_curvature is not None or has_exact_planes(space):
             return None
         is_hadamard = space.convexity_radius == inf
         if is_hadamard:
@@ -248,7 +255,7 @@ def _scale_by_ricci(
             "sigma"
         )
     if not is_hadamard:
-        return None
+        return None  # such as planes, whose profile has a closed form
 
     def flat_profile_at(scale: float) -> PrivacyProfile:
         return HadamardProfile("gaussian", 0.0, space.dim, scale, sensitivity)

@@ -15,12 +15,10 @@ from curvedp.papers.gdp.circle import (
     circle_gaussian_delta,
     circle_gaussian_delta_printed,
 )
-from curvedp.papers.gdp.grassmann import GrassmannGaussian
 from curvedp.papers.gdp.metropolis import metropolis_gaussian
 
 __all__ = [
     "Algorithm2Estimate",
-    "GrassmannGaussian",
     "algorithm1_estimate",
     "algorithm2_estimate",
     "circle_gaussian_delta",

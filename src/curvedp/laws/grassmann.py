@@ -1,11 +1,10 @@
-"""The Riemannian Gaussian on Grassmann(m, r) of rank p = min(r, m − r) ≥ 2, for simulation.
+"""The Riemannian Gaussian on Grassmann(m, r) of rank p = min(r, m − r) ≥ 2.
 
-The density is ∝ exp(−|θ|²/2σ²), θ the principal angles to the footpoint. Jiang et al. 2023
-define their mechanism on every Riemannian manifold; this is the law on subspaces. No privacy
-profile of it is known, so the library releases nothing by it, and it is kept here.
-
-Tangent normals are accepted by their volume, under the envelope of a tangent of
-u ↦ log(sin √u/√u). The normalizer is a Pfaffian (docs/theory/laws.md, Subspaces).
+The density is ∝ exp(−|θ|²/2σ²), where θ are the principal angles to the footpoint. In a
+tangent space it is a normal density times the volume of the exponential map, which is
+at most 1; tangent normals are accepted by that volume, under the tangent of the concave
+function u ↦ log(sin √u/√u). The normalizer is a Pfaffian (docs/theory/laws.md,
+Subspaces). `curvedp.laws.exact.grassmann` draws without rounding, for releases.
 """
 
 import math
@@ -19,41 +18,42 @@ from numpy.typing import ArrayLike
 
 from curvedp.errors import EnvelopeViolation, ParameterError
 from curvedp.geometry import Grassmann
+from curvedp.geometry.manifold import Manifold
 from curvedp.laws.backend import Floats, LawBackend
-from curvedp.laws.law import IsotropicLaw
 
 # Below this acceptance a draw would cost more than 10^5 proposals.
 _SMALLEST_ACCEPTANCE = 1e-5
 
 # The largest principal angle.
-_LARGEST_ANGLE = math.pi / 2
+LARGEST_ANGLE = math.pi / 2
 
 # Gauss–Legendre rule on [-1, 1].
 _ORDER = 120
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(_ORDER)
 
 
+def rank_of(manifold: Manifold) -> int | None:
+    """Return the rank min(r, m − r) of Grassmann(m, r); None on other manifolds."""
+    if not isinstance(manifold, Grassmann):
+        return None
+    return min(manifold.r, manifold.m - manifold.r)
+
+
 @dataclass(frozen=True)
-class GrassmannGaussian(IsotropicLaw):
-    """Density ∝ exp(−d(x, c)²/2σ²) on subspaces, σ = `scale`.
+class GrassmannGaussian(LawBackend):
+    """Sampler and integrals on subspaces.
 
     Moments and the distribution function of the distance are known for rank 2 only.
+
+    Parameters
+    ----------
+    manifold : Grassmann
+        The subspaces.
+    p, q : int
+        The dimensions of a subspace and of its complement, p ≤ q.
+    scale : float
+        The scale σ of the law.
     """
-
-    @property
-    def _backend(self) -> LawBackend:
-        if not isinstance(self.manifold, Grassmann):
-            raise ParameterError(f"{self.manifold!r} must be a Grassmann manifold")
-        p, q = sorted((self.manifold.r, self.manifold.m - self.manifold.r))
-        return _GrassmannBackend(self.manifold, p, q, self.scale)
-
-    def _log_weight(self, distance: Floats) -> Floats:
-        return -((distance / self.scale) ** 2) / 2
-
-
-@dataclass(frozen=True)
-class _GrassmannBackend(LawBackend):
-    """Sampler and integrals; p ≤ q are the dimensions of a subspace and its complement."""
 
     manifold: Grassmann
     p: int
@@ -89,7 +89,7 @@ class _GrassmannBackend(LawBackend):
             angles: Floats = np.linalg.svd(matrices, compute_uv=False).astype(
                 np.float64
             )
-            is_inside = angles[:, 0] < _LARGEST_ANGLE
+            is_inside = angles[:, 0] < LARGEST_ANGLE
             trial = trial[is_inside]
             log_ratio = self._log_ratio(angles[is_inside], envelope)
             if not np.all(log_ratio <= 1e-9):
@@ -128,11 +128,11 @@ class _GrassmannBackend(LawBackend):
             )
         r = max(min(r, _practical_radius(2, self.q, self.scale)), 0.0)
         # Beyond this θ₁, θ₂ is bounded by the circle |θ| = r and not by θ₁.
-        bend = min(r / math.sqrt(2), _LARGEST_ANGLE)
+        bend = min(r / math.sqrt(2), LARGEST_ANGLE)
         # About ∏ sin θ where the integrand is largest.
         unit = min(1.0, self.scale**2 * max(1.0, (self.q - 2) / math.e))
         total = 0.0
-        for low, high in ((0.0, bend), (bend, min(r, _LARGEST_ANGLE))):
+        for low, high in ((0.0, bend), (bend, min(r, LARGEST_ANGLE))):
             first = (low + (high - low) * (_NODES + 1) / 2)[:, None]
             on_circle = np.sqrt(np.maximum(r * r - first * first, 0.0))
             end = np.minimum(first, on_circle)
@@ -153,7 +153,7 @@ def _log_sinc(x: Floats) -> Floats:
 
 def _practical_radius(p: int, q: int, sigma: float) -> float:
     """Return where less than 1e-30 of the tangent normal is left, or the largest distance."""
-    return min(sigma * (math.sqrt(p * q) + 12), _LARGEST_ANGLE * math.sqrt(p))
+    return min(sigma * (math.sqrt(p * q) + 12), LARGEST_ANGLE * math.sqrt(p))
 
 
 class _Envelope(NamedTuple):
@@ -194,10 +194,24 @@ def _envelope(p: int, q: int, sigma: float) -> _Envelope:
     return _Envelope(*tangent(best), log_acceptance)
 
 
+def untilted_acceptance(p: int, q: int, sigma: float) -> float:
+    """Return the probability that a tangent normal of scale σ is accepted by its volume.
+
+    Parameters
+    ----------
+    p, q : int
+        The dimensions of a subspace and of its complement, p ≤ q.
+    sigma : float
+        The scale σ.
+    """
+    log_flat_mass = p * q / 2 * math.log(2 * math.pi * sigma * sigma)
+    return math.exp(_log_mass(p, q, sigma) - log_flat_mass)
+
+
 @lru_cache(maxsize=64)
 def _log_mass(p: int, q: int, sigma: float) -> float:
     """Return log ∫ exp(−|θ|²/2σ²) dvol, by de Bruijn's Pfaffian."""
-    end = min(_LARGEST_ANGLE, _practical_radius(p, q, sigma))
+    end = min(LARGEST_ANGLE, _practical_radius(p, q, sigma))
     t = end * (_NODES + 1) / 2
     sine = np.sin(t) / math.sin(end)
     density = np.exp(-((t / sigma) ** 2) / 2) * sine ** (q - p)

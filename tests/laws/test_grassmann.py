@@ -8,12 +8,14 @@ import pytest
 from scipy import integrate, stats
 
 from curvedp.errors import EnvelopeViolation, ParameterError
-from curvedp.geometry import Grassmann, Sphere
-from curvedp.laws import RiemannianGaussian
+from curvedp.geometry import Grassmann
+from curvedp.laws import RiemannianGaussian, grassmann
+from curvedp.laws.exact import exact_gaussian
 from curvedp.mechanisms import GaussianMechanism
-from curvedp.papers.gdp import grassmann
-from curvedp.papers.gdp.grassmann import GrassmannGaussian
 from curvedp.papers.opt.tangent import TangentGaussian
+from curvedp.privacy import GDP
+from curvedp.randomness.csprng import GeneratorSource
+from curvedp.release.verify import verify_certificate
 from support.goodness import accepts, off_origin, rejects
 
 
@@ -28,11 +30,11 @@ def log_volume_of_rotations(n):
 @pytest.mark.parametrize(("m", "r"), [(4, 2), (5, 2), (5, 3), (6, 3), (8, 3), (8, 4)])
 def test_normalizer_between_its_two_limits(m, r) -> None:
     """Wide: the volume of O(m)/O(r)O(m−r). Narrow: that of a tangent normal, less Ricci curvature·σ²·dim/6."""
-    wide = GrassmannGaussian(Grassmann(m, r), 1e6).log_normalizer
+    wide = RiemannianGaussian(Grassmann(m, r), 1e6).log_normalizer
     parts = log_volume_of_rotations(r) + log_volume_of_rotations(m - r)
     assert wide == pytest.approx(log_volume_of_rotations(m) - parts, abs=1e-9)
     dim, sigma = r * (m - r), 1e-3
-    narrow = GrassmannGaussian(
+    narrow = RiemannianGaussian(
         Grassmann(m, r), sigma
     ).log_normalizer - dim / 2 * math.log(2 * math.pi * sigma**2)
     assert narrow == pytest.approx(-dim * (m - 2) * sigma**2 / 6, rel=1e-5)
@@ -64,8 +66,8 @@ def test_normalizer_by_cubature(m, r, sigma) -> None:
     ratio = [math.log(nested(math.pi / 2, (), s)) for s in (sigma, 3 * sigma)]
     M = Grassmann(m, r)
     found = (
-        GrassmannGaussian(M, sigma).log_normalizer
-        - GrassmannGaussian(M, 3 * sigma).log_normalizer
+        RiemannianGaussian(M, sigma).log_normalizer
+        - RiemannianGaussian(M, 3 * sigma).log_normalizer
     )
     assert found == pytest.approx(ratio[0] - ratio[1], abs=1e-8)
 
@@ -76,7 +78,7 @@ def test_normalizer_by_cubature(m, r, sigma) -> None:
 def test_draws_follow_the_law(m, r, sigma) -> None:
     M = Grassmann(m, r)
     law, rng, center = (
-        GrassmannGaussian(M, sigma),
+        RiemannianGaussian(M, sigma),
         np.random.default_rng([m, r]),
         np.asarray(off_origin(M)),
     )
@@ -114,10 +116,10 @@ def test_draws_follow_the_law(m, r, sigma) -> None:
 def test_wide_draws_of_rank_three_are_uniform() -> None:
     """The angle of a uniform 3-plane to a fixed line: cos² is Beta(3/2, 4/2)."""
     M = Grassmann(7, 3)
-    x = GrassmannGaussian(M, 1e3).sample(np.random.default_rng(3), M.origin, 3000)
+    x = RiemannianGaussian(M, 1e3).sample(np.random.default_rng(3), M.origin, 3000)
     share = np.sum(x[:, 5, :] ** 2, axis=-1)
     assert accepts(stats.kstest(share, stats.beta(1.5, 2.0).cdf).pvalue)
-    narrow = GrassmannGaussian(M, 0.5).sample(np.random.default_rng(3), M.origin, 3000)
+    narrow = RiemannianGaussian(M, 0.5).sample(np.random.default_rng(3), M.origin, 3000)
     assert rejects(
         stats.kstest(
             np.sum(narrow[:, 5, :] ** 2, axis=-1), stats.beta(1.5, 2.0).cdf
@@ -126,7 +128,7 @@ def test_wide_draws_of_rank_three_are_uniform() -> None:
 
 
 def test_cdf_by_a_double_integral() -> None:
-    law, r, sigma = GrassmannGaussian(Grassmann(5, 2), 0.6), 1.1, 0.6
+    law, r, sigma = RiemannianGaussian(Grassmann(5, 2), 0.6), 1.1, 0.6
 
     def mass(radius):
         def density(b, a):
@@ -147,26 +149,116 @@ def test_cdf_by_a_double_integral() -> None:
     assert law.radial_cdf(r) == pytest.approx(mass(r) / mass(10.0), abs=1e-7)
 
 
-@pytest.mark.parametrize(("m", "r"), [(4, 2), (5, 3), (20, 2)])
-def test_the_library_refuses_subspaces_of_rank_two_and_more(m, r) -> None:
-    """No profile is known, so there is no law to release by; lines and hyperplanes have one."""
+@pytest.mark.parametrize(("m", "sigma"), [(4, 0.5), (5, 0.4)])
+def test_exact_draws_follow_the_law(m, sigma) -> None:
+    """Accepting every tangent normal, or accepting nearly all, is noticed."""
+    M = Grassmann(m, 2)
+    law, center = RiemannianGaussian(M, sigma), np.asarray(off_origin(M))
+    draws = [
+        exact_gaussian(
+            M, sigma, center, source=GeneratorSource(np.random.default_rng(k))
+        )
+        for k in range(700)
+    ]
+    points = np.array([draw.point for draw in draws])
+    assert np.max(M.residual(points)) < 1e-12
+    uniform = law.radial_cdf(np.asarray(M.dist(center, points)))
+    assert accepts(stats.kstest(uniform, "uniform").pvalue)
+    wide = 2.0 * sigma
+    rng = np.random.default_rng(0)
+    wrong = M.exp(center, TangentGaussian(M, wide).sample(rng, center, 700))
+    wrong_distances = np.asarray(M.dist(center, wrong))
+    wide_law = RiemannianGaussian(M, wide)
+    assert rejects(stats.kstest(wide_law.radial_cdf(wrong_distances), "uniform").pvalue)
+
+
+def test_the_released_basis_tells_nothing_about_the_basis_of_the_footpoint() -> None:
+    """Its angle within the plane is uniform, although the footpoint's never changes."""
+    M = Grassmann(4, 2)
+    center = np.eye(4, 2)
+    draws = [
+        exact_gaussian(
+            M, 1e-3, center, source=GeneratorSource(np.random.default_rng(k))
+        ).value
+        for k in range(500)
+    ]
+    angles = [math.atan2(draw[1, 0], draw[0, 0]) / (2 * math.pi) for draw in draws]
+    assert accepts(stats.kstest(np.array(angles) % 1.0, "uniform").pvalue)
+    handedness = np.array([np.linalg.det(draw[:2]) > 0 for draw in draws])
+    assert 200 < np.sum(handedness) < 300
+
+
+@pytest.mark.parametrize(
+    ("m", "r", "sigma", "delta"),
+    [(4, 2, 0.3, 0.3), (4, 2, 1.0, 1.0), (5, 2, 0.6, 0.3), (6, 3, 0.4, 0.5)],
+)
+def test_theorem_p6_by_likelihood_ratio_tests(m, r, sigma, delta) -> None:
+    """No likelihood-ratio test does better than μ = Δ/σ; 0.8·Δ/σ is refuted at small scales.
+
+    The densities at two centers are compared directly, so that nothing of the proof or
+    of the profile is used.
+    """
+    M = Grassmann(m, r)
+    law, rng, n = RiemannianGaussian(M, sigma), np.random.default_rng(m + r), 40_000
+    direction = np.asarray(M.from_coordinates(M.origin, rng.normal(size=M.dim)))
+    direction *= delta / float(M.norm(M.origin, direction))
+    other = np.asarray(M.exp(M.origin, direction))
+    losses = []
+    for center in (M.origin, other):
+        x = law.sample(rng, center, n)
+        losses.append(law.log_prob(x, other) - law.log_prob(x, M.origin))
+    found = []
+    for threshold in np.quantile(losses[0], [0.05, 0.2, 0.5, 0.8, 0.95]):
+        false_positive, power = (np.mean(loss > threshold) for loss in losses)
+        found.append(stats.norm.ppf(power) - stats.norm.ppf(false_positive))
+    noise = 4 * math.sqrt(2 / n) * 2.2  # four standard errors at the 5 % quantile
+    mu = law.profile(delta).mu
+    assert mu == pytest.approx(delta / sigma, rel=1e-12)
+    assert max(found) <= mu + noise
+    if sigma <= 0.4:
+        assert max(found) > 0.8 * mu + noise
+
+
+@pytest.mark.parametrize(("m", "r"), [(4, 2), (5, 3), (7, 3)])
+def test_the_convex_order_of_theorem_p6(m, r) -> None:
+    """E(⟨u, log y⟩ − k)₊ is at most that of a normal of scale σ, for every k."""
+    M, sigma, n = Grassmann(m, r), 0.8, 30_000
+    law, rng = RiemannianGaussian(M, sigma), np.random.default_rng(m)
+    y = law.sample(rng, M.origin, n)
+    coordinates = np.asarray(M.to_coordinates(M.origin, M.log(M.origin, y)))
+    u = rng.normal(size=M.dim)
+    s = coordinates @ (u / np.linalg.norm(u))
+    for k in (0.0, 0.4, 0.8):
+        excess = np.maximum(s - k, 0.0)
+        z = k / sigma
+        normal_excess = sigma * (stats.norm.pdf(z) - z * stats.norm.sf(z))
+        assert excess.mean() <= normal_excess + 4 * excess.std() / math.sqrt(n)
+
+
+def test_the_mechanism_releases_planes_and_verifies() -> None:
+    M = Grassmann(5, 2)
+    mechanism = GaussianMechanism.calibrated(M, 0.01, GDP(0.5))
+    assert mechanism.sigma == pytest.approx(0.02, rel=1e-9)
+    release = mechanism.release(np.asarray(off_origin(M)))
+    assert all(
+        check.holds is not False for check in verify_certificate(release.certificate)
+    )
+
+
+def test_scales_without_an_exact_draw_are_refused_before_a_release() -> None:
+    with pytest.raises(ParameterError, match="too wide"):
+        GaussianMechanism(Grassmann(30, 2), 0.1, 3.0)
     with pytest.raises(ParameterError, match="tangent-gaussian"):
-        RiemannianGaussian(Grassmann(m, r), 0.3)
-    with pytest.raises(ParameterError, match="tangent-gaussian"):
-        GaussianMechanism(Grassmann(m, r), 0.1, 0.3)
-    for rank in (1, m - 1):
-        assert RiemannianGaussian(Grassmann(m, rank), 0.3).profile(0.1).mu > 0
+        GaussianMechanism(Grassmann(6, 3), 0.1, 0.3)
 
 
 def test_what_is_not_known_is_refused() -> None:
     with pytest.raises(ParameterError, match="rank 2"):
-        GrassmannGaussian(Grassmann(6, 3), 0.3).radial_cdf(0.5)
+        RiemannianGaussian(Grassmann(6, 3), 0.3).radial_cdf(0.5)
     with pytest.raises(ParameterError, match="accepts"):
-        GrassmannGaussian(Grassmann(40, 20), 5.0).sample(
+        RiemannianGaussian(Grassmann(40, 20), 5.0).sample(
             np.random.default_rng(0), np.eye(40, 20)
         )
-    with pytest.raises(ParameterError, match="Grassmann"):
-        GrassmannGaussian(Sphere(2), 0.3)
 
 
 def test_an_envelope_below_its_target_raises(monkeypatch) -> None:
@@ -174,14 +266,14 @@ def test_an_envelope_below_its_target_raises(monkeypatch) -> None:
     wrong = right._replace(intercept=right.intercept - 0.05)
     monkeypatch.setattr(grassmann, "_envelope", lambda *_: wrong)
     with pytest.raises(EnvelopeViolation):
-        GrassmannGaussian(Grassmann(5, 2), 0.3).sample(
+        RiemannianGaussian(Grassmann(5, 2), 0.3).sample(
             np.random.default_rng(0), np.eye(5, 2), 200
         )
 
 
 def test_planes_of_a_space_of_many_dimensions() -> None:
     """σ = 1/100 in 402 dimensions: the tangent normal of 2·400 dimensions, whose powers of a sine leave the doubles."""
-    law = GrassmannGaussian(Grassmann(402, 2), 0.01)
+    law = RiemannianGaussian(Grassmann(402, 2), 0.01)
     assert law.radial_cdf(0.01 * math.sqrt(800)) == pytest.approx(
         stats.chi2.cdf(800, 800), abs=0.2
     )

@@ -1,0 +1,291 @@
+"""Exact draws of the Riemannian Gaussian on planes, that is on Grassmann(m, 2).
+
+In the tangent space at a plane with the orthonormal basis P, a vector is an m×2 matrix
+H whose columns are orthogonal to P. Its singular values θ₁ ≥ θ₂ are the principal
+angles between the plane and
+
+    exp_P(H) = P·cos(√A) + H·(sin(√A)/√A),        A = HᵀH.
+
+The density exp(−|θ|²/2σ²) with respect to the Riemannian volume is, in the tangent
+space, that of independent normals of scale σ times
+
+    J(θ) = (sin θ₁/θ₁ · sin θ₂/θ₂)^(m−4) · sin(θ₁−θ₂)/(θ₁−θ₂) · sin(θ₁+θ₂)/(θ₁+θ₂) ≤ 1
+
+where θ₁ < π/2, and 0 elsewhere. So normals are accepted with probability J. The basis
+in which the plane is released is rotated uniformly, because the basis of the footpoint
+may depend on the data.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from flint import arb
+
+from curvedp.geometry import Grassmann
+from curvedp.geometry.manifold import Manifold
+from curvedp.laws.grassmann import rank_of, untilted_acceptance
+from curvedp.numerics.enclosures import arb_array, decide, first_precision, round_arb
+from curvedp.randomness.csprng import Source
+from curvedp.randomness.lazy_reals import LazyNormals, LazyUniforms, accepts
+
+# Normals that make the uniform rotation of the released basis.
+_ROTATION_NORMALS = 4
+
+# At wider scales fewer normals are accepted, and nothing is drawn.
+_SMALLEST_ACCEPTANCE = 1e-3
+
+
+def has_exact_planes(manifold: Manifold) -> bool:
+    """Return whether the manifold is Grassmann(m, 2) of rank two, where draws are exact."""
+    return (
+        isinstance(manifold, Grassmann) and manifold.r == 2 and rank_of(manifold) == 2
+    )
+
+
+def plane_acceptance(manifold: Grassmann, sigma: float) -> float:
+    """Return the probability that a tangent normal is accepted.
+
+    Parameters
+    ----------
+    manifold : Grassmann
+        The planes of an m-dimensional space.
+    sigma : float
+        The scale σ.
+    """
+    return untilted_acceptance(2, manifold.m - 2, sigma)
+
+
+def is_wide_for_planes(manifold: Grassmann, sigma: float) -> bool:
+    """Return whether too few tangent normals are accepted at this scale to draw exactly.
+
+    Parameters
+    ----------
+    manifold : Grassmann
+        The planes of an m-dimensional space.
+    sigma : float
+        The scale σ.
+    """
+    return plane_acceptance(manifold, sigma) < _SMALLEST_ACCEPTANCE
+
+
+def draw_plane(
+    m: int, sigma: float, center: np.ndarray, source: Source, grid: int
+) -> np.ndarray:
+    """Return an exact draw of the Gaussian about a plane, rounded to the grid 2^-grid.
+
+    Parameters
+    ----------
+    m : int
+        The dimension of the space that holds the planes.
+    sigma : float
+        The scale σ.
+    center : array of shape (m, 2)
+        A basis of the footpoint; its entries are taken as exact numbers.
+    source : Source
+        The random bits.
+    grid : int
+        The grid is 2^-grid.
+
+    Returns
+    -------
+    array of Python ints, shape (m, 2)
+        An orthonormal basis of the drawn plane, rotated uniformly, in units of 2^-grid.
+    """
+    while True:
+        normals = LazyNormals(source, 2 * m)
+        if _is_accepted(center, normals, sigma, LazyUniforms(source, 1)):
+            break
+    rotation = LazyNormals(source, _ROTATION_NORMALS)
+
+    def round_at(precision: int) -> np.ndarray | None:
+        """Return the integers if all are certain at this precision."""
+        tangent = _tangent(center, normals, sigma, precision)
+        angles = _principal_angles(tangent.gram)
+        if not angles.are_distinct:
+            return None
+        basis = _exponential(tangent, angles)
+        basis = basis @ _orthonormal_columns(rotation.balls(precision).reshape(2, 2))
+        integers = [round_arb(entry, grid) for entry in basis.ravel()]
+        if any(integer is None for integer in integers):
+            return None
+        return np.array(integers, dtype=object).reshape(m, 2)
+
+    return decide(round_at, first_precision(grid))
+
+
+class _Tangent(NamedTuple):
+    """A tangent vector of the Grassmann manifold, in balls.
+
+    Attributes
+    ----------
+    basis : array of balls, shape (m, 2)
+        P, orthonormal.
+    vector : array of balls, shape (m, 2)
+        H, with columns orthogonal to those of P.
+    gram : array of balls, shape (2, 2)
+        A = HᵀH.
+    """
+
+    basis: np.ndarray
+    vector: np.ndarray
+    gram: np.ndarray
+
+
+class _Angles(NamedTuple):
+    """The two principal angles, in balls.
+
+    Attributes
+    ----------
+    first, second : arb
+        θ₁ ≥ θ₂, the roots of the eigenvalues of A.
+    first_square, second_square : arb
+        The eigenvalues of A.
+    are_distinct : bool
+        Whether θ₁ > θ₂ > 0 is certain. It fails on a null set only, so that more bits
+        settle it.
+    """
+
+    first: arb
+    second: arb
+    first_square: arb
+    second_square: arb
+    are_distinct: bool
+
+
+def _tangent(
+    center: np.ndarray, normals: LazyNormals, sigma: float, precision: int
+) -> _Tangent:
+    """Return H, σ times the part of an m×2 normal matrix that is orthogonal to the plane.
+
+    Parameters
+    ----------
+    center : array of shape (m, 2)
+        A basis of the plane.
+    normals : LazyNormals
+        2m standard normals.
+    sigma : float
+        The scale σ.
+    precision : int
+        How many bits of the normals are used.
+    """
+    basis = _orthonormal_columns(arb_array(center))
+    noise = normals.balls(precision).reshape(center.shape) * arb(sigma)
+    vector = noise - basis @ (basis.T @ noise)
+    return _Tangent(basis, vector, vector.T @ vector)
+
+
+def _orthonormal_columns(columns: np.ndarray) -> np.ndarray:
+    """Return the two columns of a matrix of balls after the Gram–Schmidt process."""
+    first = columns[:, 0] / columns[:, 0].dot(columns[:, 0]).sqrt()
+    second = columns[:, 1] - first * first.dot(columns[:, 1])
+    return np.stack([first, second / second.dot(second).sqrt()], axis=1)
+
+
+def _principal_angles(gram: np.ndarray) -> _Angles:
+    """Return the roots of the eigenvalues of the symmetric 2×2 matrix A.
+
+    The eigenvalues are (a + c)/2 ± √(((a − c)/2)² + b²) for A = [[a, b], [b, c]]. The
+    smaller one is the determinant divided by the larger one, which keeps its digits.
+
+    Parameters
+    ----------
+    gram : array of balls, shape (2, 2)
+        A.
+    """
+    a, b, c = gram[0, 0], gram[0, 1], gram[1, 1]
+    half_difference = (a - c) / 2
+    root = (half_difference * half_difference + b * b).sqrt()
+    first_square = (a + c) / 2 + root
+    second_square = (a * c - b * b) / first_square
+    first, second = first_square.sqrt(), second_square.sqrt()
+    are_distinct = bool(second > 0) and bool(first > second)
+    return _Angles(first, second, first_square, second_square, are_distinct)
+
+
+def _is_accepted(
+    center: np.ndarray, normals: LazyNormals, sigma: float, coin: LazyUniforms
+) -> bool:
+    """Decide with certainty whether a tangent normal is accepted with probability J.
+
+    Parameters
+    ----------
+    center : array of shape (m, 2)
+        A basis of the footpoint.
+    normals : LazyNormals
+        2m standard normals.
+    sigma : float
+        The scale σ.
+    coin : LazyUniforms
+        One uniform number.
+    """
+    exponent = len(center) - 4
+
+    def angles_at(precision: int) -> _Angles:
+        return _principal_angles(_tangent(center, normals, sigma, precision).gram)
+
+    def is_inside(precision: int) -> bool | None:
+        """Return whether θ₁ < π/2, or None where that is not certain."""
+        excess = angles_at(precision).first - arb.pi() / 2
+        if excess.contains(0) or not excess.is_finite():
+            return None
+        return bool(excess < 0)
+
+    def log_volume(precision: int) -> arb:
+        """Return log J(θ)."""
+        angles = angles_at(precision)
+        if not angles.are_distinct:
+            return arb("nan")
+        volume = _sinc(angles.first - angles.second)
+        volume *= _sinc(angles.first + angles.second)
+        volume *= (_sinc(angles.first) * _sinc(angles.second)) ** exponent
+        return volume.log()
+
+    return decide(is_inside) and accepts(coin, log_volume)
+
+
+def _sinc(x: arb) -> arb:
+    """Return sin x/x for a ball that does not contain 0."""
+    return x.sin() / x
+
+
+def _exponential(tangent: _Tangent, angles: _Angles) -> np.ndarray:
+    """Return exp_P(H) = P·cos(√A) + H·(sin(√A)/√A), in balls.
+
+    Parameters
+    ----------
+    tangent : _Tangent
+        P, H and A.
+    angles : _Angles
+        The distinct roots of the eigenvalues of A.
+    """
+    cosine = _function_of_gram(
+        tangent.gram, angles, angles.first.cos(), angles.second.cos()
+    )
+    sinc = _function_of_gram(
+        tangent.gram, angles, _sinc(angles.first), _sinc(angles.second)
+    )
+    return np.asarray(tangent.basis @ cosine + tangent.vector @ sinc)
+
+
+def _function_of_gram(
+    gram: np.ndarray, angles: _Angles, at_first: arb, at_second: arb
+) -> np.ndarray:
+    """Return f(A) from the values of f at the two eigenvalues λ₁ ≠ λ₂ of A.
+
+    f(A) = f(λ₂) + (f(λ₁) − f(λ₂))·(A − λ₂)/(λ₁ − λ₂), by Lagrange's interpolation.
+
+    Parameters
+    ----------
+    gram : array of balls, shape (2, 2)
+        A.
+    angles : _Angles
+        The roots of λ₁ and λ₂.
+    at_first, at_second : arb
+        f(λ₁) and f(λ₂).
+    """
+    identity = arb_array(np.eye(2))
+    gap = angles.first_square - angles.second_square
+    slope = (at_first - at_second) / gap
+    return np.asarray(
+        identity * at_second + (gram - identity * angles.second_square) * slope
+    )
