@@ -6,7 +6,7 @@ private mean, to principal directions in the tangent space there, and to their v
 
 from dataclasses import dataclass
 from functools import partial
-from math import pi, sqrt
+from math import acos, pi, sqrt
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
@@ -31,20 +31,18 @@ from curvedp.inference.tangent_regions import (
     estimate_of_release,
     variance_intervals,
 )
-from curvedp.mechanisms.isotropic.base import IsotropicMechanism
-from curvedp.mechanisms.isotropic.gaussian import GaussianMechanism
-from curvedp.mechanisms.isotropic.laplace import LaplaceMechanism
 from curvedp.mechanisms.staged.step_to_mean import (
-    StepToMeanMechanism,
-    step_is_worthwhile,
+    ONE_SHOT,
+    TWO_STEP,
+    best_mechanism,
+    one_shot_mechanism,
+    two_step_mechanism,
 )
-from curvedp.mechanisms.vector import needs_bounded_loss, std_per_scale
 from curvedp.records.chunked import map_records
 from curvedp.release.choose import ChosenMechanism
 from curvedp.statistics.tangent_moments import (
     SearchedTangentMoments,
     TangentMoments,
-    TangentMomentsNearMean,
     TangentMomentsSum,
     check_dimension,
     separate_from_noise,
@@ -55,7 +53,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 # How the moments in a public ball are released.
-_METHODS = ("auto", "one-shot", "two-step")
+_METHODS = ("auto", ONE_SHOT, TWO_STEP)
 
 RegionTarget = Literal["mean", "variances", "directions"]
 
@@ -80,8 +78,8 @@ class PrivateTangentPCA(PrivateTransformer, BallEstimator):
     mechanism : {"auto", "one-shot", "two-step"}
         How a public ball is used. "one-shot" takes the logarithms at its center.
         "two-step" first steps to a private mean: in curved space logarithms at a
-        distant center distort what they measure. "auto" takes the two steps where
-        public numbers say that they gain more than they cost.
+        distant center distort what they measure. "auto" takes the way with the smaller
+        predicted angle, which `curvedp.plan(statistic="tangent-pca")` tells.
     n_components : int, optional
         How many directions are kept. By default those that stand out of the noise, and
         at least one. Every number is post-processing of the same release.
@@ -236,24 +234,14 @@ class PrivateTangentPCA(PrivateTransformer, BallEstimator):
         _validate.choice("mechanism", self.mechanism, _METHODS)
         ball = public_ball(self.manifold, self.center, self.radius)
         statistic = TangentMoments(self.manifold, *ball, n)
-        kind: type[IsotropicMechanism] = GaussianMechanism
-        if needs_bounded_loss(self.guarantee):
-            kind = LaplaceMechanism
-        one_shot = kind.calibrate(statistic, self.guarantee)
-        rule = ChoiceRule.ONLY_ONE if self.mechanism == "auto" else ChoiceRule.NAMED
-
-        takes_step = self.mechanism == "two-step"
-        if self.mechanism == "auto":
-            size = statistic.value_space.dim
-            noise_std = one_shot.scale * std_per_scale(one_shot.noise_kind, size)
-            takes_step = step_is_worthwhile(statistic, noise_std)
-        if not takes_step:
-            return ChosenMechanism(one_shot, Choice(rule))
-        near_mean = TangentMomentsNearMean(
-            self.manifold, self.center, statistic.radius, n
-        )
-        two_step = StepToMeanMechanism.calibrate(near_mean, self.guarantee)
-        return ChosenMechanism(two_step, Choice(rule))
+        if self.mechanism == ONE_SHOT:
+            one_shot = one_shot_mechanism(statistic, self.guarantee)
+            return ChosenMechanism(one_shot, Choice(ChoiceRule.NAMED))
+        if self.mechanism == TWO_STEP:
+            two_step = two_step_mechanism(statistic, self.guarantee)
+            return ChosenMechanism(two_step, Choice(ChoiceRule.NAMED))
+        best = best_mechanism(statistic, self.guarantee)
+        return ChosenMechanism(best, Choice(ChoiceRule.ONLY_ONE))
 
     @property
     def releases(self) -> list[ReleasedValue]:
@@ -274,9 +262,12 @@ class PrivateTangentPCA(PrivateTransformer, BallEstimator):
         """Return the expected angle between the first direction and the true one.
 
         It is in radians, and computed from released numbers: to first order the angle
-        is the noise across the direction over the gaps to the other variances.
+        is the noise across the direction over the gaps to the other variances. If none
+        stands out of the noise, it is that of a random direction.
         """
         check_is_fitted(self)
+        if self.n_components_above_noise_ == 0:
+            return acos(1 / sqrt(self.manifold_.dim))
         drawn = np.linalg.eigvalsh(self._drawn_covariance)[::-1]
         noise = self.variance_noise_ / sqrt(2)
         gaps = np.maximum(drawn[0] - drawn[1:], 1e-300)

@@ -6,18 +6,30 @@ of `PrivateBallMechanism`.
 """
 
 from math import ceil, log2, sqrt
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
 from curvedp.core.chart import shrink_vector
-from curvedp.core.mechanism import MechanismInfo
+from curvedp.core.mechanism import Mechanism, MechanismInfo
 from curvedp.core.statistic import Ball, Statistic
+from curvedp.geometry.manifold import Manifold
+from curvedp.mechanisms.isotropic.base import IsotropicMechanism
+from curvedp.mechanisms.isotropic.gaussian import GaussianMechanism
+from curvedp.mechanisms.isotropic.laplace import LaplaceMechanism
 from curvedp.mechanisms.staged.ball_search import PrivateBallMechanism
 from curvedp.mechanisms.staged.budget import StageBudget, StagedResult
 from curvedp.mechanisms.staged.queries import Queries, point_or_fallback
-from curvedp.mechanisms.vector import AddNoise, NoiseKind, std_per_scale
+from curvedp.mechanisms.vector import (
+    AddNoise,
+    NoiseKind,
+    needs_bounded_loss,
+    std_per_scale,
+)
+from curvedp.privacy import Guarantee
+from curvedp.statistics.populations import population_of_spread
 from curvedp.statistics.tangent_moments import (
+    SearchedTangentMoments,
     TangentMoments,
     TangentMomentsNearMean,
 )
@@ -32,36 +44,18 @@ _LARGEST_SHARE = 0.3
 _ROUNDING_OF_DISTANCE = 1e-9
 
 
-# How much the noise of the moments grows by the step, about: the ball about the mean is
-# wider by half, and a little of the budget is spent.
-_NOISE_GROWTH = 2.4
-# The first of the variances is taken as this fraction of the squared radius.
-_TYPICAL_VARIANCE = 1 / 8
+# Records that stand for real ones in a public ball have this spread, in radii.
+_SPREAD_PER_RADIUS = 0.5
+# Simulated releases behind a predicted angle at the public center, with a public seed.
+_SIMULATED_RELEASES = 16
+_SEED = 20230615
 
+# Two steps are compared up to this dimension; beyond, their simulation takes minutes.
+_MAX_COMPARED_DIM = 50
 
-def step_is_worthwhile(statistic: TangentMoments, noise_std: float) -> bool:
-    """Return whether a step to the mean is predicted to gain more than it costs.
-
-    If the mean is r/2 from the center, logarithms at the center distort a variance by
-    the fraction κr²/12, to first order in the larger modulus κ of the curvature bounds
-    (Jacobi fields). Noise of deviation s in each entry moves the first variance, taken
-    as r²/8, by about r²·s·√(2d); the step multiplies that by 2.4. All of these are
-    public numbers.
-
-    Parameters
-    ----------
-    statistic : TangentMoments
-        The moments at the public center.
-    noise_std : float
-        s, the standard deviation of the noise in each entry.
-    """
-    manifold = statistic.manifold
-    curvature = max(abs(bound) for bound in manifold.curvature_bounds)
-    if manifold.dim == 1:
-        return False
-    distortion = min(1.0, curvature * statistic.radius**2 / 12)
-    noise = noise_std * sqrt(2 * manifold.dim) / _TYPICAL_VARIANCE
-    return bool(distortion > (_NOISE_GROWTH - 1) * noise)
+# The names by which estimators and plans call the two ways to release tangent moments.
+ONE_SHOT = "one-shot"
+TWO_STEP = "two-step"
 
 
 class StepToMeanMechanism(PrivateBallMechanism):
@@ -73,7 +67,7 @@ class StepToMeanMechanism(PrivateBallMechanism):
     """
 
     info: ClassVar[MechanismInfo] = MechanismInfo(
-        "step-to-mean", option="two-step", reads="records", is_staged=True
+        "step-to-mean", option=TWO_STEP, reads="records", is_staged=True
     )
 
     @classmethod
@@ -130,3 +124,133 @@ class StepToMeanMechanism(PrivateBallMechanism):
         distance = float(self.manifold.dist(center, point))
         enclosing_radius = (radius + distance) * (1 + _ROUNDING_OF_DISTANCE)
         return StagedResult(Ball(point, enclosing_radius), budget)
+
+
+class Way(NamedTuple):
+    """One way to release the tangent moments of records in a public ball.
+
+    Attributes
+    ----------
+    mechanism : Mechanism
+        It is calibrated.
+    angle : float
+        The predicted angle of the first direction to the true one, in radians.
+    """
+
+    mechanism: Mechanism
+    angle: float
+
+
+def one_shot_mechanism(
+    statistic: TangentMoments, guarantee: Guarantee
+) -> IsotropicMechanism:
+    """Return the mechanism that releases the moments at the public center.
+
+    Parameters
+    ----------
+    statistic : TangentMoments
+        The moments at the public center.
+    guarantee : Guarantee
+        What the release must satisfy.
+    """
+    kind: type[IsotropicMechanism] = GaussianMechanism
+    if needs_bounded_loss(guarantee):
+        kind = LaplaceMechanism
+    return kind.calibrate(statistic, guarantee)
+
+
+def two_step_mechanism(
+    statistic: TangentMoments, guarantee: Guarantee
+) -> StepToMeanMechanism:
+    """Return the mechanism that steps to the mean first.
+
+    Parameters
+    ----------
+    statistic : TangentMoments
+        The moments at the public center.
+    guarantee : Guarantee
+        What the release must satisfy.
+    """
+    near_mean = TangentMomentsNearMean(
+        statistic.manifold, statistic.center, statistic.radius, statistic.n
+    )
+    return StepToMeanMechanism.calibrate(near_mean, guarantee)
+
+
+def ways_in_public_ball(
+    statistic: TangentMoments, guarantee: Guarantee
+) -> dict[str, Way]:
+    """Return the ways to release tangent moments in a public ball, the best first.
+
+    At the center all of the budget goes into the moments. In curved space logarithms
+    at a distant center distort what they measure, and a step to the mean may be worth
+    its cost. Both are simulated on public records whose spread is half the radius, as
+    far from the center.
+
+    Parameters
+    ----------
+    statistic : TangentMoments
+        The moments at the public center.
+    guarantee : Guarantee
+        What the release must satisfy.
+
+    Returns
+    -------
+    dict of Way
+        By name. There is only one on flat space, where a step gains nothing, and in
+        more than 50 dimensions.
+    """
+    one_shot = one_shot_mechanism(statistic, guarantee)
+    ways = {ONE_SHOT: Way(one_shot, _simulated_angle(statistic, one_shot))}
+    if _compares_ways(statistic.manifold):
+        two_step = two_step_mechanism(statistic, guarantee)
+        spread = _SPREAD_PER_RADIUS * statistic.radius
+        ways[TWO_STEP] = Way(two_step, two_step.rehearse(spread).error)
+    return dict(sorted(ways.items(), key=lambda item: item[1].angle))
+
+
+def best_mechanism(statistic: TangentMoments, guarantee: Guarantee) -> Mechanism:
+    """Return the mechanism of the better way; nothing is simulated where there is one.
+
+    Parameters
+    ----------
+    statistic : TangentMoments
+        The moments at the public center.
+    guarantee : Guarantee
+        What the release must satisfy.
+    """
+    if not _compares_ways(statistic.manifold):
+        return one_shot_mechanism(statistic, guarantee)
+    return next(iter(ways_in_public_ball(statistic, guarantee).values())).mechanism
+
+
+def _compares_ways(manifold: Manifold) -> bool:
+    """Return whether a step to the mean may gain anything, and can be simulated."""
+    is_curved = manifold.constant_curvature != 0 and manifold.dim > 1
+    return is_curved and manifold.dim <= _MAX_COMPARED_DIM
+
+
+def _simulated_angle(statistic: TangentMoments, mechanism: IsotropicMechanism) -> float:
+    """Return the root mean square angle of simulated releases at the public center.
+
+    Parameters
+    ----------
+    statistic : TangentMoments
+    mechanism : IsotropicMechanism
+        It adds noise to the moments.
+    """
+    near_mean = SearchedTangentMoments(
+        statistic.manifold, statistic.center, statistic.radius, statistic.n
+    )
+    population = population_of_spread(
+        statistic.manifold,
+        statistic.center,
+        _SPREAD_PER_RADIUS * statistic.radius,
+        statistic.n,
+    )
+    rng = np.random.default_rng(_SEED)
+    angles = [
+        near_mean.simulated_error(mechanism, rng, *population)
+        for _ in range(_SIMULATED_RELEASES)
+    ]
+    return float(sqrt(np.mean(np.square(angles))))
