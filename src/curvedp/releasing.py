@@ -572,7 +572,7 @@ _MDM = Offer(
             name="ball",
             flags=("--ball",),
             kind=str,
-            help="with -r private: shared by all classes, or each",
+            help="with -r private: shared by all classes, each, or prototypes",
         ),
     ),
     column=Column(

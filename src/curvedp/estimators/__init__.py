@@ -6,6 +6,7 @@ from curvedp.estimators.frechet_median import PrivateFrechetMedian
 from curvedp.estimators.geodesic_regression import PrivateGeodesicRegression
 from curvedp.estimators.mdm import PrivateMDM
 from curvedp.estimators.pca import PrivatePCA
+from curvedp.estimators.prototypes import PrivatePrototypes
 from curvedp.estimators.recenter import PrivateRecenter
 from curvedp.estimators.softmax import PrivateSoftmax
 from curvedp.estimators.synthesizer import PrivateSynthesizer
@@ -19,6 +20,7 @@ __all__ = [
     "PrivateGeodesicRegression",
     "PrivateMDM",
     "PrivatePCA",
+    "PrivatePrototypes",
     "PrivateRecenter",
     "PrivateSoftmax",
     "PrivateSynthesizer",

@@ -21,14 +21,17 @@ from curvedp.estimators.base import (
     delete_fitted_attributes,
     read_nothing,
 )
+from curvedp.estimators.prototypes import PrivatePrototypes
 from curvedp.estimators.reduced_mdm import PrivateReducedMDM
 from curvedp.estimators.softmax import ScoringClassifier
+from curvedp.geometry import Sphere
 from curvedp.inference.region import simultaneous
 from curvedp.inference.shapes import Region
 from curvedp.mechanisms.noisy_sum import ADD_REMOVE
 from curvedp.mechanisms.staged.ball_search import class_mean_statistic
+from curvedp.mechanisms.staged.prototypes import CONCENTRATION_DIM
 from curvedp.mechanisms.staged.reduced_classifier import ReducedMeans
-from curvedp.records.base import Records, open_records
+from curvedp.records.base import Records, is_chunked, open_records
 from curvedp.records.labels import ChunkedLabels, Labels
 from curvedp.records.persons import encode_persons
 from curvedp.release.choose import ChosenMechanism
@@ -57,7 +60,9 @@ class PrivateMDM(PrivateTransformer, ScoringClassifier, BallEstimator):
     Labels and class sizes are public: neighboring data sets differ in one record, which
     is replaced by another of the same class. Each record is read for one class only, so
     all means together cost as much as one, and the certificates say so. With add-remove
-    adjacency the labels are private as well.
+    adjacency the labels are private as well. So they are with `ball="prototypes"`, which
+    "auto" takes for embeddings: on spheres of 32 dimensions or more, where
+    `radius="private"` and the records are in memory.
 
     The same argument needs persons who are in one class only. With `groups=`, a person
     whose records belong to several classes would be read once for each of these
@@ -76,12 +81,16 @@ class PrivateMDM(PrivateTransformer, ScoringClassifier, BallEstimator):
     features : {"power", "log"}
         With `reduce`: whether the features are the square roots or the logarithms of
         the reduced matrices. A public choice.
-    ball : {"auto", "shared", "each"}
+    ball : {"auto", "shared", "each", "prototypes"}
         With `radius="private"`: "shared" finds one ball from the records of all
-        classes, "each" finds one ball per class from the records of that class. "auto"
-        takes one per class if every class is large enough (nμ >= 40, or 50 for
-        matrices, with n the size of the class and μ the GDP parameter): the means are
-        more accurate then. With fewer records one shared ball separates classes better.
+        classes, "each" finds one ball per class from the records of that class. On
+        spheres "prototypes" leaves all to `PrivatePrototypes`, which releases all
+        classes at once, with private labels and one certificate; its means are of
+        clipped logarithms, and have no confidence regions. "auto" takes it on spheres
+        of 32 dimensions or more. Elsewhere it takes one ball per class if every class
+        is large enough (nμ >= 40, or 50 for matrices, with n the size of the class and
+        μ the GDP parameter): the means are more accurate then. With fewer records one
+        shared ball separates classes better.
     classes : sequence of labels, optional
         If labels are private: the public set of classes. Any other label is replaced by
         the first class, in sorted order. By default it is the set of labels in `y`,
@@ -94,9 +103,10 @@ class PrivateMDM(PrivateTransformer, ScoringClassifier, BallEstimator):
     means_ : ndarray
         One private mean per class; with `reduce`, the mean of the features.
     certificates_ : list of Certificate
-        One certificate per class; with `reduce`, one for all classes.
-    classifier_ : LinearClassifier
-        With `reduce`: the released reduction and means.
+        One certificate per class; with `reduce` or prototypes, one for all classes.
+    classifier_ : LinearClassifier or Prototypes
+        With `reduce`: the released reduction and means. With prototypes: the released
+        numbers.
 
     Notes
     -----
@@ -110,13 +120,14 @@ class PrivateMDM(PrivateTransformer, ScoringClassifier, BallEstimator):
     - errors are because of parameters, shapes, types and labels, never of a record's
       values, and nothing is spent then;
     - all means together meet `guarantee` for replacing one record within its class;
-    - with `reduce`, for replacing one record together with its label; the set of
-      classes is public;
+    - with `reduce` or prototypes, for replacing one record together with its label; the
+      set of classes is public;
     - with adjacency="add-remove", for adding or removing one record with its label; n
       is private, the set of classes public;
     - with `groups`, for replacing one person with all their records, within the class
-      that all records of the person must share; with `reduce`, for replacing one person
-      with all their records and labels, which may be of several classes.
+      that all records of the person must share; with `reduce` or prototypes, for
+      replacing one person with all their records and labels, which may be of several
+      classes.
 
     Examples
     --------
@@ -137,8 +148,8 @@ class PrivateMDM(PrivateTransformer, ScoringClassifier, BallEstimator):
     _part_name: ClassVar[str] = "class"
     _record_in_part: ClassVar[ProtectedUnit] = ProtectedUnit.RECORD_IN_CLASS
     _person_in_part: ClassVar[ProtectedUnit] = ProtectedUnit.PERSON_IN_CLASS
-    # The estimator to which the last call of `fit` delegated, with `reduce`.
-    _reduced_model: PrivateReducedMDM | None = field(
+    # The estimator to which the last call of `fit` delegated, if it did.
+    _joint_model: PrivateReducedMDM | PrivatePrototypes | None = field(
         default=None, init=False, repr=False
     )
 
@@ -160,12 +171,12 @@ class PrivateMDM(PrivateTransformer, ScoringClassifier, BallEstimator):
         X : array of shape (n, *point_shape)
             Records, as in `PrivateFrechetMean.fit`.
         y : sequence of n labels
-            Public labels. With `reduce` or add-remove adjacency they are private,
-            except for the set of classes.
+            Public labels. With `reduce`, prototypes or add-remove adjacency they are
+            private, except for the set of classes.
         groups : sequence of n ids, optional
             The person to whom each record belongs. Then a person with all their records
-            is the unit of privacy. Without `reduce`, all records of a person must be of
-            one class.
+            is the unit of privacy. Without `reduce` or prototypes, all records of a
+            person must be of one class.
 
         Returns
         -------
@@ -180,19 +191,79 @@ class PrivateMDM(PrivateTransformer, ScoringClassifier, BallEstimator):
         """
         self._validate_params()
         self._validate_mdm_params()
-        if self.reduce is None:
+        if self.reduce is not None:
+            reduced = self._make_reduced_model(self.reduce)
+            reduced._fit_reduced(ReducedMeans, X, y, groups, reduced.radius)
+            self._copy_fit(reduced)
+        elif self._takes_prototypes(X):
+            prototypes = self._make_prototype_model()
+            prototypes._fit_prototypes(X, y, groups)
+            self._copy_fit(prototypes)
+        else:
             self._fit_means(X, y, groups)
-            self._reduced_model = None
-            return self._warn_of_oddities()
-
-        model = self._make_reduced_model(self.reduce)
-        model._fit_reduced(ReducedMeans, X, y, groups, model.radius)
-        self._copy_fit(model)
+            self._joint_model = None
         return self._warn_of_oddities()
+
+    def _takes_prototypes(self, X: Any) -> bool:
+        """Return whether all classes are released at once, by `PrivatePrototypes`.
+
+        It follows from public parameters, and from where the records are stored.
+
+        Parameters
+        ----------
+        X : array of shape (n, *point_shape)
+            The records.
+        """
+        if self.ball != "auto" or not self._searches_ball:
+            return self.ball == "prototypes"
+        if self._record_in_part is not ProtectedUnit.RECORD_IN_CLASS:
+            return False  # the parts of a subclass are no classes
+        is_plain = (
+            self.center is None
+            and self.outer_radius is None
+            and str(self.mechanism) == "auto"
+            and not self.guarantee.requires_bounded_loss
+        )
+        return (
+            is_plain
+            and not is_chunked(X)
+            and isinstance(self.manifold, Sphere)
+            and self.manifold.dim >= CONCENTRATION_DIM
+        )
+
+    def _make_prototype_model(self) -> PrivatePrototypes:
+        """Return the unfitted estimator to which `fit` delegates for prototypes.
+
+        Raises
+        ------
+        ParameterError
+            For parameters that it does not have: center, outer_radius and mechanism.
+        """
+        has_ball_parameters = (
+            self.center is not None
+            or self.outer_radius is not None
+            or str(self.mechanism) != "auto"
+        )
+        if has_ball_parameters:
+            raise ParameterError(
+                "prototypes have a center and a mechanism of their own: leave center, "
+                "outer_radius and mechanism out",
+                parameter="ball",
+                value=self.ball,
+            )
+        return PrivatePrototypes(
+            manifold=self.manifold,
+            radius="private",
+            guarantee=self.guarantee,
+            ledger=self.ledger,
+            label=self.label,
+            source=self.source,
+            classes=self.classes,
+        )
 
     def _validate_mdm_params(self) -> None:
         """Raise `ParameterError` for a `ball` or `features` that does not fit the others."""
-        _validate.choice("ball", self.ball, ("auto", "shared", "each"))
+        _validate.choice("ball", self.ball, ("auto", "shared", "each", "prototypes"))
         _validate.choice("features", self.features, FEATURES)
         if self.reduce is None and self.features != FEATURES[0]:
             raise ParameterError(
@@ -240,10 +311,10 @@ class PrivateMDM(PrivateTransformer, ScoringClassifier, BallEstimator):
             classes=self.classes,
         )
 
-    def _copy_fit(self, model: PrivateReducedMDM) -> None:
-        """Replace the fitted attributes of this estimator by those of a reduced model."""
+    def _copy_fit(self, model: PrivateReducedMDM | PrivatePrototypes) -> None:
+        """Replace the fitted attributes of this estimator by those of another model."""
         delete_fitted_attributes(self)
-        self._reduced_model = model
+        self._joint_model = model
         self._published = model._published
         self._texts_before_paying = model._texts_before_paying
         self.manifold_ = model.manifold_
@@ -437,15 +508,18 @@ class PrivateMDM(PrivateTransformer, ScoringClassifier, BallEstimator):
 
     @property
     def releases(self) -> list[ReleasedValue]:
-        """Return one mean per class; with `reduce`, the weights of all classes."""
-        if self._reduced_model is not None:
-            return self._reduced_model.releases
+        """Return one mean per class; with `reduce`, the weights of all classes.
+
+        Prototypes are one release of all means.
+        """
+        if self._joint_model is not None:
+            return self._joint_model.releases
         return super().releases
 
     def released_array(self) -> np.ndarray:
         """Return the class means, stacked along the first axis, even if there is one class."""
-        if self._reduced_model is not None:
-            return self._reduced_model.released_array()
+        if self._joint_model is not None:
+            return self._joint_model.released_array()
         return np.stack([np.asarray(release.value) for release in self.releases])
 
     def confidence_region(  # type: ignore[override]  # one for each class
@@ -469,6 +543,11 @@ class PrivateMDM(PrivateTransformer, ScoringClassifier, BallEstimator):
             raise ParameterError(
                 "PrivateMDM is not fitted: call fit before confidence_region"
             )
+        if self._joint_model is not None:
+            raise ParameterError(
+                "no theorem gives regions for classes that were released together; with "
+                'a public radius, or ball="shared" or "each", each class has one'
+            )
         regions = simultaneous(self.certificates_, level, of)
         return dict(zip(self.classes_.tolist(), regions, strict=True))
 
@@ -483,11 +562,12 @@ class PrivateMDM(PrivateTransformer, ScoringClassifier, BallEstimator):
         Returns
         -------
         array of shape (n, number of classes)
-            With `reduce`, the distances of the records' features to the means.
+            With `reduce`, the distances of the records' features to the means; with
+            prototypes, those of `PrivatePrototypes.transform`.
         """
         check_is_fitted(self)
-        if self._reduced_model is not None:
-            return self._reduced_model.transform(X)
+        if self._joint_model is not None:
+            return self._joint_model.transform(X)
         return self._apply(self._distances, X, (len(self.means_),))
 
     def _distances(self, records: np.ndarray) -> np.ndarray:
@@ -504,8 +584,8 @@ class PrivateMDM(PrivateTransformer, ScoringClassifier, BallEstimator):
         The score is minus the squared distance to the class mean. A record that is not
         a point of the manifold has no distance, and all its scores are equal.
         """
-        if self._reduced_model is not None:
-            return self._reduced_model._scores(records)
+        if self._joint_model is not None:
+            return self._joint_model._scores(records)
         # NaN stays NaN under `minimum`.
         distances = np.minimum(self._distances(records), _MAX_DISTANCE)
         return np.asarray(np.nan_to_num(-(distances**2), nan=_NO_POINT_SCORE))

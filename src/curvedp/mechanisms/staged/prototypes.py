@@ -48,7 +48,7 @@ _RADIUS_SEARCH = BinarySearch(queries=6, ratio=1.2)
 # In many dimensions distances are all alike, and noise is in proportion to the radius,
 # while a clipped logarithm still has its direction: logarithms are clipped to this
 # fraction of their median length. In fewer dimensions a tenth of them are clipped.
-_CONCENTRATION_DIM = 32
+CONCENTRATION_DIM = 32
 _FRACTION_OF_MEDIAN = 0.8
 _OUTSIDE_IN_FEW_DIMS = 0.1
 
@@ -403,7 +403,7 @@ class PrototypeMechanism(StagedMechanism, PredictsError, NeedsManyRecords):
 
         outside = _OUTSIDE_IN_FEW_DIMS
         fraction = 1.0
-        if manifold.dim >= _CONCENTRATION_DIM:
+        if manifold.dim >= CONCENTRATION_DIM:
             outside = 0.5
             fraction = _FRACTION_OF_MEDIAN
 
