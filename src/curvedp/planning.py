@@ -11,7 +11,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, fields
 from enum import StrEnum
-from math import ceil, inf, isfinite, log, nextafter, prod, sqrt
+from math import ceil, degrees, inf, isfinite, log, nextafter, pi, prod, sqrt
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -28,6 +28,7 @@ from curvedp.mechanisms.staged.ball_search import (
     class_mean_statistic,
 )
 from curvedp.mechanisms.staged.reduced_classifier import candidate_classifiers
+from curvedp.mechanisms.staged.step_to_mean import ways_in_public_ball
 from curvedp.mechanisms.vector import smallest_noise, std_per_scale
 from curvedp.numerics.threads import one_blas_thread
 from curvedp.privacy import GDP, Guarantee
@@ -48,6 +49,7 @@ from curvedp.statistics.searched_ball import (
     SearchedMean,
     SearchedVariance,
 )
+from curvedp.statistics.tangent_moments import SearchedTangentMoments, TangentMoments
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -55,7 +57,7 @@ if TYPE_CHECKING:
 __all__ = ["Plan", "plan"]
 
 # What a plan can be made for by name.
-_STATISTIC_NAMES = ("mean", "dispersion", "regression", "classifier")
+_STATISTIC_NAMES = ("mean", "dispersion", "regression", "classifier", "tangent-pca")
 
 # The most records of a release that `Plan.region` simulates.
 _MAX_SIMULATED_RECORDS = 10**5
@@ -100,6 +102,11 @@ _USELESS_SHARE_OF_SPREAD = {
     "mean": USELESS_FRACTION,
     "regression": 2 * USELESS_FRACTION,
 }
+
+
+# A first direction is of little use if it is farther than this from the true one, in
+# radians: half a right angle.
+_USELESS_ANGLE = pi / 4
 
 
 class AdviceKind(StrEnum):
@@ -156,8 +163,8 @@ class Plan:
         The error at which the release is of little use. In a public ball it is the
         error of the public center itself, at most a third of the radius. In a private
         ball it is a quarter of the spread, and half of the spread for a regression. For
-        a dispersion it is the variance itself, and for a classifier 80% of the error of
-        guessing.
+        a dispersion it is the variance itself, for a classifier 80% of the error of
+        guessing, and for a tangent PCA half a right angle.
     errors : dict
         The predicted error by mechanism, best first. For a mean in a public ball it is
         the mean distance to the mean of the clipped records; in a private ball, the
@@ -166,11 +173,15 @@ class Plan:
         middle of the geodesic and of its velocity times the standard deviation of the
         predictor. For a classifier it is the share of new records that are
         misclassified, if each class has a source of its own among the strongest
-        components.
+        components. For a tangent PCA it is the root mean square angle, in radians, of
+        the first direction to the true one, for records whose variances along the
+        principal directions are in the ratios 1, 1/2, 1/3 and so on; in a public ball
+        their spread is half the radius.
     left_out : dict
         Why each of the other mechanisms was not considered, by mechanism.
-    statistic : {"mean", "dispersion", "regression", "classifier"} or type of Statistic
-        What is released.
+    statistic : str or type of Statistic
+        What is released: "mean", "dispersion", "regression", "classifier" or
+        "tangent-pca".
     classes : int
         The number of classes, which have equally many records each.
     found_radius : float or None
@@ -601,10 +612,10 @@ class Plan:
         if self._has_private_ball:
             lines += self._private_ball_advice()
         elif self.too_small:
-            text = (
-                "this study is too small: the public center is as good "
-                f"({self._error_relative_to('radius')})"
-            )
+            rival = "the public center is as good"
+            if self.statistic == "tangent-pca":
+                rival = "a guessed direction is nearly as good"
+            text = f"this study is too small: {rival} ({self._error_relative_to('radius')})"
             lines.append(Advice(AdviceKind.TOO_SMALL, text))
         else:
             text = self._error_relative_to("radius")
@@ -618,13 +629,19 @@ class Plan:
         """Return a clause such as "the error is 0.2 of the radius".
 
         The predicted error is compared with `spread`, or with its square for a
-        dispersion, whose error is that of a variance.
+        dispersion, whose error is that of a variance. That of a direction is an angle,
+        and is compared with nothing.
 
         Parameters
         ----------
         length_name : str
             What `spread` is called in the clause: "radius" or "spread of the records".
         """
+        if self.statistic == "tangent-pca":
+            return (
+                f"the first direction is off by {degrees(self.error):.2g}°, where "
+                "variances fall as 1, 1/2, 1/3"
+            )
         if self.statistic == "dispersion":
             share = self.error / self.spread**2
             return f"the error is {share:.2g} of the square of the {length_name}"
@@ -637,9 +654,12 @@ class Plan:
         of their mean. A warning is added if the records may have several means.
         """
         error_as_share = self._error_relative_to("spread of the records")
+        spread_name = "the root mean square distance to their mean"
+        if self.statistic == "tangent-pca":
+            spread_name = "with a root mean square distance to the mean"
         assumed_spread = (
-            f"{error_as_share}, the root mean square distance "
-            f"to their mean, taken as {self.spread:.3g}: state yours (spread)"
+            f"{error_as_share}, {spread_name}, taken as {self.spread:.3g}: "
+            "state yours (spread)"
         )
         lines = [Advice(AdviceKind.ASSUMED_SPREAD, assumed_spread)]
         if self.statistic == "mean":
@@ -834,8 +854,9 @@ def plan(
     mechanism : str
         The name of one mechanism, which is predicted faster than all of them; all of
         them by default.
-    statistic : {"mean", "dispersion", "regression", "classifier"} or type of Statistic
-        What will be released. A regression has one predictor and takes
+    statistic : str or type of Statistic
+        What will be released: "mean", "dispersion", "regression", "classifier" or
+        "tangent-pca". A regression has one predictor and takes
         `radius="private"`. A classifier is for covariance matrices of many channels,
         which are reduced privately: `PrivateMDM(reduce=)` or `PrivateSoftmax`,
         whichever is better, with the better features. A class of your own derives from
@@ -902,6 +923,8 @@ def plan(
     )
     if isinstance(planned, SearchedMean) and classes > 1:
         planned = class_mean_statistic(planned, class_size, class_size, guarantee)
+    if isinstance(planned, TangentMoments):
+        return _plan_tangent_pca(planned, guarantee, mechanism)
     if isinstance(planned, BallSearchStatistic):
         return _plan_private_ball(
             planned, n, guarantee, mechanism, statistic, classes, spread
@@ -1055,6 +1078,38 @@ def _plan_public_ball(
     )
 
 
+def _plan_tangent_pca(
+    planned: TangentMoments, guarantee: Guarantee, mechanism: str
+) -> Plan:
+    """Plan the principal geodesics of records that are clipped to a public ball.
+
+    Parameters
+    ----------
+    planned : TangentMoments
+        The moments of logarithms at the center of the ball.
+    guarantee, mechanism
+        As for `plan`.
+    """
+    with one_blas_thread():
+        ways = ways_in_public_ball(planned, guarantee)
+    if mechanism != "auto":
+        _validate.choice("mechanism", mechanism, tuple(ways))
+        ways = {mechanism: ways[mechanism]}
+    return Plan(
+        manifold=planned.manifold,
+        n=planned.n,
+        radius=float(planned.radius),
+        guarantee=guarantee,
+        center=np.asarray(planned.center, dtype=np.float64),
+        outer_radius=None,
+        spread=float(planned.radius),
+        useless_error=_USELESS_ANGLE,
+        errors={name: way.angle for name, way in ways.items()},
+        left_out={},
+        statistic="tangent-pca",
+    )
+
+
 def _predict_errors(
     planned: ClippedToBall, guarantee: Guarantee, mechanism: str
 ) -> tuple[dict[str, float], dict[str, str]]:
@@ -1130,6 +1185,8 @@ def _plan_private_ball(
 
     if statistic == "dispersion":
         useless_error = spread**2
+    elif statistic == "tangent-pca":
+        useless_error = _USELESS_ANGLE
     else:
         useless_error = _USELESS_SHARE_OF_SPREAD[statistic] * spread
     return Plan(
@@ -1180,6 +1237,8 @@ def _planned_statistic(
             return SearchedGeodesic(manifold, center, outer_radius, n, predictor_ranges)
         if statistic == "dispersion":
             return SearchedVariance(manifold, center, outer_radius, n)
+        if statistic == "tangent-pca":
+            return SearchedTangentMoments(manifold, center, outer_radius, n)
         return SearchedMean(manifold, center, outer_radius, n)
 
     if statistic == "regression":
@@ -1190,6 +1249,8 @@ def _planned_statistic(
         )
     if statistic == "dispersion":
         return FrechetVariance(manifold, center, radius, n)
+    if statistic == "tangent-pca":
+        return TangentMoments(manifold, center, radius, n)
     return FrechetMean(manifold, center, radius, n)
 
 
