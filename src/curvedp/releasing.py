@@ -562,6 +562,27 @@ _PCA = Offer(
     ),
 )
 
+_TANGENT_PCA = Offer(
+    estimator="curvedp:PrivateTangentPCA",
+    title="principal geodesics",
+    description="A private mean, and the geodesics along which records vary most.",
+    options=(
+        *_BALL_OPTIONS,
+        Option(
+            name="n_components",
+            flags=("--components",),
+            kind=int,
+            help="how many geodesics; those that stand out of the noise otherwise",
+            label="how many geodesics",
+            placeholder="those above the noise",
+        ),
+    ),
+    prediction=PlannedError(
+        "tangent-pca",
+        "angle of the first direction in radians, where variances fall as 1, 1/2, 1/3",
+    ),
+)
+
 _MDM = Offer(
     estimator="curvedp:PrivateMDM",
     title="class means",
@@ -649,6 +670,7 @@ OFFERS = {
     "median": _MEDIAN,
     "dispersion": _DISPERSION,
     "pca": _PCA,
+    "tangent-pca": _TANGENT_PCA,
     "mdm": _MDM,
     "regression": _REGRESSION,
 }
