@@ -46,18 +46,19 @@ _DEGREES_ADVICE = (
     "a form's name says degrees or radians."
 )
 
-# The most records of a dask array that are read.
+# The largest number of records of a dask array that are read.
 _MAX_CHUNKED_RECORDS = 10**6
-# About the most records on which slow measurements are made: distances to their mean
-# and condition numbers.
+# The approximate largest number of records on which slow measurements are made:
+# distances to their mean and condition numbers.
 _MAX_MEASURED_RECORDS = 20_000
-# About the number of records of which the mean is taken.
+# The approximate number of records from which the mean is computed.
 _MEAN_SAMPLE_SIZE = 256
-# The number of records on which cheap properties are tested, such as decimals.
+# The number of records on which quick tests are made, such as that of decimals.
 _TESTED_RECORDS = 1000
-# Shares of the records at which a measurement's quantiles are reported.
+# The fractions of the records for which quantiles of a measurement are reported.
 _QUANTILE_SHARES = (0.5, 0.9, 0.99, 1.0)
-# Records fit a space if more than this share are off its equations by less than this.
+# Records fit a space if more than this fraction of them satisfy its equations to within
+# this tolerance.
 _FITTING_SHARE = 0.9
 _FITTING_TOLERANCE = 1e-3
 
@@ -71,9 +72,9 @@ class Checked:
     manifold : Manifold
         Where the records are meant to live.
     facts : dict
-        What was counted and measured, by name.
+        Counts and measurements by name, such as "outside the ball".
     advice : list of str
-        What to do about it, one sentence per line.
+        Sentences that recommend what to do about the records.
     """
 
     manifold: Manifold
@@ -124,40 +125,40 @@ def check(
     groups: ArrayLike | None = None,
     **reading: Any,
 ) -> Checked:
-    """Look for problems in records before anything is spent on a release.
+    """Look for problems in records before privacy budget is spent on a release.
 
     It finds records that are missing, off the manifold, in other units, outside the
-    ball, or copied. The result is NOT private: it is for the person who may see the
+    ball, or copied. The result is NOT private: it is for people who may see the
     records, and no part of it belongs in a report, a certificate or a parameter.
-    Distances to the mean and condition numbers are those of about 20,000 records at
-    most.
+    Distances to the mean and condition numbers are computed for at most about 20,000
+    records.
 
     Parameters
     ----------
     manifold : Manifold
         Where the records are meant to live.
     X : array, frame, list or path
-        Whatever `curvedp.records.read_records` reads.
+        The records, in any form that `curvedp.records.read_records` accepts.
     center : array, optional
         The center of the public ball; the manifold's origin by default.
     radius : float or "private", optional
-        The radius of the public ball. Without it, or for a ball that is to be found
-        privately, nothing is said about the ball.
+        The radius of the public ball. If it is None or "private", the result says
+        nothing about the ball.
     groups : array, optional
-        The person of each record, where a person has several.
+        The person to whom each record belongs, if people have several records.
     **reading
-        How a file is read, as for `read_records`: `form`, `header`, `key`, `columns`,
-        `mask`, `sep`, `decimal`, `skip`, `encoding`.
+        Options for reading a file, as for `read_records`: `form`, `header`, `key`,
+        `columns`, `mask`, `sep`, `decimal`, `skip`, `encoding`.
 
     Returns
     -------
     Checked
-        Facts and advice; it prints itself.
+        Facts and advice. It prints itself.
 
     Raises
     ------
     ParameterError
-        For a shape, a file or a parameter that does not fit.
+        If the file cannot be read, or a shape or parameter is wrong.
 
     Examples
     --------
@@ -189,14 +190,23 @@ def check(
         inspection = _Inspection(manifold, records, ball_center, ball_radius, groups)
         facts = dict(inspection.facts())
         if reading.get("form") is not None:
-            # Points are computed from what was written, and have all decimals.
+            # With a form, points are computed from the numbers in the file, so that
+            # their decimals say nothing about the file.
             facts.pop("decimals written", None)
         advice = [*inspection.advice(), _LAST_LINE]
         return Checked(manifold, facts, advice)
 
 
 def _check_center(manifold: Manifold, center: ArrayLike | None) -> np.ndarray:
-    """Return the center of the ball, the origin by default; refuse what is no point."""
+    """Return the center of the ball after checking that it is a point.
+
+    Parameters
+    ----------
+    manifold : Manifold
+        Where the center should be.
+    center : array of shape point_shape, or None
+        The center; None stands for the origin.
+    """
     if center is None:
         return np.asarray(manifold.origin)
     point = _validate.array("center", center)
@@ -212,24 +222,31 @@ class _Inspection:
     Attributes
     ----------
     manifold : Manifold
-    records : array, shape (n, *point_shape)
+        Where the records are meant to live.
+    records : array of shape (n, *point_shape)
         The records as they were read.
-    center, radius : array, and float or None
-        The public ball.
-    is_finite, is_usable : arrays of bool, shape (n,)
-        Whether all numbers of a record are finite, and whether it also has a nearest
-        point on the manifold. Zero and singular records have none.
-    usable_records, points : arrays, shape (m, *point_shape)
-        The usable records, and the points of the manifold that are nearest to them.
-    residuals : array, shape (m,)
-        How far each usable record is off the manifold's equations.
-    sizes : array, shape (m,)
-        The norm of each usable record relative to the norm of the center; the norm
-        itself if the center is zero.
-    center_distances : array, shape (m,)
+    center : array of shape point_shape
+        The center of the public ball.
+    radius : float or None
+        The radius of the public ball, if there is one.
+    is_finite : array of bool, shape (n,)
+        Whether all numbers of a record are finite.
+    is_usable : array of bool, shape (n,)
+        Whether a record is finite and has a nearest point on the manifold. Zero and
+        singular records have none.
+    usable_records : array of shape (m, *point_shape)
+        The usable records.
+    points : array of shape (m, *point_shape)
+        The point of the manifold that is nearest to each usable record.
+    residuals : array of shape (m,)
+        The error of each usable record in the manifold's equations.
+    sizes : array of shape (m,)
+        The norm of each usable record divided by the norm of the center, if that is not
+        zero.
+    center_distances : array of shape (m,)
         The distance of each point to the center.
     records_per_person : array of int or None
-        The number of records of each person, where groups were given.
+        The number of records of each person, if groups were given.
     """
 
     def __init__(
@@ -280,11 +297,11 @@ class _Inspection:
 
     @cached_property
     def n_constant_entries(self) -> int:
-        """How many entries are the same number in all usable records, and need not be.
+        """How many entries have the same value in all usable records.
 
-        Entries that are the same at all points of the manifold, such as the diagonal of
-        a correlation matrix, are not counted, and neither are those of records that are
-        all copies of one.
+        Entries that are constant on the manifold, such as the diagonal of a correlation
+        matrix, are not counted. The number is 0 if there are fewer than three records,
+        or all of them are copies of one.
         """
         if len(self.usable_records) < 3 or self.n_copies >= len(self.records) - 1:
             return 0
@@ -295,9 +312,9 @@ class _Inspection:
 
     @cached_property
     def least_eigenvalues(self) -> np.ndarray | None:
-        """The least eigenvalue of each finite record over its largest one.
+        """The smallest eigenvalue of each finite record, divided by the largest one.
 
-        None if the manifold does not consist of positive definite matrices.
+        It is None if points of the manifold are not positive definite matrices.
         """
         if not isinstance(self.manifold, SPD | CorrelationMatrices):
             return None
@@ -310,7 +327,7 @@ class _Inspection:
 
     @cached_property
     def n_repaired(self) -> int:
-        """How many usable records are not positive definite as they are written."""
+        """How many usable records have a negative eigenvalue before they are repaired."""
         halves = self.usable_records / 2  # sums of two entries could overflow
         symmetric_parts = halves + halves.swapaxes(1, 2)
         if not len(symmetric_parts):
@@ -319,12 +336,12 @@ class _Inspection:
 
     @cached_property
     def measured_points(self) -> np.ndarray:
-        """An even selection of the points, for slow measurements."""
+        """Evenly spaced points, at most about 20,000, for slow measurements."""
         return _thin_out(self.points, _MAX_MEASURED_RECORDS)
 
     @cached_property
     def mean(self) -> np.ndarray | None:
-        """The mean of an even selection of the points, or None if it is not found."""
+        """The Fréchet mean of about 256 points, or None if the solver fails."""
         try:
             sample = _thin_out(self.points, _MEAN_SAMPLE_SIZE)
             return np.asarray(frechet_mean(self.manifold, sample))
@@ -340,13 +357,13 @@ class _Inspection:
 
     @cached_property
     def is_scale_free(self) -> bool:
-        """Whether multiples of points are points: the space has no scale of its own."""
+        """Whether multiples of points are points too, so that any unit fits the space."""
         multiples = 1e3 * self.points[:100]
         residuals = np.asarray(self.manifold.residual(multiples))
         return bool(np.all(residuals <= OFF_MANIFOLD_TOLERANCE))
 
     def facts(self) -> Iterator[tuple[str, Any]]:
-        """Yield what was counted and measured, as pairs (name, value)."""
+        """Yield the counts and measurements as pairs of a name and a value."""
         n = len(self.records)
         n_finite = int(self.is_finite.sum())
         n_off_manifold = int((self.residuals > OFF_MANIFOLD_TOLERANCE).sum())
@@ -366,7 +383,10 @@ class _Inspection:
         yield "spaces they fit", self._fitting_spaces()
 
     def _measurements(self) -> Iterator[tuple[str, Any]]:
-        """Yield the facts about lengths and distances of the usable records."""
+        """Yield the facts about lengths and distances of the usable records.
+
+        They are pairs of a name and a value.
+        """
         yield "distance off the manifold (50/90/99/100%)", _quantiles(self.residuals)
         yield (
             "decimals written",
@@ -393,7 +413,7 @@ class _Inspection:
         return int((self.center_distances > radius).sum())
 
     def _fitting_spaces(self) -> list[str]:
-        """Name the spaces whose equations nearly all records satisfy."""
+        """Return the names of the spaces whose equations nearly all records satisfy."""
         tested_records = self.records[self.is_finite][:_TESTED_RECORDS]
         if not len(tested_records):
             return []
@@ -406,7 +426,7 @@ class _Inspection:
         return names
 
     def advice(self) -> Iterator[str]:
-        """Yield what to do about the records, one sentence at a time."""
+        """Yield sentences that recommend what to do about the records."""
         n = len(self.records)
         n_usable = len(self.points)
         n_singular = int(self.is_finite.sum()) - n_usable
@@ -440,7 +460,7 @@ class _Inspection:
         Parameters
         ----------
         n_singular : int
-            How many finite records have no nearest point.
+            The number of finite records without a nearest point on the manifold.
         """
         n = len(self.records)
         finite_records = self.records[self.is_finite]
@@ -478,7 +498,7 @@ class _Inspection:
             )
 
     def _preprocessing_advice(self) -> Iterator[str]:
-        """Yield advice on entries that are the same in all records."""
+        """Yield advice on entries that have the same value in all records."""
         count = self.n_constant_entries
         if not count:
             return
@@ -506,7 +526,7 @@ class _Inspection:
     def _unit_advice(self) -> Iterator[str]:
         """Yield advice on records in other units, or in another form than points.
 
-        At most one of the explanations is given, the likeliest one.
+        Several causes are tested in turn, and only the first one that fits is reported.
         """
         small, median, large = (
             float(size) for size in np.quantile(self.sizes, (0.05, 0.5, 0.95))
@@ -590,13 +610,33 @@ class _Inspection:
 
 
 def _thin_out(points: np.ndarray, count: int) -> np.ndarray:
-    """Return every k-th point, such that about `count` of them remain."""
+    """Return every k-th point, with k such that at least `count` points remain.
+
+    Parameters
+    ----------
+    points : array of shape (n, ...)
+        The points. If there are fewer than 2·count, all of them are returned.
+    count : int
+        About the number of points to return.
+    """
     step = max(1, len(points) // count)
     return points[::step]
 
 
 def _written_decimals(records: np.ndarray) -> int | None:
-    """Return how many decimals, at most 9, all numbers have; None if they have more."""
+    """Return the number of decimals with which records were written.
+
+    Parameters
+    ----------
+    records : array
+        The numbers.
+
+    Returns
+    -------
+    int or None
+        The smallest number of decimals, from 0 to 9, to which rounding changes no
+        number; None if there is none.
+    """
     for decimals in range(10):
         if np.array_equal(np.round(records, decimals), records):
             return decimals
@@ -604,9 +644,14 @@ def _written_decimals(records: np.ndarray) -> int | None:
 
 
 def _spaces_of_shape(shape: tuple[int, ...]) -> Iterator[Manifold]:
-    """Yield every named space whose points are arrays of this shape.
+    """Yield every named space whose points are arrays of a given shape.
 
-    Spaces of which every array is a point are omitted: all records fit them.
+    A space is omitted if every array is a point of it, because any records fit it.
+
+    Parameters
+    ----------
+    shape : tuple of int
+        The shape of one record.
     """
     for kind in manifold_kinds:
         # Every manifold is a dataclass, and its fields are its sizes.
@@ -624,7 +669,16 @@ def _spaces_of_shape(shape: tuple[int, ...]) -> Iterator[Manifold]:
 
 
 def _is_everywhere_a_point(space: Manifold) -> bool:
-    """Whether an arbitrary array, with all entries 57.3, is a point of the space."""
+    """Return whether every array of the right shape is a point of a space.
+
+    One array is tested, whose entries are all 57.3: no space of interest contains it by
+    chance.
+
+    Parameters
+    ----------
+    space : Manifold
+        The space.
+    """
     array = np.full(space.point_shape, 57.3)
     return bool(space.residual(array) <= OFF_MANIFOLD_TOLERANCE)
 

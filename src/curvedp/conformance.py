@@ -1,10 +1,10 @@
-"""Conformance tests for statistics and mechanisms of one's own.
+"""Conformance tests for statistics and mechanisms that users write themselves.
 
-`check_statistic` tries to break what a statistic claims: that it is total, stays in its
-ball, and moves by no more than its sensitivity. `check_mechanism` tries the same for a
-mechanism: that it describes itself completely, that a replay gives what was released,
-and that bad data never raise. Both are exported by `curvedp.testing`. They look for
-mistakes; the proof of a sensitivity remains the author's.
+`check_statistic` tries to refute the claims of a statistic: any records have a value,
+the value is in its ball, and it moves by no more than the sensitivity. `check_mechanism`
+tries to refute those of a mechanism: it describes itself completely, a replay gives the
+released value, and bad data never raise. Both are exported by `curvedp.testing`. They
+find mistakes but prove nothing: the author has to prove the sensitivity.
 """
 
 import itertools
@@ -29,18 +29,19 @@ from curvedp.randomness import GeneratorSource
 from curvedp.records.base import open_records
 from curvedp.release.rebuild import rebuild_mechanism
 
-# (random generator, how many) -> records, shape (how many, *record_shape)
+# A function of a random generator and a count, which returns that many random records
+# in an array of shape (count, *record_shape).
 SampleRecords = Callable[[np.random.Generator, int], np.ndarray]
 
 # Relative margin for the rounding of the distances that the checks themselves compute.
 _ROUNDING = 1e-9
-# Random data sets that are tried, and replacements in each.
+# The number of random data sets, and of random replacements in each.
 _N_DATA_SETS = 12
 _N_REPLACEMENTS = 8
-# Exact draws whose distances are compared with the noise law.
+# The number of exact draws whose distances are compared with the noise law.
 _N_DRAWS = 300
-# Kolmogorov–Smirnov: the largest √n·distance of a right law, but for a probability of
-# 1e-8.
+# The largest Kolmogorov-Smirnov statistic √n·D that passes. Draws from the claimed law
+# exceed it with probability 1e-8.
 _LARGEST_KS = 3.1
 
 
@@ -50,29 +51,33 @@ def check_statistic(
     sample_records: SampleRecords | None = None,
     seed: int = 0,
 ) -> None:
-    """Look for mistakes in a statistic of one's own.
+    """Test whether a statistic keeps its claims, and raise if one is refuted.
 
-    The checks are: its dictionary round-trips; it is total (records that are NaN,
-    infinite, huge, tiny or off the manifold neither raise nor warn); its value is a
-    point of `value_space`, inside `value_ball`; it depends on the records of this call
-    alone; and replacing one record, wherever it stands, moves the value by at most
-    `sensitivity`, for random data sets and for adversarial ones: all records at one end
-    of the ball, or one half at each end.
+    The claims are:
+
+    - its dictionary consists of JSON values and rebuilds the statistic;
+    - `compute` neither raises nor warns, even if records are NaN, infinite, huge, tiny
+      or off the manifold;
+    - the value is a point of `value_space`, inside `value_ball`;
+    - the value depends on nothing but the records;
+    - replacing one record moves the value by at most `sensitivity`. This is tried with
+      random data sets and with adversarial ones, in which all records are at one end of
+      the ball, or half of them at each of two ends.
 
     Parameters
     ----------
     statistic : Statistic
-        One that is computed from records (`compute`).
+        A statistic that implements `compute`.
     sample_records : function of (rng, count), optional
-        Draws records at random; needed unless the statistic derives from
-        `ClippedToBall`, whose ball says where records are.
+        Returns random records of shape (count, *record_shape). It may be left out for a
+        statistic that derives from `ClippedToBall`, which has a ball to draw from.
     seed : int
-        Of the random records.
+        The seed of the random records.
 
     Raises
     ------
     AssertionError
-        Says which claim is broken and by how much.
+        If a claim is refuted. The message says which one and by how much.
 
     Examples
     --------
@@ -117,30 +122,34 @@ def check_mechanism(
     hostile_data: Any = None,
     seed: int = 0,
 ) -> None:
-    """Look for mistakes in a mechanism of one's own.
+    """Test whether a mechanism keeps its claims, and raise if one is refuted.
 
-    The checks are: its parameters are JSON values from which it can be built again,
-    with the same profile; bad data are prepared without an exception; a release neither
-    raises nor warns; the certificate rebuilds the mechanism; the value is reconstructed
-    from the certificate's integers alone, and integers that are not its own are
-    refused; and for noise of one law, exact draws are as far from the value as the law
-    says.
+    The claims are:
+
+    - its parameters are JSON values, and rebuild a mechanism with the same profile;
+    - `prepare_data` accepts NaN, infinite and huge entries;
+    - a release neither raises nor warns;
+    - the certificate rebuilds the mechanism;
+    - the released value follows from the certificate's integers alone;
+    - if the mechanism is isotropic, the distances of exact draws from the value follow
+      the noise law.
 
     Parameters
     ----------
     mechanism : Mechanism
+        The mechanism.
     data : Any
-        What `release` takes: a value or records.
+        The argument of `release`: a value or records.
     hostile_data : Any, optional
-        The same with NaN, infinite or huge entries; made from `data` where that is an
-        array.
+        Data of the same form with NaN, infinite or huge entries. By default they are
+        made from `data`, if that is an array.
     seed : int
-        Of the simulated random bits.
+        The seed of the simulated random bits.
 
     Raises
     ------
     AssertionError
-        Says which claim is broken.
+        If a claim is refuted. The message says which one.
 
     Examples
     --------
@@ -173,7 +182,7 @@ def check_mechanism(
 
 
 def _check_round_trip(statistic: Statistic) -> None:
-    """Check that the dictionary is JSON and builds the same statistic.
+    """Check that a statistic's dictionary consists of JSON values and rebuilds it.
 
     Parameters
     ----------
@@ -203,10 +212,19 @@ def _check_round_trip(statistic: Statistic) -> None:
 
 
 def _check_memory(statistic: Statistic, records: np.ndarray, value: np.ndarray) -> None:
-    """Check that a statistic has the same value when it is computed anew.
+    """Check that a statistic has the same value if it is computed again.
 
-    One that remembers what it saw before, or draws random numbers, would hide how far a
-    record moves it.
+    A statistic that remembers earlier records, or draws random numbers, would hide how
+    far one record moves it.
+
+    Parameters
+    ----------
+    statistic : Statistic
+        The statistic that is tested.
+    records : array of shape (n, *record_shape)
+        The records.
+    value : array
+        The value that was computed first.
     """
     rebuilt = statistic_from_dict(statistic.to_dict())
     for again in (statistic, rebuilt):
@@ -218,14 +236,25 @@ def _check_memory(statistic: Statistic, records: np.ndarray, value: np.ndarray) 
 
 
 def _compute_quietly(statistic: Statistic, records: np.ndarray) -> np.ndarray:
-    """Compute the value; refuse an exception, a warning, and a value out of its place.
+    """Compute the value of a statistic, and check that it is where it should be.
 
     Parameters
     ----------
     statistic : Statistic
         The statistic that is tested.
-    records : array of shape (n, *point_shape)
-        Records.
+    records : array of shape (n, *record_shape)
+        The records.
+
+    Returns
+    -------
+    array
+        The value.
+
+    Raises
+    ------
+    AssertionError
+        If `compute` raises or warns, or the value has the wrong shape, is not finite or
+        lies outside `value_ball`.
     """
     stored = open_records(records, records.shape[1:], min_records=0)
     try:
@@ -263,10 +292,28 @@ def _data_sets(
     n: int,
     rng: np.random.Generator,
 ) -> Iterator[np.ndarray]:
-    """Yield data sets of n records: random ones, and all records at one or two places.
+    """Yield random and adversarial data sets of n records.
 
-    With one half at each of two places, a single record decides where the majority is;
-    and where all others are broken, a statistic that drops those has only one record.
+    In the adversarial ones all records are at one place, or half of them at each of two
+    places, so that one record decides where the majority is. In the last ones all
+    records are broken; a statistic that drops broken records then has only the one that
+    is replaced.
+
+    Parameters
+    ----------
+    statistic : Statistic
+        The statistic that is tested.
+    sample_records : function of (rng, count)
+        Returns random records.
+    n : int
+        The number of records in a data set.
+    rng : numpy.random.Generator
+        The generator of the random records.
+
+    Yields
+    ------
+    array of shape (n, *record_shape)
+        A data set.
     """
     for _ in range(_N_DATA_SETS):
         yield np.array(sample_records(rng, n), dtype=np.float64)
@@ -287,7 +334,19 @@ def _replacements(
     sample_records: SampleRecords,
     rng: np.random.Generator,
 ) -> Iterator[np.ndarray]:
-    """Yield records to replace one by: random, extreme, and broken ones."""
+    """Yield records that may replace one record: random, extreme and broken ones.
+
+    Parameters
+    ----------
+    statistic : Statistic
+        The statistic that is tested.
+    records : array of shape (n, *record_shape)
+        The data set in which a record is replaced.
+    sample_records : function of (rng, count)
+        Returns random records.
+    rng : numpy.random.Generator
+        The generator of the random records.
+    """
     yield from np.asarray(sample_records(rng, _N_REPLACEMENTS), dtype=np.float64)
     yield from _extreme_records(statistic, sample_records, rng)
     yield from _broken_records(records[-1])
@@ -296,7 +355,22 @@ def _replacements(
 def _extreme_records(
     statistic: Statistic, sample_records: SampleRecords, rng: np.random.Generator
 ) -> list[np.ndarray]:
-    """Return records on opposite ends of the public ball, along a few axes."""
+    """Return the center of the public ball, and opposite points on its boundary.
+
+    Parameters
+    ----------
+    statistic : Statistic
+        The statistic that is tested. If it has no ball, random records are returned.
+    sample_records : function of (rng, count)
+        Returns random records.
+    rng : numpy.random.Generator
+        The generator of the random records.
+
+    Returns
+    -------
+    list of arrays
+        The records.
+    """
     if not isinstance(statistic, ClippedToBall):
         return list(np.asarray(sample_records(rng, 4), dtype=np.float64))
     manifold = statistic.manifold
@@ -312,7 +386,13 @@ def _extreme_records(
 
 
 def _broken_records(record: np.ndarray) -> list[np.ndarray]:
-    """Return records that are not finite, huge, tiny or off the manifold."""
+    """Return records that are not finite, huge, tiny or off the manifold.
+
+    Parameters
+    ----------
+    record : array of shape record_shape
+        A record, which gives the shape; two of the results are made from it.
+    """
     fills = (np.nan, np.inf, -np.inf, 1e308, -1e308, 1e-310, 0.0, -1.0)
     broken = [np.full_like(record, fill) for fill in fills]
     partly = record.copy()
@@ -322,12 +402,17 @@ def _broken_records(record: np.ndarray) -> list[np.ndarray]:
 
 
 def _sampler_of_ball(statistic: Statistic) -> SampleRecords:
-    """Return a sampler of records in and around the public ball of a statistic.
+    """Return a function that draws random records in and around a statistic's ball.
 
     Parameters
     ----------
     statistic : Statistic
-        The statistic that is tested.
+        The statistic that is tested, which must derive from `ClippedToBall`.
+
+    Returns
+    -------
+    function of (rng, count)
+        Returns an array of `count` records.
     """
     if not isinstance(statistic, ClippedToBall):
         raise AssertionError(
@@ -338,6 +423,7 @@ def _sampler_of_ball(statistic: Statistic) -> SampleRecords:
     ball = Ball(np.asarray(statistic.center), statistic.radius)
 
     def sample_records(rng: np.random.Generator, count: int) -> np.ndarray:
+        """Return random records within 1.2 radii of the center."""
         directions = rng.standard_normal((count, manifold.dim))
         directions /= np.linalg.norm(directions, axis=1, keepdims=True)
         # Some records lie outside the ball, where they are clipped.
@@ -381,12 +467,17 @@ def _check_parameters(mechanism: Mechanism) -> None:
 
 
 def _hostile_copy(data: Any) -> np.ndarray | None:
-    """Return an array like the data in which nothing is a point; None of other data.
+    """Return a copy of the data with a NaN as first and a huge number as last entry.
 
     Parameters
     ----------
     data : object
         The data of the mechanism.
+
+    Returns
+    -------
+    array or None
+        None if the data are not an array of numbers.
     """
     if not isinstance(data, np.ndarray) or data.dtype.kind not in "fiu":
         return None
@@ -397,7 +488,15 @@ def _hostile_copy(data: Any) -> np.ndarray | None:
 
 
 def _prepare_quietly(mechanism: Mechanism, hostile_data: Any) -> None:
-    """Check that bad data are prepared without an exception."""
+    """Check that a mechanism prepares bad data without an exception.
+
+    Parameters
+    ----------
+    mechanism : Mechanism
+        The mechanism that is tested.
+    hostile_data : object
+        Data with entries that are NaN, infinite or huge.
+    """
     try:
         with np.errstate(all="ignore"):
             mechanism.prepare_data(hostile_data)
@@ -409,7 +508,16 @@ def _prepare_quietly(mechanism: Mechanism, hostile_data: Any) -> None:
 
 
 def _check_reconstruction(mechanism: Mechanism, release: Any) -> None:
-    """Check that the value follows from the certificate's integers, and from no others."""
+    """Check that the released value follows from the certificate's integers.
+
+    Parameters
+    ----------
+    mechanism : Mechanism
+        The mechanism that was rebuilt from the certificate.
+    release : Release
+        The release, with its value and certificate. Nothing is checked if the
+        certificate does not list its integers.
+    """
     if release.certificate.release["integers"] is None:
         return
     value = mechanism.reconstruct_value(release.certificate)
@@ -427,10 +535,19 @@ def _check_reconstruction(mechanism: Mechanism, release: Any) -> None:
 def _check_noise_law(
     mechanism: IsotropicMechanism, value: Any, source: GeneratorSource
 ) -> None:
-    """Check that exact draws are as far from the value as the noise law says.
+    """Check that the distances of exact draws from the value follow the noise law.
 
-    By Kolmogorov and Smirnov: a mechanism that draws a tenth less noise than it claims
-    is found out.
+    This is the test of Kolmogorov and Smirnov. It is for gross mistakes, such as a
+    scale that is wrong by a factor.
+
+    Parameters
+    ----------
+    mechanism : IsotropicMechanism
+        The mechanism that is tested.
+    value : array
+        The value about which it draws.
+    source : GeneratorSource
+        The simulated random bits.
     """
     assert isinstance(mechanism, SimulatesRelease)
     prepared = mechanism.prepare_data(value)

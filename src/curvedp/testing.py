@@ -63,31 +63,44 @@ KERNELS: dict[str, str] = {
 
 
 def kernels_of(M: Manifold) -> list[tuple[str, str, Callable[..., Any]]]:
-    """Return each kernel of a manifold: its name, the letters of its arguments, the method."""
+    """Return the kernels of a manifold: the vectorized methods on points and vectors.
+
+    Parameters
+    ----------
+    M : Manifold
+        The manifold that is tested.
+
+    Returns
+    -------
+    list of (str, str, callable)
+        The name of each kernel, the letters of its arguments (as in `Points`), and the
+        method.
+    """
     return [(name, letters, getattr(M, name)) for name, letters in KERNELS.items()]
 
 
 def check_manifold(
     manifold: Manifold, *, reach: float | None = None, seed: int = 0
 ) -> None:
-    """Run every law of `CHECKS` on a manifold and raise where one is broken.
+    """Check that a manifold satisfies every law in `CHECKS`.
 
     Parameters
     ----------
     manifold : Manifold
-        An instance, small enough that some thousand kernel calls are quick.
+        The manifold, which should be small: some thousand calls of its methods are
+        made.
     reach : float, optional
-        A length such that `exp` and `log` are inverse to each other between points
-        within this distance of the origin. By default 1, or 0.4 times the injectivity
-        radius where that is less.
+        The largest distance of random points from the origin. Between such points `exp`
+        and `log` must be inverse to each other. By default 1, or 0.4 times the
+        injectivity radius if that is less.
     seed : int
-        Seed of the random points.
+        The seed of the random points.
 
     Raises
     ------
     AssertionError
-        Names the manifold, the law that it breaks and by how much. A kernel that raises
-        breaks the law as well.
+        If a law is broken, or a method raises. The message names the manifold, the law,
+        and the size of the error.
 
     Examples
     --------
@@ -119,12 +132,12 @@ def check_manifold(
 
 
 def _law_of(check: Callable[[Manifold, "Points"], None]) -> str:
-    """Return the law that a check tests: its docstring without the parameters.
+    """Return the sentence that states the law which a check tests.
 
     Parameters
     ----------
     check : callable
-        One of `CHECKS`.
+        One of `CHECKS`. Its docstring, up to the parameters, is the statement.
     """
     statement, _, _ = inspect.cleandoc(check.__doc__ or "").partition(
         "\n\nParameters\n"
@@ -133,16 +146,21 @@ def _law_of(check: Callable[[Manifold, "Points"], None]) -> str:
 
 
 def _failing_call(M: Manifold, error: Exception) -> str:
-    """Return the name of the member of M in which an exception was raised, in quotes.
+    """Return the quoted name of the method of a manifold that raised an exception.
 
-    It is the innermost one, so that the message names the place to look at.
+    If several of its methods are on the stack, it is the innermost one.
 
     Parameters
     ----------
     M : Manifold
         The manifold that is tested.
     error : Exception
-        What was raised.
+        The exception, with its traceback.
+
+    Returns
+    -------
+    str
+        The name in backquotes; "the test" if no method of M is on the stack.
     """
     members = [
         frame.f_code.co_name
@@ -154,12 +172,12 @@ def _failing_call(M: Manifold, error: Exception) -> str:
 
 
 def default_reach(M: Manifold) -> float:
-    """Return how far from the origin the random points of `sample` may lie on M.
+    """Return the largest distance from the origin of the random points of `sample`.
 
-    The length is at most 1, at most 0.4 times the injectivity radius (so that `log`
-    inverts `exp` between two such points), and at most 0.3 times the distance of a
-    boundary (three steps of this length stay inside). Where no injectivity radius holds
-    at every point, which M states as 0, it is at most a quarter.
+    It is at most 1, at most 0.4 times the injectivity radius (so that `log` inverts
+    `exp` between two such points), and at most 0.3 times the distance to a boundary (so
+    that three steps of this length stay inside). It is at most 0.25 if the injectivity
+    radius is stated as 0, which means that no positive one holds at every point.
 
     Parameters
     ----------
@@ -180,32 +198,33 @@ def sample(
     Parameters
     ----------
     M : Manifold
-        Where the points live.
+        The manifold.
     rng : numpy.random.Generator
-        Source of the draws.
+        The generator of the draws.
     n : int
-        Number of rows of every array.
+        The number of rows of every array.
     reach : float, optional
-        Largest length; `default_reach(M)` by default.
+        The largest length; `default_reach(M)` by default.
 
     Returns
     -------
     dict of arrays
         Points ``p`` and ``q``, tangent vectors ``u`` and ``v`` at p, and the
-        coordinates ``z`` of v. Both points are drawn from the origin, q independently
-        of p: where points are representatives of classes (subspaces, shapes), q is then
-        not aligned with p, and a `log` that forgets to align them is seen.
+        coordinates ``z`` of v. The points are drawn independently of each other. If
+        points represent classes (subspaces, shapes), q is therefore not aligned with p,
+        and the tests detect a `log` that forgets to align them.
     """
     longest = default_reach(M) if reach is None else reach
 
     def draw_coordinates() -> np.ndarray:
-        """Return coordinates with uniform directions and lengths."""
+        """Return n coordinate vectors with uniform directions and lengths."""
         directions = rng.normal(size=(n, M.dim))
         lengths = longest * rng.uniform(0.1, 1, size=(n, 1))
         norms = np.linalg.norm(directions, axis=-1, keepdims=True)
         return np.asarray(directions * (lengths / norms))
 
     def draw_points() -> np.ndarray:
+        """Return n points within the largest length of the origin."""
         velocities = M.from_coordinates(M.origin, draw_coordinates())
         return np.asarray(M.exp(M.origin, velocities))
 
@@ -249,7 +268,15 @@ def check_value(M: Manifold, points: Points) -> None:
 
 
 def check_name(M: Manifold, points: Points) -> None:
-    """A manifold with a name is what `parse_manifold` makes of that name."""
+    """`parse_manifold` builds an equal manifold from the name of a manifold.
+
+    Parameters
+    ----------
+    M : Manifold
+        The manifold that is tested. Only registered kinds and products have names.
+    points : Points
+        Not used.
+    """
     has_own_kind = type(M).__dict__.get("kind") is not None
     if has_own_kind or len(M.factors) > 1:
         parsed = parse_manifold(M.name)
@@ -357,7 +384,7 @@ def check_exp_and_log(M: Manifold, points: Points) -> None:
 
 
 def check_metric(M: Manifold, points: Points) -> None:
-    """dist is a metric, and the norm of log.
+    """dist is a metric, and dist(p, q) is the norm of log(p, q).
 
     Parameters
     ----------
@@ -383,7 +410,7 @@ def check_metric(M: Manifold, points: Points) -> None:
 
 
 def check_coordinates(M: Manifold, points: Points) -> None:
-    """Coordinates are a linear isometry, `normal_coordinates` those of log.
+    """Coordinates are a linear isometry, and `normal_coordinates` are those of log.
 
     Parameters
     ----------
@@ -448,7 +475,9 @@ def check_coordinates(M: Manifold, points: Points) -> None:
 
 
 def check_small_distances(M: Manifold, points: Points) -> None:
-    """Distances down to 1e-15 are accurate; otherwise a sensitivity could become 0.
+    """Distances and logarithms are accurate down to lengths of 1e-15.
+
+    Otherwise a computed sensitivity could be 0.
 
     Parameters
     ----------
@@ -475,10 +504,10 @@ def check_small_distances(M: Manifold, points: Points) -> None:
 
 
 def check_tangent_vectors(M: Manifold, points: Points) -> None:
-    """Tangent vectors are tangent to the manifold.
+    """Methods that return tangent vectors return vectors tangent to the manifold.
 
-    `to_tangent` does not change them, and a short step along one leaves the manifold to
-    second order only.
+    `to_tangent` does not change these vectors, and a short step of length h along one
+    ends within O(h²) of the manifold.
 
     Parameters
     ----------
@@ -514,9 +543,9 @@ def check_tangent_vectors(M: Manifold, points: Points) -> None:
 
 
 def check_projection(M: Manifold, points: Points) -> None:
-    """`project` maps every array to the manifold and does not move points of it.
+    """`project` maps every array to the manifold, and leaves points where they are.
 
-    `from_record` does the same near the manifold.
+    `from_record` does the same with arrays near the manifold.
 
     Parameters
     ----------
@@ -547,9 +576,9 @@ def check_projection(M: Manifold, points: Points) -> None:
 
 
 def check_intake(M: Manifold, points: Points) -> None:
-    """`project_to_ball` maps every record into the ball, without warnings.
+    """`project_to_ball` maps every record into the ball without warnings, whatever it is.
 
-    The result for a record does not depend on the other records.
+    The result for one record does not depend on the other records.
 
     Parameters
     ----------
@@ -619,7 +648,9 @@ def check_residual(M: Manifold, points: Points) -> None:
 
 
 def check_missing_values(M: Manifold, points: Points) -> None:
-    """Kernels return NaN for rows of NaN, without warnings or effects on other rows.
+    """A row of NaN gives a row that is not finite, and changes no other row.
+
+    No method warns. `project` and `from_record` may return a point for it.
 
     Parameters
     ----------
@@ -628,7 +659,7 @@ def check_missing_values(M: Manifold, points: Points) -> None:
     points : Points
         Random points and tangent vectors of it.
     """
-    may_repair = ("project", "from_record")  # these may make a point of anything
+    may_repair = ("project", "from_record")
     for name, letters, kernel in kernels_of(M):
         complete = [np.array(points[letter]) for letter in letters]
         with_gap = [np.array(points[letter]) for letter in letters]
@@ -693,9 +724,10 @@ def check_transport(M: Manifold, points: Points) -> None:
 
 
 def check_parallel_transport(M: Manifold, points: Points) -> None:
-    """On a symmetric space, `transport` agrees with one rung of the pole ladder.
+    """On a symmetric space, `transport` agrees with one step of the pole ladder.
 
-    There the pole ladder is exactly parallel transport (Pennec 2018).
+    The pole ladder is a construction from geodesics. On symmetric spaces it is exactly
+    parallel transport (Pennec 2018).
 
     Parameters
     ----------
@@ -720,7 +752,7 @@ def check_parallel_transport(M: Manifold, points: Points) -> None:
 def check_shortest_geodesics(M: Manifold, points: Points) -> None:
     """Geodesics from the origin are shortest up to the `injectivity_radius`.
 
-    This is tried along the vectors of the frame and along random directions.
+    The test follows the vectors of the frame and random directions.
 
     Parameters
     ----------
@@ -746,9 +778,9 @@ def check_shortest_geodesics(M: Manifold, points: Points) -> None:
 
 
 def check_broadcasting(M: Manifold, points: Points) -> None:
-    """Kernels broadcast over leading axes, and each row is computed by itself.
+    """Kernels broadcast over leading axes, and the result of a row depends on it alone.
 
-    Arguments without rows are allowed.
+    Arguments with no rows give results with no rows.
 
     Parameters
     ----------
@@ -757,8 +789,8 @@ def check_broadcasting(M: Manifold, points: Points) -> None:
     points : Points
         Random points and tangent vectors of it.
     """
-    # Every argument comes as one, as a row and as a column of them, so tangent vectors
-    # must all belong to one point.
+    # Arguments are passed as a single point, as several in a row, and as a column. They
+    # are combined freely, so all tangent vectors must belong to the same point.
     footpoint = points["p"][0]
     arguments = {
         "p": np.broadcast_to(footpoint, points["p"].shape),
@@ -829,7 +861,17 @@ def _check_one_broadcast(
 def _evaluate_alone(
     kernel: Callable[..., Any], rows: list[np.ndarray], *indices: int
 ) -> np.ndarray:
-    """Return the result of a kernel for one row of each argument."""
+    """Return the result of a kernel for one row of each argument.
+
+    Parameters
+    ----------
+    kernel : callable
+        A method of the manifold, such as `exp`.
+    rows : list of arrays
+        For each argument of the kernel, an array of rows to choose from.
+    *indices : int
+        For each argument, the index of its row.
+    """
     arguments = [
         np.array(row[index], order="C")
         for row, index in zip(rows, indices, strict=True)
@@ -840,9 +882,9 @@ def _evaluate_alone(
 def check_curvature(M: Manifold, points: Points) -> None:
     """Sectional curvatures lie within `curvature_bounds`.
 
-    They are estimated from distances, for random planes and for the planes of a frame.
-    On a symmetric space they must agree with `jacobi_operator`; on a homogeneous space
-    their sum over a frame must be the same at two points.
+    The curvatures are estimated from distances, for random planes and for the planes of
+    a frame. On a symmetric space they must agree with `jacobi_operator`; on a
+    homogeneous space their sum over a frame must be the same at two points.
 
     Parameters
     ----------
@@ -869,8 +911,8 @@ def check_curvature(M: Manifold, points: Points) -> None:
     )
 
     if M.is_homogeneous:
-        # The sum over the planes of a frame, half the scalar curvature, is the same at
-        # every point.
+        # The sum over the planes of a frame is half the scalar curvature, which is the
+        # same at every point of a homogeneous space.
         at_p = np.sum(curvatures[n_random:])
         at_origin = np.sum(sectional_curvatures(M, M.origin, frame_planes, step))
         _require(
@@ -892,10 +934,11 @@ def check_curvature(M: Manifold, points: Points) -> None:
 
 
 def check_jacobi_spectrum(M: Manifold, points: Points) -> None:
-    """A `jacobi_spectrum` holds the nonzero eigenvalues for every unit velocity.
+    """The Jacobi operator of every unit velocity has the stated `jacobi_spectrum`.
 
-    The Jacobi operator of a random velocity is estimated from distances. Where there is
-    a Euclidean factor, the velocity is orthogonal to it.
+    The spectrum consists of the nonzero eigenvalues with their multiplicities. The
+    operator of a random velocity is estimated from distances; the velocity is
+    orthogonal to a Euclidean factor, if there is one.
 
     Parameters
     ----------
@@ -935,9 +978,10 @@ def check_jacobi_spectrum(M: Manifold, points: Points) -> None:
 def _estimated_jacobi_eigenvalues(
     M: Manifold, p: Any, velocity: np.ndarray, step: float
 ) -> np.ndarray:
-    """Estimate the eigenvalues of the Jacobi operator across a velocity, sorted.
+    """Estimate the eigenvalues of the Jacobi operator R_v of a velocity v, sorted.
 
-    With K(v, w) the sectional curvature of an orthonormal pair and eᵢ a basis across v,
+    R_v acts on the vectors orthogonal to v. Let eᵢ be an orthonormal basis of them, and
+    K(v, w) the sectional curvature of the plane of v and w. Then
 
         ⟨R_v eᵢ, eᵢ⟩ = K(v, eᵢ),
         ⟨R_v eᵢ, eⱼ⟩ = K(v, (eᵢ + eⱼ)/√2) − (K(v, eᵢ) + K(v, eⱼ))/2.
@@ -945,13 +989,18 @@ def _estimated_jacobi_eigenvalues(
     Parameters
     ----------
     M : Manifold
-        Where p lives.
-    p : array
-        One point.
-    velocity : array, shape (dim,)
-        Coordinates of v, of any length.
+        The manifold.
+    p : array of shape point_shape
+        The point of the velocity.
+    velocity : array of shape (dim,)
+        The coordinates of v; the length has no effect.
     step : float
         The length of the steps of `sectional_curvatures`.
+
+    Returns
+    -------
+    array of shape (dim − 1,)
+        The eigenvalues.
     """
     first_column = np.column_stack([velocity, np.eye(M.dim)])
     basis = np.linalg.qr(first_column)[0].T
@@ -984,23 +1033,24 @@ def sectional_curvatures(
     Parameters
     ----------
     M : Manifold
-        Where p lives.
-    p : array
-        One point.
-    pairs : array, shape (n, dim, 2)
-        Coordinates of n orthonormal pairs (u, v) in the two columns.
+        The manifold.
+    p : array of shape point_shape
+        The point.
+    pairs : array of shape (n, dim, 2)
+        The coordinates of n orthonormal pairs: u in the first column, v in the second.
     step : float
         The length t.
 
     Returns
     -------
-    array, shape (n,)
+    array of shape (n,)
         The estimates of K.
     """
     u = M.from_coordinates(p, pairs[..., 0])
     v = M.from_coordinates(p, pairs[..., 1])
 
     def estimate(t: float) -> np.ndarray:
+        """Return the estimate of K from the mean over steps of t and of −t."""
         forward = np.asarray(M.dist(M.exp(p, t * u), M.exp(p, t * v))) ** 2
         backward = np.asarray(M.dist(M.exp(p, -t * u), M.exp(p, -t * v))) ** 2
         return np.asarray(3 * (2 * t**2 - (forward + backward) / 2) / t**4)
@@ -1039,7 +1089,17 @@ def _require(condition: bool, message: str) -> None:
 
 
 def _require_small(errors: Any, bound: float, what: str) -> None:
-    """Require that the largest of the errors is at most the bound; NaN fails."""
+    """Raise `AssertionError` if an error is NaN or larger than a bound.
+
+    Parameters
+    ----------
+    errors : array
+        The errors.
+    bound : float
+        The largest error that is allowed.
+    what : str
+        What has the error, for the message.
+    """
     worst = float(np.max(np.asarray(errors)))
     _require(worst <= bound, f"{what} is off by {worst:.3g}, allowed is {bound:.3g}")
 
@@ -1047,9 +1107,18 @@ def _require_small(errors: Any, bound: float, what: str) -> None:
 def _require_equal(
     actual: Any, expected: Any, what: str, rtol: float = 1e-12, atol: float = 0.0
 ) -> None:
-    """Require |actual − expected| ≤ atol + rtol·|expected| in every entry.
+    """Raise `AssertionError` unless |actual − expected| ≤ atol + rtol·|expected|.
 
-    NaN agrees with NaN only. `what` names the two sides in the error message.
+    NaN equals NaN and nothing else.
+
+    Parameters
+    ----------
+    actual, expected : arrays
+        The two sides, of the same shape.
+    what : str
+        The names of both sides, for the message.
+    rtol, atol : float
+        The relative and the absolute tolerance.
     """
     actual = np.asarray(actual)
     expected = np.asarray(expected)
@@ -1065,8 +1134,17 @@ def _require_equal(
 
 
 def _length(M: Manifold, p: Any, v: Any) -> np.ndarray:
-    """Return the length of the coordinates of v.
+    """Return the length of tangent vectors v at points p, from their coordinates.
 
     The laws use it instead of `norm`, so that a wrong `norm` cannot hide a wrong vector.
+
+    Parameters
+    ----------
+    M : Manifold
+        The manifold that is tested.
+    p : array of shape (..., *point_shape)
+        The points.
+    v : array of shape (..., *point_shape)
+        The tangent vectors.
     """
     return np.asarray(np.linalg.norm(np.asarray(M.to_coordinates(p, v)), axis=-1))

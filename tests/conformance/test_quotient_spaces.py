@@ -213,11 +213,11 @@ def test_complex_projective_space_conforms(n):
     ("cls", "law"),
     [
         (LogForgetsPhase, "exp and log are inverse|dist is a metric"),
-        (TransportForgetsPhase, "linear isometry|Tangent vectors are tangent"),
-        (TransportAlongUnalignedVelocity, "isometry|Tangent vectors are tangent"),
+        (TransportForgetsPhase, "linear isometry|vectors tangent to the manifold"),
+        (TransportAlongUnalignedVelocity, "isometry|vectors tangent to the manifold"),
         (TangentVectorsKeepThePhase, "`dim` is the rank"),
-        (SpectrumOfTheSphere, "eigenvalues for every unit velocity"),
-        (SpectrumWithoutMultiplicity, "eigenvalues for every unit velocity"),
+        (SpectrumOfTheSphere, "operator of every unit velocity"),
+        (SpectrumWithoutMultiplicity, "operator of every unit velocity"),
     ],
     ids=lambda x: x.__name__ if isinstance(x, type) else "",
 )

@@ -1,4 +1,8 @@
-"""How a release is paid for: once, before anything is drawn."""
+"""Charge a ledger for a release, once and before anything is drawn.
+
+`pay` computes the charge in the definition of privacy that the ledger counts in, and
+appends an entry to the ledger.
+"""
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -11,7 +15,7 @@ from curvedp.ledger import Ledger
 from curvedp.privacy import Guarantee, RenyiDP, convert
 from curvedp.privacy.unit import PrivacyUnit
 
-# Characters of a text in a ledger's entry.
+# The largest number of characters of a text in an entry of a ledger.
 _MAX_TEXT_LENGTH = 200
 
 
@@ -25,13 +29,22 @@ def open_ledger(
 ) -> Ledger:
     """Open the ledger that pays for a release, for the command line and the studio.
 
-    There `key` is the name of an option of its own, such as the array in a file. So
-    what is wrong with the ledger's key is said of a parameter called `ledger_key`.
+    In these programs `key` is the name of another option (which array in a file to
+    read). An error about the key of the ledger therefore names the parameter
+    `ledger_key`.
 
     Parameters
     ----------
-    path, budget, key, lazy, unit
-        As for `Ledger`.
+    path : Path
+        The file of the ledger.
+    budget : Guarantee, optional
+        The budget; needed for a new ledger.
+    key : Path, optional
+        The file of the key with which entries are signed.
+    lazy : bool
+        Whether the file is created only when the first entry is written.
+    unit : PrivacyUnit, optional
+        The unit of privacy for which the ledger counts.
 
     Raises
     ------
@@ -49,17 +62,19 @@ def open_ledger(
 
 
 def check_payer(ledger: Any, label: Any) -> None:
-    """Refuse anything but a ledger and a label, before there is anything to pay for.
+    """Check the types of the parameters `ledger` and `label` of a release.
 
     Parameters
     ----------
-    ledger, label : object
-        What the caller passes as `ledger=` and `label=`; both may be None.
+    ledger : object
+        Must be a `Ledger` or None.
+    label : object
+        Must be a nonempty text or None.
 
     Raises
     ------
     ParameterError
-        If one of them is of the wrong type.
+        If one of them has the wrong type.
     """
     if not (ledger is None or isinstance(ledger, Ledger)):
         raise ParameterError(
@@ -82,27 +97,36 @@ def pay(
 ) -> Mapping[str, Any] | None:
     """Charge a ledger, if there is one, for mechanisms on disjoint groups of records.
 
-    The ledger converts what each of them satisfies to the definition that it counts in,
-    refuses what has no such guarantee, and is charged the largest of every parameter
-    (parallel composition, `Ledger.spend_on_disjoint_groups`).
+    Groups of different records compose in parallel: the charge is the largest value of
+    every parameter over the mechanisms (`Ledger.spend_on_disjoint_groups`). The
+    guarantee of each mechanism is converted to the definition that the ledger counts
+    in.
 
     Parameters
     ----------
     ledger : Ledger or None
-        What pays.
+        The ledger that is charged. If it is None, nothing happens.
     label : str
-        What the entry is called.
+        The name of the entry.
     requested : Guarantee
-        What every mechanism was calibrated to.
+        The guarantee to which every mechanism was calibrated.
     mechanisms : sequence of Mechanism
-        What will be drawn from, one for each group.
+        The mechanism of each group of records.
     privacy_unit : ProtectedUnit or PrivacyUnit, optional
-        Whose data are protected, where that is not the statistics' default.
+        The unit of privacy, if it is not the default of the statistics.
 
     Returns
     -------
     mapping or None
-        The entry's number and hash, which the certificate notes.
+        The number and the hash of the entry, for the certificate; None without a
+        ledger.
+
+    Raises
+    ------
+    BudgetExceeded
+        If the budget does not suffice.
+    ParameterError
+        If the space has no name, or a guarantee cannot be converted.
     """
     if ledger is None:
         return None
@@ -129,12 +153,12 @@ def pay(
 def charge_for(
     mechanism: Mechanism, budget: Guarantee, requested: Guarantee
 ) -> Guarantee:
-    """Return what a ledger with this budget is charged for a release.
+    """Return the guarantee that a ledger is charged for a release.
 
-    If the requested guarantee has the budget's definition, it is charged. Otherwise the
-    charge follows from the mechanism's own privacy profile, which is exact where a
-    single (ε, δ) implies nothing. If the profile implies nothing either, the requested
-    guarantee is returned, and the ledger converts or refuses it.
+    If the requested guarantee is in the same definition as the budget (both μ-GDP, for
+    example), it is the charge. Otherwise the mechanism's privacy profile is converted
+    to that definition; it says more than a single pair (ε, δ). If that is impossible,
+    the requested guarantee is returned, which the ledger converts or refuses.
 
     Parameters
     ----------
@@ -159,15 +183,20 @@ def _ledger_unit(
     mechanisms: Sequence[Mechanism],
     privacy_unit: ProtectedUnit | PrivacyUnit | None,
 ) -> PrivacyUnit | None:
-    """Return the unit that a ledger is told: None if no single one is stated.
+    """Return the unit of privacy for a ledger's entry.
 
     Parameters
     ----------
     mechanisms : sequence of Mechanism
-        What is paid for; the default units of their statistics are taken if
-        `privacy_unit` is None.
+        The mechanisms that are paid for.
     privacy_unit : ProtectedUnit, PrivacyUnit or None
-        Whose data are protected, as the caller of `pay` says.
+        The unit that the caller of `pay` states. If it is None, the default unit of the
+        statistics is used.
+
+    Returns
+    -------
+    PrivacyUnit or None
+        None if the statistics have different default units.
     """
     if isinstance(privacy_unit, PrivacyUnit):
         return privacy_unit
@@ -180,7 +209,7 @@ def _ledger_unit(
 
 
 def _public_count(mechanisms: Sequence[Mechanism], requested: Guarantee) -> int | None:
-    """Return how many records or people all groups have, or None if that is private.
+    """Return the number of records or people of all groups, or None if it is private.
 
     Parameters
     ----------
@@ -201,7 +230,13 @@ def _public_count(mechanisms: Sequence[Mechanism], requested: Guarantee) -> int 
 
 
 def _describe_statistics(mechanisms: Sequence[Mechanism]) -> str:
-    """Return what is released, in a few words."""
+    """Return the names of the released statistics as one line of text.
+
+    Parameters
+    ----------
+    mechanisms : sequence of Mechanism
+        The mechanism of each group of records.
+    """
     names = _shorten(dict.fromkeys(each.statistic.name for each in mechanisms))
     if len(mechanisms) == 1:
         return names

@@ -1,4 +1,9 @@
-"""A mechanism made again from its certificate, and what follows from the released integers."""
+"""Rebuild the mechanism of a certificate, and read its recorded draws.
+
+`rebuild_mechanism` validates a certificate that may come from a stranger. The other
+functions return the mechanism, the final mechanism after a private search, and the
+recorded noisy draw.
+"""
 
 from collections.abc import Mapping
 from functools import lru_cache
@@ -17,8 +22,8 @@ from curvedp.errors import ParameterError
 from curvedp.geometry import Euclidean, parse_manifold
 from curvedp.mechanisms.isotropic.tangent import TangentMechanism
 
-# Beyond these dimensions nothing is recomputed: a short text could ask for any amount
-# of work. Flat spaces take less of it.
+# The largest dimensions at which a certificate is recomputed. Without such limits a
+# short text could cause any amount of work. Flat spaces take less of it.
 _MAX_DIMENSION = 20_000
 _MAX_FLAT_DIMENSION = 999_999
 _MAX_NAME_LENGTH = 400
@@ -31,13 +36,18 @@ def rebuild_mechanism(certificate: Certificate) -> Mechanism:
     Parameters
     ----------
     certificate : Certificate
-        A certificate from anywhere.
+        The certificate, which may come from a stranger.
+
+    Returns
+    -------
+    Mechanism
+        The mechanism, with its statistic.
 
     Raises
     ------
     ParameterError
-        If no mechanism is described, or a described value differs from what the rebuilt
-        statistic or mechanism would write.
+        If the certificate describes no known mechanism, or a field is not what the
+        rebuilt statistic or mechanism would write.
     """
     if certificate.mechanism not in mechanisms:
         known = ", ".join(mechanisms.names())
@@ -67,19 +77,28 @@ def rebuild_mechanism(certificate: Certificate) -> Mechanism:
 
 @lru_cache(maxsize=64)
 def mechanism_of(certificate: Certificate) -> Mechanism:
-    """Return the mechanism of a certificate, rebuilt once; `verify` builds its own."""
+    """Return the mechanism that a certificate describes. The result is cached.
+
+    Parameters
+    ----------
+    certificate : Certificate
+        The certificate of a release.
+    """
     return rebuild_mechanism(certificate)
 
 
 @lru_cache(maxsize=64)
 def final_mechanism_of(certificate: Certificate) -> Mechanism:
-    """Return the mechanism of a certificate's last draw, from which errors follow.
+    """Return the mechanism that made the last draw of a release.
+
+    After a private search it is the mechanism that released the statistic in the ball
+    that was found. Otherwise it is the mechanism that the certificate names. Predicted
+    errors are those of this mechanism.
 
     Parameters
     ----------
     certificate : Certificate
-        The certificate. After a private search its mechanism ends in another one, which
-        is returned; otherwise it is the certificate's own.
+        The certificate of a release.
     """
     mechanism = mechanism_of(certificate)
     if isinstance(mechanism, HasFinalMechanism):
@@ -89,17 +108,24 @@ def final_mechanism_of(certificate: Certificate) -> Mechanism:
 
 @lru_cache(maxsize=64)
 def recorded_draw_of(certificate: Certificate) -> NoisyDraw:
-    """Return the draw before shrinkage and projection, for confidence regions.
+    """Return the recorded draw of a release before shrinkage and projection.
+
+    Confidence regions are computed from it.
 
     Parameters
     ----------
     certificate : Certificate
-        The certificate of a release.
+        The certificate of a release, which lists its integers.
+
+    Returns
+    -------
+    NoisyDraw
+        The noisy quantity, with the law of its noise.
 
     Raises
     ------
     ParameterError
-        If no theorem leads from the mechanism's draws to the truth.
+        If there is no theorem about confidence regions for this mechanism.
     """
     mechanism = mechanism_of(certificate)
     if not isinstance(mechanism, LeadsToRegion):
@@ -113,13 +139,10 @@ def recorded_draw_of(certificate: Certificate) -> NoisyDraw:
 def _check_size(certificate: Certificate) -> None:
     """Refuse a manifold so large that building it would take minutes or gigabytes.
 
-    The parser of names reads the numbers, because a number may have any count of
-    digits.
-
     Parameters
     ----------
     certificate : Certificate
-        A certificate from anywhere.
+        The certificate, which may come from a stranger.
 
     Raises
     ------
@@ -139,7 +162,7 @@ def _check_size(certificate: Certificate) -> None:
 
 
 def _check_parameters(stated: Mapping[str, Any], mechanism: Mechanism) -> None:
-    """Refuse parameters that are not those that the mechanism would write.
+    """Refuse parameters that differ from those that the mechanism would write.
 
     A noise scale that is larger than necessary is accepted.
 
@@ -171,12 +194,20 @@ def _check_parameters(stated: Mapping[str, Any], mechanism: Mechanism) -> None:
 
 
 def _check_no_needless_ball(mechanism: Mechanism) -> None:
-    """Refuse a ball of a stated value if the mechanism does not use one.
+    """Refuse a certificate that states a ball which its mechanism does not use.
+
+    A value whose sensitivity the caller states may have a ball or a base point, which
+    only noise in a chart uses.
 
     Parameters
     ----------
     mechanism : Mechanism
-        The mechanism that was built from a certificate.
+        The mechanism that was rebuilt from a certificate.
+
+    Raises
+    ------
+    ParameterError
+        If there is a ball, a base point or a chart sensitivity without a chart.
     """
     statistic = mechanism.statistic
     if isinstance(mechanism, TangentMechanism) or not isinstance(
@@ -195,7 +226,9 @@ def _check_no_needless_ball(mechanism: Mechanism) -> None:
 
 
 def _has_form_of(own: Any, stated: Any) -> bool:
-    """Return whether two JSON values are equal, except for the size of their numbers.
+    """Return whether two JSON values have the same structure and the same texts.
+
+    Numbers may differ: the last digits of a computed number depend on the machine.
 
     Parameters
     ----------

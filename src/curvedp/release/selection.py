@@ -26,7 +26,19 @@ from curvedp.release.pay import check_payer, pay
 
 
 class Selection(NamedTuple):
-    """The best run: its candidate, value and score, and why they may be published."""
+    """The best run of a private selection, which may be published.
+
+    Attributes
+    ----------
+    candidate : Any
+        The candidate of the run.
+    value : Any
+        The value that the run released.
+    score : float
+        The score of the run.
+    certificate : Certificate
+        The certificate of the selection, with the guarantee of everything above.
+    """
 
     candidate: Any
     value: Any
@@ -49,36 +61,41 @@ def private_selection(
     Parameters
     ----------
     candidates : sequence
-        What is chosen from: radii, settings, models. It is public; each run draws one,
+        The public candidates: radii, settings or models. Each run draws one of them,
         all with the same probability.
     release : function of (candidate, guarantee, source)
-        One run: returns (score, value), the larger score the better. Both together must
-        meet the guarantee that it is given, for which the caller vouches.
+        Makes one run and returns (score, value); a larger score is better. Score and
+        value together must satisfy the guarantee that is passed to it. The caller
+        vouches for this.
     guarantee : PureDP or ApproxDP
-        For all of it.
+        The guarantee of the whole selection.
     runs : NegativeBinomialRuns, optional
-        The law of the number of runs; by default logarithmic with a mean of about three
-        for each candidate.
+        The law of the number of runs. By default it is logarithmic, with a mean of
+        about three runs for each candidate.
     ledger : Ledger, optional
-        Charged once, before the first run.
+        The ledger that is charged, once and before the first run.
     label : str
-        What the ledger's entry is called.
+        The name of the ledger's entry.
     source : Source, optional
-        Where random bits come from.
+        Where random bits come from; the operating system by default.
     unit : PrivacyUnit or str, optional
-        Whose data every run protects, for the ledger's entry: "record", "person",
-        "record_in_class" or "person_in_class", as of a run with public classes. A
-        ledger that counts for what this does not imply refuses. Without it you vouch
-        that it is the ledger's.
+        The unit of privacy of every run, for the ledger's entry: "record", "person",
+        "record_in_class" or "person_in_class". The ledger refuses a unit that does not
+        imply its own. If it is None, the caller vouches that the unit is the ledger's.
+
+    Returns
+    -------
+    Selection
+        The candidate, value and score of the best run, with the certificate.
 
     Notes
     -----
     Guarantees
-    - `guarantee` for the candidate, the value and the score together, if every run
-      meets what it is given (Papernot & Steinke 2022). How long it takes tells how many
-      runs there were: do not tell it;
-    - whatever is refused is refused before anything is run. A certificate of the value
-      itself, where it has one, states the price of one run and not of the choice.
+    - `guarantee` holds for the candidate, the value and the score together, if every
+      run satisfies the guarantee that is passed to it (Papernot & Steinke 2022). The
+      running time reveals the number of runs, so it must stay secret;
+    - wrong parameters are refused before the first run. If the value has a certificate
+      of its own, that states the price of one run and not of the selection.
 
     Examples
     --------
@@ -113,6 +130,7 @@ def private_selection(
     ledger_entry = pay(ledger, label, guarantee, [mechanism], check_unit("unit", unit))
 
     def run_candidate(number: int) -> tuple[float, Any]:
+        """Run the candidate with this number, and return its score and value."""
         result = release(candidate_list[number], run_guarantee, checked_source)
         return _score_and_value(result)
 
@@ -130,12 +148,13 @@ def private_selection(
 def _score_and_value(result: Any) -> tuple[float, Any]:
     """Return the score of a run as a float, and its value.
 
-    A NaN counts as the worst score. No message quotes what is not yet released.
+    A score that is NaN becomes −∞, the worst score. Messages do not quote the score,
+    which is not released yet.
 
     Parameters
     ----------
     result : object
-        What the caller's function returned, which should be (score, value).
+        The result of the caller's function, which should be a pair (score, value).
 
     Raises
     ------

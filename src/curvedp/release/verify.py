@@ -1,11 +1,11 @@
 """Recompute what a certificate claims, from the certificate alone.
 
-Statistic and mechanism are built again from their dictionaries, validated as if a user
-had given them. A number that is claimed (sensitivity, noise, μ, ε, ρ, θ, δ) must be no
-better than the recomputed one; everything else must be what the mechanism itself would
-have written. A certificate in which anything was changed is refused by its own SHA-256;
-if that was taken anew, what was changed is refused, claims less, or makes it the
-certificate of another release.
+Statistic and mechanism are rebuilt from their dictionaries, and validated as if a user
+had passed them. A claimed number (sensitivity, noise, μ, ε, ρ, θ, δ) must be no better
+than the recomputed one; everything else must be what the mechanism itself would have
+written. A changed certificate does not have the SHA-256 that it states. If somebody
+changes that too, the certificate is refused, or it claims less, or it describes another
+release.
 """
 
 import re
@@ -58,14 +58,16 @@ from curvedp.randomness.csprng import SECURE_SOURCE_NAME, Allowance
 from curvedp.release.rebuild import rebuild_mechanism
 from curvedp.release.verify_choice import check_choice
 
-# Relative width of the certified enclosures.
+# The relative width of certified enclosures of μ and δ, and of the tolerance with which
+# claims are compared with them.
 _ENCLOSURE_WIDTH = 1e-6
-# The largest slack of a whole release.
+# The largest total variation distance (slack) of a whole release from its ideal law.
 _MAX_SLACK = 2.0**-80
-# Enclosures end within seconds up to this dimension.
+# Up to this dimension a certified enclosure takes seconds.
 _MAX_ENCLOSED_DIMENSION = 30
 
-# What a stranger's numbers may lead to.
+# The exceptions that may be raised when a stranger's certificate is recomputed. They
+# are all reported as a failed verification.
 _REFUSALS = (
     CurvedpError,
     TypeError,
@@ -84,19 +86,19 @@ def verify_certificate(certificate: Certificate) -> list[Check]:
     Parameters
     ----------
     certificate : Certificate
-        A certificate from anywhere.
+        The certificate, which may come from a stranger.
 
     Returns
     -------
     list of Check
-        Each check is confirmed (True), refuted (False), or of a kind that no
-        certificate can confirm (None).
+        One check for each claim. `holds` is True if it was confirmed, False if it was
+        refuted, and None if no certificate can confirm such a claim.
 
     Raises
     ------
     VerificationFailed
-        If the certificate was changed, or describes nothing that can be rebuilt. No
-        other exception is raised, whatever the fields hold.
+        If the certificate was changed, or does not describe a mechanism that can be
+        rebuilt. No other exception is raised, whatever its fields contain.
     """
     try:
         check_form(certificate)
@@ -121,20 +123,27 @@ def verify_certificate(certificate: Certificate) -> list[Check]:
 def _check_all(certificate: Certificate, mechanism: Mechanism) -> list[Check]:
     """Check everything that a certificate states.
 
-    The claims about privacy take long, so they are checked only if all else holds.
+    Checking the claims about privacy takes long, so it is done only if all other checks
+    hold.
 
     Parameters
     ----------
     certificate : Certificate
         The certificate.
     mechanism : Mechanism
-        The mechanism that was built from it.
+        The mechanism that was rebuilt from it.
+
+    Returns
+    -------
+    list of Check
+        One check for each claim.
     """
     checks = [
         Check(
             f"SHA-256 {certificate.sha256[:16]}…",
             True,
-            "of all that the certificate says; a signature would say whose",
+            "it covers all fields of the certificate, but does not say who wrote them; "
+            "a signature does",
         ),
         _check_unit(certificate, mechanism.statistic),
         _describe_statistic(certificate),
@@ -183,9 +192,10 @@ def _check_unit(certificate: Certificate, statistic: Statistic) -> Check:
 
 
 def _describe_statistic(certificate: Certificate) -> Check:
-    """Return a check that names the released statistic, n and the space.
+    """Return a line for the reader that names the released statistic, n and the space.
 
-    It always holds: it tells the reader what was rebuilt.
+    It has the form of a check that always holds, because the statistic has been
+    rebuilt.
 
     Parameters
     ----------
@@ -207,8 +217,8 @@ def _describe_statistic(certificate: Certificate) -> Check:
 def _check_sensitivity(certificate: Certificate, mechanism: Mechanism) -> Check:
     """Check the stated sensitivity against the one that the theorem gives.
 
-    A larger one is refuted too: it would belong to fewer records or a wider ball than
-    the certificate states.
+    A larger sensitivity is refuted too, because it does not follow from the number of
+    records and the ball that the certificate states.
 
     Parameters
     ----------
@@ -283,7 +293,17 @@ def _check_claims(certificate: Certificate, mechanism: Mechanism) -> list[Check]
 
 
 def _check_parameter(name: str, stated: float, smallest: float | None) -> Check:
-    """Check that a stated parameter is no better than the recomputed one."""
+    """Check that a stated parameter is no better than the recomputed one.
+
+    Parameters
+    ----------
+    name : str
+        The name of the parameter, such as "gdp".
+    stated : float
+        The parameter in the certificate.
+    smallest : float or None
+        The recomputed parameter; None if the mechanism has no finite one.
+    """
     if smallest is None:
         return Check(f"{name} {stated:.9g}", False, "recomputed None")
     holds = smallest * (1 - _ENCLOSURE_WIDTH) <= stated < inf
@@ -295,8 +315,8 @@ def _check_delta(
 ) -> Check:
     """Check one point of the (ε, δ) curve.
 
-    If the claim is near the computed δ, a certified enclosure decides wherever there is
-    one that takes little time.
+    If the stated δ is close to the computed one, it is compared with a certified bound,
+    provided that such a bound can be computed within seconds.
 
     Parameters
     ----------
@@ -360,8 +380,8 @@ def _meets_request(mechanism: Mechanism, requested: Any) -> bool:
         return bool(delta <= requested.delta0 * (1 + 1e-9))
     if not isinstance(mechanism, BatchMechanism):
         return bool(meets(profile, requested))  # type: ignore[arg-type]  # not pure
-    # Definitions that gain nothing from the chance of batches: Gaussian releases, which
-    # are together one.
+    # μ-GDP and Rényi DP are checked without amplification by sampling: all steps
+    # together are one Gaussian release with this μ.
     mu = convert(mechanism.profile_of_known_batches, to=GDP).mu * (1 - 1e-9)
     return bool(meets(gaussian_profile(0.0, 1, 1.0, mu), replace_one))
 
@@ -369,11 +389,11 @@ def _meets_request(mechanism: Mechanism, requested: Any) -> bool:
 def _certified_mu_of(mechanism: Mechanism, own: float | None) -> float | None:
     """Return a certified upper bound on μ, or the mechanism's own μ if there is none.
 
-    There are certified enclosures for spheres, hyperbolic and Euclidean spaces, but not
-    for their quotients (circles of other lengths, lines through 0, rotations). On
-    nearly flat curved space the supremum over ε is approached only where δ is below
-    e^-1000, and enclosing it takes minutes. There the exact profile decides, whose tail
-    is closed by a theorem.
+    There are certified bounds for spheres, hyperbolic and Euclidean spaces, but not for
+    their quotients (circles of other lengths, lines through 0, rotations). For Gaussian
+    noise on curved space μ is a supremum over ε that may be approached only where δ is
+    below e^-1000; a certified bound would take minutes. The mechanism's exact profile
+    is used instead, whose tail a theorem bounds.
 
     Parameters
     ----------
@@ -414,21 +434,43 @@ def _has_quick_enclosure(noise: NoiseDescription) -> bool:
     return is_flat_gaussian or noise.space.dim <= _MAX_ENCLOSED_DIMENSION
 
 
-# Enclosures take most of the time, and the certificates of all classes ask for the
-# same.
+# Certified bounds take most of the time of a verification, and the certificates of all
+# classes of a classifier need the same ones.
 
 
 @lru_cache(maxsize=256)
 def _cached_certified_mu(
     kind: str, curvature: float, dim: int, scale: float, sensitivity: float
 ) -> float:
-    """Return an upper bound of μ."""
+    """Return a certified upper bound on μ. The result is cached.
+
+    Parameters
+    ----------
+    kind : {"gaussian", "laplace"}
+        The kind of noise.
+    curvature : float
+        The constant curvature of the space.
+    dim : int
+        The dimension of the space.
+    scale : float
+        The scale of the noise.
+    sensitivity : float
+        The sensitivity of the statistic.
+    """
     return float(certified_mu(kind, curvature, dim, scale, sensitivity)[1])
 
 
 @lru_cache(maxsize=1024)
 def _certified_delta_of(noise: NoiseDescription, eps: float) -> float:
-    """Return an upper bound of δ(ε)."""
+    """Return a certified upper bound on δ(ε). The result is cached.
+
+    Parameters
+    ----------
+    noise : NoiseDescription
+        The kind, the scale and the space of the noise, and the sensitivity.
+    eps : float
+        The ε.
+    """
     law_kind = RiemannianGaussian if noise.kind == "gaussian" else RiemannianLaplace
     law = law_kind(noise.space, noise.scale)
     return float(law.certified_delta(noise.sensitivity, eps)[1])
@@ -482,8 +524,8 @@ def _check_numerics(certificate: Certificate, mechanism: Mechanism) -> list[Chec
         ]
     smallest = 0.0
     if own_path is SamplingPath.EXACT_THEN_ROUND:
-        # What every exact draw of so many numbers costs at least. Discrete noise has
-        # its own bound, among the mechanism's further checks.
+        # The least slack of an exact draw of this many numbers. Discrete noise has a
+        # bound of its own, among the mechanism's further checks.
         draws = certificate.release["integers"] or [[0]]
         smallest = sum(Allowance(len(part)).tau() for part in draws)
     is_number = isinstance(slack, float) and isfinite(slack)
@@ -540,8 +582,9 @@ def _check_release(certificate: Certificate, mechanism: Mechanism) -> list[Check
 def _has_to_list_integers(mechanism: Mechanism) -> bool:
     """Return whether every certificate of a mechanism lists its released integers.
 
-    Staged mechanisms always list them. Optimizers and descents may make any number of
-    draws. Others make one, of at most two integers for each entry of a point.
+    Mechanisms in stages always list them. Optimizers and descents make any number of
+    draws, and need not. Other mechanisms make one draw, with at most two integers for
+    each entry of a point; they list the integers unless there are too many.
 
     Parameters
     ----------
@@ -579,17 +622,18 @@ def _leads_to_value(
 
 
 def remarks_on(certificate: Certificate) -> list[str]:
-    """Return what a reader should know of the fields that nobody can recompute.
+    """Return sentences about the fields of a certificate that nobody can recompute.
 
     Parameters
     ----------
     certificate : Certificate
-        One whose fields have their form (`check_form`).
+        A certificate whose fields have passed `check_form`.
 
     Returns
     -------
     list of str
-        What the software recorded; then a remark where the time lies in the future.
+        The time, the version and the ledger entry that the software recorded, in one
+        sentence. A second one follows if the time lies in the future.
     """
     entry = "no ledger"
     if certificate.ledger is not None:
@@ -603,5 +647,14 @@ def remarks_on(certificate: Certificate) -> list[str]:
 
 
 def _inert(value: Any) -> str:
-    """Return a field of a stranger's certificate, short and without markup."""
+    """Return a field of a certificate as harmless text, for messages.
+
+    Unusual characters become question marks, and the text is cut after 80 characters,
+    because the certificate may come from a stranger.
+
+    Parameters
+    ----------
+    value : object
+        The value of the field.
+    """
     return re.sub(r"[^\w .,;:='()-]", "?", str(value))[:80]

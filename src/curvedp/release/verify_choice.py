@@ -1,8 +1,8 @@
-"""Check why a certificate says that its mechanism was chosen.
+"""Check the reason that a certificate states for the choice of its mechanism.
 
-The reason is a code, names of mechanisms, and predicted errors. Names come from the
-registry of mechanisms, and errors are predicted again from the public numbers, so that
-a certificate cannot carry words or numbers of somebody's own invention.
+The reason consists of a code, names of mechanisms, and predicted errors. The names must
+be in the registry of mechanisms, and the errors are predicted again from public
+numbers. So nobody can put words or numbers of their own into a certificate.
 """
 
 from collections.abc import Mapping
@@ -22,9 +22,9 @@ from curvedp.statistics.tangent_moments import TangentMoments, TangentMomentsNea
 # Statistics that estimators release in one way, although more mechanisms could.
 _RELEASED_IN_ONE_WAY = (SecondMoment, TangentMoments, TangentMomentsNearMean)
 
-# How far, relative, a stated prediction may be from the one that is computed again.
-# Predictions are simulated: another version of NumPy may draw other random numbers, and
-# their standard error is about one percent.
+# The largest relative difference between a stated predicted error and the recomputed
+# one. Predictions are simulated: another version of NumPy may draw other random
+# numbers, and their standard error is about one percent.
 _PREDICTION_TOLERANCE = 0.05
 
 
@@ -34,15 +34,15 @@ def check_choice(certificate: Certificate, mechanism: Mechanism) -> Check:
     Parameters
     ----------
     certificate : Certificate
-        A certificate whose fields have their form.
+        A certificate whose fields have passed `check_form`.
     mechanism : Mechanism
         The mechanism that was rebuilt from it.
 
     Returns
     -------
     Check
-        Confirmed if the rule can lead to this mechanism, every mechanism that is named
-        can release this statistic, and every predicted error is predicted again.
+        It holds if the stated rule can lead to this mechanism, and every stated error
+        agrees with the recomputed one.
 
     Raises
     ------
@@ -65,7 +65,7 @@ def check_choice(certificate: Certificate, mechanism: Mechanism) -> Check:
 
 
 def _refuse_unknown_names(choice: Mapping[str, Any], mechanism: Mechanism) -> None:
-    """Refuse a choice that names something else than mechanisms for the statistic.
+    """Refuse a choice with a name that is no mechanism for the released statistic.
 
     Parameters
     ----------
@@ -90,10 +90,11 @@ def _refuse_unknown_names(choice: Mapping[str, Any], mechanism: Mechanism) -> No
 
 
 def _is_smallest_prediction(certificate: Certificate, mechanism: Mechanism) -> bool:
-    """Return whether the stated errors are right and the mechanism's own is the smallest.
+    """Return whether the stated errors are right, and the chosen mechanism's is smallest.
 
-    A mechanism that the certificate excludes must be excluded again. Mechanisms that
-    the certificate does not name may be newer than it, and are ignored.
+    Mechanisms that the certificate excludes must be excluded in the recomputation, too.
+    Mechanisms that it does not name may be newer than the certificate; they are
+    ignored.
 
     Parameters
     ----------
@@ -133,7 +134,7 @@ def _can_lead_to(
     Parameters
     ----------
     rule : ChoiceRule
-        Why the mechanism was chosen, as the certificate states it.
+        The rule that the certificate states.
     certificate : Certificate
         The certificate.
     mechanism : Mechanism
@@ -149,10 +150,16 @@ def _can_lead_to(
 
 
 def _is_the_only_one(mechanism: Mechanism) -> bool:
-    """Return whether no other mechanism is offered where this one is.
+    """Return whether a mechanism is the only one that is offered for its statistic.
 
-    Principal directions are released from a second moment, or from the moments of
-    logarithms, with isotropic noise only, although other mechanisms could release one.
+    This is also the case for the statistics from which principal directions are
+    released (a second moment, or the moments of logarithms): isotropic noise is always
+    used, although other mechanisms could release such a statistic.
+
+    Parameters
+    ----------
+    mechanism : Mechanism
+        The mechanism that was rebuilt from the certificate.
     """
     if isinstance(mechanism.statistic, _RELEASED_IN_ONE_WAY):
         return True
