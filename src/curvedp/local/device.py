@@ -1,0 +1,364 @@
+"""Repeated reports of one person: public cells, a memory, and a budget per day.
+
+Every new report of a place costs ε again, and reports of one place that is visited
+every day could be averaged. So a device replaces a place by the center of its public
+cell, draws one permanent report for each cell, and sends that again at every visit.
+What protects the traces of a person over time is in docs/theory/local.md.
+"""
+
+import json
+import math
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from curvedp import _validate
+from curvedp._files import write_atomically
+from curvedp.errors import BudgetExceeded, LedgerCorrupted, ParameterError
+from curvedp.local.metric import MetricLaplace
+from curvedp.local.spaces import Earth
+
+SCHEMA = "curvedp-device-ledger/1"
+
+# Sums of decimal costs, such as three times 0.1, may exceed a budget by rounding.
+_SUM_ERROR = 1e-12
+
+
+@dataclass(frozen=True)
+class EarthCells:
+    """Public cells of about one size that cover the Earth, in rings of latitude.
+
+    Parameters
+    ----------
+    size : float
+        The side of a cell in kilometers.
+    earth : Earth
+        The Earth.
+
+    Examples
+    --------
+    >>> cells = EarthCells(1.0)
+    >>> cells.index([51.5007, -0.1246]) == cells.index([51.5008, -0.1247])
+    True
+    """
+
+    size: float
+    earth: Earth = Earth()  # noqa: RUF009 - a frozen value
+
+    def __post_init__(self) -> None:
+        half_way = math.pi * self.earth.radius
+        size = _validate.within("size", self.size, 1e-3, half_way / 2)
+        object.__setattr__(self, "size", size)
+
+    @property
+    def _rings(self) -> int:
+        """How many rings of latitude there are."""
+        return max(2, round(math.pi * self.earth.radius / self.size))
+
+    def _columns(self, ring: int) -> int:
+        """Return how many cells a ring has.
+
+        Parameters
+        ----------
+        ring : int
+            Counted from the south pole.
+        """
+        latitude = math.pi * ((ring + 0.5) / self._rings - 0.5)
+        length = 2 * math.pi * self.earth.radius * math.cos(latitude)
+        return max(1, round(length / self.size))
+
+    def index(self, place: Any) -> tuple[int, int]:
+        """Return the ring and the column of a place.
+
+        Parameters
+        ----------
+        place : pair of float
+            Latitude and longitude in degrees. What is no place is the public place.
+        """
+        point = self.earth.read(np.asarray(place, dtype=np.float64).reshape(1, 2))
+        latitude, longitude = self.earth.write(point)[0].tolist()
+        ring = min(int((latitude / 180 + 0.5) * self._rings), self._rings - 1)
+        columns = self._columns(ring)
+        return ring, int((longitude / 360 + 0.5) * columns) % columns
+
+    def center(self, index: tuple[int, int]) -> np.ndarray:
+        """Return the center of a cell: latitude and longitude in degrees.
+
+        Parameters
+        ----------
+        index : (int, int)
+            Ring and column.
+        """
+        ring, column = index
+        latitude = 180 * ((ring + 0.5) / self._rings - 0.5)
+        longitude = 360 * ((column + 0.5) / self._columns(ring) - 0.5)
+        return np.array([latitude, longitude])
+
+    @property
+    def largest_shift(self) -> float:
+        """A bound of the distance from a place to the center of its cell, in km."""
+        # Near a pole a single cell may be a whole ring around it.
+        return 1.5 * self.size
+
+
+class TraceCost(NamedTuple):
+    """What reporting a trace would cost, before anything is spent.
+
+    Attributes
+    ----------
+    visits : int
+        How many places the trace has.
+    new_cells : int
+        Cells that have no permanent report yet; each costs ε.
+    epsilon : float
+        The cost of them all, per kilometer.
+    left : float
+        What is left of the day's budget now.
+    fits : bool
+        Whether the trace can be reported today.
+    """
+
+    visits: int
+    new_cells: int
+    epsilon: float
+    left: float
+    fits: bool
+
+
+class DeviceLedger:
+    """The memory and the budget of one person's device, in a file on that device.
+
+    Each public cell has one permanent report, which is drawn at the first visit and
+    sent again at every later one: an attacker who averages reports of a place that is
+    visited every day learns no more than from the first. Every permanent report is
+    charged to the budget of its day before it is drawn.
+
+    The file holds the true cells. It is as private as the places, is written with mode
+    0600, and must not leave the device.
+
+    Parameters
+    ----------
+    path : str or Path
+        The file; it is created at the first report.
+    mechanism : MetricLaplace
+        What draws reports of places on the Earth.
+    per_day : float
+        The budget of a day, per kilometer: how many times ε new cells may cost.
+    cell : float
+        The side of a public cell in kilometers.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from curvedp.local import Earth, MetricLaplace
+    >>> path = Path(tempfile.mkdtemp()) / "device.json"
+    >>> device = DeviceLedger(path, MetricLaplace(Earth(), 1.0), per_day=3.0)
+    >>> home, work = [51.5007, -0.1246], [51.5153, -0.0922]
+    >>> device.cost([home, work, home]).epsilon
+    2.0
+    >>> first, again = device.report(home), device.report(home)
+    >>> bool(np.all(first == again)), device.spent()
+    (True, 1.0)
+    """
+
+    def __init__(
+        self,
+        path: str | Path,
+        mechanism: MetricLaplace,
+        *,
+        per_day: float,
+        cell: float = 0.25,
+    ) -> None:
+        if not isinstance(mechanism.space, Earth):
+            raise ParameterError(
+                "must be MetricLaplace on Earth()",
+                parameter="mechanism",
+                value=mechanism,
+            )
+        self.path = Path(path)
+        self.mechanism = mechanism
+        self.per_day = _validate.positive("per_day", per_day)
+        self.cells = EarthCells(cell, mechanism.space)
+        self._terms = {
+            "schema": SCHEMA,
+            "epsilon": mechanism.epsilon,
+            "radius": mechanism.space.radius,
+            "per_day": self.per_day,
+            "cell": self.cells.size,
+        }
+        self._load()
+
+    def cost(self, trace: Any, *, day: date | None = None) -> TraceCost:
+        """Say what reporting a trace would cost. Nothing is spent or drawn.
+
+        Parameters
+        ----------
+        trace : array, shape (n, 2)
+            Places in degrees.
+        day : date, optional
+            The day; today in UTC by default.
+        """
+        entries = self._load()
+        known = {tuple(entry["cell"]) for entry in entries if entry["report"]}
+        visits = np.asarray(trace, dtype=np.float64).reshape(-1, 2)
+        new = {self.cells.index(place) for place in visits} - known
+        epsilon = len(new) * self.mechanism.epsilon
+        left = self.left(day)
+        fits = epsilon <= left * (1 + _SUM_ERROR)
+        return TraceCost(len(visits), len(new), epsilon, left, fits)
+
+    def report(self, place: Any, *, day: date | None = None) -> np.ndarray:
+        """Return the permanent report of a place's cell; a new one is charged first.
+
+        Parameters
+        ----------
+        place : pair of float
+            Latitude and longitude in degrees.
+        day : date, optional
+            The day that is charged; today in UTC by default.
+
+        Raises
+        ------
+        BudgetExceeded
+            If the cell is new and the day's budget does not allow for it. Nothing is
+            drawn then.
+        """
+        index = self.cells.index(place)
+        with _locked(self.path):
+            entries = self._load()
+            for entry in entries:
+                if tuple(entry["cell"]) == index and entry["report"]:
+                    return np.array(entry["report"])
+            charged_day = _day(day).isoformat()
+            spent = _spent(entries, charged_day)
+            if spent + self.mechanism.epsilon > self.per_day * (1 + _SUM_ERROR):
+                raise BudgetExceeded(
+                    f"a report of a new place costs {self.mechanism.epsilon:g} per km, "
+                    f"and {max(self.per_day - spent, 0.0):g} of {self.per_day:g} is left "
+                    f"today; nothing was drawn"
+                )
+            entry = {
+                "day": charged_day,
+                "cell": list(index),
+                "epsilon": self.mechanism.epsilon,
+                "report": None,
+            }
+            # The charge is on disk before the report exists: a crash in between costs
+            # the budget and not the privacy.
+            self._save([*entries, entry])
+            report = self.mechanism.randomize(self.cells.center(index))
+            entry["report"] = report.tolist()
+            self._save([*entries, entry])
+        return report
+
+    def spent(self, day: date | None = None) -> float:
+        """Return what a day's new cells have cost, per kilometer.
+
+        Parameters
+        ----------
+        day : date, optional
+            Today in UTC by default.
+        """
+        return _spent(self._load(), _day(day).isoformat())
+
+    def left(self, day: date | None = None) -> float:
+        """Return what is left of a day's budget, per kilometer.
+
+        Parameters
+        ----------
+        day : date, optional
+            Today in UTC by default.
+        """
+        return max(self.per_day - self.spent(day), 0.0)
+
+    @property
+    def total(self) -> float:
+        """What all permanent reports have cost together, per kilometer."""
+        costs = [entry["epsilon"] for entry in self._load()]
+        return math.fsum(costs)
+
+    def _load(self) -> list[dict[str, Any]]:
+        """Return the entries of the file, whose terms must be those of this object."""
+        if not self.path.exists():
+            return []
+        try:
+            content = json.loads(self.path.read_text(encoding="utf-8"))
+            entries = content.pop("entries")
+            is_valid = isinstance(entries, list) and all(map(_is_entry, entries))
+        except (OSError, ValueError, KeyError, AttributeError, TypeError):
+            raise LedgerCorrupted(f"{self.path} is not a device ledger") from None
+        if not is_valid:
+            raise LedgerCorrupted(f"{self.path} is not a device ledger")
+        if content != self._terms:
+            raise ParameterError(
+                f"{self.path} was made with another epsilon, cell or budget; those of a "
+                "device do not change"
+            )
+        return list(entries)
+
+    def _save(self, entries: Sequence[dict[str, Any]]) -> None:
+        """Write the file, readable by its owner alone.
+
+        Parameters
+        ----------
+        entries : sequence of dict
+            All entries.
+        """
+        write_atomically(
+            self.path, json.dumps({**self._terms, "entries": list(entries)}) + "\n"
+        )
+        os.chmod(self.path, 0o600)
+
+
+def _is_entry(entry: Any) -> bool:
+    """Return whether a JSON value is an entry of a device ledger."""
+    if not isinstance(entry, dict):
+        return False
+    if set(entry) != {"day", "cell", "epsilon", "report"}:
+        return False
+    has_cell = isinstance(entry["cell"], list) and len(entry["cell"]) == 2
+    has_cost = isinstance(entry["epsilon"], float) and entry["epsilon"] > 0
+    report = entry["report"]
+    has_report = report is None or (isinstance(report, list) and len(report) == 2)
+    return has_cell and has_cost and has_report and isinstance(entry["day"], str)
+
+
+def _spent(entries: Sequence[dict[str, Any]], day: str) -> float:
+    """Return the cost of a day's entries.
+
+    Parameters
+    ----------
+    entries : sequence of dict
+    day : str
+        In ISO 8601.
+    """
+    costs = [entry["epsilon"] for entry in entries if entry["day"] == day]
+    return math.fsum(costs)
+
+
+def _day(day: date | None) -> date:
+    """Return a day, today in UTC by default."""
+    return datetime.now(UTC).date() if day is None else day
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    """Let one process at a time charge the file, where the system has file locks."""
+    try:
+        import fcntl
+    except ImportError:  # Windows
+        yield
+        return
+    lock = path.with_name(path.name + ".lock")
+    descriptor = os.open(lock, os.O_CREAT | os.O_RDWR, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,255 @@
+"""How many people a question takes: a curator, a federation, and local reports.
+
+The question is the same for all three, the mean of records in a public ball, and so is
+the guarantee. What differs is who is trusted.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from curvedp import _validate
+from curvedp.core.codes import TrustModel
+from curvedp.core.wording import TRUST_WORDS
+from curvedp.errors import CurvedpError, ParameterError
+from curvedp.geometry import Euclidean, Manifold, Sphere
+from curvedp.local.bounded import BoundedNoise, LocalGaussian, LocalLaplace
+from curvedp.local.moments import RadialLaw
+from curvedp.local.privunit import PrivUnit
+from curvedp.planning import Plan
+from curvedp.planning import plan as plan_curator
+from curvedp.privacy import GDP, Guarantee, PureDP, convert
+
+# Mechanisms whose noise a federation can add in masked sums, best first.
+_SUMMABLE = ("newton", "tangent-gaussian")
+
+
+class TrustRow(NamedTuple):
+    """One model of trust in a comparison.
+
+    Attributes
+    ----------
+    trust : TrustModel
+        Who sees the records.
+    mechanism : str
+        The best mechanism there.
+    error : float
+        The predicted error of the mean at n records, from noise alone.
+    people : int or None
+        How many records the wanted error takes; None if none was asked for.
+    """
+
+    trust: TrustModel
+    mechanism: str
+    error: float
+    people: int | None
+
+
+@dataclass(frozen=True)
+class TrustComparison:
+    """The three models of trust, at equal ε, on the same question.
+
+    Attributes
+    ----------
+    title : str
+        The question.
+    rows : list of TrustRow
+        Curator, federation and local reports, where each is possible.
+    left_out : dict
+        Why a model is missing.
+    """
+
+    title: str
+    rows: list[TrustRow]
+    left_out: dict[str, str]
+
+    def __str__(self) -> str:
+        lines = [self.title]
+        for row in self.rows:
+            people = "" if row.people is None else f", {row.people:,} people"
+            lines.append(
+                f"  {row.trust.value:<10} {row.mechanism:<18} error {row.error:.3g}"
+                f"{people}: {TRUST_WORDS[row.trust].split('.')[0]}"
+            )
+        lines += [f"  {name}: {reason}" for name, reason in self.left_out.items()]
+        return "\n".join(lines)
+
+
+def compare_trust(
+    manifold: Manifold,
+    n: int,
+    radius: float,
+    guarantee: Guarantee,
+    *,
+    error: float | None = None,
+) -> TrustComparison:
+    """Predict the error of a mean with a curator, a federation, and local reports.
+
+    Parameters
+    ----------
+    manifold : Manifold
+        A sphere or Euclidean space.
+    n : int
+        How many people there are, with one record each.
+    radius : float
+        Of the public ball that holds the records, about the origin.
+    guarantee : Guarantee
+        The guarantee of each person in every model, such as `GDP(1.0)` or `PureDP(2.0)`.
+    error : float, optional
+        A wanted error, for which each row says how many people it takes.
+
+    Returns
+    -------
+    TrustComparison
+        It prints itself.
+
+    Examples
+    --------
+    >>> from curvedp.geometry import Sphere
+    >>> from curvedp.privacy import PureDP
+    >>> comparison = compare_trust(Sphere(2), 10_000, 0.5, PureDP(2.0), error=0.01)
+    >>> curator, local = comparison.rows[0], comparison.rows[-1]
+    >>> local.people > 30 * curator.people
+    True
+    """
+    n = _validate.integer("n", n, 2)
+    radius = _validate.length("radius", radius)
+    if error is not None:
+        error = _validate.positive("error", error)
+    if not isinstance(manifold, Sphere | Euclidean):
+        raise ParameterError(
+            "must be a sphere or Euclidean space: elsewhere no unbiased mean of reports "
+            "is known",
+            parameter="manifold",
+            value=manifold,
+        )
+    rows, left_out = [], {}
+    curator = plan_curator(manifold, n, radius, guarantee)
+    people = None if error is None else curator.records_needed(error)
+    rows.append(TrustRow(TrustModel.CENTRAL, curator.mechanism, curator.error, people))
+
+    federated = _federated_row(curator, error)
+    if federated is None:
+        left_out["federated"] = (
+            f"its noise is Gaussian, which does not meet {guarantee}"
+        )
+    else:
+        rows.append(federated)
+
+    local = _local_errors(manifold, radius, guarantee)
+    name = min(local, key=lambda key: local[key])
+    people = None if error is None else math.ceil((local[name] / error) ** 2)
+    rows.append(TrustRow(TrustModel.LOCAL, name, local[name] / math.sqrt(n), people))
+    title = (
+        f"mean of {n:,} records on {manifold.name} in a ball of radius {radius:g}, "
+        f"{guarantee} for each person"
+    )
+    return TrustComparison(title, rows, left_out)
+
+
+def _federated_row(curator: Plan, error: float | None) -> TrustRow | None:
+    """Return the row of a federation: the noise of one release, added in masked sums.
+
+    Parameters
+    ----------
+    curator : Plan
+        The predictions for a curator.
+    error : float or None
+        A wanted error.
+    """
+    if isinstance(curator.guarantee, PureDP):
+        return None
+    names = [name for name in _SUMMABLE if name in curator.errors]
+    if not names:
+        return None
+    predicted = curator.errors[names[0]]
+    people = None
+    if error is not None:
+        # Noise of a sum falls as 1/n.
+        people = math.ceil(curator.n * predicted / error)
+    return TrustRow(TrustModel.FEDERATED, names[0], predicted, people)
+
+
+def _local_errors(
+    manifold: Sphere | Euclidean, radius: float, guarantee: Guarantee
+) -> dict[str, float]:
+    """Return √n times the error of the mean of local reports, by mechanism.
+
+    It is the root mean square error from noise alone. On a sphere a report about x has
+    the mean a·x, and varies by E sin² r across x; the mean of records in the ball has
+    at least the length cos ρ.
+
+    Parameters
+    ----------
+    manifold : Sphere or Euclidean
+    radius : float
+        ρ of the public ball.
+    guarantee : Guarantee
+        The local guarantee.
+    """
+    errors: dict[str, float] = {}
+    kinds: tuple[type[BoundedNoise], ...] = (LocalGaussian, LocalLaplace)
+    for kind in kinds:
+        try:
+            mechanism = kind(manifold, manifold.origin, radius, guarantee)
+        except CurvedpError:  # Gaussian noise meets no pure ε in flat space
+            continue
+        errors[kind.name] = _report_error(mechanism, radius)
+    epsilon = _pure_epsilon(guarantee)
+    if isinstance(manifold, Sphere) and epsilon is not None:
+        privunit = PrivUnit(manifold.dim + 1, epsilon)
+        across = manifold.dim * privunit.largest_variance
+        total = min(across, privunit.report_error)
+        errors[PrivUnit.name] = math.sqrt(total) / _least_length(radius)
+    if not errors:
+        raise ParameterError(f"no local mechanism meets {guarantee}")
+    return errors
+
+
+def _report_error(mechanism: BoundedNoise, radius: float) -> float:
+    """Return the root mean square error that one report adds to a mean, times √n.
+
+    Parameters
+    ----------
+    mechanism : BoundedNoise
+        On a sphere or in Euclidean space.
+    radius : float
+        ρ of the public ball.
+    """
+    manifold: Any = mechanism.manifold
+    if isinstance(manifold, Sphere):
+        law = RadialLaw(mechanism)
+        return math.sqrt(law.mean_squared_sine) / (
+            law.mean_cosine * _least_length(radius)
+        )
+    per_coordinate = 1.0 if mechanism.kind == "gaussian" else manifold.dim + 1
+    return mechanism.scale * float(np.sqrt(manifold.dim * per_coordinate))
+
+
+def _least_length(radius: float) -> float:
+    """Return a lower bound of the length of the mean of unit vectors in a ball."""
+    return max(math.cos(min(radius, math.pi / 2)), 0.05)
+
+
+def _pure_epsilon(guarantee: Guarantee) -> float | None:
+    """Return the pure ε that meets a guarantee, or None where it is not known.
+
+    Parameters
+    ----------
+    guarantee : Guarantee
+        What a report must satisfy.
+    """
+    if isinstance(guarantee, PureDP):
+        return guarantee.eps
+    if not isinstance(guarantee, GDP):
+        return None
+    low, high = 0.0, 200.0
+    for _ in range(60):
+        middle = (low + high) / 2
+        if middle > 0 and convert(PureDP(middle), to=GDP).mu <= guarantee.mu:
+            low = middle
+        else:
+            high = middle
+    return low if low > 0 else None

@@ -1,0 +1,600 @@
+"""Statistics from reports: means, histograms on public cells, and densities.
+
+The server sees reports only. Their noise is public, so that its bias is taken out;
+error bars come from the spread of the reports. All of it is post-processing.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.special import eval_legendre
+from scipy.stats import chi2
+
+from curvedp import _validate
+from curvedp.errors import ParameterError
+from curvedp.geometry import Euclidean, Sphere, Torus
+from curvedp.local.estimates import MeanEstimate
+from curvedp.local.mechanism import LocalMechanism
+from curvedp.local.metric import MetricLaplace
+from curvedp.local.moments import RadialLaw, torus_moments
+from curvedp.local.privunit import PrivUnit
+from curvedp.local.spaces import RecordSpace, read_batch
+
+# The largest degree of harmonics that a density is estimated by.
+_LARGEST_DEGREE = 48
+
+# The degree is the largest at which the standard error of a uniform density is at most
+# this part of it.
+_RELATIVE_ERROR = 0.25
+
+# Points of the table in which the kernel of a density is interpolated.
+_TABLE_SIZE = 1 << 15
+
+# Pairs of a query and a report that are evaluated together.
+_BLOCK_PAIRS = 1 << 22
+
+# Draws per cell from which the transition matrix of a histogram is estimated, and the
+# public seed of that simulation. No record is involved.
+_CELL_DRAWS = 50_000
+_CELL_SEED = 20221
+
+
+def estimate_mean(
+    mechanism: LocalMechanism, reports: Any, level: float = 0.95
+) -> MeanEstimate:
+    """Return the mean place or direction of the records, from their reports.
+
+    On a sphere the mean of the reports, as vectors, is a·(mean of the records), where
+    a = E cos r is public. So the direction of the mean of the records is estimated
+    without bias from the noise, and a ball about it follows from the central limit
+    theorem with the covariance of the reports. On a torus each angle is treated so; in
+    Euclidean space noise has no bias.
+
+    Parameters
+    ----------
+    mechanism : LocalMechanism
+        What drew the reports, on a sphere, the Earth, a torus or in Euclidean space.
+    reports : array, shape (n, *record_shape)
+        One report for each person.
+    level : float
+        The coverage of the region.
+
+    Returns
+    -------
+    MeanEstimate
+        `value` in the form of the records; `radius` in the unit of the mechanism.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from curvedp.local import Earth, MetricLaplace
+    >>> places = MetricLaplace(Earth(), epsilon=1.0)
+    >>> reports = places.randomize(np.tile([51.5, -0.1], (500, 1)))
+    >>> mean = estimate_mean(places, reports)
+    >>> bool(mean.radius < 0.5), mean.unit
+    (True, 'kilometer')
+    """
+    if isinstance(mechanism, PrivUnit):
+        return mechanism.estimate_mean(reports, level)
+    probability = _validate.within(
+        "level", level, 0.0, 1.0, open_low=True, open_high=True
+    )
+    space = mechanism.space
+    points = _read_points(space, reports)
+    manifold = space.manifold
+    if isinstance(manifold, Sphere):
+        value, radius = _mean_direction(mechanism, points, probability)
+    elif isinstance(manifold, Torus):
+        value, radius = _mean_angles(mechanism, points, probability)
+    elif isinstance(manifold, Euclidean):
+        value = points.mean(axis=0)
+        radius = _ball_radius(points - value, probability)
+    else:
+        raise ParameterError(
+            f"no unbiased mean of reports is known on {manifold!r}; spheres, tori and "
+            "Euclidean space have one"
+        )
+    reported = space.write(value[None])[0]
+    return MeanEstimate(
+        reported, radius * space.unit_length, probability, len(points), space.unit
+    )
+
+
+def _read_points(space: RecordSpace, reports: Any) -> np.ndarray:
+    """Return reports as points, broken ones as the public record.
+
+    Parameters
+    ----------
+    space : RecordSpace
+        Where the records live.
+    reports : array, shape (n, *record_shape)
+        The reports.
+    """
+    points, is_single = read_batch(space, reports)
+    if is_single or len(points) < 2:
+        raise ParameterError("reports must be at least two")
+    return points
+
+
+def _ball_radius(deviations: np.ndarray, level: float) -> float:
+    """Return the radius of a ball that covers a mean, by the central limit theorem.
+
+    With λ the largest eigenvalue of the covariance of n deviations of dimension d, it
+    is √(λ·χ²_d(level)/n).
+
+    Parameters
+    ----------
+    deviations : array, shape (n, d)
+        Reports less their mean.
+    level : float
+        The coverage.
+    """
+    n, dim = deviations.shape
+    covariance = deviations.T @ deviations / (n - 1)
+    largest = float(np.linalg.eigvalsh(covariance)[-1])
+    return math.sqrt(max(largest, 0.0) * float(chi2.ppf(level, dim)) / n)
+
+
+def _mean_direction(
+    mechanism: LocalMechanism, points: np.ndarray, level: float
+) -> tuple[np.ndarray, float]:
+    """Return the mean direction of the records, and the radius of its region.
+
+    Parameters
+    ----------
+    mechanism : LocalMechanism
+        Isotropic noise on a sphere.
+    points : array, shape (n, d + 1)
+        The reports.
+    level : float
+        The coverage.
+    """
+    manifold = mechanism.space.manifold
+    mean = points.mean(axis=0)
+    length = float(np.linalg.norm(mean))
+    direction = np.asarray(manifold.project(mean))
+    across = np.asarray(
+        manifold.to_coordinates(direction, manifold.to_tangent(direction, points))
+    )
+    radius = _ball_radius(across - across.mean(axis=0), level)
+    # The factor a of the noise cancels in the quotient: it shrinks both alike.
+    return direction, math.atan2(radius, length) if length > radius else math.pi
+
+
+def _mean_angles(
+    mechanism: LocalMechanism, points: np.ndarray, level: float
+) -> tuple[np.ndarray, float]:
+    """Return the mean direction of each angle, and the radius of a region of all.
+
+    Parameters
+    ----------
+    mechanism : LocalMechanism
+        Noise on a torus.
+    points : array, shape (n, d)
+        The reports.
+    level : float
+        The coverage.
+    """
+    cosine, sine = np.cos(points).mean(axis=0), np.sin(points).mean(axis=0)
+    angles = np.arctan2(sine, cosine)
+    lengths = np.hypot(cosine, sine)
+    deviations = np.sin(points - angles) / lengths
+    radius = _ball_radius(deviations, level)
+    return angles, min(radius, math.pi * math.sqrt(points.shape[1]))
+
+
+class DensityEstimate(NamedTuple):
+    """A density that was estimated from reports.
+
+    Attributes
+    ----------
+    values : array
+        The density at the queries: per steradian on a sphere, per radian^d on a torus.
+    standard_errors : array
+        Of each value.
+    degree : int
+        Harmonics up to this degree are in it; finer detail is smoothed away.
+    """
+
+    values: np.ndarray
+    standard_errors: np.ndarray
+    degree: int
+
+
+def estimate_density(
+    mechanism: LocalMechanism, reports: Any, at: Any, *, degree: int | None = None
+) -> DensityEstimate:
+    """Return the density of the records at given points, from their reports.
+
+    The density is expanded in harmonics up to a degree L, each divided by the public
+    factor a_l of the noise and smoothed by w_l = cos²(πl/(2L + 2)). So the estimate is
+    unbiased for the smoothed density, and the mean of one number for each report: its
+    standard error is theirs over √n.
+
+    Parameters
+    ----------
+    mechanism : LocalMechanism
+        What drew the reports, on the two-sphere, the Earth, or a torus.
+    reports : array, shape (n, *record_shape)
+        One report for each person.
+    at : array, shape (m, *record_shape)
+        Where the density is wanted.
+    degree : int, optional
+        L. By default the largest one, up to 48, at which the standard error of a
+        uniform density would be a quarter of it: a function of n and the noise alone.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from curvedp.geometry import Sphere
+    >>> from curvedp.local import MetricLaplace
+    >>> mechanism = MetricLaplace(Sphere(2), epsilon=4.0)
+    >>> X = Sphere(2).project(np.random.default_rng(0).normal(size=(2000, 3)))
+    >>> density = estimate_density(mechanism, mechanism.randomize(X), np.eye(3))
+    >>> density.values.shape
+    (3,)
+    """
+    points = _read_points(mechanism.space, reports)
+    queries, is_single = read_batch(mechanism.space, at)
+    manifold = mechanism.space.manifold
+    if isinstance(manifold, Sphere) and manifold.dim == 2:
+        estimate = _sphere_density(mechanism, points, queries, degree)
+    elif isinstance(manifold, Torus):
+        estimate = _torus_density(mechanism, points, queries, degree)
+    else:
+        raise ParameterError(
+            f"densities are estimated on the two-sphere and on tori, not on {manifold!r}"
+        )
+    if is_single:
+        return estimate._replace(
+            values=estimate.values[0], standard_errors=estimate.standard_errors[0]
+        )
+    return estimate
+
+
+def _window(orders: np.ndarray, degree: int) -> np.ndarray:
+    """Return w_l = cos²(πl/(2L + 2)), and 0 beyond L.
+
+    Parameters
+    ----------
+    orders : array
+        l, whole numbers or lengths of frequencies.
+    degree : int
+        L.
+    """
+    angles = np.minimum(np.pi * orders / (2 * degree + 2), np.pi / 2)
+    return np.asarray(np.cos(angles) ** 2)
+
+
+def _choose_degree(relative_errors: Any, degree: int | None) -> int:
+    """Return the degree that was given, or the largest with a small enough error.
+
+    Parameters
+    ----------
+    relative_errors : callable
+        Maps a degree to the standard error of a uniform density, relative to it.
+    degree : int or None
+        What was given.
+    """
+    if degree is not None:
+        chosen = _validate.integer("degree", degree, 1)
+        if chosen > _LARGEST_DEGREE:
+            raise ParameterError(
+                f"must be at most {_LARGEST_DEGREE}", parameter="degree", value=degree
+            )
+        return chosen
+    fitting = [
+        order
+        for order in range(1, _LARGEST_DEGREE + 1)
+        if relative_errors(order) <= _RELATIVE_ERROR
+    ]
+    return max(fitting, default=1)
+
+
+def _sphere_density(
+    mechanism: LocalMechanism,
+    points: np.ndarray,
+    queries: np.ndarray,
+    degree: int | None,
+) -> DensityEstimate:
+    """Return the density on the two-sphere; see `estimate_density`.
+
+    The kernel is K(t) = Σ (2l + 1)/(4π)·w_l/a_l·P_l(t) of the inner product t of query
+    and report.
+
+    Parameters
+    ----------
+    mechanism : LocalMechanism
+    points, queries : arrays, shape (n, 3) and (m, 3)
+        The reports, and where the density is wanted.
+    degree : int or None
+    """
+    factors = RadialLaw(mechanism).legendre(_LARGEST_DEGREE)
+    orders = np.arange(_LARGEST_DEGREE + 1)
+    # Below 2^-40 a factor has no digits left, and its harmonic is lost in the noise.
+    usable = int(np.argmax(np.append(factors < 2.0**-40, True))) - 1
+
+    def relative_error(limit: int) -> float:
+        """Return the relative standard error of a uniform density at this degree."""
+        if limit > usable:
+            return math.inf
+        part = slice(1, limit + 1)
+        ratio = _window(orders[part], limit) / factors[part]
+        return math.sqrt(float(((2 * orders[part] + 1) * ratio**2).sum()) / len(points))
+
+    limit = _choose_degree(relative_error, degree)
+    if limit > usable:
+        raise ParameterError(
+            f"noise has erased harmonics beyond {usable}",
+            parameter="degree",
+            value=limit,
+        )
+    used = orders[: limit + 1]
+    coefficients = (2 * used + 1) / (4 * np.pi) * _window(used, limit) / factors[used]
+    angles = np.linspace(0.0, np.pi, _TABLE_SIZE)
+    table = sum(
+        coefficient * eval_legendre(order, np.cos(angles))
+        for order, coefficient in zip(used, coefficients, strict=True)
+    )
+
+    def kernel(block: np.ndarray) -> np.ndarray:
+        """Return K for every pair of a query of the block and a report."""
+        pair_angles = np.arccos(np.clip(block @ points.T, -1.0, 1.0))
+        return np.asarray(np.interp(pair_angles, angles, table))
+
+    return _average_kernel(kernel, queries, len(points), limit)
+
+
+def _torus_density(
+    mechanism: LocalMechanism,
+    points: np.ndarray,
+    queries: np.ndarray,
+    degree: int | None,
+) -> DensityEstimate:
+    """Return the density on a torus; see `estimate_density`.
+
+    The kernel is (2π)^{-d}·Σ w_k/a_k·cos⟨k, query − report⟩ over |k| ≤ L.
+
+    Parameters
+    ----------
+    mechanism : LocalMechanism
+    points, queries : arrays, shape (n, d) and (m, d)
+        The reports, and where the density is wanted.
+    degree : int or None
+    """
+    dim = points.shape[1]
+    largest = _LARGEST_DEGREE if dim == 1 else _LARGEST_DEGREE // 3
+    axis = np.arange(-largest, largest + 1)
+    grid = np.stack(np.meshgrid(*[axis] * dim, indexing="ij"), axis=-1).reshape(-1, dim)
+    first_nonzero = np.array(
+        [next((entry for entry in k if entry), 0) for k in grid.tolist()]
+    )
+    # One of k and −k, and not 0.
+    half = grid[first_nonzero > 0]
+    lengths = np.linalg.norm(half, axis=1)
+    factors = torus_moments(mechanism, half)
+
+    def relative_error(limit: int) -> float:
+        """Return the relative standard error of a uniform density at this degree."""
+        if limit > largest:
+            return math.inf
+        used = lengths <= limit
+        ratio = _window(lengths[used], limit) / factors[used]
+        return math.sqrt(2 * float((ratio**2).sum()) / len(points))
+
+    limit = _choose_degree(relative_error, degree)
+    used = lengths <= limit
+    frequencies = half[used]
+    coefficients = 2 * _window(lengths[used], limit) / factors[used]
+
+    def kernel(block: np.ndarray) -> np.ndarray:
+        """Return the kernel for every pair of a query of the block and a report."""
+        query_phases = block @ frequencies.T
+        report_phases = points @ frequencies.T
+        total = (coefficients * np.cos(query_phases)) @ np.cos(report_phases).T
+        total += (coefficients * np.sin(query_phases)) @ np.sin(report_phases).T
+        return np.asarray((1 + total) / (2 * np.pi) ** dim)
+
+    return _average_kernel(kernel, queries, len(points), limit)
+
+
+def _average_kernel(
+    kernel: Any, queries: np.ndarray, n: int, degree: int
+) -> DensityEstimate:
+    """Return the mean over reports of a kernel at each query, with its standard error.
+
+    Parameters
+    ----------
+    kernel : callable
+        Maps a block of queries to an array of shape (block, n).
+    queries : array, shape (m, ...)
+    n : int
+        The number of reports.
+    degree : int
+    """
+    block_size = max(1, _BLOCK_PAIRS // n)
+    values, errors = [], []
+    for start in range(0, len(queries), block_size):
+        numbers = kernel(queries[start : start + block_size])
+        values.append(numbers.mean(axis=1))
+        errors.append(numbers.std(axis=1, ddof=1) / math.sqrt(n))
+    return DensityEstimate(np.concatenate(values), np.concatenate(errors), degree)
+
+
+@dataclass(frozen=True, eq=False)
+class PublicCells:
+    """Cells of a space: each place belongs to the nearest of some public centers.
+
+    Parameters
+    ----------
+    manifold : Manifold or Earth
+        Where the records live.
+    centers : array, shape (k, *record_shape)
+        Public places, chosen without looking at the records.
+
+    Examples
+    --------
+    >>> from curvedp.local import Earth
+    >>> cells = PublicCells(Earth(), [[51.5, -0.1], [48.9, 2.4]])
+    >>> cells.index([[50.0, 2.0]]).tolist()
+    [1]
+    """
+
+    manifold: Any
+    centers: Any
+
+    def __post_init__(self) -> None:
+        from curvedp.local.spaces import record_space
+
+        space = record_space(self.manifold, None)
+        points, is_single = read_batch(space, self.centers)
+        if is_single or len(points) < 2:
+            raise ParameterError("centers must be at least two places")
+        object.__setattr__(self, "space", space)
+        object.__setattr__(self, "points", points)
+        object.__setattr__(self, "centers", space.write(points))
+
+    space: RecordSpace = None  # type: ignore[assignment]
+    points: np.ndarray = None  # type: ignore[assignment]
+
+    def __len__(self) -> int:
+        return len(self.points)
+
+    def index(self, records: Any) -> np.ndarray:
+        """Return the cell of each record.
+
+        Parameters
+        ----------
+        records : array, shape (n, *record_shape)
+            Records or reports; one that cannot be read is the public record.
+        """
+        points, _ = read_batch(self.space, records)
+        return self.nearest(points)
+
+    def nearest(self, points: np.ndarray) -> np.ndarray:
+        """Return the cell of each point of the manifold.
+
+        Parameters
+        ----------
+        points : array, shape (n, *point_shape)
+        """
+        manifold = self.space.manifold
+        nearest = np.zeros(len(points), dtype=np.int64)
+        shortest = np.full(len(points), np.inf)
+        for number, center in enumerate(self.points):
+            distances = np.asarray(manifold.dist(center, points))
+            is_nearer = distances < shortest
+            nearest[is_nearer] = number
+            shortest = np.minimum(shortest, distances)
+        return np.asarray(nearest)
+
+    def snap(self, records: Any) -> np.ndarray:
+        """Return the center of the cell of each record: what a device perturbs.
+
+        Parameters
+        ----------
+        records : array, shape (n, *record_shape)
+        """
+        return np.asarray(np.asarray(self.centers)[self.index(records)])
+
+
+class HistogramEstimate(NamedTuple):
+    """How many records are in each public cell, estimated from reports.
+
+    Attributes
+    ----------
+    counts : array
+        Unbiased estimates; some may be negative.
+    standard_errors : array
+        Of each count.
+    shares : array
+        The most likely shares, which are not negative and add up to 1.
+    """
+
+    counts: np.ndarray
+    standard_errors: np.ndarray
+    shares: np.ndarray
+
+
+def estimate_histogram(
+    mechanism: MetricLaplace, reports: Any, cells: PublicCells
+) -> HistogramEstimate:
+    """Return how many records are in each public cell, from reports of cell centers.
+
+    Each device has replaced its record by the center of its cell (`cells.snap`) before
+    it was randomized. Then P(report in cell j | record in cell k) is a public matrix C.
+    The counts of the reports have the mean C·(counts of the records), so that C⁻¹ takes
+    the bias out. The shares are those of the largest likelihood (expectation and
+    maximization).
+
+    Parameters
+    ----------
+    mechanism : MetricLaplace
+        What drew the reports.
+    reports : array, shape (n, *record_shape)
+        Reports of cell centers.
+    cells : PublicCells
+        The public cells.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from curvedp.local import Earth, MetricLaplace
+    >>> cells = PublicCells(Earth(), [[51.5, -0.1], [51.5, 0.0]])  # 7 km apart
+    >>> places = MetricLaplace(Earth(), epsilon=1.0)
+    >>> X = np.array([[51.5, -0.11]] * 300 + [[51.51, 0.01]] * 100)
+    >>> reports = places.randomize(cells.snap(X))
+    >>> histogram = estimate_histogram(places, reports, cells)
+    >>> bool(np.all(np.abs(histogram.counts - [300, 100]) < 60))
+    True
+    """
+    points = _read_points(mechanism.space, reports)
+    n, k = len(points), len(cells)
+    rng = np.random.default_rng(_CELL_SEED)
+    transitions = np.empty((k, k))
+    for number, center in enumerate(cells.points):
+        about = np.repeat(center[None], _CELL_DRAWS, axis=0)
+        simulated = cells.nearest(mechanism.simulate_points(about, rng))
+        transitions[:, number] = np.bincount(simulated, minlength=k) / _CELL_DRAWS
+    reported = np.bincount(cells.nearest(points), minlength=k)
+
+    if np.linalg.cond(transitions) > 1e8:
+        raise ParameterError(
+            "the cells are too small for this noise: reports of different cells cannot "
+            "be told apart; take larger cells"
+        )
+    inverse = np.linalg.inv(transitions)
+    counts = inverse @ reported
+    shares = _most_likely_shares(transitions, reported)
+    # The reports of the records of one cell are multinomial.
+    expected = np.maximum(n * shares, 0.0)
+    covariance = np.diag(transitions @ expected)
+    covariance -= (transitions * expected) @ transitions.T
+    # The matrix itself is known up to its simulation.
+    simulated_variance = transitions * (1 - transitions) / _CELL_DRAWS
+    covariance += np.diag(simulated_variance @ expected**2)
+    variances = np.einsum("ij,jk,ik->i", inverse, covariance, inverse)
+    return HistogramEstimate(counts, np.sqrt(np.maximum(variances, 0.0)), shares)
+
+
+def _most_likely_shares(transitions: np.ndarray, reported: np.ndarray) -> np.ndarray:
+    """Return the shares of the largest likelihood, by expectation and maximization.
+
+    Parameters
+    ----------
+    transitions : array, shape (k, k)
+        Column k holds the probabilities of reports from cell k.
+    reported : array, shape (k,)
+        The counts of the reports.
+    """
+    k = len(reported)
+    shares = np.full(k, 1 / k)
+    for _ in range(2000):
+        predicted = np.maximum(transitions @ shares, 1e-300)
+        updated = shares * (transitions.T @ (reported / predicted)) / reported.sum()
+        if np.abs(updated - shares).max() < 1e-10:
+            return np.asarray(updated)
+        shares = np.asarray(updated)
+    return shares
