@@ -21,7 +21,9 @@ UPPER = np.triu_indices(12, 1)
 def cohort(n, seed=0, k=12):
     """Correlations of 100 time points of k regions in three networks, for n people."""
     rng = np.random.default_rng(seed)
-    load = (np.arange(k)[:, None] * 3 // k == np.arange(3)) * rng.uniform(0.5, 1, (k, 1))
+    load = (np.arange(k)[:, None] * 3 // k == np.arange(3)) * rng.uniform(
+        0.5, 1, (k, 1)
+    )
     between = np.eye(3) + 0.2 * rng.normal(size=(3, 3))
     own = between + 0.2 * rng.normal(size=(n, 3, 3))
     series = load @ own @ rng.normal(size=(n, 3, 100))
@@ -65,7 +67,9 @@ def test_intervals_of_all_edges_hold_at_once():
         lower, upper = model.confidence_edges()
         hits += bool(np.all((lower[UPPER] <= truth) & (truth <= upper[UPPER])))
         lower, upper = model.confidence_edges(0.95 ** (66 / 1.0))  # one edge at 95%
-        hits_of_narrow += bool(np.all((lower[UPPER] <= truth) & (truth <= upper[UPPER])))
+        hits_of_narrow += bool(
+            np.all((lower[UPPER] <= truth) & (truth <= upper[UPPER]))
+        )
     assert hits >= 51
     assert hits_of_narrow < 30
 
@@ -74,7 +78,9 @@ def test_the_estimated_error_is_the_error():
     errors, estimates, kinds = [], [], set()
     truth = fisher_z(X).mean(axis=0)[UPPER]
     for seed in range(20):
-        model = fitted(X[:100], resolution="regions", radius=5.0, source=simulated(seed))
+        model = fitted(
+            X[:100], resolution="regions", radius=5.0, source=simulated(seed)
+        )
         truth = fisher_z(X[:100]).mean(axis=0)[UPPER]
         errors.append(np.mean((model.edges_[UPPER] - truth) ** 2))
         estimates.append(model.predicted_error_**2)

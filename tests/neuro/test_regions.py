@@ -83,7 +83,8 @@ def test_error_bars_hold_at_once_and_are_no_wider_than_needed():
         model = PrivateRegionTensors(radius=2.0, source=simulated(seed)).fit(T)
         held = [
             [
-                row.fa_low <= fa[k] <= row.fa_high and row.md_low <= md[k] <= row.md_high
+                row.fa_low <= fa[k] <= row.fa_high
+                and row.md_low <= md[k] <= row.md_high
                 for k, row in enumerate(model.table(level))
             ]
             for level in (0.95, 0.5)
@@ -176,7 +177,9 @@ def test_volumes_are_averaged_within_the_regions_of_an_atlas():
     volumes = volumes_of(T[:6], ATLAS)
     volumes[0, 0, 0, 0] = np.nan  # one voxel of 12 is no tensor
     volumes[1, ATLAS == 2] = 0.0  # a region outside of the scan
-    found = read_region_tensors(list(volumes), ATLAS, names={1: "genu", 2: "body", 3: "x"})
+    found = read_region_tensors(
+        list(volumes), ATLAS, names={1: "genu", 2: "body", 3: "x"}
+    )
     assert found.regions == ["genu", "body", "x"]
     np.testing.assert_allclose(found.tensors[0], T[0], rtol=1e-9)
     assert np.isnan(found.tensors[1, 1]).all()
@@ -184,7 +187,11 @@ def test_volumes_are_averaged_within_the_regions_of_an_atlas():
     full[ATLAS > 0] = T[0, ATLAS[ATLAS > 0] - 1]
     again = read_region_tensors([full], ATLAS)
     np.testing.assert_allclose(again.tensors[0], T[0], rtol=1e-9)
-    for labels, said in ((np.zeros((4, 4)), "three axes"), (ATLAS + 0.5, "whole"), (0 * ATLAS, "region")):
+    for labels, said in (
+        (np.zeros((4, 4)), "three axes"),
+        (ATLAS + 0.5, "whole"),
+        (0 * ATLAS, "region"),
+    ):
         with pytest.raises(ParameterError, match=said):
             read_region_tensors(list(volumes), labels)
     with pytest.raises(ParameterError, match="mask"):

@@ -113,7 +113,9 @@ def test_plain_matrices_of_bep017_and_old_names_of_xcp_d(tmp_path):
     assert found.names == ["1", "2", "3", "4"]
     np.testing.assert_allclose(found.matrices[4], person(4))
     old = tmp_path / "old"
-    write_matrix(old / "sub-1_atlas-Gordon_measure-pearsoncorrelation_conmat.tsv", person(1))
+    write_matrix(
+        old / "sub-1_atlas-Gordon_measure-pearsoncorrelation_conmat.tsv", person(1)
+    )
     assert read_connectomes(old, atlas="Gordon").names == NAMES
 
 
@@ -133,7 +135,12 @@ def test_what_is_written_is_read_again(tmp_path, ending):
 
 
 def test_networks_come_from_names_or_a_table(tmp_path):
-    names = ["LH_Vis_1", "17Networks_RH_DefaultA_PFCd_2", "LH-Hippocampus", "Cerebellar_1"]
+    names = [
+        "LH_Vis_1",
+        "17Networks_RH_DefaultA_PFCd_2",
+        "LH-Hippocampus",
+        "Cerebellar_1",
+    ]
     assert networks_of(names) == ["Vis", "DefaultA", "Other", "Other"]
     with pytest.raises(ParameterError, match="do not tell"):
         networks_of(["V1", "V2"])
@@ -150,7 +157,15 @@ def test_networks_come_from_names_or_a_table(tmp_path):
 def test_the_command_releases_a_folder(folder, tmp_path, monkeypatch):
     pytest.importorskip("matplotlib")
     monkeypatch.chdir(tmp_path)
-    arguments = ["release", "connectome", str(folder), "--networks", "schaefer", "--mu", "2"]
+    arguments = [
+        "release",
+        "connectome",
+        str(folder),
+        "--networks",
+        "schaefer",
+        "--mu",
+        "2",
+    ]
     outputs = "--out group_relmat.tsv --plot a.png --certificate c.json --ledger l --budget-mu 3"
     done = CliRunner().invoke(app, [*arguments, *outputs.split()])
     assert done.exit_code == 0, done.output
@@ -164,7 +179,12 @@ def test_the_command_releases_a_folder(folder, tmp_path, monkeypatch):
 
     as_json = CliRunner().invoke(app, [*arguments, "--json"])
     assert json.loads(as_json.stdout)["certificate"]["privacy_unit"] == "person"
-    for refused in (["--out", "a.csv"], ["--atlas", "B"], ["--budget-mu", "1"], ["--plot", "a.gif"]):
+    for refused in (
+        ["--out", "a.csv"],
+        ["--atlas", "B"],
+        ["--budget-mu", "1"],
+        ["--plot", "a.gif"],
+    ):
         done = CliRunner().invoke(app, [*arguments, *refused])
         assert done.exit_code == 2, refused
     spent = CliRunner().invoke(app, ["ledger", "show", "l"]).output

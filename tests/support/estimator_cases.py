@@ -19,6 +19,7 @@ MADE = {  # (the estimator, what fit takes, the numbers in a record)
     "PrivateDispersion": (BALL, (X,), 4),
     "PrivateTangentSpace": (BALL, (X,), 4),
     "PrivateMDM": (BALL, (X, y), 4),
+    "PrivatePrototypes": (BALL, (X, y), 4),
     "PrivateRecenter": (BALL, (X, np.array([f"s{domain}/left" for domain in y])), 4),
     "PrivateSoftmax": ({"manifold": M, "reduce": 1}, (X, y), 4),
     "PrivatePCA": ({"radius": 5.0, "n_components": 2}, (X.reshape(N, 4),), 4),

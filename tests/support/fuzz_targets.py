@@ -310,7 +310,8 @@ TARGETS: dict[str, dict[str, Call]] = {
         "PrivateRecenter": (
             _fit(curvedp.PrivateRecenter, "X", "y"),
             {"manifold": geometry.SPDAffineInvariant(3), "radius": 3.0, "target_domain": "", "final_dispersion": 1.0,
-             "new_domain": "refuse", "guarantee": GDP(4.0), "ledger": None, "X": MATRICES, "y": np.array([f"s{k % 2}/a" for k in range(400)])},
+             "new_domain": "refuse", "guarantee": GDP(4.0), "ledger": None, "X": MATRICES,
+             "y": np.array([f"s{k % 2}/a" for k in range(400)])},
         ),
         "PrivateTangentSpace": (_fit(curvedp.estimators.PrivateTangentSpace, "X"), ESTIMATOR),
         "PrivateSoftmax": (

@@ -545,8 +545,8 @@ class PrivateMDM(PrivateTransformer, ScoringClassifier, BallEstimator):
             )
         if self._joint_model is not None:
             raise ParameterError(
-                "no theorem gives regions for classes that were released together; with "
-                'a public radius, or ball="shared" or "each", each class has one'
+                "no theorem gives regions for classes that were released together; in a "
+                "public ball, or one that is shared or each class's own, they have some"
             )
         regions = simultaneous(self.certificates_, level, of)
         return dict(zip(self.classes_.tolist(), regions, strict=True))

@@ -425,7 +425,7 @@ class PrivateRecenter(TransformerMixin, BallEstimator):
         """
         manifold = self.manifold_
         with quiet_about_records():
-            mean = _own_mean(manifold, records)
+            mean = own_mean(manifold, records)
             moved = recenter(manifold, mean, 1.0, records)
             if self.final_dispersion_ is None:
                 return moved
@@ -657,7 +657,7 @@ def _inverse_root(matrix: np.ndarray) -> np.ndarray:
     return np.asarray((vectors / np.sqrt(eigenvalues)) @ vectors.T)
 
 
-def _own_mean(manifold: Manifold, records: np.ndarray) -> np.ndarray:
+def own_mean(manifold: Manifold, records: np.ndarray) -> np.ndarray:
     """Return the Fréchet mean of those records that are points; the origin of none.
 
     It is not private. Where the mean of records so far apart leaves the floats, that of

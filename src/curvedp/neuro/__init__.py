@@ -25,12 +25,14 @@ from curvedp.neuro.relmat import (
     read_relmat,
     write_relmat,
 )
+from curvedp.neuro.starter_kit import PrivateStarterKit
 
 __all__ = [
     "ConnectomePlan",
     "Connectomes",
     "PrivateConnectome",
     "PrivateRegionTensors",
+    "PrivateStarterKit",
     "RegionRow",
     "RegionTensors",
     "fisher_z",

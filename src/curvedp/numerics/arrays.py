@@ -47,6 +47,16 @@ def namespace(*arrays: Any) -> Any:
     constants of a manifold, such as `M.origin`, are NumPy arrays. For NumPy alone the
     result is NumPy itself, whose functions follow the standard; its wrapper would take
     0.3 s to import.
+
+    Parameters
+    ----------
+    *arrays : array
+        The arguments of a kernel.
+
+    Returns
+    -------
+    module
+        The functions of the library, such as `numpy` or `jax.numpy`.
     """
     others = [a for a in arrays if not _is_float64(a) and not is_numpy_array(a)]
     return array_namespace(*others) if others else np
@@ -56,12 +66,35 @@ def _is_float64(array: Any) -> bool:
     """Return whether this is a float64 NumPy array, which nearly every array is.
 
     A quick first answer matters to kernels that take a few microseconds.
+
+    Parameters
+    ----------
+    array : object
+        Any value.
+
+    Returns
+    -------
+    bool
+        True only for plain NumPy arrays, not for subclasses.
     """
     return type(array) is np.ndarray and array.dtype is _FLOAT64
 
 
 def like(x: Array, constant: Any) -> Array:
-    """Return a constant as an array of the library, dtype and device of x."""
+    """Return a constant as an array of the library, dtype and device of x.
+
+    Parameters
+    ----------
+    x : array
+        The array whose library, type and device are taken.
+    constant : array_like
+        The constant.
+
+    Returns
+    -------
+    array
+        The constant.
+    """
     return namespace(x).asarray(constant, dtype=x.dtype, device=device(x))
 
 
@@ -75,6 +108,11 @@ def accepts_array_like(kernel: Callable[..., Any]) -> Callable[..., Any]:
     ----------
     kernel : callable
         A method whose arguments are arrays.
+
+    Returns
+    -------
+    callable
+        The decorated method.
     """
 
     @wraps(kernel)
@@ -108,6 +146,11 @@ def _as_floats(array: Any) -> Any:
     ----------
     array : object
         An array, or what can be made one.
+
+    Returns
+    -------
+    array
+        The converted array.
     """
     if _is_float64(array):
         return array
@@ -122,6 +165,16 @@ def _type_code(array: Any) -> str:
     """Return the type of an array's entries in NumPy's code, such as "f8".
 
     PyTorch's types have no such code, and its tensors come with floats here.
+
+    Parameters
+    ----------
+    array : array
+        An array of any library.
+
+    Returns
+    -------
+    str
+        The code, without the byte order.
     """
     return getattr(array.dtype, "str", "<f8")[1:]
 
@@ -131,12 +184,33 @@ def detach(X: Any) -> Any:
 
     Nothing here is differentiated by PyTorch, and a tensor with a gradient gives no
     array. Tensors are recognized by their method, so that torch need not be imported.
+
+    Parameters
+    ----------
+    X : object
+        Any value.
+
+    Returns
+    -------
+    object
+        The same values, without a gradient.
     """
     return X.detach() if hasattr(X, "detach") else X
 
 
 def is_on_accelerator(X: Any) -> bool:
-    """Whether an array says by the DLPack protocol that it is not in host memory."""
+    """Say whether an array states by the DLPack protocol that it is not in host memory.
+
+    Parameters
+    ----------
+    X : object
+        Any value.
+
+    Returns
+    -------
+    bool
+        False also for values that are no arrays.
+    """
     if not hasattr(X, "__dlpack_device__"):
         return False
     device_type, _ = X.__dlpack_device__()
@@ -152,6 +226,11 @@ def to_host(X: Any) -> np.ndarray:
     ----------
     X : array
         An array of NumPy, JAX, PyTorch, CuPy or another library.
+
+    Returns
+    -------
+    array
+        The values, in host memory.
     """
     X = detach(X)
     if hasattr(X, "is_cuda"):
@@ -178,6 +257,11 @@ def map_in_blocks(function: Any, rows: Any, block_size: int) -> Any:
         One row per leading index.
     block_size : int
         Number of rows that are evaluated together.
+
+    Returns
+    -------
+    array
+        One result per row.
     """
     import jax
 

@@ -30,6 +30,11 @@ def compiled(function: Callable[..., Result]) -> Callable[..., Result]:
     ----------
     function : callable
         A function of arrays.
+
+    Returns
+    -------
+    callable
+        The decorated function.
     """
 
     @wraps(function)
@@ -49,6 +54,11 @@ def jitted(function: Callable[..., Any]) -> Any:
     ----------
     function : callable
         A function of arrays.
+
+    Returns
+    -------
+    callable
+        The compiled function, cached.
     """
     import jax
 
@@ -71,6 +81,11 @@ def repeat_while(
         Functions of the state.
     state : tuple
         The first state.
+
+    Returns
+    -------
+    tuple
+        The first state at which the condition does not hold.
     """
     if is_jax_array(state[0]):
         import jax
@@ -88,6 +103,11 @@ def constant(x: Any) -> Any:
     ----------
     x : array
         Any array.
+
+    Returns
+    -------
+    array
+        The same values.
     """
     if is_jax_array(x):
         from jax.lax import stop_gradient
@@ -115,6 +135,16 @@ def differentiable(x: Any) -> bool:
 
     That is so for arrays of JAX and PyTorch outside of `without_derivatives()`. Only
     then are terms of value zero, which carry derivatives, worth their cost.
+
+    Parameters
+    ----------
+    x : object
+        An argument of a kernel.
+
+    Returns
+    -------
+    bool
+        True if terms that only carry derivatives must be computed.
     """
     if _no_derivatives.get():
         return False
@@ -135,6 +165,11 @@ def custom_jvp(
         and its change (a Jacobian-vector product).
     *arrays : array
         The arguments of the function.
+
+    Returns
+    -------
+    array
+        The value of the function.
     """
     if not is_jax_namespace(namespace(*arrays)):
         return value(*arrays)
@@ -146,7 +181,22 @@ def custom_jvp(
 
 
 def jvp(function: Callable[..., Any], arrays: Any, changes: Any) -> Any:
-    """Return the value of a function and its change along those of arrays (JAX)."""
+    """Return the value of a function and its change along those of arrays (JAX).
+
+    Parameters
+    ----------
+    function : callable
+        The function.
+    arrays : tuple of array
+        Its arguments.
+    changes : tuple of array
+        The changes of the arguments.
+
+    Returns
+    -------
+    value, change : array
+        The value, and the Jacobian of the function times the changes.
+    """
     import jax
 
     return jax.jvp(function, arrays, changes)
@@ -166,6 +216,11 @@ def with_smooth_derivative(
         The two functions.
     *arrays : array
         Their arguments.
+
+    Returns
+    -------
+    array
+        The common value of both.
     """
     if not any(map(differentiable, arrays)):
         return plain(*arrays)
@@ -188,6 +243,11 @@ def with_derivative_of(
         The two functions.
     *arrays : array
         Their arguments.
+
+    Returns
+    -------
+    array
+        The value of `accurate`.
     """
 
     def rule(arrays: Any, changes: Any) -> tuple[Any, Any]:

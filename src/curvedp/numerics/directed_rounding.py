@@ -18,10 +18,15 @@ from curvedp.errors import NotResolved, ParameterError
 
 Array = NDArray[np.float64]
 
-# Values beyond this are cut before an interpolation sees them; only signs matter there.
 # Steps of `bracket_sign_change`, at most: bisection alone would need about 60.
 _MOST_STEPS = 100
+# Values beyond this are cut before an interpolation sees them; only signs matter there.
 _LARGEST_FINITE = 1e300
+_SMALLEST_POSITIVE = 5e-324  # the smallest positive double
+# The relative distance at which `bracket_sign_change` ends, and the width below which a
+# bracket is not shrunk any more, relative to its upper end.
+_BRACKET_TOLERANCE = 2.0**-48
+_SMALLEST_BRACKET = 2.0**-60
 # Bits that the integer square root keeps below 1: more than the smallest double has.
 _ROOT_BITS = 1200
 
@@ -52,7 +57,20 @@ def round_up(x: Any, relative: float = 0.0) -> Any:
 
 
 def round_down(x: Any, relative: float = 0.0) -> Any:
-    """Return the next float below x − |x|·relative: `round_up`, downwards."""
+    """Return the next float below x − |x|·relative: `round_up`, downwards.
+
+    Parameters
+    ----------
+    x : float or array
+        The computed values.
+    relative : float
+        A bound on their relative error.
+
+    Returns
+    -------
+    float or array
+        A float for a number, an array for an array.
+    """
     return -round_up(-np.asarray(x, dtype=np.float64), relative)
 
 
@@ -94,6 +112,11 @@ def round_root(exact: Fraction, power: int = 2, *, up: bool) -> float:
         2 for the square root, 1 for the number itself.
     up : bool
         Whether the result is at least the exact root; otherwise it is at most that.
+
+    Returns
+    -------
+    float
+        The rounded root.
     """
     if power == 1:
         return round_fraction(exact, up=up)
@@ -180,10 +203,10 @@ def bracket_sign_change(
     # f_new, f_opp and f_prev are the values there.
     f = decreasing_function
     with np.errstate(all="ignore"):
-        smallest_width = 2.0**-60 * upper
+        smallest_width = _SMALLEST_BRACKET * upper
         fraction = np.full_like(lower, 0.5)
         newest, opposite = lower, upper
-        f_new, f_opp = np.fmax(f(lower), 5e-324), f(upper)
+        f_new, f_opp = np.fmax(f(lower), _SMALLEST_POSITIVE), f(upper)
 
         for _ in range(_MOST_STEPS):
             trial = newest + fraction * (opposite - newest)
@@ -198,10 +221,14 @@ def bracket_sign_change(
             newest, f_new = trial, value
             lower, upper = np.where(f_new > 0, [newest, opposite], [opposite, newest])
 
-            tolerance = np.maximum(2.0**-48 * upper, smallest_width) / (upper - lower)
+            smallest_step = np.maximum(_BRACKET_TOLERANCE * upper, smallest_width)
+            tolerance = smallest_step / (upper - lower)
             if np.all(tolerance >= 1):
                 break
 
+            # The parabola x(f) through the three points, evaluated at f = 0, as a
+            # fraction of the way from the newest to the opposite point. Chandrupatla's
+            # criterion says where it is monotone between the points.
             position = (newest - opposite) / (previous - opposite)
             height = (f_new - f_opp) / (f_prev - f_opp)
             first_term = f_new / (f_new - f_opp) * f_prev / (f_prev - f_opp)
@@ -244,6 +271,11 @@ def root_rounded_up(
         A bracket. Where excess(low) <= 0 already, the answer is `low`.
     relative : float
         About how far the answer may lie above the root, relative to it.
+
+    Returns
+    -------
+    float
+        A point at which `excess` was evaluated to be <= 0.
 
     Raises
     ------
@@ -292,25 +324,43 @@ def expand_bracket(
         excess(low) > 0 >= excess(high). `high` is inf if `excess` stays positive up to
         `limit`; `low` is 0 if it stays nonpositive down to 1/`limit`.
     """
-    x = start
-    if _evaluate_number(excess, x) > 0:
-        while x < limit:
-            previous = x
-            x = x * 2.0
-            if _evaluate_number(excess, x) <= 0:
-                return previous, x
-        return x, math.inf
+    point = start
+    if _evaluate_number(excess, point) > 0:
+        while point < limit:
+            previous = point
+            point = point * 2.0
+            if _evaluate_number(excess, point) <= 0:
+                return previous, point
+        return point, math.inf
 
-    while x > 1 / limit:
-        previous = x
-        x = x / 2.0
-        if _evaluate_number(excess, x) > 0:
-            return x, previous
-    return 0.0, x
+    while point > 1 / limit:
+        previous = point
+        point = point / 2.0
+        if _evaluate_number(excess, point) > 0:
+            return point, previous
+    return 0.0, point
 
 
 def _evaluate_number(function: Callable[[float], float], x: float) -> float:
-    """Return function(x) as a float; raise `NotResolved` for NaN."""
+    """Return function(x) as a float.
+
+    Parameters
+    ----------
+    function : callable
+        The function whose root is searched.
+    x : float
+        Its argument.
+
+    Returns
+    -------
+    float
+        The value, which may be infinite.
+
+    Raises
+    ------
+    NotResolved
+        If the value is NaN, which has no sign.
+    """
     value = float(function(x))
     if math.isnan(value):
         raise NotResolved(f"the function searched gave NaN at {x!r}")

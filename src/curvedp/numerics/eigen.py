@@ -26,7 +26,7 @@ Vector3 = tuple[Array, Array, Array]
 
 @compiled
 def eigh(A: Array) -> tuple[Array, Array]:
-    """Return eigenvalues (ascending) and orthonormal eigenvectors (columns).
+    """Return the eigenvalues and the orthonormal eigenvectors of symmetric matrices.
 
     Parameters
     ----------
@@ -37,42 +37,57 @@ def eigh(A: Array) -> tuple[Array, Array]:
     Returns
     -------
     eigenvalues : array, shape (..., m)
+        The eigenvalues in ascending order.
     eigenvectors : array, shape (..., m, m)
+        The eigenvectors, as columns.
     """
 
     def rule(
         arrays: tuple[Array], changes: tuple[Array]
     ) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
-        """Perturb to first order: infinite where eigenvalues repeat."""
+        """Return the eigen-system and its first-order change.
+
+        If A changes by dA and E = UᵀdA·U, with the eigenvectors U and eigenvalues λ, then
+        λᵢ changes by Eᵢᵢ and U by U·(E ⊘ gap), gapᵢⱼ = λⱼ − λᵢ off the diagonal. This is
+        infinite where eigenvalues repeat.
+        """
         xp = namespace(A)
         eigenvalues, vectors = _eigh(*arrays)
-        E = vectors.mT @ changes[0] @ vectors
+        change_in_eigenbasis = vectors.mT @ changes[0] @ vectors
         differences = eigenvalues[..., None, :] - eigenvalues[..., :, None]
         is_diagonal = xp.eye(A.shape[-1], dtype=bool)
         gap = xp.where(is_diagonal, xp.inf, differences)
-        value_change = xp.linalg.diagonal(E)
-        return (eigenvalues, vectors), (value_change, vectors @ (E / gap))
+        value_change = xp.linalg.diagonal(change_in_eigenbasis)
+        vector_change = vectors @ (change_in_eigenbasis / gap)
+        return (eigenvalues, vectors), (value_change, vector_change)
 
     eigenvalues, vectors = custom_jvp(_eigh, rule, A)
     return eigenvalues, vectors
 
 
 def _eigh(A: Array) -> tuple[Array, Array]:
-    """Return the eigen-system, without a derivative of its own.
+    """Return the eigen-system of symmetric matrices, without a derivative of its own.
 
     Parameters
     ----------
     A : array of shape (..., m, m)
         Symmetric matrices.
+
+    Returns
+    -------
+    eigenvalues : array, shape (..., m)
+        The eigenvalues in ascending order.
+    eigenvectors : array, shape (..., m, m)
+        The eigenvectors, as columns.
     """
     xp = namespace(A)
     m = A.shape[-1]
     if m == 1:
         return A[..., 0], xp.ones_like(A)
     if m == 2:
-        low, high, c, s = _rotation(xp, A[..., 0, 0], A[..., 1, 0], A[..., 1, 1])
+        low, high, cos, sin = _eigh2(xp, A[..., 0, 0], A[..., 1, 0], A[..., 1, 1])
         values: Entries = (low, high)
-        vector_entries: Entries = (c, s, -s, c)
+        vector_entries: Entries = (cos, sin, -sin, cos)
     elif m == 3:
         entries = [A[..., i, j] for i in range(3) for j in range(i + 1)]
         values, vector_entries = eigh3(xp, *entries)
@@ -94,6 +109,11 @@ def _library_eigh(xp: Any, A: Array) -> tuple[Array, Array]:
         The array library of A.
     A : array of shape (..., m, m)
         Symmetric matrices.
+
+    Returns
+    -------
+    eigenvalues, eigenvectors : array
+        As `eigh` returns them.
     """
     is_finite = xp.all(xp.isfinite(A), axis=(-2, -1), keepdims=True)
     values, vectors = xp.linalg.eigh(xp.where(is_finite, A, xp.zeros_like(A)))
@@ -103,10 +123,13 @@ def _library_eigh(xp: Any, A: Array) -> tuple[Array, Array]:
     )
 
 
-def _rotation(
-    xp: Any, a: Array, b: Array, d: Array
-) -> tuple[Array, Array, Array, Array]:
+def _eigh2(xp: Any, a: Array, b: Array, d: Array) -> tuple[Array, Array, Array, Array]:
     """Return the eigen-system of [[a, b], [b, d]] by one Jacobi rotation.
+
+    The rotation by an angle whose tangent t solves b·t² + (d − a)·t − b = 0 makes the
+    matrix diagonal. The root of smaller modulus, t = b/(½|d − a| + √(¼(d − a)² + b²))
+    up to its sign, belongs to an angle of at most 45°. The eigenvalues are then a − t·b
+    and d + t·b.
 
     Parameters
     ----------
@@ -123,9 +146,10 @@ def _rotation(
         Cosine and sine: the eigenvectors are (c, −s) for low and (s, c) for high.
     """
     half_gap = 0.5 * (d - a)
-    x, y = xp.abs(half_gap), xp.abs(b)
-    larger = xp.maximum(x, y)
-    ratio = xp.minimum(x, y) / xp.where(larger > 0, larger, xp.ones_like(larger))
+    gap_size, b_size = xp.abs(half_gap), xp.abs(b)
+    larger = xp.maximum(gap_size, b_size)
+    smaller = xp.minimum(gap_size, b_size)
+    ratio = smaller / xp.where(larger > 0, larger, xp.ones_like(larger))
     root = larger * xp.sqrt(1 + ratio * ratio)  # √(half_gap² + b²) without overflow
 
     # |tan| ≤ 1 of the smaller angle is b/(|half_gap| + root); a multiple of I, 0/0, has
@@ -150,13 +174,22 @@ def _rotation(
 def separated_root(r: Array) -> Array:
     """Return the root x in [√3, 2] of x³ − 3x = 2r for 0 <= r <= 1.
 
-    Three steps of Newton's method are taken from an approximation that is good to
-    0.003. The function is convex there, with a slope from 6 to 9.
+    Newton's method solves f(x) = x³ − 3x − 2r = 0. With f′(x) = 3x² − 3, a step is
+
+        x − f(x)/f′(x) = (2x³ + 2r)/(3x² − 3) = 2(x²·x + r)/(3(x² − 1)).
+
+    On [√3, 2] f is convex with a slope from 6 to 9. The start √3 + r/3 − 0.0654·r² is
+    good to 0.003, so that three steps reach round-off.
 
     Parameters
     ----------
     r : array
         Numbers from 0 to 1.
+
+    Returns
+    -------
+    array
+        The roots, of the shape of `r`.
     """
     x = 1.7320508075688772 + r * (0.3333333333333333 - r * 0.0653841409021)
     for _ in range(3):
@@ -166,7 +199,11 @@ def separated_root(r: Array) -> Array:
 
 
 class _Scaled(NamedTuple):
-    """The traceless, scaled matrix B = (A − mean·I)/scale, by its lower triangle."""
+    """The traceless matrix B = (A − mean·I)/scale = [[a, b, c], [b, d, e], [c, e, f]].
+
+    The mean is that of the eigenvalues of A, tr(A)/3, and the scale is the largest entry.
+    The fields are the entries of the lower triangle, row by row.
+    """
 
     a: Array
     b: Array
@@ -179,17 +216,24 @@ class _Scaled(NamedTuple):
 def eigh3(
     xp: Any, a: Array, b: Array, d: Array, c: Array, e: Array, f: Array
 ) -> tuple[Entries, Entries]:
-    """Return the eigen-system of [[a, b, c], [b, d, e], [c, e, f]].
+    """Return the eigen-system of symmetric 3×3 matrices [[a, b, c], [b, d, e], [c, e, f]].
+
+    One eigenvalue, the *separated* one, is farthest from the other two. It and its
+    eigenvector are computed first, in closed form; the other two eigenvectors are those
+    of a 2×2 matrix. The eigenvalues are finally computed as Rayleigh quotients vᵀAv.
 
     Parameters
     ----------
+    xp : namespace
+        The array library.
     a, b, d, c, e, f : array
         The lower triangle, row by row.
 
     Returns
     -------
-    eigenvalues : three arrays, ascending
-    eigenvectors : nine arrays
+    eigenvalues : tuple of three arrays
+        The eigenvalues in ascending order.
+    eigenvectors : tuple of nine arrays
         The entries of the matrix whose columns are the eigenvectors, row by row.
     """
     B = _traceless_scaled(xp, a, b, d, c, e, f)
@@ -209,8 +253,8 @@ def eigh3(
     # Rayleigh quotients: quadratically accurate, and exact for a diagonal matrix
     # however graded.
     values = tuple(
-        x * (a * x + 2 * (b * y + c * z)) + y * (d * y + 2 * e * z) + f * z * z
-        for x, y, z in zip(*rows, strict=True)
+        v0 * (a * v0 + 2 * (b * v1 + c * v2)) + v1 * (d * v1 + 2 * e * v2) + f * v2 * v2
+        for v0, v1, v2 in zip(*rows, strict=True)
     )
     return values, (*rows[0], *rows[1], *rows[2])
 
@@ -226,6 +270,11 @@ def _traceless_scaled(
         The array library.
     a, b, d, c, e, f : array
         The lower triangle of A, row by row.
+
+    Returns
+    -------
+    _Scaled
+        The entries of the scaled matrix.
     """
     mean = (a + d + f) / 3
     a, d, f = a - mean, d - mean, f - mean
@@ -242,7 +291,7 @@ def _traceless_scaled(
 
 
 def _separated_eigenvalue(xp: Any, B: _Scaled) -> tuple[Array, Array]:
-    """Return the eigenvalue of B that is farthest from the other two, and its sign.
+    """Return the eigenvalue farthest from the other two, and whether it is the largest.
 
     With scale² = ‖B‖²/6, the eigenvalues of B/scale solve t³ − 3t = det(B/scale). The
     root farthest from the others has the sign of the determinant, and `separated_root`
@@ -282,10 +331,11 @@ def _separated_eigenvalue(xp: Any, B: _Scaled) -> tuple[Array, Array]:
 def _separated_eigenvector(xp: Any, B: _Scaled, eigenvalue: Array) -> Vector3:
     """Return the unit eigenvector v of B for its separated eigenvalue λ.
 
-    The adjugate of B − λI is vvᵀ times a number that is not small (at least 3 in the
-    scale of the module docstring). So each of its columns is a multiple of v, and the
-    one with the largest diagonal entry is normalized. If B is 0, the result is the
-    third unit vector.
+    With the other eigenvalues λ₂ and λ₃, the adjugate matrix of B − λI is (λ − λ₂)(λ −
+    λ₃)·vvᵀ, where the product is not small (at least 3 in the scale of the module
+    docstring). So each column of the adjugate is a multiple of v, and the one with the
+    largest diagonal entry is normalized. If B is 0, the result is the third unit
+    vector.
 
     Parameters
     ----------
@@ -303,21 +353,16 @@ def _separated_eigenvector(xp: Any, B: _Scaled, eigenvalue: Array) -> Vector3:
     """
     b00, b10, b11, b20, b21, b22 = B
     square10, square20, square21 = b10 * b10, b20 * b20, b21 * b21
-    shifted00, shifted11, shifted22 = (
-        b00 - eigenvalue,
-        b11 - eigenvalue,
-        b22 - eigenvalue,
-    )
-    adj_00, adj_11, adj_22 = (
-        shifted11 * shifted22 - square21,
-        shifted00 * shifted22 - square20,
-        shifted00 * shifted11 - square10,
-    )
-    adj_01, adj_02, adj_12 = (
-        b20 * b21 - b10 * shifted22,
-        b10 * b21 - b20 * shifted11,
-        b10 * b20 - shifted00 * b21,
-    )
+    shifted00 = b00 - eigenvalue
+    shifted11 = b11 - eigenvalue
+    shifted22 = b22 - eigenvalue
+    # The entries of the adjugate of B − λI: signed 2×2 minors.
+    adj_00 = shifted11 * shifted22 - square21
+    adj_11 = shifted00 * shifted22 - square20
+    adj_22 = shifted00 * shifted11 - square10
+    adj_01 = b20 * b21 - b10 * shifted22
+    adj_02 = b10 * b21 - b20 * shifted11
+    adj_12 = b10 * b20 - shifted00 * b21
     use_first = (adj_00 >= adj_11) & (adj_00 >= adj_22)
     use_second = adj_11 >= adj_22
 
@@ -341,11 +386,12 @@ def _separated_eigenvector(xp: Any, B: _Scaled, eigenvalue: Array) -> Vector3:
 
 
 def _other_eigenvectors(xp: Any, B: _Scaled, v: Vector3) -> tuple[Vector3, Vector3]:
-    """Return the eigenvectors of B orthogonal to v: first for the lower eigenvalue.
+    """Return the two eigenvectors of B that are orthogonal to a given one.
 
-    An orthonormal basis (s, t) of the complement of v is built without branches (Duff
-    et al. 2017). In this basis B is the 2×2 matrix [[s·Bs, s·Bt], [s·Bt, t·Bt]]. Its
-    eigenvectors (cos, −sin) and (sin, cos) are the coordinates of those of B.
+    An orthonormal basis (s, t) of the complement of the given v is built without
+    branches (Duff et al. 2017). In this basis B is the 2×2 matrix [[s·Bs, s·Bt], [s·Bt,
+    t·Bt]]. Its eigenvectors (cos, −sin) and (sin, cos) are the coordinates of those of
+    B.
 
     Parameters
     ----------
@@ -358,17 +404,21 @@ def _other_eigenvectors(xp: Any, B: _Scaled, v: Vector3) -> tuple[Vector3, Vecto
 
     Returns
     -------
-    low, high : three arrays each
-        The eigenvectors.
+    low : tuple of three arrays
+        The entries of the eigenvector of the lower eigenvalue.
+    high : tuple of three arrays
+        The entries of the eigenvector of the higher eigenvalue.
     """
     b00, b10, b11, b20, b21, b22 = B
     v0, v1, v2 = v
+    # The basis (s, t) of the complement of v.
     sign = xp.where(v2 < 0, -1.0, xp.ones_like(v2))
     factor = -1 / (sign + v2)
     mixed = v0 * v1 * factor
     s0, s1, s2 = 1 + sign * v0 * v0 * factor, sign * mixed, -sign * v0
     t0, t1, t2 = mixed, sign + v1 * v1 * factor, -v1
 
+    # The vectors Bs and Bt, and the 2×2 matrix of B in this basis.
     Bs0 = b00 * s0 + b10 * s1 + b20 * s2
     Bs1 = b10 * s0 + b11 * s1 + b21 * s2
     Bs2 = b20 * s0 + b21 * s1 + b22 * s2
@@ -378,7 +428,7 @@ def _other_eigenvectors(xp: Any, B: _Scaled, v: Vector3) -> tuple[Vector3, Vecto
     s_times_Bs = s0 * Bs0 + s1 * Bs1 + s2 * Bs2
     s_times_Bt = s0 * Bt0 + s1 * Bt1 + s2 * Bt2
     t_times_Bt = t0 * Bt0 + t1 * Bt1 + t2 * Bt2
-    _, _, cos, sin = _rotation(xp, s_times_Bs, s_times_Bt, t_times_Bt)
+    _, _, cos, sin = _eigh2(xp, s_times_Bs, s_times_Bt, t_times_Bt)
 
     low = (cos * s0 - sin * t0, cos * s1 - sin * t1, cos * s2 - sin * t2)
     high = (sin * s0 + cos * t0, sin * s1 + cos * t1, sin * s2 + cos * t2)

@@ -40,7 +40,20 @@ FastKernel = Callable[[list[Array], list[Array]], tuple[Array, Array]]
 
 
 def safe_sqrt(xp: Any, x: Array) -> Array:
-    """Return √x, with the derivative 0 instead of infinity at 0; NaN stays NaN."""
+    """Return √x, with the derivative 0 instead of infinity at 0; NaN stays NaN.
+
+    Parameters
+    ----------
+    xp : module
+        The array library of x.
+    x : array
+        Numbers x >= 0.
+
+    Returns
+    -------
+    array
+        √x.
+    """
     is_zero = x == 0
     return xp.where(is_zero, 0.0, xp.sqrt(xp.where(is_zero, 1.0, x)))
 
@@ -50,6 +63,20 @@ def dot(xp: Any, u: Array, v: Array) -> Array:
 
     NumPy arrays in the memory layout of `columns` are added column by column, which is
     faster for short vectors.
+
+    Parameters
+    ----------
+    xp : module
+        The array library of the vectors.
+    u : array, shape (..., n)
+        Vectors.
+    v : array, shape (..., n)
+        Vectors; they broadcast with `u`.
+
+    Returns
+    -------
+    array, shape (...)
+        The inner products.
     """
     if is_numpy_array(u) and u.ndim > 1 and 0 < u.strides[-2] < u.strides[-1]:
         return np.add.reduce(u * v, axis=-1)
@@ -67,6 +94,11 @@ def columns(x: Array) -> Array:
     ----------
     x : array, shape (..., d)
         Vectors along the last axis.
+
+    Returns
+    -------
+    array, shape (..., d)
+        The same values.
     """
     if not is_numpy_array(x) or x.ndim < 2 or x.shape[-1] > _SHORT_VECTOR:
         return x
@@ -93,6 +125,11 @@ def fast_path(careful: CarefulKernel, fast: FastKernel, p: Array, q: Array) -> A
         called for short float64 NumPy vectors only.
     p, q : array
         The vectors, along the last axis.
+
+    Returns
+    -------
+    array
+        The values of the function.
     """
     has_fast_form = all(
         is_numpy_array(a)
@@ -103,8 +140,8 @@ def fast_path(careful: CarefulKernel, fast: FastKernel, p: Array, q: Array) -> A
     if not has_fast_form or in_public_time():
         return careful(p, q)
     with np.errstate(all="ignore"):
-        p_coordinates = [p[..., k] for k in range(p.shape[-1])]
-        q_coordinates = [q[..., k] for k in range(q.shape[-1])]
+        p_coordinates = [p[..., i] for i in range(p.shape[-1])]
+        q_coordinates = [q[..., i] for i in range(q.shape[-1])]
         result, is_accurate = fast(p_coordinates, q_coordinates)
         if is_accurate.all():
             return result
@@ -118,7 +155,20 @@ def fast_path(careful: CarefulKernel, fast: FastKernel, p: Array, q: Array) -> A
 
 
 def dot_lists(x: Sequence[Array], y: Sequence[Array]) -> Array:
-    """Return Σ xᵢyᵢ of two vectors, each a list with one array per coordinate."""
+    """Return Σ xᵢyᵢ of two vectors, each a list with one array per coordinate.
+
+    Parameters
+    ----------
+    x : sequence of array
+        The coordinates of the first vector.
+    y : sequence of array
+        Those of the second vector.
+
+    Returns
+    -------
+    array
+        The inner products.
+    """
     return reduce(add, map(mul, x, y))
 
 
@@ -134,6 +184,11 @@ def euclidean_norm(xp: Any, v: Array) -> Array:
         The array library of v.
     v : array of shape (..., n)
         Vectors.
+
+    Returns
+    -------
+    array, shape (...)
+        The lengths.
     """
     if is_numpy_array(v) and v.dtype == np.float64 and not in_public_time():
         with np.errstate(over="ignore", under="ignore", invalid="ignore"):
@@ -159,6 +214,11 @@ def direction(xp: Any, v: Array) -> Array:
         The array library of v.
     v : array of shape (..., n)
         Vectors.
+
+    Returns
+    -------
+    array, shape (..., n)
+        The unit vectors.
     """
     largest = xp.max(xp.abs(v), axis=-1, keepdims=True)
     is_nonzero = largest > 0
@@ -180,6 +240,11 @@ def _scaled_norm(xp: Any, v: Array) -> Array:
         The array library of v.
     v : array of shape (..., n)
         Vectors.
+
+    Returns
+    -------
+    array, shape (...)
+        The lengths.
     """
     largest = xp.max(xp.abs(v), axis=-1, keepdims=True)
     is_usable = (largest > 0) & (largest < math.inf)
@@ -189,12 +254,38 @@ def _scaled_norm(xp: Any, v: Array) -> Array:
 
 
 def cos_sinc(xp: Any, square: Array) -> tuple[Array, Array]:
-    """Return (cos x, sin x / x) as functions of x², smooth at 0."""
+    """Return cos x and sin x/x as functions of x², smooth at x = 0.
+
+    Parameters
+    ----------
+    xp : module
+        The array library.
+    square : array
+        x² >= 0.
+
+    Returns
+    -------
+    cosine, sinc : array
+        cos x and sin x/x, of the shape of `square`.
+    """
     return _even_functions(xp, square, -square, xp.cos, xp.sin)
 
 
 def cosh_sinhc(xp: Any, square: Array) -> tuple[Array, Array]:
-    """Return (cosh x, sinh x / x) as functions of x², smooth at 0."""
+    """Return cosh x and sinh x/x as functions of x², smooth at x = 0.
+
+    Parameters
+    ----------
+    xp : module
+        The array library.
+    square : array
+        x² >= 0.
+
+    Returns
+    -------
+    cosine, sinc : array
+        cosh x and sinh x/x, of the shape of `square`.
+    """
     return _even_functions(xp, square, square, xp.cosh, xp.sinh)
 
 
@@ -207,12 +298,21 @@ def _even_functions(
 
     Parameters
     ----------
+    xp : module
+        The array library.
     square : array
-        x².
+        x² >= 0.
     t : array
         −x² for the circular functions, x² for the hyperbolic ones.
-    cosine, sine : callable
-        cos and sin, or cosh and sinh.
+    cosine : callable
+        cos or cosh.
+    sine : callable
+        sin or sinh.
+
+    Returns
+    -------
+    cosine, sinc : array
+        The two functions.
     """
     is_small = square < _SMALL_SQUARE
     x = xp.sqrt(xp.where(is_small, 1.0, square))
@@ -225,7 +325,22 @@ def _even_functions(
 
 
 def tanhc(xp: Any, square: Array) -> Array:
-    """Return tanh x / x as a function of x², smooth at 0."""
+    """Return tanh x/x as a function of x², smooth at x = 0.
+
+    Near 0 it is the series 1 − x²/3 + 2x⁴/15.
+
+    Parameters
+    ----------
+    xp : module
+        The array library.
+    square : array
+        x² >= 0.
+
+    Returns
+    -------
+    array
+        tanh x/x, of the shape of `square`.
+    """
     is_small = square < _SMALL_SQUARE
     x = xp.sqrt(xp.where(is_small, 1.0, square))
     series = 1 - square / 3 * (1 - square * 2 / 5)
@@ -236,6 +351,18 @@ def versine_quotient(xp: Any, square: Array) -> Array:
     """Return (1 − cos x)/x² as a function of x², without cancellation and smooth at 0.
 
     It is ½·(sin(x/2)/(x/2))².
+
+    Parameters
+    ----------
+    xp : module
+        The array library.
+    square : array
+        x² >= 0.
+
+    Returns
+    -------
+    array
+        The quotient, which is ½ at x = 0.
     """
     half_sinc = cos_sinc(xp, square / 4)[1]
     return half_sinc * half_sinc / 2
@@ -254,6 +381,11 @@ def one_minus_square(xp: Any, w: Array) -> Array:
         The array library of w.
     w : array of shape (..., n)
         Vectors of length at most 1.
+
+    Returns
+    -------
+    array, shape (...)
+        1 − |w|².
     """
     high, low = two_product(xp, w, w)
     one = xp.ones_like(high[..., :1])
@@ -285,8 +417,17 @@ def orthogonal_part(xp: Any, v: Array, base: Array) -> Array:
 
     Parameters
     ----------
-    v, base : array
-        Vectors along the last axis. If `base` is 0, v is returned.
+    xp : module
+        The array library.
+    v : array, shape (..., n)
+        Vectors.
+    base : array, shape (..., n)
+        Vectors; where one is 0, v is returned.
+
+    Returns
+    -------
+    array, shape (..., n)
+        The part of v orthogonal to `base`.
     """
     square = dot(xp, base, base)[..., None]
     square = xp.where(square > 0, square, 1.0)

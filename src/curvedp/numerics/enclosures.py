@@ -37,7 +37,7 @@ On finer grids nearly every float ball reaches the edge of a grid cell.
 FILTER_SIZE = 48
 """The fewest numbers for which float balls are tried; for fewer, Arb balls are faster."""
 
-_U = 2.0**-53  # the unit roundoff of doubles
+_UNIT_ROUNDOFF = 2.0**-53  # the unit roundoff of doubles
 _TINY = 2.0**-1000  # far above what underflow can lose, far below any grid
 _LN2 = 0.6931471805599453
 _END = arb((1, 1023))  # 2^1023, the end of every grid
@@ -54,6 +54,11 @@ def _grow(radius: Any, n: int = 0) -> Any:
         The radius, from an expression with at most n + 8 roundings.
     n : int
         The number of additional roundings, such as the length of a sum.
+
+    Returns
+    -------
+    float or array
+        The bound.
     """
     return radius * (1.0 + (n + 16) * 2.0**-52) + _TINY
 
@@ -102,7 +107,7 @@ class FloatBall:
     def __add__(self, other: Any) -> "FloatBall":
         b = _as_ball(other)
         mid = self.mid + b.mid
-        return FloatBall(mid, _grow(self.rad + b.rad + _U * np.abs(mid)))
+        return FloatBall(mid, _grow(self.rad + b.rad + _UNIT_ROUNDOFF * np.abs(mid)))
 
     __radd__ = __add__
 
@@ -116,7 +121,7 @@ class FloatBall:
         b = _as_ball(other)
         mid = self.mid * b.mid
         propagated = np.abs(self.mid) * b.rad + self.rad * (np.abs(b.mid) + b.rad)
-        return FloatBall(mid, _grow(propagated + _U * np.abs(mid)))
+        return FloatBall(mid, _grow(propagated + _UNIT_ROUNDOFF * np.abs(mid)))
 
     __rmul__ = __mul__
 
@@ -127,9 +132,9 @@ class FloatBall:
         mid = self.mid / b.mid
         smallest_divisor = np.abs(b.mid) - b.rad
         smallest_divisor = np.where(smallest_divisor > 0, smallest_divisor, np.nan)
-        numerator = self.rad + np.abs(mid) * (1 + 4 * _U) * b.rad
+        numerator = self.rad + np.abs(mid) * (1 + 4 * _UNIT_ROUNDOFF) * b.rad
         propagated = numerator / smallest_divisor
-        return FloatBall(mid, _grow(propagated + _U * np.abs(mid)))
+        return FloatBall(mid, _grow(propagated + _UNIT_ROUNDOFF * np.abs(mid)))
 
     def __rtruediv__(self, other: Any) -> "FloatBall":
         return _as_ball(other) / self
@@ -140,26 +145,40 @@ class FloatBall:
         For x within rad of a, |√x − √a| = |x − a|/(√x + √a) <= rad/√a.
         """
         mid = np.sqrt(self.mid)
-        return FloatBall(mid, _grow(self.rad / (mid * (1 - 2 * _U)) + _U * mid))
+        return FloatBall(
+            mid,
+            _grow(self.rad / (mid * (1 - 2 * _UNIT_ROUNDOFF)) + _UNIT_ROUNDOFF * mid),
+        )
 
     def sum(self) -> "FloatBall":
         """Return the sum of a vector of balls."""
         return self.dot(np.ones(self.mid.shape))
 
     def dot(self, other: Any) -> "FloatBall":
-        """Return the inner or matrix product; the bound holds for any order of summation.
+        """Return the inner or matrix product of two arrays of balls.
+
+        With midpoints a and b and radii r and s, the result errs by at most |a|·s +
+        r·(|b| + s) because of the radii, and by (n + 1)·u·|a|·|b| because of rounding,
+        for n terms in any order and the unit roundoff u.
 
         Parameters
         ----------
         other : FloatBall or array
             The right factor, whose first axis matches the last one of this array.
+
+        Returns
+        -------
+        FloatBall
+            The products.
         """
-        b = _as_ball(other)
-        n = self.mid.shape[-1]
-        a_abs, b_abs = np.abs(self.mid), np.abs(b.mid)
-        propagated = a_abs.dot(b.rad) + self.rad.dot(b_abs + b.rad)
-        rounding = (n + 1) * _U * a_abs.dot(b_abs)
-        return FloatBall(self.mid.dot(b.mid), _grow(propagated + rounding, 2 * n))
+        right = _as_ball(other)
+        n_terms = self.mid.shape[-1]
+        left_abs, right_abs = np.abs(self.mid), np.abs(right.mid)
+        propagated = left_abs.dot(right.rad) + self.rad.dot(right_abs + right.rad)
+        rounding = (n_terms + 1) * _UNIT_ROUNDOFF * left_abs.dot(right_abs)
+        return FloatBall(
+            self.mid.dot(right.mid), _grow(propagated + rounding, 2 * n_terms)
+        )
 
     def sharp_dot(self, other: Any) -> "FloatBall":
         """Return `dot` with hardly any rounding error of its own (Ozaki et al. 2012).
@@ -173,6 +192,11 @@ class FloatBall:
         ----------
         other : FloatBall or array
             The right factor, whose first axis matches the last one of this array.
+
+        Returns
+        -------
+        FloatBall
+            The products.
         """
         right = _as_ball(other)
         a, b, n = self.mid, right.mid, self.mid.shape[-1]
@@ -184,7 +208,11 @@ class FloatBall:
         a_abs, b_abs = np.abs(a), np.abs(b)
         inexact_products = np.abs(a_high).dot(np.abs(b_low)) + np.abs(a_low).dot(b_abs)
         propagated = a_abs.dot(right.rad) + self.rad.dot(b_abs + right.rad)
-        radius = propagated + (n + 3) * _U * inexact_products + _U * np.abs(mid)
+        radius = (
+            propagated
+            + (n + 3) * _UNIT_ROUNDOFF * inexact_products
+            + _UNIT_ROUNDOFF * np.abs(mid)
+        )
         return FloatBall(mid, _grow(radius, 2 * n))
 
     def log(self) -> "FloatBall":
@@ -199,6 +227,11 @@ class FloatBall:
         - e·log 2 errs by at most 2u·|e|, and the last sum by u·|log x|.
         - For x within rad of a and q = rad/a < ½, |log x − log a| <= −log(1 − q) <=
           q/(1 − q).
+
+        Returns
+        -------
+        FloatBall
+            The logarithms.
         """
         mantissa, exponent = np.frexp(self.mid)
         is_below_root_half = mantissa < 0.7071067811865476
@@ -207,14 +240,14 @@ class FloatBall:
         f = (mantissa - 1) / (mantissa + 1)
         square = f * f
         series = np.full_like(f, 1 / 21)
-        for k in range(19, 0, -2):
-            series = 1 / k + square * series
+        for odd_power in range(19, 0, -2):
+            series = 1 / odd_power + square * series
         t = 2 * f * series
         mid = exponent * _LN2 + t
 
         q = self.rad / self.mid
         propagated = np.where(q < 0.5, q, np.nan) / (1 - q)
-        rounding = _U * (5 * np.abs(t) + 2 * np.abs(exponent) + np.abs(mid))
+        rounding = _UNIT_ROUNDOFF * (5 * np.abs(t) + 2 * np.abs(exponent) + np.abs(mid))
         return FloatBall(mid, _grow(propagated + rounding))
 
     def round(self, grid: int) -> tuple[np.ndarray, np.ndarray]:
@@ -243,7 +276,20 @@ class FloatBall:
 
 
 def _leading_part(x: np.ndarray, bits: int) -> np.ndarray:
-    """Return x rounded to a multiple of 2^−bits times the power of 2 above its maximum."""
+    """Return x rounded to a multiple of 2^−bits times the power of 2 above its maximum.
+
+    Parameters
+    ----------
+    x : array
+        Numbers.
+    bits : int
+        The number of leading bits that are kept, on one scale for the whole array.
+
+    Returns
+    -------
+    array
+        The rounded numbers.
+    """
     scale = math.ldexp(1.0, int(np.frexp(np.abs(x).max())[1]) - bits)
     return np.asarray(np.rint(x / scale) * scale)
 
@@ -268,6 +314,11 @@ def precision(bits: int) -> Iterator[None]:
     ----------
     bits : int
         The number of bits of a midpoint.
+
+    Returns
+    -------
+    context manager
+        It yields nothing.
     """
     with _precision_lock:
         previous_bits = ctx.prec
@@ -292,7 +343,18 @@ if sys.platform != "win32":
 
 
 def arb_array(x: Any) -> np.ndarray:
-    """Return floats, taken exactly, as an object array of Arb balls."""
+    """Return floats, taken exactly, as an object array of Arb balls.
+
+    Parameters
+    ----------
+    x : array_like
+        Floats.
+
+    Returns
+    -------
+    array of arb
+        Balls of radius 0, of the shape of `x`.
+    """
     array = np.asarray(x, dtype=np.float64)
     balls = np.empty(array.shape, dtype=object)
     balls.ravel()[:] = [arb(value) for value in array.ravel().tolist()]
@@ -306,6 +368,11 @@ def float_ball(x: Any) -> FloatBall:
     ----------
     x : arb, or object array of arb
         The Arb balls.
+
+    Returns
+    -------
+    FloatBall
+        Balls of the shape of `x`.
     """
     balls = np.asarray(x, dtype=object)
     # Both conversions to float round by at most one unit in the last place.
@@ -313,7 +380,9 @@ def float_ball(x: Any) -> FloatBall:
     radii = [float(ball.rad()) for ball in balls.ravel()]
     mid = np.array(midpoints).reshape(balls.shape)
     rad = np.array(radii).reshape(balls.shape)
-    return FloatBall(mid, _grow(rad * (1 + 4 * _U) + 4 * _U * np.abs(mid)))
+    return FloatBall(
+        mid, _grow(rad * (1 + 4 * _UNIT_ROUNDOFF) + 4 * _UNIT_ROUNDOFF * np.abs(mid))
+    )
 
 
 def round_arb(x: arb, grid: int) -> int | None:
@@ -328,6 +397,11 @@ def round_arb(x: arb, grid: int) -> int | None:
         The real number, enclosed in a ball.
     grid : int
         The grid is the multiples of 2^-grid.
+
+    Returns
+    -------
+    int or None
+        The integer, or None if more bits are needed.
     """
     if x > _END or x < -_END:
         return (1 if x > 0 else -1) << (1023 + grid)
@@ -339,7 +413,18 @@ def round_arb(x: arb, grid: int) -> int | None:
 
 
 def float_up(x: arb) -> float:
-    """Return a float that is not below any number of an Arb ball."""
+    """Return a float that is not below any number of an Arb ball.
+
+    Parameters
+    ----------
+    x : arb
+        An interval of real numbers (midpoint and radius).
+
+    Returns
+    -------
+    float
+        The upper end, rounded up.
+    """
     value = float(x.upper())
     return value if arb(value) >= x.upper() else math.nextafter(value, math.inf)
 
@@ -349,6 +434,16 @@ def first_precision(grid: int) -> int:
 
     It is a multiple of 64, the bits that come with each uniform number, and at least 24
     more than the grid has.
+
+    Parameters
+    ----------
+    grid : int
+        The number of bits after the binary point.
+
+    Returns
+    -------
+    int
+        The number of bits.
     """
     return 64 * ((grid + 24 + 63) // 64)
 
@@ -367,6 +462,11 @@ def decide(evaluate: Callable[[int], T | None], bits: int = 64) -> T:
         if the balls are too wide to tell.
     bits : int
         The first precision.
+
+    Returns
+    -------
+    object
+        The answer.
     """
     while True:
         # As `precision` does, which itself takes longer than many a question.

@@ -9,68 +9,94 @@ _SPLITTER = (
 
 
 def two_sum(a: Any, b: Any) -> tuple[Any, Any]:
-    """Return (s, e) with s + e = a + b exactly, s being the rounded sum (Knuth 1969).
+    """Return the rounded sum s of two numbers, and its error e: s + e = a + b exactly.
 
-    Works elementwise on arrays, for finite numbers whose sum does not overflow.
+    This is Knuth's algorithm (1969). It works elementwise on arrays, for finite numbers
+    whose sum does not overflow.
 
     Parameters
     ----------
-    a, b : float or array
-        The summands.
+    a : float or array
+        The first summand.
+    b : float or array
+        The second summand.
+
+    Returns
+    -------
+    total, error : float or array
+        The rounded sum s, and its error e.
     """
-    s = a + b
-    b_in_sum = s - a
-    error = (a - (s - b_in_sum)) + (b - b_in_sum)
-    return s, error
+    total = a + b
+    b_in_total = total - a
+    a_in_total = total - b_in_total
+    error = (a - a_in_total) + (b - b_in_total)
+    return total, error
 
 
 def two_prod(a: Any, b: Any) -> tuple[Any, Any]:
-    """Return (p, e) with p + e = a·b exactly, p the rounded product (Dekker 1971).
+    """Return the rounded product p and its error e: p + e = a·b exactly.
 
-    Works elementwise on arrays, for |a| and |b| below 1e140. Each factor is split into
-    two halves of at most 27 bits, whose products are exact.
+    This is Dekker's algorithm (1971). It works elementwise on arrays, for |a| and |b|
+    below 1e140. Each factor is split into two halves of at most 27 bits, whose products
+    are exact.
 
     Parameters
     ----------
-    a, b : float or array
-        The factors.
+    a : float or array
+        The first factor.
+    b : float or array
+        The second factor.
+
+    Returns
+    -------
+    product, error : float or array
+        The rounded product p, and its error e.
     """
-    p = a * b
+    product = a * b
     a_scaled = _SPLITTER * a
     b_scaled = _SPLITTER * b
     a_high = a_scaled - (a_scaled - a)
     b_high = b_scaled - (b_scaled - b)
     a_low = a - a_high
     b_low = b - b_high
-    error = ((a_high * b_high - p) + a_high * b_low + a_low * b_high) + a_low * b_low
-    return p, error
+    error = (a_high * b_high - product) + a_high * b_low + a_low * b_high
+    error = error + a_low * b_low
+    return product, error
 
 
 def two_product(xp: Any, a: Any, b: Any) -> tuple[Any, Any]:
-    """Return (p, e) with p + e = a·b exactly, for arrays of any floating type.
+    """Return the rounded product p and its error e, for any floating type.
 
-    Exact barring underflow (Dekker 1971). Every partial product is exact, so a compiler
-    that contracts them into fused operations changes nothing. `xp` is the array
-    library.
+    This is exact barring underflow (Dekker 1971). Every partial product is exact, so a
+    compiler that contracts them into fused operations changes nothing.
 
     Parameters
     ----------
     xp : module
         The array library.
-    a, b : arrays
-        The factors.
+    a : array
+        The first factor.
+    b : array
+        The second factor.
+
+    Returns
+    -------
+    product, error : array
+        The rounded product p, and its error e.
     """
-    p = a * b
+    product = a * b
     a_high, a_low = _split_significand(xp, a)
     b_high, b_low = _split_significand(xp, b)
-    error = ((a_high * b_high - p) + a_high * b_low + a_low * b_high) + a_low * b_low
-    return p, error
+    error = (a_high * b_high - product) + a_high * b_low + a_low * b_high
+    error = error + a_low * b_low
+    return product, error
 
 
 def _split_significand(xp: Any, a: Any) -> tuple[Any, Any]:
-    """Return halves of the significand whose products are exact (Veltkamp 1968).
+    """Return a number as the sum of two halves whose products are exact.
 
-    Integers are split as floats.
+    Each half has at most half of the bits of the significand (Veltkamp 1968). Integers
+    are split as floats.
 
     Parameters
     ----------

@@ -56,7 +56,7 @@ class FixedPoint:
         return float(2.0**-self.exponent)
 
     def sums(self, terms: Array, axis: int = 0) -> Array:
-        """Return exact sums of at most 2^26 terms along an axis.
+        """Return exact sums of at most 2^26 terms along an axis, as two integers each.
 
         Parameters
         ----------
@@ -87,13 +87,33 @@ class FixedPoint:
             What `sums` returned; added up, if there were several chunks.
         n : int
             The number of terms.
+
+        Returns
+        -------
+        array
+            The mean; rounding it is the only rounding after the terms.
         """
         high, low = np.asarray(sums, dtype=np.int64).astype(object)
         return _rounded_quotient(high * int(_HALF) + low, n, self.exponent)
 
 
 def _rounded_quotient(total: np.ndarray, n: int, exponent: int) -> np.ndarray:
-    """Return total·2^−exponent/n of Python integers, correctly rounded."""
+    """Return total·2^−exponent/n of Python integers, correctly rounded.
+
+    Parameters
+    ----------
+    total : array of Python int
+        Exact sums, in units of 2^−exponent.
+    n : int
+        The number of terms.
+    exponent : int
+        The exponent of the unit, possibly negative.
+
+    Returns
+    -------
+    array
+        The quotients.
+    """
     numerator_factor = 1 << max(-exponent, 0)
     denominator = n << max(exponent, 0)
     quotient = np.asarray(total) * numerator_factor / denominator
@@ -112,17 +132,23 @@ def gram_radius(radius: float, dim: int, rows: int = 1) -> float:
         The number of entries of a row.
     rows : int
         The number of rows of one person.
+
+    Returns
+    -------
+    float
+        The bound.
     """
     return radius * (1 + sqrt(rows * dim) * 2.0 ** -(2 * _SLICE_BITS - 1))
 
 
 def gram_sums(rows: np.ndarray, radius: float) -> np.ndarray:
-    """Return the exact sum Σ xxᵀ over rows x, each entry first rounded to 40 bits.
+    """Return the exact sum of the products xxᵀ over rows x, as six arrays of integers.
 
-    An entry is h·2^20 + l with halves of 20 bits. Matrix products of 4096 halves with
-    halves are whole numbers below 2^53, so the fast float product is exact in any order
-    (Ozaki et al. 2012). The three products hh, hl + lh, ll are stored separately, each
-    as a high and a low part, so that int64 sums of any number of blocks are exact too.
+    Each entry is first rounded to 40 bits and written as h·2^20 + l with halves of 20
+    bits. Matrix products of 4096 halves with halves are whole numbers below 2^53, so
+    the fast float product is exact in any order (Ozaki et al. 2012). The three products
+    hh, hl + lh, ll are stored separately, each as a high and a low part, so that int64
+    sums of any number of blocks are exact too.
 
     Parameters
     ----------
@@ -133,7 +159,8 @@ def gram_sums(rows: np.ndarray, radius: float) -> np.ndarray:
 
     Returns
     -------
-    array, shape (6, d, d), int64
+    array of int64, shape (6, d, d)
+        High and low parts of the three products, alternately.
     """
     d = rows.shape[1]
     total = np.zeros((6, d, d), dtype=np.int64)
@@ -161,6 +188,11 @@ def gram_mean(sums: np.ndarray, n: int, radius: float) -> np.ndarray:
         The number of terms.
     radius : float
         The public bound that was given to `gram_sums`.
+
+    Returns
+    -------
+    array, shape (d, d)
+        The mean of xxᵀ.
     """
     parts = np.asarray(sums, dtype=np.int64).astype(object)
     high_high, cross, low_low = parts[::2] * (1 << _HALF_BITS) + parts[1::2]
@@ -169,5 +201,16 @@ def gram_mean(sums: np.ndarray, n: int, radius: float) -> np.ndarray:
 
 
 def _gram_exponent(radius: float) -> int:
-    """Return the k for which entries are rounded to multiples of 2^−k."""
+    """Return the k for which entries are rounded to multiples of 2^−k.
+
+    Parameters
+    ----------
+    radius : float
+        A public bound on the length of a row.
+
+    Returns
+    -------
+    int
+        k.
+    """
     return 2 * _SLICE_BITS - frexp(radius)[1]

@@ -23,6 +23,11 @@ def log_sum_exp(x: Array, axis: int) -> Array:
         The logarithms of the summands.
     axis : int
         The axis of the sum.
+
+    Returns
+    -------
+    array
+        The logarithms of the sums.
     """
     top = np.max(x, axis=axis, keepdims=True)
     top = np.where(np.isfinite(top), top, 0.0)
@@ -32,7 +37,18 @@ def log_sum_exp(x: Array, axis: int) -> Array:
 
 
 def log_complement(log_p: Array) -> Array:
-    """Return log(1 − p) from log p, for probabilities p; −inf where p is 1."""
+    """Return log(1 − p) from log p, for probabilities p; −inf where p is 1.
+
+    Parameters
+    ----------
+    log_p : array
+        log p <= 0.
+
+    Returns
+    -------
+    array
+        log(1 − p), of the shape of `log_p`.
+    """
     with np.errstate(divide="ignore"):
         return np.asarray(np.log(-np.expm1(log_p)))
 
@@ -51,9 +67,15 @@ def log_symmetric_beta(a: float, x: Array, y: Array) -> Array:
     ----------
     a : float
         The shape parameter, a > 0. For a = 1/2 and a = 1 there are closed forms.
-    x, y : array
-        The argument and 1 − x. Both are needed, because 1 − x computed from x would
-        lose digits.
+    x : array
+        The argument, from 0 to 1.
+    y : array
+        1 − x. It is passed because 1 − x computed from x would lose digits.
+
+    Returns
+    -------
+    array
+        Numbers <= 0; −infinity at x = 0.
     """
     with np.errstate(under="ignore", divide="ignore"):
         if a == 0.5:
@@ -70,7 +92,11 @@ def log_symmetric_beta(a: float, x: Array, y: Array) -> Array:
 
 
 def _log_symmetric_beta_series(a: float, x: Array) -> Array:
-    """Return log I_x(a, a) for x < 1/2 by the hypergeometric series (DLMF 8.17.8).
+    """Return log I_x(a, a) for x < 1/2 by a series that does not underflow.
+
+    I_x(a, a) = x^a·(1−x)^a/(a·B(a, a))·Σⱼ tⱼ with t₀ = 1 and tⱼ₊₁ = tⱼ·x·(2a + j)/(a +
+    1 + j). All terms are positive; they are added until they are below 1e-17 of the
+    sum.
 
     Parameters
     ----------
@@ -78,6 +104,11 @@ def _log_symmetric_beta_series(a: float, x: Array) -> Array:
         The parameter of the beta function.
     x : array
         Numbers below 1/2.
+
+    Returns
+    -------
+    array
+        One logarithm for each x.
     """
     term = np.ones_like(x)
     total = np.ones_like(x)

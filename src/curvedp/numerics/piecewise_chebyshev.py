@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from curvedp.errors import NotResolved
 from curvedp.numerics.directed_rounding import Array
@@ -25,9 +26,28 @@ _NODES = np.cos(_ANGLES)
 _TO_COEFFICIENTS = 2.0 / _N_NODES * np.cos(np.outer(_INDEX, _ANGLES))
 _TO_COEFFICIENTS[0] /= 2
 
+# The logarithm of 0 is replaced by this number, so that coefficients stay finite.
+_STAND_IN_FOR_MINUS_INFINITY = -1e300
+
 _MAX_HALVINGS = 40
 # With a coarse resolution, halvings after which what is left is taken for noise.
 _MAX_COARSE_HALVINGS = 20
+
+
+def _last_coefficients(coefficients: Array) -> Array:
+    """Return the largest of the last three coefficients in modulus, by panel and function.
+
+    Parameters
+    ----------
+    coefficients : array, shape (panels, functions, 24)
+        Chebyshev coefficients.
+
+    Returns
+    -------
+    array, shape (panels, functions)
+        The size of the end of each series.
+    """
+    return np.asarray(np.abs(coefficients[:, :, -3:]).max(axis=2))
 
 
 class PiecewiseChebyshev:
@@ -85,7 +105,7 @@ class PiecewiseChebyshev:
             Increasing points. The first one is the end of the existing panels, if there
             are any.
         """
-        lows, highs, coefficients = self._refined_panels(edges[:-1], edges[1:])
+        lows, highs, coefficients = self._halve_until_resolved(edges[:-1], edges[1:])
         order = np.argsort(lows)
         if len(self.edges):
             self.edges = np.concatenate([self.edges, highs[order]])
@@ -103,9 +123,14 @@ class PiecewiseChebyshev:
         ----------
         function : callable
             A function of an array.
+
+        Returns
+        -------
+        PiecewiseChebyshev
+            The new series; this one is not changed.
         """
         other = PiecewiseChebyshev(
-            lambda x: (function(x),),
+            lambda points: (function(points),),
             self._argument_rounding,
             self._resolution,
             self._lowest_value,
@@ -115,24 +140,33 @@ class PiecewiseChebyshev:
         return other
 
     def _interpolate(self, lows: Array, highs: Array) -> tuple[Array, Array]:
-        """Return the values at the nodes of each panel and the series through them.
-
-        Both arrays have the shape (panels, functions, nodes).
+        """Return the values at the nodes of panels, and the Chebyshev series through them.
 
         Parameters
         ----------
-        lows, highs : array
-            The ends of the panels.
+        lows : array
+            The left ends of the panels.
+        highs : array
+            The right ends of the panels.
+
+        Returns
+        -------
+        values : array, shape (panels, functions, 24)
+            The values at the nodes; −infinity is replaced by −1e300.
+        coefficients : array, shape (panels, functions, 24)
+            The coefficients, from degree 0 to degree 23.
         """
         centers = (lows + highs)[:, None] / 2
         half_widths = (highs - lows)[:, None] / 2
         nodes = centers + half_widths * _NODES
         results = self._functions(nodes.ravel())
         stacked = np.stack([result.reshape(nodes.shape) for result in results], axis=1)
-        values = np.maximum(stacked, -1e300)
+        values = np.maximum(stacked, _STAND_IN_FOR_MINUS_INFINITY)
         return values, values @ _TO_COEFFICIENTS.T
 
-    def _refined_panels(self, lows: Array, highs: Array) -> tuple[Array, Array, Array]:
+    def _halve_until_resolved(
+        self, lows: Array, highs: Array
+    ) -> tuple[Array, Array, Array]:
         """Halve panels until each of them resolves the functions.
 
         Parameters
@@ -150,42 +184,93 @@ class PiecewiseChebyshev:
         finished_lows = []
         finished_highs = []
         finished_coefficients = []
-        coarse = self._resolution > RESOLUTION
 
-        for halvings in range(_MAX_HALVINGS):
+        for n_halvings in range(_MAX_HALVINGS):
             values, coefficients = self._interpolate(lows, highs)
-            last = np.abs(coefficients[:, :, -3:]).max(axis=2)
-            fine = np.all(last <= self._allowed_error(values, lows, highs), axis=1)
+            is_finished = self._is_resolved(values, coefficients, lows, highs)
+            if self._is_noisy and n_halvings >= _MAX_COARSE_HALVINGS:
+                self._record_noise(values, coefficients, is_finished)
+                is_finished[:] = True
 
-            largest_first = values[:, 0].max(axis=1)
-            if coarse:  # where a bounded loss and a narrow one end, P falls off a cliff
-                fine |= largest_first < 2 * self._lowest_value
-            if coarse and halvings >= _MAX_COARSE_HALVINGS:
-                # What is left is noise of the functions: record it and stop halving.
-                noisy = ~fine & (largest_first > self._lowest_value)
-                noise = float(np.max(last[noisy], initial=0.0))
-                self.unresolved = max(self.unresolved, noise)
-                fine[:] = True
-
-            finished_lows.append(lows[fine])
-            finished_highs.append(highs[fine])
-            finished_coefficients.append(coefficients[fine])
-            if np.all(fine):
+            finished_lows.append(lows[is_finished])
+            finished_highs.append(highs[is_finished])
+            finished_coefficients.append(coefficients[is_finished])
+            if np.all(is_finished):
                 return (
                     np.concatenate(finished_lows),
                     np.concatenate(finished_highs),
                     np.concatenate(finished_coefficients),
                 )
 
-            middles = (lows + highs)[~fine] / 2
-            lows = np.concatenate([lows[~fine], middles])
-            highs = np.concatenate([middles, highs[~fine]])
+            middles = (lows + highs)[~is_finished] / 2
+            lows = np.concatenate([lows[~is_finished], middles])
+            highs = np.concatenate([middles, highs[~is_finished]])
         raise NotResolved("the tails of the privacy loss could not be resolved")
 
-    def _allowed_error(self, values: Array, lows: Array, highs: Array) -> Array:
-        """Return how large the last coefficients of each function may be on each panel.
+    @property
+    def _is_noisy(self) -> bool:
+        """Whether the functions have a larger relative error than `RESOLUTION`."""
+        return self._resolution > RESOLUTION
 
-        This is the resolution relative to the values, plus what rounding the argument
+    def _is_resolved(
+        self, values: Array, coefficients: Array, lows: Array, highs: Array
+    ) -> NDArray[np.bool_]:
+        """Say which panels need not be halved.
+
+        A panel is resolved if the last three coefficients of every function are below
+        `_allowed_error`. With noisy functions, a panel also counts as resolved if the
+        first function is far below `lowest_value` on it. That happens next to the end
+        of the support of a sum of losses, where a tail drops to 0 too steeply for any
+        panel.
+
+        Parameters
+        ----------
+        values : array, shape (panels, functions, 24)
+            The values at the nodes.
+        coefficients : array, shape (panels, functions, 24)
+            The Chebyshev coefficients.
+        lows : array, shape (panels,)
+            The left ends of the panels.
+        highs : array, shape (panels,)
+            The right ends of the panels.
+
+        Returns
+        -------
+        array of bool, shape (panels,)
+            One truth value for each panel.
+        """
+        last = _last_coefficients(coefficients)
+        allowed_error = self._allowed_error(values, lows, highs)
+        is_resolved = np.all(last <= allowed_error, axis=1)
+        if self._is_noisy:
+            is_resolved |= values[:, 0].max(axis=1) < 2 * self._lowest_value
+        return np.asarray(is_resolved)
+
+    def _record_noise(
+        self, values: Array, coefficients: Array, is_resolved: NDArray[np.bool_]
+    ) -> None:
+        """Raise `unresolved` to the last coefficients of panels that are not resolved.
+
+        Panels on which the first function is below `lowest_value` do not count.
+
+        Parameters
+        ----------
+        values : array, shape (panels, functions, 24)
+            The values at the nodes.
+        coefficients : array, shape (panels, functions, 24)
+            The Chebyshev coefficients.
+        is_resolved : array of bool, shape (panels,)
+            Which panels are resolved.
+        """
+        matters = ~is_resolved & (values[:, 0].max(axis=1) > self._lowest_value)
+        last = _last_coefficients(coefficients)
+        noise = float(np.max(last[matters], initial=0.0))
+        self.unresolved = max(self.unresolved, noise)
+
+    def _allowed_error(self, values: Array, lows: Array, highs: Array) -> Array:
+        """Return how large the last coefficients of resolved panels may be.
+
+        It is the resolution relative to the values, plus what rounding the argument
         does to them.
 
         Parameters
@@ -194,6 +279,11 @@ class PiecewiseChebyshev:
             The values at the nodes.
         lows, highs : array
             The ends of the panels.
+
+        Returns
+        -------
+        array, shape (panels, functions)
+            The bounds.
         """
         size = np.maximum(np.abs(values).max(axis=2), 1.0)
         steepness = np.ptp(values, axis=2) / (highs - lows)[:, None]
@@ -244,6 +334,11 @@ class PiecewiseChebyshev:
             Points. Beyond the last panel, the value at its end is returned.
         which : int
             The index of the function.
+
+        Returns
+        -------
+        array
+            The values, of the shape of `x`.
         """
         panel, panel_coordinate, _, _ = self._locate(x)
         coefficients = self._coefficients[:, which].T

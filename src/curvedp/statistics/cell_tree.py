@@ -10,8 +10,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from curvedp.core.chart import shrink_vector
-
 
 class CellArrays(NamedTuple):
     """The cells of a tree as arrays with one entry for each cell.
@@ -164,8 +162,7 @@ def consistent_counts(
     - downwards, each child gets z plus its share, in proportion to its variance, of
       what its parent has more than Z.
 
-    On the way down, what noise may have made of a division is shrunk toward halves by
-    the rule of James and Stein, for all divisions of a level together, and cut at 0.
+    On the way down, what is below 0 is raised to it, and the sibling lowered by as much.
 
     Parameters
     ----------
@@ -201,11 +198,7 @@ def consistent_counts(
         spread = np.maximum(spreads[first] + spreads[second], 1e-300)
         gap = result[parents] - estimates[first] - estimates[second]
         of_first = estimates[first] + gap * spreads[first] / spread
-        std = np.sqrt(spreads[first] * spreads[second] / spread)
-        deviation = of_first - result[parents] / 2
-        safe_std = np.maximum(std, 1e-300)
-        shrunk = shrink_vector(deviation / safe_std, 1.0) * safe_std
-        result[first] = np.clip(result[parents] / 2 + shrunk, 0.0, result[parents])
+        result[first] = np.clip(of_first, 0.0, result[parents])
         result[second] = result[parents] - result[first]
     return result
 

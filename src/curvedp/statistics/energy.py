@@ -30,12 +30,24 @@ def energy_distance(manifold: Manifold, X: np.ndarray, Y: np.ndarray) -> float:
     >>> round(energy_distance(Euclidean(1), np.zeros((2, 1)), np.ones((2, 1))), 3)
     1.414
     """
+    return sqrt(max(squared_energy_distance(manifold, X, Y), 0.0))
+
+
+def squared_energy_distance(manifold: Manifold, X: np.ndarray, Y: np.ndarray) -> float:
+    """Return the unbiased estimate of the squared energy distance, which may be below 0.
+
+    Parameters
+    ----------
+    manifold : Manifold
+    X, Y : arrays, shapes (n, *point_shape) and (m, *point_shape)
+        At least two points each.
+    """
     n = len(X)
     m = len(Y)
     across = _mean_distance(manifold, X, Y)
     within_first = _mean_distance(manifold, X, X) * n / (n - 1)
     within_second = _mean_distance(manifold, Y, Y) * m / (m - 1)
-    return sqrt(max(2 * across - within_first - within_second, 0.0))
+    return 2 * across - within_first - within_second
 
 
 def _mean_distance(manifold: Manifold, X: np.ndarray, Y: np.ndarray) -> float:

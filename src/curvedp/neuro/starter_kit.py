@@ -1,0 +1,485 @@
+"""Starter kits: private class means with which a new user calibrates without anyone's trials.
+
+A lab recenters the trials of its source subjects, and publishes the mean covariance of
+each class. A new user recenters their own trials, which needs no labels, and takes the
+nearest class mean. Nobody's trials change hands.
+"""
+
+from collections.abc import Sequence
+from math import log, sqrt
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils.validation import check_is_fitted
+
+from curvedp import _validate
+from curvedp._silence import quiet_about_records
+from curvedp.core.certificate import Certificate
+from curvedp.core.mechanism import check_guarantee
+from curvedp.core.released import ReleasedValue
+from curvedp.errors import ParameterError
+from curvedp.estimators import PrivateMDM, PrivateRecenter
+from curvedp.estimators.published_file import read_published, write_published
+from curvedp.estimators.recenter import own_mean, recenter
+from curvedp.estimators.shares import check_divisible, check_payable, part_of
+from curvedp.geometry import SPDAffineInvariant
+from curvedp.ledger import Ledger
+from curvedp.neuro.vectors import release_mean_vector
+from curvedp.privacy import GDP, Guarantee
+from curvedp.privacy.unit import PrivacyUnit
+from curvedp.randomness import Source
+from curvedp.records.base import open_records
+from curvedp.records.labels import Labels
+
+# The name and version of the files that `PrivateStarterKit.save` writes.
+SCHEMA = "curvedp-starter-kit/1"
+
+UNITS = ("subject", "trial")
+
+# Eigenvalues of recentered matrices are bounded to within this factor of 1.
+_LARGEST_FACTOR = 1e3
+
+# Entries of recentered matrices are bounded by this, far beyond the eigenvalues' bound.
+_LARGEST_ENTRY = 1e9
+
+# With trials as the unit: the fraction of μ² that the references of subjects take.
+_REFERENCE_SHARE = 0.5
+
+_TWO_PARTS = "starter kit for trials"
+
+# A saved class mean may differ by rounding from the one that its release implies.
+_ROUNDING = 1e-9
+
+
+class PrivateStarterKit(ClassifierMixin, BaseEstimator):
+    """Private class means of source subjects, recentered, for a new user to start with.
+
+    Parameters
+    ----------
+    unit : {"subject", "trial"}
+        Whose privacy. "subject": a person with all trials and labels may change. Each
+        subject recenters their trials at their own mean, which nobody sees, and gives
+        one mean for each class; the average over subjects is released. "trial": one
+        trial may change, within its subject and its class; the reference of each
+        subject is released as by `PrivateRecenter`, and then the class means of the
+        recentered trials as by `PrivateMDM`. It serves few subjects with many trials.
+    classes : sequence of labels, optional
+        The public set of classes. By default it is the set of labels in `y`.
+    radius : float or "private"
+        With subjects: how far the class means of a subject may be from the identity,
+        over all classes, in the log-Euclidean metric. "private" finds it.
+    guarantee : Guarantee
+        What all that is released meets together; for trials it must be GDP, of whose μ²
+        the references take half.
+    ledger, label, source
+        As in `PrivateFrechetMean`.
+
+    Attributes
+    ----------
+    classes_ : ndarray
+        The labels, in sorted order.
+    means_ : ndarray of shape (classes, channels, channels)
+        One private mean of recentered covariance matrices for each class.
+    n_subjects_ : int
+        How many subjects there were, which is public.
+    certificates_ : list of Certificate
+        Why they may be published.
+
+    Notes
+    -----
+    Guarantees
+
+    - for subjects: `guarantee` for replacing one person with all their trials and
+      labels, for ANY data. The recentering is no release: it is a function of one
+      person's own trials, and the average reads one vector of each person;
+    - for trials: `guarantee` for replacing one trial within its subject and class. The
+      class means depend on the references through released numbers only, so the two
+      parts compose (docs/theory/accounting.md);
+    - `predict` and `transform` release nothing. They use the user's own trials.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> y = np.tile(["left", "right"], 1500)
+    >>> subject = np.repeat(np.arange(150), 20)
+    >>> power = np.where(y == "left", 3.0, 1 / 3.0)[:, None] ** [[0.5, -0.5]]
+    >>> mixing = np.eye(2) + 0.4 * rng.normal(size=(150, 2, 2))[subject]
+    >>> signals = mixing @ (power[:, :, None] * rng.normal(size=(3000, 2, 50)))
+    >>> X = signals @ signals.mT / 50
+    >>> old = subject < 149
+    >>> kit = PrivateStarterKit().fit(X[old], y[old], subject[old])
+    >>> kit.score(X[~old], y[~old]) > 0.8
+    True
+    """
+
+    _name: ClassVar[str] = "starter kit"
+
+    def __init__(
+        self,
+        *,
+        unit: str = "subject",
+        classes: Sequence[Any] | None = None,
+        radius: float | str = "private",
+        guarantee: Guarantee = GDP(1.0),  # noqa: B008 - a frozen value
+        ledger: Ledger | None = None,
+        label: str | None = None,
+        source: Source | None = None,
+    ) -> None:
+        self.unit = unit
+        self.classes = classes
+        self.radius = radius
+        self.guarantee = guarantee
+        self.ledger = ledger
+        self.label = label
+        self.source = source
+
+    def fit(self, X: Any, y: Any, subjects: Any) -> Self:
+        """Release the class means of the source subjects, and charge the ledger.
+
+        Parameters
+        ----------
+        X : array of shape (n, channels, channels)
+            The covariance matrix of each trial.
+        y : sequence of n labels
+            The class of each trial.
+        subjects : sequence of n ids
+            Whose trial it is.
+
+        Raises
+        ------
+        ParameterError
+            Before anything is paid, because of parameters, shapes, labels and ids.
+        """
+        shape = np.shape(X)
+        if len(shape) != 3 or shape[1] != shape[2]:
+            raise ParameterError(
+                f"must have shape (n, channels, channels), not {shape}", parameter="X"
+            )
+        self._validate()
+        manifold = SPDAffineInvariant(shape[1])
+        matrices = open_records(X, manifold.point_shape, min_records=2).array()
+        labels = Labels(y, len(matrices), self.classes)
+        domains = Labels(subjects, len(matrices))
+        if len(domains.classes) < 2 and self.unit == "subject":
+            raise ParameterError(
+                "must be two subjects or more, or trials the unit", parameter="subjects"
+            )
+        if self.unit == "subject":
+            self._fit_subjects(manifold, matrices, labels, domains)
+        else:
+            self._fit_trials(manifold, matrices, y, subjects)
+        self.n_subjects_ = len(domains.classes)
+        self.unit_ = self.unit
+        return self
+
+    def _validate(self) -> None:
+        """Raise `ParameterError` for parameters that do not fit each other."""
+        check_guarantee(self.guarantee, "replace-one")
+        _validate.choice("unit", self.unit, UNITS)
+        if isinstance(self.radius, str):
+            _validate.private_radius(self.radius)
+        else:
+            _validate.length("radius", self.radius)
+            if self.unit == "trial":
+                raise ParameterError(
+                    "is for subjects; the balls of trials are found privately",
+                    parameter="radius",
+                    value=self.radius,
+                )
+
+    def _fit_subjects(
+        self,
+        manifold: SPDAffineInvariant,
+        matrices: np.ndarray,
+        labels: Labels,
+        domains: Labels,
+    ) -> None:
+        """Release the average over subjects of their own class means.
+
+        Parameters
+        ----------
+        manifold : SPDAffineInvariant
+            The space of covariance matrices.
+        matrices : array
+            The trials.
+        labels, domains : Labels
+            The class and the subject of each trial.
+        """
+        classes = labels.classes
+        vectors = np.stack(
+            [
+                _class_vector(manifold, matrices[own], labels.codes[own], len(classes))
+                for subject in range(len(domains.classes))
+                for own in [domains.codes == subject]
+            ]
+        )
+        largest = (
+            2 * log(_LARGEST_FACTOR) * sqrt(manifold.point_shape[0] * len(classes))
+        )
+        self.mean_ = release_mean_vector(
+            vectors,
+            np.arange(len(vectors)),
+            radius=self.radius,
+            center=np.zeros(vectors.shape[1]),
+            outer_radius=largest,
+            guarantee=self.guarantee,
+            ledger=self.ledger,
+            label=self.label or self._name,
+            source=self.source,
+        )
+        self.classes_ = classes
+        self.means_ = _means_of_vector(self.mean_.location_, len(classes))
+        [release] = self.mean_.releases
+        self._set_releases(
+            [ReleasedValue("class means", release.value, release.certificate)]
+        )
+
+    def _fit_trials(
+        self, manifold: SPDAffineInvariant, matrices: np.ndarray, y: Any, subjects: Any
+    ) -> None:
+        """Release the references of subjects, and then class means of recentered trials.
+
+        Parameters
+        ----------
+        manifold : SPDAffineInvariant
+            The space of covariance matrices.
+        matrices : array
+            The trials.
+        y, subjects : sequences
+            The class and the subject of each trial.
+        """
+        whole = check_divisible(self.guarantee, _TWO_PARTS)
+        check_payable(self.ledger, whole, PrivacyUnit.RECORD_IN_CLASS, _TWO_PARTS)
+        name = self.label or self._name
+        references = PrivateRecenter(
+            manifold,
+            guarantee=part_of(whole, _REFERENCE_SHARE),
+            ledger=self.ledger,
+            label=f"{name}: references"[:200],
+            source=self.source,
+        )
+        recentered = references.fit_transform(matrices, domains=subjects)
+        model = PrivateMDM(
+            manifold,
+            radius="private",
+            guarantee=part_of(whole, 1 - _REFERENCE_SHARE),
+            ledger=self.ledger,
+            label=f"{name}: class means"[:200],
+            source=self.source,
+        )
+        model.fit(recentered, y)
+        self.classes_ = model.classes_
+        self.means_ = model.means_
+        self._set_releases([*references.releases, *model.releases])
+
+    def _set_releases(self, releases: list[ReleasedValue]) -> None:
+        """Set the releases and their certificates."""
+        self._published = releases
+        self.certificates_: list[Certificate] = [
+            release.certificate for release in releases
+        ]
+
+    @property
+    def releases(self) -> list[ReleasedValue]:
+        """Return all that was released: with trials, also the references of subjects."""
+        check_is_fitted(self, "means_")
+        return list(self._published)
+
+    def calibration_set(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return the class means and their labels, as trials to fit a classifier to.
+
+        Give them, for example, to pyRiemann's `MDM().fit(*kit.calibration_set())`.
+        """
+        check_is_fitted(self, "means_")
+        return self.means_.copy(), np.asarray(self.classes_)
+
+    def recenter(self, X: Any, own_trials: Any = None) -> np.ndarray:
+        """Return a new user's trials, recentered at the mean of their own trials.
+
+        Parameters
+        ----------
+        X : array of shape (n, channels, channels)
+            The covariance matrices to recenter.
+        own_trials : array of shape (m, channels, channels), optional
+            Trials of the same user from which the mean is taken, without labels; by
+            default X itself.
+        """
+        check_is_fitted(self, "means_")
+        manifold = SPDAffineInvariant(self.means_.shape[1])
+        matrices = open_records(X, manifold.point_shape, min_records=1).array()
+        own = matrices
+        if own_trials is not None:
+            own = open_records(own_trials, manifold.point_shape, min_records=1).array()
+        with quiet_about_records():
+            return recenter(manifold, own_mean(manifold, own), 1.0, matrices)
+
+    def decision_distances(self, X: Any, own_trials: Any = None) -> np.ndarray:
+        """Return the distance of each recentered trial to each class mean.
+
+        Parameters
+        ----------
+        X, own_trials
+            As in `recenter`.
+
+        Returns
+        -------
+        array of shape (n, classes)
+            Affine-invariant distances.
+        """
+        manifold = SPDAffineInvariant(self.means_.shape[1])
+        points = self.recenter(X, own_trials)
+        with quiet_about_records():
+            return np.asarray(manifold.dist(self.means_[None], points[:, None]))
+
+    def predict(self, X: Any, own_trials: Any = None) -> np.ndarray:
+        """Return the nearest class of each trial of one new user.
+
+        Parameters
+        ----------
+        X, own_trials
+            As in `recenter`.
+        """
+        distances = self.decision_distances(X, own_trials)
+        nearest = np.argmin(np.nan_to_num(distances, nan=np.inf), axis=1)
+        return np.asarray(self.classes_[nearest])
+
+    def save(self, path: str | Path) -> None:
+        """Write the kit to a file that may be published, with its certificates.
+
+        Parameters
+        ----------
+        path : str or Path
+            A JSON file. `PrivateStarterKit.load` reads it.
+        """
+        check_is_fitted(self, "means_")
+        parameters = {
+            "unit": self.unit_,
+            "classes": self.classes_.tolist(),
+            "means": self.means_.tolist(),
+            "n_subjects": self.n_subjects_,
+        }
+        write_published(path, SCHEMA, parameters, self.releases)
+
+    @classmethod
+    def load(cls, path: str | Path) -> "PrivateStarterKit":
+        """Read what `save` wrote: a fitted kit, which needs no trials.
+
+        Parameters
+        ----------
+        path : str or Path
+            The file.
+
+        Raises
+        ------
+        ParameterError
+            If the file is no such file, or the class means are not those of its
+            certificates. `curvedp verify` checks the certificates themselves.
+        """
+        parameters, releases = read_published(path, SCHEMA)
+        try:
+            kit = cls(
+                unit=_validate.choice("unit", parameters["unit"], UNITS),
+                guarantee=releases[0].certificate.guarantee,
+            )
+            kit.unit_ = kit.unit
+            kit.classes_ = np.asarray(parameters["classes"])
+            kit.n_subjects_ = _validate.integer(
+                "n_subjects", parameters["n_subjects"], 1
+            )
+            stated = np.asarray(parameters["means"], dtype=float)
+            kit.means_ = _released_means(kit.unit, len(kit.classes_), releases)
+            is_stated = stated.shape == kit.means_.shape and np.allclose(
+                stated, kit.means_, rtol=_ROUNDING, atol=_ROUNDING
+            )
+        except (KeyError, TypeError, ValueError, IndexError):
+            raise ParameterError(f"{path} does not hold a starter kit") from None
+        if not is_stated:
+            raise ParameterError(
+                f"{path}: the class means are not those of its certificates"
+            )
+        kit._set_releases(releases)
+        return kit
+
+
+def _released_means(
+    unit: str, n_classes: int, releases: list[ReleasedValue]
+) -> np.ndarray:
+    """Return the class means that follow from released values.
+
+    Parameters
+    ----------
+    unit : {"subject", "trial"}
+        Whom the kit protects.
+    n_classes : int
+        The number of classes.
+    releases : list of ReleasedValue
+        One vector for all classes, or a matrix for each at the end.
+    """
+    if unit == "subject":
+        [release] = releases
+        return _means_of_vector(np.asarray(release.value), n_classes)
+    return np.stack([np.asarray(release.value) for release in releases[-n_classes:]])
+
+
+def _class_vector(
+    manifold: SPDAffineInvariant,
+    matrices: np.ndarray,
+    codes: np.ndarray,
+    n_classes: int,
+) -> np.ndarray:
+    """Return one vector of a subject: the mean logarithm of each class, recentered.
+
+    It depends on the trials and labels of this subject alone. A class without trials is
+    0, the logarithm of the identity. Eigenvalues are bounded.
+
+    Parameters
+    ----------
+    manifold : SPDAffineInvariant
+        The space of covariance matrices.
+    matrices : array of shape (trials, channels, channels)
+        The subject's trials.
+    codes : array of shape (trials,)
+        The class of each, counted from 0.
+    n_classes : int
+        The number of classes.
+    """
+    with quiet_about_records():
+        moved = recenter(manifold, own_mean(manifold, matrices), 1.0, matrices)
+        # Entries far beyond the bound would make the decomposition overflow.
+        limited = np.clip(moved, -_LARGEST_ENTRY, _LARGEST_ENTRY)
+        eigenvalues, vectors = np.linalg.eigh(limited)
+        bounded = np.clip(eigenvalues, 1 / _LARGEST_FACTOR, _LARGEST_FACTOR)
+        logs = (vectors * np.log(bounded)[:, None, :]) @ np.swapaxes(vectors, 1, 2)
+    means = np.zeros((n_classes, *manifold.point_shape))
+    for code in range(n_classes):
+        in_class = codes == code
+        if in_class.any():
+            means[code] = logs[in_class].mean(axis=0)
+    rows, columns = np.tril_indices(manifold.point_shape[0])
+    weights = np.where(rows == columns, 1.0, sqrt(2.0))
+    return np.asarray((means[:, rows, columns] * weights).ravel())
+
+
+def _means_of_vector(vector: np.ndarray, n_classes: int) -> np.ndarray:
+    """Return the class means whose logarithms a vector holds.
+
+    Parameters
+    ----------
+    vector : array
+        As `_class_vector` returns it.
+    n_classes : int
+        The number of classes.
+    """
+    entries = vector.reshape(n_classes, -1)
+    # c channels have c(c + 1)/2 entries.
+    channels = round((sqrt(8 * entries.shape[1] + 1) - 1) / 2)
+    rows, columns = np.tril_indices(channels)
+    weights = np.where(rows == columns, 1.0, sqrt(2.0))
+    logs = np.zeros((n_classes, channels, channels))
+    logs[:, rows, columns] = entries / weights
+    logs[:, columns, rows] = entries / weights
+    eigenvalues, vectors = np.linalg.eigh(logs)
+    means = (vectors * np.exp(eigenvalues)[:, None, :]) @ np.swapaxes(vectors, 1, 2)
+    return np.asarray(means)

@@ -1,0 +1,159 @@
+"""Starter kits: class means of source subjects that a new user needs no trials for."""
+
+import json
+
+import numpy as np
+import pytest
+
+from curvedp import GDP, ApproxDP, Ledger
+from curvedp.errors import BudgetExceeded, ParameterError
+from curvedp.neuro import PrivateStarterKit
+from curvedp.randomness import GeneratorSource
+from curvedp.release.verify import verify_certificate
+
+pytestmark = pytest.mark.filterwarnings("ignore::curvedp.errors.ReleaseWarning")
+
+
+def cohort(n_subjects, trials, seed=0, channels=3):
+    """Trials of two classes, which differ in the power of two sources; each subject mixes these in their own way."""
+    rng = np.random.default_rng(seed)
+    y = np.tile(["left", "right"], n_subjects * trials // 2)
+    subject = np.repeat(np.arange(n_subjects), trials)
+    power = np.ones((len(y), channels, 1))
+    power[y == "left", 0] = 2.0
+    power[y == "right", 1] = 2.0
+    scale = rng.uniform(0.5, 2.0, size=(n_subjects, 1, 1))
+    mixing = scale * (
+        np.eye(channels) + 0.2 * rng.normal(size=(n_subjects, channels, channels))
+    )
+    signals = mixing[subject] @ (power * rng.normal(size=(len(y), channels, 60)))
+    return 1e-10 * signals @ signals.swapaxes(1, 2) / 60, y, subject
+
+
+X, Y, SUBJECT = cohort(120, 20)
+OLD = SUBJECT < 100
+
+
+def fitted(**options):
+    return PrivateStarterKit(**options).fit(X[OLD], Y[OLD], SUBJECT[OLD])
+
+
+def test_a_new_user_is_classified_without_anyones_trials(tmp_path):
+    ledger = Ledger(tmp_path / "a.ledger", GDP(1.0))
+    kit = fitted(ledger=ledger)
+    assert len(ledger.entries) == 1
+    assert ledger.unit.value == "person"
+    (certificate,) = kit.certificates_
+    assert certificate.privacy_unit == "person"
+    assert certificate.statistic["n"] == 100
+    assert all(c.holds is not False for c in verify_certificate(certificate))
+    scores = [kit.score(X[s == SUBJECT], Y[s == SUBJECT]) for s in range(100, 120)]
+    assert np.mean(scores) > 0.85
+    # the mean may be taken from other trials of the same user
+    mine = SUBJECT == 110
+    one = kit.predict(X[mine][:1], own_trials=X[mine][1:])
+    assert one[0] == Y[mine][0]
+
+
+def test_it_calibrates_a_classifier_of_pyriemann():
+    MDM = pytest.importorskip("pyriemann.classification").MDM
+    kit = fitted()
+    model = MDM().fit(*kit.calibration_set())
+    mine = SUBJECT == 105
+    moved = kit.recenter(X[mine])
+    np.testing.assert_array_equal(model.predict(moved), kit.predict(X[mine]))
+
+
+def test_a_subject_moves_all_classes_by_no_more_than_the_sensitivity():
+    """Trials, labels and odd matrices of one subject, all classes at once."""
+    rng = np.random.default_rng(0)
+    options = {"radius": 1.0, "source": GeneratorSource(np.random.default_rng(1))}
+    base = fitted(**options)
+    kinds = [
+        np.full((20, 3, 3), np.nan), np.zeros((20, 3, 3)), np.full((20, 3, 3), 1e300),
+        *(10.0 ** rng.uniform(-200, 200, (8, 20, 1, 1)) * np.eye(3)),
+        rng.normal(size=(20, 3, 3)),
+    ]  # fmt: skip
+    largest = 0.0
+    for trials in kinds:
+        other, labels = X[OLD].copy(), Y[OLD].copy()
+        other[SUBJECT[OLD] == 7] = trials
+        labels[SUBJECT[OLD] == 7] = rng.choice(["left", "right"], 20)
+        options["source"] = GeneratorSource(np.random.default_rng(1))
+        kit = PrivateStarterKit(**options).fit(other, labels, SUBJECT[OLD])
+        drawn = [each.mean_.confidence_region().center for each in (base, kit)]
+        largest = max(largest, np.linalg.norm(np.subtract(*drawn)))
+    assert 1e-3 < largest <= 2 * 1.0 / 100 * (1 + 1e-9)
+
+
+def test_trials_as_the_unit_compose_references_and_class_means(tmp_path):
+    few, y, subject = cohort(3, 300, seed=1)
+    ledger = Ledger(tmp_path / "a.ledger", GDP(2.0))
+    kit = PrivateStarterKit(unit="trial", guarantee=GDP(2.0), ledger=ledger)
+    kit.fit(few, y, subject)
+    labels = [entry.label for entry in ledger.entries]
+    assert labels == ["starter kit: references", "starter kit: class means"]
+    mu_squared = {
+        c.claims.gdp**2 for c in (kit.certificates_[0], kit.certificates_[-1])
+    }
+    assert sum(mu_squared) <= 4.0 or len(mu_squared) == 1
+    assert [c.privacy_unit for c in kit.certificates_] == ["record_in_domain"] * 3 + [
+        "record_in_class"
+    ] * 2
+    new, truth, _ = cohort(1, 200, seed=9)
+    assert kit.score(new, truth) > 0.8
+    with pytest.raises(BudgetExceeded):
+        kit.fit(few, y, subject)
+    assert len(ledger.entries) == 2
+
+
+@pytest.mark.parametrize("unit", ["subject", "trial"])
+def test_a_file_holds_the_kit_and_nothing_else(unit, tmp_path):
+    if unit == "subject":
+        kit = fitted()
+    else:
+        kit = PrivateStarterKit(unit="trial", guarantee=GDP(3.0)).fit(*cohort(2, 200))
+    path = tmp_path / "kit.json"
+    kit.save(path)
+    loaded = PrivateStarterKit.load(path)
+    np.testing.assert_allclose(loaded.means_, kit.means_, rtol=1e-9)
+    mine = SUBJECT == 111
+    np.testing.assert_array_equal(loaded.predict(X[mine]), kit.predict(X[mine]))
+    content = json.loads(path.read_text())
+    content["parameters"]["means"][0][0][0] += 0.1
+    path.write_text(json.dumps(content))
+    with pytest.raises(ParameterError, match="not those of its certificates"):
+        PrivateStarterKit.load(path)
+    path.write_text('{"schema": "curvedp-starter-kit/1"}')
+    with pytest.raises(ParameterError, match=r"kit\.json"):
+        PrivateStarterKit.load(path)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"unit": "person"}, "unit"),
+        ({"radius": "wide"}, "radius"),
+        ({"radius": 1.0, "unit": "trial"}, "radius"),
+        ({"guarantee": ApproxDP(1.0, 1e-6), "unit": "trial"}, "guarantee"),
+        ({"guarantee": GDP(1.0, adjacency="add-remove")}, "adjacency"),
+    ],
+)
+def test_refusals_spend_nothing(options, said, tmp_path):
+    ledger = Ledger(tmp_path / "a.ledger", GDP(9.0))
+    with pytest.raises(ParameterError, match=said):
+        fitted(ledger=ledger, **options)
+    kit = PrivateStarterKit(ledger=ledger)
+    with pytest.raises(ParameterError, match="two subjects"):
+        kit.fit(X[:20], Y[:20], SUBJECT[:20])
+    with pytest.raises(ParameterError, match="shape"):
+        kit.fit(X[:, 0], Y, SUBJECT)
+    assert not ledger.entries
+    with pytest.raises(Exception, match="not fitted"):
+        kit.predict(X)
+
+
+def test_odd_trials_of_a_new_user_are_classified_without_a_word():
+    kit = fitted()
+    odd = np.stack([np.full((3, 3), np.nan), np.zeros((3, 3)), 1e300 * np.eye(3), X[0]])
+    assert set(kit.predict(odd)) <= {"left", "right"}
