@@ -1,0 +1,1049 @@
+"""Private k-means: centers of clusters, their sizes and their spreads, in one release.
+
+All noise is Gaussian, so the fractions of μ² that the stages take add up exactly. What
+is asked next depends on released numbers alone. docs/theory/clusters.md has the
+theorem about the sensitivities, and docs/howto/topics.md says what comes out.
+
+The stages:
+
+1. *center*: the sum of the records' vectors, whose quotient by n is a first center;
+2. *radius* (not on spheres): a histogram of distances to it, which says how far
+   vectors are clipped from there on;
+3. *moment*: the sum of yyᵀ over the clipped vectors y. Its leading eigenvectors are a
+   subspace, whose dimension follows from the known spectrum of the noise;
+4. *candidates*: a histogram of the candidate that is nearest to each record. Weighted
+   k-means on the noisy counts initializes the centers;
+5. *spread*: a histogram of distances to the nearest initial center;
+6. *step*, a few times: the sum of each cluster's vectors about its center, clipped to
+   the released spread, together with their number;
+7. *sizes*: the number of records nearest to each final center, and their mean square
+   distance to it.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from math import ceil, inf, log2, nextafter, sqrt
+from typing import Any, ClassVar, NamedTuple, Self
+
+import numpy as np
+
+from curvedp.core.capabilities import NeedsManyRecords, RefusesRelease
+from curvedp.core.mechanism import MechanismInfo, check_guarantee, check_supported
+from curvedp.core.statistic import Statistic
+from curvedp.errors import ParameterError
+from curvedp.geometry.spaces.sphere import Sphere
+from curvedp.mechanisms.noisy_sum import ADD_REMOVE
+from curvedp.mechanisms.staged.budget import (
+    NoisyAnswer,
+    StageBudget,
+    StagedMechanism,
+    StagedResult,
+)
+from curvedp.mechanisms.staged.cluster_starts import (
+    Subspace,
+    WeightedPoints,
+    choose_number_of_clusters,
+    cluster_weighted_points,
+    draw_candidates,
+    leading_subspace,
+    occupied_candidates,
+)
+from curvedp.mechanisms.vector import AddNoise, smallest_gaussian_scale
+from curvedp.numerics.fixed_point import gram_mean, gram_radius, gram_sums
+from curvedp.privacy import Guarantee, PrivacyCurve
+from curvedp.records.base import Records, open_records
+from curvedp.statistics.clusters import (
+    PRIVATE_NUMBER,
+    Chart,
+    Clustering,
+    Clusters,
+    distances_to_centers,
+    round_to_grid,
+    vector_size,
+)
+from curvedp.statistics.second_moment import symmetric_to_vector, vector_to_symmetric
+
+# Fractions of μ² by stage; the steps share what the others leave. They were tuned in
+# floats on sentence embeddings (docs/evidence/topics.md).
+_CENTER_SHARE = 0.03
+_RADIUS_SHARE = 0.02
+_MOMENT_SHARE = 0.25
+_CANDIDATE_SHARE = 0.12
+_SPREAD_SHARE = 0.02
+_SIZES_SHARE = 0.05
+
+_STEPS = 4
+
+# Up to this many dimensions no subspace is needed: the moment serves the candidates.
+_FEW_DIMENSIONS = 8
+_MOMENT_SHARE_IN_FEW_DIMENSIONS = 0.05
+
+# An eigenvalue counts if it is above this multiple of the largest one of the noise.
+_EDGE_MARGIN = 1.1
+_MAX_COMPONENTS = 48
+
+_CANDIDATES = 1500
+_CANDIDATE_DIRECTIONS = 10
+_OCCUPIED = 1.5  # standard deviations of a noisy count
+
+# The fraction of records that lie within the released radius, and within the spread.
+_WITHIN_RADIUS = 0.95
+_WITHIN_SPREAD = 0.9
+
+# Edges of the histogram of distances to the first center, in units of the reach: from
+# 2^-10 to 1 in quarter octaves.
+_RADIUS_EDGES = 2.0 ** np.linspace(-10, 0, 41)
+# Edges of the histogram of distances to the initial centers.
+_SPREAD_EDGES = np.linspace(0.0, 1.5, 41)[1:]
+
+# The weight of a count beside a vector of length 1, for adding or removing a record.
+# For replacing one, counts of weight 1 cost nothing (Theorem C2).
+_COUNT_WEIGHT = 0.35
+_FIRST_COUNT_WEIGHT = 0.25
+
+# A center moves if its noisy count is above this many standard deviations, and above
+# this multiple of the length of the noise of its sum.
+_COUNT_DEVIATIONS = 3.0
+_NOISE_LENGTHS = 0.5
+
+# Entries of what a record contributes are multiples of 2^-32, so that sums over 2^31
+# records are exact. Projections and centers are multiples of 2^-25: squares of their
+# differences then add up exactly in doubles.
+_CONTRIBUTION_BITS = 32
+_POSITION_BITS = 25
+_LARGEST_SUM = 2**62
+_BLOCK = 1 << 13
+
+# Covers the rounding of lengths and of sums of at most 2^31 records.
+_ROUNDING_MARGIN = 1e-6
+
+MAX_ROWS_PER_PERSON = 1 << 12
+"""How many records of one person are read: the first ones."""
+
+# A count is released with a 95 % interval.
+_NORMAL_95 = 1.96
+
+# Noise is drawn on a grid of 2^-30; sums are divided by a power of two that leaves its
+# standard deviation between 2^10 and 2^11 steps of the grid. Certificates stay short.
+_GRID_STEPS_OF_NOISE = 19
+
+# A cluster of fewer records than this many lengths of the noise of its sum is not found.
+_RESOLUTION = 2.0
+# The number of directions in which the noise of a center is counted, before it is known.
+_TYPICAL_COMPONENTS = 10
+
+
+class ClusterData(NamedTuple):
+    """Records, and how much each counts.
+
+    Attributes
+    ----------
+    records : Records
+    weights : array, shape (n,), optional
+        One over the number of records of the same person. None where each counts 1.
+    """
+
+    records: Records
+    weights: np.ndarray | None = None
+
+
+class Sensitivities(NamedTuple):
+    """How far the answers of the stages move between neighboring data sets (Theorem C).
+
+    Attributes
+    ----------
+    vector_and_count : function of a weight
+        Of (Σy, w·n) for vectors y of length at most 1.
+    histogram : float
+    second_moment : float
+        Of Σ yyᵀ.
+    steps : function of a weight
+        Of (Σ of each cluster's vectors, w·their numbers), over all clusters.
+    sizes : float
+        Of (numbers, Σ (t − ½) over each cluster) for 0 ≤ t ≤ 1.
+    count_weight : float
+        The weight w of counts in a step.
+    """
+
+    vector_and_count: Callable[[float], float]
+    histogram: float
+    second_moment: float
+    steps: Callable[[float], float]
+    sizes: float
+    count_weight: float
+
+
+def _length_with_count(weight: float) -> float:
+    """Return the length of (y, w) for a vector y of length 1."""
+    return sqrt(1 + weight**2)
+
+
+def _replaced_vector(weight: float) -> float:
+    """Return how far Σy moves if a record is replaced; its count does not move."""
+    return 2.0
+
+
+def _replaced_in_step(weight: float) -> float:
+    """Return the larger of two moves: within a cluster, and from one to another."""
+    return max(2.0, sqrt(2) * _length_with_count(weight))
+
+
+# Theorem C1: one record is added or removed.
+ADDED = Sensitivities(
+    vector_and_count=_length_with_count,
+    histogram=1.0,
+    second_moment=1.0,
+    steps=_length_with_count,
+    sizes=sqrt(1.25),
+    count_weight=_COUNT_WEIGHT,
+)
+# Theorem C2: one record is replaced.
+REPLACED = Sensitivities(
+    vector_and_count=_replaced_vector,
+    histogram=sqrt(2),
+    second_moment=sqrt(2),
+    steps=_replaced_in_step,
+    sizes=sqrt(2.5),
+    count_weight=1.0,
+)
+
+
+class ClusterQueries:
+    """Questions about records as vectors. The answers are NOT private.
+
+    Parameters
+    ----------
+    data : ClusterData, optional
+        Without records, as in a replay, every answer is zero, of the right shape.
+    """
+
+    def __init__(self, data: ClusterData | None = None) -> None:
+        self._data = data
+
+    def sum(self, terms: Callable[..., np.ndarray], size: int) -> np.ndarray:
+        """Return the sum over all records of a vector of whole multiples of 2^-32.
+
+        Parameters
+        ----------
+        terms : function of (block of records, their weights or None)
+            Returns the sum over the block as int64, in units of 2^-32.
+        size : int
+            The number of entries.
+        """
+        total = self._whole_sum(terms, size)
+        clipped = np.clip(total, -_LARGEST_SUM, _LARGEST_SUM)
+        return np.asarray(clipped * 2.0**-_CONTRIBUTION_BITS)
+
+    def gram(self, chart: Chart) -> np.ndarray:
+        """Return Σ yyᵀ over the vectors of a chart.
+
+        Parameters
+        ----------
+        chart : Chart
+        """
+        size = chart.size
+        total = self._whole_sum(partial(_sum_grams, chart), 6 * size * size)
+        return gram_mean(total.reshape(6, size, size), 1, 1.0)
+
+    def _whole_sum(self, terms: Callable[..., np.ndarray], size: int) -> np.ndarray:
+        """Return the sum of `terms` over all records, or zeros without records."""
+        if self._data is None:
+            return np.zeros(size, dtype=np.int64)
+        records, weights = self._data
+        beside = () if weights is None else (weights,)
+        return records.sums(terms, *beside)
+
+
+class NoisyStart(NamedTuple):
+    """What the first stages have released.
+
+    Attributes
+    ----------
+    chart : Chart
+        About the released center.
+    n : float
+        The number of records: public, or noisy.
+    subspace : Subspace
+    """
+
+    chart: Chart
+    n: float
+    subspace: Subspace
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class KMeansMechanism(StagedMechanism, NeedsManyRecords, RefusesRelease):
+    """Private k-means in stages of Gaussian noise.
+
+    Notes
+    -----
+    Guarantees
+
+    - exactly μ-GDP with μ = 1/`scale` for replacing a record, for ANY records; or, if
+      the statistic keeps their number private, for adding or removing one.
+    """
+
+    statistic: Clusters
+
+    info: ClassVar[MechanismInfo] = MechanismInfo(
+        "kmeans", reads="records", is_staged=True
+    )
+
+    @classmethod
+    def supports(cls, statistic: Statistic) -> bool:
+        return isinstance(statistic, Clusters)
+
+    @classmethod
+    def calibrate(cls, statistic: Statistic, guarantee: Guarantee) -> Self:
+        check_supported(cls, statistic)
+        assert isinstance(statistic, Clusters)
+        adjacency = ADD_REMOVE if statistic.n is None else "replace-one"
+        check_guarantee(guarantee, adjacency)
+        # What moves by 1 needs the same noise whatever the move is called.
+        same_numbers = replace(guarantee, adjacency="replace-one")
+        return cls(statistic=statistic, scale=smallest_gaussian_scale(same_numbers))
+
+    @cached_property
+    def privacy_profile(self) -> PrivacyCurve:
+        """That of one Gaussian release of sensitivity 1, for the statistic's adjacency."""
+        profile = super().privacy_profile
+        if self.statistic.n is not None:
+            return profile
+        return replace(profile, adjacency=ADD_REMOVE)
+
+    @property
+    def stage_sensitivities(self) -> Sensitivities:
+        """How far answers move, by the adjacency."""
+        return ADDED if self.statistic.n is None else REPLACED
+
+    def check_releasable(self) -> None:
+        """Refuse more clusters than the budget can tell apart."""
+        n = self.statistic.n
+        clusters = self.statistic.clusters
+        if n is None or clusters == PRIVATE_NUMBER or clusters <= n:
+            return
+        raise ParameterError(
+            f"is more than the {n} records", parameter="n_clusters", value=clusters
+        )
+
+    @property
+    def step_share(self) -> float:
+        """The fraction of the budget of one step."""
+        spent = _CENTER_SHARE + self._moment_share + _SPREAD_SHARE + _SIZES_SHARE
+        if self.statistic.starts is None:
+            spent += _CANDIDATE_SHARE
+        if not isinstance(self.statistic.manifold, Sphere):
+            spent += _RADIUS_SHARE
+        return (1 - spent) / _STEPS
+
+    @property
+    def _moment_share(self) -> float:
+        """The fraction of the budget of the second moment."""
+        if vector_size(self.statistic.manifold) <= _FEW_DIMENSIONS:
+            return _MOMENT_SHARE_IN_FEW_DIMENSIONS
+        return _MOMENT_SHARE
+
+    @property
+    def smallest_cluster(self) -> float:
+        """How many records a cluster needs to be found.
+
+        Its center is then off by at most half the spread of its records, in as many
+        directions as are typical, and its size by less than a third.
+        """
+        sensitivities = self.stage_sensitivities
+        weight = sensitivities.count_weight
+        noise = sensitivities.steps(weight) * self.scale / sqrt(self.step_share)
+        n_directions = min(vector_size(self.statistic.manifold), _TYPICAL_COMPONENTS)
+        for_sum = _RESOLUTION * sqrt(n_directions) * noise
+        return max(for_sum, _COUNT_DEVIATIONS * noise / weight)
+
+    def largest_number_of_clusters(self, n: float) -> int:
+        """Return how many clusters of equal size n records and the budget can carry.
+
+        Parameters
+        ----------
+        n : float
+            The number of records, public or noisy.
+        """
+        return max(int(n / self.smallest_cluster), 0)
+
+    @property
+    def has_enough_records(self) -> bool:
+        """Whether clusters of equal size would be found; True where n is private."""
+        if self.statistic.n is None:
+            return True
+        wanted = max(self.statistic.clusters, 2)
+        return wanted <= self.largest_number_of_clusters(self.statistic.n)
+
+    def prepare_data(self, data: Any) -> ClusterData:
+        """Return the records with their weights.
+
+        Parameters
+        ----------
+        data : ClusterData, Records or array
+            Records without weights count 1 each.
+        """
+        if isinstance(data, ClusterData):
+            return data
+        if isinstance(data, Records):
+            return ClusterData(data)
+        shape = self.statistic.manifold.point_shape
+        return ClusterData(open_records(data, shape, "records", min_records=0))
+
+    def queries(self, data: ClusterData | None = None) -> ClusterQueries:
+        return ClusterQueries(data)
+
+    def run(self, queries: ClusterQueries, add_noise: AddNoise) -> StagedResult:
+        """Release the subspace, initial centers, a few steps, and the sizes.
+
+        Parameters
+        ----------
+        queries : ClusterQueries
+            Answers questions about the records; in a replay all answers are zero.
+        add_noise : function of (values, scales)
+            Returns the values plus noise. In a replay it ignores the values and returns
+            the recorded draws.
+
+        Returns
+        -------
+        StagedResult
+            Its value is a `Clustering`.
+        """
+        budget = StageBudget(self.scale, add_noise)
+        start = self._find_subspace(queries, budget)
+        if self.statistic.starts is None:
+            centers = self._initial_centers(queries, budget, start)
+        else:
+            vectors = start.chart.vectors(self.statistic.starts)
+            centers = vectors @ start.subspace.directions.T
+        centers = self._improve(queries, budget, start, centers)
+        clustering = self._measure_sizes(queries, budget, start, centers)
+        return StagedResult(clustering, budget)
+
+    # ---- the stages ----
+
+    def _find_subspace(
+        self, queries: ClusterQueries, budget: StageBudget
+    ) -> NoisyStart:
+        """Release a center, the radius of the records about it, and a subspace.
+
+        Parameters
+        ----------
+        queries : ClusterQueries
+        budget : StageBudget
+            Is charged for up to three stages.
+        """
+        chart, n = self._find_center(queries, budget)
+        size = chart.size
+        values = symmetric_to_vector(queries.gram(chart))
+        sensitivity = self.stage_sensitivities.second_moment
+        sensitivity *= gram_radius(1.0, size, MAX_ROWS_PER_PERSON) ** 2
+        noisy = self._release_sum(
+            budget, "moment", self._moment_share, sensitivity, values
+        )
+        moment = vector_to_symmetric(noisy.values, size)
+
+        margin = 0.0 if size <= _FEW_DIMENSIONS else _EDGE_MARGIN
+        subspace = leading_subspace(moment, noisy.std, n, _MAX_COMPONENTS, margin)
+        # Shortened by the rounding to the grid, so that lengths stay at most 1.
+        directions = round_to_grid(subspace.directions)
+        return NoisyStart(chart, n, Subspace(directions, subspace.deviations))
+
+    def _find_center(
+        self, queries: ClusterQueries, budget: StageBudget
+    ) -> tuple[Chart, float]:
+        """Release the mean vector, and return the chart about it and the number of records.
+
+        Parameters
+        ----------
+        queries : ClusterQueries
+        budget : StageBudget
+        """
+        statistic = self.statistic
+        first_chart = statistic.first_chart
+        size = first_chart.size
+        weight = _FIRST_COUNT_WEIGHT if statistic.n is None else 0.0
+        terms = partial(_sum_vectors, first_chart, weight)
+        noisy = self._release_sum(
+            budget,
+            "center",
+            _CENTER_SHARE,
+            self.stage_sensitivities.vector_and_count(weight) * (1 + _ROUNDING_MARGIN),
+            queries.sum(terms, size + 1)[: size + (weight > 0)],
+        )
+        n = float(statistic.n or 0)
+        if statistic.n is None:
+            n = max(float(noisy.values[-1]) / weight, 1.0)
+        mean = noisy.values[:size] / n
+        mean_std = noisy.std / n
+        squared_length = float(mean @ mean) - size * mean_std**2
+        # What is shorter than its noise is not known to differ from 0.
+        mean *= max(squared_length, 0.0) / max(float(mean @ mean), 1e-300)
+        mean /= max(1.0, float(np.linalg.norm(mean)))
+
+        if isinstance(statistic.manifold, Sphere):
+            # The mean squared distance of unit vectors to their mean m is 1 − |m|²; two
+            # standard deviations of the noise are added.
+            mean_square = 1 - min(max(squared_length, 0.0), 1.0) + 4 * mean_std
+            radius = min(sqrt(mean_square), 1.0)
+            return Chart(statistic.manifold, mean, radius), n
+
+        (base,) = first_chart.points(mean[None])
+        about_base = Chart(statistic.manifold, base, 2 * first_chart.radius)
+        radius = self._find_radius(queries, budget, about_base, n)
+        return Chart(statistic.manifold, base, radius), n
+
+    def _find_radius(
+        self, queries: ClusterQueries, budget: StageBudget, chart: Chart, n: float
+    ) -> float:
+        """Release a histogram of distances to the first center, and return a quantile.
+
+        Parameters
+        ----------
+        queries : ClusterQueries
+        budget : StageBudget
+        chart : Chart
+            About the first center, as wide as the reach of the search.
+        n : float
+        """
+        terms = partial(_sum_lengths, chart, _RADIUS_EDGES)
+        quantile = self._release_quantile(
+            queries,
+            budget,
+            "radius",
+            _RADIUS_SHARE,
+            terms,
+            _RADIUS_EDGES,
+            _WITHIN_RADIUS,
+        )
+        return float(quantile * chart.radius)
+
+    def _release_quantile(
+        self,
+        queries: ClusterQueries,
+        budget: StageBudget,
+        kind: str,
+        share: float,
+        terms: Callable[..., np.ndarray],
+        edges: np.ndarray,
+        fraction: float,
+    ) -> float:
+        """Release a histogram, and return the edge below which a fraction of it lies.
+
+        Parameters
+        ----------
+        queries : ClusterQueries
+        budget : StageBudget
+        kind : str
+            What the transcript calls the stage.
+        share : float
+        terms : function of (block, weights)
+            Returns the block's histogram.
+        edges : array
+            The upper edges of the bins; what lies beyond counts in the last one.
+        fraction : float
+        """
+        noisy = self._release_sum(
+            budget,
+            kind,
+            share,
+            self.stage_sensitivities.histogram * (1 + _ROUNDING_MARGIN),
+            queries.sum(terms, len(edges)),
+        )
+        # Bins below two standard deviations are taken as empty: of many empty bins the
+        # noise would add up.
+        counts = np.where(noisy.values > 2 * noisy.std, noisy.values, 0.0)
+        cumulative = np.cumsum(counts)
+        if not cumulative[-1] > 0:
+            return float(edges[-1])
+        index = int(np.searchsorted(cumulative, fraction * cumulative[-1]))
+        return float(edges[min(index, len(edges) - 1)])
+
+    def _initial_centers(
+        self, queries: ClusterQueries, budget: StageBudget, start: NoisyStart
+    ) -> np.ndarray:
+        """Release a histogram of nearest candidates, and cluster them by their counts.
+
+        Parameters
+        ----------
+        queries : ClusterQueries
+        budget : StageBudget
+        start : NoisyStart
+
+        Returns
+        -------
+        array, shape (clusters, components)
+        """
+        candidates = draw_candidates(start.subspace, _CANDIDATES, _CANDIDATE_DIRECTIONS)
+        candidates = as_positions(candidates)
+        space = ProjectedChart(start.chart, start.subspace.directions)
+        noisy = self._release_sum(
+            budget,
+            "candidates",
+            _CANDIDATE_SHARE,
+            self.stage_sensitivities.histogram * (1 + _ROUNDING_MARGIN),
+            queries.sum(partial(_count_nearest, space, candidates), len(candidates)),
+        )
+        least = max(2 * self.statistic.clusters, 20)
+        cloud = occupied_candidates(
+            candidates, noisy.values, noisy.std, _OCCUPIED, least
+        )
+        return cluster_weighted_points(cloud, self._number(start, candidates, cloud))
+
+    def _number(
+        self, start: NoisyStart, candidates: np.ndarray, cloud: WeightedPoints
+    ) -> int:
+        """Return the number of clusters: the given one, or one chosen by released numbers.
+
+        Parameters
+        ----------
+        start : NoisyStart
+        candidates : array
+        cloud : WeightedPoints
+            The occupied candidates.
+        """
+        if self.statistic.clusters != PRIVATE_NUMBER:
+            return self.statistic.clusters
+        largest = max(self.largest_number_of_clusters(start.n), 2)
+        return choose_number_of_clusters(candidates, start.subspace, cloud, largest)
+
+    def _improve(
+        self,
+        queries: ClusterQueries,
+        budget: StageBudget,
+        start: NoisyStart,
+        centers: np.ndarray,
+    ) -> np.ndarray:
+        """Make a few noisy steps of Lloyd's algorithm in the subspace.
+
+        A step reads each record's vector about its nearest center, shortened to the
+        released spread r. So the noise is proportional to the size of clusters, not to
+        the size of the data.
+
+        Parameters
+        ----------
+        queries : ClusterQueries
+        budget : StageBudget
+            Is charged all but the share of the sizes.
+        start : NoisyStart
+        centers : array, shape (clusters, components)
+        """
+        space = ProjectedChart(start.chart, start.subspace.directions)
+        centers = as_positions(centers)
+        spread = self._release_quantile(
+            queries,
+            budget,
+            "spread",
+            _SPREAD_SHARE,
+            partial(_sum_residual_lengths, space, centers, _SPREAD_EDGES),
+            _SPREAD_EDGES,
+            _WITHIN_SPREAD,
+        )
+        weight = self.stage_sensitivities.count_weight
+        n_clusters, n_components = centers.shape
+        sensitivity = self.stage_sensitivities.steps(weight) * (1 + _ROUNDING_MARGIN)
+        for _ in range(_STEPS):
+            terms = partial(_sum_residuals, space, centers, spread, weight)
+            noisy = self._release_sum(
+                budget,
+                "step",
+                self.step_share,
+                sensitivity,
+                queries.sum(terms, n_clusters * (n_components + 1)),
+            )
+            rows = noisy.values.reshape(n_clusters, n_components + 1)
+            counts = rows[:, -1] / weight
+            least = max(
+                _COUNT_DEVIATIONS * noisy.std / weight,
+                _NOISE_LENGTHS * sqrt(n_components) * noisy.std,
+            )
+            moves = spread * rows[:, :-1] / np.maximum(counts, 1.0)[:, None]
+            is_large = (counts > least)[:, None]
+            centers = as_positions(np.where(is_large, centers + moves, centers))
+        return centers
+
+    def _measure_sizes(
+        self,
+        queries: ClusterQueries,
+        budget: StageBudget,
+        start: NoisyStart,
+        centers: np.ndarray,
+    ) -> Clustering:
+        """Release how many records are nearest to each center, and how far they are.
+
+        Parameters
+        ----------
+        queries : ClusterQueries
+        budget : StageBudget
+            All that is left is spent.
+        start : NoisyStart
+        centers : array, shape (clusters, components)
+        """
+        points = start.chart.points(centers @ start.subspace.directions)
+        longest = start.chart.longest_distance
+        manifold = self.statistic.manifold
+        terms = partial(_sum_sizes, manifold, points, longest)
+        noisy = self._release_sum(
+            budget,
+            "sizes",
+            1.0,
+            self.stage_sensitivities.sizes * (1 + _ROUNDING_MARGIN),
+            queries.sum(terms, 2 * len(points)),
+        )
+        counts, excess = noisy.values.reshape(len(points), 2).T
+        # The sums are of t − ½ with t = d²/longest².
+        fractions = excess / np.maximum(counts, 1.0) + 0.5
+        relative_error = (
+            noisy.std * np.sqrt(1 + (fractions - 0.5) ** 2) / np.maximum(counts, 1.0)
+        )
+        largest_error = 1.0
+        return Clustering(
+            centers=points,
+            counts=counts,
+            count_error=_NORMAL_95 * noisy.std,
+            dispersions=longest**2 * np.clip(fractions, 0.0, 1.0),
+            dispersion_errors=longest**2
+            * np.minimum(_NORMAL_95 * relative_error, largest_error),
+            directions=start.subspace.directions,
+        )
+
+    def _release_sum(
+        self,
+        budget: StageBudget,
+        kind: str,
+        share: float,
+        sensitivity: float,
+        values: np.ndarray,
+    ) -> NoisyAnswer:
+        """Release a sum in a public unit in which its noise is some thousand grid steps.
+
+        The unit is a power of two, so that dividing by it is exact.
+
+        Parameters
+        ----------
+        budget : StageBudget
+            Is charged.
+        kind : str
+            What the transcript calls the stage.
+        share : float
+            The fraction of the budget; no more than what is left counts.
+        sensitivity : float
+            How far the values move between neighboring data sets.
+        values : array
+            The sum. NOT private.
+        """
+        rounded = nextafter(sensitivity, inf)
+        noise_scale = rounded * self.scale / sqrt(min(share, budget.share_left))
+        unit = 2.0 ** (ceil(log2(noise_scale)) + _GRID_STEPS_OF_NOISE)
+        noisy = budget.release(kind, share, rounded / unit, values / unit)
+        return NoisyAnswer(unit * noisy.values, unit * noisy.std)
+
+
+# ---- projections ----
+
+
+class ProjectedChart(NamedTuple):
+    """A chart, followed by the projection on released directions.
+
+    Attributes
+    ----------
+    chart : Chart
+    directions : array, shape (components, size)
+        Rows of length at most 1, on the grid 2^-26.
+    """
+
+    chart: Chart
+    directions: np.ndarray
+
+    def positions(self, records: Any) -> np.ndarray:
+        """Return each record's projected vector, on the grid 2^-25.
+
+        Products are exact: entries are multiples of 2^-26, and every partial sum of an
+        inner product of two vectors of length at most 1 is at most 1.
+
+        Parameters
+        ----------
+        records : array, shape (k, *point_shape)
+        """
+        vectors = self.chart.vectors(records)
+        return round_to_grid(vectors @ self.directions.T, _POSITION_BITS)
+
+
+def as_positions(centers: np.ndarray) -> np.ndarray:
+    """Return centers shortened to length 1, on the grid 2^-25."""
+    lengths = np.linalg.norm(centers, axis=1, keepdims=True)
+    return round_to_grid(centers / np.maximum(lengths, 1.0), _POSITION_BITS)
+
+
+def nearest_center(positions: np.ndarray, centers: np.ndarray) -> np.ndarray:
+    """Return the index of the nearest center of each position; the first one of a tie.
+
+    |z − c|² = |z|² − 2⟨z, c⟩ + |c|², and the first term is the same for all centers.
+
+    Parameters
+    ----------
+    positions : array, shape (k, components)
+    centers : array, shape (clusters, components)
+    """
+    half_squares = 0.5 * np.sum(centers**2, axis=1)
+    return np.asarray(np.argmax(positions @ centers.T - half_squares, axis=1))
+
+
+# ---- what records contribute: sums over a block, in units of 2^-32 ----
+
+
+def _whole(rows: np.ndarray, weights: np.ndarray | None) -> np.ndarray:
+    """Return weighted rows as whole multiples of 2^-32, rounded toward 0, as doubles.
+
+    Parameters
+    ----------
+    rows : array, shape (k, ...)
+        Entries of modulus at most 2.
+    weights : array, shape (k,), or None
+    """
+    if weights is not None:
+        rows = rows * weights.reshape(-1, *(1,) * (rows.ndim - 1))
+    return np.asarray(np.trunc(rows * 2.0**_CONTRIBUTION_BITS))
+
+
+def _blockwise(
+    kernel: Callable[[np.ndarray, np.ndarray | None], np.ndarray],
+    block: Any,
+    weights: Any,
+) -> np.ndarray:
+    """Add up a kernel over parts of at most 2^13 records, as int64.
+
+    Sums over such a part are exact in doubles: 2^13 terms of at most 2^33 units.
+
+    Parameters
+    ----------
+    kernel : function of (records, weights)
+        Returns sums in units of 2^-32, as doubles.
+    block : array, shape (k, *point_shape)
+    weights : array, shape (k,), or None
+    """
+    records = np.asarray(block)
+    total: Any = 0
+    with np.errstate(all="ignore"):  # a data-dependent warning is a release
+        for first in range(0, max(len(records), 1), _BLOCK):
+            part = slice(first, first + _BLOCK)
+            part_weights = None if weights is None else np.asarray(weights)[part]
+            total = total + kernel(records[part], part_weights).astype(np.int64)
+    return np.asarray(total)
+
+
+def _histogram(labels: np.ndarray, size: int, weights: np.ndarray | None) -> np.ndarray:
+    """Return the sum of weights at each label, in units of 2^-32."""
+    ones = _whole(np.ones(len(labels)), weights)
+    return np.bincount(labels, ones, size)
+
+
+def _sum_vectors(
+    chart: Chart, weight: float, block: Any, weights: Any = None
+) -> np.ndarray:
+    """Return (Σy, weight·n) over a block of records.
+
+    Parameters
+    ----------
+    chart : Chart
+    weight : float
+        The weight of the count.
+    block : array, shape (k, *point_shape)
+    weights : array, optional
+    """
+
+    def kernel(records: np.ndarray, part_weights: np.ndarray | None) -> np.ndarray:
+        vectors = chart.vectors(records)
+        counts = np.full((len(vectors), 1), weight)
+        rows = np.concatenate([vectors, counts], axis=1)
+        return np.asarray(_whole(rows, part_weights).sum(axis=0))
+
+    return _blockwise(kernel, block, weights)
+
+
+def _sum_grams(chart: Chart, block: Any, weights: Any = None) -> np.ndarray:
+    """Return Σ yyᵀ over a block of records, as `gram_sums` does.
+
+    A record of weight w contributes (√w·y)(√w·y)ᵀ.
+
+    Parameters
+    ----------
+    chart : Chart
+    block : array, shape (k, *point_shape)
+    weights : array, optional
+    """
+    records = np.asarray(block)
+    total = np.zeros(6 * chart.size**2, dtype=np.int64)
+    for first in range(0, len(records), _BLOCK):
+        part = slice(first, first + _BLOCK)
+        vectors = chart.vectors(records[part])
+        if weights is not None:
+            vectors = vectors * np.sqrt(np.asarray(weights)[part])[:, None]
+        total += gram_sums(vectors, 1.0).ravel()
+    return total
+
+
+def _bins(lengths: np.ndarray, edges: np.ndarray) -> np.ndarray:
+    """Return the index of the first edge that is at least each length, or the last one."""
+    return np.minimum(np.searchsorted(edges, lengths), len(edges) - 1)
+
+
+def _sum_lengths(
+    chart: Chart, edges: np.ndarray, block: Any, weights: Any = None
+) -> np.ndarray:
+    """Return a histogram of the lengths of the vectors of a block of records.
+
+    Parameters
+    ----------
+    chart : Chart
+    edges : array
+        Upper edges of the bins.
+    block : array, shape (k, *point_shape)
+    weights : array, optional
+    """
+
+    def kernel(records: np.ndarray, part_weights: np.ndarray | None) -> np.ndarray:
+        lengths = np.linalg.norm(chart.vectors(records), axis=1)
+        return _histogram(_bins(lengths, edges), len(edges), part_weights)
+
+    return _blockwise(kernel, block, weights)
+
+
+def _count_nearest(
+    space: ProjectedChart, candidates: np.ndarray, block: Any, weights: Any = None
+) -> np.ndarray:
+    """Return how many records of a block are nearest to each candidate.
+
+    Parameters
+    ----------
+    space : ProjectedChart
+    candidates : array, shape (count, components)
+    block : array, shape (k, *point_shape)
+    weights : array, optional
+    """
+
+    def kernel(records: np.ndarray, part_weights: np.ndarray | None) -> np.ndarray:
+        nearest = nearest_center(space.positions(records), candidates)
+        return _histogram(nearest, len(candidates), part_weights)
+
+    return _blockwise(kernel, block, weights)
+
+
+def _sum_residual_lengths(
+    space: ProjectedChart,
+    centers: np.ndarray,
+    edges: np.ndarray,
+    block: Any,
+    weights: Any = None,
+) -> np.ndarray:
+    """Return a histogram of the distances of a block of records to their centers.
+
+    Parameters
+    ----------
+    space : ProjectedChart
+    centers : array, shape (clusters, components)
+    edges : array
+        Upper edges of the bins.
+    block : array, shape (k, *point_shape)
+    weights : array, optional
+    """
+
+    def kernel(records: np.ndarray, part_weights: np.ndarray | None) -> np.ndarray:
+        positions = space.positions(records)
+        residuals = positions - centers[nearest_center(positions, centers)]
+        lengths = np.sqrt(np.sum(residuals**2, axis=1))
+        return _histogram(_bins(lengths, edges), len(edges), part_weights)
+
+    return _blockwise(kernel, block, weights)
+
+
+def _sum_residuals(
+    space: ProjectedChart,
+    centers: np.ndarray,
+    spread: float,
+    weight: float,
+    block: Any,
+    weights: Any = None,
+) -> np.ndarray:
+    """Return each cluster's (Σ clip(z − c)/spread, weight·number) over a block.
+
+    Parameters
+    ----------
+    space : ProjectedChart
+    centers : array, shape (clusters, components)
+    spread : float
+        Longer residuals are shortened to this length.
+    weight : float
+        The weight of counts.
+    block : array, shape (k, *point_shape)
+    weights : array, optional
+
+    Returns
+    -------
+    array of int64, shape (clusters·(components + 1),)
+    """
+
+    def kernel(records: np.ndarray, part_weights: np.ndarray | None) -> np.ndarray:
+        positions = space.positions(records)
+        labels = nearest_center(positions, centers)
+        residuals = positions - centers[labels]
+        # Squares of multiples of 2^-25 of modulus at most 2 add up exactly.
+        lengths = np.sqrt(np.sum(residuals**2, axis=1, keepdims=True))
+        clipped = residuals / np.maximum(lengths, spread)
+        counts = np.full((len(clipped), 1), weight)
+        rows = _whole(np.concatenate([clipped, counts], axis=1), part_weights)
+        return _sum_by_cluster(labels, rows, len(centers))
+
+    return _blockwise(kernel, block, weights)
+
+
+def _sum_sizes(
+    manifold: Any,
+    centers: np.ndarray,
+    longest: float,
+    block: Any,
+    weights: Any = None,
+) -> np.ndarray:
+    """Return each cluster's (number, Σ (t − ½)) over a block, t = min(d/longest, 1)².
+
+    Parameters
+    ----------
+    manifold : Manifold
+    centers : array, shape (clusters, *point_shape)
+    longest : float
+        Distances are cut at it.
+    block : array, shape (k, *point_shape)
+    weights : array, optional
+
+    Returns
+    -------
+    array of int64, shape (2·clusters,)
+    """
+
+    def kernel(records: np.ndarray, part_weights: np.ndarray | None) -> np.ndarray:
+        distances = distances_to_centers(manifold, centers, records)
+        labels = np.argmin(distances, axis=1)
+        nearest = distances[np.arange(len(labels)), labels]
+        excess = np.minimum(nearest / longest, 1.0) ** 2 - 0.5
+        rows = _whole(np.stack([np.ones(len(labels)), excess], axis=1), part_weights)
+        return _sum_by_cluster(labels, rows, len(centers))
+
+    return _blockwise(kernel, block, weights)
+
+
+def _sum_by_cluster(
+    labels: np.ndarray, rows: np.ndarray, n_clusters: int
+) -> np.ndarray:
+    """Return the sums of the rows of each cluster, flattened; exact in any order.
+
+    Parameters
+    ----------
+    labels : array of int, shape (k,)
+    rows : array, shape (k, size)
+        Whole numbers of modulus at most 2^33.
+    n_clusters : int
+    """
+    membership = np.zeros((n_clusters, len(labels)))
+    membership[labels, np.arange(len(labels))] = 1.0
+    return np.asarray(membership @ rows).ravel()

@@ -1,0 +1,283 @@
+"""Centers of clusters with their sizes and spreads, and how records become vectors.
+
+A release of clusters works with vectors of length at most 1. A `Chart` makes them of
+records: on a sphere from the unit vector itself, elsewhere from the logarithm at a
+released point. Each record's vector is rounded to a grid on which inner products are
+exact, so it does not depend on how the records are cut into blocks.
+"""
+
+from dataclasses import dataclass
+from math import asin, pi
+from typing import Annotated, Any, ClassVar, NamedTuple
+
+import numpy as np
+
+from curvedp import _validate
+from curvedp._silence import numerical_silence
+from curvedp.core.codes import PostProcessing
+from curvedp.core.fields import Length, assign
+from curvedp.core.statistic import Statistic, check_point, is_point
+from curvedp.errors import ParameterError
+from curvedp.geometry.manifold import Manifold
+from curvedp.geometry.spaces.sphere import Sphere
+from curvedp.statistics.tangent_vectors import clip_rows_to, logs_at
+
+# What stands for a number of clusters that is to be chosen from what is released.
+PRIVATE_NUMBER = 0
+
+MAX_CLUSTERS = 1000
+"""The largest number of clusters; the noise of each stage is drawn for all of them."""
+
+# Entries of vectors, and of the directions on which they are projected, are multiples
+# of 2^-26. Inner products of such vectors of length at most 1 are whole multiples of
+# 2^-52, so doubles add them up exactly in any order.
+_VECTOR_BITS = 26
+
+
+def _check_number_of_clusters(name: str, value: Any) -> int:
+    """Return a number of clusters between 2 and `MAX_CLUSTERS`, or `PRIVATE_NUMBER`."""
+    number = _validate.integer(name, value, PRIVATE_NUMBER)
+    if number == 1 or number > MAX_CLUSTERS:
+        raise ParameterError(
+            f"must be between 2 and {MAX_CLUSTERS}", parameter="n_clusters", value=value
+        )
+    return number
+
+
+def _check_public_count(name: str, value: Any) -> int | None:
+    """Return a number of records of at least 2, or None where it is private."""
+    if value is None:
+        return None
+    return _validate.integer(name, value, 2)
+
+
+class Clustering(NamedTuple):
+    """A released clustering.
+
+    Attributes
+    ----------
+    centers : array, shape (clusters, *point_shape)
+        The centers, points of the manifold.
+    counts : array, shape (clusters,)
+        The noisy number of records whose nearest center this is. It may be negative.
+    count_error : float
+        The half-width of a 95 % interval of each count.
+    dispersions : array, shape (clusters,)
+        The noisy mean square distance of these records to their center.
+    dispersion_errors : array, shape (clusters,)
+        The half-width of an approximate 95 % interval of each dispersion.
+    directions : array, shape (components, size)
+        The released principal directions of the records' vectors.
+    """
+
+    centers: np.ndarray
+    counts: np.ndarray
+    count_error: float
+    dispersions: np.ndarray
+    dispersion_errors: np.ndarray
+    directions: np.ndarray
+
+
+class Chart(NamedTuple):
+    """How records become vectors of length at most 1, in public terms.
+
+    On a sphere the vector of a record x is (x − base)/radius, and elsewhere it is
+    log_base(x)/radius. A longer vector is shortened to length 1.
+
+    Attributes
+    ----------
+    manifold : Manifold
+    base : array
+        A vector of R^(d+1) on a sphere, which need not be a unit vector; elsewhere a
+        point.
+    radius : float
+    """
+
+    manifold: Manifold
+    base: np.ndarray
+    radius: float
+
+    @property
+    def size(self) -> int:
+        """The number of entries of a vector."""
+        return vector_size(self.manifold)
+
+    def vectors(self, records: Any) -> np.ndarray:
+        """Return each record's vector, of length at most 1, on the grid 2^-26.
+
+        A record that is no point of the manifold becomes a fixed vector: that of the
+        zero vector on a sphere, and 0 elsewhere.
+
+        Parameters
+        ----------
+        records : array, shape (k, *point_shape)
+            The records. Entries may be anything.
+        """
+        with numerical_silence():
+            if isinstance(self.manifold, Sphere):
+                scaled = (unit_rows(records) - self.base) / self.radius
+            else:
+                rows = np.asarray(records, dtype=np.float64)
+                points = np.asarray(self.manifold.from_record(rows))
+                scaled = logs_at(self.manifold, self.base, points) / self.radius
+            return round_to_grid(clip_rows_to(np.ascontiguousarray(scaled), 1.0))
+
+    def points(self, vectors: np.ndarray) -> np.ndarray:
+        """Return the points of the manifold to which vectors belong.
+
+        Parameters
+        ----------
+        vectors : array, shape (k, size)
+            Released vectors.
+        """
+        if isinstance(self.manifold, Sphere):
+            ambient = self.base + self.radius * vectors
+            # A vector of length 0 has no direction; noise makes none.
+            return np.asarray(self.manifold.project(ambient))
+        points = [
+            np.asarray(
+                self.manifold.from_normal_coordinates(self.base, self.radius * vector)
+            )
+            for vector in vectors
+        ]
+        return np.stack(
+            [point if is_point(self.manifold, point) else self.base for point in points]
+        )
+
+    @property
+    def longest_distance(self) -> float:
+        """The distance to a center at which squared distances are cut off."""
+        if not isinstance(self.manifold, Sphere):
+            return self.radius
+        # Two vectors of the chart are at most 2·radius apart, which is a chord.
+        return 2 * asin(min(self.radius, 1.0)) if self.radius < 0.7 else pi / 2
+
+
+def vector_size(manifold: Manifold) -> int:
+    """Return the number of entries of a record's vector."""
+    if isinstance(manifold, Sphere):
+        return int(manifold.dim) + 1
+    return int(manifold.dim)
+
+
+@dataclass(frozen=True, eq=False)
+class Clusters(Statistic):
+    """Centers, sizes and spreads of clusters of records.
+
+    Attributes
+    ----------
+    manifold : Manifold
+    center : point
+        Where the search begins. On a sphere it is not used.
+    reach : float
+        Records farther from `center` are clipped to this distance, until a center has
+        been released. On a sphere it is not used.
+    clusters : int
+        The number of clusters, or 0 where it is to be chosen from what is released.
+    starts : array of shape (clusters, *point_shape), optional
+        Public initial centers.
+    n : int, optional
+        The number of records or people; None where it is private.
+    """
+
+    manifold: Manifold
+    center: Any
+    reach: Length
+    clusters: Annotated[int, _check_number_of_clusters]
+    starts: Any
+    n: Annotated[int | None, _check_public_count]
+
+    name: ClassVar[str] = "clusters"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        center = self.manifold.origin if self.center is None else self.center
+        assign(self, center=check_point("center", self.manifold, center))
+        if self.starts is None:
+            return
+        starts = _validate.array("initial centers", self.starts)
+        if starts.shape != (self.clusters, *self.manifold.point_shape):
+            raise ParameterError(
+                f"initial centers have shape {starts.shape}, not "
+                f"{(self.clusters, *self.manifold.point_shape)}"
+            )
+        points = [
+            check_point("initial centers", self.manifold, start) for start in starts
+        ]
+        assign(self, starts=np.stack(points))
+
+    @property
+    def value_space(self) -> Manifold:
+        return self.manifold
+
+    @property
+    def sensitivity(self) -> float:
+        """1: every stage scales its noise by a sensitivity of its own."""
+        return 1.0
+
+    @property
+    def public_count(self) -> int | None:
+        return self.n
+
+    @property
+    def post_processing(self) -> tuple[PostProcessing, ...]:
+        return (PostProcessing.QUOTIENT_OF_NOISY_SUMS,)
+
+    @property
+    def first_chart(self) -> Chart:
+        """The public chart from which the first stage reads the records."""
+        if isinstance(self.manifold, Sphere):
+            return Chart(self.manifold, np.zeros(vector_size(self.manifold)), 1.0)
+        return Chart(self.manifold, self.center, self.reach)
+
+
+# ---- vectors on a grid ----
+
+
+def round_to_grid(vectors: np.ndarray, bits: int = _VECTOR_BITS) -> np.ndarray:
+    """Round entries toward 0 to multiples of 2^-bits, so that no vector becomes longer."""
+    return np.asarray(np.trunc(vectors * 2.0**bits) * 2.0**-bits)
+
+
+def unit_rows(records: Any) -> np.ndarray:
+    """Return the unit vector of each row, or 0 where a row has none.
+
+    Parameters
+    ----------
+    records : array, shape (k, size)
+        Rows of any real type. A row that is 0 or not finite becomes 0.
+    """
+    # The float sum of a row's squares depends on the layout of the array in memory.
+    rows = np.ascontiguousarray(records, dtype=np.float64)
+    with numerical_silence():
+        # Divide by the largest entry first: the square of a huge row would overflow.
+        largest = np.abs(rows).max(axis=1, keepdims=True)
+        is_usable = (largest > 0) & np.isfinite(largest)
+        scaled = np.where(is_usable, rows, 0.0) / np.where(is_usable, largest, 1.0)
+        lengths = np.sqrt(np.sum(scaled**2, axis=1, keepdims=True))
+        return np.asarray(scaled / np.where(is_usable, lengths, 1.0))
+
+
+def distances_to_centers(
+    manifold: Manifold, centers: np.ndarray, records: Any
+) -> np.ndarray:
+    """Return the distance of each record to each center, shape (records, centers).
+
+    A record that is no point of the manifold is at distance π/2 from all centers on a
+    sphere, and 0 elsewhere.
+
+    Parameters
+    ----------
+    manifold : Manifold
+    centers : array, shape (clusters, *point_shape)
+    records : array, shape (k, *point_shape)
+        The records. Entries may be anything.
+    """
+    with numerical_silence():
+        if isinstance(manifold, Sphere):
+            cosines = round_to_grid(unit_rows(records)) @ round_to_grid(centers).T
+            return np.asarray(np.arccos(np.clip(cosines, -1.0, 1.0)))
+        points = np.asarray(manifold.from_record(np.asarray(records, dtype=np.float64)))
+        columns = [np.asarray(manifold.dist(center, points)) for center in centers]
+        distances = np.stack(columns, axis=1)
+        return np.asarray(np.where(np.isfinite(distances), distances, 0.0))
