@@ -124,6 +124,13 @@ def test_a_file_holds_the_kit_and_nothing_else(unit, tmp_path):
     path.write_text(json.dumps(content))
     with pytest.raises(ParameterError, match="not those of its certificates"):
         PrivateStarterKit.load(path)
+    content["parameters"]["means"][0][0][0] -= 0.1
+    for name, wrong in (("n_subjects", 7), ("unit", "trial" if unit == "subject" else "subject"),
+                        ("classes", ["a", "b", "c"]), ("classes", ["a", "a"]), ("means", None)):  # fmt: skip
+        changed = {**content, "parameters": {**content["parameters"], name: wrong}}
+        path.write_text(json.dumps(changed))
+        with pytest.raises(ParameterError, match=r"starter kit|not those of"):
+            PrivateStarterKit.load(path)
     path.write_text('{"schema": "curvedp-starter-kit/1"}')
     with pytest.raises(ParameterError, match=r"kit\.json"):
         PrivateStarterKit.load(path)
@@ -135,6 +142,7 @@ def test_a_file_holds_the_kit_and_nothing_else(unit, tmp_path):
         ({"unit": "person"}, "unit"),
         ({"radius": "wide"}, "radius"),
         ({"radius": 1.0, "unit": "trial"}, "radius"),
+        ({"classes": ["left", "right"], "unit": "trial"}, "classes"),
         ({"guarantee": ApproxDP(1.0, 1e-6), "unit": "trial"}, "guarantee"),
         ({"guarantee": GDP(1.0, adjacency="add-remove")}, "adjacency"),
     ],
@@ -148,6 +156,15 @@ def test_refusals_spend_nothing(options, said, tmp_path):
         kit.fit(X[:20], Y[:20], SUBJECT[:20])
     with pytest.raises(ParameterError, match="shape"):
         kit.fit(X[:, 0], Y, SUBJECT)
+    with pytest.raises(ParameterError, match="two classes"):
+        kit.fit(X, np.zeros(len(X)), SUBJECT)
+    of_trials = PrivateStarterKit(unit="trial", ledger=ledger)
+    for labels, subjects in (
+        (np.where(np.arange(len(Y)) == 5, "odd", Y), SUBJECT),
+        (Y, np.where(np.arange(len(Y)) == 5, 999, SUBJECT)),
+    ):
+        with pytest.raises(ParameterError, match="two trials"):
+            of_trials.fit(X, labels, subjects)
     assert not ledger.entries
     with pytest.raises(Exception, match="not fitted"):
         kit.predict(X)
@@ -157,3 +174,21 @@ def test_odd_trials_of_a_new_user_are_classified_without_a_word():
     kit = fitted()
     odd = np.stack([np.full((3, 3), np.nan), np.zeros((3, 3)), 1e300 * np.eye(3), X[0]])
     assert set(kit.predict(odd)) <= {"left", "right"}
+
+
+def test_labels_are_private_if_the_classes_are_public():
+    """One subject with labels of any kind releases as all others do."""
+    options = {"classes": ["left", "right"], "radius": 1.0}
+    clean = fitted(**options)
+    odd_labels = Y[OLD].astype(object)
+    odd_labels[SUBJECT[OLD] == 3] = [None, 1.5, [2], "new"] * 5
+    odd = PrivateStarterKit(**options).fit(X[OLD], odd_labels, SUBJECT[OLD])
+    assert odd.classes_.tolist() == clean.classes_.tolist() == ["left", "right"]
+    assert odd.certificates_[0].sensitivity == clean.certificates_[0].sensitivity
+
+
+def test_a_kit_of_trials_has_the_guarantee_of_both_parts(tmp_path):
+    kit = PrivateStarterKit(unit="trial", guarantee=GDP(2.0)).fit(*cohort(2, 200))
+    kit.save(tmp_path / "kit.json")
+    loaded = PrivateStarterKit.load(tmp_path / "kit.json")
+    assert loaded.guarantee.mu == pytest.approx(2.0)

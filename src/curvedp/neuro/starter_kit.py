@@ -17,6 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 from curvedp import _validate
 from curvedp._silence import quiet_about_records
 from curvedp.core.certificate import Certificate
+from curvedp.core.codes import ProtectedUnit
 from curvedp.core.mechanism import check_guarantee
 from curvedp.core.released import ReleasedValue
 from curvedp.errors import ParameterError
@@ -32,6 +33,7 @@ from curvedp.privacy.unit import PrivacyUnit
 from curvedp.randomness import Source
 from curvedp.records.base import open_records
 from curvedp.records.labels import Labels
+from curvedp.records.persons import encode_persons
 
 # The name and version of the files that `PrivateStarterKit.save` writes.
 SCHEMA = "curvedp-starter-kit/1"
@@ -66,10 +68,13 @@ class PrivateStarterKit(ClassifierMixin, BaseEstimator):
         subject is released as by `PrivateRecenter`, and then the class means of the
         recentered trials as by `PrivateMDM`. It serves few subjects with many trials.
     classes : sequence of labels, optional
-        The public set of classes. By default it is the set of labels in `y`.
+        With subjects: the public set of classes. Any other label is taken for the first
+        class, in sorted order. By default it is the set of labels in `y`, which must be
+        public then: it would reveal a class that only one subject has.
     radius : float or "private"
         With subjects: how far the class means of a subject may be from the identity,
-        over all classes, in the log-Euclidean metric. "private" finds it.
+        over all classes together, in the log-Euclidean metric. "private" finds it. With
+        trials it must be "private".
     guarantee : Guarantee
         What all that is released meets together; for trials it must be GDP, of whose μ²
         the references take half.
@@ -161,18 +166,36 @@ class PrivateStarterKit(ClassifierMixin, BaseEstimator):
         manifold = SPDAffineInvariant(shape[1])
         matrices = open_records(X, manifold.point_shape, min_records=2).array()
         labels = Labels(y, len(matrices), self.classes)
-        domains = Labels(subjects, len(matrices))
-        if len(domains.classes) < 2 and self.unit == "subject":
+        if len(labels.classes) < 2:
+            raise ParameterError("must name two classes or more", parameter="y")
+        subject_index = encode_persons(subjects, len(matrices), min_persons=1)
+        n_subjects = int(subject_index.max()) + 1
+        if n_subjects < 2 and self.unit == "subject":
             raise ParameterError(
                 "must be two subjects or more, or trials the unit", parameter="subjects"
             )
         if self.unit == "subject":
-            self._fit_subjects(manifold, matrices, labels, domains)
+            self._fit_subjects(manifold, matrices, labels, subject_index)
         else:
-            self._fit_trials(manifold, matrices, y, subjects)
-        self.n_subjects_ = len(domains.classes)
+            self._check_sizes(labels.sizes, np.bincount(subject_index))
+            self._fit_trials(manifold, matrices, labels, subject_index)
+        self.n_subjects_ = n_subjects
         self.unit_ = self.unit
         return self
+
+    def _check_sizes(self, class_sizes: np.ndarray, subject_sizes: np.ndarray) -> None:
+        """Refuse, before references are paid, a class or a subject with one trial.
+
+        Parameters
+        ----------
+        class_sizes, subject_sizes : arrays of int
+            The public number of trials of each class and of each subject.
+        """
+        for parameter, sizes in (("y", class_sizes), ("subjects", subject_sizes)):
+            if min(sizes) < 2:
+                raise ParameterError(
+                    "must have two trials or more of each", parameter=parameter
+                )
 
     def _validate(self) -> None:
         """Raise `ParameterError` for parameters that do not fit each other."""
@@ -188,13 +211,18 @@ class PrivateStarterKit(ClassifierMixin, BaseEstimator):
                     parameter="radius",
                     value=self.radius,
                 )
+        if self.unit == "trial" and self.classes is not None:
+            raise ParameterError(
+                "is for subjects; the class of a trial is public if trials are the unit",
+                parameter="classes",
+            )
 
     def _fit_subjects(
         self,
         manifold: SPDAffineInvariant,
         matrices: np.ndarray,
         labels: Labels,
-        domains: Labels,
+        subject_index: np.ndarray,
     ) -> None:
         """Release the average over subjects of their own class means.
 
@@ -204,25 +232,26 @@ class PrivateStarterKit(ClassifierMixin, BaseEstimator):
             The space of covariance matrices.
         matrices : array
             The trials.
-        labels, domains : Labels
-            The class and the subject of each trial.
+        labels : Labels
+            The class of each trial.
+        subject_index : array of int
+            The subject of each trial, counted from 0.
         """
         classes = labels.classes
-        vectors = np.stack(
-            [
+        vectors = []
+        for subject in range(int(subject_index.max()) + 1):
+            own = subject_index == subject
+            vectors.append(
                 _class_vector(manifold, matrices[own], labels.codes[own], len(classes))
-                for subject in range(len(domains.classes))
-                for own in [domains.codes == subject]
-            ]
-        )
+            )
         largest = (
             2 * log(_LARGEST_FACTOR) * sqrt(manifold.point_shape[0] * len(classes))
         )
         self.mean_ = release_mean_vector(
-            vectors,
+            np.stack(vectors),
             np.arange(len(vectors)),
             radius=self.radius,
-            center=np.zeros(vectors.shape[1]),
+            center=np.zeros_like(vectors[0]),
             outer_radius=largest,
             guarantee=self.guarantee,
             ledger=self.ledger,
@@ -237,7 +266,11 @@ class PrivateStarterKit(ClassifierMixin, BaseEstimator):
         )
 
     def _fit_trials(
-        self, manifold: SPDAffineInvariant, matrices: np.ndarray, y: Any, subjects: Any
+        self,
+        manifold: SPDAffineInvariant,
+        matrices: np.ndarray,
+        labels: Labels,
+        subject_index: np.ndarray,
     ) -> None:
         """Release the references of subjects, and then class means of recentered trials.
 
@@ -247,8 +280,10 @@ class PrivateStarterKit(ClassifierMixin, BaseEstimator):
             The space of covariance matrices.
         matrices : array
             The trials.
-        y, subjects : sequences
-            The class and the subject of each trial.
+        labels : Labels
+            The class of each trial.
+        subject_index : array of int
+            The subject of each trial, counted from 0.
         """
         whole = check_divisible(self.guarantee, _TWO_PARTS)
         check_payable(self.ledger, whole, PrivacyUnit.RECORD_IN_CLASS, _TWO_PARTS)
@@ -260,7 +295,7 @@ class PrivateStarterKit(ClassifierMixin, BaseEstimator):
             label=f"{name}: references"[:200],
             source=self.source,
         )
-        recentered = references.fit_transform(matrices, domains=subjects)
+        recentered = references.fit_transform(matrices, domains=subject_index)
         model = PrivateMDM(
             manifold,
             radius="private",
@@ -269,7 +304,7 @@ class PrivateStarterKit(ClassifierMixin, BaseEstimator):
             label=f"{name}: class means"[:200],
             source=self.source,
         )
-        model.fit(recentered, y)
+        model.fit(recentered, labels.classes[labels.codes])
         self.classes_ = model.classes_
         self.means_ = model.means_
         self._set_releases([*references.releases, *model.releases])
@@ -328,8 +363,8 @@ class PrivateStarterKit(ClassifierMixin, BaseEstimator):
         array of shape (n, classes)
             Affine-invariant distances.
         """
-        manifold = SPDAffineInvariant(self.means_.shape[1])
         points = self.recenter(X, own_trials)
+        manifold = SPDAffineInvariant(self.means_.shape[1])
         with quiet_about_records():
             return np.asarray(manifold.dist(self.means_[None], points[:, None]))
 
@@ -379,28 +414,72 @@ class PrivateStarterKit(ClassifierMixin, BaseEstimator):
         """
         parameters, releases = read_published(path, SCHEMA)
         try:
-            kit = cls(
-                unit=_validate.choice("unit", parameters["unit"], UNITS),
-                guarantee=releases[0].certificate.guarantee,
-            )
-            kit.unit_ = kit.unit
-            kit.classes_ = np.asarray(parameters["classes"])
-            kit.n_subjects_ = _validate.integer(
-                "n_subjects", parameters["n_subjects"], 1
-            )
+            unit = _validate.choice("unit", parameters["unit"], UNITS)
+            classes = np.asarray(parameters["classes"])
+            n_subjects = _validate.integer("n_subjects", parameters["n_subjects"], 1)
             stated = np.asarray(parameters["means"], dtype=float)
-            kit.means_ = _released_means(kit.unit, len(kit.classes_), releases)
-            is_stated = stated.shape == kit.means_.shape and np.allclose(
-                stated, kit.means_, rtol=_ROUNDING, atol=_ROUNDING
-            )
-        except (KeyError, TypeError, ValueError, IndexError):
+            _check_units(unit, len(classes), n_subjects, releases)
+            means = _released_means(unit, len(classes), releases)
+        except (AttributeError, KeyError, TypeError, ValueError, IndexError):
             raise ParameterError(f"{path} does not hold a starter kit") from None
-        if not is_stated:
+        is_stated = stated.shape == means.shape and np.allclose(
+            stated, means, rtol=_ROUNDING, atol=0.0
+        )
+        if not is_stated or len(set(classes.tolist())) != len(means):
             raise ParameterError(
                 f"{path}: the class means are not those of its certificates"
             )
+        kit = cls(unit=unit, guarantee=_guarantee_of(unit, releases))
+        kit.unit_ = unit
+        kit.classes_ = classes
+        kit.means_ = means
+        kit.n_subjects_ = n_subjects
         kit._set_releases(releases)
         return kit
+
+
+def _check_units(
+    unit: str, n_classes: int, n_subjects: int, releases: list[ReleasedValue]
+) -> None:
+    """Raise `ValueError` if certificates do not protect what a file says.
+
+    Parameters
+    ----------
+    unit : {"subject", "trial"}
+        Whom the file says that it protects.
+    n_classes, n_subjects : int
+        The numbers of classes and of subjects.
+    releases : list of ReleasedValue
+        What the file holds.
+    """
+    expected = [ProtectedUnit.PERSON]
+    if unit == "trial":
+        references = [ProtectedUnit.RECORD_IN_DOMAIN] * n_subjects
+        expected = [*references, *[ProtectedUnit.RECORD_IN_CLASS] * n_classes]
+    if [release.certificate.privacy_unit for release in releases] != expected:
+        raise ValueError
+    if unit == "subject" and releases[0].certificate.statistic["n"] != n_subjects:
+        raise ValueError
+
+
+def _guarantee_of(unit: str, releases: list[ReleasedValue]) -> Guarantee:
+    """Return what all releases of a kit meet together.
+
+    The references of a kit for trials are of different trials, and so are its class
+    means: each of the two groups costs as much as one release, and μ² adds up.
+
+    Parameters
+    ----------
+    unit : {"subject", "trial"}
+        Whom the kit protects.
+    releases : list of ReleasedValue
+        The one release, or references and class means.
+    """
+    first = releases[0].certificate.guarantee
+    last = releases[-1].certificate.guarantee
+    if unit == "subject" or not (isinstance(first, GDP) and isinstance(last, GDP)):
+        return first
+    return GDP(sqrt(first.mu**2 + last.mu**2))
 
 
 def _released_means(
@@ -446,12 +525,7 @@ def _class_vector(
         The number of classes.
     """
     with quiet_about_records():
-        moved = recenter(manifold, own_mean(manifold, matrices), 1.0, matrices)
-        # Entries far beyond the bound would make the decomposition overflow.
-        limited = np.clip(moved, -_LARGEST_ENTRY, _LARGEST_ENTRY)
-        eigenvalues, vectors = np.linalg.eigh(limited)
-        bounded = np.clip(eigenvalues, 1 / _LARGEST_FACTOR, _LARGEST_FACTOR)
-        logs = (vectors * np.log(bounded)[:, None, :]) @ np.swapaxes(vectors, 1, 2)
+        logs = _recentered_logs(manifold, matrices)
     means = np.zeros((n_classes, *manifold.point_shape))
     for code in range(n_classes):
         in_class = codes == code
@@ -460,6 +534,32 @@ def _class_vector(
     rows, columns = np.tril_indices(manifold.point_shape[0])
     weights = np.where(rows == columns, 1.0, sqrt(2.0))
     return np.asarray((means[:, rows, columns] * weights).ravel())
+
+
+def _recentered_logs(manifold: SPDAffineInvariant, matrices: np.ndarray) -> np.ndarray:
+    """Return the logarithms of one subject's trials, recentered and bounded.
+
+    Where they cannot be computed they are 0: an error that is raised by the trials of
+    one subject would tell something about that subject.
+
+    Parameters
+    ----------
+    manifold : SPDAffineInvariant
+        The space of covariance matrices.
+    matrices : array of shape (trials, channels, channels)
+        The subject's trials.
+    """
+    try:
+        moved = recenter(manifold, own_mean(manifold, matrices), 1.0, matrices)
+        # Entries far beyond the bound would make the decomposition overflow.
+        limited = np.clip(moved, -_LARGEST_ENTRY, _LARGEST_ENTRY)
+        eigenvalues, vectors = np.linalg.eigh(limited)
+    except (ArithmeticError, ValueError, np.linalg.LinAlgError):
+        return np.zeros_like(matrices)
+    bounded = np.clip(eigenvalues, 1 / _LARGEST_FACTOR, _LARGEST_FACTOR)
+    return np.asarray(
+        (vectors * np.log(bounded)[:, None, :]) @ np.swapaxes(vectors, 1, 2)
+    )
 
 
 def _means_of_vector(vector: np.ndarray, n_classes: int) -> np.ndarray:
