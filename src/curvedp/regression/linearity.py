@@ -150,33 +150,33 @@ class Neighborhood:
     def max_remainder(self) -> float:
         """The largest remainder B that a record can have, whatever the record is.
 
-        Clipping multiplies the derivative of a contribution y by a number between 0 and
-        min(1, τ/|y|), and |y| ≥ h·cos(w√κ_max) for a residual of length h and a move of
-        length w. With s = ‖Hess ½d² − I‖/h, and a, g and β as in the module's lemma,
+        A record's remainder bounds how far its contribution is from linear (the lemma
+        of this module). Its mean is released with noise, in units of B. The largest
+        value is
 
-            B = (|a| + g)² + τ·((|a| + g)²·s + β)/cos(w√κ_max).
+            B = (|a| + g)² + τ·((|a| + g)²·s + β)/cos(w√κ_max),
 
-        It is `_UNBOUNDED_REMAINDER` where a residual may cross the cut locus.
+        where |a| = √A is the largest length of (1, t), g bounds how far the Jacobi
+        factors are from the identity (`_jacobi_bounds`), β how fast they change
+        (`_jacobi_rate`), w is the longest move, τ the clip, and s = ‖Hess ½d² − I‖/h
+        the defect of the Hessian per length h of the residual. The cosine appears
+        because clipping multiplies the derivative of a contribution y by at most
+        min(1, τ/|y|), and |y| ≥ h·cos(w√κ_max).
+
+        Where a residual may cross the cut locus there is no bound, and the result is
+        `_UNBOUNDED_REMAINDER`.
         """
-        manifold = self.manifold
-        domain = self.domain
-        negative_root, positive_root = curvature_roots(manifold)
+        negative_root, positive_root = curvature_roots(self.manifold)
         max_predictor = sqrt(self.max_leverage - 1)
-
-        max_half_length = domain.predictors * domain.speed * MAX_PREDICTOR
-        max_move = max_half_length + max_predictor * self.reach
-        jacobi = _jacobi_bounds(manifold, max_predictor, max_move)
+        max_move = self._max_half_length + max_predictor * self.reach
+        jacobi = _jacobi_bounds(self.manifold, max_predictor, max_move)
         jacobi_norm = float(jacobi.norm)
-        max_residual = (
-            domain.radius
-            + max_half_length
-            + domain.data_radius
-            + jacobi_norm * sqrt(self.max_leverage) * self.reach
-        )
+        max_residual = self._max_residual(jacobi_norm)
+
         has_bound = (
             positive_root * max_move < pi / 2
             and positive_root * max_residual < pi
-            and max_residual < manifold.injectivity_radius
+            and max_residual < self.manifold.injectivity_radius
         )
         if not has_bound:
             return _UNBOUNDED_REMAINDER
@@ -185,21 +185,50 @@ class Neighborhood:
         hessian_slope = max(negative_root, hessian_defect / max_residual)
         leverage = (sqrt(self.max_leverage) + float(jacobi.deviation)) ** 2
         jacobi_rate = float(
-            _jacobi_rate(manifold, jacobi_norm, max_predictor, max_move)
+            _jacobi_rate(self.manifold, jacobi_norm, max_predictor, max_move)
         )
         smallest_cos = float(np.cos(positive_root * max_move))
         return (
             leverage
-            + domain.clip * (leverage * hessian_slope + jacobi_rate) / smallest_cos
+            + self.domain.clip * (leverage * hessian_slope + jacobi_rate) / smallest_cos
+        )
+
+    @property
+    def _max_half_length(self) -> float:
+        """The largest length of a move of the released pair itself: half the geodesic."""
+        return self.domain.predictors * self.domain.speed * MAX_PREDICTOR
+
+    def _max_residual(self, jacobi_norm: float) -> float:
+        """Return the largest distance between a response and its prediction.
+
+        It adds up the distances from the public center to the middle of the geodesic,
+        along half the geodesic, from the center to a response, and what a move of the
+        pair within the neighborhood adds.
+
+        Parameters
+        ----------
+        jacobi_norm : float
+            A bound on how much the exponential map stretches a move of the pair.
+        """
+        domain = self.domain
+        return (
+            domain.radius
+            + self._max_half_length
+            + domain.data_radius
+            + jacobi_norm * sqrt(self.max_leverage) * self.reach
         )
 
     def remainders(self, t: np.ndarray, terms: Contributions) -> np.ndarray:
-        """Return each record's remainder, a bound that holds anywhere in the neighborhood.
+        """Return how far each record's contribution is from linear, at most.
 
-        It is (|a| + g)²(1 + b) − |a|² + hβ, with |a| = √(1 + t²), the Jacobi bounds g
-        and c (`_jacobi_bounds`), the deviation b = ‖Hess ½d² − I‖ of the Hessian, the
-        longest residual h, and β of `_jacobi_rate`. The lemma is in this module's
-        docstring.
+        The bound holds at every pair of the neighborhood (the lemma of this module):
+
+            (|a| + g)²·(1 + b) − |a|² + hβ,
+
+        where |a| = √(1 + t²), g bounds how far the Jacobi factors are from the identity
+        (`_jacobi_bounds`), b = ‖Hess ½d² − I‖ is the deviation of the Hessian, h the
+        length of the residual at most, and β bounds how fast the Jacobi factors change
+        (`_jacobi_rate`).
 
         Parameters
         ----------
@@ -238,12 +267,16 @@ class Neighborhood:
         )
 
     def linearization_rows(self, t: np.ndarray, terms: Contributions) -> np.ndarray:
-        """Return ητ·(aaᵀ/A, remainder/B) of each record, to be averaged and released.
+        """Return the row of each record that is averaged and released with the direction.
 
-        Here a = (1, t), τ is the clip, η = `_LINEARIZATION_SHARE`, A the largest |a|²
-        and B the largest remainder. A record whose contribution may be clipped
-        somewhere in the neighborhood gets |a|² added to its remainder, because clipping
-        may take away all of its derivative.
+        The row is ητ·(aaᵀ/A, remainder/B). Its first part becomes the normal matrix of
+        the linearized problem, its second part the bound on its error. Here a = (1, t)
+        are the record's predictors, τ is the clip, η = `_LINEARIZATION_SHARE`, A the
+        largest |a|² and B the largest remainder, so that no row is long.
+
+        A record whose contribution may be clipped somewhere in the neighborhood gets
+        |a|² added to its remainder, because clipping may take away all of its
+        derivative.
 
         Parameters
         ----------
@@ -462,8 +495,9 @@ def _jacobi_rate(
 
         β = c³Kw·‖(1 + 5k/6, (1 + k/4)t; (3/2 + k/6)t, 5t²/6)‖,
 
-    relative to the length of the residual. The 2×2 matrix is that of a bilinear form of
-    (z_p, z_v) and (p, v); its norm is bounded by the Frobenius norm.
+    relative to the length of the residual. The 2×2 matrix belongs to a bilinear form:
+    its rows stand for a move of p and of v, its columns for the same two. The code
+    bounds its norm by the Frobenius norm.
 
     Parameters
     ----------
@@ -475,6 +509,11 @@ def _jacobi_rate(
         The length of the record's centered predictors, in the unit 1/√12.
     max_move : array or float
         w, the largest length of the record's move.
+
+    Returns
+    -------
+    array
+        β for each record.
     """
     curvature = max(curvature_roots(manifold)) ** 2
     t = np.asarray(t)
