@@ -15,14 +15,15 @@ from curvedp.core.chart import grid_of
 from curvedp.errors import ParameterError
 from curvedp.geometry import Euclidean, Manifold, project_to_ball
 from curvedp.laws import RiemannianGaussian, RiemannianLaplace
-from curvedp.laws.exact import exact_draw, exact_gaussian, point_from_grid
-from curvedp.local.mechanism import LEAST_SLACK, LocalMechanism, ReportDraws
+from curvedp.laws.exact import draw_slack, exact_draw, exact_gaussian, point_from_grid
+from curvedp.local.mechanism import LocalMechanism
 from curvedp.local.spaces import PointRecords
 from curvedp.mechanisms import GaussianMechanism, LaplaceMechanism
 from curvedp.mechanisms.vector import NoiseKind
 from curvedp.numerics.directed_rounding import round_up
 from curvedp.privacy import Guarantee
 from curvedp.randomness import Source
+from curvedp.randomness.csprng import Allowance
 
 # Clipping is computed in doubles: records may be farther from the center than the
 # radius by this part of it.
@@ -128,8 +129,22 @@ class BoundedNoise(LocalMechanism):
             "definition": self.guarantee.to_dict(),
         }
 
-    def draw_reports(self, points: np.ndarray, source: Source) -> ReportDraws:
-        if self.kind == "gaussian" and isinstance(self.manifold, Euclidean):
+    @property
+    def report_slack(self) -> float:
+        """2^-100 for few coordinates; more on matrices, where a draw takes trials."""
+        if self._is_flat_gaussian:
+            # A record of d coordinates lies in at most so many blocks.
+            n_blocks = (self.manifold.dim - 2) // _BLOCK_NUMBERS + 2
+            return n_blocks * Allowance(_BLOCK_NUMBERS).tau()
+        return draw_slack(self.kind, self.manifold, self.scale)
+
+    @property
+    def _is_flat_gaussian(self) -> bool:
+        """Whether all coordinates are independent normals, drawn many at once."""
+        return self.kind == "gaussian" and isinstance(self.manifold, Euclidean)
+
+    def draw_reports(self, points: np.ndarray, source: Source) -> np.ndarray:
+        if self._is_flat_gaussian:
             return self._draw_flat(points, source)
         draws = [
             exact_draw(
@@ -137,10 +152,9 @@ class BoundedNoise(LocalMechanism):
             )
             for p in points
         ]
-        slack = max((draw.tau for draw in draws), default=LEAST_SLACK)
-        return ReportDraws(np.array([draw.integers for draw in draws]), slack)
+        return np.array([draw.integers for draw in draws])
 
-    def _draw_flat(self, points: np.ndarray, source: Source) -> ReportDraws:
+    def _draw_flat(self, points: np.ndarray, source: Source) -> np.ndarray:
         """Draw independent Gaussian coordinates, many records at once.
 
         Parameters
@@ -152,16 +166,13 @@ class BoundedNoise(LocalMechanism):
         """
         numbers = points.ravel()
         integers = np.empty(numbers.size, dtype=object)
-        slack = LEAST_SLACK
         for start in range(0, numbers.size, _BLOCK_NUMBERS):
             block = numbers[start : start + _BLOCK_NUMBERS]
             draw = exact_gaussian(
                 Euclidean(block.size), self.scale, block, source=source, grid=self.grid
             )
             integers[start : start + _BLOCK_NUMBERS] = draw.integers
-            slack = max(slack, draw.tau)
-        # A record may lie in two blocks, and its slacks add up.
-        return ReportDraws(integers.reshape(points.shape), 2 * slack)
+        return integers.reshape(points.shape)
 
     def points_from_grid(self, integers: np.ndarray) -> np.ndarray:
         unit = 1 << self.grid

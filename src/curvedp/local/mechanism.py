@@ -6,7 +6,7 @@ no data. Every row of a batch is the record of a person of its own, and every ca
 """
 
 from abc import ABC, abstractmethod
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -15,25 +15,7 @@ from curvedp.laws.law import check_rng
 from curvedp.local.certificate import LocalCertificate, describe_reports
 from curvedp.local.spaces import RecordSpace, read_batch
 from curvedp.randomness import Source
-from curvedp.randomness.csprng import EPOCH_DISTANCE, SECURE_SOURCE_NAME, check_source
-
-LEAST_SLACK = 512 * EPOCH_DISTANCE
-"""The total variation of a report of up to 4096 numbers: 2^-100. See `Allowance`."""
-
-
-class ReportDraws(NamedTuple):
-    """The reports of a batch.
-
-    Attributes
-    ----------
-    integers : array of integers, shape (n, ...)
-        The reports on the public grid; nothing else is released.
-    slack : float
-        A bound, for each report, of the total variation to its ideal law.
-    """
-
-    integers: np.ndarray
-    slack: float
+from curvedp.randomness.csprng import SECURE_SOURCE_NAME, check_source
 
 
 class LocalMechanism(ABC):
@@ -56,6 +38,15 @@ class LocalMechanism(ABC):
     def grid(self) -> int:
         """Reports are multiples of 2^-grid."""
 
+    @property
+    @abstractmethod
+    def report_slack(self) -> float:
+        """A bound, for each report, of the total variation to its ideal law.
+
+        It depends on public numbers alone. A draw that would exceed it is not released
+        (`curvedp.randomness.csprng.Allowance`).
+        """
+
     @abstractmethod
     def parameters(self) -> dict[str, Any]:
         """Return the public parameters, from which the mechanism can be built again."""
@@ -65,7 +56,7 @@ class LocalMechanism(ABC):
         """Return what is promised, as JSON values."""
 
     @abstractmethod
-    def draw_reports(self, points: np.ndarray, source: Source) -> ReportDraws:
+    def draw_reports(self, points: np.ndarray, source: Source) -> np.ndarray:
         """Draw one report for each point, exactly, and round it to the grid.
 
         Parameters
@@ -74,6 +65,11 @@ class LocalMechanism(ABC):
             What `space.read` returned.
         source : Source
             The random bits.
+
+        Returns
+        -------
+        array of integers, shape (n, ...)
+            The reports on the public grid; nothing else is released.
         """
 
     @abstractmethod
@@ -123,9 +119,9 @@ class LocalMechanism(ABC):
         bits = check_source(source)
         points, is_single = read_batch(self.space, X)
         bits.refresh()
-        draws = self.draw_reports(points, bits)
-        reports = self.space.write(self.points_from_grid(draws.integers))
-        self.certificate_ = self._certificate(bits, draws)
+        integers = self.draw_reports(points, bits)
+        reports = self.space.write(self.points_from_grid(integers))
+        self.certificate_ = self._certificate(bits, integers)
         return reports[0] if is_single else reports
 
     def simulate(self, X: Any, rng: np.random.Generator) -> np.ndarray:
@@ -144,7 +140,7 @@ class LocalMechanism(ABC):
         return reports[0] if is_single else reports
 
     def _certificate(
-        self, source: Source | None = None, draws: ReportDraws | None = None
+        self, source: Source | None = None, integers: np.ndarray | None = None
     ) -> LocalCertificate:
         """Return the certificate of the mechanism, or of a batch of reports.
 
@@ -152,8 +148,8 @@ class LocalMechanism(ABC):
         ----------
         source : Source, optional
             Where the bits came from; by default the operating system.
-        draws : ReportDraws, optional
-            The reports, if there are any.
+        integers : array of integers, optional
+            The reports on the public grid, if there are any.
         """
         entropy = {"source": SECURE_SOURCE_NAME, "cryptographic": True}
         if source is not None:
@@ -166,8 +162,8 @@ class LocalMechanism(ABC):
             space=self.space.name,
             parameters=self.parameters(),
             guarantee=self.guarantee_record(),
-            slack=LEAST_SLACK if draws is None else max(draws.slack, LEAST_SLACK),
+            slack=self.report_slack,
             path=SamplingPath.EXACT_THEN_ROUND,
             entropy=entropy,
-            reports=None if draws is None else describe_reports(draws.integers),
+            reports=None if integers is None else describe_reports(integers),
         ).sealed()

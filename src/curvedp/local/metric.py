@@ -17,15 +17,16 @@ from curvedp.core.chart import grid_of
 from curvedp.errors import ParameterError
 from curvedp.geometry import Manifold, Sphere, Torus
 from curvedp.laws import RiemannianLaplace
-from curvedp.laws.exact import exact_laplace, has_exact_laplace
+from curvedp.laws.exact import draw_slack, exact_laplace, has_exact_laplace
 from curvedp.laws.exact.draw import point_from_grid
 from curvedp.laws.exact.two_sphere import LARGEST_SCALE, draw_places
-from curvedp.local.mechanism import LEAST_SLACK, LocalMechanism, ReportDraws
+from curvedp.local.mechanism import LocalMechanism
 from curvedp.local.spaces import RecordSpace, read_batch, record_space
 from curvedp.local.torus import TorusLaplace
 from curvedp.numerics.directed_rounding import round_fraction
 from curvedp.numerics.enclosures import FILTER_GRID
 from curvedp.randomness import Source
+from curvedp.randomness.csprng import Allowance
 
 # From this dimension on, a report that is mostly noise is refused.
 HIGH_DIMENSION = 16
@@ -188,22 +189,25 @@ class MetricLaplace(LocalMechanism):
         """Return metric privacy with ε and the unit."""
         return {"kind": "metric", "epsilon": self.epsilon, "per": self.space.unit}
 
-    def draw_reports(self, points: np.ndarray, source: Source) -> ReportDraws:
+    @property
+    def report_slack(self) -> float:
+        """2^-100, or more on matrices, where a draw takes many trials."""
+        if self._draws_many or isinstance(self._law, TorusLaplace):
+            return Allowance(self.space.manifold.dim).tau()
+        return draw_slack("laplace", self.space.manifold, self.scale)
+
+    def draw_reports(self, points: np.ndarray, source: Source) -> np.ndarray:
         manifold = self.space.manifold
         if self._draws_many:
-            places = draw_places(points, self.scale, source, self.grid)
-            return ReportDraws(places.integers, places.tau)
+            return draw_places(points, self.scale, source, self.grid).integers
         if isinstance(self._law, TorusLaplace):
-            pairs = [self._law.draw_exactly(p, source, self.grid) for p in points]
-            rows = [integers for integers, _ in pairs]
-            slack = max((tau for _, tau in pairs), default=LEAST_SLACK)
-            return ReportDraws(np.array(rows, dtype=object), slack)
+            rows = [self._law.draw_exactly(p, source, self.grid) for p in points]
+            return np.array(rows, dtype=object)
         draws = [
             exact_laplace(manifold, self.scale, p, source=source, grid=self.grid)
             for p in points
         ]
-        slack = max((draw.tau for draw in draws), default=LEAST_SLACK)
-        return ReportDraws(np.array([draw.integers for draw in draws]), slack)
+        return np.array([draw.integers for draw in draws])
 
     @property
     def _draws_many(self) -> bool:

@@ -20,12 +20,13 @@ from curvedp.errors import ParameterError
 from curvedp.geometry import Sphere
 from curvedp.laws.exact.cap import draw_from_cap_or_outside
 from curvedp.local.estimates import MeanEstimate, mean_of_vectors
-from curvedp.local.mechanism import LEAST_SLACK, LocalMechanism, ReportDraws
+from curvedp.local.mechanism import LocalMechanism
 from curvedp.local.spaces import PointRecords
 from curvedp.numerics.enclosures import float_up
 from curvedp.numerics.enclosures import precision as at_precision
 from curvedp.privacy import PureDP
 from curvedp.randomness import Source
+from curvedp.randomness.csprng import Allowance
 
 # Bits of ball arithmetic in which ε and the mean length are computed.
 _BITS = 256
@@ -258,17 +259,21 @@ class PrivUnit(LocalMechanism):
             "definition": guarantee.to_dict(),
         }
 
-    def draw_reports(self, points: np.ndarray, source: Source) -> ReportDraws:
+    @property
+    def report_slack(self) -> float:
+        """2^-100 for up to 4096 coordinates."""
+        return Allowance(self.dim).tau()
+
+    def draw_reports(self, points: np.ndarray, source: Source) -> np.ndarray:
         draws = [
             draw_from_cap_or_outside(
                 point, self.threshold, self.cap.cap_weight, source, self.grid
             )
             for point in points
         ]
-        slack = max((draw.tau for draw in draws), default=LEAST_SLACK)
         integers = [draw.integers.astype(np.int64) for draw in draws]
         shape = (len(points), self.dim)
-        return ReportDraws(np.array(integers, dtype=np.int64).reshape(shape), slack)
+        return np.array(integers, dtype=np.int64).reshape(shape)
 
     def points_from_grid(self, integers: np.ndarray) -> np.ndarray:
         return np.asarray(integers * 2.0**-self.grid)

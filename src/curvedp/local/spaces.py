@@ -15,6 +15,7 @@ from curvedp import _validate
 from curvedp._silence import quiet_about_records
 from curvedp.errors import ParameterError
 from curvedp.geometry import Manifold, Sphere, project_to_ball
+from curvedp.records.base import open_records
 from curvedp.records.forms import find_form
 
 EARTH_RADIUS_KM = 6371.0088
@@ -22,7 +23,7 @@ EARTH_RADIUS_KM = 6371.0088
 
 # Records of an unbounded space are moved into a ball of this radius about the public
 # point, so that float64 holds every report.
-_LARGEST_DISTANCE = 1e6
+_LARGEST_DISTANCE = 1e9
 
 # A point of a compact manifold may miss its equations by so much after projection.
 _LARGEST_RESIDUAL = 1e-9
@@ -80,7 +81,7 @@ class PointRecords:
         Where the records live.
     public_point : array, optional
         What stands for a record that cannot be read; the manifold's origin by default.
-        On an unbounded space, records farther than 10^6 from it are moved to that
+        On an unbounded space, records farther than 10^9 from it are moved to that
         distance.
 
     Examples
@@ -184,7 +185,7 @@ class Earth:
     --------
     >>> earth = Earth()
     >>> float(earth.dist([51.5, -0.1], [48.9, 2.4]).round(1))
-    340.0
+    339.4
     >>> float(earth.dist([0.0, 179.9], [0.0, -179.9]).round(1))
     22.2
     """
@@ -299,22 +300,35 @@ def record_space(manifold: "Manifold | RecordSpace", public_point: Any) -> Recor
 def read_batch(space: RecordSpace, X: Any) -> tuple[np.ndarray, bool]:
     """Return the points of records, and whether there was a single one without an axis.
 
-    Only the type and the shape can be refused, never a value.
+    Only the type and the shape of an array can be refused, never a value. In a list, a
+    cell or a row that cannot be read makes an unreadable record.
 
     Parameters
     ----------
     space : RecordSpace
         Where the records live.
-    X : array, shape (n, *record_shape) or record_shape
+    X : array, frame or list, shape (n, *record_shape) or record_shape
         The records.
     """
-    records = _validate.array("X", X)
     shape = space.record_shape
-    is_single = records.shape == shape
-    if is_single:
-        records = records[None]
-    if records.shape[1:] != shape or records.ndim != len(shape) + 1:
-        raise ParameterError(
-            f"X has shape {np.shape(X)}; it must have shape (n, {str(shape)[1:-1].rstrip(',')})"
-        )
-    return space.read(records), is_single
+    is_single = _depth(X) == len(shape)
+    batch = [X] if is_single else X
+    records = open_records(batch, shape, min_records=0).array()
+    return space.read(
+        np.asarray(records, dtype=np.float64).reshape(-1, *shape)
+    ), is_single
+
+
+def _depth(X: Any) -> int:
+    """Return how many axes an array has, or how deeply lists are nested.
+
+    An empty list counts as a batch of records, whatever their shape.
+
+    Parameters
+    ----------
+    X : array, frame or list
+        One record or many.
+    """
+    if isinstance(X, list | tuple):
+        return 1 + max((_depth(entry) for entry in X), default=2)
+    return int(np.ndim(X))

@@ -214,9 +214,7 @@ class TorusLaplace:
             return cube < 2 * self.scale
         return cube < 2 * math.pi * self.scale**2
 
-    def draw_exactly(
-        self, center: np.ndarray, source: Source, grid: int
-    ) -> tuple[list[int], float]:
+    def draw_exactly(self, center: np.ndarray, source: Source, grid: int) -> list[int]:
         """Draw about one center, rounded to the grid 2^-grid of angles in (−π, π].
 
         The displacement is drawn as lazy reals and accepted with certainty. The angle
@@ -234,10 +232,13 @@ class TorusLaplace:
 
         Returns
         -------
-        integers : list of int
+        list of int
             The angles in units of 2^-grid.
-        tau : float
-            A bound of the total variation between their law and the ideal one.
+
+        Raises
+        ------
+        NotResolved
+            If more random bytes were used than the public bound `Allowance` permits.
         """
         allowance = Allowance(self.dim)
         metered = allowance.meter(source)
@@ -262,7 +263,8 @@ class TorusLaplace:
             return integers
 
         integers = decide(round_angles, first_precision(grid))
-        return integers, allowance.tau()
+        allowance.tau()
+        return integers
 
     def _draw_from_plane(self, source: Source) -> "_PolarStep":
         """Draw a Euclidean Laplace displacement until it lies in the cube."""

@@ -13,9 +13,10 @@ import numpy as np
 from curvedp.core.certificate import Check, check_at_least
 from curvedp.errors import CurvedpError, ParameterError
 from curvedp.geometry import parse_manifold
+from curvedp.laws.exact import grid_shape
 from curvedp.local.bounded import BoundedNoise, LocalGaussian, LocalLaplace
 from curvedp.local.certificate import LocalCertificate, hash_reports
-from curvedp.local.mechanism import LEAST_SLACK, LocalMechanism
+from curvedp.local.mechanism import LocalMechanism
 from curvedp.local.metric import MetricLaplace
 from curvedp.local.privunit import (
     CapParameters,
@@ -125,8 +126,8 @@ def verify_local_certificate(certificate: LocalCertificate) -> list[Check]:
     checks.append(
         Check(
             f"slack {certificate.slack:.3g}",
-            certificate.slack >= LEAST_SLACK,
-            f"at least {LEAST_SLACK:.3g} for every report",
+            certificate.slack >= mechanism.report_slack,
+            f"at least {mechanism.report_slack:.3g} for every report",
         )
     )
     entropy = certificate.entropy
@@ -138,7 +139,8 @@ def verify_local_certificate(certificate: LocalCertificate) -> list[Check]:
         )
     )
     if certificate.reports is not None:
-        checks.append(_check_reports(certificate.reports))
+        width = math.prod(grid_shape(mechanism.space.manifold))
+        checks.append(_check_reports(certificate.reports, width))
     return checks
 
 
@@ -183,6 +185,7 @@ def _check_guarantee(
                 is_same and epsilon <= mechanism.epsilon,
                 f"two-level density, recomputed in balls: at most {epsilon:.17g}",
             ),
+            check_at_least("certified ε", parameters["certified_epsilon"], epsilon),
             Check(
                 f"mean length {stated_length:.9g}",
                 math.isclose(length, stated_length, rel_tol=_TOLERANCE),
@@ -235,22 +238,25 @@ def _is_close(stated: Any, recomputed: Any) -> bool:
     return bool(stated == recomputed)
 
 
-def _check_reports(reports: Any) -> Check:
+def _check_reports(reports: Any, width: int) -> Check:
     """Check the hash of the listed reports.
 
     Parameters
     ----------
     reports : mapping
         The field of the certificate.
+    width : int
+        How many integers one report has.
     """
     integers = reports["integers"]
     claim = f"{reports['count']} reports"
     if integers is None:
         return Check(
-            claim, True, f"too many to list; SHA-256 {reports['sha256'][:16]}…"
+            claim, None, f"too many to list; SHA-256 {reports['sha256'][:16]}…"
         )
     is_same = (
         len(integers) == reports["count"]
+        and all(len(row) == width for row in integers)
         and hash_reports(integers) == reports["sha256"]
     )
     return Check(claim, is_same, "SHA-256 of the listed integers")

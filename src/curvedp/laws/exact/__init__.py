@@ -3,6 +3,7 @@
 from curvedp.laws.exact.draw import (
     ExactDraw,
     check_drawable_scale,
+    draw_slack,
     exact_draw,
     exact_gaussian,
     exact_laplace,
@@ -16,6 +17,7 @@ from curvedp.laws.exact.draw import (
 __all__ = [
     "ExactDraw",
     "check_drawable_scale",
+    "draw_slack",
     "exact_draw",
     "exact_gaussian",
     "exact_laplace",

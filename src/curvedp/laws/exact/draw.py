@@ -376,6 +376,39 @@ def _draw(
         integers = np.concatenate([draw.integers.ravel() for draw in draws])
         return ExactDraw(integers, grid, sum(draw.tau for draw in draws), manifold)
 
+    allowance = _allowance(kind, manifold, scale)
+    metered_source = allowance.meter(source)
+    integers = _draw_integers(kind, manifold, scale, center, metered_source, grid)
+    return ExactDraw(integers, grid, allowance.tau(), manifold)
+
+
+def draw_slack(kind: Kind, manifold: Manifold, scale: float) -> float:
+    """Return the `tau` of every exact draw of this kind, from public numbers alone.
+
+    Parameters
+    ----------
+    kind : {"gaussian", "laplace"}
+        The law.
+    manifold : Manifold
+        A space on which it can be drawn.
+    scale : float
+        σ.
+    """
+    factors = manifold.factors if kind == "gaussian" else (manifold,)
+    return sum(_allowance(kind, factor, scale).tau() for factor in factors)
+
+
+def _allowance(kind: Kind, manifold: Manifold, scale: float) -> Allowance:
+    """Return the public limit of the random bytes of a draw on one space.
+
+    Parameters
+    ----------
+    kind : {"gaussian", "laplace"}
+    manifold : Manifold
+        No product of several factors.
+    scale : float
+        σ.
+    """
     acceptance = 1.0
     if isinstance(manifold, AffineInvariantCone):
         m, beta = manifold.cone_size
@@ -383,10 +416,7 @@ def _draw(
     elif isinstance(manifold, Grassmann) and has_exact_planes(manifold):
         check_drawable_scale(manifold, scale)
         acceptance = plane_acceptance(manifold, scale)
-    allowance = Allowance(math.prod(manifold.point_shape), acceptance)
-    metered_source = allowance.meter(source)
-    integers = _draw_integers(kind, manifold, scale, center, metered_source, grid)
-    return ExactDraw(integers, grid, allowance.tau(), manifold)
+    return Allowance(math.prod(manifold.point_shape), acceptance)
 
 
 def _draw_integers(
