@@ -4,6 +4,7 @@ from curvedp.estimators.dispersion import PrivateDispersion
 from curvedp.estimators.frechet_mean import PrivateFrechetMean
 from curvedp.estimators.frechet_median import PrivateFrechetMedian
 from curvedp.estimators.geodesic_regression import PrivateGeodesicRegression
+from curvedp.estimators.kmeans import PrivateKMeans
 from curvedp.estimators.mdm import PrivateMDM
 from curvedp.estimators.pca import PrivatePCA
 from curvedp.estimators.prototypes import PrivatePrototypes
@@ -18,6 +19,7 @@ __all__ = [
     "PrivateFrechetMean",
     "PrivateFrechetMedian",
     "PrivateGeodesicRegression",
+    "PrivateKMeans",
     "PrivateMDM",
     "PrivatePCA",
     "PrivatePrototypes",

@@ -8,7 +8,8 @@ The stages:
 
 1. *center*: the sum of the records' vectors, whose quotient by n is a first center;
 2. *radius* (not on spheres): a histogram of distances to it, which says how far
-   vectors are clipped from there on;
+   vectors are clipped from there on. Both are done twice, because the public radius of
+   the first search may be far too wide;
 3. *moment*: the sum of yyᵀ over the clipped vectors y. Its leading eigenvectors are a
    subspace, whose dimension follows from the known spectrum of the noise;
 4. *candidates*: a histogram of the candidate that is nearest to each record. Weighted
@@ -68,6 +69,8 @@ from curvedp.statistics.second_moment import symmetric_to_vector, vector_to_symm
 # floats on sentence embeddings (docs/evidence/topics.md).
 _CENTER_SHARE = 0.03
 _RADIUS_SHARE = 0.02
+# On spheres one center is found, and no radius; elsewhere two of each.
+_SEARCHES = 2
 _MOMENT_SHARE = 0.25
 _CANDIDATE_SHARE = 0.12
 _SPREAD_SHARE = 0.02
@@ -115,8 +118,10 @@ _POSITION_BITS = 25
 _LARGEST_SUM = 2**62
 _BLOCK = 1 << 13
 
-# Covers the rounding of lengths and of sums of at most 2^31 records.
-_ROUNDING_MARGIN = 1e-6
+# Sensitivities are enlarged by this relative margin (Theorem C3). Truncation changes
+# the count of a person by at most 2^12·2^-32, and a sum over at most 2^31 records is
+# rounded once, by at most 2^31·2^-53.
+_ROUNDING_MARGIN = 3e-6
 
 MAX_ROWS_PER_PERSON = 1 << 12
 """How many records of one person are read: the first ones."""
@@ -146,6 +151,36 @@ class ClusterData(NamedTuple):
 
     records: Records
     weights: np.ndarray | None = None
+
+
+def weights_of_persons(person_index: np.ndarray) -> np.ndarray:
+    """Return the weight of each record, so that each person counts 1 in all.
+
+    Parameters
+    ----------
+    person_index : array of int, shape (n,)
+        The person to whom each record belongs, from 0 on.
+
+    Returns
+    -------
+    array, shape (n,)
+        1/m for each of the m records of a person. Of more than `MAX_ROWS_PER_PERSON`
+        records the first ones count, and the others have weight 0.
+
+    Examples
+    --------
+    >>> weights_of_persons(np.array([0, 1, 0, 1, 1])).round(2).tolist()
+    [0.5, 0.33, 0.5, 0.33, 0.33]
+    """
+    counts = np.bincount(person_index)
+    by_person = np.argsort(person_index, kind="stable")
+    first_places = np.cumsum(counts) - counts
+    rank = np.empty(len(person_index), dtype=np.int64)
+    rank[by_person] = (
+        np.arange(len(person_index)) - first_places[person_index[by_person]]
+    )
+    n_counted = np.minimum(counts, MAX_ROWS_PER_PERSON)[person_index]
+    return np.where(rank < MAX_ROWS_PER_PERSON, 1.0 / n_counted, 0.0)
 
 
 class Sensitivities(NamedTuple):
@@ -255,6 +290,27 @@ class ClusterQueries:
         return records.sums(terms, *beside)
 
 
+class NoisyMean(NamedTuple):
+    """A released mean vector.
+
+    Attributes
+    ----------
+    vector : array
+        Shrunk by the part of its length that is noise, and of length at most 1.
+    squared_length : float
+        The squared length of the mean without noise, estimated.
+    std : float
+        The standard deviation of the noise in each entry.
+    n : float
+        The number of records: public, or noisy.
+    """
+
+    vector: np.ndarray
+    squared_length: float
+    std: float
+    n: float
+
+
 class NoisyStart(NamedTuple):
     """What the first stages have released.
 
@@ -330,11 +386,13 @@ class KMeansMechanism(StagedMechanism, NeedsManyRecords, RefusesRelease):
     @property
     def step_share(self) -> float:
         """The fraction of the budget of one step."""
-        spent = _CENTER_SHARE + self._moment_share + _SPREAD_SHARE + _SIZES_SHARE
+        spent = self._moment_share + _SPREAD_SHARE + _SIZES_SHARE
         if self.statistic.starts is None:
             spent += _CANDIDATE_SHARE
-        if not isinstance(self.statistic.manifold, Sphere):
-            spent += _RADIUS_SHARE
+        if isinstance(self.statistic.manifold, Sphere):
+            spent += _CENTER_SHARE
+        else:
+            spent += _SEARCHES * (_CENTER_SHARE + _RADIUS_SHARE)
         return (1 - spent) / _STEPS
 
     @property
@@ -386,10 +444,14 @@ class KMeansMechanism(StagedMechanism, NeedsManyRecords, RefusesRelease):
         """
         if isinstance(data, ClusterData):
             return data
-        if isinstance(data, Records):
-            return ClusterData(data)
         shape = self.statistic.manifold.point_shape
-        return ClusterData(open_records(data, shape, "records", min_records=0))
+        records = data
+        if not isinstance(records, Records):
+            records = open_records(data, shape, "records", min_records=0)
+        n = self.statistic.n
+        if n is not None and records.n != n:
+            raise ParameterError(f"{records.n} records, not {n}")
+        return ClusterData(records)
 
     def queries(self, data: ClusterData | None = None) -> ClusterQueries:
         return ClusterQueries(data)
@@ -439,6 +501,7 @@ class KMeansMechanism(StagedMechanism, NeedsManyRecords, RefusesRelease):
         values = symmetric_to_vector(queries.gram(chart))
         sensitivity = self.stage_sensitivities.second_moment
         sensitivity *= gram_radius(1.0, size, MAX_ROWS_PER_PERSON) ** 2
+        sensitivity *= 1 + _ROUNDING_MARGIN
         noisy = self._release_sum(
             budget, "moment", self._moment_share, sensitivity, values
         )
@@ -453,18 +516,46 @@ class KMeansMechanism(StagedMechanism, NeedsManyRecords, RefusesRelease):
     def _find_center(
         self, queries: ClusterQueries, budget: StageBudget
     ) -> tuple[Chart, float]:
-        """Release the mean vector, and return the chart about it and the number of records.
+        """Release a center, and return the chart about it and the number of records.
 
         Parameters
         ----------
         queries : ClusterQueries
         budget : StageBudget
         """
-        statistic = self.statistic
-        first_chart = statistic.first_chart
-        size = first_chart.size
-        weight = _FIRST_COUNT_WEIGHT if statistic.n is None else 0.0
-        terms = partial(_sum_vectors, first_chart, weight)
+        chart = self.statistic.first_chart
+        manifold = chart.manifold
+        if isinstance(manifold, Sphere):
+            mean = self._release_mean(queries, budget, chart)
+            # The mean squared distance of unit vectors to their mean m is 1 − |m|²; two
+            # standard deviations of the noise are added.
+            mean_square = 1 - min(mean.squared_length, 1.0) + 4 * mean.std
+            radius = min(sqrt(mean_square), 1.0)
+            return Chart(manifold, mean.vector, radius), mean.n
+
+        for _ in range(_SEARCHES):
+            mean = self._release_mean(queries, budget, chart)
+            (base,) = chart.points(mean.vector[None])
+            about_base = Chart(manifold, base, 2 * chart.radius)
+            radius = self._find_radius(queries, budget, about_base)
+            chart = Chart(manifold, base, radius)
+        return chart, mean.n
+
+    def _release_mean(
+        self, queries: ClusterQueries, budget: StageBudget, chart: Chart
+    ) -> "NoisyMean":
+        """Release the mean vector of a chart, and the number of records.
+
+        Parameters
+        ----------
+        queries : ClusterQueries
+        budget : StageBudget
+        chart : Chart
+        """
+        public_n = self.statistic.n
+        size = chart.size
+        weight = _FIRST_COUNT_WEIGHT if public_n is None else 0.0
+        terms = partial(_sum_vectors, chart, weight)
         noisy = self._release_sum(
             budget,
             "center",
@@ -472,30 +563,20 @@ class KMeansMechanism(StagedMechanism, NeedsManyRecords, RefusesRelease):
             self.stage_sensitivities.vector_and_count(weight) * (1 + _ROUNDING_MARGIN),
             queries.sum(terms, size + 1)[: size + (weight > 0)],
         )
-        n = float(statistic.n or 0)
-        if statistic.n is None:
+        n = float(public_n or 0)
+        if public_n is None:
             n = max(float(noisy.values[-1]) / weight, 1.0)
-        mean = noisy.values[:size] / n
-        mean_std = noisy.std / n
-        squared_length = float(mean @ mean) - size * mean_std**2
+        vector = noisy.values[:size] / n
+        std = noisy.std / n
+        square = float(vector @ vector)
         # What is shorter than its noise is not known to differ from 0.
-        mean *= max(squared_length, 0.0) / max(float(mean @ mean), 1e-300)
-        mean /= max(1.0, float(np.linalg.norm(mean)))
-
-        if isinstance(statistic.manifold, Sphere):
-            # The mean squared distance of unit vectors to their mean m is 1 − |m|²; two
-            # standard deviations of the noise are added.
-            mean_square = 1 - min(max(squared_length, 0.0), 1.0) + 4 * mean_std
-            radius = min(sqrt(mean_square), 1.0)
-            return Chart(statistic.manifold, mean, radius), n
-
-        (base,) = first_chart.points(mean[None])
-        about_base = Chart(statistic.manifold, base, 2 * first_chart.radius)
-        radius = self._find_radius(queries, budget, about_base, n)
-        return Chart(statistic.manifold, base, radius), n
+        squared_length = max(square - size * std**2, 0.0)
+        vector = vector * (squared_length / max(square, 1e-300))
+        vector = vector / max(1.0, float(np.linalg.norm(vector)))
+        return NoisyMean(vector, squared_length, std, n)
 
     def _find_radius(
-        self, queries: ClusterQueries, budget: StageBudget, chart: Chart, n: float
+        self, queries: ClusterQueries, budget: StageBudget, chart: Chart
     ) -> float:
         """Release a histogram of distances to the first center, and return a quantile.
 
@@ -504,8 +585,7 @@ class KMeansMechanism(StagedMechanism, NeedsManyRecords, RefusesRelease):
         queries : ClusterQueries
         budget : StageBudget
         chart : Chart
-            About the first center, as wide as the reach of the search.
-        n : float
+            About the center, as wide as the search.
         """
         terms = partial(_sum_lengths, chart, _RADIUS_EDGES)
         quantile = self._release_quantile(

@@ -1,0 +1,380 @@
+"""Private k-means: centers, sizes and spreads of clusters on a manifold, in one release.
+
+What the stages of the release are is in `curvedp.mechanisms.staged.kmeans`, and
+docs/theory/clusters.md proves what they cost.
+"""
+
+import warnings
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Self
+
+import numpy as np
+from sklearn.utils.validation import check_is_fitted
+
+from curvedp import _validate
+from curvedp._silence import quiet_about_records
+from curvedp.core.codes import ChoiceRule, ProtectedUnit
+from curvedp.core.mechanism import Choice
+from curvedp.core.released import ReleasedValue
+from curvedp.errors import ParameterError, ReleaseWarning
+from curvedp.estimators.base import PendingRelease, PrivateTransformer
+from curvedp.geometry.manifold import Manifold, check_manifold
+from curvedp.geometry.spaces.sphere import Sphere
+from curvedp.ledger import Ledger
+from curvedp.mechanisms.noisy_sum import ADD_REMOVE
+from curvedp.mechanisms.staged.kmeans import (
+    ClusterData,
+    KMeansMechanism,
+    weights_of_persons,
+)
+from curvedp.privacy import GDP, Guarantee
+from curvedp.randomness import Source
+from curvedp.records.base import is_chunked, open_records
+from curvedp.records.chunked import map_records
+from curvedp.records.persons import encode_persons
+from curvedp.statistics.clusters import (
+    PRIVATE_NUMBER,
+    Clustering,
+    Clusters,
+    distances_to_centers,
+)
+from curvedp.statistics.searched_ball import default_outer_radius
+
+# What stands for a number of clusters that is chosen from released numbers.
+_PRIVATE = "private"
+
+
+@dataclass(eq=False, repr=False)
+class PrivateKMeans(PrivateTransformer):
+    """Centers of clusters with their sizes and spreads, released under one guarantee.
+
+    A noisy second moment finds the directions along which records vary, a noisy
+    histogram finds initial centers among candidates, and a few noisy steps of Lloyd's
+    algorithm improve them. Everything together is one release: one certificate, one
+    charge. No ball has to be given.
+
+    Parameters
+    ----------
+    manifold : Manifold
+        Where the records live, such as `Sphere(383)` for embeddings with 384 numbers.
+        Rows of such embeddings need not have length 1: only their direction counts.
+    n_clusters : int or "private"
+        How many clusters; "private" chooses the number from what is released.
+    guarantee : Guarantee
+        What the release must meet; Gaussian noise does not meet pure ε. With the
+        adjacency "add-remove" the number of records is private, too, and there is less
+        noise.
+    ledger, label, source
+        As in `PrivateFrechetMean`.
+    init : array of shape (n_clusters, *point_shape), optional
+        Public initial centers. They must not be computed from the records. By default
+        initial centers are found privately.
+    center : point, optional
+        Where the search begins; by default the manifold's origin. Not for spheres.
+    outer_radius : float, optional
+        Records farther from `center` than this are clipped to it at first. By default
+        it is generous, as in `PrivateFrechetMean`. Not for spheres.
+
+    Attributes
+    ----------
+    cluster_centers_ : ndarray, shape (clusters, *point_shape)
+        The private centers.
+    counts_ : ndarray, shape (clusters,)
+        The noisy number of records, or people, whose nearest center this is. It may be
+        negative.
+    count_error_ : float
+        The half-width of a 95 % interval of each count.
+    dispersions_ : ndarray, shape (clusters,)
+        The noisy mean squared distance of these records to their center.
+    dispersion_errors_ : ndarray, shape (clusters,)
+        The half-width of an approximate 95 % interval of each dispersion.
+    n_clusters_ : int
+        How many clusters were released.
+    n_components_ : int
+        How many directions stand out of the noise; centers differ along these.
+    certificate_ : Certificate
+        Why all of it may be published.
+
+    Notes
+    -----
+    X may be a dask array, which is streamed, without `groups`.
+
+    A cluster whose noisy count is below its error bar may be noise alone. `predict`,
+    `transform` and `score` are computed from records without noise: what they return is
+    as private as the records.
+
+    Guarantees
+
+    - errors are because of parameters, shapes and types, never of a record's values,
+      and nothing is spent then. A row that is zero or not finite counts as a record in
+      the middle of nowhere: it is as far from all centers as can be;
+    - `fit` meets `guarantee` for replacing one record, for ANY data; with the adjacency
+      "add-remove", for adding or removing one;
+    - with `groups`, for one person with all their records. A person with m records
+      contributes each with weight 1/m, and counts as one.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from curvedp import GDP
+    >>> from curvedp.geometry import Sphere
+    >>> rng = np.random.default_rng(0)
+    >>> topic = np.arange(3000) % 3
+    >>> X = np.eye(3)[topic] + rng.normal(0, 0.2, (3000, 3))
+    >>> model = PrivateKMeans(Sphere(2), n_clusters=3, guarantee=GDP(1.0)).fit(X)
+    >>> np.sort(model.cluster_centers_.argmax(axis=1)), model.predict(X).shape
+    (array([0, 1, 2]), (3000,))
+    """
+
+    _name = "clusters"
+    _column = "cluster"
+    _adjacencies = ("replace-one", ADD_REMOVE)
+
+    manifold: Manifold
+    n_clusters: int | str = 8
+    guarantee: Guarantee = GDP(1.0)  # noqa: RUF009 - a frozen value, safe as a default
+    ledger: Ledger | None = None
+    init: Any = None
+    center: Any = None
+    outer_radius: float | None = None
+    label: str | None = None
+    source: Source | None = None
+
+    @property
+    def _n_features_out(self) -> int:  # type: ignore[override]  # read only
+        """Return how many columns `transform` makes: one for each cluster."""
+        return len(self.cluster_centers_)
+
+    @property
+    def _searches_ball(self) -> bool:
+        """Return True: `outer_radius` is always about a search."""
+        return True
+
+    def fit(self, X: Any, y: Any = None, groups: Any = None) -> Self:
+        """Release centers, sizes and spreads, and charge them to the ledger.
+
+        Parameters
+        ----------
+        X : array of shape (n, *point_shape)
+            The records: an array, a dask array, or an array on a device.
+        y : ignored
+        groups : sequence of n ids, optional
+            The person to whom each record belongs. Then a person with all their records
+            is the unit of privacy, and counts as much as any other person.
+
+        Returns
+        -------
+        self
+            With `cluster_centers_`, `counts_`, `dispersions_` and `certificate_` set.
+
+        Raises
+        ------
+        ParameterError
+            Before anything is paid, because of parameters, shapes or types.
+        UnattainableGuarantee
+            For a guarantee that Gaussian noise does not meet, such as pure ε.
+
+        Warns
+        -----
+        ReleaseWarning
+            Before anything is paid, if there are too few records for so many clusters.
+        """
+        self._validate_params()
+        data, n, privacy_unit = self._load_data(X, groups)
+        statistic = self._statistic(None if self._n_is_private else n)
+        mechanism = KMeansMechanism.calibrate(statistic, self.guarantee)
+        self._warn_if_few(mechanism)
+        choice = Choice(ChoiceRule.ONLY_ONE)
+        pending = PendingRelease(mechanism, data, choice, "clusters")
+        (release,) = self._pay_and_release([pending], privacy_unit)
+
+        clustering: Clustering = release.value
+        self.manifold_ = statistic.manifold
+        self.certificate_ = release.certificate
+        self.cluster_centers_ = clustering.centers
+        self.counts_ = clustering.counts
+        self.count_error_ = clustering.count_error
+        self.dispersions_ = clustering.dispersions
+        self.dispersion_errors_ = clustering.dispersion_errors
+        self.n_clusters_ = len(clustering.centers)
+        self.n_components_ = len(clustering.directions)
+        return self._warn_of_oddities()
+
+    def _load_data(self, X: Any, groups: Any) -> tuple[ClusterData, int, ProtectedUnit]:
+        """Return the records with their weights, their number, and the unit of privacy.
+
+        The number is that of people, with `groups`.
+
+        Parameters
+        ----------
+        X, groups
+            As in `fit`.
+        """
+        min_records = 0 if self._n_is_private else 2
+        point_shape = check_manifold(self.manifold).point_shape
+        records = open_records(X, point_shape, min_records=min_records)
+        if groups is None:
+            return ClusterData(records), records.n, ProtectedUnit.RECORD
+
+        if is_chunked(X):
+            raise ParameterError("is for records in memory", parameter="groups")
+        person_index = encode_persons(groups, records.n, min_persons=min_records)
+        with quiet_about_records():
+            weights = weights_of_persons(person_index)
+        n_persons = len(np.unique(person_index))
+        return ClusterData(records, weights), n_persons, ProtectedUnit.PERSON
+
+    def _statistic(self, n: int | None) -> Clusters:
+        """Return the statistic with the public parameters, after checking them.
+
+        Parameters
+        ----------
+        n : int or None
+            The number of records or people; None where it is private.
+        """
+        manifold = check_manifold(self.manifold)
+        n_clusters = self._check_n_clusters(n)
+        reach = 1.0
+        if not isinstance(manifold, Sphere):
+            reach = default_outer_radius(manifold, self.outer_radius)
+        else:
+            for name in ("center", "outer_radius"):
+                if getattr(self, name) is not None:
+                    raise ParameterError(
+                        "is not for spheres, where the search begins everywhere",
+                        parameter=name,
+                        value=getattr(self, name),
+                    )
+        return Clusters(manifold, self.center, reach, n_clusters, self.init, n)
+
+    def _check_n_clusters(self, n: int | None) -> int:
+        """Return the number of clusters, or `PRIVATE_NUMBER`.
+
+        Parameters
+        ----------
+        n : int or None
+            The number of records or people; None where it is private.
+        """
+        if isinstance(self.n_clusters, str):
+            _validate.choice("n_clusters", self.n_clusters, (_PRIVATE,))
+            return PRIVATE_NUMBER
+        n_clusters = _validate.integer("n_clusters", self.n_clusters, 2)
+        if n is not None and n_clusters > n:
+            raise ParameterError(
+                f"is more than there are records: {n}",
+                parameter="n_clusters",
+                value=n_clusters,
+            )
+        return n_clusters
+
+    def _warn_if_few(self, mechanism: KMeansMechanism) -> None:
+        """Warn, before anything is paid, if there are too few records.
+
+        Parameters
+        ----------
+        mechanism : KMeansMechanism
+        """
+        if mechanism.has_enough_records:
+            return
+        n = mechanism.statistic.n
+        assert n is not None  # with a private number nothing is known beforehand
+        largest = mechanism.largest_number_of_clusters(n)
+        carried = f"at most {largest} clusters" if largest > 1 else "no clusters"
+        warnings.warn(
+            f"n = {n} at {self.guarantee} carries {carried} of equal size: expect "
+            "centers that are mostly noise",
+            ReleaseWarning,
+            stacklevel=3,
+        )
+
+    @property
+    def releases(self) -> list[ReleasedValue]:
+        """Return each center as a release of its own, whose title has the noisy count."""
+        (published,) = super().releases
+        return [
+            published._replace(
+                title=f"center {index} of {count:.0f} ± {self.count_error_:.0f} "
+                f"{self._counted_units}",
+                value=center,
+            )
+            for index, (center, count) in enumerate(
+                zip(self.cluster_centers_, self.counts_, strict=True)
+            )
+        ]
+
+    @property
+    def _counted_units(self) -> str:
+        """What a count is of, in words."""
+        if self.certificate_.privacy_unit is ProtectedUnit.PERSON:
+            return "people"
+        return "records"
+
+    def predict(self, X: Any) -> Any:
+        """Return the index of the center that is nearest to each record.
+
+        Parameters
+        ----------
+        X : array of shape (n, *point_shape)
+            The records.
+
+        Returns
+        -------
+        array of int, shape (n,)
+            A lazy dask array if X is a dask array. It is computed from the records
+            without noise, so it is as private as they are.
+        """
+        check_is_fitted(self)
+        nearest = partial(_nearest, self.manifold_, self.cluster_centers_)
+        return map_records(nearest, X, self.manifold_.point_shape, (), np.int64)
+
+    def transform(self, X: Any) -> Any:
+        """Return the distance of each record to each center.
+
+        Parameters
+        ----------
+        X : array of shape (n, *point_shape)
+            The records.
+
+        Returns
+        -------
+        array of shape (n, clusters)
+            Geodesic distances; a lazy dask array if X is a dask array. They are as
+            private as the records.
+        """
+        check_is_fitted(self)
+        distances = partial(distances_to_centers, self.manifold_, self.cluster_centers_)
+        n_clusters = len(self.cluster_centers_)
+        return map_records(distances, X, self.manifold_.point_shape, (n_clusters,))
+
+    def score(self, X: Any, y: Any = None) -> float:
+        """Return minus the mean squared distance to the nearest center: NOT private.
+
+        Parameters
+        ----------
+        X : array of shape (n, *point_shape)
+            The records.
+        y : ignored
+
+        Returns
+        -------
+        float
+            Do not publish it if the records are private: no noise is added.
+            `dispersions_` are a private substitute for the records of `fit`.
+        """
+        nearest = np.min(np.asarray(self.transform(X)), axis=1)
+        return -float(np.mean(nearest**2))
+
+
+def _nearest(manifold: Manifold, centers: np.ndarray, records: Any) -> np.ndarray:
+    """Return the index of the center nearest to each record; the first one of a tie.
+
+    Parameters
+    ----------
+    manifold : Manifold
+    centers : array, shape (clusters, *point_shape)
+    records : array, shape (k, *point_shape)
+        Entries may be anything.
+    """
+    distances = distances_to_centers(manifold, centers, records)
+    return np.asarray(np.argmin(distances, axis=1))
