@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from curvedp.estimators.base import PrivateEstimator
     from curvedp.inference.error_bars import ErrorBar
     from curvedp.ledger import Ledger
+    from curvedp.privacy import Guarantee
     from curvedp.privacy.unit import PrivacyUnit
 
 
@@ -351,32 +352,61 @@ def _release(statistic: str, options: TypedOptions) -> None:
     estimator_options = offer.parse_options(options, read_point)
     records = read_records(options["data"], space, **reading_options(options))
     columns = _read_columns(offer, options, records)
+    ledger = open_ledger_file(
+        options["ledger"], options["budget_mu"], options["ledger_key"]
+    )
     estimator = offer.build(
         {**estimator_options, "manifold": space},
-        guarantee=guarantee,
-        ledger=open_ledger_file(
-            options["ledger"], options["budget_mu"], options["ledger_key"]
-        ),
+        guarantee=_cheapest_guarantee(guarantee, ledger, options["json"]),
+        ledger=ledger,
         label=_ledger_label(
             options["label"] or f"{offer.title} of {options['data'].name}"
         ),
     )
     with waiting("drawing exact noise"):
-        fitted = offer.fit(estimator, columns)
-    written = _write_or_print(statistic, fitted, options)
+        fitted_estimator = offer.fit(estimator, columns)
+    written = _write_or_print(statistic, fitted_estimator, options)
     if options["json"]:
-        print(json_module.dumps(_released_dict(statistic, fitted), default=str))
+        print(
+            json_module.dumps(_released_dict(statistic, fitted_estimator), default=str)
+        )
     else:
         subject = f"{len(records)} records"
         if options["groups"] is not None:
             # How many records people have is private; how many people is in the
             # certificate if it is public.
-            certificate = fitted.releases[0].certificate
+            certificate = fitted_estimator.releases[0].certificate
             subject = UNIT_WORDS[certificate.privacy_unit].plural
-        _print_release(statistic, fitted, subject, options)
+        _print_release(statistic, fitted_estimator, subject, options)
         if written:
             names = ", ".join(str(path) for path in written)
             console.print(escape_markup(f"written: {names}"), soft_wrap=True)
+
+
+def _cheapest_guarantee(
+    guarantee: "Guarantee", ledger: "Ledger | None", is_json: bool
+) -> "Guarantee":
+    """Return the guarantee that costs the ledger least, and say what it costs.
+
+    Parameters
+    ----------
+    guarantee : Guarantee
+        What was typed.
+    ledger : Ledger or None
+        The ledger that pays.
+    is_json : bool
+        Whether only JSON is printed.
+    """
+    from curvedp.release.pay import cheapest_request
+
+    cheapest = cheapest_request(guarantee, ledger)
+    if cheapest != guarantee and not is_json:
+        sentence = (
+            f"{guarantee} is implied by {cheapest}, which the release meets: "
+            "the ledger is charged no more"
+        )
+        console.print(escape_markup(sentence), soft_wrap=True)
+    return cheapest
 
 
 def _check_outputs(options: TypedOptions) -> None:
@@ -439,7 +469,7 @@ def _ledger_label(title: str) -> str:
 
 
 def _write_or_print(
-    statistic: str, fitted: "PrivateEstimator", options: TypedOptions
+    statistic: str, fitted_estimator: "PrivateEstimator", options: TypedOptions
 ) -> list[Path]:
     """Write the files of a release and return them; print all if one cannot be written.
 
@@ -449,21 +479,23 @@ def _write_or_print(
     ----------
     statistic : str
         The name of the command.
-    fitted : PrivateEstimator
+    fitted_estimator : PrivateEstimator
         The estimator after `fit`.
     options : mapping
         The options that were typed.
     """
     try:
         return write(
-            fitted,
+            fitted_estimator,
             options["out"],
             options["certificate"],
             options["report"],
             options["form"],
         )
     except BaseException as error:
-        print(json_module.dumps(_released_dict(statistic, fitted), default=str))
+        print(
+            json_module.dumps(_released_dict(statistic, fitted_estimator), default=str)
+        )
         if not isinstance(error, Exception):
             raise  # The user pressed Ctrl-C, for example.
         raise ParameterError(
@@ -482,7 +514,10 @@ def _reason(error: Exception) -> str:
 
 
 def _print_release(
-    statistic: str, fitted: "PrivateEstimator", subject: str, options: TypedOptions
+    statistic: str,
+    fitted_estimator: "PrivateEstimator",
+    subject: str,
+    options: TypedOptions,
 ) -> None:
     """Print the released values, the mechanism, the error bars and the budget left.
 
@@ -492,21 +527,21 @@ def _print_release(
     ----------
     statistic : str
         The name of the command, such as "mean".
-    fitted : PrivateEstimator
+    fitted_estimator : PrivateEstimator
         The estimator after `fit`.
     subject : str
         What the statistic is of, such as "300 records".
     options : mapping
         The options of the command.
     """
-    releases = fitted.releases
+    releases = fitted_estimator.releases
     certificate = releases[0].certificate
     console.print(
         f"private {statistic} of {subject} on {escape_markup(options['manifold'])}, "
         f"{escape_markup(certificate.guarantee)}:"
     )
     for release in releases:
-        lines = _value_lines(fitted, release, options["form"])
+        lines = _value_lines(fitted_estimator, release, options["form"])
         if len(releases) > 1:
             lines = [f"{release.title}:", *lines]
         text = "\n".join(escape_markup(line) for line in lines)
@@ -517,10 +552,10 @@ def _print_release(
         f"{certificate.mechanism}, sensitivity {certificate.sensitivity:.6g}; {choice}"
     )
     console.print(escape_markup(mechanism), soft_wrap=True)
-    for bar in _error_bars(fitted):
+    for bar in _error_bars(fitted_estimator):
         console.print(escape_markup(bar.sentence), soft_wrap=True, highlight=False)
-    if fitted.ledger is not None:
-        remaining = fitted.ledger.remaining or "nothing"
+    if fitted_estimator.ledger is not None:
+        remaining = fitted_estimator.ledger.remaining or "nothing"
         console.print(
             escape_markup(f"remaining in {options['ledger']}: {remaining}"),
             soft_wrap=True,
@@ -528,13 +563,13 @@ def _print_release(
 
 
 def _value_lines(
-    fitted: "PrivateEstimator", release: "ReleasedValue", form: str | None
+    fitted_estimator: "PrivateEstimator", release: "ReleasedValue", form: str | None
 ) -> list[str]:
     """Return a released value as lines: in the form of the records, then as a point.
 
     Parameters
     ----------
-    fitted : PrivateEstimator
+    fitted_estimator : PrivateEstimator
         The estimator after `fit`.
     release : ReleasedValue
         One released value.
@@ -550,34 +585,38 @@ def _value_lines(
     value = np.asarray(release.value)
     lines = []
     if is_point(release):
-        value = align_to_center(manifold, value, public_center(fitted))
+        value = align_to_center(manifold, value, public_center(fitted_estimator))
         written_as = output_form(form, manifold)
         if written_as.name is not None and len(written_as.columns) <= _MAX_IN_SENTENCE:
             lines.append(written_as.sentence(value))
     return [*lines, *np.array2string(value, precision=8).splitlines()]
 
 
-def _released_dict(statistic: str, fitted: "PrivateEstimator") -> dict[str, Any]:
+def _released_dict(
+    statistic: str, fitted_estimator: "PrivateEstimator"
+) -> dict[str, Any]:
     """Return all that was released, with warnings and certificates, as plain values.
 
     Parameters
     ----------
     statistic : str
         The name of the command.
-    fitted : PrivateEstimator
+    fitted_estimator : PrivateEstimator
         The estimator after `fit`.
     """
     from curvedp.estimators.softmax import ReducedClassifier
     from curvedp.release.warnings import estimator_warnings
 
     released: dict[str, Any] = {
-        statistic: fitted.released_array().tolist(),
-        "alarms": [warning.text for warning in estimator_warnings(fitted)],
-        "error_bars": _bars_dict(_error_bars(fitted)),
+        statistic: fitted_estimator.released_array().tolist(),
+        "alarms": [warning.text for warning in estimator_warnings(fitted_estimator)],
+        "error_bars": _bars_dict(_error_bars(fitted_estimator)),
     }
-    if isinstance(fitted, ReducedClassifier):
-        released["classes"] = fitted.classes_.tolist()
-    certificates = [certificate.to_dict() for certificate in certificates_of(fitted)]
+    if isinstance(fitted_estimator, ReducedClassifier):
+        released["classes"] = fitted_estimator.classes_.tolist()
+    certificates = [
+        certificate.to_dict() for certificate in certificates_of(fitted_estimator)
+    ]
     if len(certificates) > 1:
         released["certificates"] = certificates
     else:
@@ -585,7 +624,7 @@ def _released_dict(statistic: str, fitted: "PrivateEstimator") -> dict[str, Any]
     return released
 
 
-def _error_bars(fitted: Any) -> "list[ErrorBar]":
+def _error_bars(fitted_estimator: Any) -> "list[ErrorBar]":
     """Return the error bars of what was released: of the population, and of the noise.
 
     A region that contains the public center causes a `ReleaseWarning`: a file that was
@@ -595,11 +634,15 @@ def _error_bars(fitted: Any) -> "list[ErrorBar]":
     from curvedp.release.rebuild import mechanism_of
     from curvedp.statistics.frechet_mean import FrechetMean
 
-    bars = error_bars(fitted.confidence_region, describe=describe)
+    bars = error_bars(fitted_estimator.confidence_region, describe=describe)
     noise_regions = bars[-1].regions
-    statistic = mechanism_of(fitted.releases[0].certificate).statistic
+    statistic = mechanism_of(fitted_estimator.releases[0].certificate).statistic
     if isinstance(statistic, FrechetMean):
-        center = fitted.manifold.origin if fitted.center is None else fitted.center
+        center = (
+            fitted_estimator.manifold.origin
+            if fitted_estimator.center is None
+            else fitted_estimator.center
+        )
         if any(
             region.radius < statistic.radius and region.contains(center)
             for region in noise_regions

@@ -44,7 +44,7 @@ from curvedp.randomness import Source
 from curvedp.records.base import Records, open_records
 from curvedp.records.persons import encode_persons, person_means
 from curvedp.release.choose import ChosenMechanism, choose_mechanism
-from curvedp.release.pay import check_payer, pay
+from curvedp.release.pay import check_payer, pay, remark_on_charge
 from curvedp.release.rebuild import final_mechanism_of
 from curvedp.release.warnings import (
     WarningKind,
@@ -259,15 +259,19 @@ class PrivateEstimator(BaseEstimator):
     def _warn_before_paying(self, mechanisms: Sequence[Mechanism]) -> None:
         """Issue a `ReleaseWarning` for each release that is predicted to be of little use.
 
-        The predictions are computed from public numbers alone, and nothing has been
-        spent yet. The texts are stored in `_texts_before_paying`, so that they are not
-        repeated after the release.
+        Another one says that the same promise could be had for a smaller charge. All
+        follow from public numbers alone, and nothing has been spent yet. The texts are
+        stored in `_texts_before_paying`, so that they are not repeated after the
+        release.
         """
         texts = [
             warning.text
             for mechanism in mechanisms
             for warning in warnings_before_paying(mechanism)
         ]
+        remark = remark_on_charge(mechanisms, self.guarantee, self.ledger)
+        if remark is not None:
+            texts.append(remark)
         self._texts_before_paying = list(dict.fromkeys(texts))
         for text in self._texts_before_paying:
             warnings.warn(text, ReleaseWarning, stacklevel=5)

@@ -5,6 +5,8 @@ appends an entry to the ledger.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +14,22 @@ from curvedp.core.codes import ProtectedUnit
 from curvedp.core.mechanism import Mechanism, describe_mechanism
 from curvedp.errors import CurvedpError, ParameterError
 from curvedp.ledger import Ledger
-from curvedp.privacy import Guarantee, RenyiDP, convert
+from curvedp.mechanisms.vector import smallest_gaussian_scale
+from curvedp.numerics.directed_rounding import round_down
+from curvedp.privacy import GDP, ZCDP, ApproxDP, Guarantee, RenyiDP, convert
 from curvedp.privacy.unit import PrivacyUnit
 
 # The largest number of characters of a text in an entry of a ledger.
 _MAX_TEXT_LENGTH = 200
+
+# The definitions in which Gaussian noise has a finite cost.
+_GAUSSIAN_ACCOUNTS = (GDP, ZCDP, RenyiDP)
+
+# μ of a request is rounded down by this part of itself, more than its computation errs.
+_MU_ROUNDING = 1e-9
+
+# A charge that is larger than needed by this factor of μ is remarked on.
+_NOTABLE_RATIO = 1.1
 
 
 def open_ledger(
@@ -177,6 +190,81 @@ def charge_for(
         return convert(mechanism.privacy_profile, to=type(budget), order=order)
     except CurvedpError:
         return requested
+
+
+def cheapest_request(requested: Guarantee, ledger: Ledger | None) -> Guarantee:
+    """Return what to ask of a release so that a ledger is charged least.
+
+    Some releases meet (ε, δ) best with Laplace noise of pure ε, which is dear where the
+    ledger counts μ, ρ or Rényi divergences: (1, 10⁻⁶) costs μ = 1.23 that way. Gaussian
+    noise with the largest μ that implies (ε, δ), here 0.237, costs no more than needed.
+    The release then meets both: it satisfies that μ-GDP, which implies (ε, δ).
+
+    Parameters
+    ----------
+    requested : Guarantee
+        What the release must satisfy.
+    ledger : Ledger or None
+        The ledger that pays.
+
+    Returns
+    -------
+    Guarantee
+        `requested` itself, or a `GDP` that implies it.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> ledger = Ledger(Path(tempfile.mkdtemp()) / "study.ledger", GDP(1.0))
+    >>> round(cheapest_request(ApproxDP(1.0, 1e-6), ledger).mu, 4)
+    0.2367
+    >>> cheapest_request(GDP(0.5), ledger)
+    GDP(0.5)
+    """
+    if ledger is None or not isinstance(requested, ApproxDP):
+        return requested
+    if not isinstance(ledger.account, _GAUSSIAN_ACCOUNTS):
+        return requested
+    # How much noise is needed does not depend on what neighboring data sets are.
+    same_numbers = replace(requested, adjacency="replace-one")
+    mu = round_down(1 / smallest_gaussian_scale(same_numbers), _MU_ROUNDING)
+    return GDP(mu, adjacency=requested.adjacency)
+
+
+def remark_on_charge(
+    mechanisms: Sequence[Mechanism], requested: Guarantee, ledger: Ledger | None
+) -> str | None:
+    """Say before payment that a ledger is about to be charged more than is needed.
+
+    Parameters
+    ----------
+    mechanisms : sequence of Mechanism
+        The calibrated mechanisms.
+    requested : Guarantee
+        To which they were calibrated.
+    ledger : Ledger or None
+        The ledger that pays.
+
+    Returns
+    -------
+    str or None
+        None if no other request with the same promise is cheaper by a tenth of μ.
+    """
+    cheapest = cheapest_request(requested, ledger)
+    if ledger is None or not isinstance(cheapest, GDP) or cheapest == requested:
+        return None
+    charges = [
+        charge_for(mechanism, GDP(1.0), requested).implied_mu()
+        for mechanism in mechanisms
+    ]
+    largest = max(charges, default=0.0)
+    if not _NOTABLE_RATIO * cheapest.mu < largest or not isfinite(largest):
+        return None
+    return (
+        f"the ledger will be charged GDP({largest:.4g}) for {requested}, "
+        f"{(largest / cheapest.mu) ** 2:.3g} times as much of μ² as {cheapest}, which "
+        f"implies {requested} too: ask for guarantee={cheapest!r}"
+    )
 
 
 def _ledger_unit(

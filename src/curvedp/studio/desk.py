@@ -8,7 +8,7 @@ import json
 import shutil
 import tempfile
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from threading import Lock
 from typing import Any
@@ -21,7 +21,7 @@ from curvedp.errors import ParameterError
 from curvedp.estimators.base import PrivateEstimator
 from curvedp.ledger import Entry, Ledger
 from curvedp.records import FORMS
-from curvedp.release.pay import open_ledger
+from curvedp.release.pay import cheapest_request, open_ledger
 from curvedp.release.warnings import estimator_warnings
 from curvedp.releasing import (
     Offer,
@@ -260,7 +260,10 @@ class Desk:
         """
         if self.data is None:
             raise ParameterError("there is no file yet: drop one on the page")
-        return Study.from_page(chosen), self.data
+        study = Study.from_page(chosen)
+        # What was asked for is met by what costs the ledger least.
+        guarantee = cheapest_request(study.guarantee, self._ledger())
+        return replace(study, guarantee=guarantee), self.data
 
     def check(self, chosen: Any) -> dict[str, Any]:
         """Return what is wrong with the records. NOT private: it stays on the page.
@@ -362,14 +365,14 @@ class Desk:
         label = f"{study.offer.title} of {data.name}"[:200]
         folder.mkdir()  # What cannot be written is refused before anything is paid.
         try:
-            fitted = study.fit(data, ledger, label)
+            fitted_estimator = study.fit(data, ledger, label)
         except BaseException:
             folder.rmdir()
             raise
 
-        release = PaidRelease(number, folder, _summary(study, fitted))
+        release = PaidRelease(number, folder, _summary(study, fitted_estimator))
         self.releases[key] = release
-        self._add_files(release, study, fitted, data, label)
+        self._add_files(release, study, fitted_estimator, data, label)
         release.save()
 
     def _next_number(self) -> int:
@@ -380,7 +383,12 @@ class Desk:
         return number
 
     def _add_files(
-        self, release: PaidRelease, study: Study, fitted: Any, data: Path, label: str
+        self,
+        release: PaidRelease,
+        study: Study,
+        fitted_estimator: Any,
+        data: Path,
+        label: str,
     ) -> None:
         """Make the files of a release in memory.
 
@@ -392,24 +400,28 @@ class Desk:
             To which the files are added.
         study : Study
             What was released.
-        fitted : PrivateEstimator
+        fitted_estimator : PrivateEstimator
             The estimator after `fit`.
         data : Path
             The file with the records.
         label : str
             What the ledger calls the release.
         """
-        release.add_file("value.csv", lambda: value_content(fitted, ".csv"))
-        for name, content in certificate_contents(fitted, "certificate.json").items():
+        release.add_file("value.csv", lambda: value_content(fitted_estimator, ".csv"))
+        for name, content in certificate_contents(
+            fitted_estimator, "certificate.json"
+        ).items():
             release.unsaved[name] = content
-        release.warnings += [warning.text for warning in estimator_warnings(fitted)]
+        release.warnings += [
+            warning.text for warning in estimator_warnings(fitted_estimator)
+        ]
 
         source = data.name if data.parent == self.upload_folder else str(data)
         key = None if self.ledger_key is None else str(self.ledger_key)
         script = study.script(source, str(self.ledger_path), label, key)
         release.add_file("release.py", lambda: script)
         release.add_file("release.ipynb", lambda: notebook(script))
-        release.add_file("report.html", lambda: _report(fitted))
+        release.add_file("report.html", lambda: _report(fitted_estimator))
 
     def save(self, request: Any) -> dict[str, Any]:
         """Try again to write the files of the release with the requested "number"."""
@@ -509,18 +521,20 @@ def _entry_line(entry: Entry) -> str:
     return line if entry.unit is None else f"{line}, for one {entry.unit.words}"
 
 
-def _summary(study: Study, fitted: PrivateEstimator) -> dict[str, Any]:
+def _summary(study: Study, fitted_estimator: PrivateEstimator) -> dict[str, Any]:
     """Return what the page says about a release beside its files.
 
     Parameters
     ----------
     study : Study
         What was released.
-    fitted : PrivateEstimator
+    fitted_estimator : PrivateEstimator
         The estimator after `fit`.
     """
-    certificate = fitted.releases[0].certificate
-    value = np.array2string(fitted.released_array(), precision=6, threshold=400)
+    certificate = fitted_estimator.releases[0].certificate
+    value = np.array2string(
+        fitted_estimator.released_array(), precision=6, threshold=400
+    )
     return {
         "what": study.offer.title,
         "value": value,
@@ -529,9 +543,9 @@ def _summary(study: Study, fitted: PrivateEstimator) -> dict[str, Any]:
     }
 
 
-def _report(fitted: Any) -> str:
+def _report(fitted_estimator: Any) -> str:
     """Return the report about a release, as an HTML page."""
     # The report needs an extra that others do not have to install.
     from curvedp.report.html import render_report
 
-    return render_report(fitted)
+    return render_report(fitted_estimator)
