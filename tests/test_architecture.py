@@ -95,8 +95,9 @@ ARROWS: dict[str, set[str]] = {
         "records",
         "regression",
         "release",
+        "report",
         "statistics",
-    },
+    },  # `PrivateTangentPCA.plot`
     "optim": {
         "core",
         "randomness",

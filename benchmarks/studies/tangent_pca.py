@@ -38,7 +38,14 @@ from curvedp.geometry import (
     project_to_ball,
 )
 from curvedp.geometry.manifold import Manifold
-from curvedp.privacy import GDP
+from curvedp.mechanisms.staged.step_to_mean import (
+    ONE_SHOT,
+    TWO_STEP,
+    StepToMeanMechanism,
+    best_mechanism,
+)
+from curvedp.mechanisms.vector import smallest_gaussian_scale
+from curvedp.privacy import ApproxDP
 from curvedp.randomness import GeneratorSource
 from curvedp.records.base import open_records
 from curvedp.release.rebuild import final_mechanism_of
@@ -53,6 +60,8 @@ _EDGE_POINTS = 4000
 # The fraction of μ² that private PCA of flattened coordinates spends on the mean.
 _MEAN_SHARE = 0.25
 _LEVEL = 0.95
+_EPSILONS = (1.0, 4.0)
+_DELTA = 1e-6
 _RADII = ("public", "private")
 
 
@@ -159,7 +168,9 @@ def direction_angle(manifold: Manifold, truth: Truth, vector: np.ndarray) -> flo
     return float(np.arccos(min(1.0, abs(float(z @ truth.direction)) / length)))
 
 
-def release(study: Study, truth: Truth, radius: str, mu: float, seed: int) -> Outcome:
+def release(
+    study: Study, truth: Truth, radius: str, epsilon: float, mechanism: str, seed: int
+) -> Outcome:
     """Release once, and look whether the regions hold their targets.
 
     Parameters
@@ -167,7 +178,10 @@ def release(study: Study, truth: Truth, radius: str, mu: float, seed: int) -> Ou
     study : Study
     truth : Truth
     radius : {"public", "private"}
-    mu : float
+    epsilon : float
+        Of (ε, 1e-6)-DP.
+    mechanism : str
+        What "auto" takes: a function of public numbers, found once for all releases.
     seed : int
     """
     manifold = study.manifold
@@ -176,7 +190,8 @@ def release(study: Study, truth: Truth, radius: str, mu: float, seed: int) -> Ou
         manifold,
         center=study.ball.center,
         radius="private" if is_private else study.ball.radius,
-        guarantee=GDP(mu),
+        guarantee=ApproxDP(epsilon, _DELTA),
+        mechanism=mechanism,
         source=GeneratorSource(np.random.default_rng(seed)),
     ).fit(study.records)
 
@@ -308,18 +323,31 @@ def root_mean_square(angles: np.ndarray) -> float:
     return float(np.degrees(np.sqrt(np.mean(np.square(angles)))))
 
 
-def row(study: Study, radius: str, mu: float, runs: int) -> tuple[str, float]:
+def mechanism_of_auto(study: Study, radius: str, epsilon: float) -> str:
+    """Return the mechanism that "auto" takes; it depends on public numbers alone."""
+    if radius == "private":
+        return "auto"
+    statistic = TangentMoments(study.manifold, *study.ball, len(study.records))
+    best = best_mechanism(statistic, ApproxDP(epsilon, _DELTA))
+    return TWO_STEP if isinstance(best, StepToMeanMechanism) else ONE_SHOT
+
+
+def row(study: Study, radius: str, epsilon: float, runs: int) -> tuple[str, float]:
     """Return a row of the table, and the ratio of the two errors.
 
     Parameters
     ----------
     study : Study
     radius : {"public", "private"}
-    mu : float
+    epsilon : float
     runs : int
     """
     truth = truth_of(study)
-    outcomes = [release(study, truth, radius, mu, seed) for seed in range(runs)]
+    mechanism = mechanism_of_auto(study, radius, epsilon)
+    outcomes = [
+        release(study, truth, radius, epsilon, mechanism, seed) for seed in range(runs)
+    ]
+    mu = 1 / smallest_gaussian_scale(ApproxDP(epsilon, _DELTA))
     own = root_mean_square(np.array([outcome.angle for outcome in outcomes]))
     other = root_mean_square(flattened_angles(study, truth, mu, runs))
     held = [np.mean([outcome[k] for outcome in outcomes]) for k in range(1, 4)]
@@ -329,7 +357,7 @@ def row(study: Study, radius: str, mu: float, runs: int) -> tuple[str, float]:
         study.name,
         str(study.manifold.dim),
         str(len(study.records)),
-        f"{mu:g}",
+        f"{epsilon:g}",
         radius,
         f"{own:.1f}°",
         f"{other:.1f}°",
@@ -352,7 +380,7 @@ def main() -> None:
     warnings.simplefilter("ignore")
 
     print(
-        "| records | d | n | μ | radius | error | flattened | ratio | mean | variances "
+        "| records | d | n | ε | radius | error | flattened | ratio | mean | variances "
         "| direction | above noise |"
     )
     print("|" + "---|" * 12)
@@ -361,8 +389,8 @@ def main() -> None:
         if options.only not in study.name:
             continue
         for radius in _RADII:
-            for mu in (1.0, 4.0):
-                line, ratio = row(study, radius, mu, options.runs)
+            for epsilon in _EPSILONS:
+                line, ratio = row(study, radius, epsilon, options.runs)
                 ratios[radius].append(ratio)
                 print(line, flush=True)
     for radius, column in ratios.items():

@@ -163,7 +163,10 @@ class PrivateSynthesizer(PrivateEstimator):
 
         self.manifold_ = self.manifold
         self.certificate_: Certificate = release.certificate
+        # From the certificate, so that it repeats bit for bit from the file of it.
         self.population_: ReleasedPopulation = release.value
+        if release.certificate.release["integers"] is not None:
+            self.population_ = population_of(release.certificate)
         self.classes_ = classes
         final: Any = final_mechanism_of(release.certificate)
         self.model_: str = final.info.option

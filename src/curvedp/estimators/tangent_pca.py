@@ -27,6 +27,7 @@ from curvedp.geometry.manifold import Manifold, check_manifold
 from curvedp.inference.shapes import Region
 from curvedp.inference.tangent_regions import (
     VarianceIntervals,
+    components_above_noise,
     directions_region,
     estimate_of_release,
     variance_intervals,
@@ -179,7 +180,11 @@ class PrivateTangentPCA(PrivateTransformer, BallEstimator):
             # clipped into the public one.
             self.ball_ = public_ball(manifold, self.center, self.radius)
         estimate = estimate_of_release(vector, self.certificate_)
-        spectrum = separate_from_noise(estimate.covariance, estimate.covariance_noise)
+        spectrum = separate_from_noise(
+            estimate.covariance,
+            estimate.covariance_noise,
+            components_above_noise(vector, self.certificate_),
+        )
         if n_components is None:
             n_components = max(1, spectrum.n_above_noise)
         directions = _with_fixed_signs(spectrum.directions[:n_components])
@@ -268,9 +273,9 @@ class PrivateTangentPCA(PrivateTransformer, BallEstimator):
         check_is_fitted(self)
         if self.n_components_above_noise_ == 0:
             return acos(1 / sqrt(self.manifold_.dim))
-        drawn = np.linalg.eigvalsh(self._drawn_covariance)[::-1]
+        drawn_eigenvalues = np.linalg.eigvalsh(self._drawn_covariance)[::-1]
         noise = self.variance_noise_ / sqrt(2)
-        gaps = np.maximum(drawn[0] - drawn[1:], 1e-300)
+        gaps = np.maximum(drawn_eigenvalues[0] - drawn_eigenvalues[1:], 1e-300)
         with np.errstate(
             over="ignore"
         ):  # released numbers; a tiny gap is a right angle

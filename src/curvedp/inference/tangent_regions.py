@@ -6,11 +6,11 @@ Fréchet mean of the records, and about C = S − GGᵀ, the covariance of their
 c, clipped to the ball. docs/theory/tangent-pca.md has the proofs.
 """
 
-from math import sqrt
+from math import inf, sqrt
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import gammainccinv
+from scipy.special import gammainccinv, ndtri
 
 from curvedp.core.capabilities import NoisyDraw, NoisyMeanSquare
 from curvedp.core.certificate import Certificate
@@ -37,10 +37,18 @@ from curvedp.statistics.tangent_moments import (
     TangentEstimate,
     TangentMoments,
     TangentMomentsSum,
+    count_above_noise,
     estimate_moments,
     largest_noise_eigenvalue,
+    moments_size,
     split_moments,
 )
+
+# The probability with which as many components as are said to stand out really do.
+STANDS_OUT_LEVEL = 0.95
+
+# A relative margin for the grid of drawn numbers, which is finer than noise by far.
+_ROUNDING_OF_DRAW = 1e-6
 
 # The fraction of 1 − level that is spent on the noise of the mean, which has a small
 # part in the noise of the covariance. The value is a choice; it costs little.
@@ -168,6 +176,73 @@ def estimate_of_release(
         raise ParameterError(f"the {statistic.name} is no tangent covariance")
     ball = Ball(statistic.center, statistic.radius)
     return estimate_moments(statistic.manifold, ball, vector, noise_std)
+
+
+def components_above_noise(
+    vector: np.ndarray, certificate: Certificate, level: float = STANDS_OUT_LEVEL
+) -> int:
+    """Return in how many directions the clipped records vary for sure.
+
+    Theorem T4 (docs/theory/tangent-pca.md). Two counts of `count_above_noise` are made,
+    each with half of the probability 1 − level, and the larger one is returned:
+
+    - that of the drawn covariance, in which the noise of the mean, of length q at most,
+      adds a matrix of norm at most 2|g|q + q². This is small near the center;
+    - that of the drawn second moment S + N, less one: the covariance S − GGᵀ has a rank
+      that is smaller by one at most. This serves records far from the center.
+
+    If the number of records is private, both moments are divided by a noisy number n̂,
+    and n/n̂ ≠ 1 adds a matrix of norm at most (|g| + q)²·x/(1 − x) to the covariance,
+    where x bounds |n/n̂ − 1|.
+
+    Parameters
+    ----------
+    vector : array
+        The released value: two moments, and the noisy count if the number of records is
+        private.
+    certificate : Certificate
+        Its certificate.
+    level : float
+        The probability of the statement.
+    """
+    mechanism = final_mechanism_of(certificate)
+    statistic = mechanism.statistic
+    assert isinstance(mechanism, IsotropicMechanism | SumMechanism)
+    assert isinstance(statistic, TangentMoments | TangentMomentsSum)
+    size = moments_size(statistic.manifold.dim)
+    n_hat = 1.0
+    if isinstance(statistic, TangentMomentsSum):
+        size += 1
+        n_hat = float(vector[-1])
+    law: RiemannianGaussian | RiemannianLaplace
+    law = RiemannianGaussian(Euclidean(size), mechanism.scale)
+    if mechanism.noise_kind == "laplace":
+        law = RiemannianLaplace(Euclidean(size), mechanism.scale)
+    draw = NoisyDraw("point", law, np.zeros(size), grid_width=0.0)
+    gaussian = bound_by_gaussian(draw, 1 - level)
+    sigma = gaussian.sigma / n_hat * (1 + _ROUNDING_OF_DRAW)
+
+    dim = statistic.manifold.dim
+    unit = split_moments(vector, dim)
+    half = gaussian.failure_probability / 2
+    mean_failure = _MEAN_SHARE * half
+    q = sigma * sqrt(2 * float(gammainccinv(dim / 2, mean_failure)))
+    length = float(np.linalg.norm(unit.mean))
+    error_of_mean = 2 * length * q + q**2
+    noise = sigma / MOMENT_WEIGHT
+    noise_failure = half - mean_failure
+    if isinstance(statistic, TangentMomentsSum):
+        count_failure = _MEAN_SHARE * half
+        noise_failure -= count_failure
+        x = -float(ndtri(count_failure / 2)) * sigma / statistic.count_weight
+        error_of_mean += (length + q) ** 2 * x / (1 - x) if x < 1 else inf
+
+    covariance = unit.moment - np.outer(unit.mean, unit.mean)
+    variances = np.linalg.eigvalsh(covariance)[::-1]
+    about_mean = count_above_noise(variances, noise, noise_failure, error_of_mean)
+    squares = np.linalg.eigvalsh(unit.moment)[::-1]
+    about_center = count_above_noise(squares, noise, half)
+    return max(about_mean, about_center - 1, 0)
 
 
 def variance_intervals(

@@ -3,7 +3,9 @@
 from math import sqrt
 
 import numpy as np
+from scipy.spatial.distance import cdist
 
+from curvedp.geometry import Euclidean
 from curvedp.geometry.manifold import Manifold
 
 # How many distances are computed at once.
@@ -60,6 +62,10 @@ def _mean_distance(manifold: Manifold, X: np.ndarray, Y: np.ndarray) -> float:
     """
     rows = max(1, _BLOCK // len(Y))
     total = 0.0
+    if isinstance(manifold, Euclidean):
+        for start in range(0, len(X), rows):
+            total += float(cdist(X[start : start + rows], Y).sum())
+        return total / (len(X) * len(Y))
     for start in range(0, len(X), rows):
         distances = np.asarray(manifold.dist(X[start : start + rows, None], Y[None, :]))
         total += float(distances.sum())

@@ -24,6 +24,7 @@ from curvedp.geometry.frechet_mean.public_ball import PublicBall, clip_records
 from curvedp.geometry.manifold import Manifold
 from curvedp.records.base import Records, open_records
 from curvedp.statistics.searched_ball import BallSearchStatistic, SearchData
+from curvedp.statistics.tangent_moments import check_dimension
 from curvedp.statistics.tangent_vectors import clip_rows_to, logs_at
 
 # Draws outside the ball are made again this many times, and then moved into it.
@@ -74,6 +75,7 @@ class SyntheticPopulation(Statistic):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        check_dimension(self.manifold)
         assign(self, x_range=check_range(self.x_range))
 
     @property
@@ -137,6 +139,7 @@ class SearchedPopulation(BallSearchStatistic):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        check_dimension(self.manifold)
         assign(self, x_range=check_range(self.x_range))
 
     @property
@@ -355,12 +358,19 @@ class Components(NamedTuple):
         rows : array, shape (n, k)
         component : array of int, shape (n,)
             The component of each row.
+
+        Notes
+        -----
+        The position of a row depends on that row alone, to the last bit. A product of
+        matrices would round a row by how many others are multiplied with it, and a
+        record that changes its class would move others across the edge of a cell.
         """
         positions = np.empty(rows.shape)
         for index in range(len(self.means)):
-            members = component == index
-            centered = rows[members] - self.means[index]
-            positions[members] = centered @ self.axes[index] / self.scales[index]
+            centered = rows - self.means[index]
+            normals = np.einsum("ni,ij->nj", centered, self.axes[index])
+            members = (component == index)[:, None]
+            np.copyto(positions, normals / self.scales[index], where=members)
         return np.asarray(ndtr(positions))
 
     def from_unit_cube(
@@ -453,11 +463,11 @@ class ReleasedPopulation:
         rng : numpy.random.Generator
             The same generator, with the same seed, draws the same records.
         """
-        drawn = self.sample_canonical(n, rng)
+        canonical_sample = self.sample_canonical(n, rng)
         moved = move_from_origin(
-            self.chart.manifold, self.statistic.center, drawn.points
+            self.chart.manifold, self.statistic.center, canonical_sample.points
         )
-        return drawn._replace(points=np.asarray(moved))
+        return canonical_sample._replace(points=np.asarray(moved))
 
     def sample_canonical(self, n: int, rng: np.random.Generator) -> SyntheticRecords:
         """Draw synthetic records in the canonical frame, as `sample` does.

@@ -41,9 +41,6 @@ MOMENT_WEIGHT = 2.0
 # million numbers are not verified.
 MAX_DIMENSION = 1400
 
-# The probability with which as many components as are said to stand out really do.
-STANDS_OUT_LEVEL = 0.95
-
 # Tangent vectors are moved between frames as logarithms of points this fraction of the
 # injectivity radius away, and at most this far.
 _SHORT_FRACTION = 0.1
@@ -77,7 +74,7 @@ def moments_diameter(weight: float = MOMENT_WEIGHT) -> float:
 
     Examples
     --------
-    >>> round(moments_diameter(), 4)  # the mean alone has 2, the moment alone √2
+    >>> round(moments_diameter(1.0), 4)  # the mean alone has 2, the moment alone √2
     2.1213
     """
     square = weight * weight
@@ -110,7 +107,7 @@ class TangentMoments(ClippedToBall, BoundsSamplingError):
 
     @cached_property
     def sensitivity(self) -> float:
-        """√4.5/n by Theorem T1, enlarged by rounding, in units of the radius.
+        """√10.125/n by Theorem T1, enlarged by rounding, in units of the radius.
 
         Entries of u are rounded to a grid in the mean, and to 40 bits in the products.
         Sums are exact, and both means are rounded at both ends.
@@ -430,10 +427,10 @@ def estimate_moments(
     length = float(np.linalg.norm(step))
     step = step * min(1.0, radius / max(length, radius))
     mean, frame = _carry_frame(manifold, ball.center, step)
-    carried = frame.T @ covariance @ frame
+    covariance_in_frame = frame.T @ covariance @ frame
     return TangentEstimate(
         mean,
-        (carried + carried.T) / 2,
+        (covariance_in_frame + covariance_in_frame.T) / 2,
         mean_noise,
         square * noise_std / MOMENT_WEIGHT,
     )
@@ -505,8 +502,7 @@ class Spectrum(NamedTuple):
     directions : array, shape (d, d)
         Orthonormal rows, one for each variance.
     n_above_noise : int
-        How many variances are positive for sure, at the level that was asked for: no
-        noise alone makes them so large.
+        How many variances stand out of the noise (`count_above_noise`).
     """
 
     variances: np.ndarray
@@ -519,23 +515,58 @@ class Spectrum(NamedTuple):
         return np.asarray(self.directions.T * self.variances @ self.directions)
 
 
+def count_above_noise(
+    drawn: np.ndarray,
+    noise: float,
+    failure_probability: float,
+    further_error: float = 0.0,
+) -> int:
+    """Return how many variances are positive for sure: noise alone makes none so large.
+
+    Theorem T4 (docs/theory/tangent-pca.md). The drawn matrix is M + N + D: the true
+    one, which is positive semidefinite, symmetric Gaussian noise with deviation σ on
+    the diagonal and σ/√2 off it, and a matrix D of operator norm at most B. If M has
+    the rank k, then the (k + 1)-th drawn eigenvalue is at most B plus the largest
+    eigenvalue of N on the kernel of M, a fixed space of dimension d − k (Courant and
+    Fischer). So eigenvalues are counted while they exceed that bound; more than k are
+    counted with at most the probability that it fails.
+
+    Parameters
+    ----------
+    drawn : array, shape (d,)
+        The drawn eigenvalues, from large to small.
+    noise : float
+        σ.
+    failure_probability : float
+        The probability with which more may be counted than there are.
+    further_error : float
+        B.
+
+    Examples
+    --------
+    >>> count_above_noise(np.array([4.0, 0.2, -0.1]), 0.1, 0.05)
+    1
+    """
+    dim = len(drawn)
+    count = 0
+    while count < dim and drawn[count] > further_error + largest_noise_eigenvalue(
+        dim - count, noise, failure_probability
+    ):
+        count += 1
+    return count
+
+
 def separate_from_noise(
-    covariance: np.ndarray, noise: float, level: float = STANDS_OUT_LEVEL
+    covariance: np.ndarray, noise: float, n_above_noise: int
 ) -> Spectrum:
-    """Return the principal directions of a noisy covariance, and which stand out.
+    """Return the principal directions of a noisy covariance, and unbiased variances.
 
-    The noise N is symmetric, with deviation σ on the diagonal and σ/√2 off it.
-
-    - **How many stand out.** If the k-th true variance is at most 0, then the k-th
-      drawn one is at most the largest eigenvalue of N on a fixed space of dimension
-      d − k + 1 (Courant and Fischer). So components are counted while their drawn
-      variance exceeds `largest_noise_eigenvalue` there: more than the truth has are
-      counted with probability at most 1 − level.
-    - **Bias.** Noise pushes a variance λ up, by σ²/2·Σ 1/(λ̂ − λ̂_j) over the other drawn
-      variances λ̂_j, for d → ∞ (the subordination function of the semicircle law;
-      Capitaine et al. 2009). This is subtracted, and the result is at least 0.
-    - What is left of the trace, which noise does not bias, is shared evenly by the
-      other directions.
+    The noise N is symmetric, with deviation σ on the diagonal and σ/√2 off it. It
+    pushes a variance λ up, by σ²/2·Σ 1/(λ̂ − λ̂_j) over the other drawn variances λ̂_j,
+    for d → ∞ (the subordination function of the semicircle law; Capitaine et al. 2009).
+    This is subtracted from variances that stand out, and the result is at least 0. What
+    is left of the trace, which noise does not bias, is shared evenly by the other
+    directions.
 
     Parameters
     ----------
@@ -543,26 +574,21 @@ def separate_from_noise(
         The noisy covariance.
     noise : float
         σ.
-    level : float
-        The probability of the statement about how many stand out.
+    n_above_noise : int
+        How many variances stand out (`count_above_noise`).
 
     Examples
     --------
-    >>> spectrum = separate_from_noise(np.diag([4.0, 0.2, -0.1]), 0.1)
-    >>> spectrum.n_above_noise, spectrum.variances.round(3).tolist()
-    (1, [3.997, 0.051, 0.051])
+    >>> spectrum = separate_from_noise(np.diag([4.0, 0.2, -0.1]), 0.1, 1)
+    >>> spectrum.variances.round(3).tolist()
+    [3.997, 0.051, 0.051]
     """
     dim = len(covariance)
     eigenvalues, eigenvectors = np.linalg.eigh(covariance)
     drawn = eigenvalues[::-1]
     directions = np.ascontiguousarray(eigenvectors[:, ::-1].T)
 
-    count = 0
-    while count < dim and drawn[count] > largest_noise_eigenvalue(
-        dim - count, noise, 1 - level
-    ):
-        count += 1
-
+    count = n_above_noise
     variances = np.zeros(dim)
     for k in range(count):
         differences = drawn[k] - np.delete(drawn, k)
@@ -572,9 +598,9 @@ def separate_from_noise(
         variances[k] = max(drawn[k] - bias, 0.0)
     variances[:count] = np.sort(variances[:count])[::-1]
     if count < dim:
-        left = (drawn.sum() - variances.sum()) / (dim - count)
+        mean_of_others = (drawn.sum() - variances.sum()) / (dim - count)
         smallest = variances[count - 1] if count else inf
-        variances[count:] = min(max(left, 0.0), smallest)
+        variances[count:] = min(max(mean_of_others, 0.0), smallest)
     return Spectrum(variances, directions, count)
 
 
@@ -629,8 +655,10 @@ def first_direction_angle(
     """
     _, eigenvectors = np.linalg.eigh(estimate.covariance)
     vector = manifold.from_coordinates(estimate.mean, eigenvectors[:, -1])
-    carried = manifold.transport(estimate.mean, mean, np.asarray(vector))
-    coordinates = np.asarray(manifold.to_coordinates(mean, np.asarray(carried)))
+    transported_direction = manifold.transport(estimate.mean, mean, np.asarray(vector))
+    coordinates = np.asarray(
+        manifold.to_coordinates(mean, np.asarray(transported_direction))
+    )
     cosine = abs(float(coordinates @ direction)) / float(np.linalg.norm(coordinates))
     return float(np.arccos(min(cosine, 1.0)))
 

@@ -93,6 +93,8 @@ _SMALLEST_VARIANCE_RATIO = 0.01
 # at most so many records, with a public seed.
 _SIMULATED_RUNS = 2
 _SIMULATED_RECORDS = 512
+# They are compared by this many other records, and as many synthetic ones.
+_COMPARED_RECORDS = 1024
 _SEED = 20230615
 
 
@@ -174,8 +176,8 @@ class PopulationQueries:
         bound = 1 + _LIFT_SQUARE
         grid = FixedPoint(2 * bound)
         kernel = partial(_sum_lifted, chart, assignment, grid)
-        answer = self._mean(kernel, grid, size, bound)
-        return answer._replace(sensitivity=answer.sensitivity / sqrt(2))
+        # Two such matrices are at most √2·(1 + λ²) apart, not twice their bound.
+        return self._mean(kernel, grid, size, bound / sqrt(2))
 
     def cluster_sums(self, chart: RowChart, assignment: "Assignment") -> Answer:
         """Return the share of the records in each cluster, and the sum of their rows.
@@ -229,7 +231,7 @@ class PopulationQueries:
         size : int
             The number of entries of a vector.
         bound : float
-            The largest length of a vector.
+            Half of the largest distance between two vectors.
         """
         sensitivity = mean_sensitivity(bound, grid, size, self._n)
         # Each of a person's records is rounded.
@@ -739,29 +741,34 @@ class PopulationMechanism(
 
         Three public populations in the ball are released by simulation: a skewed one,
         two clusters, and a ring. The result is the root mean square of the energy
-        distances between records and a synthetic file. Distances are those of normal
+        distances between synthetic records and others of the same population, raised to
+        what so many simulated records can resolve. Distances are those of normal
         coordinates at the center of the ball, which are computed at once.
         """
         statistic = self.statistic
         flat = Euclidean(statistic.manifold.dim)
+        center = statistic.ball.center
         rng = np.random.default_rng(_SEED)
         squares = []
         for shape in (_skewed_rows, _two_clusters, _ring):
-            data = self._public_data(shape, rng)
+            size = min(statistic.n, _SIMULATED_RECORDS)
+            data = self._public_data(shape, rng, size)
+            # A tree fits the very records that it has counted, hence others here.
+            others = self._public_data(shape, rng, _COMPARED_RECORDS).records.array()
+            real = logs_at(statistic.manifold, center, others)
             for _ in range(_SIMULATED_RUNS):
                 simulated = self.run(
                     self.queries(data), self.simulated_noise(rng)
                 ).value
-                synthetic = simulated.sample_canonical(_SIMULATED_RECORDS, rng).points
-                samples = [
-                    logs_at(statistic.manifold, statistic.ball.center, points)
-                    for points in (data.records.array(), synthetic)
-                ]
-                square = squared_energy_distance(flat, *samples)
-                squares.append(max(square, 0.0))
-        return float(sqrt(np.mean(squares)))
+                points = simulated.sample_canonical(_COMPARED_RECORDS, rng).points
+                synthetic = logs_at(statistic.manifold, center, points)
+                squares.append(squared_energy_distance(flat, real, synthetic))
+        resolution = float(np.std(squares)) / sqrt(len(squares))
+        return sqrt(max(float(np.mean(squares)), resolution))
 
-    def _public_data(self, shape: Any, rng: np.random.Generator) -> PopulationData:
+    def _public_data(
+        self, shape: Any, rng: np.random.Generator, size: int
+    ) -> PopulationData:
         """Return a public population of records, which stand for n of their kind.
 
         Parameters
@@ -769,10 +776,11 @@ class PopulationMechanism(
         shape : function of (rng, size, dim)
             Draws rows of length about 1.
         rng : numpy.random.Generator
+        size : int
+            How many records.
         """
         statistic = self.statistic
         center, radius = statistic.ball
-        size = min(statistic.n, _SIMULATED_RECORDS)
         rows = shape(rng, size, statistic.manifold.dim)
         reach = min(radius, 0.9 * (statistic.manifold.injectivity_radius or inf))
         coordinates = clip_rows_to(reach / 2 * rows, reach)
