@@ -8,14 +8,25 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from curvedp import GDP, ZCDP, ApproxDP, PrivateDispersion, PrivateFrechetMean, PureDP
+from curvedp import (
+    GDP,
+    ZCDP,
+    ApproxDP,
+    Ledger,
+    PrivateDispersion,
+    PrivateFrechetMean,
+    PrivateMDM,
+    PureDP,
+)
 from curvedp.cli import app
 from curvedp.errors import ParameterError
 from curvedp.geometry import Euclidean, Sphere
 from curvedp.mechanisms import GaussianMechanism
 from curvedp.statement import (
     QUESTIONS,
+    _promise_of,
     label,
+    ledger_sentence,
     read_study,
     registry,
     template,
@@ -268,3 +279,125 @@ def test_epsilon_is_quoted_at_the_delta_that_officers_ask_for():
     exact = brentq(lambda eps: profile(eps) - 1e-6, 1, 10)
     assert delta == 1e-6
     assert exact <= eps <= exact + 0.02
+
+
+# ---- a whole study: several certificates, one statement
+
+
+RNG_RECORDS = np.asarray(
+    Sphere(2).from_normal_coordinates(
+        Sphere(2).origin, 0.2 * np.random.default_rng(1).normal(size=(80, 2))
+    )
+)
+
+
+@pytest.fixture
+def study_of_three(tmp_path):
+    """A mean and the means of two classes, paid from one ledger: μ² = 0.36 + 0.64."""
+    ledger = Ledger(tmp_path / "study.ledger", GDP(2.0), unit="record_in_class")
+    everyone = {"radius": 0.7, "mechanism": "gradient", "ledger": ledger}
+    mean = PrivateFrechetMean(Sphere(2), guarantee=GDP(0.6), **everyone)
+    classes = PrivateMDM(Sphere(2), guarantee=GDP(0.8), **everyone)
+    mean.fit(RNG_RECORDS)
+    classes.fit(RNG_RECORDS, np.arange(80) % 2)
+    return ledger, [mean.certificate_, *classes.certificates_]
+
+
+def test_several_releases_are_stated_together(study_of_three):
+    """Two class means were charged together, so that μ is 1, not √(0.36 + 2·0.64)."""
+    ledger, certificates = study_of_three
+    page = label(certificates, SAID, ledger_note=ledger_sentence(ledger, certificates))
+    assert "all 3 releases together, for one record within its public class" in page
+    (mu,) = re.findall(r"GDP\((1\.0000?\d*|1\.0)\)", page.split("How well")[1])[:1]
+    assert 1.0 <= float(mu) <= 1.0 + 1e-9
+    assert "(ε, δ) = (4.8" in page
+    assert "Paid by the entries 1, 2 of a ledger" in page
+    assert "2 entries, which spent GDP(" in page
+    assert "Not stated here" not in page
+    for certificate in certificates:
+        assert certificate.sha256 in page
+        assert certificate.sha256 in worksheet(certificates, SAID)
+    entry = registry(certificates, SAID)
+    parameters = entry["deployment"]["privacy_loss"]["privacy_parameters"]
+    one_release = GDP(1.0).epsilon(parameters["delta"])
+    assert one_release <= parameters["epsilon"] <= 1.01 * one_release
+
+
+def test_a_statement_is_never_stronger_than_its_parts(study_of_three):
+    _, certificates = study_of_three
+    for number in range(1, 4):
+        together = _promise_of(certificates[:number])
+        for each in certificates[:number]:
+            assert together.claims.gdp >= each.claims.gdp
+            assert together.claims.slack >= each.claims.slack
+            for (_, delta), (_, part) in zip(
+                together.claims.curve, each.claims.curve, strict=True
+            ):
+                assert delta >= part * (1 - 1e-9)
+
+
+def test_without_a_ledger_nothing_is_disjoint():
+    """Nobody knows then whether the classes are of one data set."""
+    model = PrivateMDM(Sphere(2), radius=0.7, guarantee=GDP(0.8), mechanism="gradient")
+    certificates = model.fit(RNG_RECORDS, np.arange(80) % 2).certificates_
+    assert _promise_of(certificates).claims.gdp >= 0.8 * 2**0.5
+
+
+def pure_certificate(epsilon):
+    """The certificate of a mean by Laplace noise."""
+    model = PrivateFrechetMean(Sphere(2), radius=0.7, guarantee=PureDP(epsilon))
+    return model.fit(RNG_RECORDS).certificate_
+
+
+def test_parts_of_other_definitions_are_added_up():
+    """Pure ε and Gaussian noise have no common ε; they have a common μ."""
+    line = Euclidean(1)
+    laplace = pure_certificate(0.5)
+    gaussian = GaussianMechanism(line, 1.0, 2.0).release(line.origin).certificate
+    together = _promise_of([laplace, gaussian])
+    assert isinstance(together.guarantee, GDP)
+    expected = (laplace.claims.gdp**2 + gaussian.claims.gdp**2) ** 0.5
+    assert together.claims.gdp == pytest.approx(expected, rel=1e-9)
+    both = _promise_of([laplace, pure_certificate(0.5)])
+    assert both.claims.gdp >= 2**0.5 * laplace.claims.gdp * (1 - 1e-9)
+
+
+def test_what_does_not_add_up_is_refused(study_of_three, tmp_path):
+    ledger, certificates = study_of_three
+    persons = PrivateFrechetMean(Sphere(2), radius=0.7, mechanism="gradient")
+    of_people = persons.fit(RNG_RECORDS, groups=np.arange(80) // 2).certificate_
+    added = PrivateFrechetMean(
+        Sphere(2), radius=0.7, guarantee=GDP(1.0, adjacency="add-remove")
+    )
+    other_neighbors = added.fit(RNG_RECORDS).certificate_
+    for wrong in (
+        [],
+        [certificates[0], certificates[0]],
+        [certificates[0], of_people],
+        [certificates[0], other_neighbors],
+    ):
+        for page in (registry, label, worksheet):
+            with pytest.raises(ParameterError):
+                page(wrong, SAID)
+    other = Ledger(tmp_path / "other.ledger", GDP(1.0))
+    with pytest.raises(ParameterError, match="not in this ledger"):
+        ledger_sentence(other, certificates)
+    assert "Not stated here: Fréchet mean" in ledger_sentence(ledger, certificates[1:])
+
+
+def test_the_command_line_states_a_study(study_of_three, tmp_path):
+    ledger, certificates = study_of_three
+    paths = []
+    for number, each in enumerate(certificates):
+        paths.append(str(tmp_path / f"{number}.json"))
+        each.save(paths[-1])
+    study = tmp_path / "study.toml"
+    answers = "\n".join(f"{k} = {json.dumps(v)}" for k, v in SAID.items())
+    study.write_text(answers, encoding="utf-8")
+    command = ["statement", *paths, "--study", str(study)]
+    command += ["--out", str(tmp_path / "out"), "--ledger", str(ledger.path)]
+    result = runner.invoke(app, command)
+    assert result.exit_code == 0, result.output
+    page = (tmp_path / "out" / "label.html").read_text(encoding="utf-8")
+    assert "all 3 releases together" in page
+    assert "2 entries" in page

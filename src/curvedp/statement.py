@@ -1,5 +1,6 @@
-"""Tell the public about a release: a registry entry, a one-page label and a worksheet.
+"""Tell the public about releases: a registry entry, a one-page label and a worksheet.
 
+A statement is about one certificate, or about all certificates of a study together.
 The entry is for the OpenDP registry of deployments, and the worksheet follows NIST SP
 800-226. They keep three voices apart. What is *recomputed* from the certificate is
 checked before anything is written. What the software *recorded* in the certificate
@@ -9,17 +10,17 @@ software can check.
 
 import json
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from decimal import ROUND_CEILING, Context
 from enum import Enum
 from html import escape
-from math import ceil, exp
+from math import ceil, exp, fsum, sqrt
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from curvedp.core.certificate import Certificate, record_space
+from curvedp.core.certificate import Certificate, Claims, record_space
 from curvedp.core.wording import (
     UNIT_WORDS,
     neighbor_words,
@@ -30,7 +31,20 @@ from curvedp.core.wording import (
 )
 from curvedp.errors import ParameterError
 from curvedp.inference import region_of
-from curvedp.privacy import GDP, ZCDP, ApproxDP, Guarantee, PureDP, RenyiDP
+from curvedp.numerics.directed_rounding import round_up
+from curvedp.privacy import (
+    GDP,
+    ZCDP,
+    ApproxDP,
+    Guarantee,
+    PrivacyUnit,
+    PureDP,
+    RenyiDP,
+    compose,
+)
+
+if TYPE_CHECKING:
+    from curvedp.ledger import Ledger
 
 # ---- what the curator says ----
 
@@ -196,6 +210,152 @@ _SLACK_PART = 1e-3
 _LARGEST_QUOTED_DELTA = 1e-5
 # Beyond this ε, e^ε is near the largest float, and no δ below 1 is stated.
 _MAX_EXPONENT = 700
+# Sums of parameters are rounded up by this part of themselves.
+_SUM_ROUNDING = 1e-12
+
+Certificates = Certificate | Sequence[Certificate]
+"""What a statement is about: one certificate, or all of a study."""
+
+
+class _Promise(NamedTuple):
+    """What one release, or all releases of a study together, promise.
+
+    Attributes
+    ----------
+    guarantee : Guarantee
+    claims : Claims
+        The same in every definition of privacy, with the slack of all.
+    """
+
+    guarantee: Guarantee
+    claims: Claims
+
+
+def _as_list(certificates: Certificates) -> list[Certificate]:
+    """Return certificates as a list that is not empty.
+
+    Raises
+    ------
+    ParameterError
+        If there is none, or one is given twice: it would count twice.
+    """
+    if isinstance(certificates, Certificate):
+        return [certificates]
+    listed = list(certificates)
+    if not listed:
+        raise ParameterError("a statement needs at least one certificate")
+    if len({certificate.sha256 for certificate in listed}) < len(listed):
+        raise ParameterError("a certificate is given twice")
+    return listed
+
+
+def _promise_of(certificates: Sequence[Certificate]) -> _Promise:
+    """Return what releases promise together.
+
+    Certificates that name one entry of a ledger were paid for together, because they
+    are about disjoint groups of records: the largest parameter of them counts
+    (McSherry 2009). Apart from that, squared μ, ε or ρ add up. The parameters are those
+    that every certificate has; slacks add up, because total variation distances do.
+
+    Parameters
+    ----------
+    certificates : sequence of Certificate
+        Of releases that protect the same unit.
+
+    Raises
+    ------
+    ParameterError
+        If records and people are both protected, or adjacencies differ: such
+        guarantees do not add up.
+    """
+    if len(certificates) == 1:
+        return _Promise(certificates[0].guarantee, certificates[0].claims)
+    _common_unit(certificates)
+    adjacencies = {certificate.guarantee.adjacency for certificate in certificates}
+    if len(adjacencies) > 1:
+        raise ParameterError(
+            "the certificates are for different adjacencies, which do not add up: make "
+            "one statement for each"
+        )
+    groups = _paid_together(certificates)
+    total = _sum_of_largest(groups)
+    if total.adjacency not in adjacencies:
+        raise ParameterError("the certificates cannot be composed")
+    slack = round_up(fsum(each.claims.slack for each in certificates))
+    return _Promise(total, Claims.from_profile(total, slack))
+
+
+def _common_unit(certificates: Sequence[Certificate]) -> PrivacyUnit:
+    """Return the unit for which the guarantees of all certificates hold.
+
+    A guarantee for one record implies one for a record within its class, not the
+    converse (`PrivacyUnit.implies`).
+
+    Raises
+    ------
+    ParameterError
+        If there is no such unit, or a certificate does not state its own.
+    """
+    units = {certificate.privacy_unit.ledger_unit for certificate in certificates}
+    for common in PrivacyUnit:
+        if all(unit is not None and unit.implies(common) for unit in units):
+            return common
+    raise ParameterError(
+        "some certificates protect records and others people, or do not say whom, and "
+        "these do not add up: make one statement for each"
+    )
+
+
+def _paid_together(certificates: Sequence[Certificate]) -> list[list[Certificate]]:
+    """Return the certificates in lists, one for each payment.
+
+    Without a ledger nothing shows that releases are about disjoint records, so that
+    each is a payment of its own.
+
+    Parameters
+    ----------
+    certificates : sequence of Certificate
+    """
+    payments: dict[Any, list[Certificate]] = {}
+    for number, certificate in enumerate(certificates):
+        entry: Any = number
+        if certificate.ledger is not None:
+            entry = (certificate.ledger["entry"], certificate.ledger["head"])
+        payments.setdefault(entry, []).append(certificate)
+    return list(payments.values())
+
+
+def _sum_of_largest(payments: Sequence[Sequence[Certificate]]) -> Guarantee:
+    """Return the composition of payments, of each of which the largest part counts.
+
+    Parameters
+    ----------
+    payments : sequence of sequences of Certificate
+    """
+    adjacency = payments[0][0].guarantee.adjacency
+
+    def largest(name: str) -> list[float] | None:
+        """Return the largest parameter of each payment; None if one has no such."""
+        values = [
+            [each.claims.parameters()[name] for each in payment] for payment in payments
+        ]
+        if any(value is None for group in values for value in group):
+            return None
+        return [max(value for value in group if value is not None) for group in values]
+
+    mus = largest("gdp")
+    if mus is not None:
+        total = sqrt(fsum(mu * mu for mu in mus))
+        return GDP(round_up(total, _SUM_ROUNDING), adjacency=adjacency)
+    epsilons = largest("pure")
+    if epsilons is not None:
+        return PureDP(round_up(fsum(epsilons), _SUM_ROUNDING), adjacency=adjacency)
+    rhos = largest("zcdp")
+    if rhos is not None:
+        return ZCDP(round_up(fsum(rhos), _SUM_ROUNDING), adjacency=adjacency)
+    return compose(
+        certificate.guarantee for payment in payments for certificate in payment
+    )
 
 
 @dataclass(frozen=True)
@@ -244,19 +404,24 @@ class _CertificateWords:
     trust_model: str
 
 
-def _certificate_words(certificate: Certificate) -> _CertificateWords:
-    """Put a certificate into words for the public.
+def _certificate_words(certificates: Sequence[Certificate]) -> _CertificateWords:
+    """Put one certificate, or all of a study together, into words for the public.
 
     Parameters
     ----------
-    certificate : Certificate
-        The certificate of a release.
+    certificates : sequence of Certificate
+        The certificates of the releases.
     """
-    guarantee = certificate.guarantee
-    claims = certificate.claims
+    certificate = certificates[0]
+    promise = _promise_of(certificates)
+    guarantee, claims = promise
     words = UNIT_WORDS[certificate.privacy_unit]
     is_count_public = guarantee.adjacency == "replace-one"
-    quoted_eps, quoted_delta = _quoted_point(certificate)
+    quoted_eps, quoted_delta = _quoted_point(promise)
+    together = ""
+    if len(certificates) > 1:
+        unit = _common_unit(certificates).words
+        together = f"all {len(certificates)} releases together, for one {unit}: "
 
     slack_words = ""
     if claims.slack:
@@ -268,22 +433,45 @@ def _certificate_words(certificate: Certificate) -> _CertificateWords:
     if is_count_public:
         unprotected = f"The number of {words.plural} and all public parameters."
     return _CertificateWords(
-        variant=_variant_name(certificate),
-        parameters=_registry_parameters(certificate),
+        variant=_variant_name(promise),
+        parameters=_registry_parameters(promise),
         strength=(
-            f"{guarantee}; among other things "
+            f"{together}{guarantee}; among other things "
             f"(ε, δ) = ({quoted_eps:g}, {_rounded_up(quoted_delta)})"
         ),
-        guarantee=f"{guarantee}{slack_words}; {curve_words}",
-        attacker=_attacker_sentence(certificate),
-        unit=_neighbors_sentence(certificate),
+        guarantee=f"{together}{guarantee}{slack_words}; {curve_words}",
+        attacker=_attacker_sentence(promise, certificate),
+        unit=_each(certificates, _neighbors_sentence),
         unprotected=unprotected,
-        statistic=f"{certificate.statistic.get('name')} on {record_space(certificate)}",
-        mechanism=_mechanism_words(certificate),
-        payment=_payment_sentence(certificate),
-        post_processing=post_processing_sentence(certificate),
-        trust_model=certificate.trust.value.capitalize(),
+        statistic=_each(certificates, _statistic_words),
+        mechanism=_each(certificates, _mechanism_words),
+        payment=_payment_sentence(certificates),
+        post_processing=_each(certificates, post_processing_sentence),
+        trust_model=_each(certificates, _trust_name),
     )
+
+
+def _each(
+    certificates: Sequence[Certificate], sentence: Callable[[Certificate], str]
+) -> str:
+    """Return what a sentence says of every certificate; what is the same is said once.
+
+    Parameters
+    ----------
+    certificates : sequence of Certificate
+    sentence : function of Certificate
+    """
+    return "; ".join(dict.fromkeys(sentence(each) for each in certificates))
+
+
+def _statistic_words(certificate: Certificate) -> str:
+    """Name the statistic and the space of its records."""
+    return f"{certificate.statistic.get('name')} on {record_space(certificate)}"
+
+
+def _trust_name(certificate: Certificate) -> str:
+    """Name who is trusted in one word, such as "Central"."""
+    return certificate.trust.value.capitalize()
 
 
 def _rounded_up(value: float) -> str:
@@ -292,41 +480,42 @@ def _rounded_up(value: float) -> str:
     return f"{float(context.create_decimal_from_float(value)):g}"
 
 
-def _quoted_point(certificate: Certificate) -> tuple[float, float]:
+def _quoted_point(promise: _Promise) -> tuple[float, float]:
     """Return ε at δ = 10⁻⁶, rounded up; without a μ, a certified (ε, δ) with a small δ.
 
     With a slack s in total variation, (ε, δ) becomes (ε, δ + (1 + e^ε)·s).
     """
-    mu = certificate.claims.gdp
+    claims = promise.claims
+    mu = claims.gdp
     if mu is not None:
         eps = float(_rounded_up(GDP(mu).epsilon(_QUOTED_DELTA * (1 - _SLACK_PART))))
         if eps < _MAX_EXPONENT:
-            slack = (1 + exp(eps)) * certificate.claims.slack
+            slack = (1 + exp(eps)) * claims.slack
             if slack <= _QUOTED_DELTA * _SLACK_PART:
                 return eps, _QUOTED_DELTA
-    for eps, delta in certificate.claims.curve:
+    for eps, delta in claims.curve:
         if delta <= _LARGEST_QUOTED_DELTA:
             return eps, delta
-    return certificate.claims.curve[-1]
+    return claims.curve[-1]
 
 
-def _variant_name(certificate: Certificate) -> str:
-    """Return the registry's name of the definition that the release satisfies.
+def _variant_name(promise: _Promise) -> str:
+    """Return the registry's name of the definition that the releases satisfy.
 
     A pure ε that holds up to a slack in total variation is approximate DP.
 
     Parameters
     ----------
-    certificate : Certificate
-        The certificate of a release.
+    promise : _Promise
+        What the releases promise.
     """
-    kind = type(certificate.guarantee)
-    if kind is PureDP and certificate.claims.slack:
+    kind = type(promise.guarantee)
+    if kind is PureDP and promise.claims.slack:
         kind = ApproxDP
     return _VARIANT_NAMES.get(kind, "Custom")
 
 
-def _registry_parameters(certificate: Certificate) -> dict[str, float]:
+def _registry_parameters(promise: _Promise) -> dict[str, float]:
     """Return the parameters of the guarantee, by the registry's names.
 
     With a slack s in total variation, (ε, δ)-DP becomes (ε, δ + (1 + e^ε)·s)-DP. A
@@ -334,26 +523,26 @@ def _registry_parameters(certificate: Certificate) -> dict[str, float]:
 
     Parameters
     ----------
-    certificate : Certificate
-        The certificate of a release.
+    promise : _Promise
+        What the releases promise.
     """
-    guarantee = certificate.guarantee
+    guarantee = promise.guarantee
     if isinstance(guarantee, ZCDP):
         return {"rho": guarantee.rho}
     if not isinstance(guarantee, PureDP | ApproxDP):
-        eps, delta = _quoted_point(certificate)
+        eps, delta = _quoted_point(promise)
         return {"epsilon": eps, "delta": delta}
 
     delta = 1.0
     if guarantee.eps < _MAX_EXPONENT:
         ideal_delta = guarantee.delta0 if isinstance(guarantee, ApproxDP) else 0.0
-        delta = ideal_delta + (1 + exp(guarantee.eps)) * certificate.claims.slack
+        delta = ideal_delta + (1 + exp(guarantee.eps)) * promise.claims.slack
     if delta == 0:
         return {"epsilon": guarantee.eps}
     return {"epsilon": guarantee.eps, "delta": delta}
 
 
-def _attacker_sentence(certificate: Certificate) -> str:
+def _attacker_sentence(promise: _Promise, certificate: Certificate) -> str:
     """Say how often the best attacker guesses right.
 
     δ(0) bounds the total variation distance TV between the outcomes on neighboring data
@@ -361,10 +550,12 @@ def _attacker_sentence(certificate: Certificate) -> str:
 
     Parameters
     ----------
+    promise : _Promise
+        What the releases promise.
     certificate : Certificate
-        The certificate of a release.
+        One of them, whose unit is that of all.
     """
-    _, delta_at_zero = certificate.claims.curve[0]
+    _, delta_at_zero = promise.claims.curve[0]
     success = min((1 + delta_at_zero) / 2, 1.0)
     success_percent = ceil(1000 * success) / 10
     noun = UNIT_WORDS[certificate.privacy_unit].noun
@@ -412,21 +603,77 @@ def _mechanism_words(certificate: Certificate) -> str:
     )
 
 
-def _payment_sentence(certificate: Certificate) -> str:
-    """Say which entry of a ledger paid for the release, if any did.
+def _payment_sentence(certificates: Sequence[Certificate]) -> str:
+    """Say which entries of a ledger paid for the releases, if any did.
 
     Parameters
     ----------
-    certificate : Certificate
-        The certificate of a release.
+    certificates : sequence of Certificate
+        The certificates of the releases.
     """
-    entry = certificate.ledger
-    if entry is None:
-        return "No ledger is named: other releases from these data may add to the loss."
-    return (
-        f"Paid by entry {entry.get('entry')} of a ledger, "
-        f"whose hash there is {entry.get('head')}."
+    heads = {}
+    for certificate in certificates:
+        if certificate.ledger is not None:
+            heads[certificate.ledger["entry"]] = certificate.ledger["head"]
+    unpaid = sum(certificate.ledger is None for certificate in certificates)
+    sentences = []
+    if len(heads) == 1:
+        ((entry, head),) = heads.items()
+        sentences.append(
+            f"Paid by entry {entry} of a ledger, whose hash there is {head}."
+        )
+    elif heads:
+        entries = ", ".join(str(entry) for entry in sorted(heads))
+        sentences.append(
+            f"Paid by the entries {entries} of a ledger, whose hash after the last of "
+            f"them is {heads[max(heads)]}."
+        )
+    if unpaid and heads:
+        sentences.append(f"{unpaid} of the releases name no ledger.")
+    if unpaid and not heads:
+        sentences.append(
+            "No ledger is named: other releases from these data may add to the loss."
+        )
+    return " ".join(sentences)
+
+
+def ledger_sentence(ledger: "Ledger", certificates: Certificates) -> str:
+    """Say what a ledger has spent in all, and on which releases there is no certificate.
+
+    Parameters
+    ----------
+    ledger : Ledger
+        The ledger of the study.
+    certificates : Certificate or sequence of Certificate
+        What the statement is about.
+
+    Raises
+    ------
+    ParameterError
+        If a certificate names an entry that is not in this ledger.
+    """
+    entries = {entry.number: entry for entry in ledger.entries}
+    stated = set()
+    for certificate in _as_list(certificates):
+        if certificate.ledger is None:
+            continue
+        number = certificate.ledger["entry"]
+        if number not in entries or entries[number].hash != certificate.ledger["head"]:
+            raise ParameterError(
+                f"a certificate names entry {number}, which is not in this ledger"
+            )
+        stated.add(number)
+    spent = ledger.spent or "nothing"
+    sentence = (
+        f"The ledger has {len(entries)} entries, which spent {spent} of "
+        f"{ledger.budget} in all."
     )
+    missing = [entry.label for number, entry in entries.items() if number not in stated]
+    if missing:
+        sentence += f" Not stated here: {'; '.join(missing)}."
+    if ledger.frozen is not None:
+        sentence += f" It was closed for good: {ledger.frozen.reason}."
+    return sentence
 
 
 def _utility_sentence(certificate: Certificate) -> str:
@@ -455,12 +702,13 @@ def _utility_sentence(certificate: Certificate) -> str:
 # ---- the registry ----
 
 
-def registry(certificate: Certificate, study: Mapping[str, Any]) -> dict[str, Any]:
+def registry(certificates: Certificates, study: Mapping[str, Any]) -> dict[str, Any]:
     """Return an entry for the OpenDP registry of deployments, as a draft of tier 3.
 
     Parameters
     ----------
-    certificate : Certificate
+    certificates : Certificate or sequence of Certificate
+        One release, or all releases of a study.
     study : mapping
         The curator's answers, as `read_study` returns them.
 
@@ -469,7 +717,8 @@ def registry(certificate: Certificate, study: Mapping[str, Any]) -> dict[str, An
     dict
         The entry by the schema of the registry; `yaml` writes it.
     """
-    words = _certificate_words(certificate)
+    listed = _as_list(certificates)
+    words = _certificate_words(listed)
     return {
         "url_slug": study["slug"],
         "status": "Draft",
@@ -493,14 +742,14 @@ def registry(certificate: Certificate, study: Mapping[str, Any]) -> dict[str, An
                 ),
             },
             "privacy_loss": {
-                "privacy_unit": protected_unit_sentence(certificate),
+                "privacy_unit": _each(listed, protected_unit_sentence),
                 "privacy_unit_details": words.unit,
                 "privacy_parameters": words.parameters,
                 "privacy_parameters_details": words.guarantee,
             },
             "deployment_model": {
                 "model_name": words.trust_model,
-                "model_name_details": trust_sentence(certificate),
+                "model_name_details": _each(listed, trust_sentence),
                 "actors": study["actors"],
                 "release_type": study["releases"],
                 "release_type_details": study["plans"],
@@ -520,24 +769,26 @@ def registry(certificate: Certificate, study: Mapping[str, Any]) -> dict[str, An
             },
             "administrative": {
                 "sources": study["links"],
-                "notes": _registry_notes(certificate),
+                "notes": _registry_notes(listed),
                 "registry_authors": study["authors"],
             },
         },
     }
 
 
-def _registry_notes(certificate: Certificate) -> str:
+def _registry_notes(certificates: Sequence[Certificate]) -> str:
     """Tell the registry's reviewers who vouches for which part of an entry.
 
     Parameters
     ----------
-    certificate : Certificate
-        The certificate of a release.
+    certificates : sequence of Certificate
+        The certificates of the releases.
     """
+    hashes = ", ".join(certificate.sha256 for certificate in certificates)
+    noun = "certificate" if len(certificates) == 1 else "certificates"
     return (
         "privacy_loss and the sensitivity in implementation.mechanisms are recomputed "
-        f"from the certificate with SHA-256 {certificate.sha256} (curvedp verify); "
+        f"from the {noun} with SHA-256 {hashes} (curvedp verify); "
         "variant_name, model_name, accounting and the rest of "
         "mechanisms are recorded in it by the software; "
         "all else is the curator's word."
@@ -596,26 +847,34 @@ class _Row(NamedTuple):
 
 
 def label(
-    certificate: Certificate, study: Mapping[str, Any], notes: tuple[str, ...] = ()
+    certificates: Certificates,
+    study: Mapping[str, Any],
+    notes: tuple[str, ...] = (),
+    ledger_note: str = "",
 ) -> str:
     """Return a one-page privacy label for the people whose data were used.
 
     Parameters
     ----------
-    certificate : Certificate
+    certificates : Certificate or sequence of Certificate
+        One release, or all releases of a study.
     study : mapping
         The curator's answers, as `read_study` returns them.
     notes : tuple of str
-        Claims of the certificate that could not be confirmed.
+        Claims of the certificates that could not be confirmed.
+    ledger_note : str
+        What the ledger says (`ledger_sentence`), if it was read.
 
     Returns
     -------
     str
         HTML that makes no request, and is one side of paper when printed.
     """
-    words = _certificate_words(certificate)
-    protected_unit = protected_unit_sentence(certificate)
-    trust = trust_sentence(certificate)
+    listed = _as_list(certificates)
+    words = _certificate_words(listed)
+    protected_unit = _each(listed, protected_unit_sentence)
+    trust = _each(listed, trust_sentence)
+    payment = f"{words.payment} {ledger_note}".strip()
     rows = [
         _Row("What is published", _Voice.CURATOR, study["description"]),
         _Row("What was computed", _Voice.RECORDED, words.statistic),
@@ -624,18 +883,21 @@ def label(
         _Row("What an attacker can do", _Voice.RECOMPUTED, words.attacker),
         _Row("Who is trusted", _Voice.RECORDED, trust),
         _Row("Who sees the records", _Voice.CURATOR, study["actors"]),
-        _Row("Other releases", _Voice.RECORDED, words.payment),
+        _Row("Other releases", _Voice.RECORDED, payment),
         _Row("Plans", _Voice.CURATOR, study["plans"]),
         _Row("Published without protection", _Voice.CURATOR, study["unprotected"]),
     ]
     for note in notes:
         rows.append(_Row("Not confirmed", _Voice.RECOMPUTED, note))
     title = f"Privacy label: {study['name']}"
-    return _page(title, study["curators"], certificate, rows)
+    return _page(title, study["curators"], listed, rows)
 
 
 def worksheet(
-    certificate: Certificate, study: Mapping[str, Any], notes: tuple[str, ...] = ()
+    certificates: Certificates,
+    study: Mapping[str, Any],
+    notes: tuple[str, ...] = (),
+    ledger_note: str = "",
 ) -> str:
     """Return a worksheet for an evaluation by NIST SP 800-226.
 
@@ -644,31 +906,36 @@ def worksheet(
 
     Parameters
     ----------
-    certificate : Certificate
+    certificates : Certificate or sequence of Certificate
+        One release, or all releases of a study.
     study : mapping
         The curator's answers, as `read_study` returns them.
     notes : tuple of str
-        Claims of the certificate that could not be confirmed.
+        Claims of the certificates that could not be confirmed.
+    ledger_note : str
+        What the ledger says (`ledger_sentence`), if it was read.
 
     Returns
     -------
     str
         HTML that makes no request.
     """
-    words = _certificate_words(certificate)
-    variant = f"{words.variant}: {certificate.guarantee}"
+    listed = _as_list(certificates)
+    words = _certificate_words(listed)
+    variant = f"{words.variant}: {_promise_of(listed).guarantee}"
     unconfirmed = "; ".join(notes) or "nothing"
     bias = (
         f"post-processing: {words.post_processing}; "
         "records are moved into the public ball first"
     )
-    query_model = f"not interactive: one release. {words.payment}"
-    threat_model = f"{words.trust_model.lower()}: {trust_sentence(certificate)}"
+    count = "one release" if len(listed) == 1 else f"{len(listed)} releases"
+    query_model = f"not interactive: {count}. {words.payment} {ledger_note}".strip()
+    threat_model = f"{words.trust_model.lower()}: {_each(listed, trust_sentence)}"
     side_channels = (
         "No certificate covers the time a release takes; "
         "do not let an adversary measure it."
     )
-    utility = _utility_sentence(certificate)
+    utility = _each(listed, _utility_sentence)
     curator = _Voice.CURATOR
     recorded = _Voice.RECORDED
     recomputed = _Voice.RECOMPUTED
@@ -693,7 +960,7 @@ def worksheet(
         _Row("Data collection exposure", curator, study["data"]),
     ]
     title = f"SP 800-226 worksheet: {study['name']}"
-    return _page(title, study["curators"], certificate, rows)
+    return _page(title, study["curators"], listed, rows)
 
 
 # The style sheet of a page; it fits on one side of A4 when printed.
@@ -710,7 +977,7 @@ _STYLE = (
 def _page(
     title: str,
     curators: Sequence[str],
-    certificate: Certificate,
+    certificates: Sequence[Certificate],
     rows: Sequence[_Row],
 ) -> str:
     """Return a page of rows as HTML; all texts are escaped.
@@ -721,14 +988,19 @@ def _page(
         The heading of the page.
     curators : sequence of str
         Who publishes the data.
-    certificate : Certificate
-        Named at the foot of the page, by its date and hash.
+    certificates : sequence of Certificate
+        Named at the foot of the page, by their dates and hashes.
     rows : sequence of _Row
     """
     table_rows = "".join(
         f'<tr><th>{escape(row.heading)}<small class="{row.voice.value}">'
         f"{_VOICE_WORDS[row.voice]}</small></th><td>{escape(row.text)}</td></tr>"
         for row in rows
+    )
+    named_certificates = " ".join(
+        f"Certificate of {escape(str(certificate.created))}, "
+        f"SHA-256 {escape(certificate.sha256)}."
+        for certificate in certificates
     )
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
@@ -737,8 +1009,7 @@ def _page(
         "content=\"default-src 'none'; style-src 'unsafe-inline'\">"
         f"<style>{_STYLE}</style></head><body><h1>{escape(title)}</h1>"
         f"<p>{escape(', '.join(curators))}</p><table>{table_rows}</table>"
-        f"<p><small>Certificate of {escape(str(certificate.created))}, "
-        f"SHA-256 {escape(certificate.sha256)}. "
+        f"<p><small>{named_certificates} "
         "Check it yourself: curvedp verify certificate.json. "
         "That the software ran unchanged on these records no certificate "
         "can show; what the curator says was not checked by any software."

@@ -64,7 +64,10 @@ def sign(
 
 @command
 def statement(
-    certificate: Annotated[Path, typer.Argument(help="certificate.json")],
+    certificates: Annotated[
+        list[Path],
+        typer.Argument(help="certificate.json, or all certificates of a study"),
+    ],
     study: Annotated[
         Path,
         typer.Option(
@@ -75,15 +78,23 @@ def statement(
         Path,
         typer.Option(help="folder for registry.yaml, label.html and worksheet.html"),
     ],
+    ledger: Annotated[
+        Path | None, typer.Option(help="of the study: what it spent in all is stated")
+    ] = None,
+    ledger_key: Annotated[
+        Path | None, typer.Option(help="file with the key of a keyed ledger")
+    ] = None,
     seconds: Annotated[
         float, typer.Option(help="how long verification may take")
     ] = DEFAULT_SECONDS,
 ) -> None:
     """Write a privacy label, an SP 800-226 worksheet and a registry entry.
 
-    The certificate is verified first. Exit 1 if a claim is not confirmed.
+    Every certificate is verified first. Exit 1 if a claim is not confirmed. Several
+    certificates are stated together, with what their releases promise together.
     """
     from curvedp import statement as statements
+    from curvedp.release.pay import open_ledger
 
     if not study.exists():
         write_atomically(study, statements.template())
@@ -93,27 +104,30 @@ def statement(
         )
         return
     answers = statements.read_study(study)
-    with waiting("recomputing every claim"):
-        verification = verify_file(certificate, seconds=seconds)
-        verified_certificate = verification.certificate("no statement: ")
-    unconfirmed_claims = tuple(
-        f"{check.claim}: {check.detail}"
-        for check in verification.checks
-        if check.holds is None
-    )
+    verified = []
+    unconfirmed: list[str] = []
+    for path in certificates:
+        with waiting("recomputing every claim"):
+            verification = verify_file(path, seconds=seconds)
+            verified.append(verification.certificate("no statement: "))
+        unconfirmed += [
+            f"{check.claim}: {check.detail}"
+            for check in verification.checks
+            if check.holds is None
+        ]
+    notes = tuple(dict.fromkeys(unconfirmed))
+    ledger_note = ""
+    if ledger is not None:
+        ledger_note = statements.ledger_sentence(
+            open_ledger(ledger, key=ledger_key), verified
+        )
+    registry = statements.yaml(statements.registry(verified, answers))
+    label = statements.label(verified, answers, notes, ledger_note)
+    worksheet = statements.worksheet(verified, answers, notes, ledger_note)
     out.mkdir(parents=True, exist_ok=True)
-    write_atomically(
-        out / "registry.yaml",
-        statements.yaml(statements.registry(verified_certificate, answers)),
-    )
-    write_atomically(
-        out / "label.html",
-        statements.label(verified_certificate, answers, unconfirmed_claims),
-    )
-    write_atomically(
-        out / "worksheet.html",
-        statements.worksheet(verified_certificate, answers, unconfirmed_claims),
-    )
+    write_atomically(out / "registry.yaml", registry)
+    write_atomically(out / "label.html", label)
+    write_atomically(out / "worksheet.html", worksheet)
     console.print(
         f"registry.yaml, label.html and worksheet.html are in {escape_markup(out)}",
         soft_wrap=True,
