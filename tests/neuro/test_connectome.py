@@ -237,3 +237,29 @@ def test_the_picture_has_a_matrix_and_chords(resolution, tmp_path):
     assert "Default" in texts
     with pytest.raises(ParameterError, match=r"\.png"):
         save_figure(figure, tmp_path / "a.gif")
+
+
+def test_an_error_that_cannot_be_told_from_nothing_is_not_called_nothing():
+    """Where all of the draw is noise, Stein's estimate is below 0 half of the time; the error is that of 0."""
+    rng = np.random.default_rng(0)
+    truth = 0.05 * rng.normal(size=400)
+    for _ in range(20):
+        value = truth + rng.normal(size=400)
+        error = estimated_error(lambda v: 0 * v, value, 1.0)
+        assert np.sqrt(np.mean(truth**2)) < error < 0.5
+
+
+@pytest.mark.filterwarnings("ignore::curvedp.errors.ReleaseWarning")
+@pytest.mark.parametrize("radius", ["private", 1e-6, 1e6])
+def test_no_noise_is_so_large_that_what_was_paid_for_is_lost(radius):
+    for guarantee in (GDP(1e-3), PureDP(1e-3), GDP(50.0)):
+        model = fitted(np.ones((6, 12, 12)), radius=radius, guarantee=guarantee)
+        assert np.isfinite(model.matrix_).all()
+        assert np.isfinite(model.confidence_edges()).all()
+
+
+def test_persons_are_counted_as_everywhere():
+    with pytest.raises(ParameterError, match="groups"):
+        PrivateConnectome().fit(X, groups=[7, "7"] * 150)
+    with pytest.raises(ParameterError, match="groups"):
+        PrivateConnectome().fit(X, groups=[1.0, np.nan] * 150)

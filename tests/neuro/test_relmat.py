@@ -189,3 +189,82 @@ def test_the_command_releases_a_folder(folder, tmp_path, monkeypatch):
         assert done.exit_code == 2, refused
     spent = CliRunner().invoke(app, ["ledger", "show", "l"]).output
     assert "GDP(2.0)" in spent
+
+
+def test_regions_are_placed_by_their_names(folder):
+    """A file with the same regions in another order is the same record; missing regions are NaN."""
+    before = read_connectomes(folder)
+    order = [2, 0, 3, 1]
+    path = before.files[4]
+    matrix = before.matrices[4]
+    write_matrix(path, matrix[np.ix_(order, order)], [NAMES[k] for k in order])
+    np.testing.assert_array_equal(read_connectomes(folder).matrices, before.matrices)
+    write_matrix(path, matrix[:3, :3], NAMES[:3])
+    short = read_connectomes(folder)
+    assert np.isnan(short.matrices[4][3]).all()
+    np.testing.assert_array_equal(short.matrices[4][:3, :3], matrix[:3, :3])
+
+
+def test_each_participant_has_one_vote_about_the_regions(tmp_path):
+    """One participant with many files does not decide which regions there are; with names= nobody does."""
+    other = [f"other_{k}" for k in range(6)]
+    for run in range(9):
+        write_matrix(tmp_path / f"sub-a_run-{run}_relmat.tsv", np.eye(6), other)
+    for number in range(3):
+        write_matrix(tmp_path / f"sub-{number}_relmat.tsv", person(number))
+    assert read_connectomes(tmp_path).names == NAMES
+    assert read_connectomes(tmp_path, names=NAMES[:2]).matrices.shape == (12, 2, 2)
+    named = read_connectomes(tmp_path, names=other)
+    assert named.names == other
+    assert np.isnan(named.matrices[0]).all()
+
+
+def test_a_participant_without_a_label_is_refused_and_large_files_are_records(
+    folder, monkeypatch
+):
+    from curvedp.neuro import relmat
+
+    before = read_connectomes(folder)
+    before.files[0].write_bytes(b"0" * 30_000)
+    monkeypatch.setattr(relmat, "_MAX_BYTES", 20_000)
+    assert np.isnan(read_connectomes(folder).matrices[0]).all()
+    write_matrix(
+        folder / "sub-_seg-4S4Parcels_stat-pearsoncorrelation_relmat.tsv", np.eye(4)
+    )
+    with pytest.raises(ParameterError, match="sub-LABEL"):
+        read_connectomes(folder)
+
+
+def test_one_triangle_is_enough():
+    from curvedp.neuro import fisher_z
+
+    upper = np.where(np.tri(4, k=-1, dtype=bool), np.nan, person(1))
+    np.testing.assert_allclose(fisher_z(upper), fisher_z(person(1)))
+
+
+def test_the_command_plans_without_data():
+    arguments = "plan-connectome -n 86 --regions 28 --networks 7 --error 0.02 --mu 1"
+    done = CliRunner().invoke(app, arguments.split())
+    assert done.exit_code == 0, done.output
+    assert "28 networks" not in done.output
+    assert "people for 0.02" in done.output
+    plan = json.loads(CliRunner().invoke(app, [*arguments.split(), "--json"]).stdout)
+    assert plan["people_needed"]["networks"] < plan["people_needed"]["regions"]
+    bad = CliRunner().invoke(
+        app, ["plan-connectome", "-n", "1", "--regions", "28", "--mu", "1"]
+    )
+    assert bad.exit_code == 2
+
+
+def test_scans_of_one_participant_are_one_record():
+    from curvedp.neuro.relmat import participants_of
+
+    scans = ["a/sub-1_ses-1_dti.nii.gz", "a/sub-1_ses-2_dti.nii.gz", "b/sub-2_dti.nii"]
+    assert participants_of(scans) == ["sub-1", "sub-1", "sub-2"]
+    assert len(set(participants_of(["a.nii", "b.nii"]))) == 2
+    for wrong, said in (
+        (["a.nii", "./a.nii"], "twice"),
+        (["sub-1_dti.nii", "b.nii"], "sub-LABEL"),
+    ):
+        with pytest.raises(ParameterError, match=said):
+            participants_of(wrong)

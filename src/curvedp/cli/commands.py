@@ -26,7 +26,7 @@ from curvedp.cli.console import (
     waiting,
 )
 from curvedp.cli.ledger import ledger_app
-from curvedp.cli.neuro import connectome, regions
+from curvedp.cli.neuro import connectome, plan_connectome, regions
 from curvedp.cli.options import JsonOption, PictureOption, command
 from curvedp.cli.perturb import perturb
 from curvedp.cli.region import figure, region
@@ -59,7 +59,7 @@ app = typer.Typer(
     ),
     pretty_exceptions_enable=False,
 )
-for _command in (verify, key, sign, statement, region, figure):
+for _command in (verify, key, sign, statement, region, figure, plan_connectome):
     app.command()(_command)
 for _command in (connectome, regions):
     release_app.command()(_command)

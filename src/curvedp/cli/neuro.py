@@ -71,6 +71,13 @@ def connectome(
             help="public networks: schaefer (from the names of regions), or a tsv file"
         ),
     ] = None,
+    names: Annotated[
+        Path | None,
+        typer.Option(
+            help="public tsv file with the regions (column name or label); by default "
+            "those that most participants have"
+        ),
+    ] = None,
     resolution: Annotated[str, typer.Option(help="auto, regions or networks")] = "auto",
     edge_error: Annotated[
         float, typer.Option(help="noise of an edge, in Fisher's z, that is acceptable")
@@ -97,15 +104,21 @@ def connectome(
     A participant is one record, whatever number of sessions and runs they have.
     """
     from curvedp.neuro import PrivateConnectome, read_connectomes, read_relmat
-    from curvedp.neuro.relmat import check_relmat_name
+    from curvedp.neuro.relmat import check_relmat_name, read_region_names
 
     if out is not None:
         check_relmat_name(out)
-    inputs = [ledger, ledger_key, center]
+    inputs = [ledger, ledger_key, center, names]
     _check_outputs(inputs, ledger, budget_mu, ledger_key, certificate, out, plot)
     entities = {} if task is None else {"task": task}
     with waiting("reading matrices"):
-        found = read_connectomes(folder, atlas=atlas, measure=measure, **entities)
+        found = read_connectomes(
+            folder,
+            atlas=atlas,
+            measure=measure,
+            names=None if names is None else read_region_names(names),
+            **entities,
+        )
     template = None if center is None else read_relmat(center)[0]
     model = PrivateConnectome(
         _networks(networks, found.names),
@@ -125,6 +138,52 @@ def connectome(
         _print_connectome(model)
     with _printing_if_unwritten(_connectome_dict(model)):
         _write_connectome(model, out, plot, certificate)
+
+
+@command
+def plan_connectome(
+    people: Annotated[int, typer.Option("--people", "-n", help="number of people")],
+    regions: Annotated[int, typer.Option(help="number of regions of the atlas")],
+    guarantee: "Guarantee",
+    networks: Annotated[
+        int | None, typer.Option(help="number of networks of regions")
+    ] = None,
+    error: Annotated[
+        float, typer.Option(help="wanted: error of an edge, in Fisher's z")
+    ] = 0.05,
+    radius: _RadiusOption = "private",
+    typical_edge: Annotated[
+        float,
+        typer.Option(
+            help="how far Fisher's z of a person's edge typically is from the center"
+        ),
+    ] = 0.35,
+    json: JsonOption = False,
+) -> None:
+    """Predict the noise of a private connectome, and how many people it takes.
+
+    No data are needed, and nothing is released.
+    """
+    from dataclasses import asdict
+
+    from curvedp.neuro import plan_connectome as make_plan
+
+    plan = make_plan(
+        people,
+        regions,
+        networks,
+        guarantee=guarantee,
+        radius=parse_radius(radius),
+        typical_edge=typical_edge,
+    )
+    needed = {"regions": plan.subjects_needed(error)}
+    if networks is not None:
+        needed["networks"] = plan.subjects_needed(error, "networks")
+    if json:
+        content = {**asdict(plan), "wanted_error": error, "people_needed": needed}
+        print(json_module.dumps(content))
+        return
+    console.print(plan.sentences(error), soft_wrap=True)
 
 
 def _networks(choice: str | None, names: list[str]) -> list[str] | None:
@@ -294,7 +353,7 @@ def _print_written(written: list[Path]) -> None:
 def regions(
     volumes: Annotated[
         list[Path],
-        typer.Argument(help="a NIfTI volume of tensors for each participant"),
+        typer.Argument(help="NIfTI volumes of tensors, one for each scan"),
     ],
     labels: Annotated[Path, typer.Option(help="public atlas: NIfTI of whole numbers")],
     guarantee: "Guarantee",
@@ -322,13 +381,16 @@ def regions(
 ) -> None:
     """Release the mean tensor, FA and MD of each region of an atlas over participants.
 
-    Volumes are in the space of the atlas. Each is one participant, who is in every
-    region: all regions are one release for one charge.
+    Volumes are in the space of the atlas. Each is one participant, or several are if
+    their names have the same sub-LABEL. A participant is in every region: all regions
+    are one release for one charge.
     """
     from dataclasses import asdict
 
     from curvedp.neuro import PrivateRegionTensors, read_region_tensors
+    from curvedp.neuro.relmat import participants_of
 
+    persons = participants_of(volumes)
     inputs = [ledger, ledger_key, labels, names, *volumes]
     _check_outputs(inputs, ledger, budget_mu, ledger_key, certificate, out, plot)
     with waiting("reading volumes"):
@@ -343,9 +405,7 @@ def regions(
         label=label or f"tensors of {len(found.regions)} regions",
     )
     with waiting("drawing exact noise"):
-        model.fit(
-            found.tensors, groups=[str(path) for path in volumes], regions=found.regions
-        )
+        model.fit(found.tensors, groups=persons, regions=found.regions)
     table = [asdict(row) for row in model.table()]
     content = {"regions": table, "certificate": model.certificate_.to_dict()}
     if json:

@@ -29,6 +29,7 @@ from curvedp.neuro.vectors import (
     Estimator,
     NoisyMean,
     estimated_error,
+    estimated_risk,
     noisy_mean_of,
     predicted_noise,
     release_mean_vector,
@@ -37,6 +38,7 @@ from curvedp.neuro.vectors import (
 from curvedp.privacy import GDP, Guarantee
 from curvedp.randomness import Source
 from curvedp.records.base import open_records
+from curvedp.records.persons import encode_persons
 
 # Correlations beyond this are taken for it, so that Fisher's z is at most 3.8.
 LARGEST_CORRELATION = 0.999
@@ -48,9 +50,12 @@ TYPICAL_EDGE = 0.35
 # By default an edge may be this much off, in Fisher's z, before networks are preferred.
 _WANTED_EDGE_ERROR = 0.1
 
-# More edges than this are not released one by one: a certificate that lists them would
-# be too large to be verified (200 regions have 19,900).
-_MAX_EDGES = 20_000
+# Plans say how many people it takes for this error, unless another is wanted.
+_PLANNED_EDGE_ERROR = 0.05
+
+# A certificate lists an integer for each edge, about 45 bytes, and may have 32 MiB. That
+# of more regions than this would be too large to be read.
+_MAX_REGIONS = 1000
 
 RESOLUTIONS = ("auto", "regions", "networks")
 
@@ -58,8 +63,9 @@ RESOLUTIONS = ("auto", "regions", "networks")
 def fisher_z(matrices: np.ndarray) -> np.ndarray:
     """Return Fisher's z = artanh r of correlations, with 0 on the diagonal.
 
-    Every matrix is taken as it is: its symmetric part counts, correlations beyond 0.999
-    are taken for that, and an entry that is no number for 0, which is no correlation.
+    Every matrix is taken as it is: its symmetric part counts, or the one triangle that
+    has numbers; correlations beyond 0.999 are taken for that, and an entry that is no
+    number in either triangle for 0, which is no correlation.
 
     Parameters
     ----------
@@ -72,7 +78,9 @@ def fisher_z(matrices: np.ndarray) -> np.ndarray:
     [[0.0, 0.6931], [0.6931, 0.0]]
     """
     with quiet_about_records():
-        symmetric = (matrices + np.swapaxes(matrices, -1, -2)) / 2
+        transposed = np.swapaxes(matrices, -1, -2)
+        filled = np.where(np.isnan(matrices), transposed, matrices)
+        symmetric = (filled + np.swapaxes(filled, -1, -2)) / 2
         correlations = np.nan_to_num(symmetric, nan=0.0)
         clipped = np.clip(correlations, -LARGEST_CORRELATION, LARGEST_CORRELATION)
         return np.asarray(np.arctanh(clipped) * (1 - np.eye(matrices.shape[-1])))
@@ -215,8 +223,15 @@ class PrivateConnectome(BaseEstimator):
         n_regions = shape[1]
         matrices = open_records(X, (n_regions, n_regions), min_records=2).array()
         self._validate(n_regions, names)
-        n = len(matrices) if groups is None else _count(groups)
+        n = len(matrices)
+        if groups is not None:
+            n = int(encode_persons(groups, n).max()) + 1
         resolution, choice = self._choose_resolution(n_regions, n)
+        if resolution == "regions" and n_regions > _MAX_REGIONS:
+            raise ParameterError(
+                f"is missing: more than {_MAX_REGIONS} regions are released by network",
+                parameter="networks",
+            )
         pooling = _Pooling.of(n_regions, self.networks, resolution, names)
 
         center = np.zeros((n_regions, n_regions))
@@ -292,7 +307,7 @@ class PrivateConnectome(BaseEstimator):
         )
         if self.resolution != "auto":
             return self.resolution, f"{prediction}; {self.resolution} were asked for"
-        fits = noise <= self.edge_error and n_edges <= _MAX_EDGES
+        fits = noise <= self.edge_error and n_regions <= _MAX_REGIONS
         if fits or self.networks is None:
             remark = "" if fits else "; no networks of regions were given"
             return "regions", f"{prediction}{remark}: regions"
@@ -478,22 +493,33 @@ class ConnectomePlan:
             )
         return ceil(self.n * noise / edge_error)
 
-    def __str__(self) -> str:
-        """Return the plan in a sentence for each resolution."""
+    def sentences(self, edge_error: float = _PLANNED_EDGE_ERROR) -> str:
+        """Return the plan in a sentence for each resolution.
+
+        Parameters
+        ----------
+        edge_error : float
+            The wanted standard deviation in Fisher's z.
+        """
         edges = self.n_regions * (self.n_regions - 1) // 2
         lines = [
             f"{self.n} people, {self.n_regions} regions, {edges} edges: noise "
             f"{self.region_noise:.3g} an edge (Fisher's z) before the reduction to low "
-            f"rank; {self.subjects_needed(0.05)} people for 0.05"
+            f"rank; {self.subjects_needed(edge_error)} people for {edge_error:g}"
         ]
         if self.network_noise is not None and self.n_networks is not None:
             pairs = self.n_networks * (self.n_networks + 1) // 2
             lines.append(
                 f"{self.n_networks} networks, {pairs} averages: noise "
                 f"{self.network_noise:.3g} each; "
-                f"{self.subjects_needed(0.05, 'networks')} people for 0.05"
+                f"{self.subjects_needed(edge_error, 'networks')} people for "
+                f"{edge_error:g}"
             )
         return "\n".join(lines)
+
+    def __str__(self) -> str:
+        """Return the plan in a sentence for each resolution."""
+        return self.sentences()
 
 
 def plan_connectome(
@@ -673,14 +699,11 @@ def _best_estimate(
             return np.asarray(reduced[pooling.rows, pooling.columns])
 
         estimators["low-rank"] = low_rank
-    errors = {
-        name: estimated_error(estimator, noisy.value, noisy.noise_std)
+    risks = {
+        name: estimated_risk(estimator, noisy.value, noisy.noise_std)
         for name, estimator in estimators.items()
     }
-    name = min(errors, key=errors.__getitem__)
-    return name, estimators[name](noisy.value), errors[name]
-
-
-def _count(groups: Any) -> int:
-    """Return how many different people there are, which is public."""
-    return len(set(np.asarray(groups).ravel().tolist()))
+    name = min(risks, key=risks.__getitem__)
+    estimator = estimators[name]
+    error = estimated_error(estimator, noisy.value, noisy.noise_std)
+    return name, estimator(noisy.value), error

@@ -40,6 +40,9 @@ WHITE_MATTER_MD = 7e-4
 # Tensors are clipped to eigenvalues within this factor of the typical diffusivity.
 _LARGEST_FACTOR = 1e3
 
+# Eigenvalues of released logarithms are cut here, so that squares of tensors are finite.
+_LARGEST_EXPONENT = 300.0
+
 # Draws of the noise for the error bars of FA and MD, and their public seed.
 _DRAWS = 4000
 _SEED = 20260102
@@ -161,9 +164,9 @@ def _logs(tensors: np.ndarray) -> np.ndarray:
 
 
 def _exps(logs: np.ndarray) -> np.ndarray:
-    """Return the matrix exponentials of symmetric matrices."""
+    """Return the matrix exponentials of symmetric matrices, bounded for FA to be finite."""
     eigenvalues, vectors = np.linalg.eigh(logs)
-    values = np.exp(np.clip(eigenvalues, -700.0, 700.0))
+    values = np.exp(np.clip(eigenvalues, -_LARGEST_EXPONENT, _LARGEST_EXPONENT))
     return np.asarray((vectors * values[..., None, :]) @ np.swapaxes(vectors, -1, -2))
 
 
@@ -482,8 +485,11 @@ class PrivateRegionTensors(BaseEstimator):
         # An interval also holds the shown value, which is shrunk to the center.
         fa_low = np.minimum(np.clip(middle[0] - widths[0], 0.0, 1.0), fa)
         fa_high = np.maximum(np.clip(middle[0] + widths[0], 0.0, 1.0), fa)
-        md_low = np.minimum(np.exp(middle[1] - widths[1]), md)
-        md_high = np.maximum(np.exp(middle[1] + widths[1]), md)
+        limit = _LARGEST_EXPONENT
+        lowest = np.clip(middle[1] - widths[1], -limit, limit)
+        highest = np.clip(middle[1] + widths[1], -limit, limit)
+        md_low = np.minimum(np.exp(lowest), md)
+        md_high = np.maximum(np.exp(highest), md)
         return fa, fa_low, fa_high, md, md_low, md_high
 
     def write_table(self, path: str | Path, level: float = 0.95) -> None:

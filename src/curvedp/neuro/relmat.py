@@ -32,8 +32,11 @@ _SYNONYMS = {
     "measure": ("stat", "meas", "measure"),
 }
 
-# A file of more bytes than this is no matrix of at most 1,000 regions.
+# A file of more bytes than this is no matrix of at most 1,000 regions: it is no record.
 _MAX_BYTES = 64 << 20
+
+# Atlases of gray matter have up to a thousand regions.
+_MAX_REGIONS = 2000
 
 # Names of networks in those of the Schaefer atlases: 7Networks_LH_Vis_1, RH_DefaultA_2.
 _SCHAEFER = re.compile(r"^(?:\d+Networks_)?[LR]H_([A-Za-z]+)_")
@@ -45,7 +48,7 @@ class Connectomes(NamedTuple):
     Attributes
     ----------
     matrices : array of shape (n, k, k)
-        One for each file, in the order of their names; NaN where no number is written.
+        One for each file, in the order of their paths; NaN where no number is written.
     subjects : array of n texts
         Whose matrix each is, such as "sub-01". Give it as `groups`.
     names : list of k texts
@@ -98,8 +101,7 @@ def read_relmat(path: str | Path) -> tuple[np.ndarray, list[str] | None]:
     """
     lines = _read_lines(Path(path))
     names = _names_in(lines)
-    size = len(names) if names is not None else len(lines[0])
-    return _matrix_of(lines, size, names), names
+    return _matrix_of(lines, names or _numbered(len(lines[0]))), names
 
 
 def read_connectomes(
@@ -107,6 +109,7 @@ def read_connectomes(
     *,
     atlas: str | None = None,
     measure: str | None = None,
+    names: Sequence[str] | None = None,
     **entities: str,
 ) -> Connectomes:
     """Read the connectivity matrices of a BIDS derivative, such as the output of XCP-D.
@@ -120,6 +123,9 @@ def read_connectomes(
     measure : str, optional
         Which measure, where there are several: the entity stat-, meas- or measure-. By
         default that of Pearson correlation if its name has "pearson" in it.
+    names : sequence of str, optional
+        The public regions, in this order. By default those that most participants'
+        files name; each participant has one vote.
     **entities
         Which files otherwise, by the entities of their names, such as task="rest". A
         file with the entity desc- (matrices of a part of the volumes) is only read if
@@ -139,8 +145,9 @@ def read_connectomes(
 
     Notes
     -----
-    The names of regions are those that most files have. A file with others, or with
-    fewer lines, is a matrix of NaN where they are missing; no message tells which.
+    The regions and the names of files are public. A file with other regions, or with
+    fewer lines, is a matrix of NaN where they are missing; no message tells which. Where
+    it is not agreed on beforehand which regions there are, give `names`.
 
     Examples
     --------
@@ -168,41 +175,65 @@ def read_connectomes(
         files = _prefer_pearson(files)
     for name in ("atlas", "measure"):
         _check_one(files, name)
-    return _read_files(files)
+    unnamed = [path for path in files if "sub" not in _entities(path)]
+    if unnamed:
+        raise ParameterError(f"{unnamed[0]} names no participant as sub-LABEL")
+    return _read_files(files, None if names is None else [str(name) for name in names])
 
 
-def _read_files(files: list[Path]) -> Connectomes:
+def _read_files(files: list[Path], names: Sequence[str] | None) -> Connectomes:
     """Return the matrices of files that have been selected.
 
     Parameters
     ----------
     files : list of Path
         At least one.
+    names : sequence of str, or None
+        The public regions; None for those that most participants' files have.
     """
-    contents = [_read_lines(path, is_record=True) for path in files]
-    names_of_files = [_names_in(lines) for lines in contents]
-    sizes = [len(lines[0]) if lines else 0 for lines in contents]
-    layouts = [
-        tuple(names) if names is not None else size
-        for names, size in zip(names_of_files, sizes, strict=True)
-    ]
-    (layout, _), *_ = Counter(layouts).most_common(1)
-    if isinstance(layout, tuple):
-        names = list(layout)
-    else:
-        names = [str(number + 1) for number in range(layout)]
-    if len(names) < 2:
-        raise ParameterError("the files hold no matrices of two regions or more")
+    subjects = [f"sub-{_entities(path)['sub']}" for path in files]
+    if names is None:
+        names = _most_common_names(files, subjects)
+    if len(names) < 2 or len(set(names)) < len(names):
+        raise ParameterError(
+            "the files hold no matrices of two regions or more with names of their own"
+        )
+    if len(names) > _MAX_REGIONS:
+        raise ParameterError(f"the matrices have more than {_MAX_REGIONS} regions")
     matrices = np.full((len(files), len(names), len(names)), np.nan)
-    for number, (lines, own_layout) in enumerate(zip(contents, layouts, strict=True)):
-        if own_layout == layout:
-            own_names = names if isinstance(layout, tuple) else None
-            matrices[number] = _matrix_of(lines, len(names), own_names)
-    subjects = np.array([f"sub-{_entities(path)['sub']}" for path in files])
-    return Connectomes(matrices, subjects, names, files)
+    for number, path in enumerate(files):
+        matrices[number] = _matrix_of(_read_lines(path, is_record=True), names)
+    return Connectomes(matrices, np.array(subjects), list(names), files)
 
 
-def _read_lines(path: Path, *, is_record: bool = False) -> list[list[str]]:
+def _most_common_names(files: list[Path], subjects: list[str]) -> list[str]:
+    """Return the regions that most participants' files have; each has one vote.
+
+    Parameters
+    ----------
+    files : list of Path
+        The files. The first file of a participant is the vote.
+    subjects : list of str
+        The participant of each file.
+    """
+    votes = {}
+    for path, subject in zip(files, subjects, strict=True):
+        if subject not in votes:
+            lines = _read_lines(path, is_record=True, max_lines=2)
+            names = _names_in(lines)
+            votes[subject] = _numbered(len(lines[0])) if names is None else names
+    (winner, _), *_ = Counter(map(tuple, votes.values())).most_common(1)
+    return list(winner)
+
+
+def _numbered(size: int) -> list[str]:
+    """Return names for regions of which no file tells the names."""
+    return [str(number + 1) for number in range(size)]
+
+
+def _read_lines(
+    path: Path, *, is_record: bool = False, max_lines: int | None = None
+) -> list[list[str]]:
     """Return the cells of each line of a tab-separated file.
 
     Parameters
@@ -212,19 +243,23 @@ def _read_lines(path: Path, *, is_record: bool = False) -> list[list[str]]:
     is_record : bool
         Whether its contents belong to a person. Then a text that is no matrix is one
         line of one cell, and never refused.
+    max_lines : int, optional
+        How many lines are read.
     """
     try:
         with path.open("rb") as file:
             content = file.read(_MAX_BYTES + 1)
     except OSError as error:
         raise ParameterError(f"cannot read {path}: {error.strerror}") from None
-    if len(content) > _MAX_BYTES:
+    if len(content) > _MAX_BYTES and not is_record:
         raise ParameterError(f"{path} has more than {_MAX_BYTES >> 20} MiB")
-    text = content.decode("utf-8", errors="replace")
-    lines = [line.rstrip("\r").split("\t") for line in text.split("\n") if line]
-    if not lines and not is_record:
+    if len(content) > _MAX_BYTES:
+        return [[""]]
+    text = content.decode("utf-8-sig", errors="replace")
+    rows = [line.rstrip("\r") for line in text.split("\n") if line][:max_lines]
+    if not rows and not is_record:
         raise ParameterError(f"{path} is empty")
-    return lines or [[""]]
+    return [row.split("\t") for row in rows] or [[""]]
 
 
 def _names_in(lines: list[list[str]]) -> list[str] | None:
@@ -240,26 +275,39 @@ def _names_in(lines: list[list[str]]) -> list[str] | None:
     return first[1:] if has_row_names else first
 
 
-def _matrix_of(
-    lines: list[list[str]], size: int, names: Sequence[str] | None
-) -> np.ndarray:
+def _matrix_of(lines: list[list[str]], names: Sequence[str]) -> np.ndarray:
     """Return the matrix that lines hold; NaN where there is no number.
+
+    Rows and columns that the file names are put where `names` has them. Without names
+    in the file, they are in the order of `names`, if there are as many.
 
     Parameters
     ----------
     lines : list of lists of str
         The cells of the file.
-    size : int
-        The number of regions.
-    names : sequence of str, or None
-        Their names, if the first line has them.
+    names : sequence of str
+        The regions.
     """
+    size = len(names)
     matrix = np.full((size, size), np.nan)
-    rows = lines if names is None else lines[1:]
-    for number, cells in enumerate(rows[:size]):
-        has_name = names is not None and cells[0] in names
-        values = cells[1 : size + 1] if has_name else cells[:size]
-        matrix[number, : len(values)] = [_number(cell) for cell in values]
+    own_names = _names_in(lines)
+    if own_names is None:
+        if len(lines[0]) == size:
+            for number, cells in enumerate(lines[:size]):
+                values = cells[:size]
+                matrix[number, : len(values)] = [_number(cell) for cell in values]
+        return matrix
+    place_of_name = {name: place for place, name in enumerate(names)}
+    places = [place_of_name.get(name) for name in own_names]
+    has_row_names = len(lines) > 1 and lines[1][0] in own_names
+    for number, cells in enumerate(lines[1 : len(own_names) + 1]):
+        row = place_of_name.get(cells[0]) if has_row_names else places[number]
+        values = cells[1:] if has_row_names else cells
+        if row is None:
+            continue
+        for place, cell in zip(places, values, strict=False):
+            if place is not None:
+                matrix[row, place] = _number(cell)
     return matrix
 
 
@@ -274,6 +322,35 @@ def _number(cell: str) -> float:
 def _entities(path: Path) -> dict[str, str]:
     """Return the entities of a file's name, such as {"sub": "01", "task": "rest"}."""
     return dict(_ENTITY.findall(path.name))
+
+
+def participants_of(paths: Sequence[str | Path]) -> list[str]:
+    """Return the participant of each file, to be given as `groups`.
+
+    Parameters
+    ----------
+    paths : sequence of paths
+        Files of imaging data. Where all names have the entity sub-, as in BIDS, two
+        files of one sub- are of one participant, such as two sessions; otherwise each
+        file is a participant of its own.
+
+    Raises
+    ------
+    ParameterError
+        If one file is named twice, or only some names tell a participant.
+    """
+    files = [Path(path).resolve() for path in paths]
+    if len(set(files)) < len(files):
+        raise ParameterError("names one file twice", parameter="volumes")
+    labels = [_entities(path).get("sub") for path in files]
+    unnamed = [path for path, label in zip(files, labels, strict=True) if label is None]
+    if not unnamed:
+        return [f"sub-{label}" for label in labels]
+    if len(unnamed) < len(files):
+        raise ParameterError(
+            f"{unnamed[0]} names no participant as sub-LABEL, and other files do"
+        )
+    return [str(path) for path in files]
 
 
 def _entity(path: Path, name: str) -> str | None:
@@ -371,16 +448,8 @@ def networks_of(names: Sequence[str], file: str | Path | None = None) -> list[st
 def _read_networks(path: Path) -> dict[str, str]:
     """Return the network of each region in a public table."""
     header, *rows = _read_lines(path)
-
-    def column(*names: str) -> int:
-        """Return the place of the first of these columns that the table has."""
-        for name in names:
-            if name in header:
-                return header.index(name)
-        raise ParameterError(f"{path} has no column {' or '.join(map(repr, names))}")
-
-    region = column("name", "label", "region", "Node")
-    network = column("network", "network_label", "networks")
+    region = _find_column(path, header, ("name", "label", "region", "Node"))
+    network = _find_column(path, header, ("network", "network_label", "networks"))
     table = {}
     for row in rows:
         if len(row) > max(region, network):
@@ -388,6 +457,38 @@ def _read_networks(path: Path) -> dict[str, str]:
             label = row[network]
             table[row[region]] = "Other" if label in ("", "n/a") else label
     return table
+
+
+def _find_column(path: Path, header: list[str], names: Sequence[str]) -> int:
+    """Return the place of the first of these columns that a table has.
+
+    Parameters
+    ----------
+    path : Path
+        The table, for the message.
+    header : list of str
+        Its first line.
+    names : sequence of str
+        Names of the column.
+    """
+    for name in names:
+        if name in header:
+            return header.index(name)
+    raise ParameterError(f"{path} has no column {' or '.join(map(repr, names))}")
+
+
+def read_region_names(path: str | Path) -> list[str]:
+    """Return the public regions that a table lists, in its order.
+
+    Parameters
+    ----------
+    path : str or Path
+        A tab-separated file with the column "name" or "label", such as XCP-D's
+        atlases/atlas-…/atlas-…_dseg.tsv.
+    """
+    header, *rows = _read_lines(Path(path))
+    column = _find_column(Path(path), header, ("name", "label", "region", "Node"))
+    return [row[column] for row in rows if len(row) > column]
 
 
 def check_relmat_name(path: Path) -> None:

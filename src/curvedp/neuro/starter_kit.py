@@ -565,6 +565,8 @@ def _recentered_logs(manifold: SPDAffineInvariant, matrices: np.ndarray) -> np.n
 def _means_of_vector(vector: np.ndarray, n_classes: int) -> np.ndarray:
     """Return the class means whose logarithms a vector holds.
 
+    No subject's eigenvalues are beyond their bound, so what noise put there is cut.
+
     Parameters
     ----------
     vector : array
@@ -581,5 +583,6 @@ def _means_of_vector(vector: np.ndarray, n_classes: int) -> np.ndarray:
     logs[:, rows, columns] = entries / weights
     logs[:, columns, rows] = entries / weights
     eigenvalues, vectors = np.linalg.eigh(logs)
-    means = (vectors * np.exp(eigenvalues)[:, None, :]) @ np.swapaxes(vectors, 1, 2)
-    return np.asarray(means)
+    limit = log(_LARGEST_FACTOR)
+    values = np.exp(np.clip(eigenvalues, -limit, limit))
+    return np.asarray((vectors * values[:, None, :]) @ np.swapaxes(vectors, 1, 2))

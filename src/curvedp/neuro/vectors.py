@@ -212,8 +212,8 @@ def predicted_noise(
     return level.scale * std_per_scale(level.kind, dimension) / sqrt(share)
 
 
-def estimated_error(estimator: Estimator, value: np.ndarray, noise_std: float) -> float:
-    """Estimate the root mean square error of an estimate, from released numbers alone.
+def estimated_risk(estimator: Estimator, value: np.ndarray, noise_std: float) -> float:
+    """Estimate the mean square error of an entry, from released numbers alone.
 
     Theorem (Stein 1981). For value y = s + N(0, σ²I) and a weakly differentiable f,
     E|f(y) − s|² = E[|f(y) − y|² − dσ² + 2σ² div f(y)]. The divergence is estimated by
@@ -231,7 +231,8 @@ def estimated_error(estimator: Estimator, value: np.ndarray, noise_std: float) -
     Returns
     -------
     float
-        √(risk/d), and 0 where the estimate of the risk is negative.
+        The estimate of E|f(y) − s|²/d. It may be negative: its own standard deviation
+        is about `risk_resolution`.
     """
     rng = np.random.default_rng(_PROBE_SEED)
     estimate = estimator(value)
@@ -243,7 +244,40 @@ def estimated_error(estimator: Estimator, value: np.ndarray, noise_std: float) -
         divergence += float(probe @ change) / (step * _PROBES)
     squared_change = float(np.sum((estimate - value) ** 2))
     risk = squared_change + noise_std**2 * (2 * divergence - len(value))
-    return sqrt(max(risk, 0.0) / len(value))
+    return risk / len(value)
+
+
+def risk_resolution(dimension: int, noise_std: float) -> float:
+    """Return how small a mean square error Stein's estimate can tell from 0.
+
+    Where all of the vector is noise, the estimate |y|²/d − σ² of the error of 0 has the
+    standard deviation σ²√(2/d).
+
+    Parameters
+    ----------
+    dimension : int
+        The length d of the vector.
+    noise_std : float
+        The standard deviation σ of the noise in each entry.
+    """
+    return noise_std**2 * sqrt(2 / dimension)
+
+
+def estimated_error(estimator: Estimator, value: np.ndarray, noise_std: float) -> float:
+    """Estimate the root mean square error of an entry of an estimate.
+
+    Parameters
+    ----------
+    estimator, value, noise_std
+        As in `estimated_risk`.
+
+    Returns
+    -------
+    float
+        No less than what `estimated_risk` can tell from 0.
+    """
+    risk = estimated_risk(estimator, value, noise_std)
+    return sqrt(max(risk, risk_resolution(len(value), noise_std)))
 
 
 def shrink_to(center: np.ndarray, noise_std: float) -> Estimator:
