@@ -2,7 +2,7 @@
 
     python -m benchmarks.synthetic --data-dir DATA [--runs 3] [--json FILE] [--tool PYTHON]
 
-(or CURVEDP_DATA=DATA; --tool is the python of an environment with smartnoise-synth).
+(or CURVEDP_DATA=DATA; --tool is the python of an environment with dpmm).
 For each set and ε = 1 and 4 (δ = 1e-6): the energy distance
 between the real records and as many synthetic ones, and the accuracy of an MDM that is
 trained on synthetic records and tested on real ones that nobody has seen, beside that
@@ -12,12 +12,12 @@ not private, as whoever receives the file would compute them.
 
 The other side is a general tool on flattened coordinates: each coordinate is cut into
 bins over its public range, the tool makes synthetic rows of bins, a number is drawn in
-each bin, and the rows are projected onto the manifold. With --tool it is MST and AIM of
-OpenDP's smartnoise-synth (McKenna, Miklau & Sheldon 2021; McKenna et al. 2022). Without
-it, it is noisy counts of the pairs of a tree of columns, where the tree is chosen on
-the real data for nothing: MST without the price of its choices. Each tool has the best
-of two numbers of bins, in hindsight. `docs/evidence/synthetic-records.md` shows the
-output.
+each bin, and the rows are projected onto the manifold. With --tool it is MST of dpmm,
+which is built on OpenDP (McKenna, Miklau & Sheldon 2021), and AIM for few columns
+(McKenna et al. 2022). With and without it, it is noisy counts of the pairs of a tree of
+columns, where the tree is chosen on the real data for nothing: MST without the price of
+its choices. The best tool and the best of two numbers of bins count, in hindsight.
+`docs/evidence/synthetic.md` shows the output.
 """
 
 import argparse
@@ -56,8 +56,11 @@ TEST_SHARE = 0.3
 # An energy distance is computed of so many records at most.
 MOST_COMPARED = 1500
 MOST_COMPARED_TENSORS = 500
-# AIM takes minutes for more columns.
-MOST_AIM_COLUMNS = 8
+# MST and AIM take minutes for more columns.
+MOST_TOOL_COLUMNS = 8
+MOST_AIM_COLUMNS = 4
+# Steps of their inference; by default it makes ten times as many.
+TOOL_ITERATIONS = 1000
 
 
 @dataclass(frozen=True)
@@ -262,20 +265,23 @@ def from_codes(data: RealSet, codes: list, bins: int, rng: Any) -> tuple:
 
 
 def tool_codes(
-    python: Path, name: str, codes: list, sizes: list, epsilon: float
+    python: Path, name: str, codes: list, sizes: list, epsilon: float, seed: int
 ) -> list:
-    """Return synthetic codes by MST or AIM of smartnoise-synth, in its own environment."""
+    """Return synthetic codes by MST or AIM of dpmm, in its own environment."""
+    model = {"mst": "MSTGM", "aim": "AIMGM"}[name]
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "codes.npz"
         np.savez(path, codes=np.stack(codes, axis=1))
         worker = f"""
-import warnings, numpy as np, pandas as pd
-warnings.simplefilter("ignore")
-from snsynth import Synthesizer
+import numpy as np, pandas as pd
+from dpmm.models.{name} import {model}
 codes = np.load({str(path)!r})["codes"]
-frame = pd.DataFrame(codes, columns=[f"c{{j}}" for j in range(codes.shape[1])])
-made = Synthesizer.create({name!r}, epsilon={epsilon}, delta={DELTA}).fit_sample(
-    frame, categorical_columns=list(frame.columns), preprocessor_eps=0.0)
+names = [f"c{{j}}" for j in range(codes.shape[1])]
+model = {model}(epsilon={epsilon}, delta={DELTA}, n_iters={TOOL_ITERATIONS}, n_jobs=1)
+model.set_domain(dict(zip(names, {sizes})))
+model.set_random_state(np.random.RandomState({seed}))
+model.fit(pd.DataFrame(codes, columns=names))
+made = model.generate(n_records=len(codes))[names]
 np.save({str(path)!r} + ".npy", made.to_numpy().astype(int))
 """
         subprocess.run([python, "-c", worker], check=True, capture_output=True)
@@ -399,8 +405,10 @@ def study(
     guarantee = ApproxDP(epsilon, DELTA)
     n_columns = len(data.column_ranges) + 1
     tools = ["tree of pairs"]
-    if python is not None:
-        tools = ["mst"] if n_columns > MOST_AIM_COLUMNS else ["mst", "aim"]
+    if python is not None and n_columns <= MOST_TOOL_COLUMNS:
+        tools.append("mst")
+    if python is not None and n_columns <= MOST_AIM_COLUMNS:
+        tools.append("aim")
     ours: list[Outcome] = []
     theirs: dict[Any, list[Outcome]] = {(tool, b): [] for tool in tools for b in BINS}
     plain, models, predictions = [], [], []
@@ -420,7 +428,7 @@ def study(
                 made = tree_codes(codes, sizes, guarantee, rng)
             else:
                 assert python is not None
-                made = tool_codes(python, tool, codes, sizes, epsilon)
+                made = tool_codes(python, tool, codes, sizes, epsilon, run)
             drawn = from_codes(data, made, bins, rng)
             theirs[tool, bins].append(outcome(data, train, test, *drawn))
         if data.labels is not None:

@@ -8,10 +8,13 @@ from curvedp.inference.hypotheses import k_sample_test, paired_test, two_sample_
 from curvedp.inference.lines import LineRegion
 from curvedp.inference.region import consistent, region_of
 from curvedp.inference.shapes import Region
+from curvedp.inference.synthetic import SyntheticEstimate, combine_synthetic
 
 __all__ = [
     "LineRegion",
     "Region",
+    "SyntheticEstimate",
+    "combine_synthetic",
     "consistent",
     "k_sample_test",
     "paired_test",
