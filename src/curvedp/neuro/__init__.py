@@ -3,6 +3,7 @@
 Group connectomes from BIDS and XCP-D folders, mean diffusion tensors of the regions of
 an atlas, and starter kits with which a new user of a brain-computer interface
 calibrates without anyone's trials. Each is one private mean of one vector per person.
+`gmean` and `gmedian` go by the names of pyRiemann's metrics.
 """
 
 from curvedp.neuro.connectome import (
@@ -11,6 +12,7 @@ from curvedp.neuro.connectome import (
     fisher_z,
     plan_connectome,
 )
+from curvedp.neuro.metrics import gmean, gmedian, space_of_metric
 from curvedp.neuro.pictures import plot_connectome, plot_regions, save_figure
 from curvedp.neuro.regions import (
     PrivateRegionTensors,
@@ -36,6 +38,8 @@ __all__ = [
     "RegionRow",
     "RegionTensors",
     "fisher_z",
+    "gmean",
+    "gmedian",
     "networks_of",
     "plan_connectome",
     "plot_connectome",
@@ -44,5 +48,6 @@ __all__ = [
     "read_region_tensors",
     "read_relmat",
     "save_figure",
+    "space_of_metric",
     "write_relmat",
 ]
