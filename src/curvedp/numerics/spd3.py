@@ -10,7 +10,7 @@ functions, both for a point p = LLᵀ; cond is the condition number.
   to the other eigenvalues, so that clusters of eigenvalues do no harm. The relative
   error is about u·cond(p)·cond(A), u the unit roundoff, so that the caller sends
   matrices beyond `DOUBTFUL` to the general functions.
-- `log_spectrum3` computes the log-eigenvalues of pencils (p, q), q = KKᵀ, in plain
+- `log_spectrum3` computes the log-eigenvalues of pairs (p, q), q = KKᵀ, in plain
   doubles; it is what `spd_pencil` uses for 3×3 NumPy matrices. Far from q = p, the
   eigenvalues of L⁻¹qL⁻ᵀ are the squared singular values of L⁻¹K, which one-sided Jacobi
   rotations find with a relative error of a few u·(cond(p) + cond(q)), whatever the
@@ -35,8 +35,8 @@ Locals of the functions below carry these indices: `a10` is the entry of a matri
 row 1 and column 0.
 """
 
-_PLACES = ((0, 0), (1, 0), (1, 1), (2, 0), (2, 1), (2, 2))
-_OFF_DIAGONAL = (1, 3, 4)  # places of the off-diagonal entries among the six
+_POSITIONS = ((0, 0), (1, 0), (1, 1), (2, 0), (2, 1), (2, 2))  # (row, column)
+_OFF_DIAGONAL = (1, 3, 4)  # indices of the off-diagonal entries among the six
 _ROOT2 = 2**0.5  # by which `pack` multiplies them
 
 _BLOCK = 1 << 11  # pairs whose some sixty vectors stay in the cache
@@ -49,6 +49,9 @@ _SWEEPS = 10  # of Jacobi rotations, at most; four or five are taken
 # Frobenius norm of L⁻¹qL⁻ᵀ − I below which a pair counts as near.
 _NEAR = 0.25
 
+# Largest ratio of the units of q and p, either way: its square must be a double.
+_LARGEST_RATIO = 1e100
+
 # Relative squared cosine below which two columns are orthogonal.
 _ORTHOGONAL = 1e-31
 
@@ -59,28 +62,42 @@ DOUBTFUL = 1e3
 
 
 class Factor(NamedTuple):
-    """The inverse Cholesky factor of a point p = LLᵀ, and its condition number."""
+    """The inverse Cholesky factor of a point p = LLᵀ, and the condition number of p."""
 
     inverse: Any  # the lower triangle of L⁻¹, row by row: six numbers, or an array
     condition: float
 
     @classmethod
     def of(cls, p: np.ndarray) -> "Factor":
-        """Return the factor of one 3×3 SPD matrix."""
+        """Return the inverse Cholesky factor and the condition number of a matrix p.
+
+        Parameters
+        ----------
+        p : array of shape (3, 3)
+            An SPD matrix.
+
+        Returns
+        -------
+        Factor
+            The lower triangle of L⁻¹, where p = LLᵀ, and the condition number of p.
+        """
         inverse = np.asarray(lower_solve(cholesky(p), np.eye(3)))
         return cls(inverse[np.tril_indices(3)].tolist(), float(np.linalg.cond(p)))
 
 
 class Logs(NamedTuple):
-    """Logarithms of whitened matrices."""
+    """Logarithms of whitened matrices, one for each entry of the arrays."""
 
-    coordinates: list[Array]  # orthonormal, those of `pack`
-    square: Array  # squared length
-    sure: Array  # where both are accurate
+    coordinates: list[Array]  # six, those of `pack`: off-diagonal entries times √2
+    squared_length: Array
+    is_accurate: Array  # whether the coordinates and the length are, to 1e-12
 
 
 def lower_entries(X: Array) -> tuple[Entries, Array]:
     """Return the entries of the symmetric parts of 3×3 matrices, and how skew they are.
+
+    The functions of this module work on six arrays, one for each entry of the lower
+    triangle, with an element for each matrix.
 
     Parameters
     ----------
@@ -90,12 +107,12 @@ def lower_entries(X: Array) -> tuple[Entries, Array]:
     Returns
     -------
     entries : six arrays
-        The lower triangles of (X + Xᵀ)/2, row by row.
-    skewness : array
+        The lower triangles of (X + Xᵀ)/2, row by row; each array has shape (n,).
+    skewness : array, shape (n,)
         ‖X − Xᵀ‖², the squared Frobenius norm.
     """
     if is_numpy_array(X):
-        # Each entry becomes one run of memory.
+        # A copy in which each of the nine entries is contiguous in memory.
         X = np.ascontiguousarray(X.reshape(-1, 9).T).T.reshape(-1, 3, 3)
     pairs = [(X[:, i, j], X[:, j, i]) for i, j in ((1, 0), (2, 0), (2, 1))]
     x10, x20, x21 = (0.5 * (lower + upper) for lower, upper in pairs)
@@ -119,36 +136,37 @@ def whitened_logs(p: Factor, entries: Entries) -> Logs:
     Returns
     -------
     Logs
-        The logarithms in the coordinates of `pack`, their squared lengths, and
-        where both are accurate.
+        The logarithms: their lower triangles with off-diagonal entries times √2 (which
+        makes the coordinates orthonormal), their squared lengths, and where both are
+        accurate to 1e-12.
     """
     A = congruence(tuple(p.inverse[i] for i in range(6)), entries)
     log = log_polynomial(A)
     coordinates = []
-    for place, (entry, entry_of_square) in enumerate(zip(A, squared(A), strict=True)):
-        if place in _OFF_DIAGONAL:
-            coordinates.append(
-                _ROOT2 * (log.first * entry + log.second * entry_of_square)
-            )
+    for index, (entry, entry_of_square) in enumerate(zip(A, squared(A), strict=True)):
+        if index in _OFF_DIAGONAL:
+            log_entry = log.linear * entry + log.quadratic * entry_of_square
+            coordinates.append(_ROOT2 * log_entry)
         else:
             coordinates.append(
-                log.zeroth + log.first * entry + log.second * entry_of_square
+                log.constant + log.linear * entry + log.quadratic * entry_of_square
             )
 
-    # Written so that NaN, and a matrix that is not positive definite, are not sure.
-    is_well_conditioned = p.condition * log.high <= DOUBTFUL * log.low
-    return Logs(coordinates, log.square, (log.low > 0) & is_well_conditioned)
+    # Written so that NaN, and a matrix that is not positive definite, are False.
+    is_well_conditioned = p.condition * log.largest <= DOUBTFUL * log.least
+    is_accurate = (log.least > 0) & is_well_conditioned
+    return Logs(coordinates, log.squared_norm, is_accurate)
 
 
 class Polynomial(NamedTuple):
-    """log A = zeroth + first·A + second·A² for 3×3 matrices A."""
+    """log A = constant + linear·A + quadratic·A² for 3×3 matrices A."""
 
-    zeroth: Array
-    first: Array
-    second: Array
-    square: Array  # ‖log A‖²
-    low: Array  # least eigenvalue of A
-    high: Array  # largest eigenvalue of A
+    constant: Array
+    linear: Array
+    quadratic: Array
+    squared_norm: Array  # ‖log A‖²
+    least: Array  # least eigenvalue of A
+    largest: Array  # largest eigenvalue of A
 
 
 def log_polynomial(A: Entries) -> Polynomial:
@@ -157,54 +175,62 @@ def log_polynomial(A: Entries) -> Polynomial:
     It is Newton's interpolation of the logarithm at the eigenvalues λ₁ <= λ₂ <= λ₃ of
     A,
 
-        log A = log λ₁ + slope·(A − λ₁) + second·(A − λ₁)(A − λ₂),
+        log A = log λ₁ + log[λ₁, λ₂]·(A − λ₁) + log[λ₁, λ₂, λ₃]·(A − λ₁)(A − λ₂).
 
-    with the divided differences slope = log[λ₁, λ₂] and second = log[λ₁, λ₂, λ₃]. A
-    divided difference log[λ, μ] is (log μ − log λ)/(μ − λ), or 1/λ for equal arguments.
+    The divided difference log[λ, μ] is (log μ − log λ)/(μ − λ), or 1/λ for equal
+    arguments, and log[λ₁, λ₂, λ₃] is (log[λ₂, λ₃] − log[λ₁, λ₂])/(λ₃ − λ₁). If all
+    three eigenvalues are equal, the last factor is 0 and its coefficient does not
+    matter.
 
     Parameters
     ----------
     A : six arrays
         The lower triangles of SPD matrices.
+
+    Returns
+    -------
+    Polynomial
+        The coefficients c₀, c₁ and c₂, the squared Frobenius norm of log A, and the
+        least and largest eigenvalue of A; an array with an element per matrix for each.
     """
     xp = namespace(A[0])
-    low, middle, high = _eigenvalues(A)
+    low, middle, high = _eigenvalues(A)  # λ₁, λ₂, λ₃
     one = xp.ones_like(A[0])
     lower_gap = middle - low
     upper_gap = high - middle
     gap = high - low
 
-    # The divided differences log[λ₁, λ₂], log[λ₂, λ₃] and log[λ₁, λ₂, λ₃].
     log_low = xp.log(low)
-    lower_rise = xp.log1p(lower_gap / low)
-    upper_rise = xp.log1p(upper_gap / middle)
-    lower_quotient = lower_rise / xp.where(lower_gap > 0, lower_gap, one)
-    upper_quotient = upper_rise / xp.where(upper_gap > 0, upper_gap, one)
+    lower_log_gap = xp.log1p(lower_gap / low)  # log λ₂ − log λ₁
+    upper_log_gap = xp.log1p(upper_gap / middle)  # log λ₃ − log λ₂
+    lower_quotient = lower_log_gap / xp.where(lower_gap > 0, lower_gap, one)
+    upper_quotient = upper_log_gap / xp.where(upper_gap > 0, upper_gap, one)
+
+    # The divided differences log[λ₁, λ₂], log[λ₂, λ₃] and log[λ₁, λ₂, λ₃].
     lower_slope = xp.where(lower_gap > 0, lower_quotient, 1 / low)
     upper_slope = xp.where(upper_gap > 0, upper_quotient, 1 / middle)
-    second = (upper_slope - lower_slope) / xp.where(gap > 0, gap, one)
+    curvature = (upper_slope - lower_slope) / xp.where(gap > 0, gap, one)
 
-    log_middle = log_low + lower_rise
-    log_high = log_middle + upper_rise
-    square = log_low * log_low + log_middle * log_middle + log_high**2
+    log_middle = log_low + lower_log_gap
+    log_high = log_middle + upper_log_gap
     return Polynomial(
-        zeroth=log_low - lower_slope * low + second * low * middle,
-        first=lower_slope - second * (low + middle),
-        second=second,
-        square=square,
-        low=low,
-        high=high,
+        constant=log_low - lower_slope * low + curvature * low * middle,
+        linear=lower_slope - curvature * (low + middle),
+        quadratic=curvature,
+        squared_norm=log_low * log_low + log_middle * log_middle + log_high**2,
+        least=low,
+        largest=high,
     )
 
 
 def _eigenvalues(A: Entries) -> tuple[Array, Array, Array]:
     """Return the three eigenvalues of symmetric 3×3 matrices, in ascending order.
 
-    Closed form. With mean = tr(A)/3 and scale² = ‖A − mean·I‖²/6, the
-    matrix B = (A − mean·I)/scale has the characteristic equation t³ − 3t = det B. Its
-    root farthest from the other two has the sign of det B and the size `root`, which
-    `separated_root` computes from ½|det B|. The other two are −root/2 ± (√3/2)·√(4 −
-    root²), times that sign.
+    The formula is closed. With mean = tr(A)/3 and scale² = ‖A − mean·I‖²/6, the matrix
+    B = (A − mean·I)/scale has the characteristic equation t³ − 3t = det B. One of its
+    roots is farther from the other two than they are from each other. It has the sign
+    of det B, and its modulus is `root`, which `separated_root` computes from ½|det B|.
+    The other two are −root/2 ± (√3/2)·√(4 − root²), times that sign.
 
     Parameters
     ----------
@@ -221,32 +247,34 @@ def _eigenvalues(A: Entries) -> tuple[Array, Array, Array]:
     one = xp.ones_like(a00)
     square10, square20, square21 = a10 * a10, a20 * a20, a21 * a21
     mean = (a00 + a11 + a22) * (1 / 3)
-    shifted00, shifted11, shifted22 = a00 - mean, a11 - mean, a22 - mean
+
+    # The diagonal of A − mean·I, its scale and its determinant.
+    diagonal0, diagonal1, diagonal2 = a00 - mean, a11 - mean, a22 - mean
     scale_square = (
-        shifted00 * shifted00
-        + shifted11 * shifted11
-        + shifted22 * shifted22
+        diagonal0 * diagonal0
+        + diagonal1 * diagonal1
+        + diagonal2 * diagonal2
         + 2 * (square10 + square20 + square21)
     ) * (1 / 6)
     scale = xp.sqrt(scale_square)
     det = (
-        shifted00 * (shifted11 * shifted22 - square21)
-        - a10 * (a10 * shifted22 - 2 * a20 * a21)
-        - square20 * shifted11
+        diagonal0 * (diagonal1 * diagonal2 - square21)
+        - a10 * (a10 * diagonal2 - 2 * a20 * a21)
+        - square20 * diagonal1
     )
-    half_det = xp.clip(
-        0.5 * det / xp.where(scale_square > 0, scale_square * scale, one), -1.0, 1.0
-    )
+    scale_cube = xp.where(scale_square > 0, scale_square * scale, one)
+    half_det_B = xp.clip(0.5 * det / scale_cube, -1.0, 1.0)
 
-    separated_is_high = half_det >= 0
-    root = separated_root(xp.abs(half_det))
-    scale = xp.where(separated_is_high, scale, -scale)
+    # Multiplied by this signed scale, the separated root comes out with its sign.
+    separated_is_high = half_det_B >= 0
+    signed_scale = xp.where(separated_is_high, scale, -scale)
+    root = separated_root(xp.abs(half_det_B))
     half_gap = _HALF_ROOT3 * xp.sqrt(xp.clip(4 - root * root, 0.0, None))
-    separated = mean + scale * root
-    middle = mean + scale * (-0.5 * root + half_gap)
-    other = mean + scale * (-0.5 * root - half_gap)
-    high = xp.where(separated_is_high, separated, other)
-    low = xp.where(separated_is_high, other, separated)
+    separated = mean + signed_scale * root
+    middle = mean + signed_scale * (-0.5 * root + half_gap)
+    opposite = mean + signed_scale * (-0.5 * root - half_gap)
+    high = xp.where(separated_is_high, separated, opposite)
+    low = xp.where(separated_is_high, opposite, separated)
     return low, middle, high
 
 
@@ -278,35 +306,43 @@ def squared(A: Entries) -> list[Array]:
 def log_spectrum3(
     p: np.ndarray, q: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Return the spectrum of pencils (p, q) of 3×3 matrices (NumPy).
+    """Return the log-eigenvalues of pairs of 3×3 matrices (p, q), for NumPy arrays.
+
+    For p = LLᵀ these are the logarithms of the eigenvalues of A = L⁻¹qL⁻ᵀ, which are
+    the generalized eigenvalues of q relative to p. The pairs are worked on in blocks.
 
     Parameters
     ----------
     p, q : array, shape (n or 1, 3, 3)
-        SPD matrices.
+        SPD matrices. A single matrix is paired with all of the other array.
 
     Returns
     -------
-    L, logs, U : array
-        As `spd_pencil.log_spectrum`.
-    doubtful : array, shape (n,)
-        Which pairs need more precision.
+    L : array, shape (n, 3, 3)
+        The Cholesky factors of p.
+    logs : array, shape (n, 3)
+        The logarithms of the eigenvalues of A, in no particular order.
+    U : array, shape (n, 3, 3)
+        The eigenvectors of A, as columns.
+    is_doubtful : array of bool, shape (n,)
+        Which pairs need more precision than doubles have; their rows of `logs` and `U`
+        may be anything.
     """
     is_empty = 0 in (len(p), len(q))
     n = 0 if is_empty else max(len(p), len(q))
     L = np.zeros((n, 3, 3))
     logs = np.empty((n, 3))
     U = np.empty((n, 3, 3))
-    doubtful = np.empty(n, dtype=bool)
+    is_doubtful = np.empty(n, dtype=bool)
     with np.errstate(all="ignore"):
         for start in range(0, n, _BLOCK):
             rows = slice(start, min(start + _BLOCK, n))
             p_entries = _entries(p if len(p) == 1 else p[rows])
             q_entries = _entries(q if len(q) == 1 else q[rows])
             _fill_block(
-                p_entries, q_entries, L[rows], logs[rows], U[rows], doubtful[rows]
+                p_entries, q_entries, L[rows], logs[rows], U[rows], is_doubtful[rows]
             )
-    return L, logs, U, doubtful
+    return L, logs, U, is_doubtful
 
 
 def _fill_block(
@@ -315,44 +351,45 @@ def _fill_block(
     L: np.ndarray,
     logs: np.ndarray,
     U: np.ndarray,
-    doubtful: np.ndarray,
+    is_doubtful: np.ndarray,
 ) -> None:
-    """Write the spectra of a block of pencils (p, q) into L, logs, U and doubtful.
+    """Write the log-eigenvalues of a block of pairs (p, q) into given arrays.
+
+    Where q is near p, eigenvalues λ of E = L⁻¹(q − p)L⁻ᵀ are computed and log(1 + λ) is
+    taken, because the digits are in q − p. Elsewhere `_far_spectrum` is used.
 
     Parameters
     ----------
     p, q : six arrays each
         The lower triangles of SPD matrices.
-    L, logs, U, doubtful : array
-        What `log_spectrum3` returns, for these pencils; they are overwritten.
+    L, logs, U, is_doubtful : array
+        What `log_spectrum3` returns, for these pairs; they are overwritten.
     """
     p_factor, q_factor = _cholesky(p), _cholesky(q)
     p_inverse, q_inverse = _inverse(p_factor), _inverse(q_factor)
-    for entry, (i, j) in zip(p_factor, _PLACES, strict=True):
+    for entry, (i, j) in zip(p_factor, _POSITIONS, strict=True):
         L[:, i, j] = entry
 
-    # E = L⁻¹(q − p)L⁻ᵀ
-    difference = tuple(b - a for a, b in zip(p, q, strict=True))
+    p_square, p_inverse_square = dot(p_factor, p_factor), dot(p_inverse, p_inverse)
+    q_square, q_inverse_square = dot(q_factor, q_factor), dot(q_inverse, q_inverse)
+    condition = np.maximum(p_square * p_inverse_square, q_square * q_inverse_square)
+    ratio = q_square * p_inverse_square
+    is_representable = (ratio > 1 / _LARGEST_RATIO) & (ratio < _LARGEST_RATIO)
+    # Written so that NaN is doubtful.
+    is_doubtful[:] = ~((condition <= _LARGEST_CONDITION) & is_representable)
+
+    difference = tuple(q_entry - p_entry for p_entry, q_entry in zip(p, q, strict=True))
     E = np.broadcast_arrays(*congruence(p_inverse, difference))
     diagonal_square = E[0] ** 2 + E[2] ** 2 + E[5] ** 2
     off_diagonal_square = E[1] ** 2 + E[3] ** 2 + E[4] ** 2
     is_near = diagonal_square + 2 * off_diagonal_square < _NEAR**2
-
-    condition = np.maximum(
-        dot(p_factor, p_factor) * dot(p_inverse, p_inverse),
-        dot(q_factor, q_factor) * dot(q_inverse, q_inverse),
-    )
-    # Ratio of the units of q and p, whose square must be a double.
-    ratio = dot(q_factor, q_factor) * dot(p_inverse, p_inverse)
-    is_usable = (ratio > 1e-100) & (ratio < 1e100)
-    doubtful[:] = ~((condition <= _LARGEST_CONDITION) & is_usable)  # NaN is doubtful
 
     if is_near.any():
         rows = _row_index(is_near)
         values, vectors = eigh3(np, *(entry[rows] for entry in E))
         logs[rows] = np.log1p(np.stack(values, axis=-1))
         U[rows] = np.stack(vectors, axis=-1).reshape(-1, 3, 3)
-    is_far = ~is_near & ~doubtful
+    is_far = ~is_near & ~is_doubtful
     if is_far.any():
         rows = _row_index(is_far)
         logs[rows], U[rows] = _far_spectrum(
@@ -361,12 +398,12 @@ def _fill_block(
 
 
 def _row_index(mask: np.ndarray) -> Any:
-    """Return an index of the rows where a mask holds: a slice if all do."""
+    """Return an index of the rows where a mask holds: a slice, without a copy, if all do."""
     return slice(None) if mask.all() else np.flatnonzero(mask)
 
 
 def _far_spectrum(
-    p_inverse: Entries, q_factor: Entries, n_pencils: int
+    p_inverse: Entries, q_factor: Entries, n_pairs: int
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return log-eigenvalues and eigenvectors of A = L⁻¹qL⁻ᵀ for p and q far apart.
 
@@ -380,34 +417,35 @@ def _far_spectrum(
         The lower triangle of L⁻¹, where p = LLᵀ.
     q_factor : six arrays
         The lower triangle of K, where q = KKᵀ.
-    n_pencils : int
-        The number of pencils.
+    n_pairs : int
+        The number of pairs (p, q).
 
     Returns
     -------
-    logs : array, shape (n_pencils, 3)
+    logs : array, shape (n_pairs, 3)
         The logarithms of the eigenvalues, in no particular order.
-    eigenvectors : array, shape (n_pencils, 3, 3)
+    eigenvectors : array, shape (n_pairs, 3, 3)
         The eigenvectors, as columns.
     """
-    i00, i10, i11, i20, i21, i22 = p_inverse
+    # Entries of M = L⁻¹ and of K; the suffix 10 stands for row 1 and column 0.
+    m00, m10, m11, m20, m21, m22 = p_inverse
     k00, k10, k11, k20, k21, k22 = q_factor
-    zero = np.zeros(n_pencils)
-    # The columns of G = L⁻¹K, which is lower triangular.
-    entries = [
-        [i00 * k00, i10 * k00 + i11 * k10, i20 * k00 + i21 * k10 + i22 * k20],
-        [zero, i11 * k11, i21 * k11 + i22 * k21],
-        [zero, zero, i22 * k22],
+    zero = np.zeros(n_pairs)
+    # The columns of G = MK, which is lower triangular.
+    products = [
+        [m00 * k00, m10 * k00 + m11 * k10, m20 * k00 + m21 * k10 + m22 * k20],
+        [zero, m11 * k11, m21 * k11 + m22 * k21],
+        [zero, zero, m22 * k22],
     ]
     columns = [
-        [np.broadcast_to(entry, (n_pencils,)) for entry in column] for column in entries
+        [np.broadcast_to(entry, (n_pairs,)) for entry in column] for column in products
     ]
-    columns, squares = _one_sided_jacobi(columns)
+    columns, eigenvalues = _one_sided_jacobi(columns)
     eigenvectors = []
-    for column, square in zip(columns, squares, strict=True):
-        inverse_length = 1 / np.sqrt(square)
+    for column, squared_length in zip(columns, eigenvalues, strict=True):
+        inverse_length = 1 / np.sqrt(squared_length)
         eigenvectors.append(np.stack([entry * inverse_length for entry in column], -1))
-    return np.log(np.stack(squares, axis=-1)), np.stack(eigenvectors, axis=-1)
+    return np.log(np.stack(eigenvalues, axis=-1)), np.stack(eigenvectors, axis=-1)
 
 
 def _one_sided_jacobi(
@@ -420,7 +458,8 @@ def _one_sided_jacobi(
         x ← cos·(x − tan·y),    y ← cos·(y + tan·x),
 
     where tan is the smaller root of tan² + tan·(|y|² − |x|²)/⟨x, y⟩ = 1. Two columns
-    that are orthogonal to working precision are not rotated.
+    that are orthogonal to working precision are not rotated. The pairs are gone through
+    until no matrix needs a rotation.
 
     Parameters
     ----------
@@ -445,11 +484,7 @@ def _one_sided_jacobi(
                 continue
             has_rotated = True
             gap = y_square - x_square
-            denominator = np.abs(gap) + np.sqrt(gap * gap + 4 * product * product)
-            denominator = np.where(
-                must_rotate, denominator, np.inf
-            )  # a tangent of 0 turns nothing
-            tan = 2 * np.where(gap < 0, -product, product) / denominator
+            tan = _rotation_tangent(gap, product, must_rotate)
             cos = 1 / np.sqrt(1 + tan * tan)
             columns[i] = [
                 cos * (x_entry - tan * y_entry)
@@ -464,6 +499,32 @@ def _one_sided_jacobi(
     return columns, [dot(x, x) for x in columns]
 
 
+def _rotation_tangent(
+    gap: np.ndarray, product: np.ndarray, must_rotate: np.ndarray
+) -> np.ndarray:
+    """Return the tangent of the angle by which a Jacobi rotation turns two columns.
+
+    It is the root of smaller modulus of tan² + tan·gap/product = 1.
+
+    Parameters
+    ----------
+    gap : array
+        |y|² − |x|² for columns x and y.
+    product : array
+        ⟨x, y⟩.
+    must_rotate : array of bool
+        Which matrices are rotated.
+
+    Returns
+    -------
+    array
+        The tangents; 0 where nothing is rotated.
+    """
+    denominator = np.abs(gap) + np.sqrt(gap * gap + 4 * product * product)
+    denominator = np.where(must_rotate, denominator, np.inf)
+    return np.asarray(2 * np.where(gap < 0, -product, product) / denominator)
+
+
 def _entries(X: np.ndarray) -> Entries:
     """Return the lower triangles of the symmetric parts of 3×3 matrices.
 
@@ -473,15 +534,22 @@ def _entries(X: np.ndarray) -> Entries:
     ----------
     X : array, shape (n, 3, 3)
         Symmetric matrices.
+
+    Returns
+    -------
+    six arrays of shape (n,)
+        The entries (0,0), (1,0), (1,1), (2,0), (2,1), (2,2).
     """
-    flat = np.ascontiguousarray(X.reshape(len(X), 9).T)
+    x00, x01, x02, x10, x11, x12, x20, x21, x22 = np.ascontiguousarray(
+        X.reshape(len(X), 9).T
+    )
     return (
-        flat[0],
-        0.5 * (flat[1] + flat[3]),
-        flat[4],
-        0.5 * (flat[2] + flat[6]),
-        0.5 * (flat[5] + flat[7]),
-        flat[8],
+        x00,
+        0.5 * (x01 + x10),
+        x11,
+        0.5 * (x02 + x20),
+        0.5 * (x12 + x21),
+        x22,
     )
 
 
@@ -518,11 +586,19 @@ def _inverse(L: Entries) -> Entries:
     ----------
     L : six arrays
         The lower triangles of invertible lower triangular matrices.
+
+    Returns
+    -------
+    six arrays
+        The lower triangles of their inverses.
     """
+    # Entries of L and of M = L⁻¹, by forward substitution in LM = I.
     l00, l10, l11, l20, l21, l22 = L
-    i00, i11, i22 = 1 / l00, 1 / l11, 1 / l22
-    i10, i21 = -l10 * i00 * i11, -l21 * i11 * i22
-    return i00, i10, i11, -(l20 * i00 + l21 * i10) * i22, i21, i22
+    m00, m11, m22 = 1 / l00, 1 / l11, 1 / l22
+    m10 = -l10 * m00 * m11
+    m21 = -l21 * m11 * m22
+    m20 = -(l20 * m00 + l21 * m10) * m22
+    return m00, m10, m11, m20, m21, m22
 
 
 def congruence(K: Entries, X: Entries) -> Entries:
@@ -543,12 +619,11 @@ def congruence(K: Entries, X: Entries) -> Entries:
     x00, x10, x11, x20, x21, x22 = X
     k00, k10, k11, k20, k21, k22 = K
     # Rows 1 and 2 of the product KX, as far as they are needed.
-    kx10, kx11 = k10 * x00 + k11 * x10, k10 * x10 + k11 * x11
-    kx20, kx21, kx22 = (
-        k20 * x00 + k21 * x10 + k22 * x20,
-        k20 * x10 + k21 * x11 + k22 * x21,
-        k20 * x20 + k21 * x21 + k22 * x22,
-    )
+    kx10 = k10 * x00 + k11 * x10
+    kx11 = k10 * x10 + k11 * x11
+    kx20 = k20 * x00 + k21 * x10 + k22 * x20
+    kx21 = k20 * x10 + k21 * x11 + k22 * x21
+    kx22 = k20 * x20 + k21 * x21 + k22 * x22
     return (
         k00 * k00 * x00,
         k00 * kx10,

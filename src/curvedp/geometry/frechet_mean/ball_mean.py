@@ -1,7 +1,8 @@
 """The mean of records in a public ball, within the a-priori error of `solver_error`.
 
-A search's answer is taken where the theorem of `error_bound` covers it; otherwise the
-theorem's own gradient steps are made.
+A fast search with Newton's steps comes first. Its answer is taken if its residual
+proves it to be close enough to the mean. Otherwise a public number of gradient steps is
+made, whose error the theorem in `error_bound` bounds for all records.
 """
 
 import operator
@@ -32,28 +33,33 @@ def mean_in_ball(
 ) -> Search[tuple[Any, float]]:
     """Find the mean of records in the ball, with the a-priori error of `solver_error`.
 
-    The search's answer x is taken where its residual is within `residual_tolerance`
-    and, under positive curvature, x is in the ball and the mean square distance to it
-    is at most r². From such an x the gradient flow ends at the mean after a length of
-    at most ‖∇f(x)‖/μ (docs/theory/frechet-mean.md). Otherwise the fixed number of
-    gradient steps is made from the center. Either way the value is within
-    `solver_error`; only the time depends on which, and so on the records. Residuals are
-    believed, and steps begun, only where floats represent the point well.
+    This generator yields a `PassRequest` for each pass over the records that it needs
+    and is to be sent the `PassResult`; `run_search` runs it.
+
+    Let r be the radius, f = ½·mean d² the cost and μ its convexity. The answer x of a
+    search by Newton's method is taken if the length of the mean logarithm there is
+    within `residual_tolerance` and, under positive curvature, x is in the ball and the
+    mean squared distance to it is at most r². From such an x the gradient flow ends at
+    the mean after a length of at most ‖∇f(x)‖/μ (docs/theory/frechet-mean.md).
+    Otherwise a public number of gradient steps is made from the center. Either way the
+    value is within `solver_error`; only the time depends on which, and so on the
+    records. Residuals are believed, and steps begun, only where floats represent the
+    point well.
 
     Parameters
     ----------
     ball : PublicBall
         The public ball of the records.
     backend : MeanBackend
-        Makes the passes over the records.
+        Moves iterates and supplies Newton's method.
     max_passes : int
-        The largest number of passes.
+        Cap on the number of passes of the search by Newton's method.
 
     Returns
     -------
     x : Iterate
-        The mean, as the backend stands for it.
-    square : float
+        The mean, as the backend represents points.
+    mean_square : float
         Mean squared distance of the records to it.
     """
     M, center, radius = ball
@@ -63,46 +69,70 @@ def mean_in_ball(
         safe_iterate = _to_safe_iterate(ball, backend, x)
         if safe_iterate is not x:
             x = safe_iterate
-            result = yield PassRequest(x, True)
+            result = yield PassRequest(x, with_cost=True)
             converged = result.residual <= tolerance
-    if converged and isnan(result.square):
-        result = yield PassRequest(x, True)
+    if converged and isnan(result.mean_square):
+        result = yield PassRequest(x, with_cost=True)
 
-    is_covered = M.curvature_bounds[1] <= 0 or (
-        result.square <= radius**2 and float(M.dist(center, x)) <= radius
+    has_proved_error = M.curvature_bounds[1] <= 0 or (
+        result.mean_square <= radius**2 and float(M.dist(center, x)) <= radius
     )
-    if converged and is_covered:
-        return x, result.square
+    if converged and has_proved_error:
+        return x, result.mean_square
     return (yield from fixed_step_descent(ball, backend))
 
 
 def fixed_step_descent(
     ball: PublicBall, backend: MeanBackend
 ) -> Search[tuple[Any, float]]:
-    """Make the theorem's public number of gradient steps from the center.
+    """Approximate the mean of records by a public number of gradient steps.
 
-    Returns the last iterate and the mean squared distance of the records to it.
+    The number of steps and their length depend on the manifold and the radius alone;
+    the steps begin at the center. This generator yields a `PassRequest` for each pass
+    over the records and is to be sent the `PassResult`.
 
     Parameters
     ----------
     ball : PublicBall
         The public ball of the records.
     backend : MeanBackend
-        Makes the passes over the records.
+        Moves iterates.
+
+    Returns
+    -------
+    x : Iterate
+        The last iterate, as the backend represents points.
+    mean_square : float
+        Mean squared distance of the records to it.
     """
     M, center, radius = ball
     x = backend.iterate_at(center)
     step_length = _step_length(M, radius)
     for _ in range(mean_iterations(M, radius)):
-        result = yield PassRequest(x, True)
-        moved = backend.move(x, step_length * result.velocity)
+        result = yield PassRequest(x, with_cost=True)
+        moved = backend.move(x, step_length * result.mean_log)
         x = _to_safe_iterate(ball, backend, moved)
-    result = yield PassRequest(x, True)
-    return x, result.square
+    result = yield PassRequest(x, with_cost=True)
+    return x, result.mean_square
 
 
 def _to_safe_iterate(ball: PublicBall, backend: MeanBackend, x: Iterate) -> Iterate:
-    """Return the iterate of the nearest safe point of the ball; x where it is one."""
+    """Move an iterate to the nearest point of the ball that floats represent well.
+
+    Parameters
+    ----------
+    ball : PublicBall
+        The public ball of the records.
+    backend : MeanBackend
+        Says which point an iterate stands for.
+    x : Iterate
+        The iterate.
+
+    Returns
+    -------
+    Iterate
+        x itself, the same object, if its point is in the ball and well represented.
+    """
     point = backend.point(x)
     safe_point = project_to_safe_ball(ball, point)
     return x if safe_point is point else backend.iterate_at(safe_point)
@@ -111,21 +141,26 @@ def _to_safe_iterate(ball: PublicBall, backend: MeanBackend, x: Iterate) -> Iter
 def project_to_safe_ball(ball: PublicBall, x: np.ndarray) -> np.ndarray:
     """Return the nearest point of the ball that floats represent well.
 
-    x itself is returned where it is one. Where curvature is ≤ 0, the ball and the set
-    of well-represented points (`M.float_set`) are convex and contain the center: the
-    nearest point of one, then of the other, is in both, and no farther from any record,
-    which is in both (Bridson & Haefliger 1999, II.2.4). Under the affine-invariant
-    metric, too, the nearest matrix with a spectrum of a convex set has the nearest
-    spectrum and the same eigenvectors, since d(A, B) is at least the distance of the
-    sorted log-eigenvalues (Bhatia 2007, ch. 6; Lidskii). Elsewhere iterates are proved
-    to stay in the ball, and floats represent all of it.
+    Where curvature is ≤ 0, the ball and the set of well-represented points
+    (`M.float_set`) are convex and contain the center: the nearest point of one, then of
+    the other, is in both, and no farther from any record, which is in both (Bridson &
+    Haefliger 1999, II.2.4). Under the affine-invariant metric, too, the nearest matrix
+    with a spectrum of a convex set has the nearest spectrum and the same eigenvectors,
+    since d(A, B) is at least the distance of the sorted log-eigenvalues (Bhatia 2007,
+    ch. 6; Lidskii). On other spaces nothing is done: iterates are proved to stay in the
+    ball, and floats represent all of it.
 
     Parameters
     ----------
     ball : PublicBall
         The public ball of the records.
     x : array of shape point_shape
-        The iterate.
+        A point of the manifold.
+
+    Returns
+    -------
+    array of shape point_shape
+        The nearest point; x itself, the same object, if nothing has to move.
     """
     M, center, radius = ball
     if isinstance(M, Product):
@@ -137,25 +172,32 @@ def project_to_safe_ball(ball: PublicBall, x: np.ndarray) -> np.ndarray:
         safe_parts = list(map(project_to_safe_ball, balls, parts))
         nothing_moved = all(map(operator.is_, safe_parts, parts))
         return x if nothing_moved else np.asarray(M.join(safe_parts))
-    if M.convexity_radius < inf:
+
+    is_hadamard = M.convexity_radius == inf
+    if not is_hadamard:
+        return x
+    # Whether some points of the ball are not represented well.
+    exceeds_safe_radius = radius > M.float_set.safe_radius
+    if not exceeds_safe_radius and float(M.dist(center, x)) <= radius:
         return x
 
-    is_wide = radius > M.float_set.safe_radius
-    if not is_wide and float(M.dist(center, x)) <= radius:
-        return x
     z = np.asarray(M.normal_coordinates(center, x))
     length = float(np.linalg.norm(z))
-    is_unsafe = is_wide and float(M.float_set.shrink_factor(z)) * ROUNDOFF_ROOM < 1
-    if length <= radius * ROUNDOFF_ROOM and not is_unsafe:
+    is_well_represented = True
+    if exceeds_safe_radius:
+        shrink_factor = float(M.float_set.shrink_factor(z))
+        is_well_represented = not shrink_factor * ROUNDOFF_ROOM < 1
+    if length <= radius * ROUNDOFF_ROOM and is_well_represented:
         return x
+
     z = z * min(1.0, radius / length)
-    if is_wide:
+    if exceeds_safe_radius:
         z = M.float_set.project(z)
     return np.asarray(M.from_normal_coordinates(center, z))
 
 
 def _step_length(M: Manifold, radius: float) -> np.ndarray | float:
-    """Return the theorem's step length; on a product one for each coordinate.
+    """Return the length t of the gradient steps of the theorem in `error_bound`.
 
     Parameters
     ----------
@@ -163,6 +205,12 @@ def _step_length(M: Manifold, radius: float) -> np.ndarray | float:
         Where the points are.
     radius : float
         The radius of the public ball.
+
+    Returns
+    -------
+    float or array of shape (dim,)
+        By what the mean logarithm is multiplied: one number, or on a product one for
+        each coordinate, because every factor has its own.
     """
     if isinstance(M, Product):
         lengths = [

@@ -20,11 +20,20 @@ from curvedp.numerics.fixed_point import FixedPoint
 # Least convexity μ that is accepted: about 10⁵ steps, where nothing faster converges.
 _LEAST_CONVEXITY = 2e-3
 
-# Largest smoothness L: beyond, a step shortens the way by nothing that doubles show.
+# Largest smoothness L that is accepted. With a larger one, 1 − 1/L rounds to 1: a step
+# would shorten the distance to the mean by less than doubles can show.
 _LARGEST_SMOOTHNESS = 1e15
+
+# cot(s/2) is cut here. In so small a ball the Hessian alone bounds the convexity by 1.
+_LARGEST_COTANGENT = 1e10
 
 # Fraction of the radius that ‖mean log‖ may have at an iterate taken for the mean.
 _RESIDUAL_FRACTION = 1e-10
+
+# Errors of coordinates, in units of relative error per dimension: four units of
+# round-off within one step, sixteen in a residual.
+_STEP_ROUNDING = 2.0**-50
+_RESIDUAL_ROUNDING = 2.0**-48
 
 KERNEL_ERROR = 1e-12
 """Relative error of exp and log: the project's contract on every space."""
@@ -32,7 +41,17 @@ KERNEL_ERROR = 1e-12
 
 @dataclass(frozen=True)
 class Contraction:
-    """The constants of the theorem: μ, L and the step length t."""
+    """Constants that say how fast gradient descent for the Fréchet mean converges.
+
+    Parameters
+    ----------
+    convexity : float
+        μ, with |∇f|² ≥ 2μ(f − f*) for the cost f = ½·mean d² and its least value f*.
+    smoothness : float
+        L, an upper bound of the Hessian of f.
+    step : float
+        t, the length of a step: the iterate x moves to exp_x(−t∇f(x)).
+    """
 
     convexity: float
     smoothness: float
@@ -40,31 +59,42 @@ class Contraction:
 
     @property
     def factor(self) -> float:
-        """The factor q by which a step shrinks the error."""
+        """The factor q by which a step shrinks the error: q² = 1 − 2μt(1 − Lt/2)."""
         gain = 2 * self.convexity * self.step * (1 - self.smoothness * self.step / 2)
         return math.sqrt(max(1 - gain, 0.0))
 
 
 def contraction(M: Manifold, radius: float) -> Contraction:
-    """Return the constants μ, L and t for records in a ball of this radius.
+    """Return how fast gradient descent converges to the mean of records in a ball.
 
-    With κ₋ ≤ κ ≤ κ₊ the curvature bounds, L = 1 + r√(−κ₋). On Hadamard manifolds μ = 1
-    and t = 1/L. Under positive curvature, with s = 2r√κ₊ < π,
+    Let r be the radius and f(x) = ½·mean d²(x, xᵢ) the cost, with least value f*. The
+    constants are the convexity μ with |∇f|² ≥ 2μ(f − f*), the smoothness L ≥ Hess f,
+    and the length t of a step exp_x(−t∇f). With κ₋ ≤ κ ≤ κ₊ the curvature bounds,
+    L = 1 + r√(−κ₋). On Hadamard manifolds μ = 1 and t = 1/L. Under positive curvature,
+    with s = 2r√κ₊ < π,
 
         μ = max(¾ + ¼·s·cot s, min(s·cot(s/2)/20, 0.81·cot⁴(s/2))),  t = sin s/(s·L).
+
+    docs/theory/frechet-mean.md has the proof: the first bound on μ is that of the
+    Hessian of f, the second that of its gradient.
 
     Parameters
     ----------
     M : Manifold
         Where the points are.
     radius : float
-        The radius of the public ball.
+        The radius r of the public ball.
+
+    Returns
+    -------
+    Contraction
+        The constants μ, L and t.
 
     Raises
     ------
     ParameterError
-        Where the mean need not be unique (r ≥ ½·min(injectivity radius, π/√κ₊)) or
-        would take too many steps.
+        If the mean need not be unique (r ≥ ½·min(injectivity radius, π/√κ₊)) or would
+        take too many steps.
     """
     low, high = M.curvature_bounds
     radius = M.float_set.safe_radius_within(radius)
@@ -91,11 +121,7 @@ def contraction(M: Manifold, radius: float) -> Contraction:
         )
     if s == 0:  # a closed curve or a torus: flat as far as geodesics reach
         return Contraction(1.0, smoothness, 1 / smoothness)
-
-    cot = min(1 / math.tan(s / 2), 1e10)  # beyond, the first bound is 1
-    by_hessian = 0.75 + 0.25 * s / math.tan(s)
-    by_gradient = min(0.05 * s * cot, 0.81 * cot**4)
-    convexity = max(by_hessian, by_gradient)
+    convexity = _convexity_under_positive_curvature(s)
     if convexity < _LEAST_CONVEXITY:
         raise ParameterError(
             ": the mean may take too many steps; radius·√κ must be at most 1.35",
@@ -105,12 +131,36 @@ def contraction(M: Manifold, radius: float) -> Contraction:
     return Contraction(convexity, smoothness, math.sin(s) / (s * smoothness))
 
 
-def farthest_record(M: Manifold, radius: float) -> float:
-    """Return how far from the center `project_to_ball` leaves a record, at most.
+def _convexity_under_positive_curvature(s: float) -> float:
+    """Return the convexity μ of ½·mean d² for records in a ball, with κ₊ > 0.
 
-    That is the radius, or less in a ball of which floats represent a part alone
-    (`M.float_set`). The place of a record there is computed: to the kernels' error, and
-    to the rounding of its coordinates.
+    It is the better of two bounds (docs/theory/frechet-mean.md, steps 1 and 3): that of
+    the Hessian, ¾ + ¼·s·cot s, and that of the gradient,
+    min(s·cot(s/2)/20, 0.81·cot⁴(s/2)).
+
+    Parameters
+    ----------
+    s : float
+        2r√κ₊, between 0 and π: the largest distance of two records, measured in units
+        of 1/√κ₊.
+
+    Returns
+    -------
+    float
+        μ, at most 1.
+    """
+    by_hessian = 0.75 + 0.25 * s / math.tan(s)
+    cot = min(1 / math.tan(s / 2), _LARGEST_COTANGENT)
+    by_gradient = min(0.05 * s * cot, 0.81 * cot**4)
+    return max(by_hessian, by_gradient)
+
+
+def farthest_record(M: Manifold, radius: float) -> float:
+    """Return how far from the center a record can be after `project_to_ball`.
+
+    That is the radius. If floats represent only the points up to a smaller distance
+    well (`M.float_set`), records are moved to within that distance, and round-off of
+    the kernels and of their coordinates is added to it.
 
     Parameters
     ----------
@@ -118,20 +168,27 @@ def farthest_record(M: Manifold, radius: float) -> float:
         Where the points are.
     radius : float
         The radius of the public ball.
+
+    Returns
+    -------
+    float
+        A distance of at most `radius`.
     """
     safe_radius = M.float_set.safe_radius_within(radius)
     if safe_radius == radius:
         return radius
-    rounding = 2.0**-50 * M.float_set.roundoff_amplification(safe_radius)
+    rounding = _STEP_ROUNDING * M.float_set.roundoff_amplification(safe_radius)
     return min(radius, safe_radius * (1 + KERNEL_ERROR) + rounding)
 
 
 def mean_iterations(M: Manifold, radius: float) -> int:
     """Return how many steps `frechet_mean(..., ball=(center, radius))` takes.
 
-    It is a function of public quantities alone: the least k ≥ 2 at which the theorem
-    bounds ‖mean log‖ ≤ L·error by 1e-10 of the radius. On flat spaces the first step is
-    exact, and the second removes the round-off of a long first one.
+    After k steps the distance to the mean is at most q^k·r/√μ, and ‖mean log‖ is at
+    most L times that; r is the radius, and `contraction` gives the factor q, the
+    convexity μ and the smoothness L. The number of steps is the least k ≥ 2 for which
+    this bound on ‖mean log‖ is at most 1e-10·r. On flat spaces the first step is exact,
+    and the second removes the round-off of a long first one.
 
     Parameters
     ----------
@@ -139,13 +196,18 @@ def mean_iterations(M: Manifold, radius: float) -> int:
         Where the points are.
     radius : float
         The radius of the public ball.
+
+    Returns
+    -------
+    int
+        The number of steps; it depends on no record.
     """
     if isinstance(check_manifold(M), Product):
         return max(mean_iterations(factor, radius) for factor in M.factors)
     constants = contraction(M, length("radius", radius))
     if constants.factor == 0:
         return 2
-    goal = _RESIDUAL_FRACTION / constants.smoothness
+    goal = _RESIDUAL_FRACTION / constants.smoothness  # for the distance, relative to r
     steps = math.log(goal * math.sqrt(constants.convexity)) / math.log(constants.factor)
     return max(2, math.ceil(steps))
 
@@ -153,7 +215,7 @@ def mean_iterations(M: Manifold, radius: float) -> int:
 def mean_error_bound(
     M: Manifold, radius: float, iterations: int | None = None
 ) -> float:
-    """Return a distance η from the true mean that the solver's mean never exceeds.
+    """Bound the distance from the solver's mean to the true mean, before any data.
 
     `frechet_mean(M, X, ball=(center, radius))` is within η of the true mean for any X
     in the ball; mechanisms add 2η to the sensitivity.
@@ -172,6 +234,11 @@ def mean_error_bound(
     iterations : int, optional
         Gradient steps; by default the number that the solver takes.
 
+    Returns
+    -------
+    float
+        η, in units of distance on M.
+
     Examples
     --------
     >>> from curvedp.geometry import Sphere
@@ -188,34 +255,55 @@ def mean_error_bound(
         squares = [mean_error_bound(factor, radius, steps) ** 2 for factor in M.factors]
         return math.sqrt(sum(squares))
 
+    # With q the factor by which a step shrinks the distance to the mean, the error
+    # after k steps is at most q^k·r/√μ + √(L/μ)·δ/(1 − q), δ the error of one step.
     constants = contraction(M, radius)
     radius = M.float_set.safe_radius_within(radius)
-
-    # A step is at most t·r long (Jensen), and may leave the set that floats represent
-    # well by as much before it is moved back.
-    amplification_beyond = 1.0
-    if M.curvature_bounds[0] < 0 and radius > M.float_set.safe_radius:
-        amplification_beyond = M.float_set.roundoff_amplification(
-            constants.step * radius
-        )
-    rounding = 2.0**-50 * M.dim * M.float_set.roundoff_amplification(radius)
-    step_error = 4 * radius * KERNEL_ERROR + rounding * amplification_beyond
+    iteration_error = constants.factor**steps * radius / math.sqrt(constants.convexity)
     accumulation = math.sqrt(constants.smoothness / constants.convexity)
     accumulation = accumulation / (1 - constants.factor)
-    iteration_error = constants.factor**steps * radius / math.sqrt(constants.convexity)
-    return iteration_error + accumulation * step_error
+    return iteration_error + accumulation * _step_error(M, radius, constants.step)
+
+
+def _step_error(M: Manifold, radius: float, step: float) -> float:
+    """Bound how far one computed gradient step is from the exact one.
+
+    Parameters
+    ----------
+    M : Manifold
+        Where the points are; no product.
+    radius : float
+        The largest distance of a record from the center.
+    step : float
+        The factor t by which the mean logarithm is multiplied.
+
+    Returns
+    -------
+    float
+        The error of the kernels, a few `KERNEL_ERROR` relative to the radius, plus
+        that of rounded coordinates.
+    """
+    # A step is at most t·r long (Jensen). It may leave the set that floats represent
+    # well by that much before it is moved back.
+    amplification_beyond = 1.0
+    if M.curvature_bounds[0] < 0 and radius > M.float_set.safe_radius:
+        amplification_beyond = M.float_set.roundoff_amplification(step * radius)
+    rounding = _STEP_ROUNDING * M.dim * M.float_set.roundoff_amplification(radius)
+    return 4 * radius * KERNEL_ERROR + rounding * amplification_beyond
 
 
 def solver_error(M: Manifold, radius: float) -> float:
-    """Return a bound η on the error of the mean as the library computes it anywhere.
+    """Bound the error of the mean of records in a public ball, however it is computed.
 
-    One bound for records in memory, on a device and in chunks, moved to the canonical
-    center. The two ways to the mean, a residual up to `residual_tolerance` and the
-    fixed number of steps, are summed. A device's kernels may be off by twice what the
-    contract allows (`backends.device.is_accurate`), and a pass rounds each mean
-    logarithm to the fixed point of sums, by at most ½·√dim·resolution; both enter the
-    bound for the steps, which is linear in them. The total is doubled, because a
-    computed mean that fell just outside the ball is moved onto it by as much again.
+    The bound holds for records in memory, on a device and in chunks, after they were
+    moved by the isometry that takes the center to its canonical place. It is the sum of
+    bounds for the two ways in which the mean is computed: a search that ends with
+    ‖mean log‖ of at most `residual_tolerance`, and a fixed number of gradient steps. A
+    device's kernels may be off by twice what the contract allows
+    (`backends.device.is_accurate`), and a pass rounds each mean logarithm to the fixed
+    point of sums, by at most ½·√dim·resolution; both enter the bound for the steps,
+    which is linear in them. The total is doubled, because a computed mean that fell
+    just outside the ball is moved onto it by as much again.
 
     Parameters
     ----------
@@ -223,24 +311,30 @@ def solver_error(M: Manifold, radius: float) -> float:
         Where the points are.
     radius : float
         The radius of the public ball.
+
+    Returns
+    -------
+    float
+        The largest distance from the computed mean to the true one.
 
     Raises
     ------
     ParameterError
         Where there is no bound, see `contraction`.
     """
-    error = mean_error_bound(M, radius)  # which refuses anything but a radius
+    steps_error = mean_error_bound(M, radius)  # which refuses anything but a radius
     resolution = FixedPoint(2 * float(radius)).resolution
-    rounding = math.sqrt(M.dim) * resolution / (4 * radius * KERNEL_ERROR)
-    by_residual = 1.01 * residual_tolerance(M, radius) / _convexity(M, radius)
-    return 2 * (error * (2 + rounding) + by_residual)
+    # The rounding of sums, in units of the error 4·r·KERNEL_ERROR of one step.
+    sum_rounding = math.sqrt(M.dim) * resolution / (4 * radius * KERNEL_ERROR)
+    search_error = 1.01 * residual_tolerance(M, radius) / _convexity(M, radius)
+    return 2 * (steps_error * (2 + sum_rounding) + search_error)
 
 
 def residual_tolerance(M: Manifold, radius: float) -> float:
-    """Return ‖mean log‖ at which an iterate is taken for the mean.
+    """Return the length of the mean logarithm at which a point is taken for the mean.
 
-    A fraction of the radius (0 on flat spaces, where the mean is exact), plus the float
-    error of kernels and coordinates.
+    It is a fraction of the radius (0 on flat spaces, where the mean is exact), plus the
+    float error of kernels and coordinates.
 
     Parameters
     ----------
@@ -248,15 +342,20 @@ def residual_tolerance(M: Manifold, radius: float) -> float:
         Where the points are.
     radius : float
         The radius of the public ball.
+
+    Returns
+    -------
+    float
+        The largest ‖mean log‖, in units of distance on M.
     """
     is_flat = M.curvature_bounds == (0.0, 0.0)
     fraction = 0.0 if is_flat else _RESIDUAL_FRACTION
-    rounding = 2.0**-48 * M.dim * M.float_set.roundoff_amplification(radius)
+    rounding = _RESIDUAL_ROUNDING * M.dim * M.float_set.roundoff_amplification(radius)
     return radius * (fraction + 4 * KERNEL_ERROR) + rounding
 
 
 def _convexity(M: Manifold, radius: float) -> float:
-    """Return the convexity μ of the cost; the least of the factors of a product."""
+    """Return the convexity μ of ½·mean d²; on a product the least of the factors."""
     if isinstance(M, Product):
         return min(_convexity(factor, radius) for factor in M.factors)
     return contraction(M, radius).convexity

@@ -28,11 +28,15 @@ from curvedp.geometry.spaces.spd_common import SPD
 from curvedp.numerics.arrays import detach, namespace, to_host
 from curvedp.numerics.threads import one_blas_thread
 
-# Passes in all; a handful are needed where double precision resolves the data.
+# Cap on the number of passes over the records; a handful are needed where double
+# precision resolves the data.
 _PASSES = 200
 
-# Residual at which the search ends, half of what is promised.
+# ‖mean log‖ at which the search ends, half of what is promised.
 _TOLERANCE = 5e-10
+
+# Bures-Wasserstein matrices whose largest entry is below this are scaled up.
+_SMALL_ENTRY = 0.25
 
 
 def frechet_mean(
@@ -59,6 +63,11 @@ def frechet_mean(
         Both public: the records are first mapped into the ball (`project_to_ball`),
         then a number of gradient steps that depends on M and radius alone is taken from
         the center. No data-dependent stopping.
+
+    Returns
+    -------
+    array, shape M.point_shape
+        The mean, of the same array library as X.
 
     Examples
     --------
@@ -93,6 +102,11 @@ def _check_points(M: Manifold, X: Array) -> Array:
     X : array of shape (n, *point_shape)
         What the caller passes; at least one point.
 
+    Returns
+    -------
+    array of shape (n, *point_shape)
+        The same numbers, of the same array library; NumPy's for lists.
+
     Raises
     ------
     ParameterError
@@ -123,6 +137,11 @@ def _check_ball(M: Manifold, ball: tuple[Array, float]) -> PublicBall:
     ball : pair of array and float
         What the caller passes: the center and the radius.
 
+    Returns
+    -------
+    PublicBall
+        The ball, with the center as a NumPy array.
+
     Raises
     ------
     ParameterError
@@ -141,7 +160,7 @@ def _check_ball(M: Manifold, ball: tuple[Array, float]) -> PublicBall:
 def _mean_by_fixed_steps(
     ball: PublicBall, data: np.ndarray, weights: np.ndarray
 ) -> np.ndarray:
-    """Return the mean of records clipped into the ball, after the public steps.
+    """Clip records into the ball and compute their mean by a public number of steps.
 
     Parameters
     ----------
@@ -151,11 +170,16 @@ def _mean_by_fixed_steps(
         The records.
     weights : array of shape (n,)
         The weight of each record.
+
+    Returns
+    -------
+    array of shape point_shape
+        A point within `mean_error_bound` of the mean of the clipped records.
     """
-    with numerical_silence(), _own_threads_only(data):
+    with numerical_silence(), _without_blas_threads(data):
         clipped = np.asarray(project_to_ball(*ball, data))
         tolerance = residual_tolerance(ball.manifold, ball.radius)
-        backend = _backend(ball.manifold, clipped, weights, tolerance)
+        backend = _memory_backend(ball.manifold, clipped, weights, tolerance)
         descent = fixed_step_descent(ball, backend)
         x, _ = run_search(descent, backend.make_pass)
         return np.asarray(backend.point(x))
@@ -167,23 +191,29 @@ def _mean(
     weights: np.ndarray,
     tolerance: float = _TOLERANCE,
 ) -> np.ndarray:
-    """Return the weighted mean of finite points, to a residual of `tolerance`.
+    """Return the weighted Fréchet mean of finite points, without a public ball.
 
-    NaN where no pass gives numbers, never the start in place of a mean.
+    Means on products and on pulled-back spaces are computed in their parts and in their
+    models.
 
     Parameters
     ----------
     M : Manifold
         Where the points are.
     X : array of shape (n, *point_shape)
-        The records.
+        The points.
     weights : array of shape (n,)
-        The weight of each record.
+        The weight of each point; they sum to 1.
     tolerance : float
-        The length of the mean logarithm at which the solver ends.
+        The length of the mean logarithm at which the search ends.
+
+    Returns
+    -------
+    array of shape point_shape
+        The mean; NaN, and never a point that is no mean, if logarithms are NaN.
     """
     if isinstance(M, PullbackManifold):
-        # φ is an isometry onto a convex part of the model, up to a factor.
+        # An isometry, up to the factor `scale`, onto a convex part of the model.
         in_model = _mean(
             M.model, np.asarray(M.to_model(X)), weights, tolerance / M.scale
         )
@@ -196,24 +226,25 @@ def _mean(
         ]
         return np.asarray(M.join(means))
     if isinstance(M, SPDBuresWasserstein):
-        # Lengths go with √X: in small units any start would have a residual of 1e-9.
-        size = float(np.max(np.abs(X)))
-        if 0 < size < 0.25:
-            unit = 4.0 ** math.floor(math.log2(size) / 2)
+        # Distances scale like √X. In small units all of them are below the tolerance,
+        # and any start would pass for the mean. Powers of 4 scale without round-off.
+        largest_entry = float(np.max(np.abs(X)))
+        if 0 < largest_entry < _SMALL_ENTRY:
+            unit = 4.0 ** math.floor(math.log2(largest_entry) / 2)
             return unit * _mean(M, X / unit, weights, tolerance)
 
-    with numerical_silence(), _own_threads_only(X):
-        backend = _backend(M, X, weights, tolerance)
+    with numerical_silence(), _without_blas_threads(X):
+        backend = _memory_backend(M, X, weights, tolerance)
         search = search_mean(backend, tolerance, _PASSES)
         iterate, result, _ = run_search(search, backend.make_pass)
         x = np.asarray(backend.point(iterate))
     return np.full_like(x, np.nan) if math.isnan(result.residual) else x
 
 
-def _backend(
+def _memory_backend(
     M: Manifold, X: np.ndarray, weights: np.ndarray, tolerance: float
 ) -> SPDBackend | GenericBackend:
-    """Return the backend for points in memory.
+    """Return the backend that makes passes over points in memory.
 
     Points written with few digits (float32, text) miss the manifold's equations by more
     than a residual of 1e-9 allows, so they are projected first. Symmetric matrices have
@@ -228,7 +259,12 @@ def _backend(
     weights : array of shape (n,)
         The weight of each record.
     tolerance : float
-        The length of the mean logarithm at which the solver ends.
+        The length of the mean logarithm at which the search ends.
+
+    Returns
+    -------
+    SPDBackend or GenericBackend
+        The former for the affine-invariant metric.
     """
     if isinstance(M, SPDAffineInvariant):
         return SPDBackend(X, weights, tolerance)
@@ -236,10 +272,21 @@ def _backend(
     return GenericBackend(M, points, weights, tolerance, _mean)
 
 
-def _own_threads_only(X: np.ndarray) -> AbstractContextManager[None]:
-    """Hold back the threads of the BLAS where our own are used.
+def _without_blas_threads(X: np.ndarray) -> AbstractContextManager[None]:
+    """Return a context in which the linear algebra of NumPy uses one thread.
 
-    For few numbers fixed costs rule and there are none.
+    Passes over many records run in threads of our own, which would compete with those
+    of the BLAS. Passes over few records run in none.
+
+    Parameters
+    ----------
+    X : array
+        The records.
+
+    Returns
+    -------
+    context manager
+        It does nothing for at most `FEW_NUMBERS` numbers.
     """
     return one_blas_thread() if X.size > FEW_NUMBERS else nullcontext()
 
@@ -256,16 +303,16 @@ def mean_of_array(ball: PublicBall, X: np.ndarray) -> tuple[np.ndarray, float]:
 
     Returns
     -------
-    x : array
-        A point within `solver_error` of their mean.
-    square : float
-        The mean squared distance of the records to it.
+    x : array of shape point_shape
+        A point of the ball within `solver_error` of their mean.
+    mean_square : float
+        The mean squared distance of the clipped records to it.
     """
     M = ball.manifold
-    with numerical_silence(), _own_threads_only(X):
+    with numerical_silence(), _without_blas_threads(X):
         weights = np.full(len(X), 1 / len(X))
         tolerance = residual_tolerance(M, ball.radius)
-        backend = _backend(M, clip_records(ball, X), weights, tolerance)
+        backend = _memory_backend(M, clip_records(ball, X), weights, tolerance)
         search = mean_in_ball(ball, backend, _PASSES)
-        x, square = run_search(search, backend.make_pass)
-        return ball.clip(backend.point(x)), square
+        x, mean_square = run_search(search, backend.make_pass)
+        return ball.clip(backend.point(x)), mean_square

@@ -15,8 +15,11 @@ from curvedp.numerics.threads import blocks, in_threads
 # Matrices that are looked at together.
 _BLOCK = 1 << 13
 
-# Room for the round-off of lengths of at most twice the radius.
 ROUNDOFF_ROOM = 1 + 1e-9
+"""Factor that covers the round-off of lengths of at most twice the radius."""
+
+# Fraction of the radius within which a computed distance proves a matrix to be inside.
+_INNER_FRACTION = 1 - 1e-9
 
 # Squared relative skewness below the tolerance at which `project_to_ball` takes a
 # matrix for its symmetric part.
@@ -36,7 +39,7 @@ class PublicBall(NamedTuple):
         return FixedPoint(2 * self.radius * ROUNDOFF_ROOM)
 
     def clip(self, x: Array) -> np.ndarray:
-        """Return one point clipped into the ball."""
+        """Return one point of the manifold, clipped into the ball."""
         return np.asarray(project_to_ball(*self, x[None])[0])
 
 
@@ -51,29 +54,37 @@ def is_tensor_space(M: Manifold) -> bool:
 def is_surely_inside(
     center: Factor, radius: float, entries: Any, skewness: Array
 ) -> Array:
-    """Return which 3×3 SPD matrices `project_to_ball` leaves as they are.
+    """Return which 3×3 SPD matrices lie inside the ball by a fast and cautious test.
 
-    Up to their symmetric parts; a matrix that is not surely inside may still be.
+    `project_to_ball` only makes these matrices symmetric. A matrix that fails the test
+    may be inside all the same.
 
     Parameters
     ----------
     center : Factor
-        Cholesky factor of the ball's center.
+        Inverse Cholesky factor of the ball's center.
     radius : float
         Radius of the ball.
-    entries, skewness
-        What `lower_entries` returns for the matrices.
+    entries : six arrays of shape (n,)
+        The lower triangles of the matrices, as `lower_entries` returns them.
+    skewness : array of shape (n,)
+        ‖X − Xᵀ‖² of the matrices X, from the same function.
+
+    Returns
+    -------
+    array of bool, shape (n,)
+        Whether the matrix is surely inside.
     """
     logs = whitened_logs(center, entries)
-    is_near = logs.square <= (radius * (1 - 1e-9)) ** 2
-    return logs.sure & is_near & (skewness <= _LARGEST_SKEWNESS)
+    is_near = logs.squared_length <= (radius * _INNER_FRACTION) ** 2
+    return logs.is_accurate & is_near & (skewness <= _LARGEST_SKEWNESS)
 
 
 def clip_records(ball: PublicBall, X: np.ndarray) -> np.ndarray:
-    """Return NumPy records clipped into the ball, as `project_to_ball` does.
+    """Clip NumPy records into the ball, as `project_to_ball` does, but often faster.
 
     3×3 SPD matrices that are surely inside are only made symmetric, which is ten times
-    as fast; X itself is returned where nothing changes.
+    as fast.
 
     Parameters
     ----------
@@ -81,23 +92,30 @@ def clip_records(ball: PublicBall, X: np.ndarray) -> np.ndarray:
         The public ball of the records.
     X : array of shape (n, *point_shape)
         The records.
+
+    Returns
+    -------
+    array of shape (n, *point_shape)
+        The clipped records; X itself if nothing changes.
     """
     if not is_tensor_space(ball.manifold):
         return np.asarray(project_to_ball(*ball, X))
     center = Factor.of(ball.center)
 
     def examine(part: slice) -> tuple[np.ndarray, bool]:
+        """Say which matrices of a block are inside, and whether any of them is skew."""
         entries, skewness = lower_entries(X[part])
-        inside = is_surely_inside(center, ball.radius, entries, skewness)
-        return inside, bool(np.any(skewness[inside]))
+        is_inside = is_surely_inside(center, ball.radius, entries, skewness)
+        return is_inside, bool(np.any(skewness[is_inside]))
 
-    examined = in_threads(examine, blocks(len(X), _BLOCK))
-    inside = np.concatenate([np.empty(0, dtype=bool), *(part for part, _ in examined)])
+    results = in_threads(examine, blocks(len(X), _BLOCK))
+    no_records = np.empty(0, dtype=bool)
+    is_inside = np.concatenate([no_records, *(part for part, _ in results)])
     clipped = X
-    if any(is_skew for _, is_skew in examined):
+    if any(is_skew for _, is_skew in results):
         with numerical_silence():  # the sum of two entries may overflow
             clipped = 0.5 * (X + X.mT)
-    if not inside.all():
+    if not is_inside.all():
         clipped = np.array(clipped)
-        clipped[~inside] = project_to_ball(*ball, X[~inside])
+        clipped[~is_inside] = project_to_ball(*ball, X[~is_inside])
     return clipped

@@ -17,14 +17,15 @@ from typing import Any, NamedTuple, TypeVar, cast
 
 import numpy as np
 
-# Steps that Anderson acceleration looks back.
-_MEMORY = 5
+# Number of earlier steps that Anderson acceleration uses.
+_ANDERSON_MEMORY = 5
 
-# Fraction of a change that must be new to it; less is round-off, which would be
-# amplified.
+# Anderson acceleration skips an earlier step if less than this fraction of its change
+# is linearly independent of later changes: the remainder is round-off.
 _LEAST_NEW_FRACTION = 1e-3
 
-# Fraction of the residual left by a step at which its Hessian is out of date.
+# A Hessian is computed anew after a step that left more than this fraction of the
+# residual.
 SLOW_CONVERGENCE = 0.1
 
 # Armijo's rule: fraction of the predicted decrease that must be gained.
@@ -33,45 +34,50 @@ _ARMIJO_FRACTION = 1e-4
 # Changes of the cost below this fraction of it are round-off.
 _VISIBLE_CHANGE = 1e-12
 
-# Predicted decreases below this fraction of the cost cannot be seen at all.
+# A line search ends when the predicted decrease is below this fraction of the cost.
 _LEAST_DECREASE = 1e-16
 
 Iterate = Any
-"""Where a pass is made: a point, or whatever stands for one in a backend."""
+"""Where a pass is made: a point, or whatever a backend represents a point by."""
 
 NewtonStep = Callable[[np.ndarray], np.ndarray]
-"""Maps minus the gradient at an iterate to a step from there."""
+"""Maps the mean logarithm at an iterate (minus the gradient) to a step from there."""
 
 
 class PassRequest(NamedTuple):
-    """A pass over the records that a search asks for."""
+    """A request for a pass over the records.
+
+    With `with_cost` the pass must also give the mean squared distance, and the mean
+    logarithm as accurately as the backend can. Without it a cheaper approximation of
+    the mean logarithm will do.
+    """
 
     x: Iterate
-    careful: bool  # whether the cost is needed, and the gradient as good as it gets
+    with_cost: bool
 
 
 @dataclass(frozen=True)
 class PassResult:
-    """What a pass over the records gives.
+    """What a pass over the records at an iterate x computes.
 
     Parameters
     ----------
-    velocity : array
-        Mean logarithm of the records, in coordinates at the iterate.
-    square : float
-        Mean squared distance to the records; NaN where it was not computed.
+    mean_log : array
+        Mean of log_x xᵢ over the records xᵢ, in coordinates at x.
+    mean_square : float
+        Mean squared distance of the records to x; NaN where it was not computed.
     error : float
-        Bound on the error of the velocity.
+        Bound on the error of the mean logarithm.
     """
 
-    velocity: np.ndarray
-    square: float
+    mean_log: np.ndarray
+    mean_square: float
     error: float = 0.0
 
     @cached_property
     def residual(self) -> float:
-        """An upper bound of the length of the mean logarithm."""
-        return float(np.linalg.norm(self.velocity)) + self.error
+        """An upper bound of the length of the mean logarithm, which is 0 at the mean."""
+        return float(np.linalg.norm(self.mean_log)) + self.error
 
 
 class MeanBackend(ABC):
@@ -82,7 +88,20 @@ class MeanBackend(ABC):
 
     @abstractmethod
     def move(self, x: Iterate, step: np.ndarray) -> Iterate:
-        """Return the iterate after a step given in coordinates at x."""
+        """Return the iterate that a step from x leads to.
+
+        Parameters
+        ----------
+        x : Iterate
+            Where the step begins.
+        step : array
+            A tangent vector, in the coordinates of mean logarithms at x.
+
+        Returns
+        -------
+        Iterate
+            The point exp_x(step), as the backend represents points.
+        """
 
     @abstractmethod
     def newton(self, x: Iterate, convergence: float) -> NewtonStep | None:
@@ -94,6 +113,11 @@ class MeanBackend(ABC):
             Where the next step begins.
         convergence : float
             Fraction of the residual that the last step left; inf where there was none.
+
+        Returns
+        -------
+        callable or None
+            Maps the mean logarithm at x to a step.
         """
 
     def point(self, x: Iterate) -> np.ndarray:
@@ -101,7 +125,7 @@ class MeanBackend(ABC):
         return np.asarray(x)
 
     def iterate_at(self, p: np.ndarray) -> Iterate:
-        """Return the iterate that stands for a point."""
+        """Return the iterate that stands for a point p of the manifold."""
         return p
 
 
@@ -117,10 +141,16 @@ def run_search(
 
     Parameters
     ----------
-    search : Search
-        A generator that yields the passes it needs.
+    search : generator
+        It yields a `PassRequest` for each pass that it needs, is sent the `PassResult`,
+        and returns its result at the end.
     make_pass : callable
-        Makes a pass over the records.
+        Makes a pass over the records: maps a `PassRequest` to a `PassResult`.
+
+    Returns
+    -------
+    object
+        What the generator returns.
     """
     try:
         request = next(search)
@@ -133,14 +163,20 @@ def run_search(
 def search_mean(
     backend: MeanBackend, tolerance: float, max_passes: int
 ) -> Search[tuple[Iterate, PassResult, bool]]:
-    """Search for the mean until the residual is small or no step helps any more.
+    """Search for the Fréchet mean of the records of a backend.
+
+    This generator yields a `PassRequest` for each pass over the records that it needs
+    and is to be sent the `PassResult`; `run_search` runs it. A step is tried with
+    Newton's method and Anderson acceleration. If the result is not accepted
+    (`_is_accepted`), a line search follows. The search ends when the length of the mean
+    logarithm is within the tolerance, or when no step helps any more.
 
     Parameters
     ----------
     backend : MeanBackend
         The start, moves and Newton steps.
     tolerance : float
-        Residual at which an iterate is the mean.
+        An iterate is the mean if the length of its mean logarithm is at most this.
     max_passes : int
         Cap on the number of passes.
 
@@ -149,50 +185,55 @@ def search_mean(
     x : Iterate
         The best iterate that was seen.
     result : PassResult
-        What the pass there gave.
+        The result of the pass made at x.
     converged : bool
         Whether its residual is within the tolerance.
     """
-    passes_left = iter(range(max_passes))  # one cap for this loop and the one inside
+    # The line search takes passes from the same iterator, so the cap holds for both.
+    passes_left = iter(range(max_passes))
     x = backend.start
-    best = yield PassRequest(x, True)
-    newton_step = backend.newton(x, inf) or (lambda velocity: velocity)
+    current = yield PassRequest(x, with_cost=True)
+    newton_step = backend.newton(x, inf) or (lambda mean_log: mean_log)
     acceleration = AndersonAcceleration()
     for _ in passes_left:
-        if not best.residual > tolerance:  # NaN ends the search too
+        if not current.residual > tolerance:  # NaN ends the search too
             break
-        step = acceleration.step(newton_step(best.velocity))
+        step = acceleration.step(newton_step(current.mean_log))
         candidate = backend.move(x, step)
-        result = yield PassRequest(candidate, False)
-        predicted_decrease = float(np.sum(step * best.velocity))
-        accepted = _is_accepted(result, best, predicted_decrease)
+        result = yield PassRequest(candidate, with_cost=False)
+
+        predicted_decrease = float(np.sum(step * current.mean_log))
+        accepted = _is_accepted(result, current, predicted_decrease)
         convergence = inf
         if accepted:
-            convergence = result.residual / best.residual
+            convergence = result.residual / current.residual
         else:
             candidate, result = yield from _line_search(
-                backend, x, best, newton_step, passes_left
+                backend, x, current, newton_step, passes_left
             )
             if candidate is x:
                 break
-        fresh_step = backend.newton(candidate, convergence)
-        if fresh_step is not None or not accepted:
-            newton_step = fresh_step or newton_step
+
+        new_newton_step = backend.newton(candidate, convergence)
+        if new_newton_step is not None or not accepted:
+            newton_step = new_newton_step or newton_step
             acceleration = AndersonAcceleration()
-        x, best = candidate, result
-    return x, best, best.residual <= tolerance
+        x, current = candidate, result
+    return x, current, current.residual <= tolerance
 
 
 def _line_search(
     backend: MeanBackend,
     x: Iterate,
-    best: PassResult,
+    current: PassResult,
     newton_step: NewtonStep,
     passes_left: Iterator[int],
 ) -> Search[tuple[Iterate, PassResult]]:
-    """Search along one direction with the steps 1, ½, ¼, … for a point to accept.
+    """Try the steps 1, ½, ¼, … in one direction from x until a point is accepted.
 
-    The direction is Newton's, or minus the gradient where Newton's leads uphill.
+    The direction is Newton's, or minus the gradient where Newton's leads uphill. Like
+    `search_mean`, this generator yields a `PassRequest` for each pass and is to be sent
+    the `PassResult`.
 
     Parameters
     ----------
@@ -200,8 +241,8 @@ def _line_search(
         Moves iterates and supplies Newton's method.
     x : Iterate
         Where the search begins.
-    best : PassResult
-        The pass made at x.
+    current : PassResult
+        The result of the pass made at x.
     newton_step : callable
         Newton's method in use, in case the backend has no other for x.
     passes_left : iterator
@@ -212,58 +253,67 @@ def _line_search(
     iterate : Iterate
         The first accepted iterate; x itself if there is none.
     result : PassResult
-        The pass made there.
+        The result of the pass made there.
     """
-    if isnan(best.square):  # the last pass was a quick one
-        best = yield PassRequest(x, True)
-    step = (backend.newton(x, inf) or newton_step)(best.velocity)
-    predicted_decrease = float(np.sum(step * best.velocity))
+    if isnan(current.mean_square):  # that pass was made without the cost
+        current = yield PassRequest(x, with_cost=True)
+    step = (backend.newton(x, inf) or newton_step)(current.mean_log)
+    predicted_decrease = float(np.sum(step * current.mean_log))
     if not predicted_decrease > 0:  # the Hessian is indefinite, or of another place
-        step = best.velocity
-        predicted_decrease = best.residual**2
+        step = current.mean_log
+        predicted_decrease = current.residual**2
     for _ in passes_left:
         candidate = backend.move(x, step)
-        result = yield PassRequest(candidate, True)
-        if _is_accepted(result, best, predicted_decrease):
+        result = yield PassRequest(candidate, with_cost=True)
+        if _is_accepted(result, current, predicted_decrease):
             return candidate, result
         step = step / 2
         predicted_decrease = predicted_decrease / 2
-        if predicted_decrease <= _LEAST_DECREASE * best.square:
+        if predicted_decrease <= _LEAST_DECREASE * current.mean_square:
             break
-    return x, best
+    return x, current
 
 
 def _is_accepted(
-    result: PassResult, best: PassResult, predicted_decrease: float
+    result: PassResult, current: PassResult, predicted_decrease: float
 ) -> bool:
-    """Return whether the search moves to the point where `result` was computed.
+    """Return whether the search may move from its current iterate to a new one.
 
-    It does if the gradient is halved at no higher cost, or by Armijo's rule. If the
-    predicted change of the cost is below its round-off, any smaller gradient suffices.
+    It may if the move halves the gradient at no higher cost, where the cost is
+    ½·mean d². It may also if the cost decreases by a fraction of what the gradient
+    predicts (Armijo's rule). If the predicted decrease is below the round-off of the
+    cost, any smaller gradient suffices.
 
     Parameters
     ----------
-    result, best : PassResult
-        The passes at the new point and at the current one.
+    result, current : PassResult
+        The results of the passes made at the new and at the current iterate.
     predicted_decrease : float
-        Decrease of ½·mean d² along the step, to first order.
+        Decrease of the cost along the step, to first order: ⟨step, mean logarithm⟩.
+
+    Returns
+    -------
+    bool
+        False also if the new gradient is NaN.
     """
-    halves_gradient = result.residual < 0.5 * best.residual
-    raises_cost = result.square > (1 + _VISIBLE_CHANGE) * best.square  # False for NaN
+    halves_gradient = result.residual < 0.5 * current.residual
+    highest_equal_cost = (1 + _VISIBLE_CHANGE) * current.mean_square
+    raises_cost = result.mean_square > highest_equal_cost  # False for NaN
     if halves_gradient and not raises_cost:
         return True
-    if abs(predicted_decrease) <= _VISIBLE_CHANGE * best.square:
-        return result.residual < best.residual
-    required_cost = best.square - 2 * _ARMIJO_FRACTION * predicted_decrease
-    return predicted_decrease > 0 and result.square <= required_cost
+    if abs(predicted_decrease) <= _VISIBLE_CHANGE * current.mean_square:
+        return result.residual < current.residual
+    # The mean square is twice the cost, so it must fall by twice as much.
+    required_square = current.mean_square - 2 * _ARMIJO_FRACTION * predicted_decrease
+    return predicted_decrease > 0 and result.mean_square <= required_square
 
 
 class AndersonAcceleration:
     """Improves the steps of a fixed-point iteration by what earlier steps changed.
 
-    With F the proposed step, ΔX the last steps and ΔF the changes of F along them, the
-    accelerated step is F − (ΔX + ΔF)γ, γ the least-squares fit of F by ΔF (Anderson
-    1965).
+    Let F be the step that is proposed now, ΔX the matrix of earlier steps and ΔF the
+    matrix of the changes of the proposal after each of them. The accelerated step is
+    F − (ΔX + ΔF)γ, where γ is the least-squares solution of ΔF·γ = F (Anderson 1965).
     """
 
     def __init__(self) -> None:
@@ -271,37 +321,55 @@ class AndersonAcceleration:
         self._proposals: list[np.ndarray] = []
 
     def step(self, proposal: np.ndarray) -> np.ndarray:
-        """Return the accelerated step for the step that Newton's method proposes.
+        """Return the accelerated step for a proposed one, and remember both.
 
-        The changes ΔF are made orthonormal beginning with the latest, because they fall
-        by orders of magnitude from step to step; what an older one adds of its own must
-        be more than round-off.
+        With F the proposal, ΔX the last steps and ΔF the changes of the proposals after
+        them, the result is F − (ΔX + ΔF)γ with γ the least-squares solution of
+        ΔF·γ = F. The first proposal is returned as it is.
 
         Parameters
         ----------
-        proposal : array of shape (dim,)
-            Newton's step.
+        proposal : array
+            The step that Newton's method proposes.
+
+        Returns
+        -------
+        array
+            The accelerated step, of the same shape.
         """
-        self._proposals = [*self._proposals, proposal][-_MEMORY - 1 :]
+        self._proposals = [*self._proposals, proposal][-_ANDERSON_MEMORY - 1 :]
         step = proposal
         if self._steps:
-            changes = [(new - old).ravel() for old, new in pairwise(self._proposals)]
-            flat_proposal = proposal.ravel()
-            basis: list[tuple[np.ndarray, np.ndarray]] = []
-            recent_first = zip(reversed(self._steps), reversed(changes), strict=True)
-            for earlier_step, change in recent_first:
-                combined = earlier_step.ravel() + change  # a column of ΔX + ΔF
-                original_length = float(np.linalg.norm(change))
-                for direction, its_combined in basis:
-                    coefficient = float(direction @ change)
-                    change = change - coefficient * direction
-                    combined = combined - coefficient * its_combined
-                length = float(np.linalg.norm(change))
-                if length > _LEAST_NEW_FRACTION * original_length:
-                    direction = change / length
-                    combined = combined / length
-                    basis.append((direction, combined))
-                    gamma = float(direction @ flat_proposal)
-                    step = step - gamma * combined.reshape(proposal.shape)
-        self._steps = [*self._steps, step][-_MEMORY:]
+            for direction, correction in self._orthonormal_changes():
+                gamma = float(direction @ proposal.ravel())
+                step = step - gamma * correction.reshape(proposal.shape)
+        self._steps = [*self._steps, step][-_ANDERSON_MEMORY:]
         return step
+
+    def _orthonormal_changes(self) -> list[tuple[np.ndarray, np.ndarray]]:
+        """Make the changes ΔF of the proposals orthonormal, and combine ΔX + ΔF alike.
+
+        Gram-Schmidt begins with the latest change, because changes fall by orders of
+        magnitude from step to step. A change is left out if hardly anything of it is
+        linearly independent of the later ones.
+
+        Returns
+        -------
+        list of (direction, correction)
+            An orthonormal basis of the changes of the proposals, and for each of its
+            vectors the same linear combination of the columns of ΔX + ΔF; flat arrays.
+        """
+        changes = [(new - old).ravel() for old, new in pairwise(self._proposals)]
+        basis: list[tuple[np.ndarray, np.ndarray]] = []
+        latest_first = zip(reversed(self._steps), reversed(changes), strict=True)
+        for earlier_step, change in latest_first:
+            correction = earlier_step.ravel() + change  # a column of ΔX + ΔF
+            original_length = float(np.linalg.norm(change))
+            for direction, direction_correction in basis:
+                coefficient = float(direction @ change)
+                change = change - coefficient * direction
+                correction = correction - coefficient * direction_correction
+            length = float(np.linalg.norm(change))
+            if length > _LEAST_NEW_FRACTION * original_length:
+                basis.append((change / length, correction / length))
+        return basis

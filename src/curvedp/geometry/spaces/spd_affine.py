@@ -295,7 +295,7 @@ class SPDAffineInvariant(SPD, AffineInvariantCone, OriginIsometry, CheapKernels)
             logs = whitened_logs(factor, lower_entries(q[rows])[0])
             np.stack(logs.coordinates, axis=-1, out=coordinates[rows])
             # The closed form is good to 1e-12, whatever the length of the logarithm.
-            is_good = logs.sure & (logs.square > _SHORT**2)
+            is_good = logs.is_accurate & (logs.squared_length > _SHORT**2)
             needs_care[rows] = ~is_good
         if needs_care.any():
             coordinates[needs_care] = self.normal_coordinates(p, q[needs_care])

@@ -44,7 +44,7 @@ from curvedp.numerics.spd3 import (
 )
 
 # Records in a block: in general; where the library's own `eigh`, which needs much
-# memory, is called; and 3×3 matrices, one fused kernel a pass.
+# memory, is called; and of 3×3 matrices, for which a pass is one fused kernel.
 _BLOCK = 1 << 20
 _EIGH_BLOCK = 1 << 15
 _TENSOR_BLOCK = 1 << 24
@@ -57,22 +57,23 @@ Pass = Callable[[np.ndarray], Array]
 
 
 def device_mean(ball: PublicBall, X: Array) -> tuple[np.ndarray, float]:
-    """Return the mean of an array of any library, computed where it lies.
+    """Compute the mean of records on the device where they lie.
 
-    3×3 matrices that must be moved into the ball are moved on the host, once.
+    Each record is clipped into the ball first. 3×3 matrices outside the ball are
+    clipped on the host, once.
 
     Parameters
     ----------
     ball : PublicBall
         The public ball of the records.
     X : array of shape (n, *point_shape)
-        The records.
+        The records, of any array library.
 
     Returns
     -------
-    x : array
+    mean : array of shape point_shape
         The mean (NumPy).
-    square : float
+    mean_square : float
         The mean squared distance of the records to it.
     """
     with _double_precision(X), np.errstate(all="ignore"):
@@ -82,48 +83,71 @@ def device_mean(ball: PublicBall, X: Array) -> tuple[np.ndarray, float]:
         passes: list[Pass] = []
         if _has_accurate_tensor_kernels(ball):
             start = _start_from_tensors(ball, X)
-            for block in _split_rows(X, _TENSOR_BLOCK):
+            for block in _split_records(X, _TENSOR_BLOCK):
                 doubles = xp.astype(block, xp.float64, copy=False)
                 passes.extend(_tensor_passes(ball, doubles))
         else:
             start = Start(ball.center, 1.0)
-            for block in _split_rows(X, _rows_per_block(ball.manifold)):
+            for block in _split_records(X, _records_per_block(ball.manifold)):
                 doubles = xp.astype(block, xp.float64, copy=False)
                 passes.append(_generic_pass(ball, doubles))
 
         def sums(x: np.ndarray) -> np.ndarray:
+            """Make a pass over all blocks, and return the sums on the host."""
             # The device is asked for all of a pass before the host waits for any of it.
             return to_host(reduce(add, [make_pass(x) for make_pass in passes]))
 
         return streamed_mean(ball, n, sums, start)
 
 
-def _rows_per_block(M: Manifold) -> int:
+def _records_per_block(M: Manifold) -> int:
     """Return how many records a block has; fewer where `eigh` of the library runs."""
     uses_eigh = len(M.point_shape) > 1 and max(M.point_shape) > 3
     return _EIGH_BLOCK if uses_eigh else _BLOCK
 
 
-def _split_rows(X: Array, n_rows: int) -> list[Array]:
-    """Return X cut into blocks of at most n_rows rows."""
+def _split_records(X: Array, block_size: int) -> list[Array]:
+    """Cut an array of records into blocks of at most `block_size` records.
+
+    Parameters
+    ----------
+    X : array of shape (n, *point_shape)
+        The records.
+    block_size : int
+        The largest number of records in a block.
+
+    Returns
+    -------
+    list of arrays of shape (k, *point_shape)
+        The blocks, in order.
+    """
     n = X.shape[0]
-    if n <= n_rows:
+    if n <= block_size:
         return [X]
-    return [X[start : min(start + n_rows, n), ...] for start in range(0, n, n_rows)]
+    return [
+        X[start : min(start + block_size, n), ...] for start in range(0, n, block_size)
+    ]
 
 
 def mean_of_device_array(ball: PublicBall, X: Array) -> tuple[np.ndarray, float]:
-    """Return the mean by `device_mean` where its kernels are accurate enough.
+    """Compute the mean of records on their device, or on the host where that is safer.
 
-    Otherwise, and for a user's kernels that JAX cannot trace, it is the mean of a copy
-    on the host.
+    The host computes it, from a copy, where the device's kernels are not accurate
+    enough (`is_accurate`), and for a user's manifold whose kernels JAX cannot trace.
 
     Parameters
     ----------
     ball : PublicBall
         The public ball of the records.
     X : array of shape (n, *point_shape)
-        The records.
+        The records, of any array library.
+
+    Returns
+    -------
+    mean : array of shape point_shape
+        The mean (NumPy).
+    mean_square : float
+        The mean squared distance of the records to it.
     """
     if is_accurate(ball, X):
         try:
@@ -134,36 +158,74 @@ def mean_of_device_array(ball: PublicBall, X: Array) -> tuple[np.ndarray, float]
 
 
 def carry_on_device(M: Manifold, center: np.ndarray, X: Array) -> Array:
-    """Return `carry_records` in double precision, where the array lies."""
+    """Move records by the isometry that takes the center to its canonical place.
+
+    This is `carry_records` in double precision, on the device where the records lie.
+
+    Parameters
+    ----------
+    M : Manifold
+        Where the points are.
+    center : array of shape point_shape
+        The center of the public ball (NumPy).
+    X : array of shape (n, *point_shape)
+        The records, of any array library.
+
+    Returns
+    -------
+    array of shape (n, *point_shape)
+        The moved records; NaN for a record that has no nearest point.
+    """
     with _double_precision(X), np.errstate(all="ignore"):
         xp = namespace(X)
         return carry_records(M, center, xp.astype(X, xp.float64))
 
 
 def is_accurate(ball: PublicBall, X: Array) -> bool:
-    """Return whether the device's kernels are within twice the contract's error.
+    """Return whether the device's kernels have at most twice the allowed error.
 
-    Under JAX, SPD matrices beyond 3×3 have the plain path's error (`spd_pencil`): a few
-    units of round-off times cond(p)·cond(A), which the ball bounds by e^{3√2·r}.
+    Only JAX's logarithms of SPD matrices with more than 3 rows may have more. They are
+    computed in plain doubles, without the pairs of doubles that NumPy's have
+    (`spd_pencil`): the error is a few units of round-off times cond(p)·cond(A), where p
+    is the point, A the whitened record and cond the condition number. In a ball of
+    radius r that product is at most e^{3√2·r}.
 
     Parameters
     ----------
     ball : PublicBall
         The public ball of the records.
     X : array of shape (n, *point_shape)
-        The records.
+        The records, of any array library.
+
+    Returns
+    -------
+    bool
+        Whether the mean may be computed on the device.
     """
     M, _, r = ball
-    has_plain_path = isinstance(M, SPDAffineInvariant) and M.m > 3 and is_jax_array(X)
-    if not has_plain_path:
+    if not (isinstance(M, SPDAffineInvariant) and M.m > 3 and is_jax_array(X)):
         return True
-    assert isinstance(M, SPDAffineInvariant)
-    log_error = log(4 * M.m * 2.0**-52 / (r * KERNEL_ERROR))
-    return log_error + 3 * sqrt(2) * r <= 0
+    log_relative_error = log(4 * M.m * 2.0**-52 / (r * KERNEL_ERROR))
+    return log_relative_error + 3 * sqrt(2) * r <= 0
 
 
 def _generic_pass(ball: PublicBall, X: Array) -> Pass:
-    """Return the pass over a block of records, clipped into the ball once."""
+    """Return a function that makes passes over a block of records of any space.
+
+    The records are clipped into the ball here, once for all passes.
+
+    Parameters
+    ----------
+    ball : PublicBall
+        The public ball of the records.
+    X : array of shape (n, *point_shape)
+        The block.
+
+    Returns
+    -------
+    callable
+        Maps an iterate to the block's sums (`chunks.inside_sums`), on the device.
+    """
     M = ball.manifold
     inside = project_to_ball(M, _as_argument(X, ball.center), ball.radius, X)
     kernel = jitted(inside_sums) if is_jax_namespace(namespace(X)) else inside_sums
@@ -171,34 +233,47 @@ def _generic_pass(ball: PublicBall, X: Array) -> Pass:
 
 
 def _has_accurate_tensor_kernels(ball: PublicBall) -> bool:
-    """Return whether `spd3` is accurate for all pairs of matrices of the ball.
+    """Return whether the closed formulas for 3×3 matrices are accurate in the ball.
 
-    Log-eigenvalues of a matrix at distance d from I span at most √2·d, and so
-    cond(p) ≤ e^{√2·r}·cond(center) and cond(A) ≤ e^{√2·2r}.
+    They are where cond(p)·cond(A) is at most `DOUBTFUL` for every point p and every
+    record A whitened by it. Log-eigenvalues of a matrix at distance d from I span at
+    most √2·d, and so cond(p) ≤ e^{√2·r}·cond(center) and cond(A) ≤ e^{√2·2r}.
 
     Parameters
     ----------
     ball : PublicBall
         The public ball of the records.
+
+    Returns
+    -------
+    bool
+        False on other spaces than that of 3×3 matrices.
     """
     if not is_tensor_space(ball.manifold):
         return False
-    largest = exp(3 * sqrt(2) * ball.radius) * Factor.of(ball.center).condition
-    return largest <= 0.99 * DOUBTFUL
+    largest_condition = (
+        exp(3 * sqrt(2) * ball.radius) * Factor.of(ball.center).condition
+    )
+    return largest_condition <= 0.99 * DOUBTFUL  # one percent for round-off
 
 
 def _tensor_passes(ball: PublicBall, X: Array) -> list[Pass]:
-    """Return passes over 3×3 matrices.
+    """Return functions that make passes over a block of 3×3 matrices.
 
-    One over those that the ball leaves as they are, and one over the others, if there
-    are any, after the host has moved them.
+    One is over the matrices that are surely inside the ball, and another, if there are
+    others, over those after the host has clipped them.
 
     Parameters
     ----------
     ball : PublicBall
         The public ball of the records.
-    X : array of shape (n, *point_shape)
-        The records.
+    X : array of shape (n, 3, 3)
+        The block.
+
+    Returns
+    -------
+    list of callables
+        Each maps an iterate to sums (`chunks.tensor_sums`), on the device.
     """
     xp = namespace(X)
     center = Factor.of(ball.center)
@@ -208,61 +283,103 @@ def _tensor_passes(ball: PublicBall, X: Array) -> list[Pass]:
         find_inside = jitted(_find_inside)
         sum_kernel = jitted(_sum_tensors)
     center_inverse = _as_argument(X, np.asarray(center.inverse))
-    inside = find_inside(center_inverse, center.condition, ball.radius, X)
+    is_inside = find_inside(center_inverse, center.condition, ball.radius, X)
 
-    def pass_over(block: Array, counted: Array) -> Pass:
-        """Return the pass over a block of matrices, of those that are counted."""
+    def pass_over(block: Array, is_summed: Array) -> Pass:
+        """Return the function that makes passes over some matrices of a block."""
 
         def make_pass(x: np.ndarray) -> Array:
             inverse = _as_argument(X, np.asarray(Factor.of(x).inverse))
-            return sum_kernel(ball.grid, inverse, block, counted)
+            return sum_kernel(ball.grid, inverse, block, is_summed)
 
         return make_pass
 
-    passes = [pass_over(X, inside)]
-    if not bool(xp.all(inside)):
-        moved = project_to_ball(*ball, to_host(X[~inside]))
-        block = xp.asarray(moved, device=device(X))
-        all_of_them = xp.isfinite(block[:, 0, 0])
-        passes.append(pass_over(block, all_of_them))
+    passes = [pass_over(X, is_inside)]
+    if not bool(xp.all(is_inside)):
+        clipped = project_to_ball(*ball, to_host(X[~is_inside]))
+        clipped_block = xp.asarray(clipped, device=device(X))
+        all_true = xp.isfinite(clipped_block[:, 0, 0])
+        passes.append(pass_over(clipped_block, all_true))
     return passes
 
 
 def _start_from_tensors(ball: PublicBall, X: Array) -> Start:
-    """Return the mean of the first few 3×3 matrices, with their inverse Hessian there.
+    """Return a start for the search, computed from the first few 3×3 matrices.
 
-    It decides how many passes are needed, and nothing else.
+    The start decides how many passes are needed, and nothing else.
 
     Parameters
     ----------
     ball : PublicBall
         The public ball of the records.
-    X : array of shape (n, *point_shape)
+    X : array of shape (n, 3, 3)
         The records.
+
+    Returns
+    -------
+    Start
+        The mean of these matrices, with the inverse Hessian of their cost there.
     """
     first = X[: min(_START_SAMPLE, X.shape[0]), ...]
     sample = clip_records(ball, np.asarray(to_host(first), dtype=np.float64))
     x = frechet_mean(ball.manifold, sample)
-    inverse = np.linalg.inv(np.linalg.cholesky(x))
+    inverse_factor = np.linalg.inv(np.linalg.cholesky(x))
     weights = np.full(len(sample), 1 / len(sample))
-    eigen = WhitenedEigen(*eigh(inverse @ sample @ inverse.T), weights)
+    whitened = inverse_factor @ sample @ inverse_factor.T
+    eigen = WhitenedEigen(*eigh(whitened), weights)
+    # Rows: the basis of the six coordinates, as matrices with nine entries.
     basis = unpack(np.eye(6), 3).reshape(6, 9)
     return Start(x, basis @ SPDNewton([eigen]).inverse @ basis.T)
 
 
 def _find_inside(inverse: Array, condition: float, radius: float, X: Array) -> Array:
-    """Return which 3×3 matrices are surely inside the ball (a kernel for JAX)."""
+    """Return which 3×3 matrices are surely inside a ball; a kernel that JAX compiles.
+
+    Parameters
+    ----------
+    inverse : array of shape (6,)
+        The inverse Cholesky factor of the ball's center: its lower triangle.
+    condition : float
+        The condition number of the center.
+    radius : float
+        The radius of the ball.
+    X : array of shape (n, 3, 3)
+        The matrices.
+
+    Returns
+    -------
+    array of bool, shape (n,)
+        False for a matrix that may lie outside.
+    """
     return is_surely_inside(Factor(inverse, condition), radius, *lower_entries(X))
 
 
-def _sum_tensors(grid: FixedPoint, inverse: Array, X: Array, counted: Array) -> Array:
-    """Return the sums over 3×3 matrices that are counted (a kernel for JAX)."""
+def _sum_tensors(grid: FixedPoint, inverse: Array, X: Array, is_summed: Array) -> Array:
+    """Sum logarithms over some 3×3 matrices; a kernel that JAX compiles.
+
+    Parameters
+    ----------
+    grid : FixedPoint
+        The grid on which sums are exact.
+    inverse : array of shape (6,)
+        The inverse Cholesky factor of the iterate: its lower triangle.
+    X : array of shape (n, 3, 3)
+        The matrices.
+    is_summed : array of bool, shape (n,)
+        Which matrices enter the sums.
+
+    Returns
+    -------
+    array of int64, shape (2, 7)
+        The sums, in the form of `chunks.tensor_sums`.
+    """
+    # Accuracy was checked for the whole ball, so the condition number is not needed.
     logs = whitened_logs(Factor(inverse, 1.0), lower_entries(X)[0])
-    return tensor_sums(grid, logs, counted)
+    return tensor_sums(grid, logs, is_summed)
 
 
 def _as_argument(X: Array, x: np.ndarray) -> Array:
-    """Return x as an argument for a kernel beside X.
+    """Return a NumPy array as an argument for a kernel that also takes X.
 
     What JAX compiles takes a NumPy array as it is: an array of its own would cost a
     millisecond to make.
@@ -270,9 +387,14 @@ def _as_argument(X: Array, x: np.ndarray) -> Array:
     Parameters
     ----------
     X : array of shape (n, *point_shape)
-        The records.
-    x : array of shape point_shape
-        The iterate.
+        The records, of any array library.
+    x : array
+        The other argument, such as an iterate.
+
+    Returns
+    -------
+    array
+        x as an array of X's library on X's device, in double precision.
     """
     xp = namespace(X)
     if is_jax_namespace(xp):
@@ -286,7 +408,12 @@ def _double_precision(X: Array) -> AbstractContextManager[Any]:
     Parameters
     ----------
     X : array of shape (n, *point_shape)
-        The records.
+        The records, of any array library.
+
+    Returns
+    -------
+    context manager
+        It does nothing for other libraries, whose double precision is always there.
     """
     if not is_jax_array(X):
         return nullcontext()

@@ -1,11 +1,12 @@
 """The affine-invariant Fréchet mean of SPD matrices in memory, in few and cheap passes.
 
 An iterate is a factor G of the point GGᵀ, and a step S leads to G·exp(S/2). A pass
-whitens every matrix, Aᵢ = G⁻¹XᵢG⁻ᵀ, and sums wᵢ·log Aᵢ. For 2×2 and 3×3 matrices the
-logarithm is a polynomial. Above, a careful pass finds every spectrum by `eigh`; a quick
-pass uses the Chebyshev series of `_log_sum_by_series` on intervals that contain each
-spectrum, since moving from G to H shifts log-eigenvalues by at most twice the ends of
-log σ(H⁻¹G) (Ostrowski 1959). docs/theory/frechet-mean.md has the measurements.
+whitens every matrix, Aᵢ = G⁻¹XᵢG⁻ᵀ, and sums wᵢ·log Aᵢ, wᵢ the weight of the record.
+For 2×2 and 3×3 matrices the logarithm is a polynomial. For larger ones an accurate pass
+finds every spectrum by `eigh`. A series pass is faster: it uses the Chebyshev series of
+`_log_sum_by_series` on intervals that contain each spectrum, since moving from G to H
+shifts log-eigenvalues by at most twice the extreme values of log σ(H⁻¹G), σ the
+singular values (Ostrowski 1959). docs/theory/frechet-mean.md has the measurements.
 """
 
 import math
@@ -32,28 +33,44 @@ from curvedp.numerics.spd_pencil import log_spectrum
 from curvedp.numerics.threads import blocks, in_threads
 
 # Bytes of the matrices in one block, which is worked on together.
-_CHUNK_BYTES = 1 << 17
+_BLOCK_BYTES = 1 << 17
 
 # Records in one block of 2×2 or 3×3 matrices, which are stored by coordinate.
-_SMALL_ROWS = 1 << 13
+_SMALL_MATRICES_PER_BLOCK = 1 << 13
 
 FEW_NUMBERS = 1 << 12
 """Size of the data, in numbers, up to which fixed costs outweigh the arithmetic."""
 
-# Most numbers in the eigenvectors that a careful pass stores (64 MiB).
+# Most numbers in the eigenvectors that an accurate pass stores (64 MiB).
 _STORED_NUMBERS = 1 << 23
 
-# Least ratio of eigenvalues that plain double precision resolves, and the error of a
-# logarithm at that ratio.
+# Least ratio λ_min/λ_max of the eigenvalues of a matrix whose logarithm plain double
+# precision resolves, and the error of the logarithm at that ratio.
 _LEAST_RATIO = 1e-5
 _PLAIN_ERROR = 1e-11
+
+# Ratios λ_min/λ_max in a Hessian are raised to this one: round-off may make an
+# eigenvalue negative, and the Hessian need not be exact.
+_LEAST_HESSIAN_RATIO = 1e-16
 
 # Most rows of a matrix for which the Hessian, with rows², is inverted.
 _LARGEST_INVERTED = 3
 
+# Numbers of records that give the Hessian to about one percent: for 3×3 matrices and
+# smaller, for up to 32 rows, and for larger matrices (whose Hessians vary less).
+_SAMPLE_SMALL = 1024
+_SAMPLE_MEDIUM = 256
+_MEDIUM_ROWS = 32
+_SAMPLE_LARGE = 128
+
 # Cap on the rounds of conjugate gradients. They need a few, and the search checks the
 # step that they give.
 _CG_ROUNDS = 1000
+
+# Squared fraction of the residual at which conjugate gradients end: for a solution that
+# is then refined, and for one that is not.
+_CG_SQUARE_BEFORE_REFINEMENT = 1e-6
+_CG_SQUARE = 1e-8
 
 # Refinements of a Newton step with the Hessian of all records, each worth two digits.
 _REFINEMENTS = 2
@@ -69,7 +86,7 @@ _NO_DEGREE = 10**9
 
 
 class WhitenedEigen(NamedTuple):
-    """Whitened matrices UwUᵀ by their eigenvalues and vectors, with their weights."""
+    """Eigenvalues and eigenvectors of whitened matrices, and the matrices' weights."""
 
     eigenvalues: Matrix
     vectors: Matrix
@@ -77,7 +94,7 @@ class WhitenedEigen(NamedTuple):
 
 
 def subsample(n: int, m: int) -> Matrix | None:
-    """Return the indices of evenly spaced records that suffice for a Hessian.
+    """Choose evenly spaced records that suffice for the Hessian of the cost.
 
     Parameters
     ----------
@@ -89,23 +106,25 @@ def subsample(n: int, m: int) -> Matrix | None:
     Returns
     -------
     array of int, or None
-        At most 1024 indices; None where all n records are to be used.
+        The indices of the chosen records; None where all n are to be used.
     """
     if m <= _LARGEST_INVERTED:
-        size = 1024
-    elif m <= 32:
-        size = 256
+        sample_size = _SAMPLE_SMALL
+    elif m <= _MEDIUM_ROWS:
+        sample_size = _SAMPLE_MEDIUM
     else:
-        size = 128
-    return None if n <= size else np.linspace(0, n - 1, size).astype(np.int64)
+        sample_size = _SAMPLE_LARGE
+    if n <= sample_size:
+        return None
+    return np.linspace(0, n - 1, sample_size).astype(np.int64)
 
 
 class SPDNewton:
-    """Newton's method: the map from a gradient E to the step H⁻¹E at the iterate.
+    """Newton's method: the map from a mean logarithm E to the step H⁻¹E.
 
-    The iterate G is whitened, so it is the identity I, and every record is a matrix
-    A = U·diag(w)·Uᵀ. H is the Hessian of the cost ½·mean d² at I, the mean over the
-    records of E ↦ U(K ⊙ UᵀEU)Uᵀ with K_rs = (s/2)·coth(s/2), s = log w_r − log w_s.
+    The iterate is whitened, so it is the identity I, and every record is a matrix
+    A = U·diag(λ)·Uᵀ. H is the Hessian of the cost ½·mean d² at I, the mean over the
+    records of E ↦ U(K ⊙ UᵀEU)Uᵀ with K_rs = (s/2)·coth(s/2), s = log λ_r − log λ_s.
 
     H is at least 1 and varies little from record to record, so a few hundred records
     give it to a percent. For small matrices (`_LARGEST_INVERTED`) that H is inverted.
@@ -147,66 +166,74 @@ class SPDNewton:
         if self.inverse is None and is_sampled:
             self._full_hessian = [_Hessian(part) for part in parts]
 
-    def __call__(self, gradient: Matrix) -> Matrix:
-        """Return the Newton step H⁻¹E for the symmetric part E of the gradient.
+    def __call__(self, mean_log: Matrix) -> Matrix:
+        """Return the Newton step H⁻¹E, with H the Hessian of the cost ½·mean d².
 
-        The step is symmetric to the last bit, like the values of H. Otherwise the
-        residual would keep a skew part that never falls; where the gradient is all
-        round-off (the start was the mean already) the conjugate gradients would then
-        diverge.
+        E is the symmetric part of the mean logarithm. The step is symmetric to the last
+        bit, like the values of H. Otherwise the residual would keep a skew part that
+        never falls; where the mean logarithm is all round-off (the start was the mean
+        already) the conjugate gradients would then diverge.
 
         Parameters
         ----------
-        gradient : array, shape (m, m)
-            The mean logarithm of the records at the whitened iterate.
+        mean_log : array, shape (m, m)
+            The mean logarithm of the records at the whitened iterate, which is minus
+            the gradient of the cost.
 
         Returns
         -------
         array, shape (m, m)
             The step.
         """
-        right_side = sym(gradient)
+        right_side = sym(mean_log)
         if self.inverse is not None:
-            flat = self.inverse @ right_side.ravel()
-            return sym(flat.reshape(right_side.shape))
-        x = self._conjugate_gradients(right_side)
+            entries = self.inverse @ right_side.ravel()
+            return sym(entries.reshape(right_side.shape))
+        step = self._conjugate_gradients(right_side)
         if self._full_hessian:
             for _ in range(_REFINEMENTS):
-                products = in_threads(methodcaller("times", x), self._full_hessian)
+                products = in_threads(methodcaller("times", step), self._full_hessian)
                 product = np.sum(products, axis=0) / self._total_weight
-                x = x + self._conjugate_gradients(right_side - product)
-        return x
+                step = step + self._conjugate_gradients(right_side - product)
+        return step
 
     def _conjugate_gradients(self, right_side: Matrix) -> Matrix:
-        """Solve Hx = right_side by conjugate gradients; H is that of the sample.
+        """Solve Hx = right_side approximately, with H the Hessian of a sample.
 
-        The residual is reduced to 1e-4 of its length, or to 1e-3 where the solution
-        will be refined with the Hessian of all records.
+        The method of conjugate gradients reduces the residual right_side − Hx to 1e-4
+        of its length, or to 1e-3 where the solution will be refined with the Hessian of
+        all records.
 
         Parameters
         ----------
         right_side : array of shape (m, m)
             A symmetric matrix.
+
+        Returns
+        -------
+        array of shape (m, m)
+            The symmetric matrix x.
         """
         x = np.zeros_like(right_side)
         residual = right_side
         direction = residual
-        square = float(np.sum(residual * residual))
+        residual_square = float(np.sum(residual * residual))
         is_refined = bool(self._full_hessian)
-        goal = 1e-6 * square if is_refined else 1e-8 * square
+        reduction = _CG_SQUARE_BEFORE_REFINEMENT if is_refined else _CG_SQUARE
+        goal = reduction * residual_square
         for _ in range(_CG_ROUNDS):
-            if not square > goal:
+            if not residual_square > goal:
                 break
             image = self._sample_hessian.times(direction)
             curvature = float(np.sum(direction * image))
             if not curvature > 0:  # the direction is so small that products vanish
                 break
-            length = square / curvature
-            x = x + length * direction
-            residual = residual - length * image
-            last_square = square
-            square = float(np.sum(residual * residual))
-            direction = residual + (square / last_square) * direction
+            step_length = residual_square / curvature
+            x = x + step_length * direction
+            residual = residual - step_length * image
+            last_square = residual_square
+            residual_square = float(np.sum(residual * residual))
+            direction = residual + (residual_square / last_square) * direction
         return x
 
 
@@ -218,50 +245,85 @@ class _Hessian:
     """
 
     def __init__(self, eigen: WhitenedEigen) -> None:
-        """Compute the matrices w·K of the records."""
-        # The round-off of a far matrix may be negative; H need not be exact.
+        """Compute for every record the matrix of the Hessian in its eigenvectors.
+
+        That matrix is w·K with w the record's weight and K_rs = (s/2)·coth(s/2) at the
+        difference s = l_r − l_s of the record's log-eigenvalues l.
+
+        Parameters
+        ----------
+        eigen : WhitenedEigen
+            Eigenvalues, eigenvectors and weights of n whitened m×m matrices.
+        """
         largest = eigen.eigenvalues[:, -1:]
-        logs = np.log(np.maximum(eigen.eigenvalues, 1e-16 * largest))
-        half_gap = 0.5 * (logs[:, :, None] - logs[:, None, :])
+        logs = np.log(np.maximum(eigen.eigenvalues, _LEAST_HESSIAN_RATIO * largest))
+        half_gap = 0.5 * (logs[:, :, None] - logs[:, None, :])  # s/2
         is_zero = half_gap == 0
         tanh = np.tanh(np.where(is_zero, 1.0, half_gap))
         K = np.where(is_zero, 1.0, half_gap / tanh)
-        self._K = K * eigen.weights[:, None, None]
+        self._weighted_K = K * eigen.weights[:, None, None]
         self._U = eigen.vectors
-        self._columns = self._U.mT.reshape(-1, logs.shape[1])
+        # The matrices Uᵀ one below the other, shape (n·m, m).
+        self._eigenvector_rows = self._U.mT.reshape(-1, logs.shape[1])
 
     def times(self, E: Matrix) -> Matrix:
-        """Return H applied to a symmetric m×m matrix E, as a symmetric matrix.
+        """Return the product Σ w·U(K ⊙ UᵀEU)Uᵀ of this Hessian with a matrix E.
 
-        Products with E are made for all records at once, as one tall matrix product.
+        Products of all records with E are made at once, as one tall matrix product.
 
         Parameters
         ----------
         E : array of shape (m, m)
             A symmetric matrix.
+
+        Returns
+        -------
+        array of shape (m, m)
+            The product, symmetric to the last bit.
         """
         n, m, _ = self._U.shape
-        rotated = self._U.mT @ (self._columns @ E).reshape(n, m, m).mT
-        weighted = self._K * rotated
-        return sym((weighted @ self._U.mT).reshape(n * m, m).T @ self._columns)
+        rows_times_E = (self._eigenvector_rows @ E).reshape(n, m, m)  # UᵀE, by record
+        rotated = self._U.mT @ rows_times_E.mT  # UᵀEU
+        scaled = self._weighted_K * rotated
+        left_products = (scaled @ self._U.mT).reshape(n * m, m)
+        return sym(left_products.T @ self._eigenvector_rows)
 
     def matrix(self) -> Matrix:
-        """Return H as an m²×m² matrix that acts on the entries of E, row by row.
+        """Return this Hessian as a matrix that acts on the entries of E, row by row.
 
-        It is the sum over the records of (U⊗U)·diag(w·K)·(U⊗U)ᵀ, as one matrix product.
+        It is the sum over the records of (U⊗U)·diag(w·K)·(U⊗U)ᵀ, as one matrix product,
+        where U holds the eigenvectors of a record, w is its weight and K_rs is
+        (s/2)·coth(s/2) at the difference s of its log-eigenvalues.
+
+        Returns
+        -------
+        array of shape (m², m²)
+            The matrix.
         """
         U = np.ascontiguousarray(self._U.transpose(1, 2, 0))
-        K = np.ascontiguousarray(self._K.transpose(1, 2, 0))
-        columns = (U[:, None, :, None] * U[None, :, None, :]).reshape(len(U) ** 2, -1)
-        return np.asarray((columns * K.reshape(1, -1)) @ columns.T)
+        weighted_K = np.ascontiguousarray(self._weighted_K.transpose(1, 2, 0))
+        # Entry ((i, j), (r, s, record)) is U_ir·U_js.
+        kronecker = (U[:, None, :, None] * U[None, :, None, :]).reshape(len(U) ** 2, -1)
+        return np.asarray((kronecker * weighted_K.reshape(1, -1)) @ kronecker.T)
 
 
 # ---- passes --------------------------------------------------------------------------
 
+# Convergence rate of Newton's method that is assumed before one was observed, and the
+# least square of a rate that is believed.
+_DEFAULT_RATE = 1e-3
+_LEAST_SQUARED_RATE = 1e-6
+
+# A pass may add this fraction of the residual that is expected after it.
+_TOLERABLE_FRACTION = 1e-2
+
+# No pass is asked for more accuracy than this: it is a few units of round-off.
+_ROUNDOFF = 1e-15
+
 
 @dataclass
 class SeriesTolerance:
-    """How accurate the next quick pass must be.
+    """How accurate the next pass by series must be.
 
     Newton's method squares the convergence rate, so from residual r at rate q the next
     residual is about r·q². A hundredth of it will do, and never less than a tenth of
@@ -277,17 +339,24 @@ class SeriesTolerance:
 
     goal: float
     residual: float = 1.0
-    rate: float = 1e-3
+    rate: float = _DEFAULT_RATE
 
     @property
     def least(self) -> float:
         """The smallest error that is ever asked for."""
-        return max(0.1 * self.goal, 1e-15)
+        return max(0.1 * self.goal, _ROUNDOFF)
 
     def next_error(self) -> float:
-        """Return the error that the next pass may have."""
-        expected = 1e-2 * self.residual * max(self.rate * self.rate, 1e-6)
-        return max(self.least, expected)
+        """Return the error that the next pass over the records may have.
+
+        Returns
+        -------
+        float
+            A hundredth of the residual that Newton's method is expected to leave.
+        """
+        squared_rate = max(self.rate * self.rate, _LEAST_SQUARED_RATE)
+        tolerable = _TOLERABLE_FRACTION * self.residual * squared_rate
+        return max(self.least, tolerable)
 
     def record(self, residual: float, is_new_iterate: bool) -> None:
         """Store the residual of a pass, and how much smaller it is than the last one.
@@ -300,7 +369,7 @@ class SeriesTolerance:
             Whether the pass was made at a new iterate. If not, the ratio of residuals
             says nothing about convergence and the default rate is used.
         """
-        self.rate = residual / self.residual if is_new_iterate else 1e-3
+        self.rate = residual / self.residual if is_new_iterate else _DEFAULT_RATE
         self.residual = residual
 
 
@@ -324,14 +393,17 @@ class SPDBackend(MeanBackend):
         self._weights = weights
         self._tolerance = SeriesTolerance(tolerance)
         has_closed_form = m in (2, 3) and X.size > FEW_NUMBERS
-        rows = _SMALL_ROWS if has_closed_form else max(1, _CHUNK_BYTES // (8 * m * m))
-        self._parts = blocks(n, rows)
+        matrices_per_block = max(1, _BLOCK_BYTES // (8 * m * m))
+        if has_closed_form:
+            matrices_per_block = _SMALL_MATRICES_PER_BLOCK
+        self._parts = blocks(n, matrices_per_block)
         self._packed = _pack_rows(X) if has_closed_form else None
 
-        # What the last careful pass found: its factor, the unit of round-off there, the
-        # ends of the log-eigenvalues of each matrix, the eigen-systems of some blocks,
-        # and the records in groups of about the same span, from narrow to wide.
-        self._careful_factor: Matrix = None
+        # What the last accurate pass found: the factor G at which it was made, the unit
+        # of round-off there, the least and largest log-eigenvalue of each matrix, the
+        # eigenvalues and eigenvectors of some blocks, and the indices of the records in
+        # groups of about the same span of log-eigenvalues, from narrow to wide.
+        self._accurate_factor: Matrix = None
         self._roundoff_unit = np.inf
         self._log_ends: Matrix = None if m <= 3 else np.empty((n, 2))
         self._eigen: dict[int, WhitenedEigen] = {}
@@ -362,18 +434,32 @@ class SPDBackend(MeanBackend):
         eigenvalues, U = np.linalg.eigh(whitened)
         if not np.all(eigenvalues > 0):  # too ill-conditioned for the harmonic mean
             return L
+        # The geometric mean is L·whitened^(−1/2)·Lᵀ; the power −1/4 gives its factor.
         return L @ (U * eigenvalues**-0.25)
 
     def move(self, G: Matrix, step: Matrix) -> Matrix:
-        """Return G·exp(S/2) for a step S."""
+        """Return the factor G·exp(S/2) of the point that a step S leads to.
+
+        Parameters
+        ----------
+        G : array, shape (m, m)
+            The factor of the iterate GGᵀ.
+        step : array, shape (m, m)
+            S, a symmetric matrix: the tangent vector is GSGᵀ.
+
+        Returns
+        -------
+        array, shape (m, m)
+            The factor of the next iterate.
+        """
         eigenvalues, U = np.linalg.eigh(step)
         return G @ ((U * np.exp(0.5 * eigenvalues)) @ U.T)
 
     def newton(self, G: Matrix, convergence: float) -> SPDNewton | None:
-        """Return Newton's method at G, or None to go on with the one in use.
+        """Return Newton's method at the iterate GGᵀ, or None to keep the one in use.
 
-        It is computed from the eigen-systems of the last careful pass if that pass was
-        made at G, and otherwise from a subsample of the records, whitened here.
+        It is computed from the eigenvalues and eigenvectors of the last accurate pass
+        if that pass was made at G, and otherwise from a sample of the records.
 
         Parameters
         ----------
@@ -381,12 +467,16 @@ class SPDBackend(MeanBackend):
             The factor of the iterate GGᵀ.
         convergence : float
             Fraction of the residual that the last step left. A new Hessian pays only
-            above
-            `SLOW_CONVERGENCE`.
+            above `SLOW_CONVERGENCE`.
+
+        Returns
+        -------
+        SPDNewton or None
+            The map from the mean logarithm at the iterate to a step.
         """
         if not convergence > SLOW_CONVERGENCE:
             return None
-        if self._careful_factor is G and self._eigen:
+        if self._accurate_factor is G and self._eigen:
             stored = [
                 self._eigen[part.start]
                 for part in self._parts
@@ -401,24 +491,33 @@ class SPDBackend(MeanBackend):
         return SPDNewton([WhitenedEigen(eigenvalues, vectors, weights / weights.sum())])
 
     def make_pass(self, request: PassRequest) -> PassResult:
-        """Make a pass: with every spectrum where care is asked for, else by series.
+        """Make a pass over the records: an accurate one, or a faster one by series.
 
-        A series is good to a hundredth of the residual that is expected.
+        The accurate pass computes the spectrum of every matrix. It is made if the cost
+        is asked for, for 2×2 and 3×3 matrices, and the first time. The series is good
+        to a hundredth of the residual that is expected.
 
         Parameters
         ----------
         request : PassRequest
-            The iterate, and how accurate the pass has to be.
+            The factor G of the iterate GGᵀ, and whether the cost is needed.
+
+        Returns
+        -------
+        PassResult
+            The mean logarithm at the iterate, with a bound on its error. The mean
+            squared distance is NaN after a pass by series.
         """
         G = request.x
         if not np.all(np.isfinite(G)):
             return PassResult(G, np.nan)
         error = self._tolerance.next_error()
-        if request.careful or not self._groups:
-            result = self.careful_pass(G)
+        has_intervals = bool(self._groups)  # which contain the spectra
+        if request.with_cost or not has_intervals:
+            result = self.accurate_pass(G)
         else:
-            result = self.quick_pass(G, error)
-        is_new_iterate = self._careful_factor is not G
+            result = self.series_pass(G, error)
+        is_new_iterate = self._accurate_factor is not G
         self._tolerance.record(result.residual, is_new_iterate)
         return result
 
@@ -430,11 +529,12 @@ class SPDBackend(MeanBackend):
         """Return GGᵀ."""
         return sym(G @ G.T)
 
-    def careful_pass(self, G: Matrix) -> PassResult:
+    def accurate_pass(self, G: Matrix) -> PassResult:
         """Make a pass that computes the spectrum of every whitened matrix.
 
-        It stores what later quick passes and Hessians need: the factor G, the ends of
-        every spectrum, some eigen-systems, and groups of records with similar spans.
+        It stores what later passes by series and Hessians need: the factor G, the least
+        and largest log-eigenvalue of every matrix, the eigenvectors of some, and groups
+        of records whose log-eigenvalues have similar spans.
 
         Parameters
         ----------
@@ -447,15 +547,15 @@ class SPDBackend(MeanBackend):
             The mean logarithm, the mean squared distance and an error bound.
         """
         inverse = np.linalg.inv(G)
-        self._careful_factor = G
+        self._accurate_factor = G
         if self._tolerance.least < _PLAIN_ERROR:
-            # The general bound is not enough: use what round-off does near the
-            # identity.
+            # The general bound is not enough. Use the error of a whitened matrix near
+            # the identity: 16·m units of round-off times the condition number of GGᵀ.
             condition = float(np.linalg.cond(G)) ** 2
             self._roundoff_unit = 16 * len(G) * 2.0**-53 * condition
 
         if self._packed is not None:
-            return self._careful_pass_in_closed_form(G, inverse, self._packed)
+            return self._accurate_pass_in_closed_form(G, inverse, self._packed)
 
         def pass_over(part: slice) -> PassResult:
             return self._pass_by_eigh(G, inverse, part)
@@ -467,28 +567,35 @@ class SPDBackend(MeanBackend):
             self._groups = [order[part] for part in self._parts]
         return result
 
-    def _careful_pass_in_closed_form(
+    def _accurate_pass_in_closed_form(
         self, G: Matrix, inverse: Matrix, packed: Matrix
     ) -> PassResult:
-        """Make a careful pass over 2×2 or 3×3 matrices.
+        """Make an accurate pass over 2×2 or 3×3 matrices, with closed formulas.
 
         Parameters
         ----------
         G, inverse : array, shape (m, m)
             The factor of the iterate GGᵀ and its inverse.
         packed : array, shape (m(m + 1)/2, n)
-            All records, packed by `_pack_rows`.
+            All records: one coordinate of their lower triangles in each row, as
+            `_pack_rows` arranges them.
+
+        Returns
+        -------
+        PassResult
+            The mean logarithm, the mean squared distance and an error bound.
         """
-        # S ↦ G⁻¹SG⁻ᵀ is linear: in packed coordinates one small matrix whitens all.
-        packed_basis = unpack(np.eye(len(packed)), len(G))
-        images = inverse @ packed_basis @ inverse.T
-        congruence = pack(images).T
+        # Whitening, S ↦ G⁻¹SG⁻ᵀ, is linear in S. In packed coordinates it is one small
+        # matrix, whose columns are the images of the basis vectors.
+        basis_matrices = unpack(np.eye(len(packed)), len(G))
+        whitened_basis = inverse @ basis_matrices @ inverse.T
+        whitening = pack(whitened_basis).T
 
         def pass_over(part: slice) -> PassResult:
             return _pass_in_closed_form(
                 self._roundoff_unit,
                 G,
-                congruence @ packed[:, part],
+                whitening @ packed[:, part],
                 self._X[part],
                 self._weights[part],
             )
@@ -496,16 +603,23 @@ class SPDBackend(MeanBackend):
         return _sum_over_blocks(pass_over, self._parts)
 
     def _pass_by_eigh(self, G: Matrix, inverse: Matrix, part: slice) -> PassResult:
-        """Make a careful pass over one block of records with LAPACK's eigensolver.
+        """Make an accurate pass over one block of records with LAPACK's eigensolver.
 
-        It stores the ends of the spectra and, for some blocks, the eigen-systems.
+        It stores the least and largest log-eigenvalue of each matrix and, for some
+        blocks, the eigenvalues and eigenvectors.
 
         Parameters
         ----------
         G, inverse : array, shape (m, m)
-            The factor of the iterate and its inverse.
+            The factor of the iterate GGᵀ and its inverse.
         part : slice
             The block of records.
+
+        Returns
+        -------
+        PassResult
+            The weighted sums of the logarithms and of the squared distances over the
+            block.
         """
         eigenvalues, U = np.linalg.eigh(_whiten(inverse, self._X[part]))
         if part.start in self._stored_blocks:
@@ -514,18 +628,20 @@ class SPDBackend(MeanBackend):
             self._roundoff_unit, G, eigenvalues, U, self._X[part], self._weights[part]
         )
         if self._log_ends is not None:
+            least_and_largest = logs[:, [0, -1]]
             self._log_ends[part] = np.where(
-                is_resolved[:, None], logs[:, [0, -1]], [-np.inf, np.inf]
+                is_resolved[:, None], least_and_largest, [-np.inf, np.inf]
             )
         return result
 
-    def quick_pass(self, G: Matrix, error: float) -> PassResult:
+    def series_pass(self, G: Matrix, error: float) -> PassResult:
         """Make a pass by Chebyshev series, for which no spectrum is computed.
 
-        The log-eigenvalues at G lie in the intervals of the last careful pass, at the
-        factor
-        F, moved by at most twice the extreme values of log σ(G⁻¹F) (Ostrowski 1959). A
-        group of records whose series would need too many terms is passed to `eigh`.
+        Let F be the factor of the last accurate pass, which stored an interval that
+        contains the log-eigenvalues of each record. At G they lie in that interval with
+        its ends moved by twice the extreme values of log σ(G⁻¹F), σ the singular values
+        (Ostrowski 1959). A group of records whose series would need too many terms is
+        passed to `eigh`.
 
         Parameters
         ----------
@@ -539,8 +655,8 @@ class SPDBackend(MeanBackend):
         PassResult
             The mean logarithm and its error bound; the mean squared distance is NaN.
         """
-        change = np.linalg.solve(G, self._careful_factor)
-        singular_values = np.linalg.svd(change, compute_uv=False)  # descending
+        move = np.linalg.solve(G, self._accurate_factor)  # G⁻¹F
+        singular_values = np.linalg.svd(move, compute_uv=False)  # descending
         shifts = 2 * np.log(singular_values)
         low = self._log_ends[:, 0] + shifts[-1]
         high = self._log_ends[:, 1] + shifts[0]
@@ -548,7 +664,7 @@ class SPDBackend(MeanBackend):
         most_terms = min(_MOST_TERMS, _MOST_TERMS_TIMES_ROWS // len(G))
 
         def pass_over(rows: Matrix) -> PassResult:
-            """Make the quick pass over one group of records."""
+            """Make the pass over one group of records, given by their indices."""
             A = _whiten(inverse, self._X[rows])
             weights = self._weights[rows]
             widest = rows[-1]  # groups are sorted by their span
@@ -566,14 +682,18 @@ class SPDBackend(MeanBackend):
         return _sum_over_blocks(pass_over, self._groups)
 
     def _sum_with_inverses(self, part: slice) -> tuple[Matrix, Matrix]:
-        """Return Σ wX and Σ wX⁻¹ over one block of records X with weights w.
-
-        The second sum is NaN where a matrix has no inverse.
+        """Return the weighted sum of the records of a block, and that of their inverses.
 
         Parameters
         ----------
         part : slice
             The block of records.
+
+        Returns
+        -------
+        weighted_sum, inverse_sum : arrays of shape (m, m)
+            Σ wX and Σ wX⁻¹ over the records X with weights w. The second is NaN if a
+            matrix has no inverse.
         """
         weights = self._weights[part]
         m = self._X.shape[-1]
@@ -591,21 +711,27 @@ class SPDBackend(MeanBackend):
 def _sum_over_blocks(
     kernel: Callable[[Any], PassResult], parts: Sequence[Any]
 ) -> PassResult:
-    """Return the sum of the results of a pass over all blocks of records.
+    """Make a pass over blocks of records in parallel, and add up the results.
 
     Parameters
     ----------
     kernel : callable
-        Makes the pass over one block. It runs in several threads.
+        Makes the pass over one block: maps it to a `PassResult` whose entries are
+        weighted sums over the records of the block. It runs in several threads.
     parts : sequence
         The blocks: slices, or arrays of indices.
+
+    Returns
+    -------
+    PassResult
+        The sums over all records, which are means because the weights sum to 1.
     """
     if len(parts) == 1:
         return kernel(parts[0])
     results = in_threads(kernel, parts)
     return PassResult(
-        np.sum([result.velocity for result in results], axis=0),
-        sum(result.square for result in results),
+        np.sum([result.mean_log for result in results], axis=0),
+        sum(result.mean_square for result in results),
         sum(result.error for result in results),
     )
 
@@ -618,7 +744,7 @@ def _pass_by_spectrum(
     X: Matrix,
     weights: Matrix,
 ) -> tuple[Matrix, Matrix, PassResult]:
-    """Make a pass over whitened matrices whose eigen-systems are known.
+    """Sum the logarithms of whitened matrices whose eigenvectors are known.
 
     Where the ratio of extreme eigenvalues is too small for plain double precision, the
     spectrum is computed again to high relative accuracy (`_add_unresolved_matrices`).
@@ -630,7 +756,8 @@ def _pass_by_spectrum(
     G : array, shape (m, m)
         The factor of the iterate GGᵀ.
     eigenvalues, U : array, shapes (n, m) and (n, m, m)
-        The eigen-systems of the whitened matrices G⁻¹XG⁻ᵀ.
+        The eigenvalues, in ascending order, and the eigenvectors of the whitened
+        matrices G⁻¹XG⁻ᵀ.
     X, weights : array, shapes (n, m, m) and (n,)
         The records and their weights.
 
@@ -697,41 +824,70 @@ def _add_unresolved_matrices(
         rotation = np.linalg.solve(L[0], G)
         others = _weighted_sum(logs, rotation.T @ U, weights[~is_resolved])
         result = PassResult(
-            result.velocity + others.velocity, result.square + others.square
+            result.mean_log + others.mean_log, result.mean_square + others.mean_square
         )
-    return PassResult(result.velocity, result.square, error * float(weights.sum()))
+    return PassResult(result.mean_log, result.mean_square, error * float(weights.sum()))
 
 
 def _weighted_sum(logs: Matrix, U: Matrix, weights: Matrix) -> PassResult:
-    """Return Σ w·U·diag(logs)·Uᵀ and Σ w·|logs|²."""
+    """Return the weighted sums of logarithms and of their squared lengths.
+
+    Parameters
+    ----------
+    logs, U : arrays of shape (n, m) and (n, m, m)
+        Eigenvalues and eigenvectors of the logarithms.
+    weights : array of shape (n,)
+        The weights w.
+
+    Returns
+    -------
+    PassResult
+        Σ w·U·diag(logs)·Uᵀ and Σ w·|logs|².
+    """
     n, m = logs.shape
-    flat = U.transpose(1, 0, 2).reshape(m, n * m)
-    velocity = (flat * (weights[:, None] * logs).ravel()) @ flat.T
-    return PassResult(velocity, float(np.sum(weights[:, None] * logs * logs)))
+    eigenvectors = U.transpose(1, 0, 2).reshape(m, n * m)  # as columns, side by side
+    log_sum = (eigenvectors * (weights[:, None] * logs).ravel()) @ eigenvectors.T
+    return PassResult(log_sum, float(np.sum(weights[:, None] * logs * logs)))
 
 
 def _whiten(inverse: Matrix, X: Matrix) -> Matrix:
-    """Return G⁻¹XG⁻ᵀ, symmetric to the last bit."""
+    """Return the matrices G⁻¹XG⁻ᵀ, symmetric to the last bit.
+
+    Parameters
+    ----------
+    inverse : array of shape (m, m)
+        G⁻¹, where GGᵀ is the iterate.
+    X : array of shape (n, m, m)
+        Symmetric matrices.
+
+    Returns
+    -------
+    array of shape (n, m, m)
+        The whitened matrices.
+    """
     n, m, _ = X.shape
-    half = (X.reshape(n * m, m) @ inverse.T).reshape(n, m, m)
-    return sym(inverse @ half)
+    right_product = (X.reshape(n * m, m) @ inverse.T).reshape(n, m, m)  # XG⁻ᵀ
+    return sym(inverse @ right_product)
 
 
 # ---- logarithms by series ------------------------------------------------------------
 
+# Divisors are at least this: matrices that are multiples of I have a span of 0.
+_TINY = 1e-300
+
 
 def _series_degree(half_width: float, error: float) -> int:
-    """Return the degree at which the series of `_log_sum_by_series` has a small tail.
+    """Return the degree at which a Chebyshev series of the logarithm may be cut off.
 
-    With σ half the span of the log-eigenvalues and q = tanh(σ/2), the tail beyond
-    degree d is below 2q^{d+1}/(1−q).
+    With σ half the span of the log-eigenvalues and q = tanh(σ/2), the terms of the
+    series of `_log_sum_by_series` beyond degree d add up to less than 2q^{d+1}/(1−q).
 
     Parameters
     ----------
     half_width : float
-        The number σ.
+        σ.
     error : float
-        The bound that the tail must meet.
+        A bound on what the terms that are cut off may add up to.
 
     Returns
     -------
@@ -743,7 +899,7 @@ def _series_degree(half_width: float, error: float) -> int:
         return 2
     if not q < 1:  # an infinite or NaN width
         return _NO_DEGREE
-    degree = np.log(max(error, 1e-15) * (1 - q) / 2) / np.log(q)
+    degree = np.log(max(error, _ROUNDOFF) * (1 - q) / 2) / np.log(q)
     return max(2, int(np.ceil(degree)))
 
 
@@ -787,41 +943,64 @@ def _log_sum_by_series(
     coefficients = _block_coefficients(sigma, stride, n_blocks)
 
     identity = np.eye(m)
-    Y = A * (np.exp(-middle) / max(np.sinh(sigma), 1e-300))[:, None, None]
-    Y -= identity / max(np.tanh(sigma), 1e-300)
+    Y = A * (np.exp(-middle) / max(np.sinh(sigma), _TINY))[:, None, None]
+    Y -= identity / max(np.tanh(sigma), _TINY)
+    baby_steps, giant_step = _chebyshev_polynomials(Y, stride)
 
-    # T_0(Y), …, T_{stride−1}(Y) and T_stride(Y)
-    T = np.empty((stride, n, m, m))
-    T[0] = identity
-    T[1] = Y
-    twice_Y = 2 * Y
-    for j in range(2, stride):
-        np.matmul(twice_Y, T[j - 1], out=T[j])
-        T[j] -= T[j - 2]
-    giant_step = twice_Y @ T[stride - 1] - T[stride - 2]
+    # Σ_j w·Q_bj·T_j(Y) for each block b and each record.
+    baby_steps *= weights[:, None, None]
+    block_sums = coefficients @ baby_steps.reshape(stride, -1)
+    block_sums = block_sums.reshape(n_blocks + 1, n, m, m)
 
-    T *= weights[:, None, None]
-    inner = (coefficients @ T.reshape(stride, -1)).reshape(n_blocks + 1, n, m, m)
-    total = inner[0].sum(axis=0) + float(weights @ middle) * identity
+    total = block_sums[0].sum(axis=0) + float(weights @ middle) * identity
     previous = np.broadcast_to(identity, giant_step.shape)
     current = giant_step  # T_{bs}(Y)
     for b in range(1, n_blocks + 1):
-        total += inner[b].reshape(n * m, m).T @ current.reshape(n * m, m)
+        # One matrix product adds up the products of all records.
+        total += block_sums[b].reshape(n * m, m).T @ current.reshape(n * m, m)
         if b < n_blocks:
             following = 2 * (giant_step @ current) - previous
             previous, current = current, following
     return sym(total)
 
 
+def _chebyshev_polynomials(Y: Matrix, stride: int) -> tuple[Matrix, Matrix]:
+    """Return the first Chebyshev polynomials of matrices, T_0(Y) up to T_stride(Y).
+
+    Parameters
+    ----------
+    Y : array, shape (n, m, m)
+        Symmetric matrices.
+    stride : int
+        The largest degree, at least 2.
+
+    Returns
+    -------
+    polynomials : array, shape (stride, n, m, m)
+        T_0(Y), …, T_{stride−1}(Y).
+    last : array, shape (n, m, m)
+        T_stride(Y).
+    """
+    T = np.empty((stride, *Y.shape))
+    T[0] = np.eye(Y.shape[-1])
+    T[1] = Y
+    twice_Y = 2 * Y
+    for j in range(2, stride):
+        np.matmul(twice_Y, T[j - 1], out=T[j])
+        T[j] -= T[j - 2]
+    return T, twice_Y @ T[stride - 1] - T[stride - 2]
+
+
 def _block_coefficients(sigma: float, stride: int, n_blocks: int) -> Matrix:
-    """Return the series of `_log_sum_by_series` regrouped into blocks of s terms.
+    """Regroup the Chebyshev series of the logarithm into blocks of s terms.
 
-    With c_k the coefficients of that series, the result is the matrix Q with
+    Let T_k be the Chebyshev polynomials, q = tanh(σ/2) and c_k the coefficients of
 
-        Σ_k c_k T_k = Σ_b T_{bs} Σ_{j<s} Q_bj T_j.
+        log(cosh σ + y·sinh σ) = Σ_k c_k T_k(y),  c_0 = −log(1−q²),
+        c_k = 2·(−1)^{k+1}·q^k/k.
 
-    The regrouping starts at the highest block and uses 2·T_{bs}·T_j = T_{bs+j} +
-    T_{bs−j}.
+    The result is the matrix Q with Σ_k c_k T_k = Σ_b T_{bs} Σ_{j<s} Q_bj T_j. The
+    regrouping starts at the highest block and uses 2·T_{bs}·T_j = T_{bs+j} + T_{bs−j}.
 
     Parameters
     ----------
@@ -891,7 +1070,13 @@ def _packed_inverse3(A: Matrix) -> Matrix:
     ----------
     A : array
         Packed matrices.
+
+    Returns
+    -------
+    array
+        Their inverses.
     """
+    # The matrix with rows (a, b, c), (b, d, e), (c, e, f).
     a, b, d, c, e, f = _unscaled_entries3(A)
     cofactors = [
         d * f - e * e,
@@ -912,8 +1097,13 @@ def _unscaled_entries3(A: Matrix) -> list[Matrix]:
 
     Parameters
     ----------
-    A : array
+    A : array, shape (6, n)
         Packed matrices.
+
+    Returns
+    -------
+    list of six arrays
+        The entries (0,0), (1,0), (1,1), (2,0), (2,1), (2,2) of all matrices.
     """
     entries = []
     for row, scale in zip(A, _PACKED_SCALE3, strict=True):
@@ -924,7 +1114,7 @@ def _unscaled_entries3(A: Matrix) -> list[Matrix]:
 def _pass_in_closed_form(
     roundoff_unit: float, G: Matrix, A: Matrix, X: Matrix, weights: Matrix
 ) -> PassResult:
-    """Make a pass over 2×2 or 3×3 matrices with logarithms in closed form.
+    """Sum the logarithms of 2×2 or 3×3 matrices, which have a closed form.
 
     A matrix that double precision does not resolve gives NaN or a small ratio of
     eigenvalues. Such matrices are left out and then added by
@@ -940,6 +1130,12 @@ def _pass_in_closed_form(
         The whitened matrices, packed.
     X, weights : array, shapes (n, m, m) and (n,)
         The same records before whitening, and their weights.
+
+    Returns
+    -------
+    PassResult
+        The weighted sums of the logarithms and of their squared lengths, with a bound
+        on the error.
     """
     kernel = _log_sum2 if len(G) == 2 else _log_sum3
     with np.errstate(invalid="ignore", divide="ignore"):
@@ -958,8 +1154,8 @@ def _log_sum2(A: Matrix, weights: Matrix) -> tuple[PassResult, Matrix]:
 
     Parameters
     ----------
-    A : array
-        Packed matrices.
+    A : array, shape (3, n)
+        Packed matrices: the rows hold the entries (0,0), √2·(1,0) and (1,1).
     weights : array of shape (n,)
         The weight of each record.
 
@@ -970,20 +1166,25 @@ def _log_sum2(A: Matrix, weights: Matrix) -> tuple[PassResult, Matrix]:
     ratio : array, shape (n,)
         λ₁/λ₂ of each matrix.
     """
-    a, b, d = A[0], A[1] * _INVERSE_ROOT2, A[2]
-    root = np.sqrt((0.5 * (a - d)) ** 2 + b * b)
-    high = 0.5 * (a + d) + root
+    # The matrix with rows (a, b), (b, d), and its eigenvalues λ₁ = low, λ₂ = high.
+    a = A[0]
+    b = A[1] * _INVERSE_ROOT2
+    d = A[2]
+    half_gap = np.sqrt((0.5 * (a - d)) ** 2 + b * b)
+    high = 0.5 * (a + d) + half_gap
     low = (a * d - b * b) / high
-    gap = 2 * root
+    gap = 2 * half_gap
+
     log_low = np.log(low)
-    rise = np.log1p(gap / low)  # log λ₂ − log λ₁
-    quotient = rise / np.where(gap > 0, gap, 1.0)
-    slope = weights * np.where(gap > 0, quotient, 1 / low)
-    log_high = log_low + rise
-    identity_part = weights @ log_low - slope @ low
-    logs = A @ slope + identity_part * _PACKED_IDENTITY2
-    square = float(weights @ (log_low**2 + log_high**2))
-    return PassResult(unpack(logs, 2), square), low / high
+    log_gap = np.log1p(gap / low)  # log λ₂ − log λ₁
+    log_high = log_low + log_gap
+    quotient = log_gap / np.where(gap > 0, gap, 1.0)
+    weighted_slope = weights * np.where(gap > 0, quotient, 1 / low)  # w·log[λ₁, λ₂]
+
+    identity_coefficient = weights @ log_low - weighted_slope @ low
+    log_sum = A @ weighted_slope + identity_coefficient * _PACKED_IDENTITY2
+    square_sum = float(weights @ (log_low**2 + log_high**2))
+    return PassResult(unpack(log_sum, 2), square_sum), low / high
 
 
 def _log_sum3(A: Matrix, weights: Matrix) -> tuple[PassResult, Matrix]:
@@ -993,8 +1194,9 @@ def _log_sum3(A: Matrix, weights: Matrix) -> tuple[PassResult, Matrix]:
 
     Parameters
     ----------
-    A : array
-        Packed matrices.
+    A : array, shape (6, n)
+        Packed matrices: each row holds one entry of the lower triangles, off-diagonal
+        ones times √2.
     weights : array of shape (n,)
         The weight of each record.
 
@@ -1007,9 +1209,9 @@ def _log_sum3(A: Matrix, weights: Matrix) -> tuple[PassResult, Matrix]:
     """
     entries = tuple(_unscaled_entries3(A))
     log = log_polynomial(entries)
-    second = weights * log.second
-    square_sums = [float(second @ entry) for entry in squared(entries)]
-    logs = A @ (weights * log.first) + _PACKED_SCALE3 * square_sums
-    logs += float(weights @ log.zeroth) * _PACKED_IDENTITY3
-    result = PassResult(unpack(logs, 3), float(weights @ log.square))
-    return result, log.low / log.high
+    weighted_quadratic = weights * log.quadratic
+    quadratic_sums = [float(weighted_quadratic @ entry) for entry in squared(entries)]
+    log_sum = A @ (weights * log.linear) + _PACKED_SCALE3 * quadratic_sums
+    log_sum += float(weights @ log.constant) * _PACKED_IDENTITY3
+    result = PassResult(unpack(log_sum, 3), float(weights @ log.squared_norm))
+    return result, log.least / log.largest
