@@ -2,10 +2,13 @@
 
 import os
 import secrets
+from functools import partial
 from pathlib import Path
 
 
-def write_atomically(path: str | Path, content: str | bytes) -> None:
+def write_atomically(
+    path: str | Path, content: str | bytes, *, mode: int = 0o666
+) -> None:
     """Write a file so that a reader sees either the old content or all of the new one.
 
     The content is written to another file in the same folder, which is then renamed. A
@@ -17,12 +20,15 @@ def write_atomically(path: str | Path, content: str | bytes) -> None:
         The file.
     content : str or bytes
         What it will hold; a text is encoded in UTF-8.
+    mode : int
+        Who may read and write the new file, before the umask. It holds from the first
+        moment on.
     """
     target = Path(path)
     unfinished = target.with_name(f".{target.name}.{secrets.token_hex(6)}.part")
     data = content.encode("utf-8") if isinstance(content, str) else content
     try:
-        with unfinished.open("xb") as file:
+        with open(unfinished, "xb", opener=partial(os.open, mode=mode)) as file:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())

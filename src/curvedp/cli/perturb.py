@@ -44,6 +44,8 @@ def _perturb(options: TypedOptions) -> None:
     options : mapping
         The options of the command, by name.
     """
+    from curvedp.local.spaces import plural
+
     mechanism = _mechanism(options)
     check_picture(options["plot"])
     out, certificate = options["out"], options["certificate"]
@@ -52,7 +54,7 @@ def _perturb(options: TypedOptions) -> None:
     expected = mechanism.expected_displacement
     largest = mechanism.displacement_quantile(0.95)
     sentence = (
-        f"a report lies {expected:.3g} {unit}s from its record on average, and within "
+        f"a report lies {expected:.3g} {plural(unit)} from its record on average, and within "
         f"{largest:.3g} with probability 0.95; one report of each record costs "
         f"ε = {mechanism.epsilon:g} per {unit}"
     )

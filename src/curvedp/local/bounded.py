@@ -107,6 +107,11 @@ class BoundedNoise(LocalMechanism):
         """Return the smallest noise scale that meets the guarantee."""
 
     @property
+    def report_space(self) -> PointRecords:
+        """The manifold: reports are not clipped to the ball of the records."""
+        return PointRecords(self.manifold, self.space.public_record)
+
+    @property
     def grid(self) -> int:
         """Reports are multiples of 2^-grid."""
         return grid_of(self.scale)

@@ -103,7 +103,6 @@ class EarthCells:
     @property
     def largest_shift(self) -> float:
         """A bound of the distance from a place to the center of its cell, in km."""
-        # Near a pole a single cell may be a whole ring around it.
         return 1.5 * self.size
 
 
@@ -138,6 +137,11 @@ class DeviceLedger:
     sent again at every later one: an attacker who averages reports of a place that is
     visited every day learns no more than from the first. Every permanent report is
     charged to the budget of its day before it is drawn.
+
+    Protected are the places, not the pattern: which visits fall in the same cell, and
+    that a report is refused because its cell is new, are seen by whoever sees the
+    reports (docs/theory/local.md, Theorem L6). Two places in neighboring cells are as
+    far apart as the centers of their cells.
 
     The file holds the true cells. It is as private as the places, is written with mode
     0600, and must not leave the device.
@@ -310,10 +314,8 @@ class DeviceLedger:
         entries : sequence of dict
             All entries.
         """
-        write_atomically(
-            self.path, json.dumps({**self._terms, "entries": list(entries)}) + "\n"
-        )
-        os.chmod(self.path, 0o600)
+        text = json.dumps({**self._terms, "entries": list(entries)}) + "\n"
+        write_atomically(self.path, text, mode=0o600)
 
 
 def _is_entry(entry: Any) -> bool:

@@ -107,8 +107,7 @@ def mean_of_vectors(
     )
     vectors = read_reports(reports, shape)
     if math.isfinite(length):
-        lengths = np.linalg.norm(vectors, axis=1, keepdims=True) * factor / length
-        vectors = vectors / np.maximum(lengths, 1.0)
+        vectors = _shorten(vectors, length / factor)
     n = len(vectors)
     value = factor * vectors.mean(axis=0)
     if finite_sample and math.isinf(length):
@@ -122,3 +121,22 @@ def mean_of_vectors(
         quantile = float(chi2.ppf(probability, math.prod(shape)))
         radius = math.sqrt(largest_variance * quantile / n)
     return MeanEstimate(value, radius, probability, n)
+
+
+def _shorten(vectors: np.ndarray, length: float) -> np.ndarray:
+    """Return vectors that are at most so long; a stranger's may be of any size.
+
+    Parameters
+    ----------
+    vectors : array, shape (n, d)
+        Finite numbers.
+    length : float
+        The largest length.
+    """
+    # Entries near the largest double would overflow when they are squared.
+    largest = np.maximum(np.abs(vectors).max(axis=1, keepdims=True), length)
+    parts = vectors / largest
+    lengths = np.linalg.norm(parts, axis=1, keepdims=True)
+    # Here lengths·largest is the length of a vector.
+    factors = np.minimum(1.0, (length / largest) / np.maximum(lengths, 1e-300))
+    return np.asarray(vectors * factors)

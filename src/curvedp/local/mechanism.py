@@ -34,6 +34,11 @@ class LocalMechanism(ABC):
     certificate_: LocalCertificate
 
     @property
+    def report_space(self) -> RecordSpace:
+        """Where the reports live; noise leads out of a ball of records."""
+        return self.space
+
+    @property
     @abstractmethod
     def grid(self) -> int:
         """Reports are multiples of 2^-grid."""

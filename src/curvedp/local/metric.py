@@ -35,6 +35,9 @@ HIGH_DIMENSION = 16
 # angle of a uniformly random direction.
 LARGEST_ANGLE = math.pi / 3
 
+# The largest level of a quantile: doubles do not tell higher ones from 1.
+_LARGEST_LEVEL = 1 - 1e-12
+
 
 class _Law(Protocol):
     """What a Laplace law about a point says about distances."""
@@ -143,10 +146,10 @@ class MetricLaplace(LocalMechanism):
         Parameters
         ----------
         level : float
-            The probability, such as 0.95.
+            The probability, such as 0.95; at most 1 − 10⁻¹².
         """
         probability = _validate.within(
-            "level", level, 0.0, 1.0, open_low=True, open_high=True
+            "level", level, 0.0, _LARGEST_LEVEL, open_low=True
         )
         upper = self._law.mean_radius
         while float(self._law.radial_cdf(upper)) < probability:
@@ -155,6 +158,17 @@ class MetricLaplace(LocalMechanism):
             lambda r: float(self._law.radial_cdf(r)) - probability, 0.0, upper
         )
         return self.space.unit_length * float(radius)
+
+    def radial_probability(self, distances: Any) -> np.ndarray:
+        """Return the probability that a report lies within given distances.
+
+        Parameters
+        ----------
+        distances : array
+            In the unit of `epsilon`.
+        """
+        lengths = _validate.array("distances", distances) / self.space.unit_length
+        return np.asarray(self._law.radial_cdf(lengths))
 
     def log_density(self, reports: Any, X: Any) -> np.ndarray:
         """Return the log-density of reports given records, per unit volume.

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from curvedp.local.metric import MetricLaplace
+from curvedp.local.spaces import plural
 from curvedp.report.canvas import own_style
 
 if TYPE_CHECKING:
@@ -62,11 +63,11 @@ def plot_displacements(mechanism: MetricLaplace) -> "Figure":
                 fontsize=8,
             )
         axes.set_aspect("equal")
-        axes.set_xlabel(f"{space.unit}s")
-        axes.set_ylabel(f"{space.unit}s")
+        axes.set_xlabel(f"{plural(space.unit)}")
+        axes.set_ylabel(f"{plural(space.unit)}")
         axes.set_title(
             f"ε = {mechanism.epsilon:g} per {space.unit}: reports lie "
-            f"{mechanism.expected_displacement:.3g} {space.unit}s away on average"
+            f"{mechanism.expected_displacement:.3g} {plural(space.unit)} away on average"
         )
         axes.legend(loc="upper left", fontsize=8)
     return figure

@@ -82,7 +82,7 @@ def estimate_mean(
         "level", level, 0.0, 1.0, open_low=True, open_high=True
     )
     space = mechanism.space
-    points = _read_points(space, reports)
+    points = _read_points(mechanism.report_space, reports)
     manifold = space.manifold
     if isinstance(manifold, Sphere):
         value, radius = _mean_direction(mechanism, points, probability)
@@ -236,7 +236,7 @@ def estimate_density(
     >>> density.values.shape
     (3,)
     """
-    points = _read_points(mechanism.space, reports)
+    points = _read_points(mechanism.report_space, reports)
     queries, is_single = read_batch(mechanism.space, at)
     manifold = mechanism.space.manifold
     if isinstance(manifold, Sphere) and manifold.dim == 2:
@@ -550,7 +550,7 @@ def estimate_histogram(
     >>> bool(np.all(np.abs(histogram.counts - [300, 100]) < 60))
     True
     """
-    points = _read_points(mechanism.space, reports)
+    points = _read_points(mechanism.report_space, reports)
     n, k = len(points), len(cells)
     rng = np.random.default_rng(_CELL_SEED)
     transitions = np.empty((k, k))
@@ -560,7 +560,11 @@ def estimate_histogram(
         transitions[:, number] = np.bincount(simulated, minlength=k) / _CELL_DRAWS
     reported = np.bincount(cells.nearest(points), minlength=k)
 
-    if np.linalg.cond(transitions) > 1e8:
+    # An entry was simulated with a standard error of at most this, and a matrix of such
+    # errors has singular values of at most about twice it times √k.
+    entry_error = 0.5 / math.sqrt(_CELL_DRAWS)
+    smallest = float(np.linalg.svd(transitions, compute_uv=False)[-1])
+    if smallest < 5 * entry_error * math.sqrt(k):
         raise ParameterError(
             "the cells are too small for this noise: reports of different cells cannot "
             "be told apart; take larger cells"

@@ -29,6 +29,16 @@ _LARGEST_DISTANCE = 1e9
 _LARGEST_RESIDUAL = 1e-9
 
 
+def plural(unit: str) -> str:
+    """Return the plural of a unit of distance.
+
+    >>> plural("kilometer"), plural("unit of distance")
+    ('kilometers', 'units of distance')
+    """
+    noun, *attribute = unit.split(" ", 1)
+    return " ".join([f"{noun}s", *attribute])
+
+
 class RecordSpace(Protocol):
     """A manifold, the form in which its records are written, and a unit of distance."""
 
@@ -312,7 +322,9 @@ def read_batch(space: RecordSpace, X: Any) -> tuple[np.ndarray, bool]:
     """
     shape = space.record_shape
     is_single = _depth(X) == len(shape)
-    batch = [X] if is_single else X
+    batch = X
+    if is_single:
+        batch = [X] if isinstance(X, list | tuple) else np.asarray(X)[None]
     records = open_records(batch, shape, min_records=0).array()
     return space.read(
         np.asarray(records, dtype=np.float64).reshape(-1, *shape)

@@ -8,7 +8,12 @@ import math
 
 from curvedp.core.codes import SamplingPath
 from curvedp.core.wording import SAMPLING_WORDS, TRUST_WORDS
+from curvedp.geometry import Torus, parse_manifold
 from curvedp.local.certificate import LocalCertificate
+from curvedp.local.spaces import plural
+
+# Two records whose log-ratio is this large count as told apart.
+_CLEAR_LOG_RATIO = 10.0
 
 _WEAKER = (
     "This is weaker than the guarantee that a curator gives at the same ε: a curator "
@@ -50,19 +55,60 @@ def _metric_sentences(certificate: LocalCertificate) -> list[str]:
     """
     epsilon = float(certificate.guarantee["epsilon"])
     unit = certificate.guarantee["per"]
+    units = plural(unit)
     near = _rounded(0.1 / epsilon)
     middle = _rounded(1 / epsilon)
-    far = _rounded(10 / epsilon)
     return [
         f"Metric privacy, ε = {epsilon:g} per {unit} (geo-indistinguishability): for two "
         f"records at distance d, every report is at most e^({epsilon:g}·d) times as "
         f"likely from one as from the other.",
-        f"Records {near} {unit}s apart can hardly be told apart (a factor of at most "
+        f"Records {near} {units} apart can hardly be told apart (a factor of at most "
         f"{math.exp(0.1):.2f}), records {middle} apart only roughly (a factor of at "
         f"most {math.e:.2f}).",
-        f"Not protected: about where the record is. Records {far} {unit}s apart can be "
-        f"told apart (a factor of up to {math.exp(10):.0f}).",
+        _unprotected_sentence(epsilon, units, _diameter(certificate)),
     ]
+
+
+def _unprotected_sentence(epsilon: float, units: str, diameter: float) -> str:
+    """Say which records metric privacy does not hide from each other.
+
+    Parameters
+    ----------
+    epsilon : float
+        ε per unit.
+    units : str
+        The unit of distance, in the plural.
+    diameter : float
+        The largest distance of two records, in that unit.
+    """
+    if epsilon * diameter < _CLEAR_LOG_RATIO:
+        return (
+            f"No two records are more than {_rounded(diameter)} {units} apart: the "
+            f"factor is at most {_rounded(math.exp(epsilon * diameter))} for all of them."
+        )
+    far = _rounded(_CLEAR_LOG_RATIO / epsilon)
+    return (
+        f"Not protected: about where the record is. Records {far} {units} apart can be "
+        f"told apart (a factor of up to {math.exp(_CLEAR_LOG_RATIO):.0f})."
+    )
+
+
+def _diameter(certificate: LocalCertificate) -> float:
+    """Return the largest distance of two records, in the unit of the certificate.
+
+    Parameters
+    ----------
+    certificate : LocalCertificate
+        Of a mechanism with metric privacy.
+    """
+    unit_length = float(certificate.parameters["unit_length"])
+    if certificate.space == "earth":
+        return math.pi * unit_length
+    manifold = parse_manifold(certificate.space)
+    if isinstance(manifold, Torus):
+        return math.pi * math.sqrt(manifold.dim)
+    # Two-point homogeneous spaces: geodesics end where they stop being shortest.
+    return float(manifold.injectivity_radius)
 
 
 def _local_sentences(certificate: LocalCertificate) -> list[str]:
