@@ -458,11 +458,11 @@ def _check_parameters(mechanism: Mechanism) -> None:
         "its parameters build a mechanism with other parameters",
     )
     for eps in (0.0, 0.5, 2.0):
-        own = float(mechanism.privacy_profile.delta(eps))
-        other = float(again.privacy_profile.delta(eps))
+        original_delta = float(mechanism.privacy_profile.delta(eps))
+        rebuilt_delta = float(again.privacy_profile.delta(eps))
         _require(
-            own == other,
-            f"the rebuilt mechanism has δ({eps:g}) = {other!r}, and the first {own!r}",
+            original_delta == rebuilt_delta,
+            f"the rebuilt mechanism has δ({eps:g}) = {rebuilt_delta!r}, and the first {original_delta!r}",
         )
 
 
@@ -554,9 +554,9 @@ def _check_noise_law(
     space, center = mechanism.draw_center(prepared)
     distances = []
     for _ in range(_N_DRAWS):
-        drawn = mechanism.draw(prepared, source)
+        draw = mechanism.draw(prepared, source)
         coordinates = mechanism.replay_coordinates(
-            [[int(k) for k in np.ravel(part)] for part in drawn.integers]
+            [[int(k) for k in np.ravel(part)] for part in draw.integers]
         )
         distances.append(float(space.dist(center, coordinates.reshape(center.shape))))
     ranks = np.sort(np.asarray(mechanism.noise_law.radial_cdf(np.array(distances))))

@@ -159,7 +159,9 @@ class Column:
     holds_numbers : bool
         Whether its cells are numbers, so that the decimal sign of the file matters.
     holds_classes : bool
-        Whether it says the public class of each record.
+        Whether it says the class of each record.
+    classes_are_private : bool
+        Whether all classes are released together, so that only their set is public.
     """
 
     name: str
@@ -170,6 +172,7 @@ class Column:
     note: str = ""
     holds_numbers: bool = False
     holds_classes: bool = False
+    classes_are_private: bool = False
 
 
 @dataclass(frozen=True)
@@ -339,10 +342,10 @@ class Offer:
         self.check_columns(columns)
         arguments = [columns[name] for name in self.fit_arguments]
         # Each estimator has a `fit` of its own signature, which `fit_arguments` says.
-        fitted: PrivateEstimator = estimator.fit(
+        fitted_estimator: PrivateEstimator = estimator.fit(
             *arguments, groups=columns.get("groups")
         )
-        return fitted
+        return fitted_estimator
 
     def check_columns(self, columns: Mapping[str, Any]) -> None:
         """Raise a `ParameterError` if the column beside the records is missing."""
@@ -378,24 +381,35 @@ def _parse_range(text: Any, read_point: PointReader) -> tuple[float, float]:
         ) from None
 
 
+def _parse_labels(text: Any, read_point: PointReader) -> list[str]:
+    """Return the labels of a public set of classes, such as "rest,task"."""
+    return [label.strip() for label in str(text).split(",")]
+
+
 def _distance_from_origin(
-    manifold: "Manifold", fitted: "PrivateEstimator", coordinates: "np.ndarray"
+    manifold: "Manifold",
+    fitted_estimator: "PrivateEstimator",
+    coordinates: "np.ndarray",
 ) -> float:
     """Return how far a released point is from the origin, where the records center."""
-    return float(manifold.dist(manifold.origin, fitted.releases[0].value))
+    return float(manifold.dist(manifold.origin, fitted_estimator.releases[0].value))
 
 
 def _variance_error(
-    manifold: "Manifold", fitted: "PrivateEstimator", coordinates: "np.ndarray"
+    manifold: "Manifold",
+    fitted_estimator: "PrivateEstimator",
+    coordinates: "np.ndarray",
 ) -> float:
     """Return how far a released variance is from that of the simulated records."""
-    released_variance = float(fitted.releases[0].value[0])
+    released_variance = float(fitted_estimator.releases[0].value[0])
     true_variance = float((coordinates**2).sum(axis=1).mean())
     return abs(released_variance - true_variance)
 
 
 def _largest_principal_angle(
-    manifold: "Manifold", fitted: "PrivateEstimator", coordinates: "np.ndarray"
+    manifold: "Manifold",
+    fitted_estimator: "PrivateEstimator",
+    coordinates: "np.ndarray",
 ) -> float:
     """Return the largest angle between released and true principal directions.
 
@@ -405,14 +419,14 @@ def _largest_principal_angle(
     ----------
     manifold : Manifold
         Not used: the records are vectors.
-    fitted : PrivateEstimator
+    fitted_estimator : PrivateEstimator
         The estimator after `fit`.
     coordinates : array, shape (n, d)
         The simulated records.
     """
     import numpy as np
 
-    released_directions = np.asarray(fitted.releases[0].value)
+    released_directions = np.asarray(fitted_estimator.releases[0].value)
     # `eigh` sorts eigenvalues upward; the principal directions come last.
     eigenvectors = np.linalg.eigh(coordinates.T @ coordinates)[1]
     true_directions = eigenvectors[:, ::-1][:, : len(released_directions)]
@@ -487,6 +501,23 @@ _METHOD = Option(
 
 # The options of a statistic of records in a public or private ball.
 _BALL_OPTIONS = (RADIUS, CENTER, MECHANISM, OUTER_RADIUS)
+
+# The options of classifiers of covariance matrices of many channels.
+_FEATURES = Option(
+    name="features",
+    flags=("--features",),
+    kind=str,
+    help="of reduced matrices: power or log",
+)
+_CLASSES = Option(
+    name="classes",
+    flags=("--classes",),
+    kind=str,
+    help="the public set of classes, separated by commas; otherwise those in the file",
+    label="the public set of classes",
+    placeholder="those in the file",
+    parse=_parse_labels,
+)
 
 _ERROR_OF_MEAN = PlannedError("mean", "distance to the mean")
 
@@ -595,6 +626,14 @@ _MDM = Offer(
             kind=str,
             help="with -r private: shared by all classes, each, or prototypes",
         ),
+        Option(
+            name="reduce",
+            flags=("--reduce",),
+            kind=int,
+            help="for many channels: how many components matrices are reduced to",
+        ),
+        _FEATURES,
+        _CLASSES,
     ),
     column=Column(
         name="labels",
@@ -607,6 +646,37 @@ _MDM = Offer(
     ),
     fit_arguments=("records", "labels"),
     prediction=_ERROR_OF_MEAN,
+)
+
+_CLASSIFIER = Offer(
+    estimator="curvedp:PrivateSoftmax",
+    title="classifier",
+    description="A private classifier of covariance matrices of many channels.",
+    options=(
+        Option(
+            name="reduce",
+            flags=("--reduce",),
+            kind=int,
+            help="how many components matrices are reduced to; 8 otherwise",
+            label="components",
+            note="to which matrices are reduced",
+            placeholder="8",
+        ),
+        _FEATURES,
+        _CLASSES,
+    ),
+    column=Column(
+        name="labels",
+        flags=("--labels",),
+        help="column with the classes, which are private",
+        label="column with the classes",
+        note="which are private, except for their set",
+        description="the column with the class of each record",
+        holds_classes=True,
+        classes_are_private=True,
+    ),
+    fit_arguments=("records", "labels"),
+    prediction=PlannedError("classifier", "share of new records that it gets wrong"),
 )
 
 _REGRESSION = Offer(
@@ -672,6 +742,7 @@ OFFERS = {
     "pca": _PCA,
     "tangent-pca": _TANGENT_PCA,
     "mdm": _MDM,
+    "classifier": _CLASSIFIER,
     "regression": _REGRESSION,
 }
 
@@ -756,7 +827,7 @@ def parse_column(text: str) -> str | int:
 
 
 def write(
-    fitted: "PrivateEstimator",
+    fitted_estimator: "PrivateEstimator",
     out: Path | None,
     certificate: Path | None,
     report: Path | None,
@@ -766,7 +837,7 @@ def write(
 
     Parameters
     ----------
-    fitted : PrivateEstimator
+    fitted_estimator : PrivateEstimator
         The estimator after `fit`.
     out : path, optional
         The file of the released values as one array, .npy or .csv.
@@ -784,10 +855,10 @@ def write(
     """
     written = []
     if out is not None:
-        write_atomically(out, value_content(fitted, out.suffix, form))
+        write_atomically(out, value_content(fitted_estimator, out.suffix, form))
         written.append(out)
     if certificate is not None:
-        contents = certificate_contents(fitted, certificate.name)
+        contents = certificate_contents(fitted_estimator, certificate.name)
         for name, content in contents.items():
             write_atomically(certificate.with_name(name), content)
             written.append(certificate.with_name(name))
@@ -795,19 +866,19 @@ def write(
         # The report needs an extra that others do not have to install.
         from curvedp.report import write_report
 
-        write_report(report, fitted)
+        write_report(report, fitted_estimator)
         written.append(report)
     return written
 
 
 def value_content(
-    fitted: "PrivateEstimator", suffix: str, form: str | None = None
+    fitted_estimator: "PrivateEstimator", suffix: str, form: str | None = None
 ) -> bytes:
     """Return the file content of all released values.
 
     Parameters
     ----------
-    fitted : PrivateEstimator
+    fitted_estimator : PrivateEstimator
         The estimator after `fit`.
     suffix : str
         ".csv" for text with all digits; any other suffix for numpy's own format.
@@ -818,10 +889,12 @@ def value_content(
     """
     import numpy as np
 
-    if suffix == ".csv" and all(is_point(release) for release in fitted.releases):
-        if form is not None or len(fitted.releases) > 1:
-            return _table_of_points(fitted, form)
-    value = fitted.released_array()
+    if suffix == ".csv" and all(
+        is_point(release) for release in fitted_estimator.releases
+    ):
+        if form is not None or len(fitted_estimator.releases) > 1:
+            return _table_of_points(fitted_estimator, form)
+    value = fitted_estimator.released_array()
     buffer = io.BytesIO()
     if suffix == ".csv":
         n_rows = len(value) if value.ndim > 1 else 1
@@ -847,12 +920,12 @@ def is_point(release: "ReleasedValue") -> bool:
     return bool(is_shaped and np.all(manifold.residual(value) <= _POINT_TOLERANCE))
 
 
-def _table_of_points(fitted: "PrivateEstimator", form: str | None) -> bytes:
+def _table_of_points(fitted_estimator: "PrivateEstimator", form: str | None) -> bytes:
     """Return a csv file with a row for each released point, in the form of the records.
 
     Parameters
     ----------
-    fitted : PrivateEstimator
+    fitted_estimator : PrivateEstimator
         The estimator after `fit`.
     form : str or None
         The form in which the records were written.
@@ -861,10 +934,12 @@ def _table_of_points(fitted: "PrivateEstimator", form: str | None) -> bytes:
     from curvedp.records.output_forms import align_to_center, output_form
 
     rows: list[list[str]] = []
-    for release in fitted.releases:
+    for release in fitted_estimator.releases:
         manifold = parse_manifold(release.certificate.manifold)
         written_as = output_form(form, manifold)
-        point = align_to_center(manifold, release.value, public_center(fitted))
+        point = align_to_center(
+            manifold, release.value, public_center(fitted_estimator)
+        )
         numbers = [f"{number:.17g}" for number in written_as.numbers(point)]
         rows.append([release.title, *numbers])
     header = ["released", *written_as.columns]
@@ -873,26 +948,29 @@ def _table_of_points(fitted: "PrivateEstimator", form: str | None) -> bytes:
     return text.getvalue().encode()
 
 
-def public_center(fitted: "PrivateEstimator") -> Any:
+def public_center(fitted_estimator: "PrivateEstimator") -> Any:
     """Return the public center that was given for an estimator's ball, or None."""
-    return fitted.get_params(deep=False).get("center")
+    return fitted_estimator.get_params(deep=False).get("center")
 
 
-def certificate_contents(fitted: "PrivateEstimator", name: str) -> dict[str, bytes]:
+def certificate_contents(
+    fitted_estimator: "PrivateEstimator", name: str
+) -> dict[str, bytes]:
     """Return the contents of the certificate files by file name; several are numbered.
 
     Parameters
     ----------
-    fitted : PrivateEstimator
+    fitted_estimator : PrivateEstimator
         The estimator after `fit`.
     name : str
         The file name if there is one certificate, such as "certificate.json". With
         several they are numbered and say what they are of, such as
         "certificate-1-mean-of-class-left.json".
     """
-    certificates = certificates_of(fitted)
+    certificates = certificates_of(fitted_estimator)
     title_by_id = {
-        id(release.certificate): release.title for release in reversed(fitted.releases)
+        id(release.certificate): release.title
+        for release in reversed(fitted_estimator.releases)
     }
     path = Path(name)
     contents = {}
@@ -910,12 +988,13 @@ def _file_name_of(title: str) -> str:
     return re.sub(r"\W+", "-", title)[:60].strip("-") or "value"
 
 
-def certificates_of(fitted: "PrivateEstimator") -> list["Certificate"]:
+def certificates_of(fitted_estimator: "PrivateEstimator") -> list["Certificate"]:
     """Return the certificates of what was released, each once.
 
     Several released values may share one certificate object.
     """
     certificate_by_id = {
-        id(release.certificate): release.certificate for release in fitted.releases
+        id(release.certificate): release.certificate
+        for release in fitted_estimator.releases
     }
     return list(certificate_by_id.values())

@@ -954,8 +954,10 @@ def check_jacobi_spectrum(M: Manifold, points: Points) -> None:
         sum(multiplicities) < M.dim,
         f"multiplicities {multiplicities} add up to more than dim − 1 = {M.dim - 1}",
     )
-    stated = [kappa for kappa, count in M.jacobi_spectrum for _ in range(count)]
-    stated += [0.0] * (M.dim - 1 - len(stated))
+    stated_curvatures = [
+        kappa for kappa, count in M.jacobi_spectrum for _ in range(count)
+    ]
+    stated_curvatures += [0.0] * (M.dim - 1 - len(stated_curvatures))
 
     p = points["p"][0]
     rng = np.random.default_rng(7)
@@ -967,7 +969,7 @@ def check_jacobi_spectrum(M: Manifold, points: Points) -> None:
         estimated = _estimated_jacobi_eigenvalues(M, p, velocity, step)
         _require_equal(
             estimated,
-            np.sort(stated),
+            np.sort(stated_curvatures),
             f"the eigenvalues from distances, {np.round(estimated, 3)}, and those of "
             f"`jacobi_spectrum`, {M.jacobi_spectrum},",
             rtol=0,
@@ -1088,7 +1090,7 @@ def _require(condition: bool, message: str) -> None:
         raise AssertionError(message)
 
 
-def _require_small(errors: Any, bound: float, what: str) -> None:
+def _require_small(errors: Any, bound: float, quantity: str) -> None:
     """Raise `AssertionError` if an error is NaN or larger than a bound.
 
     Parameters
@@ -1097,15 +1099,17 @@ def _require_small(errors: Any, bound: float, what: str) -> None:
         The errors.
     bound : float
         The largest error that is allowed.
-    what : str
+    quantity : str
         What has the error, for the message.
     """
     worst = float(np.max(np.asarray(errors)))
-    _require(worst <= bound, f"{what} is off by {worst:.3g}, allowed is {bound:.3g}")
+    _require(
+        worst <= bound, f"{quantity} is off by {worst:.3g}, allowed is {bound:.3g}"
+    )
 
 
 def _require_equal(
-    actual: Any, expected: Any, what: str, rtol: float = 1e-12, atol: float = 0.0
+    actual: Any, expected: Any, quantity: str, rtol: float = 1e-12, atol: float = 0.0
 ) -> None:
     """Raise `AssertionError` unless |actual − expected| ≤ atol + rtol·|expected|.
 
@@ -1115,7 +1119,7 @@ def _require_equal(
     ----------
     actual, expected : arrays
         The two sides, of the same shape.
-    what : str
+    quantity : str
         The names of both sides, for the message.
     rtol, atol : float
         The relative and the absolute tolerance.
@@ -1124,13 +1128,13 @@ def _require_equal(
     expected = np.asarray(expected)
     _require(
         actual.shape == expected.shape,
-        f"{what} have different shapes: {actual.shape} and {expected.shape}",
+        f"{quantity} have different shapes: {actual.shape} and {expected.shape}",
     )
     agrees = np.isclose(actual, expected, rtol=rtol, atol=atol, equal_nan=True)
     if not np.all(agrees):
         with np.errstate(all="ignore"):
             worst = np.max(np.abs(actual - expected))
-        raise AssertionError(f"{what} differ by up to {worst:.3g}")
+        raise AssertionError(f"{quantity} differ by up to {worst:.3g}")
 
 
 def _length(M: Manifold, p: Any, v: Any) -> np.ndarray:

@@ -379,6 +379,6 @@ def _to_exception(kind: str, message: str = "") -> Exception:
     if kind == "OSError":
         return OSError(message)
     if kind in errors.__all__:
-        known: type[Exception] = vars(errors)[kind]
-        return known(message)
+        exception_type: type[Exception] = vars(errors)[kind]
+        return exception_type(message)
     return ParameterError(message)

@@ -98,20 +98,20 @@ def region(question: dict[str, Any]) -> dict[str, Any]:
     published = _read_value(Path(question["value_path"]), certificate)
     components = count_components(mechanism_of(certificate).statistic, published)
     _check_value(certificate, published, components)
-    found = region_of(certificate, level, of, components)
+    region_found = region_of(certificate, level, of, components)
 
     same = None
     if question["against"] is not None:
         other = _load_verified(question["against"], question["against_path"])
         same = bool(consistent(certificate, other, level, of))
     return {
-        "manifold": found.manifold.name,
-        "center": found.center.tolist(),
-        "radius": float(found.radius),
-        "level": found.level,
-        "of": found.of,
-        "about": found.description,
-        "theorem": found.theorem,
+        "manifold": region_found.manifold.name,
+        "center": region_found.center.tolist(),
+        "radius": float(region_found.radius),
+        "level": region_found.level,
+        "of": region_found.of,
+        "about": region_found.description,
+        "theorem": region_found.theorem,
         "components": components,
         "consistent": same,
     }

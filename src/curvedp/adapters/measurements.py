@@ -67,8 +67,8 @@ def make_measurement(estimator: Any, n: int, attribute: str = "location_") -> An
                 f"there are {len(records)} records; "
                 f"the measurement is for {record_count}"
             )
-        fitted = clone(estimator).fit(records)
-        return read_released_value(fitted)
+        fitted_estimator = clone(estimator).fit(records)
+        return read_released_value(fitted_estimator)
 
     def privacy_map(changed_records: int) -> Any:
         if changed_records > 1:

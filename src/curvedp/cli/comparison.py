@@ -86,8 +86,9 @@ class _Group:
     ----------
     name : str
         The file's name without its ending, or the group's label.
-    records : array
-    persons : array or None
+    records : array, shape (n, *point_shape)
+    persons : array, shape (n,), or None
+        The person that each record belongs to.
     """
 
     def __init__(self, name: str, records: Any, persons: Any) -> None:
@@ -97,34 +98,68 @@ class _Group:
 
 
 def _read_groups(options: TypedOptions, space: Any) -> list[_Group]:
-    """Return the groups: one of each file, or those that a column of one file names."""
+    """Return the groups: one for each file, or one for each label in a single file.
+
+    Parameters
+    ----------
+    options : dict
+        What was typed; "labels" names the column of labels, or is None.
+    space : Manifold
+        Where the records live.
+    """
+    files = [_read_group(options, path, space) for path in options["files"]]
+    if options["labels"] is None:
+        return files
+    if len(files) != 1:
+        raise ParameterError("--labels goes with one file")
+    return _split_by_label(files[0], options)
+
+
+def _read_group(options: TypedOptions, path: Path, space: Any) -> _Group:
+    """Read one file as a group that is named after it.
+
+    Parameters
+    ----------
+    options : dict
+        What was typed, about all files.
+    path : Path
+        The file.
+    space : Manifold
+        Where the records live.
+    """
     import numpy as np
 
     from curvedp.records import read_records
 
-    read = []
-    for path in options["files"]:
-        of_file = {**options, "data": path}
-        records = read_records(path, space, **reading_options(of_file))
-        persons = read_typed_column(of_file, options["groups"])
-        read.append(_Group(path.stem, np.asarray(records), persons))
-    if options["labels"] is None:
-        return read
-    if len(read) != 1:
-        raise ParameterError("--labels goes with one file")
-    [everyone] = read
-    labels = np.asarray(
-        read_typed_column({**options, "data": options["files"][0]}, options["labels"])
-    ).astype(str)
-    persons = None if everyone.persons is None else np.asarray(everyone.persons)
-    return [
-        _Group(
-            str(label),
-            everyone.records[labels == label],
-            None if persons is None else persons[labels == label],
-        )
-        for label in np.unique(labels)
-    ]
+    file_options = {**options, "data": path}
+    records = read_records(path, space, **reading_options(file_options))
+    persons = read_typed_column(file_options, options["groups"])
+    return _Group(path.stem, np.asarray(records), persons)
+
+
+def _split_by_label(group: _Group, options: TypedOptions) -> list[_Group]:
+    """Split the records of one file into a group for each label.
+
+    Parameters
+    ----------
+    group : _Group
+        All records of the file.
+    options : dict
+        What was typed; "labels" names the column with the label of each record.
+    """
+    import numpy as np
+
+    file_options = {**options, "data": options["files"][0]}
+    column = read_typed_column(file_options, options["labels"])
+    labels = np.asarray(column).astype(str)
+    persons = None if group.persons is None else np.asarray(group.persons)
+
+    groups = []
+    for label in np.unique(labels):
+        has_label = labels == label
+        persons_of_label = None if persons is None else persons[has_label]
+        groups.append(_Group(str(label), group.records[has_label], persons_of_label))
+    return groups
 
 
 def _run(kind: str, options: TypedOptions) -> None:

@@ -86,14 +86,14 @@ class Check(NamedTuple):
     detail: str
 
 
-def check_at_least(claim: str, stated: Any, smallest: float) -> Check:
+def check_at_least(claim: str, claimed_value: Any, smallest: float) -> Check:
     """Check that a stated noise scale or sensitivity is at least the recomputed one.
 
     Parameters
     ----------
     claim : str
         What the number is, such as "sensitivity".
-    stated : JSON value
+    claimed_value : JSON value
         The number in the certificate. Anything but a finite number is refuted.
     smallest : float
         The recomputed number. The stated one may be smaller by a rounding error.
@@ -102,8 +102,10 @@ def check_at_least(claim: str, stated: Any, smallest: float) -> Check:
     -------
     Check
     """
-    is_number = isinstance(stated, int | float) and not isinstance(stated, bool)
-    number = stated if is_number else float("nan")
+    is_number = isinstance(claimed_value, int | float) and not isinstance(
+        claimed_value, bool
+    )
+    number = claimed_value if is_number else float("nan")
     holds = bool(smallest * (1 - RECOMPUTATION_ERROR) <= number < inf)
     return Check(f"{claim} {number:.9g}", holds, f"recomputed {smallest:.9g}")
 

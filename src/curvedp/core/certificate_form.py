@@ -283,8 +283,8 @@ def _check_software(software: Mapping[str, Any]) -> None:
     software : mapping
         The version of each package, by its name.
     """
-    known = {"python", *PACKAGES}
-    _require("software", {"curvedp"} <= set(software) <= known)
+    known_packages = {"python", *PACKAGES}
+    _require("software", {"curvedp"} <= set(software) <= known_packages)
     _require("software", all(is_version(version) for version in software.values()))
 
 
@@ -367,9 +367,9 @@ def _check_choice(choice: Any) -> None:
 
 def _are_codes(values: Any, codes: type[StrEnum]) -> bool:
     """Return whether `values` is a list of texts that are all codes of one enumeration."""
-    known = {code.value for code in codes}
+    known_codes = {code.value for code in codes}
     return isinstance(values, list) and all(
-        isinstance(value, str) and value in known for value in values
+        isinstance(value, str) and value in known_codes for value in values
     )
 
 

@@ -36,8 +36,8 @@ def grid_of(scale: float) -> int:
     >>> grid_of(0.01), grid_of(1e-12)
     (30, 50)
     """
-    needed = _BITS_BELOW_SCALE + ceil(-log2(scale))
-    return min(max(GRID, needed), _FINEST_GRID)
+    exponent_for_scale = _BITS_BELOW_SCALE + ceil(-log2(scale))
+    return min(max(GRID, exponent_for_scale), _FINEST_GRID)
 
 
 def chart_stretch(manifold: Manifold, radius: float | None) -> float:

@@ -327,8 +327,10 @@ def statistic_from_dict(record: Any) -> Statistic:
     """
     name = record.get("name") if isinstance(record, dict) else None
     if not isinstance(name, str) or name not in statistics:
-        known = ", ".join(statistics.names())
-        raise ParameterError(f"the certificate's statistic is not one of: {known}")
+        known_names = ", ".join(statistics.names())
+        raise ParameterError(
+            f"the certificate's statistic is not one of: {known_names}"
+        )
 
     kind = statistics.find(name)
     values = {

@@ -29,7 +29,6 @@ from curvedp.inference.region import simultaneous
 from curvedp.inference.shapes import Region
 from curvedp.mechanisms.noisy_sum import ADD_REMOVE
 from curvedp.mechanisms.staged.ball_search import class_mean_statistic
-from curvedp.mechanisms.staged.prototypes import CONCENTRATION_DIM
 from curvedp.mechanisms.staged.reduced_classifier import ReducedMeans
 from curvedp.records.base import Records, is_chunked, open_records
 from curvedp.records.labels import ChunkedLabels, Labels
@@ -39,6 +38,7 @@ from curvedp.statistics.frechet_mean import FrechetMean
 from curvedp.statistics.noisy_sums import ClippedSum
 from curvedp.statistics.reduced_classes import FEATURES
 from curvedp.statistics.searched_ball import (
+    CONCENTRATION_DIM,
     ClassData,
     SearchedClassMean,
     SearchedMean,
@@ -418,9 +418,11 @@ class PrivateMDM(PrivateTransformer, ScoringClassifier, BallEstimator):
             manifold: Any, center: Any, outer_radius: Any, size: int
         ) -> SearchedMean:
             """Return the mean of a class of this size in a ball that is found privately."""
-            everyone = SearchedMean(manifold, center, outer_radius, records.n)
+            mean_of_all_records = SearchedMean(
+                manifold, center, outer_radius, records.n
+            )
             return class_mean_statistic(
-                everyone, size, smallest_size, self.guarantee, self.ball
+                mean_of_all_records, size, smallest_size, self.guarantee, self.ball
             )
 
         # Classes of the same size share one mechanism.
@@ -497,12 +499,14 @@ class PrivateMDM(PrivateTransformer, ScoringClassifier, BallEstimator):
         """
         statistic: Any = chosen[0].mechanism.statistic
         search = SharedSearch()
-        everyone = statistic.collect_records(records)
+        all_records = statistic.collect_records(records)
         # Records that cannot be read fail here, before anything is paid.
-        everyone.sums(read_nothing)
+        all_records.sums(read_nothing)
         pending = []
         for code, (choice, title) in enumerate(zip(chosen, titles, strict=True)):
-            data = ClassData(everyone, everyone.select_class(labels, code), search)
+            data = ClassData(
+                all_records, all_records.select_class(labels, code), search
+            )
             pending.append(PendingRelease(choice.mechanism, data, choice.choice, title))
         return pending
 

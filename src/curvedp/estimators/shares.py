@@ -16,14 +16,14 @@ from curvedp.privacy.unit import PrivacyUnit
 _ROUNDED_DOWN = 1 - 1e-12
 
 
-def check_divisible(guarantee: Any, what: str) -> GDP:
+def check_divisible(guarantee: Any, release_name: str) -> GDP:
     """Return a guarantee that may be divided, or refuse it.
 
     Parameters
     ----------
     guarantee : Guarantee
         What all parts meet together.
-    what : str
+    release_name : str
         What has several parts, for the message, such as "comparison".
 
     Raises
@@ -35,7 +35,7 @@ def check_divisible(guarantee: Any, what: str) -> GDP:
     if isinstance(guarantee, GDP) and guarantee.adjacency == "replace-one":
         return guarantee
     raise ParameterError(
-        f"must be GDP, such as GDP(1.0), because a {what} has several parts",
+        f"must be GDP, such as GDP(1.0), because a {release_name} has several parts",
         parameter="guarantee",
         value=guarantee,
     )
@@ -47,7 +47,7 @@ def part_of(guarantee: GDP, share: float) -> GDP:
 
 
 def check_payable(
-    ledger: Ledger | None, guarantee: GDP, unit: PrivacyUnit, what: str
+    ledger: Ledger | None, guarantee: GDP, unit: PrivacyUnit, release_name: str
 ) -> None:
     """Refuse, before its first part, a release in parts that a ledger cannot pay for.
 
@@ -62,7 +62,7 @@ def check_payable(
         What all parts meet together.
     unit : PrivacyUnit
         What the parts protect.
-    what : str
+    release_name : str
         What has several parts, for the message, such as "comparison".
 
     Raises
@@ -75,18 +75,18 @@ def check_payable(
     if ledger is None:
         return
     if ledger.unit is not None:
-        check_counts(ledger, unit, what)
+        check_counts(ledger, unit, release_name)
     remaining = ledger.remaining
     if remaining is None or (
         isinstance(remaining, GDP) and remaining.mu < guarantee.mu * (1 - 1e-12)
     ):
         raise BudgetExceeded(
-            f"refused: the {what} at {guarantee} does not fit: "
+            f"refused: the {release_name} at {guarantee} does not fit: "
             f"{remaining or 'nothing'} of {ledger.budget} remains"
         )
 
 
-def check_counts(ledger: Ledger, unit: PrivacyUnit, what: str) -> None:
+def check_counts(ledger: Ledger, unit: PrivacyUnit, release_name: str) -> None:
     """Refuse a ledger that does not count for exactly this unit.
 
     Parameters
@@ -95,7 +95,7 @@ def check_counts(ledger: Ledger, unit: PrivacyUnit, what: str) -> None:
         What pays.
     unit : PrivacyUnit
         What is protected.
-    what : str
+    release_name : str
         What protects it, for the message, such as "comparison".
 
     Raises
@@ -105,7 +105,7 @@ def check_counts(ledger: Ledger, unit: PrivacyUnit, what: str) -> None:
     """
     if ledger.unit is not unit:
         raise ParameterError(
-            f"must count what a {what} protects: start one for the unit {unit.value!r}",
+            f"must count what a {release_name} protects: start one for the unit {unit.value!r}",
             parameter="ledger",
             value=ledger,
         )

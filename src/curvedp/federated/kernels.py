@@ -390,21 +390,23 @@ class Kernel(ABC):
         """Return the kernel as JSON values, from which `kernel_from_dict` rebuilds it."""
         names = [declared.name for declared in fields(self)]
         values = {name: vars(self)[name] for name in names}
-        stated = {name: value for name, value in values.items() if value is not None}
+        parameters = {
+            name: value for name, value in values.items() if value is not None
+        }
         return {
-            **stated,
+            **parameters,
             "name": self.name,
             "manifold": manifold_name(self.manifold),
             "center": self.center.tolist(),
         }
 
 
-def kernel_from_dict(stated: Mapping[str, Any]) -> Kernel:
+def kernel_from_dict(kernel_dict: Mapping[str, Any]) -> Kernel:
     """Rebuild a kernel from the JSON values that `Kernel.to_dict` returns.
 
     Parameters
     ----------
-    stated : mapping
+    kernel_dict : mapping
         The JSON values.
 
     Raises
@@ -415,11 +417,11 @@ def kernel_from_dict(stated: Mapping[str, Any]) -> Kernel:
     try:
         options = {
             key: value
-            for key, value in stated.items()
+            for key, value in kernel_dict.items()
             if key not in ("name", "manifold")
         }
-        kernel_class = Kernel.registry[stated["name"]]
-        return kernel_class(manifold=parse_manifold(stated["manifold"]), **options)
+        kernel_class = Kernel.registry[kernel_dict["name"]]
+        return kernel_class(manifold=parse_manifold(kernel_dict["manifold"]), **options)
     except (AttributeError, KeyError, TypeError):
         raise ParameterError("this is not a kernel of a federated sum") from None
 

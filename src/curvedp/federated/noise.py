@@ -70,9 +70,11 @@ def layers(total: int, sites: int, dropouts: int, collusion: int) -> list[Fracti
     ParameterError
         If a layer has a variance below `LEAST_VARIANCE`.
     """
-    needed = [Fraction(total, sites - lost - collusion) for lost in range(dropouts + 1)]
-    variances = [needed[0]]
-    for fewer_losses, more_losses in pairwise(needed):
+    variance_per_site = [
+        Fraction(total, sites - lost - collusion) for lost in range(dropouts + 1)
+    ]
+    variances = [variance_per_site[0]]
+    for fewer_losses, more_losses in pairwise(variance_per_site):
         variances.append(more_losses - fewer_losses)
     if min(variances) < LEAST_VARIANCE:
         raise ParameterError(

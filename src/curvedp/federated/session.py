@@ -93,11 +93,11 @@ class Session:
             )
         for_one_sum_per_round = 2 * self.dropouts + self.collusion + 1
         for_two_honest_sites = self.dropouts + self.collusion + 2
-        needed = max(for_one_sum_per_round, for_two_honest_sites)
-        if len(self.sites) < needed:
+        min_sites = max(for_one_sum_per_round, for_two_honest_sites)
+        if len(self.sites) < min_sites:
             raise ParameterError(
                 f"{len(self.sites)} sites are too few for dropouts={self.dropouts} "
-                f"and collusion={self.collusion}; {needed} are needed"
+                f"and collusion={self.collusion}; {min_sites} are needed"
             )
 
     @property

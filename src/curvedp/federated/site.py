@@ -270,9 +270,13 @@ class Site(Party):
         """
         own_points = self.plan.replay(rounds)
         question_hashes = {}
-        for index, (stated, own) in enumerate(zip(points, own_points, strict=False)):
-            if self.plan.kernel.agrees_up_to_rounding(np.asarray(stated), own):
-                question_hashes[str(index)] = hash_question(index, stated).hex()
+        for index, (stated_point, own_point) in enumerate(
+            zip(points, own_points, strict=False)
+        ):
+            if self.plan.kernel.agrees_up_to_rounding(
+                np.asarray(stated_point), own_point
+            ):
+                question_hashes[str(index)] = hash_question(index, stated_point).hex()
 
         answered = self.state["masked"]
         summed = {
@@ -300,11 +304,11 @@ class Site(Party):
         if installed_software()["curvedp"] != self.plan.software:
             # This site cannot say what the plan's software would have written.
             return False
-        own = certificate_of(self.plan, rounds).to_dict()
-        stated = certificate.to_dict()
-        for record in (own, stated):
+        own_record = certificate_of(self.plan, rounds).to_dict()
+        stated_record = certificate.to_dict()
+        for record in (own_record, stated_record):
             del record["created"], record["sha256"]
-        return _is_same_record(own, stated)
+        return _is_same_record(own_record, stated_record)
 
     def _sign_once(self, certificate: Certificate) -> None:
         """Remember the certificate that this site signs, in its state and in its journal.
@@ -423,7 +427,7 @@ def _unsigned(message: str) -> FederationRefused:
     return FederationRefused(message, "certificate")
 
 
-def _is_same_record(own: Any, stated: Any) -> bool:
+def _is_same_record(own_record: Any, stated_record: Any) -> bool:
     """Return whether two JSON values are equal, except for the last digits of floats.
 
     Different machines may compute floats that differ in their last digits.
@@ -433,18 +437,23 @@ def _is_same_record(own: Any, stated: Any) -> bool:
     own, stated : object
         JSON values: what this site computed, and what the server states.
     """
-    if isinstance(own, Mapping):
+    if isinstance(own_record, Mapping):
         return (
-            isinstance(stated, Mapping)
-            and set(own) == set(stated)
-            and all(_is_same_record(own[name], stated[name]) for name in own)
+            isinstance(stated_record, Mapping)
+            and set(own_record) == set(stated_record)
+            and all(
+                _is_same_record(own_record[name], stated_record[name])
+                for name in own_record
+            )
         )
-    if isinstance(own, list | tuple):
+    if isinstance(own_record, list | tuple):
         return (
-            isinstance(stated, list | tuple)
-            and len(own) == len(stated)
-            and all(map(_is_same_record, own, stated))
+            isinstance(stated_record, list | tuple)
+            and len(own_record) == len(stated_record)
+            and all(map(_is_same_record, own_record, stated_record))
         )
-    if isinstance(own, float):
-        return isinstance(stated, float) and isclose(own, stated, rel_tol=_LAST_DIGITS)
-    return type(own) is type(stated) and bool(own == stated)
+    if isinstance(own_record, float):
+        return isinstance(stated_record, float) and isclose(
+            own_record, stated_record, rel_tol=_LAST_DIGITS
+        )
+    return type(own_record) is type(stated_record) and bool(own_record == stated_record)

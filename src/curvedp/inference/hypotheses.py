@@ -273,9 +273,9 @@ def _sample_arrays(manifold: Any, samples: Any) -> list[np.ndarray]:
     for number, sample in enumerate(samples, 1):
         array = to_float_records(f"sample {number}", sample, point_shape)
         if array.ndim != len(point_shape) + 1 or array.shape[1:] != point_shape:
-            needed = f"(n, {', '.join(map(str, point_shape))})"
+            expected_shape = f"(n, {', '.join(map(str, point_shape))})"
             raise ParameterError(
-                f"sample {number} has shape {array.shape}, not {needed}"
+                f"sample {number} has shape {array.shape}, not {expected_shape}"
             )
         arrays.append(array)
     return arrays

@@ -307,11 +307,11 @@ class PermutationMechanism(Mechanism):
             Where random bits come from.
         """
         if self.noise == "gaussian":
-            drawn = exact_gaussian(
+            noise_draw = exact_gaussian(
                 Euclidean(len(values)), self.scale, values, source=source, grid=GRID
             )
-            integers = [int(integer) for integer in drawn.integers]
-            return NoisyStatistics(integers, drawn.tau)
+            integers = [int(integer) for integer in noise_draw.integers]
+            return NoisyStatistics(integers, noise_draw.tau)
 
         draws = [
             exact_laplace(Euclidean(1), self.scale, values[i : i + 1], source=source)
@@ -341,8 +341,8 @@ class PermutationMechanism(Mechanism):
         ParameterError
             If the certificate records anything else than one bit.
         """
-        drawn = replay_draws(certificate.release["integers"])(np.empty(1))
-        bit = float(drawn[0]) * 2.0**GRID
+        replayed_values = replay_draws(certificate.release["integers"])(np.empty(1))
+        bit = float(replayed_values[0]) * 2.0**GRID
         if bit not in (0.0, 1.0):
             raise ParameterError(
                 "the released integers are not those of this mechanism"

@@ -113,16 +113,16 @@ def _shape_from_gradient(
     population's with the quantile of their sum.
     """
     failure = 1 - level
-    known = _variability(draw, failure)
-    used_share = _MEAN_SQUARE_SHARE + _LENGTH_SHARE if known.is_released else 0.0
+    variability = _variability(draw, failure)
+    used_share = _MEAN_SQUARE_SHARE + _LENGTH_SHARE if variability.is_released else 0.0
     quantile = noise_and_sampling_quantile(
-        draw, known.variance / (n - 1), 1 - (1 - used_share) * failure
+        draw, variability.variance / (n - 1), 1 - (1 - used_share) * failure
     )
     shape = shape_after_gradient(
-        manifold, statistic, draw, quantile, 0.0, known.root_mean_square
+        manifold, statistic, draw, quantile, 0.0, variability.root_mean_square
     )
     reason = "the ball bounds the variance of the records"
-    if known.is_released:
+    if variability.is_released:
         reason = "the variance of the records was released with their mean"
     if shape.radius >= ball.radius:
         return shape

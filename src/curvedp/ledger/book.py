@@ -345,8 +345,10 @@ class Ledger:
                 charge = state.charge_disjoint(guarantees, partition, group)
             except BudgetExceeded as error:
                 distinct = dict.fromkeys(guarantees)
-                wanted = ", ".join(map(_validate.shown, distinct))
-                raise BudgetExceeded(f"{wanted} for {label!r} {error}") from None
+                charges_in_words = ", ".join(map(_validate.shown, distinct))
+                raise BudgetExceeded(
+                    f"{charges_in_words} for {label!r} {error}"
+                ) from None
             return {
                 "label": label,
                 "partition": partition,

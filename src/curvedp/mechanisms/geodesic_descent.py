@@ -457,10 +457,10 @@ class BundleDescentMechanism(
         all_velocities = np.stack([pair.velocities for pair in iterates])
         mean_log = np.mean(np.asarray(manifold.log(point, points)), axis=0)
         middle = np.asarray(manifold.exp(point, mean_log))
-        carried = np.asarray(
+        transported_velocities = np.asarray(
             manifold.transport(points[:, None], middle, all_velocities)
         )
-        mean_velocities = np.mean(carried, axis=0)
+        mean_velocities = np.mean(transported_velocities, axis=0)
         return project_pair(
             manifold, self.statistic.ball, domain, middle, mean_velocities
         )
@@ -500,9 +500,15 @@ class BundleDescentMechanism(
             try:
                 tangent = manifold.from_coordinates(point, point_move * factor)
                 next_point = np.asarray(manifold.exp(point, tangent))
-                carried = np.asarray(manifold.transport(point, next_point, changed))
+                transported_velocities = np.asarray(
+                    manifold.transport(point, next_point, changed)
+                )
                 pair = project_pair(
-                    manifold, self.statistic.ball, self.domain, next_point, carried
+                    manifold,
+                    self.statistic.ball,
+                    self.domain,
+                    next_point,
+                    transported_velocities,
                 )
             except np.linalg.LinAlgError:
                 # Some decompositions raise where others give NaN.
@@ -525,8 +531,8 @@ def _warm_up_steps(manifold: Manifold, domain: Domain) -> int:
     rate = _step_rate(manifold, domain)
     farthest = domain.radius + k * domain.speed * MAX_PREDICTOR
     # A step is at most rate·clip long. The factor and the extra steps were measured.
-    needed = ceil(1.5 * farthest / (rate * domain.clip)) + 6 * k
-    return min(needed, _MAX_WARM_UP_STEPS)
+    n_steps = ceil(1.5 * farthest / (rate * domain.clip)) + 6 * k
+    return min(n_steps, _MAX_WARM_UP_STEPS)
 
 
 def _step_rate(manifold: Manifold, domain: Domain) -> float:

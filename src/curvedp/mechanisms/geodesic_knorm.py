@@ -219,10 +219,10 @@ class KNGRegressionMechanism(KNormMechanism, GeodesicMechanism, PredictsError):
             Where random bits come from.
         """
         problem = self.build_problem(data.predictors, data.responses)
-        drawn = draw_knorm(
+        knorm_draw = draw_knorm(
             problem.bundle, problem.scale, problem.norm, problem.constants, source
         )
-        return Draw(self._from_model(*drawn.points), [drawn.integers], None)
+        return Draw(self._from_model(*knorm_draw.points), [knorm_draw.integers], None)
 
     def build_problem(
         self, predictors: np.ndarray, responses: np.ndarray
@@ -349,5 +349,5 @@ class KNGRegressionMechanism(KNormMechanism, GeodesicMechanism, PredictsError):
             manifold.exp(center, manifold.from_coordinates(center, point_coordinates))
         )
         tangent = manifold.from_coordinates(center, velocity_coordinates)
-        carried = np.asarray(manifold.transport(center, foot, tangent))
-        return PointAndVelocities(foot, carried[None])
+        transported_velocity = np.asarray(manifold.transport(center, foot, tangent))
+        return PointAndVelocities(foot, transported_velocity[None])

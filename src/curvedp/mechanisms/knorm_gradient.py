@@ -305,8 +305,8 @@ class KNGMechanism(KNormMechanism, SimulatesRelease, SometimesExcluded):
         """
         constants = (self.lipschitz_constant(data),)
         norm = self.gradient_norm(data)
-        drawn = draw_knorm(self.domain, self.scale, norm, constants, source)
-        return Draw(drawn.points[0], [drawn.integers], None)
+        knorm_draw = draw_knorm(self.domain, self.scale, norm, constants, source)
+        return Draw(knorm_draw.points[0], [knorm_draw.integers], None)
 
     def simulate(
         self, rng: np.random.Generator, data: np.ndarray, size: int

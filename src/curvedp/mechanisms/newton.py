@@ -780,8 +780,10 @@ class NewtonMechanism(
         length = np.linalg.norm(move, axis=1, keepdims=True)
         in_curvature = length * sqrt(abs(self.curvature))
         move = move * (_MAX_STEP / np.maximum(in_curvature, _MAX_STEP))
-        moved = manifold.exp(points, manifold.from_coordinates(points, move))
-        return np.asarray(project_to_ball(manifold, self.center, self.radius, moved))
+        next_points = manifold.exp(points, manifold.from_coordinates(points, move))
+        return np.asarray(
+            project_to_ball(manifold, self.center, self.radius, next_points)
+        )
 
     # ---- what is read of the records ----
 

@@ -190,8 +190,8 @@ class SelectionMechanism(Mechanism):
         certificate : Certificate
             The certificate of a release.
         """
-        drawn = replay_draws(certificate.release["integers"])(np.empty(1))
-        number = float(drawn[0]) * 2.0**GRID
+        replayed_values = replay_draws(certificate.release["integers"])(np.empty(1))
+        number = float(replayed_values[0]) * 2.0**GRID
         if number not in range(self.statistic.candidates):
             raise ParameterError(
                 "the released integers are not those of this mechanism"

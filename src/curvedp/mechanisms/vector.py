@@ -179,8 +179,8 @@ class ExactNoise:
         rows: list[ExactDraw] = []
         for row, scale in zip(values, scales.tolist(), strict=True):
             grid = grid_of(scale)
-            drawn = self._draw_row(space, scale, row, source=self._source, grid=grid)
-            rows.append(ExactDraw(drawn.integers, grid, drawn.tau, space))
+            row_draw = self._draw_row(space, scale, row, source=self._source, grid=grid)
+            rows.append(ExactDraw(row_draw.integers, grid, row_draw.tau, space))
 
         integers = np.concatenate([row.integers for row in rows])
         slack = sum(row.tau for row in rows)

@@ -232,10 +232,12 @@ class NegativeBinomialRuns:
             total = (2 + Fraction(self.shape)) * Fraction(run.eps)
             return PureDP(round_fraction(total, up=True), adjacency=run.adjacency)
 
-        known = run.guarantee
-        one_run = RenyiDP.implied_by(known, None, None, order)
+        guarantee_of_run = run.guarantee
+        one_run = RenyiDP.implied_by(guarantee_of_run, None, None, order)
         log_stop = math.log(self.stop)
-        cost_of_choice = (1 + self.shape) * _smallest_second_term(known, log_stop)
+        cost_of_choice = (1 + self.shape) * _smallest_second_term(
+            guarantee_of_run, log_stop
+        )
         cost_of_choice = cost_of_choice + math.log(self.mean) / (one_run.order - 1)
         # The best of several never costs less than one run.
         spent = float(round_up(one_run.eps + max(cost_of_choice, 0.0), 1e-13))

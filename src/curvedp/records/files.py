@@ -420,9 +420,9 @@ def _shape_records(where: str, X: Any, options: ReadOptions) -> Any:
         X = volumes.select_voxels(where, X, options)
     if X.ndim >= 1 and X.shape[1:] in (form.shape, (form.width,)):
         return X.reshape(len(X), *form.shape)
-    needed = ", ".join(map(str, form.shape))
+    expected_shape = ", ".join(map(str, form.shape))
     raise ParameterError(
-        f"{where} has shape {X.shape}; {form.manifold!r} needs (n, {needed})"
+        f"{where} has shape {X.shape}; {form.manifold!r} needs (n, {expected_shape})"
         f"{_shape_hint(X.shape, form)}"
     )
 

@@ -456,16 +456,16 @@ class ChunkedLabels:
         wanted_counts = np.clip(sample_size - counts_before, 0, self._counts)
 
         samples = []
-        for chunk, codes, wanted in zip(
+        for chunk, codes, counts_wanted in zip(
             self._records.delayed_chunks(),
             self.codes.to_delayed(),
             wanted_counts,
             strict=True,
         ):
-            if wanted.any():
+            if counts_wanted.any():
                 point_shape = ball.manifold.point_shape
                 take = dask.delayed(_first_records_by_class)
-                samples.append(take(point_shape, chunk, codes, wanted))
+                samples.append(take(point_shape, chunk, codes, counts_wanted))
         starts: list[Start] = compute(dask.delayed(_starts_by_class)(ball, samples))
         return starts
 
@@ -596,7 +596,10 @@ def _sum_by_class(
 
 
 def _first_records_by_class(
-    point_shape: tuple[int, ...], chunk: Any, codes: np.ndarray, wanted: np.ndarray
+    point_shape: tuple[int, ...],
+    chunk: Any,
+    codes: np.ndarray,
+    counts_wanted: np.ndarray,
 ) -> list[np.ndarray]:
     """Return the first `wanted[code]` records of each class in a chunk, as doubles.
 
@@ -608,13 +611,13 @@ def _first_records_by_class(
         The records of one chunk.
     codes : array of int
         The class of each of them.
-    wanted : array of int
+    counts_wanted : array of int
         How many records of each class are wanted.
     """
     records = np.asarray(check_chunk(point_shape, chunk, codes), dtype=np.float64)
     return [
         records[np.flatnonzero(codes == code)[:count]]
-        for code, count in enumerate(wanted)
+        for code, count in enumerate(counts_wanted)
     ]
 
 

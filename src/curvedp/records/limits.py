@@ -44,19 +44,19 @@ def unpacked_limit(path: Path, max_unpacked: int | None = None) -> int:
     return integer(VARIABLE, int(setting), 1)
 
 
-def check_unpacked(path: Path, needed: int, limit: int) -> None:
+def check_unpacked(path: Path, unpacked_size: int, limit: int) -> None:
     """Refuse a file whose contents would fill more than `limit` bytes.
 
     Parameters
     ----------
     path : Path
         The file.
-    needed : int
+    unpacked_size : int
         The size of the unpacked contents, in bytes.
     limit : int
         The largest allowed size, in bytes.
     """
-    if needed > limit:
+    if unpacked_size > limit:
         raise ParameterError(
             f"{path.name} unpacks to more than {_in_words(limit)}, the limit for a file of "
             f"{_in_words(_size_on_disk(path))}; if you trust it, set {VARIABLE} to more bytes"

@@ -311,10 +311,10 @@ def _whole_units(file: BinaryFile, start: bytes, size: int) -> Iterator[bytes]:
     while True:
         even = len(block) - len(block) % size
         yield block[:even]
-        more = file.read(_BLOCK)
-        if not more:
+        next_block = file.read(_BLOCK)
+        if not next_block:
             break
-        block = block[even:] + more
+        block = block[even:] + next_block
     if len(block) > even:
         # The length of a file is public. Where it is no multiple of a unit's, one byte
         # was lost or added, and from there on no line end would be found.

@@ -154,9 +154,9 @@ def rank_mechanisms(
     Ranking
         The candidates, best first, and why others were excluded.
     """
-    kept = _rank(_HashableStatistic.wrap(statistic), guarantee, in_memory)
+    cached_ranking = _rank(_HashableStatistic.wrap(statistic), guarantee, in_memory)
     # Copies: what a caller does to its ranking must not change the next caller's.
-    return Ranking(dict(kept.candidates), dict(kept.excluded))
+    return Ranking(dict(cached_ranking.candidates), dict(cached_ranking.excluded))
 
 
 @dataclass(frozen=True)

@@ -50,8 +50,8 @@ def rebuild_mechanism(certificate: Certificate) -> Mechanism:
         rebuilt statistic or mechanism would write.
     """
     if certificate.mechanism not in mechanisms:
-        known = ", ".join(mechanisms.names())
-        raise ParameterError(f"unknown mechanism; known: {known}")
+        known_names = ", ".join(mechanisms.names())
+        raise ParameterError(f"unknown mechanism; known: {known_names}")
     _check_size(certificate)
     kind = mechanisms.find(certificate.mechanism)
     statistic = statistic_from_dict(dict(certificate.statistic))
@@ -161,14 +161,16 @@ def _check_size(certificate: Certificate) -> None:
             raise ParameterError("the manifold has more than eight factors")
 
 
-def _check_parameters(stated: Mapping[str, Any], mechanism: Mechanism) -> None:
+def _check_parameters(
+    stated_parameters: Mapping[str, Any], mechanism: Mechanism
+) -> None:
     """Refuse parameters that differ from those that the mechanism would write.
 
     A noise scale that is larger than necessary is accepted.
 
     Parameters
     ----------
-    stated : mapping
+    stated_parameters : mapping
         The parameters in the certificate.
     mechanism : Mechanism
         The mechanism that was built from them.
@@ -179,17 +181,17 @@ def _check_parameters(stated: Mapping[str, Any], mechanism: Mechanism) -> None:
         If a name, type or value differs.
     """
     own_parameters = mechanism.parameters
-    if sorted(own_parameters) != sorted(stated):
+    if sorted(own_parameters) != sorted(stated_parameters):
         names = ", ".join(own_parameters)
         raise ParameterError(f"the parameters of {mechanism.info.name} are {names}")
-    for name, own in own_parameters.items():
-        value = stated[name]
+    for name, own_value in own_parameters.items():
+        value = stated_parameters[name]
         if name == "scale" and isinstance(value, float):
-            if value >= own * (1 - RECOMPUTATION_ERROR):
+            if value >= own_value * (1 - RECOMPUTATION_ERROR):
                 continue
-        is_same_kind = type(value) is type(own)
-        is_whole_float = isinstance(own, float) and type(value) is int
-        if not (is_same_kind or is_whole_float) or value != own:
+        is_same_kind = type(value) is type(own_value)
+        is_whole_float = isinstance(own_value, float) and type(value) is int
+        if not (is_same_kind or is_whole_float) or value != own_value:
             raise ParameterError(f"the parameter {name} is not what the others imply")
 
 
@@ -225,30 +227,33 @@ def _check_no_needless_ball(mechanism: Mechanism) -> None:
         )
 
 
-def _has_form_of(own: Any, stated: Any) -> bool:
+def _has_form_of(own_value: Any, stated_value: Any) -> bool:
     """Return whether two JSON values have the same structure and the same texts.
 
     Numbers may differ: the last digits of a computed number depend on the machine.
 
     Parameters
     ----------
-    own : object
+    own_value : object
         The JSON value that the library writes.
-    stated : object
+    stated_value : object
         The JSON value in the certificate.
     """
-    if isinstance(own, Mapping):
+    if isinstance(own_value, Mapping):
         return (
-            isinstance(stated, Mapping)
-            and set(stated) == set(own)
-            and all(_has_form_of(part, stated[name]) for name, part in own.items())
+            isinstance(stated_value, Mapping)
+            and set(stated_value) == set(own_value)
+            and all(
+                _has_form_of(part, stated_value[name])
+                for name, part in own_value.items()
+            )
         )
-    if isinstance(own, list | tuple):
+    if isinstance(own_value, list | tuple):
         return (
-            isinstance(stated, list | tuple)
-            and len(stated) == len(own)
-            and all(map(_has_form_of, own, stated))
+            isinstance(stated_value, list | tuple)
+            and len(stated_value) == len(own_value)
+            and all(map(_has_form_of, own_value, stated_value))
         )
-    if isinstance(own, int | float):
-        return isinstance(stated, int | float)
-    return bool(stated == own)
+    if isinstance(own_value, int | float):
+        return isinstance(stated_value, int | float)
+    return bool(stated_value == own_value)

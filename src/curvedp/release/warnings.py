@@ -567,10 +567,10 @@ def _useless_search_warnings(search: PrivateBallMechanism) -> list[Warning]:
     if fraction < USELESS_FRACTION:
         return []
 
-    needed = ceil(2 * statistic.n * fraction / USELESS_FRACTION)
+    records_needed = ceil(2 * statistic.n * fraction / USELESS_FRACTION)
     text = (
         f"{statistic.n} records in {space.dim} dimensions: {finding}; "
-        f"{_suggested_remedies(space, needed)}"
+        f"{_suggested_remedies(space, records_needed)}"
     )
     return [Warning(WarningKind.OF_LITTLE_USE, text)]
 

@@ -91,8 +91,8 @@ class SumStatistic(Statistic):
         """Return the sum over a block of records, as whole multiples of 2^-20."""
         with np.errstate(all="ignore"):  # a data-dependent warning is a release
             vectors = self.to_vectors(np.asarray(block, dtype=np.float64))
-            whole = np.round(vectors * 2.0**_ENTRY_BITS).astype(np.int64)
-            return np.asarray(whole.sum(axis=0))
+            whole_numbers = np.round(vectors * 2.0**_ENTRY_BITS).astype(np.int64)
+            return np.asarray(whole_numbers.sum(axis=0))
 
 
 @dataclass(frozen=True, eq=False)

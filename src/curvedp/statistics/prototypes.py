@@ -174,8 +174,10 @@ class ClassPrototypes(Statistic):
         records : array of shape (n, *point_shape)
             The records. Entries may be anything.
         """
-        carried = carry_records(self.manifold, self.center, records)
-        return clip_records(PublicBall(self.manifold, *self.outer_ball), carried)
+        canonical_points = carry_records(self.manifold, self.center, records)
+        return clip_records(
+            PublicBall(self.manifold, *self.outer_ball), canonical_points
+        )
 
     def to_unit_logs(self, ball: Ball, points: np.ndarray) -> np.ndarray:
         """Return logarithms at the center of a ball, clipped to length 1 in units of it.

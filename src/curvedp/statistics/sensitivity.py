@@ -93,8 +93,8 @@ def _mean_moves(
         Maps r√κ to the factor for curvature at most κ > 0.
     """
     s, upper = _normalized_radius(manifold, radius)
-    n, more = _validate.integer("n", n, 1), factor(s) if upper > 0 else 1.0
-    return nextafter(min(2 * radius * more / n, 2 * radius), inf)
+    n, curvature_factor = _validate.integer("n", n, 1), factor(s) if upper > 0 else 1.0
+    return nextafter(min(2 * radius * curvature_factor / n, 2 * radius), inf)
 
 
 def mean_gradient_sensitivity(

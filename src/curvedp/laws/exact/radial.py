@@ -476,9 +476,9 @@ class LazyRadius:
         """
         sums = _cumulative_masses(self._envelope, precision)
         mass_below = self._uniform.balls(precision)[0] * sums[-1]
-        last = len(sums) - 2
+        last_piece = len(sums) - 2
         for i, (low, high) in enumerate(itertools.pairwise(sums)):
-            if mass_below > low and (mass_below < high or i == last):
+            if mass_below > low and (mass_below < high or i == last_piece):
                 return i
         return None
 

@@ -119,15 +119,17 @@ class KNormLaw:
             One constant for each block.
         """
         n_blocks = len(self.domain.radii)
-        stated: tuple[float, ...]
-        stated = lipschitz if isinstance(lipschitz, tuple) else (lipschitz,) * n_blocks
-        if len(stated) != n_blocks:
+        constants: tuple[float, ...]
+        constants = (
+            lipschitz if isinstance(lipschitz, tuple) else (lipschitz,) * n_blocks
+        )
+        if len(constants) != n_blocks:
             raise ParameterError(
                 f"must be {n_blocks} constant(s) for this domain",
                 parameter="lipschitz",
                 value=lipschitz,
             )
-        constants = tuple(positive("lipschitz", constant) for constant in stated)
+        constants = tuple(positive("lipschitz", constant) for constant in constants)
         for constant, radius in zip(constants, self.domain.radii, strict=True):
             if not constant * radius / self.scale <= _LARGEST_RATIO:
                 raise ParameterError(

@@ -442,11 +442,11 @@ class IsotropicMechanism(ValueMechanism):
             Where random bits come from.
         """
         space, center = self.draw_center(data)
-        drawn = exact_draw(
+        point_draw = exact_draw(
             self.noise_kind, space, self.scale, center, source=source, grid=self.grid
         )
-        point = self.point_from_grid(drawn.value)
-        return Draw(point, [drawn.integers], drawn.tau)
+        point = self.point_from_grid(point_draw.value)
+        return Draw(point, [point_draw.integers], point_draw.tau)
 
     def draw_center(self, value: np.ndarray) -> tuple[Manifold, np.ndarray]:
         """Return the space in which the noise is drawn, and the center of the noise.

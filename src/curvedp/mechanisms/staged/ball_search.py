@@ -37,7 +37,6 @@ from curvedp.core.mechanism import Draw, Mechanism, MechanismInfo, check_support
 from curvedp.core.registry import mechanisms
 from curvedp.core.statistic import Ball, Statistic
 from curvedp.geometry.capabilities import EmbeddedMean, ScalableCone
-from curvedp.geometry.comparison import is_positively_curved
 from curvedp.geometry.spaces.product import join_factors, split_into_factors
 from curvedp.laws.exact import ExactDraw
 from curvedp.mechanisms.gradient_step import GradientMechanism
@@ -69,11 +68,13 @@ from curvedp.randomness import Source
 from curvedp.records.base import Records, open_records
 from curvedp.statistics.populations import population_of_spread
 from curvedp.statistics.searched_ball import (
+    CONCENTRATION_DIM,
     BallSearchStatistic,
     SearchData,
     SearchedClassMean,
     SearchedMean,
     is_hyperbolic,
+    is_spherical,
     simulate_mean,
 )
 
@@ -126,10 +127,11 @@ _COARSE_SEARCH = BinarySearch(queries=6, ratio=1.6)
 _FINE_SEARCH = BinarySearch(queries=5, ratio=1.15, patience=0.25)
 # On spheres of many dimensions distances concentrate: all records lie in a narrow shell.
 # A finer search then saves noise, and records outside are hardly outside, so that many
-# more of them may be. Measured on embeddings (benchmarks/studies/embeddings.py).
-_NARROW_SEARCH = BinarySearch(queries=5, ratio=1.1, patience=0.25)
-_CONCENTRATION_DIM = 32
-_OUTSIDE_IN_SHELL = 4.0
+# more of them may be, and their number may be less exact: this fraction of the budget
+# is enough for the search. Measured on embeddings (benchmarks/studies/embeddings.py).
+_NARROW_SEARCH = BinarySearch(queries=8, ratio=1.02, patience=0.25)
+_NARROW_SEARCH_SHARE = 0.02
+_OUTSIDE_IN_SHELL = 6.0
 # Histograms of distances, for pure ε.
 _WIDE_SHELLS = ShellHistogram(n_shells=63, ratio=1.6)
 _NARROW_SHELLS = ShellHistogram(n_shells=8, ratio=1.4)
@@ -720,13 +722,13 @@ class PrivateBallMechanism(
         budget : StageBudget
             What is left of the budget.
         """
-        needed = (
+        share_needed = (
             self._shares.final
             + self._step_share
             + self._shares.hessian
             + self._search_share(self._fine_search)
         )
-        return bool(budget.share_left >= needed)
+        return bool(budget.share_left >= share_needed)
 
     @property
     def _is_pure(self) -> bool:
@@ -899,7 +901,7 @@ class PrivateBallMechanism(
 
         It is about the number that noise hides: two standard deviations of the final
         noise, 2√d/μ in dimension d, and two of a noisy count; at most n/2. Where
-        distances concentrate it is four times the first number.
+        distances concentrate, the first number is multiplied by 6.
         """
         search = self._fine_search
         count_std = search.count_std(self.scale, self._search_share(search))
@@ -911,10 +913,7 @@ class PrivateBallMechanism(
     @property
     def _distances_concentrate(self) -> bool:
         """Whether the space is a sphere of so many dimensions that distances are alike."""
-        return (
-            is_positively_curved(self.manifold)
-            and self.manifold.dim >= _CONCENTRATION_DIM
-        )
+        return self.manifold.dim >= CONCENTRATION_DIM and is_spherical(self.manifold)
 
     @property
     def _fine_search(self) -> BinarySearch:
@@ -964,9 +963,10 @@ class PrivateBallMechanism(
     def _search_share(self, search: BinarySearch) -> float:
         """Return the fraction of the budget that a search for a radius takes.
 
-        With many records it is `_shares.counts`, and an eighth of that for a coarse
-        search with Gaussian noise. With few records it is so large that n/2 is 2.5
-        standard deviations of a noisy count, but at most 0.25.
+        With many records it is `_shares.counts`, and with Gaussian noise an eighth of
+        that for a coarse search, and less where distances concentrate. With few records
+        it is so large that n/2 is 2.5 standard deviations of a noisy count, but at most
+        0.25.
 
         Parameters
         ----------
@@ -978,6 +978,8 @@ class PrivateBallMechanism(
             return self._share_for_few(share)
         if search is _COARSE_SEARCH:
             share = share / 8
+        elif search is _NARROW_SEARCH:
+            share = _NARROW_SEARCH_SHARE
 
         # A count has the deviation scale·√(queries/share); solved for the share.
         few_records_share = search.queries * (5 * self.scale / self.statistic.n) ** 2
@@ -1243,7 +1245,7 @@ class PrivateBallMechanism(
 
 
 def class_mean_statistic(
-    everyone: SearchedMean,
+    mean_of_all_records: SearchedMean,
     class_size: int,
     smallest_size: int,
     guarantee: Guarantee,
@@ -1253,7 +1255,7 @@ def class_mean_statistic(
 
     Parameters
     ----------
-    everyone : SearchedMean
+    mean_of_all_records : SearchedMean
         The mean of the records of all classes.
     class_size : int
         The number of records of this class.
@@ -1270,15 +1272,15 @@ def class_mean_statistic(
     SearchedMean
         The mean of this class in its own ball, or a `SearchedClassMean` in a shared one.
     """
-    mean_of_smallest = replace(everyone, n=smallest_size)
+    mean_of_smallest = replace(mean_of_all_records, n=smallest_size)
     mechanism = PrivateBallMechanism.calibrate(mean_of_smallest, guarantee)
     has_own_ball = ball == "each" or (ball == "auto" and mechanism.has_enough_records)
     if has_own_ball:
-        return replace(everyone, n=class_size)
+        return replace(mean_of_all_records, n=class_size)
     return SearchedClassMean(
-        everyone.manifold,
-        everyone.center,
-        everyone.outer_radius,
-        everyone.n,
+        mean_of_all_records.manifold,
+        mean_of_all_records.center,
+        mean_of_all_records.outer_radius,
+        mean_of_all_records.n,
         class_size,
     )

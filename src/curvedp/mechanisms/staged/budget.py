@@ -342,14 +342,16 @@ class StagedMechanism(VectorMechanism, ChecksItself):
         return check_transcript(budget.transcript, certificate.release["stages"])
 
 
-def check_transcript(recomputed: list[dict[str, Any]], stated: Any) -> list[Check]:
+def check_transcript(
+    recomputed: list[dict[str, Any]], stated_stages: Any
+) -> list[Check]:
     """Compare the stages that a certificate states with the stages of a replay.
 
     Parameters
     ----------
     recomputed : list of dict
         The transcript of the replay.
-    stated : Any
+    stated_stages : Any
         The stages of the certificate, which may hold any JSON value.
 
     Returns
@@ -359,11 +361,11 @@ def check_transcript(recomputed: list[dict[str, Any]], stated: Any) -> list[Chec
         budget add up to at most 1.
     """
     is_same = (
-        isinstance(stated, list)
-        and len(stated) == len(recomputed)
+        isinstance(stated_stages, list)
+        and len(stated_stages) == len(recomputed)
         and all(
             _is_same_stage(own, other)
-            for own, other in zip(recomputed, stated, strict=True)
+            for own, other in zip(recomputed, stated_stages, strict=True)
         )
     )
     total_share = sum(stage.get("share", 0.0) for stage in recomputed)
@@ -381,22 +383,24 @@ def check_transcript(recomputed: list[dict[str, Any]], stated: Any) -> list[Chec
     ]
 
 
-def _is_same_stage(recomputed: dict[str, Any], stated: Any) -> bool:
+def _is_same_stage(recomputed: dict[str, Any], stated_stage: Any) -> bool:
     """Return whether a stated stage has the fields and values of the recomputed one.
 
     Parameters
     ----------
     recomputed : dict
         A stage of the replay.
-    stated : object
+    stated_stage : object
         A stage of the certificate, which may be any JSON value.
     """
-    if not isinstance(stated, dict) or sorted(stated) != sorted(recomputed):
+    if not isinstance(stated_stage, dict) or sorted(stated_stage) != sorted(recomputed):
         return False
-    return all(_is_equal(value, stated[name]) for name, value in recomputed.items())
+    return all(
+        _is_equal(value, stated_stage[name]) for name, value in recomputed.items()
+    )
 
 
-def _is_equal(recomputed: Any, stated: Any) -> bool:
+def _is_equal(recomputed: Any, stated_value: Any) -> bool:
     """Return whether two entries of a stage are equal, up to rounding.
 
     Texts must be the same. Numbers may have a relative difference of 1e-9 or an
@@ -408,10 +412,10 @@ def _is_equal(recomputed: Any, stated: Any) -> bool:
         JSON values: what was computed now, and what a certificate states.
     """
     if isinstance(recomputed, str) or recomputed is None:
-        return bool(recomputed == stated)
+        return bool(recomputed == stated_value)
 
     numbers = np.asarray(recomputed)
-    others = np.asarray(stated)
+    others = np.asarray(stated_value)
     if others.dtype.kind not in "if" or numbers.shape != others.shape:
         return False
     return bool(np.allclose(numbers, others, rtol=1e-9, atol=1e-12))

@@ -155,18 +155,20 @@ class MedianMechanism(
             The certificate's grid integers.
         """
         all_counts = self.replay(integers).budget.counts
-        last = all_counts[-1]
-        radii, counts = last.radii, last.counts
+        last_counts = all_counts[-1]
+        radii, counts = last_counts.radii, last_counts.counts
         if self.noise_kind == "gaussian":
-            same_center = [each for each in all_counts if each.center is last.center]
-            radii = np.array([each.radii for each in same_center])
-            counts = np.array([each.counts for each in same_center])
+            same_center = [
+                counts for counts in all_counts if counts.center is last_counts.center
+            ]
+            radii = np.array([counts.radii for counts in same_center])
+            counts = np.array([counts.counts for counts in same_center])
         return NoisyDraw(
             "counts",
-            self.noise_law(1, last.noise_scale),
+            self.noise_law(1, last_counts.noise_scale),
             counts,
-            grid_width=2.0 ** -grid_of(last.noise_scale),
-            base=last.center,
+            grid_width=2.0 ** -grid_of(last_counts.noise_scale),
+            base=last_counts.center,
             max_length=self.statistic.outer_radius,
             radii=radii,
         )
@@ -291,10 +293,12 @@ class MedianMechanism(
         length = float(np.linalg.norm(direction))
         factor = min(1.0, 1 / length) if length > 0 else 1.0
         with np.errstate(all="ignore"):  # these are released numbers
-            moved = np.asarray(
+            next_point = np.asarray(
                 manifold.from_normal_coordinates(point, distance * direction * factor)
             )
-        projected = project_to_ball(manifold, *self.statistic.outer_ball, moved[None])
+        projected = project_to_ball(
+            manifold, *self.statistic.outer_ball, next_point[None]
+        )
         return np.asarray(projected[0])
 
 

@@ -186,8 +186,8 @@ class ShellHistogram(NamedTuple):
         if not 0 < smallest_share < 1:
             return self
         # Two more shells are kept: one for rounding, and one for all nearer records.
-        needed = 2 + ceil(-log(smallest_share) / log(self.ratio))
-        return self._replace(n_shells=min(self.n_shells, needed))
+        shells_needed = 2 + ceil(-log(smallest_share) / log(self.ratio))
+        return self._replace(n_shells=min(self.n_shells, shells_needed))
 
     def estimate(
         self,

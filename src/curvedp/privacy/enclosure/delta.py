@@ -929,10 +929,10 @@ class _TailIntegral:
         total = arb(0)
         if self.n_lifts == 2:
             # On a projective space the far lift matters from the radius `high` on.
-            last = self._last_radius()
-            mass_near_far_lift = self._integrate(self._far_integrand, high, last)
+            last_radius = self._last_radius()
+            mass_near_far_lift = self._integrate(self._far_integrand, high, last_radius)
             total = -mass_near_far_lift if self.is_upper else mass_near_far_lift
-            high = last
+            high = last_radius
 
         # Below `low` the loss is in the tail in every direction or in none.
         if center_exceeds == self.is_upper:

@@ -228,11 +228,11 @@ class MuEnclosure(DeltaEnclosure):
             needed.
         """
         table = self.profile.loss_table
-        last = min(end, table.end)
+        last_knot = min(end, table.end)
         candidates = np.append(
             table.grid(), np.linspace(0.0, 8 * self.profile.rao, 400)
         )
-        grid = np.unique(np.minimum(candidates, last))
+        grid = np.unique(np.minimum(candidates, last_knot))
         log_delta = table.log_delta(grid)
         log_gdp = gdp_log_delta(mu, grid)
 

@@ -359,9 +359,9 @@ def guarantee_from_dict(serialized: Mapping[str, Any]) -> Guarantee:
     name = fields.pop("type", None)
     kind = PrivacyCurve._registry.get(name) if isinstance(name, str) else None
     if kind is None:
-        known = ", ".join(sorted(PrivacyCurve._registry))
+        known_names = ", ".join(sorted(PrivacyCurve._registry))
         raise ParameterError(
-            f"must name a guarantee, one of {known}", parameter="type", value=name
+            f"must name a guarantee, one of {known_names}", parameter="type", value=name
         )
     try:
         return kind.from_fields(fields).guarantee

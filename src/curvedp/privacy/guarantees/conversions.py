@@ -67,10 +67,12 @@ def convert(
     >>> convert(GDP(1.0), to=ZCDP).rho
     0.5
     """
-    known = guarantee_of(guarantee)
+    source_guarantee = guarantee_of(guarantee)
     if not (isinstance(to, type) and issubclass(to, Guarantee)):
-        raise conversion_impossible(known, to, "it is not a definition of privacy")
-    return to.implied_by(known, eps, delta, order)
+        raise conversion_impossible(
+            source_guarantee, to, "it is not a definition of privacy"
+        )
+    return to.implied_by(source_guarantee, eps, delta, order)
 
 
 def randomized_response_delta(eps0: float, eps: Array) -> Any:

@@ -853,7 +853,9 @@ def _enclose_support(u: Array, log_values: Array) -> tuple[Array, Array]:
     is_inside = log_values >= log_values.max(axis=1, keepdims=True) - _NEGLIGIBLE_DEPTH
     n_points = is_inside.shape[1]
     first = np.maximum(np.argmax(is_inside, axis=1) - 1, 0)
-    last = np.minimum(n_points - np.argmax(is_inside[:, ::-1], axis=1), n_points - 1)
+    last_inside = np.minimum(
+        n_points - np.argmax(is_inside[:, ::-1], axis=1), n_points - 1
+    )
     left = np.take_along_axis(u, first[:, None], 1)
-    right = np.take_along_axis(u, last[:, None], 1)
+    right = np.take_along_axis(u, last_inside[:, None], 1)
     return left, right

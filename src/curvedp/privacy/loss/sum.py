@@ -350,9 +350,11 @@ def _find_support(b: Array, log_values: Array) -> tuple[Array, Array]:
     """
     is_inside = log_values >= log_values.max(axis=1, keepdims=True) - _NEGLIGIBLE_DEPTH
     first = np.argmax(is_inside, axis=1)[:, None]
-    last = is_inside.shape[1] - 1 - np.argmax(is_inside[:, ::-1], axis=1)[:, None]
+    last_inside = (
+        is_inside.shape[1] - 1 - np.argmax(is_inside[:, ::-1], axis=1)[:, None]
+    )
     first_b = np.take_along_axis(b, first, 1)
-    last_b = np.take_along_axis(b, last, 1)
+    last_b = np.take_along_axis(b, last_inside, 1)
     left = np.max(np.where(b < first_b, b, b[:, :1]), axis=1, keepdims=True)
     right = np.min(np.where(b > last_b, b, b[:, -1:]), axis=1, keepdims=True)
     return left, right

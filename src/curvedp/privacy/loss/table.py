@@ -726,8 +726,8 @@ class TabulatedLossLaw:
         array
             One logarithm for each t.
         """
-        last = np.nextafter(self._second_tail_series.end, 0.0)
-        w = np.minimum(self._coordinate(t, self.max_loss - t), last)
+        series_end = np.nextafter(self._second_tail_series.end, 0.0)
+        w = np.minimum(self._coordinate(t, self.max_loss - t), series_end)
         return self._second_tail_series.value(w, 0) - t
 
     @property

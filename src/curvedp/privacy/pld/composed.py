@@ -370,13 +370,13 @@ class ComposedPLD:
         """
         rate, width = window.rate, window.width
         factors = self._factors(width)
-        last = sum(count * int(pld.index[-1]) for pld, count in factors)
+        last_index = sum(count * int(pld.index[-1]) for pld, count in factors)
         if math.isinf(window.rate_below):
-            start = -last
+            start = -last_index
         else:
             start = math.floor(window.low / width)
         if math.isinf(window.rate_beyond):
-            end = last + 1
+            end = last_index + 1
         else:
             end = math.ceil(window.high / width)
         # The window comes from a coarse grid, on which losses may reach farther than
@@ -396,7 +396,7 @@ class ComposedPLD:
             UNTILT_ERROR * UNIT_ROUNDOFF * (kappa_magnitude + np.abs(exponent) + 8)
         )
         delta *= np.exp(np.minimum(exponent + rounding, _LARGEST_EXPONENT))
-        delta[grid >= last] = 0.0
+        delta[grid >= last_index] = 0.0
 
         log_beyond = log_tail_mass(
             factors, window.rate_beyond, (start + size - 1) * width
@@ -475,8 +475,8 @@ class ComposedPLD:
             The width.
         """
         largest = self._largest_loss_of_most_used
-        fitted = max(largest / max(largest // width, 1.0), width)
-        mantissa, exponent = math.frexp(fitted)
+        fitted_width = max(largest / max(largest // width, 1.0), width)
+        mantissa, exponent = math.frexp(fitted_width)
         return math.ldexp(math.ceil(mantissa * 2**28), exponent - 28)
 
     def _log_moment(self, tilt: float) -> tuple[float, float]:
