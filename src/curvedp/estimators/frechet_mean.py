@@ -8,8 +8,7 @@ from sklearn.utils.validation import check_is_fitted
 from curvedp.errors import ReleaseWarning
 from curvedp.estimators.base import BallEstimator
 from curvedp.mechanisms.noisy_sum import ADD_REMOVE
-from curvedp.release.predict import predicted_error
-from curvedp.release.rebuild import final_mechanism_of
+from curvedp.release.predict import predicted_error_of_release
 from curvedp.release.warnings import doubts_about_ball
 from curvedp.statistics.frechet_mean import FrechetMean
 from curvedp.statistics.noisy_sums import ClippedSum
@@ -154,4 +153,4 @@ class PrivateFrechetMean(BallEstimator):
                 ReleaseWarning,
                 stacklevel=2,
             )
-        return predicted_error(final_mechanism_of(self.certificate_))
+        return predicted_error_of_release(self.certificate_)

@@ -133,8 +133,16 @@ def mean_hessian_bounds(
 
 
 def is_positively_curved(manifold: Manifold) -> bool:
-    """Return whether a space has constant positive curvature and two dimensions or more."""
-    return (manifold.constant_curvature or 0.0) > 0 and manifold.dim > 1
+    """Return whether every plane has positive curvature, in two dimensions or more.
+
+    Only spaces count whose curvatures along a geodesic are known, and are the same along
+    every one (`jacobi_spectrum`): spheres, rotations in space, lines of a vector space,
+    simplices and planar shapes.
+    """
+    spectrum = manifold.jacobi_spectrum
+    if not spectrum or min(kappa for kappa, _ in spectrum) <= 0:
+        return False
+    return sum(multiplicity for _, multiplicity in spectrum) == manifold.dim - 1
 
 
 def hessian_along_step(
@@ -142,11 +150,12 @@ def hessian_along_step(
 ) -> np.ndarray:
     """Estimate the Hessian of the mean of ½d²(·, yᵢ) along the mean logarithm.
 
-    For constant curvature κ > 0 a record at distance d in the direction u contributes
-    h(d) + (1 − h(d))·⟨u, a⟩² along an axis a, where h(d) = √κ·d·cot(√κ·d). Let m² be
-    the mean of dᵢ², g the mean logarithm, D the dimension. If the logarithms spread
-    about g alike in all directions, their mean square along g is
-    s² = |g|² + (m² − |g|²)/D, and the estimate is
+    Let κ₁, …, κ_{D−1} be the curvatures of the planes that hold a direction
+    (`jacobi_spectrum`), D the dimension, and h(d) the mean of √κⱼ·d·cot(√κⱼ·d). A
+    record at distance d contributes h(d) across its own direction, on average over the
+    directions across, and 1 along it. Let m² be the mean of dᵢ² and g the mean
+    logarithm. If the logarithms spread about g alike in all directions, their mean
+    square along g is s² = |g|² + (m² − |g|²)/D, and the estimate is
 
         h(m) + (1 − h(m))·s²/m².
 
@@ -156,16 +165,21 @@ def hessian_along_step(
     Parameters
     ----------
     manifold : Manifold
-        Of constant positive curvature.
+        Whose curvature is positive (`is_positively_curved`).
     root_mean_square : float or array
-        m; a larger value is cut to π/(2√κ).
+        m; in the cotangents √κⱼ·m is cut to π/2.
     step_length : float or array
         |g|; a value above m is cut to m.
     """
-    curvature = manifold.constant_curvature
-    assert curvature is not None
-    angle = np.clip(sqrt(curvature) * root_mean_square, _SMALLEST_ANGLE, pi / 2)
-    across = angle / np.tan(angle)
-    step_share = np.minimum(sqrt(curvature) * step_length / angle, 1.0) ** 2
+    spectrum = manifold.jacobi_spectrum
+    assert spectrum  # the curvature is positive
+    across: Any = 0.0
+    for curvature, multiplicity in spectrum:
+        angle = np.clip(sqrt(curvature) * root_mean_square, _SMALLEST_ANGLE, pi / 2)
+        across = across + multiplicity / (manifold.dim - 1) * angle / np.tan(angle)
+
+    smallest_length = _SMALLEST_ANGLE / sqrt(max(kappa for kappa, _ in spectrum))
+    distance = np.maximum(root_mean_square, smallest_length)
+    step_share = np.minimum(np.asarray(step_length) / distance, 1.0) ** 2
     share_along = step_share + (1 - step_share) / manifold.dim
     return np.asarray(across + (1 - across) * share_along)

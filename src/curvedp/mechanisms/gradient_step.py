@@ -8,9 +8,9 @@ the mean.
 
 Gaussian noise releases the mean squared length of the logarithms as well, at no cost
 (`_with_square`). Error bars for the population follow from it. Where curvature is
-constant and positive, so does the Hessian of ½·mean d² along the step, by which the
-step is divided: without the division a step on a sphere falls short by the share that the
-Hessian is below 1, which is nearly a half where records are 60° from their mean.
+positive and alike along all geodesics, so does the Hessian of ½·mean d² along the step,
+by which the step is divided: without the division a step on a sphere falls short by the
+share that the Hessian is below 1, nearly a half where records are 60° from their mean.
 """
 
 from dataclasses import dataclass
@@ -139,7 +139,7 @@ class GradientMechanism(
     hessian : {"identity", "from-mean-square"}
         By what the step is divided: by nothing, or by the Hessian that the released
         mean square implies (`hessian_along_step`). `calibrate` asks for the latter
-        where curvature is constant and positive.
+        where curvature is positive (`is_positively_curved`).
 
     Notes
     -----
@@ -165,7 +165,7 @@ class GradientMechanism(
         ------
         ParameterError
             If the mean square is asked of Laplace noise, or the Hessian without a mean
-            square or on a space of other curvature.
+            square or where curvature is not positive.
         """
         super().__post_init__()
         if self.releases_mean_square and self.noise_kind != "gaussian":
@@ -176,7 +176,7 @@ class GradientMechanism(
             return
         if not (self.releases_mean_square and is_positively_curved(self.manifold)):
             raise ParameterError(
-                "needs both moments and a space of constant positive curvature",
+                "needs both moments and a space of positive curvature",
                 parameter="hessian",
                 value=self.hessian,
             )
@@ -390,6 +390,21 @@ class GradientMechanism(
         unit_scale = self.scale / self.grid_unit
         in_units = replay_draws(integers)(np.empty(self._size), [unit_scale])
         return np.asarray(self.grid_unit * in_units)
+
+    def point_after_step(self, vector: np.ndarray) -> np.ndarray:
+        """Return the point to which one drawn vector leads, before it is projected.
+
+        Parameters
+        ----------
+        vector : array of shape (dim,) or (dim + 1,)
+            The coordinates of a mean logarithm at the center, and maybe the entry of a
+            mean square.
+        """
+        return np.asarray(self._point_after_step(vector[None])[0])
+
+    def square_entry(self, mean_square: float) -> float:
+        """Return the entry that stands for a mean squared length in a drawn vector."""
+        return SQUARE_WEIGHT / self.clipping_radius * mean_square
 
     def _point_after_step(self, vectors: np.ndarray) -> np.ndarray:
         """Return where the step leads from the center c of the ball, for drawn vectors.

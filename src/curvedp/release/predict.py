@@ -1,23 +1,31 @@
 """Predicted errors of mechanisms, from public numbers alone."""
 
 from functools import lru_cache
+from math import sqrt
 from typing import Any
 
 import numpy as np
 
-from curvedp.core.capabilities import PredictsError, SimulatesRelease
+from curvedp.core.capabilities import NoisyDraw, PredictsError, SimulatesRelease
+from curvedp.core.certificate import Certificate
 from curvedp.core.mechanism import Mechanism
 from curvedp.core.statistic import Ball, Statistic
 from curvedp.errors import CurvedpError, ParameterError
+from curvedp.mechanisms.gradient_step import GradientMechanism
 from curvedp.mechanisms.isotropic.base import ValueMechanism
 from curvedp.mechanisms.newton import NewtonMechanism
-from curvedp.statistics.populations import reference_populations
+from curvedp.release.rebuild import final_mechanism_of, recorded_draw_of
+from curvedp.statistics.populations import Population, reference_populations
 
 _SEED = 20230615
 # Draws for each of three populations, times the dimension: the length of isotropic
 # noise varies by about 1/√dim of itself, so the standard error is about a percent of
 # the predicted error in every dimension.
 _DRAWS_TIMES_DIM = 2048
+# At least so many draws in many dimensions, where the length of noise hardly varies.
+_MIN_DRAWS = 4
+# Records of a population that stands for those of a release come in so many pairs.
+_PAIRS = 16
 
 
 @lru_cache(maxsize=64)  # mechanisms are compared by identity
@@ -51,7 +59,7 @@ def predicted_error(mechanism: Mechanism) -> float:
     populations = reference_populations(space, ball)
     means = np.stack([population.mean for population in populations])[:, None]
     records = np.stack([population.records for population in populations])
-    draws = max(4, _DRAWS_TIMES_DIM // space.dim)
+    draws = max(_MIN_DRAWS, _DRAWS_TIMES_DIM // space.dim)
     draws = min(draws, mechanism.max_simulated_draws)
 
     rng = np.random.default_rng(_SEED)
@@ -92,6 +100,68 @@ def _simulate_on(
     if isinstance(mechanism, NewtonMechanism):
         return mechanism.simulate(rng, records, draws)
     return np.stack([mechanism.simulate(rng, each, draws) for each in records])
+
+
+def predicted_error_of_release(certificate: Certificate) -> float:
+    """Return the mean distance from a released value to the true one.
+
+    It is the predicted error of the mechanism that made the last draw. Where a step was
+    taken on a space of positive curvature, its error depends much on how far the
+    records are. If their mean square distance was released, the step is simulated on
+    records that are as far from their mean, and whose mean is as far from the center,
+    as the released numbers say.
+
+    Parameters
+    ----------
+    certificate : Certificate
+        The certificate of a release.
+
+    Raises
+    ------
+    ParameterError
+        If the error of the mechanism is not predicted.
+    """
+    final = final_mechanism_of(certificate)
+    if not (isinstance(final, GradientMechanism) and final.releases_mean_square):
+        return predicted_error(final)
+    if final.manifold.curvature_bounds[1] <= 0:
+        return predicted_error(final)
+    population = _population_of_release(final, recorded_draw_of(certificate))
+    rng = np.random.default_rng(_SEED)
+    draws = max(_MIN_DRAWS, _DRAWS_TIMES_DIM // final.manifold.dim)
+    with np.errstate(all="ignore"):  # simulated noise may leave the floats
+        released = final.simulate(rng, population.records, draws)
+        distances = np.asarray(final.manifold.dist(population.mean, released))
+    return float(np.mean(distances))
+
+
+def _population_of_release(final: GradientMechanism, draw: NoisyDraw) -> Population:
+    """Return records in pairs about a mean, with the moments that were released.
+
+    Parameters
+    ----------
+    final : GradientMechanism
+        The mechanism that released both moments of the logarithms.
+    draw : NoisyDraw
+        What it has drawn.
+    """
+    manifold = final.manifold
+    moments = draw.mean_square
+    assert moments is not None  # a step is divided only if it was released
+    mean_square = min(max(moments.value, 0.0), final.clipping_radius**2)
+    mean = final.point_after_step(
+        np.append(draw.value, final.square_entry(mean_square))
+    )
+    # By Pythagoras: about the center the mean square is larger, by the mean's distance.
+    offset = float(manifold.dist(final.center, mean))
+    spread = sqrt(max(mean_square - offset**2, 0.0))
+
+    rng = np.random.default_rng(_SEED)
+    directions = rng.standard_normal((_PAIRS, manifold.dim))
+    directions /= np.linalg.norm(directions, axis=1, keepdims=True)
+    coordinates = spread * np.concatenate([directions, -directions])
+    records = np.asarray(manifold.from_normal_coordinates(mean, coordinates))
+    return Population(records, mean)
 
 
 def predicted_error_or_none(mechanism: Mechanism) -> float | None:

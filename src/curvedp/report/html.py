@@ -26,15 +26,15 @@ from curvedp.core.wording import (
     post_processing_sentence,
     protected_unit_sentence,
 )
-from curvedp.errors import ParameterError
+from curvedp.errors import CurvedpError, ParameterError
 from curvedp.inference import Region, region_of
 from curvedp.inference.error_bars import distance_sentence
 from curvedp.inference.region import count_components
 from curvedp.ledger import Ledger
 from curvedp.ledger.book import ENTRY_HEADER, entry_row, unit_in_words
 from curvedp.privacy import Guarantee
-from curvedp.release.predict import predicted_error_or_none
-from curvedp.release.rebuild import final_mechanism_of, mechanism_of
+from curvedp.release.predict import predicted_error_of_release
+from curvedp.release.rebuild import mechanism_of
 from curvedp.release.warnings import release_warnings, several_means_warnings
 from curvedp.report import canvas, figures
 
@@ -240,7 +240,10 @@ def _predicted_error(certificate: Certificate) -> float | None:
     """
     if several_means_warnings(certificate):
         return None
-    return predicted_error_or_none(final_mechanism_of(certificate))
+    try:
+        return predicted_error_of_release(certificate)
+    except CurvedpError:
+        return None
 
 
 def _other_values(releases: list[ReleasedValue]) -> ReportTable:

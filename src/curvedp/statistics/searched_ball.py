@@ -47,6 +47,11 @@ _CONE_RADIUS = 100
 # where doubles do not reach much farther.
 _FLAT_RADIUS = 1e6
 _CURVED_RADIUS = 25.0
+# On spheres of this many dimensions or more, distances are taken to be all alike.
+CONCENTRATION_DIM = 32
+# The radius there of the ball of public records, over the injectivity radius: records
+# that fill half of it are 60° from its center on a sphere.
+_EMBEDDING_RADIUS = 2 / 3
 # Lengths in a geodesic regression are at most this many radii of curvature, because
 # float64 cannot compute longer ones in hyperbolic space.
 _FARTHEST_IN_CURVATURE = 100
@@ -149,10 +154,13 @@ class SearchedBallStatistic(Statistic):
 
         The stages adapt to the spread of the records, so one spread is enough for
         predictions: a radius of 1, or a quarter of the injectivity radius if that is
-        smaller.
+        smaller. On spheres of 32 dimensions or more it is as large as for embeddings,
+        which are about 60° from their mean.
         """
         injectivity_radius = self.manifold.injectivity_radius or 1.0
         radius = min(1.0, injectivity_radius / 4, self.outer_radius / 2)
+        if self.manifold.dim >= CONCENTRATION_DIM and is_spherical(self.manifold):
+            radius = min(_EMBEDDING_RADIUS * injectivity_radius, self.outer_radius / 2)
         return Ball(self.center, radius)
 
     @property
@@ -398,6 +406,11 @@ def simulate_mean(
 def is_hyperbolic(manifold: Manifold) -> bool:
     """Return whether a space has constant negative curvature and dimension at least 2."""
     return (manifold.constant_curvature or 0.0) < 0 and manifold.dim > 1
+
+
+def is_spherical(manifold: Manifold) -> bool:
+    """Return whether a space has constant positive curvature and dimension at least 2."""
+    return (manifold.constant_curvature or 0.0) > 0 and manifold.dim > 1
 
 
 class ClassData(NamedTuple):

@@ -32,6 +32,7 @@ from curvedp.statistics.prototypes import (
     LabeledPoints,
     Prototypes,
 )
+from curvedp.statistics.searched_ball import CONCENTRATION_DIM
 from curvedp.statistics.tangent_vectors import clip_rows_to
 
 # Fractions of the privacy budget for finding the ball; the class sums have the rest.
@@ -48,7 +49,6 @@ _RADIUS_SEARCH = BinarySearch(queries=6, ratio=1.2)
 # In many dimensions distances are all alike, and noise is in proportion to the radius,
 # while a clipped logarithm still has its direction: logarithms are clipped to this
 # fraction of their median length. In fewer dimensions a tenth of them are clipped.
-CONCENTRATION_DIM = 32
 _FRACTION_OF_MEDIAN = 0.8
 _OUTSIDE_IN_FEW_DIMS = 0.1
 
