@@ -63,6 +63,8 @@ def test_everything_registered_is_attacked():
         "PrivateGeodesicRegression": "tangent-bundle-descent",
         "PrivateRecenter": "PrivateMDM",  # domains are its public classes
         "PrivateSoftmax": "reduced-softmax",
+        "PrivateSynthesizer": "wrapped-gaussian",
+        "PrivateTangentPCA": "step-to-mean",
         "PrivateTangentSpace": "PrivateFrechetMean",  # of which it is one
     }
     assert {

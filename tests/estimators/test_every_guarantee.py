@@ -16,6 +16,8 @@ from curvedp import (
     PrivateMDM,
     PrivatePCA,
     PrivateSoftmax,
+    PrivateSynthesizer,
+    PrivateTangentPCA,
     privacy,
 )
 from curvedp.errors import CurvedpError, ReleaseWarning
@@ -85,6 +87,15 @@ MAKERS = {
         (x, X),
     ),
     "median": (lambda g: PrivateFrechetMedian(S2, radius=1.5, **g), (X,)),
+    "tangent PCA": (lambda g: PrivateTangentPCA(S2, radius=0.7, **g), (X,)),
+    "tangent PCA in a private ball": (
+        lambda g: PrivateTangentPCA(S2, radius="private", **g),
+        (X,),
+    ),
+    "synthetic records": (
+        lambda g: PrivateSynthesizer(S2, "tree", 0.7, **g),
+        (X,),
+    ),
     "components": (lambda g: PrivatePCA(1, radius=2.0, **g), (vectors,)),
     "components by descent": (
         lambda g: PrivatePCA(1, radius=2.0, method="dp-rgd", **g),
@@ -93,7 +104,7 @@ MAKERS = {
     "reduced classes": (lambda g: PrivateMDM(SPD, reduce=2, **g), (A, labels)),
     "softmax": (lambda g: PrivateSoftmax(SPD, reduce=2, **g), (A, labels)),
 }
-ADDING = ["mean", "variance", "classes", "components"]  # with n private
+ADDING = ["tangent PCA", "mean", "variance", "classes", "components"]  # with n private
 GAUSSIAN_ONLY = {"components by descent", "reduced classes", "softmax"}
 
 

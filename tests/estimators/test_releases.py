@@ -28,6 +28,11 @@ RELEASED = {
     "PrivateFrechetMean": {"location": "location_"},
     "PrivateFrechetMedian": {"location": "location_"},
     "PrivateTangentSpace": {"location": "location_"},
+    "PrivateTangentPCA": {
+        "mean": "mean_",
+        "principal directions, each as long as its standard deviation": "components_",
+    },
+    "PrivateSynthesizer": {"synthetic population": "population_"},
     "PrivateDispersion": {"variance": "variance_"},
     "PrivatePCA": {"components": "components_"},
     "PrivateMDM": {"mean of class 0": "means_", "mean of class 1": "means_"},
@@ -64,6 +69,11 @@ def test_releases_are_the_fitted_attributes_with_their_certificates(name):
             expected = expected[model.domains_.tolist()[number]]
         if name == "PrivateSoftmax":
             expected = expected.weights
+        if name == "PrivateSynthesizer":
+            expected = expected.table()
+        if name == "PrivateTangentPCA" and number == 1:
+            lengths = np.sqrt(model.explained_variance_)
+            expected = lengths[:, None, None] * expected
         np.testing.assert_array_equal(np.squeeze(release.value), np.squeeze(expected))
     rows = [np.ravel(release.value) for release in model.releases]
     np.testing.assert_array_equal(model.released_array().ravel(), np.concatenate(rows))

@@ -128,7 +128,7 @@ def fitted(name, *further, fit=None, **parameters) -> Entry:
     def run(manifold, records):
         model = getattr(curvedp, name)(manifold, source=source(), **parameters)
         model.fit(records, *further, **(fit or {}))
-        if name in ("PrivateTangentSpace", "PrivateRecenter"):
+        if name in ("PrivateTangentSpace", "PrivateTangentPCA", "PrivateRecenter"):
             model.transform(records)
         if name in ("PrivateMDM", "PrivateSoftmax"):
             model.predict(records)
@@ -230,6 +230,16 @@ FURTHER: dict[str, Entry] = {
     "median": fitted("PrivateFrechetMedian", **BALL),
     "median, private": fitted("PrivateFrechetMedian", **PRIVATE),
     "tangent space": fitted("PrivateTangentSpace", **BALL, mechanism="gradient"),
+    "tangent PCA": fitted("PrivateTangentPCA", **BALL),
+    "tangent PCA, private ball": fitted("PrivateTangentPCA", **PRIVATE),
+    "tangent PCA, n private": fitted("PrivateTangentPCA", radius=0.5, guarantee=ADDED),
+    "synthetic, normal": fitted("PrivateSynthesizer", model="wrapped-gaussian", **BALL),
+    "synthetic, mixture": fitted("PrivateSynthesizer", model="mixture", **BALL),
+    "synthetic, tree": fitted("PrivateSynthesizer", model="tree", **BALL),
+    "synthetic, private ball": fitted("PrivateSynthesizer", **PRIVATE),
+    "synthetic persons": fitted(
+        "PrivateSynthesizer", fit={"groups": PERSONS}, model="tree", **BALL
+    ),
     "class means": fitted("PrivateMDM", LABELS, **BALL, mechanism="gaussian"),
     "class means, private": fitted("PrivateMDM", LABELS, **PRIVATE),
     "components": principal_components(guarantee=LARGE),

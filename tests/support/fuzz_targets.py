@@ -314,6 +314,16 @@ TARGETS: dict[str, dict[str, Call]] = {
              "y": np.array([f"s{k % 2}/a" for k in range(400)])},
         ),
         "PrivateTangentSpace": (_fit(curvedp.estimators.PrivateTangentSpace, "X"), ESTIMATOR),
+        "PrivateTangentPCA": (
+            _fit(curvedp.PrivateTangentPCA, "X"),
+            {**ESTIMATOR, "mechanism": "one-shot", "n_components": 1},
+        ),
+        "PrivateSynthesizer": (
+            _fit(curvedp.PrivateSynthesizer, "X", "y", "groups", "column"),
+            {**{key: good for key, good in ESTIMATOR.items() if key != "mechanism"},
+             "model": "wrapped-gaussian", "classes": [0, 1], "x_range": (0.0, 1.0), "y": np.arange(12) % 2,
+             "groups": np.arange(12), "column": np.linspace(0, 1, 12)},
+        ),
         "PrivateSoftmax": (
             _fit(curvedp.estimators.PrivateSoftmax, "X", "y"),
             {"manifold": geometry.SPDAffineInvariant(3), "reduce": 2, "features": "power", "guarantee": GDP(4.0),

@@ -53,6 +53,13 @@ from curvedp.mechanisms.noisy_sum import SumMechanism
 from curvedp.mechanisms.staged.ball_search import PrivateBallMechanism
 from curvedp.mechanisms.staged.budget import StagedMechanism
 from curvedp.mechanisms.staged.median import MedianMechanism
+from curvedp.mechanisms.staged.population import (
+    CellTreeMechanism,
+    GaussianMixture,
+    PopulationMechanism,
+    WrappedGaussian,
+)
+from curvedp.mechanisms.staged.step_to_mean import StepToMeanMechanism
 from curvedp.mechanisms.vector import AddNoise
 from curvedp.privacy import GDP, PrivacyCurve, PureDP
 from curvedp.randomness import GeneratorSource
@@ -62,7 +69,9 @@ from curvedp.statistics.frechet_mean import FrechetMean
 from curvedp.statistics.geodesic import GeodesicLine, RegressionData
 from curvedp.statistics.geometric_median import GeometricMedian
 from curvedp.statistics.noisy_sums import ClippedSum
+from curvedp.statistics.population import SyntheticPopulation
 from curvedp.statistics.searched_ball import SearchedMean
+from curvedp.statistics.tangent_moments import TangentMomentsNearMean
 
 # How many outputs are drawn at once; this bounds the memory of an audit.
 _BLOCK_SIZE = 100_000
@@ -476,8 +485,10 @@ def _records_with_one_at(mechanism: StagedMechanism, end: float) -> np.ndarray:
     """
     manifold = mechanism.manifold
     statistic: Any = mechanism.statistic
+    is_population = isinstance(statistic, SyntheticPopulation)
+    radius = statistic.radius if is_population else statistic.outer_radius
     coordinates = np.zeros((statistic.n, manifold.dim))
-    coordinates[-1, -1] = end * statistic.outer_radius
+    coordinates[-1, -1] = end * radius
     return np.asarray(manifold.from_normal_coordinates(manifold.origin, coordinates))
 
 
@@ -498,7 +509,11 @@ def _run_all_stages(mechanism: StagedMechanism, data: Any, add_noise: AddNoise) 
     """
     queries = mechanism.queries(data)
     ball, budget = mechanism.run(queries, add_noise)
-    if isinstance(mechanism, PrivateBallMechanism):
+    if isinstance(mechanism, StepToMeanMechanism):
+        final: Any = mechanism.final_mechanism_in(ball, budget)
+        moments = final.statistic.compute(data)
+        add_noise(moments[None], np.array([final.scale]))
+    elif isinstance(mechanism, PrivateBallMechanism):
         answer = queries.mean_clipped_log(*ball)
         budget.release("last", budget.share_left, answer.sensitivity, answer.values)
 
@@ -798,6 +813,20 @@ def _ball_search(space: Manifold) -> PrivateBallMechanism:
     return PrivateBallMechanism.calibrate(SearchedMean(space, None, 1.5, 100), _CLAIM)
 
 
+def _tangent_moments(space: Manifold) -> StepToMeanMechanism:
+    """Return the staged mechanism for the tangent moments of 100 records."""
+    statistic = TangentMomentsNearMean(space, None, 1.0, 100)
+    return StepToMeanMechanism.calibrate(statistic, _CLAIM)
+
+
+def _population(
+    kind: type[PopulationMechanism], space: Manifold
+) -> PopulationMechanism:
+    """Return a staged mechanism for the population of 100 records."""
+    statistic = SyntheticPopulation(space, None, 1.0, 100)
+    return kind.calibrate(statistic, _CLAIM)
+
+
 def _clipped_sum(space: Manifold) -> SumMechanism:
     """Return the mechanism for a sum of clipped records with a private count."""
     return SumMechanism.calibrate(ClippedSum(space, None, _RADIUS), _ADD_REMOVE_CLAIM)
@@ -837,6 +866,12 @@ _MECHANISMS = (
     _AttackedMechanism(_median, _attack_far_to_center, FEW),
     _AttackedMechanism(_ball_search, _attack_far_to_far, FEW),
     _AttackedMechanism(_ball_search, _attack_far_to_center, FEW),
+    _AttackedMechanism(_tangent_moments, _attack_far_to_far, FEW),
+    _AttackedMechanism(partial(_population, WrappedGaussian), _attack_far_to_far, FEW),
+    _AttackedMechanism(partial(_population, GaussianMixture), _attack_far_to_far, FEW),
+    _AttackedMechanism(
+        partial(_population, CellTreeMechanism), _attack_far_to_far, FEW
+    ),
     _AttackedMechanism(_clipped_sum, _attack_sum, MEANS),
     _AttackedMechanism(_k_norm_regression, _attack_k_norm_regression, SMALL),
     _AttackedMechanism(_regression_descent, _attack_descent, SPACES),

@@ -5,6 +5,7 @@ records, and only its center is far from their mean. Everything after the step i
 of `PrivateBallMechanism`.
 """
 
+import json
 from math import ceil, log2, sqrt
 from typing import ClassVar, NamedTuple
 
@@ -52,6 +53,11 @@ _SEED = 20230615
 
 # Two steps are compared up to this dimension; beyond, their simulation takes minutes.
 _MAX_COMPARED_DIM = 50
+
+# The better way for public numbers that were compared before, and how many of them are
+# remembered: a comparison takes tenths of a second.
+_best_ways: dict[tuple[str, bytes, float, int, str], str] = {}
+_MAX_REMEMBERED = 256
 
 # The names by which estimators and plans call the two ways to release tangent moments.
 ONE_SHOT = "one-shot"
@@ -221,7 +227,20 @@ def best_mechanism(statistic: TangentMoments, guarantee: Guarantee) -> Mechanism
     """
     if not _compares_ways(statistic.manifold):
         return one_shot_mechanism(statistic, guarantee)
-    return next(iter(ways_in_public_ball(statistic, guarantee).values())).mechanism
+    key = (
+        statistic.manifold.name,
+        np.asarray(statistic.ball.center).tobytes(),
+        statistic.radius,
+        statistic.n,
+        json.dumps(guarantee.to_dict(), default=repr),
+    )
+    if key not in _best_ways:
+        if len(_best_ways) >= _MAX_REMEMBERED:
+            _best_ways.clear()
+        _best_ways[key] = next(iter(ways_in_public_ball(statistic, guarantee)))
+    if _best_ways[key] == ONE_SHOT:
+        return one_shot_mechanism(statistic, guarantee)
+    return two_step_mechanism(statistic, guarantee)
 
 
 def _compares_ways(manifold: Manifold) -> bool:
