@@ -27,7 +27,7 @@ from curvedp.cli.release import (
 from curvedp.errors import ParameterError
 
 if TYPE_CHECKING:
-    from curvedp.local import MetricLaplace
+    from curvedp.local import Earth, MetricLaplace
 
 # Reported degrees have this many decimals: a centimeter. Rounding costs no privacy.
 _DEGREE_DECIMALS = 7
@@ -48,6 +48,9 @@ def _perturb(options: TypedOptions) -> None:
 
     mechanism = _mechanism(options)
     check_picture(options["plot"])
+    check_picture(options["map"])
+    if options["map"] is not None and mechanism.space.name != "earth":
+        raise ParameterError("--map is for places on the Earth: --epsilon-per-km")
     out, certificate = options["out"], options["certificate"]
     check_targets([options["data"]], out=out, certificate=certificate)
     unit = mechanism.space.unit
@@ -64,6 +67,10 @@ def _perturb(options: TypedOptions) -> None:
         from curvedp.local.picture import plot_displacements
 
         save_picture(plot_displacements(mechanism), options["plot"])
+    if options["map"] is not None:
+        from curvedp.local.picture import plot_places
+
+        save_picture(plot_places(mechanism), options["map"])
 
     count = 0
     if out is None:
@@ -163,7 +170,7 @@ def _mechanism(options: TypedOptions) -> "MetricLaplace":
         The options of the command, by name.
     """
     from curvedp.geometry import parse_manifold
-    from curvedp.local import Earth, MetricLaplace
+    from curvedp.local import MetricLaplace
 
     per_km, epsilon = options["epsilon_per_km"], options["epsilon"]
     if (per_km is None) == (epsilon is None):
@@ -177,11 +184,34 @@ def _mechanism(options: TypedOptions) -> "MetricLaplace":
                 f"--epsilon-per-km is for places on the Earth: say --as {_PLACES}, and "
                 "no --manifold"
             )
-        return MetricLaplace(Earth(), per_km)
+        return MetricLaplace(_earth(options["public_place"]), per_km)
+    if options["public_place"] is not None:
+        raise ParameterError("--public-place goes with --epsilon-per-km")
     if options["manifold"] is None:
         raise ParameterError("--epsilon is per unit of distance of a --manifold")
     manifold = parse_manifold(options["manifold"])
     return MetricLaplace(manifold, epsilon, insist=options["insist"])
+
+
+def _earth(public_place: str | None) -> "Earth":
+    """Return the Earth with the place that stands for rows that cannot be read.
+
+    Parameters
+    ----------
+    public_place : str or None
+        Latitude and longitude in degrees, separated by a comma.
+    """
+    from curvedp.local import Earth
+
+    if public_place is None:
+        return Earth()
+    try:
+        latitude, longitude = (float(part) for part in public_place.split(","))
+    except ValueError:
+        raise ParameterError(
+            "--public-place is latitude,longitude in degrees, such as 51.5,-0.1"
+        ) from None
+    return Earth(public_place=(latitude, longitude))
 
 
 _OPTIONS: Options = {
@@ -194,6 +224,11 @@ _OPTIONS: Options = {
     "manifold": option(
         str, "--manifold", "-m", help="such as sphere:2, where places are not meant"
     ),
+    "public_place": option(
+        str,
+        "--public-place",
+        help="latitude,longitude that stand for a row that cannot be read",
+    ),
     "out": option(Path, "--out", help="draw the reports and write them (csv or npy)"),
     "certificate": option(Path, "--certificate", help="write the certificate (json)"),
     "insist": (
@@ -201,6 +236,9 @@ _OPTIONS: Options = {
         False,
     ),
     "plot": (PictureOption, None),
+    "map": option(
+        Path, "--map", help="write a map of public example places and their reports"
+    ),
     **READING,
     "json": (JsonOption, False),
 }
