@@ -73,7 +73,18 @@ def slack_of_one_draw() -> str:
     return "2" + str(round(math.log2(slack))).translate(superscripts)
 
 
+def count_errata() -> str:
+    """Count the rows of the errata page; its title sentence must add up to them."""
+    page = (ROOT / "docs" / "errata.md").read_text()
+    rows = len(set(re.findall(r"^\| (E\d+) \|.*\*\*", page, flags=re.M)))
+    grades = re.search(r"(\d+) unsafe, (\d+) wrong, (\d+) slips", page)
+    assert grades is not None
+    assert sum(int(count) for count in grades.groups()) == rows
+    return str(rows)
+
+
 COMPUTED: dict[str, Callable[[], str]] = {
+    "count_errata": count_errata,
     "count_manifolds": count_manifolds,
     "epsilon_of_gdp_1": lambda: epsilon_of(1.0),
     "epsilon_of_gdp_half": lambda: epsilon_of(0.5),
