@@ -1,13 +1,19 @@
 """What one record moves in a gradient step from the center, computed, against what is charged for it."""
 
+import warnings
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
+from curvedp import PrivateFrechetMean, plan
 from curvedp.errors import ParameterError
 from curvedp.geometry import (
     Euclidean,
+    Grassmann,
+    KendallShapes,
+    Product,
+    Rotations,
     SPDAffineInvariant,
     Sphere,
     Stiefel,
@@ -18,6 +24,7 @@ from curvedp.laws.exact import exact_gaussian
 from curvedp.mechanisms import vector
 from curvedp.mechanisms.gradient_step import GradientMechanism
 from curvedp.privacy import GDP
+from curvedp.randomness import GeneratorSource
 from curvedp.release.verify import verify_certificate
 from curvedp.statistics.frechet_mean import FrechetMean
 
@@ -129,6 +136,79 @@ def test_the_divided_step_is_replayed(radius):
     )
     checks = verify_certificate(release.certificate)
     assert all(check.holds is not False for check in checks)
+
+
+def test_a_step_on_planar_shapes_is_divided_by_the_mean_of_both_curvatures():
+    """One of 75 directions has curvature 4, the others 1; without division a third is left."""
+    M = KendallShapes(40)
+    rng = np.random.default_rng(1)
+    directions = rng.normal(size=(1000, M.dim))
+    directions *= 0.9 / np.linalg.norm(directions, axis=1, keepdims=True)
+    records = np.asarray(
+        M.from_normal_coordinates(M.origin, np.concatenate([directions, -directions]))
+    )
+    center = np.asarray(M.from_normal_coordinates(M.origin, 0.1 * np.eye(M.dim)[2]))
+    statistic = FrechetMean(M, center, 1.2, len(records))
+    divided = GradientMechanism.calibrate(statistic, GDP(200.0))
+    assert divided.divides_by_hessian
+    errors = [
+        float(M.dist(M.origin, mechanism.release(records).value))
+        for mechanism in (divided, replace(divided, hessian="identity"))
+    ]
+    assert errors[0] < 0.005
+    assert errors[1] > 0.025
+
+
+@pytest.mark.parametrize(
+    ("M", "spread"),
+    [
+        (Sphere(60), 1.05),
+        (Sphere(2), 0.8),
+        (KendallShapes(20), 0.8),
+        (Grassmann(6, 2), 0.6),
+        (Rotations(5), 1.5),
+        (Product(Sphere(2), Rotations(3)), 0.8),
+    ],
+    ids=repr,
+)
+def test_a_predicted_error_is_right_within_a_half(M, spread):
+    """In a private ball, where the records are far and the ball is much wider than they."""
+    rng = np.random.default_rng(4)
+    directions = rng.normal(size=(1000, M.dim))
+    lengths = np.linalg.norm(directions, axis=1, keepdims=True)
+    steps = spread * directions / np.maximum(lengths, 1e-9)
+    mean = np.asarray(M.from_normal_coordinates(M.origin, 0.2 * np.eye(M.dim)[0]))
+    records = np.asarray(
+        M.from_normal_coordinates(mean, np.concatenate([steps, -steps]))
+    )
+    errors = []
+    predictions = []
+    for seed in range(8):
+        source = GeneratorSource(np.random.default_rng(seed))
+        fitted = PrivateFrechetMean(
+            M, radius="private", guarantee=GDP(2.0), source=source
+        ).fit(records)
+        errors.append(float(M.dist(mean, fitted.location_)))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            predictions.append(fitted.predicted_error_)
+    ratio = np.mean(predictions) / np.mean(errors)
+    assert 1 / 1.5 < ratio < 1.5
+
+
+def test_plan_predicts_a_mean_of_embeddings():
+    """Unit vectors 62° from their mean: `plan` with their spread, and with none stated."""
+    M = Sphere(100)
+    records = shell_of_records(3000, 100, 1.08, np.random.default_rng(1))
+    mean = np.asarray(frechet_mean(M, records))
+    errors = []
+    for seed in range(5):
+        source = GeneratorSource(np.random.default_rng(seed))
+        fitted = PrivateFrechetMean(M, radius="private", source=source).fit(records)
+        errors.append(float(M.dist(mean, fitted.location_)))
+    for options in ({"spread": 1.08}, {}):
+        study = plan(M, n=3000, radius="private", **options)
+        assert 1 / 1.5 < study.error / np.mean(errors) < 1.5
 
 
 def test_the_hessian_needs_a_mean_square_and_a_sphere():
