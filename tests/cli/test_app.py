@@ -111,6 +111,10 @@ STATISTICS = {
     "dispersion": ["-r", 0.7],
     "pca": ["-r", 1.2, "-m", "euclidean:3"],
     "mdm": ["-r", 0.7, "--labels", "class"],
+    "classifier": [
+        *("-m", "spd-affine:2", "--as", "upper"),
+        *("--labels", "class", "--classes", "a,b", "--reduce", 1),
+    ],
     "regression": [
         "-r",
         0.8,

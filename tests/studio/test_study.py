@@ -24,6 +24,12 @@ OWN = {
     "dispersion": {"radius": 0.7},
     "pca": {"radius": 1.1, "n_components": 1},
     "mdm": {"radius": 0.7, "column": "class"},
+    "classifier": {
+        "manifold": "spd-affine:2",
+        "form": "upper",
+        "column": "class",
+        "reduce": 1,
+    },
     "regression": {
         "radius": 0.7,
         "speed": 1.0,

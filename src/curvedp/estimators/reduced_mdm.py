@@ -5,7 +5,7 @@ the classes in the reduced features. Labels are private.
 """
 
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
@@ -19,6 +19,29 @@ from curvedp.mechanisms.staged.reduced_classifier import ReducedMeans
 from curvedp.privacy import GDP, Guarantee
 from curvedp.randomness import Source
 from curvedp.statistics.reduced_classes import FEATURES
+
+# An average power below this part of the largest one counts as this part.
+_SMALLEST_POWER = 1e-3
+
+
+class ClassPatterns(NamedTuple):
+    """The sources in which each class differs from the average of all classes.
+
+    Attributes
+    ----------
+    classes : array
+        The labels.
+    power_ratios : array, shape (classes, k)
+        The power of each source in the class, relative to that in the average of all
+        classes; the largest first.
+    channels : array, shape (classes, k, m)
+        The pattern of each source in the channels. The largest entry is positive,
+        because the sign of a source is arbitrary.
+    """
+
+    classes: np.ndarray
+    power_ratios: np.ndarray
+    channels: np.ndarray
 
 
 @dataclass(eq=False, repr=False)
@@ -54,6 +77,8 @@ class PrivateReducedMDM(PrivateTransformer, ReducedClassifier):
         The labels, in order: a public set.
     means_ : ndarray
         The private mean of the features of each class.
+    mean_matrices_ : ndarray, shape (classes, reduce, reduce)
+        The class means as matrices in the components.
     classifier_ : LinearClassifier
         The released reduction and means.
     certificate_ : Certificate
@@ -131,6 +156,75 @@ class PrivateReducedMDM(PrivateTransformer, ReducedClassifier):
         _validate.choice("features", self.features, FEATURES)
         self._fit_reduced(ReducedMeans, X, y, groups, self.radius)
         return self._warn_of_oddities()
+
+    @property
+    def mean_matrices_(self) -> np.ndarray:
+        """Return the mean of each class as a reduced matrix, shape (classes, k, k).
+
+        It is the matrix that has the class's mean features: the power mean of the
+        reduced matrices with exponent 1/2, or with `features="log"` their log-Euclidean
+        mean. Records were divided by their trace before. This is post-processing.
+        """
+        check_is_fitted(self)
+        return self.classifier_.reduction.matrices_of(self.means_)
+
+    def channel_means(self) -> np.ndarray:
+        """Return the class means in the channels of the records, of rank k.
+
+        With U the m channels by k released components and B a mean matrix, the mean is
+        U·B·Uᵀ: the part of the covariance that the components carry, as a fraction of
+        the whole trace.
+
+        Returns
+        -------
+        array of shape (classes, m, m)
+        """
+        directions = self.classifier_.reduction.directions
+        return np.asarray(directions.T @ self.mean_matrices_ @ directions)
+
+    def patterns(self) -> ClassPatterns:
+        """Return how strongly each class's sources appear in each channel.
+
+        For each class the reduced mean B of the class is compared with the average Ā
+        over all classes: B·v = λ·Ā·v (common spatial patterns; Blankertz et al. 2008).
+        The filter v has the pattern Ā·v, which says where the source is seen (Haufe et
+        al. 2014); U·Ā·v is in channels. This is post-processing of the release.
+
+        Returns
+        -------
+        ClassPatterns
+            For each class the sources, from the one whose power differs most.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from curvedp.geometry import SPDAffineInvariant
+        >>> y = np.arange(900) % 2
+        >>> scales = (1 + 2 * np.eye(8)[y])[:, :, None]
+        >>> signals = np.random.default_rng(0).normal(size=(900, 8, 50)) * scales
+        >>> X = signals @ signals.mT / 50
+        >>> patterns = PrivateReducedMDM(SPDAffineInvariant(8), reduce=3).fit(X, y).patterns()
+        >>> [int(channel) for channel in np.abs(patterns.channels[:, 0]).argmax(axis=1)]
+        [0, 1]
+        """
+        means = self.mean_matrices_
+        average = means.mean(axis=0)
+        # Directions in which the average is noise are not divided by.
+        eigenvalues, eigenvectors = np.linalg.eigh(average)
+        smallest = _SMALLEST_POWER * max(float(eigenvalues[-1]), 1e-300)
+        roots = np.sqrt(np.maximum(eigenvalues, smallest))
+        whitening = (eigenvectors / roots) @ eigenvectors.T
+        coloring = (eigenvectors * roots) @ eigenvectors.T
+
+        ratios, sources = np.linalg.eigh(whitening @ means @ whitening)
+        order = np.argsort(-ratios, axis=1)
+        ratios = np.take_along_axis(ratios, order, axis=1)
+        sources = np.take_along_axis(sources, order[:, None, :], axis=2)
+        # Ā·v of v = Ā^(-1/2)·w is Ā^(1/2)·w.
+        channels = (coloring @ sources).mT @ self.classifier_.reduction.directions
+        largest = np.argmax(np.abs(channels), axis=2)[..., None]
+        signs = np.sign(np.take_along_axis(channels, largest, axis=2))
+        return ClassPatterns(self.classes_, ratios, signs * channels)
 
     def transform(self, X: Any) -> Any:
         """Return the distances of the records' features to the class means.

@@ -18,7 +18,7 @@ from curvedp.core.fields import AtLeastTwo, Length, assign
 from curvedp.core.statistic import Statistic
 from curvedp.errors import ParameterError
 from curvedp.geometry.manifold import Manifold, check_manifold
-from curvedp.geometry.spaces.spd_common import SPD, pack
+from curvedp.geometry.spaces.spd_common import SPD, pack, unpack
 from curvedp.numerics.eigen import eigh
 from curvedp.statistics.second_moment import clip_rows
 
@@ -150,6 +150,32 @@ class Reduction(NamedTuple):
         mapped = (eigenvectors * mapped_values[..., None, :]) @ eigenvectors.mT
         origin = np.diag(function(self.scales))
         return np.asarray(pack((mapped + mapped.mT) / 2) - pack(origin))
+
+    def matrices_of(self, features: np.ndarray) -> np.ndarray:
+        """Return the reduced matrices that have given features: `features_of` reversed.
+
+        Parameters
+        ----------
+        features : array of shape (n, k(k+1)/2)
+            Such as the mean features of classes.
+
+        Returns
+        -------
+        array of shape (n, k, k)
+            Positive semidefinite matrices: the square, or the exponential, of the
+            symmetric matrices with these entries. Noise may have made an eigenvalue of
+            a square root negative; it counts as 0.
+        """
+        components = len(self.scales)
+        function = np.sqrt if self.features == "power" else np.log
+        origin = np.diag(function(self.scales))
+        mapped = np.asarray(unpack(features, components)) + origin
+        eigenvalues, eigenvectors = eigh((mapped + mapped.mT) / 2)
+        if self.features == "power":
+            values = np.maximum(eigenvalues, 0.0) ** 2
+        else:
+            values = np.exp(eigenvalues)
+        return np.asarray((eigenvectors * values[..., None, :]) @ eigenvectors.mT)
 
 
 class LinearClassifier(NamedTuple):

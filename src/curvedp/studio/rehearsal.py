@@ -29,7 +29,7 @@ from curvedp.privacy import GDP, ZCDP, Guarantee, PureDP
 from curvedp.randomness import GeneratorSource
 from curvedp.release.rebuild import mechanism_of
 from curvedp.release.warnings import estimator_warnings
-from curvedp.releasing import Offer, PlannedError, Rehearsal
+from curvedp.releasing import OFFERS, Offer, PlannedError, Rehearsal
 from curvedp.statistics.searched_ball import SearchedMean
 from curvedp.studio.wording import describe
 
@@ -49,6 +49,10 @@ _ADVICE_ON_PAGE = (
     AdviceKind.SEVERAL_MEANS,
     AdviceKind.ASSUMED_SPREAD,
 )
+
+# How classifiers of covariance matrices are predicted.
+_CLASSIFIER_STATISTIC = "classifier"
+_CLASSIFIER_ERROR: Any = OFFERS[_CLASSIFIER_STATISTIC].prediction
 
 # `warnings.catch_warnings` may be used by one thread at a time.
 _WARNINGS_LOCK = Lock()
@@ -118,6 +122,8 @@ def predict_release(
     UnattainableGuarantee
         If no mechanism meets the guarantee.
     """
+    if offer.prediction == _CLASSIFIER_ERROR:
+        return _predict_classifier(offer, options, guarantee, sizes, mechanism)
     if isinstance(offer.prediction, PlannedError):
         smallest_class = min(sizes, default=0)
         return _predict_by_plan(
@@ -202,6 +208,49 @@ def _predict_by_plan(
     )
 
 
+def _predict_classifier(
+    offer: Offer,
+    options: Mapping[str, Any],
+    guarantee: Guarantee,
+    sizes: list[int],
+    mechanism: str,
+) -> Prediction:
+    """Predict how often a classifier of reduced matrices errs, by `curvedp.plan`.
+
+    Parameters
+    ----------
+    offer : Offer
+        The classifier.
+    options, guarantee, sizes, mechanism
+        As for `predict_release`.
+    """
+    study = plan(
+        options["manifold"],
+        sum(sizes),
+        guarantee=guarantee,
+        mechanism=mechanism,
+        statistic=_CLASSIFIER_STATISTIC,
+        classes=len(sizes),
+    )
+    _, class_name = offer.import_names
+    errors = {
+        call: error
+        for call, error in study.errors.items()
+        if call.startswith(class_name)
+    }
+    call = min(errors, key=errors.__getitem__)
+    return Prediction(
+        mechanism=call,
+        error=errors[call],
+        region=None,
+        why="a classifier has no confidence region",
+        ball=1 - 1 / len(sizes),
+        of=_CLASSIFIER_ERROR.error_description,
+        notes=[line.text for line in study.advice_with_kinds()],
+        compared="what guessing gets wrong",
+    )
+
+
 def _rehearse(
     offer: Offer,
     rehearsal: Rehearsal,
@@ -239,12 +288,15 @@ def _rehearse(
     for seed in range(repetitions):
         source = GeneratorSource(np.random.default_rng(seed))
         estimator = offer.build(options, guarantee=guarantee, source=source)
-        fitted, warning_texts = _fit_and_catch_warnings(offer, estimator, columns)
-        fitted_estimators.append(fitted)
+        fitted_estimator, warning_texts = _fit_and_catch_warnings(
+            offer, estimator, columns
+        )
+        fitted_estimators.append(fitted_estimator)
         notes += warning_texts
 
     errors = [
-        rehearsal.error(manifold, fitted, coordinates) for fitted in fitted_estimators
+        rehearsal.error(manifold, fitted_estimator, coordinates)
+        for fitted_estimator in fitted_estimators
     ]
     mean_error = float(np.mean(errors))
     baseline = rehearsal.baseline(radius)
@@ -324,28 +376,30 @@ def _fit_and_catch_warnings(
 
     Returns
     -------
-    fitted : PrivateEstimator
+    fitted_estimator : PrivateEstimator
     warning_texts : list of str
         The warnings of the release, without those about the released value: that one
         is about simulated records and tells the user nothing.
     """
     with _WARNINGS_LOCK, warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        fitted = offer.fit(estimator, columns)
-    texts_about_value = [warning.text for warning in estimator_warnings(fitted)]
+        fitted_estimator = offer.fit(estimator, columns)
+    texts_about_value = [
+        warning.text for warning in estimator_warnings(fitted_estimator)
+    ]
     warning_texts = [
         str(warning.message)
         for warning in caught
         if issubclass(warning.category, ReleaseWarning)
         and str(warning.message) not in texts_about_value
     ]
-    return fitted, warning_texts
+    return fitted_estimator, warning_texts
 
 
-def _region_radius(fitted: Any) -> tuple[float | None, str]:
+def _region_radius(fitted_estimator: Any) -> tuple[float | None, str]:
     """Return the radius of the 95% region and "", or None and why there is no region."""
     try:
-        return float(fitted.confidence_region(0.95).radius), ""
+        return float(fitted_estimator.confidence_region(0.95).radius), ""
     except ParameterError as refusal:
         return None, describe(refusal)
 

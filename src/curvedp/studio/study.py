@@ -271,6 +271,9 @@ class Study:
         if labels is None:
             return [len(np.unique(units))]
 
+        if column is not None and column.classes_are_private:
+            # Only the number of units and the set of classes are public.
+            return _even_sizes(len(np.unique(units)), len(set(labels.tolist())))
         units_by_label: dict[Any, set[Any]] = {}
         for label, unit in zip(labels.tolist(), units.tolist(), strict=True):
             units_by_label.setdefault(label, set()).add(unit)
@@ -361,6 +364,11 @@ class Study:
         """
         parts = [asdict(self), str(data), data.stat().st_mtime_ns, head]
         return json.dumps(parts, default=str, sort_keys=True)
+
+
+def _even_sizes(n: int, parts: int) -> list[int]:
+    """Return `parts` sizes that are as even as possible and add up to n."""
+    return [n // parts + (part < n % parts) for part in range(parts)]
 
 
 _UNKNOWN_FIELDS = "the page sent other fields than a study has: load it again"
