@@ -368,7 +368,7 @@ def _parse_point(text: str, read_point: PointReader) -> Any:
     return read_point(text) if text else None
 
 
-def _parse_range(text: Any, read_point: PointReader) -> tuple[float, float]:
+def parse_range(text: Any, read_point: PointReader | None = None) -> tuple[float, float]:
     """Return the two numbers of a public range, such as "20,90"."""
     low, _, high = str(text).partition(",")
     try:
@@ -691,7 +691,7 @@ _REGRESSION = Offer(
             help="its public range, such as 20,90",
             label="its public range",
             placeholder="20, 90",
-            parse=_parse_range,
+            parse=parse_range,
             why_required="choose it from domain knowledge, not from the data",
         ),
         RADIUS,

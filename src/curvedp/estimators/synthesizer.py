@@ -7,7 +7,7 @@ a file is good for.
 
 import warnings
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
@@ -24,6 +24,7 @@ from curvedp.estimators.base import (
     PrivateEstimator,
     choose_private_ball,
 )
+from curvedp.geometry.capabilities import move_from_origin
 from curvedp.geometry.manifold import Manifold, check_manifold
 from curvedp.ledger import Ledger
 from curvedp.mechanisms.staged.population import PopulationMechanism
@@ -42,6 +43,9 @@ from curvedp.statistics.population import (
     SyntheticPopulation,
     check_range,
 )
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 
 @dataclass(eq=False, repr=False)
@@ -371,6 +375,58 @@ class PrivateSynthesizer(PrivateEstimator):
         if len(parts) == 1:
             return drawn.points
         return tuple(parts)
+
+    @property
+    def public_base_(self) -> np.ndarray:
+        """Return the released point at which the law's logarithms are taken."""
+        check_is_fitted(self)
+        return base_of(self.population_)
+
+    def plot(self, real: Any = None, n: int = 1000, rng: Any = 0) -> "Figure":
+        """Draw synthetic records, and the real ones beside them (extra: report).
+
+        Parameters
+        ----------
+        real : array of shape (m, *point_shape), optional
+            The real records. Then the picture is NOT private: look at it, and do not
+            publish it.
+        n : int
+            How many synthetic records are drawn.
+        rng : int or numpy.random.Generator
+            As in `sample`.
+
+        Returns
+        -------
+        matplotlib.figure.Figure
+        """
+        from curvedp.report.synthetic import synthetic_figure
+
+        check_is_fitted(self)
+        n = _validate.integer("n", n, 2)
+        drawn = self.population_.sample(n, np.random.default_rng(rng))
+        manifold = self.manifold_
+        if real is not None:
+            real = open_records(real, manifold.point_shape, "real").array()
+        return synthetic_figure(
+            manifold, self.public_base_, drawn.points, drawn.class_index, real
+        )
+
+
+def base_of(population: ReleasedPopulation) -> np.ndarray:
+    """Return the released point at which a law's logarithms are taken.
+
+    Parameters
+    ----------
+    population : ReleasedPopulation
+
+    Returns
+    -------
+    array of shape point_shape
+        In the frame of the records.
+    """
+    chart = population.chart
+    center = population.statistic.center
+    return np.asarray(move_from_origin(chart.manifold, center, chart.base))
 
 
 def population_of(certificate: Certificate) -> ReleasedPopulation:

@@ -1,0 +1,359 @@
+"""`curvedp synthesize`: synthetic records from one private release, or from its certificate.
+
+A file of records is released once, and that is paid for. Drawing again, with another
+seed or more records, takes the certificate instead of the file and costs nothing.
+"""
+
+import json as json_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+
+import typer
+
+from curvedp._files import write_atomically
+from curvedp.cli.console import (
+    check_picture,
+    console,
+    escape_markup,
+    save_picture,
+    waiting,
+)
+from curvedp.cli.options import (
+    GUARANTEE,
+    JsonOption,
+    Options,
+    PictureOption,
+    guarantee_from_options,
+    option,
+)
+from curvedp.cli.release import (
+    PERSONS,
+    READING,
+    TypedOptions,
+    check_targets,
+    file_command,
+    open_ledger_file,
+    read_typed_column,
+    reading_options,
+    statistic_option,
+)
+from curvedp.errors import ParameterError
+from curvedp.releasing import CENTER, OUTER_RADIUS, parse_radius, parse_range
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from curvedp.core.certificate import Certificate
+    from curvedp.estimators.synthesizer import PrivateSynthesizer
+    from curvedp.geometry import Manifold
+    from curvedp.statistics.population import ReleasedPopulation
+
+# What is said with every file, because nobody who only sees the file knows it.
+_WARNING = (
+    "an analysis of these records does not know of the noise in them: "
+    "curvedp.inference.combine_synthetic gives error bars from the certificate"
+)
+
+
+class _Source(NamedTuple):
+    """Where synthetic records are drawn from.
+
+    Attributes
+    ----------
+    manifold : Manifold
+    population : ReleasedPopulation
+    certificate : Certificate
+    class_names : sequence or None
+        A name for each class; None without classes.
+    base : array
+        A public point amid the records, for the picture.
+    """
+
+    manifold: "Manifold"
+    population: "ReleasedPopulation"
+    certificate: "Certificate"
+    class_names: Any
+    base: "np.ndarray"
+
+
+def _synthesize(options: TypedOptions) -> None:
+    """Run `curvedp synthesize FILE`: release or rebuild a law, draw from it, and write.
+
+    Parameters
+    ----------
+    options : mapping
+        The options of the command, by name.
+    """
+    from curvedp import _validate
+
+    n = _validate.integer("n", options["n"], 1)
+    seed = _validate.integer("seed", options["seed"], 0)
+    check_picture(options["plot"])
+    is_certificate = options["data"].suffix == ".json"
+    has_columns = options["labels"] is not None or options["x"] is not None
+    check_targets(
+        [options[name] for name in ("data", "mask", "ledger", "ledger_key")],
+        out=options["out"],
+        plot=options["plot"],
+        certificate=options["certificate"],
+    )
+    if is_certificate:
+        source = _from_certificate(options)
+    else:
+        _check_out(options, has_columns)
+        source = _from_records(options)
+    _draw_and_write(source, n, seed, options)
+
+
+def _check_out(options: TypedOptions, has_columns: bool) -> None:
+    """Refuse, before anything is paid, a file that could not hold the records.
+
+    Parameters
+    ----------
+    options : mapping
+        The options of the command, by name.
+    has_columns : bool
+        Whether there are labels or a predictor.
+    """
+    from curvedp.geometry import parse_manifold
+    from curvedp.records.writing import check_writable_form
+
+    if options["manifold"] is None:
+        raise ParameterError(
+            "--manifold is missing: where the records live, "
+            "such as -m sphere:2 or -m spd-affine:3"
+        )
+    if options["out"] is not None:
+        space = parse_manifold(options["manifold"])
+        check_writable_form(options["out"], space, options["form"], has_columns)
+
+
+def _from_records(options: TypedOptions) -> _Source:
+    """Release a law of the records of a file, and charge it.
+
+    Parameters
+    ----------
+    options : mapping
+        The options of the command, by name.
+    """
+    from curvedp.estimators.synthesizer import PrivateSynthesizer
+    from curvedp.geometry import parse_manifold
+    from curvedp.records import read_records
+    from curvedp.records.files import load_point
+
+    space = parse_manifold(options["manifold"])
+    center = options["center"]
+    if center is not None:
+        center = load_point(center, space, options["form"])
+    classes = None
+    if options["classes"] is not None:
+        classes = [name.strip() for name in options["classes"].split(",")]
+    x_range = None
+    if options["x_range"] is not None:
+        x_range = parse_range(options["x_range"])
+    radius = options["radius"]
+    estimator = PrivateSynthesizer(
+        space,
+        model=options["model"],
+        radius=None if radius is None else parse_radius(radius),
+        center=center,
+        guarantee=guarantee_from_options(
+            options["mu"], options["epsilon"], options["delta"], options["rho"]
+        ),
+        ledger=open_ledger_file(
+            options["ledger"], options["budget_mu"], options["ledger_key"]
+        ),
+        label=options["label"] or f"synthetic records of {options['data'].name}",
+        outer_radius=options["outer_radius"],
+        classes=classes,
+        x_range=x_range,
+    )
+    with waiting("reading the records"):
+        records = read_records(options["data"], space, **reading_options(options))
+        labels = read_typed_column(options, options["labels"])
+        persons = read_typed_column(options, options["groups"])
+        column = read_typed_column(options, options["x"], options["decimal"])
+    with waiting("drawing exact noise"):
+        estimator.fit(records, labels, groups=persons, column=column)
+    if not options["json"]:
+        _print_release(estimator)
+    return _Source(
+        space,
+        estimator.population_,
+        estimator.certificate_,
+        estimator.classes_,
+        estimator.public_base_,
+    )
+
+
+def _from_certificate(options: TypedOptions) -> _Source:
+    """Return the law that a certificate leads to; nothing is paid.
+
+    Parameters
+    ----------
+    options : mapping
+        The options of the command, by name.
+    """
+    from curvedp.core.certificate import Certificate
+    from curvedp.estimators.synthesizer import base_of, population_of
+    from curvedp.records.writing import check_writable_form
+
+    for name in ("ledger", "mu", "epsilon", "rho", "radius", "labels", "x"):
+        if options[name] is not None:
+            raise ParameterError(
+                f"--{name} goes with a file of records; a certificate is drawn from as "
+                "it is, and costs nothing"
+            )
+    try:
+        text = options["data"].read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError):
+        raise ParameterError(f"{options['data']} cannot be read") from None
+    certificate = Certificate.from_json(text)
+    population = population_of(certificate)
+    manifold = population.chart.manifold
+    n_classes = population.statistic.classes
+    names = None
+    if n_classes > 1:
+        names = [str(index) for index in range(n_classes)]
+        if options["classes"] is not None:
+            names = [name.strip() for name in options["classes"].split(",")]
+        if len(names) != n_classes:
+            raise ParameterError(
+                f"the certificate has {n_classes} classes", parameter="classes"
+            )
+    if options["out"] is not None:
+        has_columns = names is not None or population.chart.has_predictor
+        check_writable_form(options["out"], manifold, options["form"], has_columns)
+    return _Source(manifold, population, certificate, names, base_of(population))
+
+
+def _draw_and_write(source: _Source, n: int, seed: int, options: TypedOptions) -> None:
+    """Draw records and write them, with certificate and picture if these were asked for.
+
+    Parameters
+    ----------
+    source : _Source
+    n : int
+        How many records.
+    seed : int
+        A public seed.
+    options : mapping
+        The options of the command, by name.
+    """
+    import numpy as np
+
+    from curvedp.records.writing import write_points
+
+    certificate = options["certificate"]
+    if certificate is not None:  # first: it was paid for
+        write_atomically(certificate, (source.certificate.to_json() + "\n").encode())
+    drawn = source.population.sample(n, np.random.default_rng(seed))
+    columns = {}
+    if source.class_names is not None:
+        names = np.asarray(source.class_names)
+        columns[options["labels"] or "class"] = names[drawn.class_index]
+    if source.population.chart.has_predictor:
+        columns[options["x"] or "x"] = drawn.predictor
+    if options["out"] is not None:
+        write_points(
+            options["out"], drawn.points, source.manifold, options["form"], columns
+        )
+    if options["plot"] is not None:
+        from curvedp.report.synthetic import synthetic_figure
+
+        figure = synthetic_figure(
+            source.manifold, source.base, drawn.points, drawn.class_index
+        )
+        save_picture(figure, options["plot"])
+    if options["json"]:
+        print(
+            json_module.dumps(
+                {
+                    "records": n,
+                    "seed": seed,
+                    "manifold": source.manifold.name,
+                    "certificate": source.certificate.to_dict(),
+                    "warning": _WARNING,
+                },
+                default=str,
+            )
+        )
+        return
+    if options["out"] is None:
+        console.print("nothing was written: --out FILE writes synthetic records")
+        return
+    sentence = f"{n} synthetic records in {options['out']} (seed {seed}); {_WARNING}"
+    console.print(escape_markup(sentence), soft_wrap=True, highlight=False)
+
+
+def _print_release(estimator: "PrivateSynthesizer") -> None:
+    """Print what was released, how good it is, and what is left of the budget.
+
+    Parameters
+    ----------
+    estimator : PrivateSynthesizer
+        After `fit`.
+    """
+    certificate = estimator.certificate_
+    lines = [
+        f"private {estimator.model_} model of the records, {certificate.guarantee}",
+        "expected energy distance between synthetic and real records, from public "
+        f"numbers: {estimator.predicted_error_:.3g} (root of a length)",
+    ]
+    if estimator.ledger is not None:
+        lines.append(
+            f"remaining in the ledger: {estimator.ledger.remaining or 'nothing'}"
+        )
+    for line in lines:
+        console.print(escape_markup(line), soft_wrap=True, highlight=False)
+
+
+_OPTIONS: Options = {
+    "manifold": option(
+        str, "--manifold", "-m", help="such as sphere:2 or spd-affine:3"
+    ),
+    "n": (Annotated[int, typer.Option("--n", help="how many synthetic records")], 1000),
+    "out": option(
+        Path, "--out", help="write them (csv, parquet, npy; nii for 3 × 3 tensors)"
+    ),
+    "seed": (
+        Annotated[int, typer.Option("--seed", help="public seed of the draws")],
+        0,
+    ),
+    "model": option(
+        str,
+        "--model",
+        help="auto, wrapped-gaussian, mixture or tree",
+        default="auto",
+    ),
+    "radius": option(
+        str, "--radius", "-r", help="of the public ball, or private to find one"
+    ),
+    CENTER.name: statistic_option(CENTER),
+    OUTER_RADIUS.name: statistic_option(OUTER_RADIUS),
+    "labels": option(str, "--labels", help="column with the class of each record"),
+    "classes": option(
+        str, "--classes", help="the public classes, such as a,b: labels are private"
+    ),
+    "x": option(str, "--x", help="column with a predictor"),
+    "x_range": option(str, "--x-range", help="its public range, such as 20,90"),
+    **PERSONS,
+    **GUARANTEE,
+    **READING,
+    "ledger": option(Path, "--ledger", help="budget to spend from"),
+    "ledger_key": option(
+        Path, "--ledger-key", help="file with the key of a keyed ledger"
+    ),
+    "budget_mu": option(
+        float, "--budget-mu", help="start the ledger with this GDP budget"
+    ),
+    "label": option(str, "--label", help="what the ledger's entry is called"),
+    "certificate": option(Path, "--certificate", help="write the certificate (json)"),
+    "plot": (PictureOption, None),
+    "json": (JsonOption, False),
+}
+_DESCRIPTION = (
+    "Synthetic records from one private release of a file; or more of them, at no cost, "
+    "from the certificate (json) of such a release."
+)
+synthesize: Any = file_command(_OPTIONS, _DESCRIPTION, _synthesize)
