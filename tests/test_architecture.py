@@ -218,7 +218,7 @@ ARROWS: dict[str, set[str]] = {
         "statistics",
     },
     "releasing": {"core", "estimators", "geometry", "records", "report"},
-    "statement": {"core", "inference", "privacy"},
+    "statement": {"core", "inference", "ledger", "privacy"},
     "testing": {"conformance", "geometry"},
     "conformance": {
         "core",

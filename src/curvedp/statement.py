@@ -31,7 +31,6 @@ from curvedp.core.wording import (
 )
 from curvedp.errors import ParameterError
 from curvedp.inference import region_of
-from curvedp.numerics.directed_rounding import round_up
 from curvedp.privacy import (
     GDP,
     ZCDP,
@@ -210,8 +209,8 @@ _SLACK_PART = 1e-3
 _LARGEST_QUOTED_DELTA = 1e-5
 # Beyond this ε, e^ε is near the largest float, and no δ below 1 is stated.
 _MAX_EXPONENT = 700
-# Sums of parameters are rounded up by this part of themselves.
-_SUM_ROUNDING = 1e-12
+# Sums of parameters are multiplied by this, which covers their rounding.
+_ROUNDED_UP = 1 + 1e-12
 
 Certificates = Certificate | Sequence[Certificate]
 """What a statement is about: one certificate, or all of a study."""
@@ -281,7 +280,7 @@ def _promise_of(certificates: Sequence[Certificate]) -> _Promise:
     total = _sum_of_largest(groups)
     if total.adjacency not in adjacencies:
         raise ParameterError("the certificates cannot be composed")
-    slack = round_up(fsum(each.claims.slack for each in certificates))
+    slack = _ROUNDED_UP * fsum(each.claims.slack for each in certificates)
     return _Promise(total, Claims.from_profile(total, slack))
 
 
@@ -346,13 +345,13 @@ def _sum_of_largest(payments: Sequence[Sequence[Certificate]]) -> Guarantee:
     mus = largest("gdp")
     if mus is not None:
         total = sqrt(fsum(mu * mu for mu in mus))
-        return GDP(round_up(total, _SUM_ROUNDING), adjacency=adjacency)
+        return GDP(_ROUNDED_UP * total, adjacency=adjacency)
     epsilons = largest("pure")
     if epsilons is not None:
-        return PureDP(round_up(fsum(epsilons), _SUM_ROUNDING), adjacency=adjacency)
+        return PureDP(_ROUNDED_UP * fsum(epsilons), adjacency=adjacency)
     rhos = largest("zcdp")
     if rhos is not None:
-        return ZCDP(round_up(fsum(rhos), _SUM_ROUNDING), adjacency=adjacency)
+        return ZCDP(_ROUNDED_UP * fsum(rhos), adjacency=adjacency)
     return compose(
         certificate.guarantee for payment in payments for certificate in payment
     )

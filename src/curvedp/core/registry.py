@@ -43,6 +43,7 @@ _STATISTIC_MODULES = (
     "curvedp.core.statistic",
     "curvedp.statistics.frechet_mean",
     "curvedp.statistics.frechet_variance",
+    "curvedp.statistics.accuracy",
     "curvedp.statistics.second_moment",
     "curvedp.statistics.noisy_sums",
     "curvedp.statistics.searched_ball",

@@ -509,29 +509,36 @@ class BallEstimator(PrivateEstimator):
     def _pending_release(
         chosen: ChosenMechanism, records: Records, title: str
     ) -> PendingRelease:
-        """Return a pending release with the data that its mechanism reads.
+        """Return a pending release; see `pending_release_of`."""
+        return pending_release_of(chosen, records, title)
 
-        A mechanism declares (`info.reads`) whether it reads the value of the statistic,
-        the records as a `Records` object, or the records as one array.
 
-        Parameters
-        ----------
-        chosen : ChosenMechanism
-            The calibrated mechanism, and why it was chosen.
-        records : Records
-            What the statistic is computed from.
-        title : str
-            What is released, in words.
-        """
-        mechanism, choice = chosen
-        with quiet_about_records():
-            if mechanism.info.reads == "value":
-                data: Any = mechanism.statistic.compute(records)
-            elif mechanism.info.reads == "records":
-                data = records
-            else:
-                data = records.array()
-        return PendingRelease(mechanism, data, choice, title)
+def pending_release_of(
+    chosen: ChosenMechanism, records: Records, title: str
+) -> PendingRelease:
+    """Return a pending release with the data that its mechanism reads.
+
+    A mechanism declares (`info.reads`) whether it reads the value of the statistic, the
+    records as a `Records` object, or the records as one array.
+
+    Parameters
+    ----------
+    chosen : ChosenMechanism
+        The calibrated mechanism, and why it was chosen.
+    records : Records
+        What the statistic is computed from.
+    title : str
+        What is released, in words.
+    """
+    mechanism, choice = chosen
+    with quiet_about_records():
+        if mechanism.info.reads == "value":
+            data: Any = mechanism.statistic.compute(records)
+        elif mechanism.info.reads == "records":
+            data = records
+        else:
+            data = records.array()
+    return PendingRelease(mechanism, data, choice, title)
 
 
 def _check_titles(titles: list[str]) -> None:

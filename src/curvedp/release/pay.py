@@ -14,8 +14,6 @@ from curvedp.core.codes import ProtectedUnit
 from curvedp.core.mechanism import Mechanism, describe_mechanism
 from curvedp.errors import CurvedpError, ParameterError
 from curvedp.ledger import Ledger
-from curvedp.mechanisms.vector import smallest_gaussian_scale
-from curvedp.numerics.directed_rounding import round_down
 from curvedp.privacy import GDP, ZCDP, ApproxDP, Guarantee, RenyiDP, convert
 from curvedp.privacy.unit import PrivacyUnit
 
@@ -225,9 +223,12 @@ def cheapest_request(requested: Guarantee, ledger: Ledger | None) -> Guarantee:
         return requested
     if not isinstance(ledger.account, _GAUSSIAN_ACCOUNTS):
         return requested
+    # A federated site, which pays too, need not load the laws of noise.
+    from curvedp.mechanisms.vector import smallest_gaussian_scale
+
     # How much noise is needed does not depend on what neighboring data sets are.
     same_numbers = replace(requested, adjacency="replace-one")
-    mu = round_down(1 / smallest_gaussian_scale(same_numbers), _MU_ROUNDING)
+    mu = (1 - _MU_ROUNDING) / smallest_gaussian_scale(same_numbers)
     return GDP(mu, adjacency=requested.adjacency)
 
 
