@@ -27,6 +27,7 @@ TUTORIALS = (
     "hyperbolic",
     *SPACES,
     "polar_wander",
+    "local_privacy",
     "eeg_classification",
     "training",
 )

@@ -166,7 +166,7 @@ def test_cells_cover_the_earth_and_are_no_larger_than_they_say(size):
 def test_traces_with_one_pattern_are_private_by_distance(device):
     """The log-ratio of two traces of the same pattern is at most ε times their distance.
 
-    Theorem L6: a trace costs ε for every new cell, for the distance of the two cells.
+    Theorem N6: a trace costs ε for every new cell, for the distance of the two cells.
     """
     first = [HOME, WORK, HOME]
     second = [CLUB, [51.6, 0.1], CLUB]

@@ -121,6 +121,15 @@ class TraceCost(NamedTuple):
         What is left of the day's budget now.
     fits : bool
         Whether the trace can be reported today.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from curvedp.local import Earth, MetricLaplace
+    >>> path = Path(tempfile.mkdtemp()) / "device.json"
+    >>> device = DeviceLedger(path, MetricLaplace(Earth(), 0.5), per_day=1.0)
+    >>> device.cost([[51.5, -0.1], [48.9, 2.4], [51.5, -0.1]])
+    TraceCost(visits=3, new_cells=2, epsilon=1.0, left=1.0, fits=True)
     """
 
     visits: int
@@ -140,7 +149,7 @@ class DeviceLedger:
 
     Protected are the places, not the pattern: which visits fall in the same cell, and
     that a report is refused because its cell is new, are seen by whoever sees the
-    reports (docs/theory/local.md, Theorem L6). Two places in neighboring cells are as
+    reports (docs/theory/local.md, Theorem N6). Two places in neighboring cells are as
     far apart as the centers of their cells.
 
     The file holds the true cells. It is as private as the places, is written with mode

@@ -30,6 +30,14 @@ class MeanEstimate(NamedTuple):
         The number of reports.
     unit : str
         The unit of the radius; empty for vectors.
+
+    Examples
+    --------
+    >>> from curvedp.local import PrivUnit
+    >>> privunit = PrivUnit(dim=3, epsilon=4.0)
+    >>> mean = privunit.estimate_mean(privunit.randomize(np.eye(3)))
+    >>> mean.value.shape, mean.n, mean.level
+    ((3,), 3, 0.95)
     """
 
     value: np.ndarray

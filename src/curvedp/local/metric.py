@@ -54,14 +54,14 @@ class _Law(Protocol):
 class MetricLaplace(LocalMechanism):
     """Report a nearby point: the exact Laplace law of a homogeneous space.
 
-    Theorem (docs/theory/local.md, L1). On a homogeneous space the integral
+    Theorem N1 (docs/theory/local.md). On a homogeneous space the integral
     Z = ∫ e^{−ε·d(x, y)} dy does not depend on x. So the densities of the reports of two
     records x and x′ satisfy
 
         |log p(y | x) − log p(y | x′)| = ε·|d(x, y) − d(x′, y)| ≤ ε·d(x, x′)
 
     for every report y, with equality for y beyond x or x′ on their geodesic. Rounding
-    to a public grid keeps the bound.
+    to a public grid keeps the bound (Theorem N2).
 
     Parameters
     ----------

@@ -2,7 +2,7 @@
 
 Isotropic noise about x multiplies every harmonic of degree l by one public number
 (Funk and Hecke): E Y_l(report) = a_l·Y_l(x). Dividing by a_l takes the bias out.
-docs/theory/local.md has the theorem.
+Theorem N4 (docs/theory/local.md) has the proof.
 """
 
 import math

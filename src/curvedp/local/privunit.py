@@ -119,7 +119,7 @@ def mean_length(dim: int, parameters: CapParameters) -> float:
 def optimal_parameters(dim: int, epsilon: float) -> CapParameters:
     """Return the parameters with the smallest variance at a given ε.
 
-    Theorem (docs/theory/local.md, L3). For a threshold γ the best p makes ε tight, and
+    Theorem N3 (docs/theory/local.md). For a threshold γ the best p makes ε tight, and
     then m(γ) = T(γ)/(κ + A(γ)) with κ = 1/(e^ε − 1). It has one maximum on [0, 1), at
     the only root of T = γ·(κ + A), where m = γ: the best threshold is the mean length
     of a report itself.

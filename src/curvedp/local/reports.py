@@ -196,6 +196,16 @@ class DensityEstimate(NamedTuple):
         Of each value.
     degree : int
         Harmonics up to this degree are in it; finer detail is smoothed away.
+
+    Examples
+    --------
+    >>> from curvedp.geometry import Torus
+    >>> from curvedp.local import MetricLaplace
+    >>> mechanism = MetricLaplace(Torus(1), epsilon=4.0)
+    >>> reports = mechanism.randomize(np.zeros((500, 1)))
+    >>> density = estimate_density(mechanism, reports, [[0.0], [3.0]], degree=3)
+    >>> bool(density.values[0] > density.values[1] + 3 * density.standard_errors[1])
+    True
     """
 
     values: np.ndarray
@@ -511,6 +521,17 @@ class HistogramEstimate(NamedTuple):
         Of each count.
     shares : array
         The most likely shares, which are not negative and add up to 1.
+
+    Examples
+    --------
+    >>> from curvedp.geometry import Sphere
+    >>> from curvedp.local import MetricLaplace
+    >>> poles = PublicCells(Sphere(2), [[0.0, 0.0, 1.0], [0.0, 0.0, -1.0]])
+    >>> mechanism = MetricLaplace(Sphere(2), epsilon=3.0)
+    >>> reports = mechanism.randomize(np.tile([0.0, 0.0, 1.0], (200, 1)))
+    >>> histogram = estimate_histogram(mechanism, reports, poles)
+    >>> bool(histogram.counts[0] > 100), float(histogram.shares.sum().round(6))
+    (True, 1.0)
     """
 
     counts: np.ndarray

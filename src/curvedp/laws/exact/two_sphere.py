@@ -4,7 +4,7 @@
 thousands of draws are evaluated together in float balls, whose radii are proved, and
 only the few draws that these leave undecided go on in Arb balls, with the same random
 reals. So each draw has exactly the law of the ideal draw, rounded.
-docs/theory/local.md has the theorem.
+Theorem N5 (docs/theory/local.md) has the proof.
 """
 
 import math
