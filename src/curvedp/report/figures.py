@@ -16,6 +16,12 @@ from curvedp.inference import Region
 from curvedp.inference.region import region_radii
 from curvedp.privacy import GDP, Guarantee, PrivacyCurve
 from curvedp.report import canvas
+from curvedp.report.values import (
+    SERIES_COLORS,
+    draw_outlines,
+    form_of,
+    values_figure,
+)
 
 # Confidence levels at which the radius of a region is drawn.
 _LEVELS = (0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.95, 0.98, 0.99, 0.995, 0.999)
@@ -35,16 +41,12 @@ _REGION_STYLE: dict[str, Any] = {
 }
 
 
-# The colors of several regions in one figure.
-_SERIES_COLORS = (canvas.ACCENT, canvas.WARM, canvas.INK, canvas.SOFT)
-
-
 @canvas.own_style()
 def region_figure(region: Region, value: np.ndarray | None = None) -> Figure:
     """Draw a confidence region where it lies, and the released value in it.
 
-    The region is drawn on the sphere, in the Poincaré disc, as tensors, or in normal
-    coordinates. With more than two dimensions the figure is a section: by the first two
+    The region is drawn on the sphere, in the Poincaré disc, as tensors, as the outline
+    of a shape, or in normal coordinates. With more than two dimensions the figure is a section: by the first two
     coordinates at the center, or by the first two axes of a tensor.
 
     Parameters
@@ -60,6 +62,10 @@ def region_figure(region: Region, value: np.ndarray | None = None) -> Figure:
         "tensors": _draw_tensors,
         "coordinates": _draw_coordinates,
     }
+    if form_of(region.manifold) == "outlines":
+        figure, axes = canvas.new_figure(_region_title(region), size=(5.6, 5.2))
+        draw_outlines(axes, {"released": region})
+        return figure
     view = canvas.view_of(region.manifold)
     size = (5.6, 4.2) if view == "coordinates" else (5.2, 5.2)
     figure, axes = canvas.new_figure(_region_title(region), size=size)
@@ -72,8 +78,10 @@ def region_figure(region: Region, value: np.ndarray | None = None) -> Figure:
 def regions_figure(regions: Mapping[str, Region]) -> Figure:
     """Draw several confidence regions in one figure, such as those of groups.
 
-    On the sphere they are drawn on a globe with a graticule in degrees; elsewhere in
-    normal coordinates at the center of the first, of which the first two are shown.
+    On the sphere they are drawn on a globe with a graticule in degrees. Shapes are
+    outlines over each other, tensors are ellipsoids and larger matrices images, side by
+    side (`curvedp.report.values`). Elsewhere the first two of the normal coordinates at
+    the center of the first region are shown.
 
     Parameters
     ----------
@@ -83,8 +91,10 @@ def regions_figure(regions: Mapping[str, Region]) -> Figure:
     first = next(iter(regions.values()))
     if any(region.manifold != first.manifold for region in regions.values()):
         raise ParameterError("regions of one figure must be on one manifold")
-    if len(regions) > len(_SERIES_COLORS):
-        raise ParameterError(f"a figure shows at most {len(_SERIES_COLORS)} regions")
+    if len(regions) > len(SERIES_COLORS):
+        raise ParameterError(f"a figure shows at most {len(SERIES_COLORS)} regions")
+    if form_of(first.manifold) != "points":
+        return values_figure(regions)
     figure, axes = canvas.new_figure(_region_title(first), size=(5.2, 5.6))
     is_sphere = canvas.view_of(first.manifold) == "sphere"
     middle = np.mean([region.center for region in regions.values()], axis=0)
@@ -98,7 +108,7 @@ def regions_figure(regions: Mapping[str, Region]) -> Figure:
     if frame is not None:
         canvas.draw_sphere_background(axes)
         canvas.label_graticule(axes, frame, half_width)
-    for (name, outline), color in zip(outlines.items(), _SERIES_COLORS, strict=False):
+    for (name, outline), color in zip(outlines.items(), SERIES_COLORS, strict=False):
         axes.fill(*outline[:-1].T, facecolor=color, alpha=0.25, lw=0)
         axes.plot(*outline[:-1].T, color=color, lw=1.5, label=name)
         axes.plot(*outline[-1], "o", color=color, ms=4)
