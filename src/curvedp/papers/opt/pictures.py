@@ -161,6 +161,10 @@ def draw_added_time(figures: dict[str, Any]) -> Figure:
         dots = {
             "printed: Han et al. (2022)": (by_han_et_al, GREY),
             "a basis, extrapolated from a few draws": (row["added by a basis"], BLUE),
+            "Metropolis–Hastings, extrapolated from a few chains": (
+                row["added by Metropolis–Hastings"],
+                BLUE,
+            ),
             "printed: the paper": (by_the_paper, GREY),
             "ours, added": (max(row["added"], 1e-2), RED),
             "ours, the run without privacy": (row["without privacy"], ORANGE),
@@ -179,7 +183,9 @@ def draw_added_time(figures: dict[str, Any]) -> Figure:
         axes.set_title(f"{name}, 3·10⁵ steps", fontsize=10)
         all_seconds = [seconds for seconds, _ in dots.values()]
         limits = (min(all_seconds) / 3, max(all_seconds) * 40)
-        axes.set(xscale="log", xlabel="seconds", xlim=limits, ylim=(4.6, -0.6))
+        axes.set(
+            xscale="log", xlabel="seconds", xlim=limits, ylim=(len(dots) - 0.4, -0.6)
+        )
         plain(axes)
     return picture
 
