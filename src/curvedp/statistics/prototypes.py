@@ -32,9 +32,9 @@ ENTRY_BITS = 20
 LARGEST_SUM = 2**53
 # Covers the rounding of the length of a row.
 _ROUNDING_OF_LENGTH = 1e-9
-# A class is known if its noisy count is this many standard deviations of the noise. No
-# record is assigned to a class that is not: its prototype is noise.
-_KNOWN_COUNT = 3.0
+# A class is known if it is told from one without records by this many standard
+# deviations of the noise. No record is assigned to a class that is not known.
+_KNOWN_BY = 2.75
 # Rounds in which the weights of the squared lengths and their mean are estimated.
 _ROUNDS_OF_WEIGHTS = 3
 # The score of a class that is not known, and of a record that is not a point.
@@ -213,6 +213,28 @@ class LabeledPoints(NamedTuple):
     person_index: np.ndarray | None = None
 
 
+def pooled_counts(counts: np.ndarray, count_std: float) -> np.ndarray:
+    """Return better estimates of class sizes than their noisy counts, for divisors.
+
+    Empirical Bayes: sizes are taken as draws around their mean with a variance τ², which
+    is what noise does not explain of the variance of the counts. Each count is moved to
+    the mean by the share count_std²/(τ² + count_std²). An estimate is at least as large
+    as its own standard deviation, and at least 1.
+
+    Parameters
+    ----------
+    counts : array, shape (classes,)
+    count_std : float
+        The standard deviation of the noise in each count.
+    """
+    noise_variance = count_std**2
+    spread = max(0.0, float(np.var(counts, ddof=1)) - noise_variance)
+    weight = spread / (spread + noise_variance)
+    average = float(np.mean(counts))
+    estimates = average + weight * (counts - average)
+    return np.asarray(np.maximum(estimates, max(1.0, sqrt(weight) * count_std)))
+
+
 @dataclass(frozen=True, eq=False)
 class Prototypes:
     """Released prototypes, and the classifier by the nearest of them.
@@ -237,10 +259,20 @@ class Prototypes:
     noise_std: np.ndarray
     count_std: float
 
-    @property
+    @cached_property
     def is_known(self) -> np.ndarray:
-        """Which classes have so many records that their prototype is not all noise."""
-        return self.counts >= _KNOWN_COUNT * self.count_std
+        """Which classes have a prototype that is not all noise.
+
+        For a class without records the noisy count and the squared length of the noisy
+        mean, less d·σ², are about normal with known variances and mean 0. A class is
+        known if the sum of both, in standard deviations, is far enough above 0.
+        """
+        dim = self.means.shape[1]
+        noise_square = self.noise_std**2
+        excess = np.sum(self.means**2, axis=1) - dim * noise_square
+        length_score = excess / (sqrt(2 * dim) * noise_square)
+        count_score = self.counts / self.count_std
+        return np.asarray((length_score + count_score) / sqrt(2) >= _KNOWN_BY)
 
     @cached_property
     def squared_lengths(self) -> np.ndarray:

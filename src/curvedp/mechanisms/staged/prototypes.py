@@ -31,6 +31,7 @@ from curvedp.statistics.prototypes import (
     ClassPrototypes,
     LabeledPoints,
     Prototypes,
+    pooled_counts,
 )
 from curvedp.statistics.searched_ball import CONCENTRATION_DIM
 from curvedp.statistics.tangent_vectors import clip_rows_to
@@ -374,8 +375,7 @@ class PrototypeMechanism(StagedMechanism, PredictsError, NeedsManyRecords):
         rows = noisy.reshape(self.statistic.classes, -1)
         count_std = noise_std / self.statistic.count_weight
         counts = rows[:, -1] / self.statistic.count_weight
-        # A class of fewer records than the noise is divided by the noise instead.
-        divisors = np.maximum(counts, max(1.0, count_std))
+        divisors = pooled_counts(counts, count_std)
         means = rows[:, :-1] / divisors[:, None]
         prototypes = Prototypes(ball, means, counts, noise_std / divisors, count_std)
         return StagedResult(prototypes, budget)
