@@ -255,6 +255,7 @@ def _compare(
             "effect_size": comparison.effect_size,
             "largest_distance": comparison.largest_distance,
             "spread": comparison.spread,
+            "warnings": list(comparison.warnings),
             "means": {
                 str(name): {
                     "center": region.center.tolist(),
@@ -266,6 +267,8 @@ def _compare(
         }
         print(json_module.dumps(answer, default=str))
         return
+    for text in comparison.warnings:
+        _print_line(f"note: {text}")
     _print_comparison(space, comparison, [group.name for group in groups], options)
 
 

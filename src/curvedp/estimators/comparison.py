@@ -15,7 +15,12 @@ from curvedp.core.statistic import Ball, public_ball
 from curvedp.errors import ParameterError
 from curvedp.estimators.frechet_mean import PrivateFrechetMean
 from curvedp.estimators.mdm import PrivateMDM
-from curvedp.estimators.shares import check_counts, check_payable, part_of
+from curvedp.estimators.shares import (
+    check_counts,
+    check_payable,
+    collect_release_warnings,
+    part_of,
+)
 from curvedp.geometry.manifold import Manifold
 from curvedp.inference.hypotheses import PermutationTest, k_sample_test
 from curvedp.inference.shapes import Region
@@ -51,6 +56,9 @@ class GroupComparison(NamedTuple):
         The largest distance between two of these means.
     spread : float
         The root mean square distance of the records to their own group's mean.
+    warnings : tuple of str
+        What makes a part of the result doubtful. They are not issued as Python
+        warnings: where those are errors, the parts that were paid for would be lost.
     """
 
     test: PermutationTest
@@ -60,6 +68,7 @@ class GroupComparison(NamedTuple):
     regions: dict[Any, Region]
     largest_distance: float
     spread: float
+    warnings: tuple[str, ...] = ()
 
     @property
     def effect_size(self) -> float:
@@ -150,6 +159,46 @@ def compare_groups(
         # take that one, and then refuse the test.
         check_counts(ledger, unit, "comparison")
     check_payable(ledger, guarantee, unit, "comparison")
+    with collect_release_warnings() as warning_texts:
+        comparison = _release_comparison(
+            manifold,
+            samples,
+            radius,
+            center,
+            guarantee,
+            level,
+            permutations,
+            names,
+            groups,
+            ledger,
+            label,
+            source,
+        )
+    return comparison._replace(warnings=tuple(warning_texts))
+
+
+def _release_comparison(
+    manifold: Manifold,
+    samples: Sequence[Any],
+    radius: float | str,
+    center: Any,
+    guarantee: GDP,
+    level: float,
+    permutations: int,
+    names: Sequence[str],
+    groups: Sequence[Any] | None,
+    ledger: Ledger | None,
+    label: str,
+    source: Source | None,
+) -> GroupComparison:
+    """Release the ball, the test and the means of `compare_groups`, one after another.
+
+    Parameters
+    ----------
+    manifold, samples, radius, center, guarantee, level, permutations, names, groups, \
+ledger, label, source
+        As in `compare_groups`, after they were checked.
+    """
     sizes = [len(sample) for sample in samples]
     records = np.concatenate([np.asarray(sample, dtype=float) for sample in samples])
     labels = np.repeat(list(names), sizes)

@@ -31,7 +31,13 @@ from curvedp.estimators.base import (
 )
 from curvedp.estimators.mdm import PrivateMDM
 from curvedp.estimators.published_file import read_published, write_published
-from curvedp.estimators.shares import check_divisible, check_payable, part_of
+from curvedp.estimators.shares import (
+    check_divisible,
+    check_payable,
+    collect_release_warnings,
+    issue_warnings,
+    part_of,
+)
 from curvedp.geometry import frechet_mean, parse_manifold, project_to_ball
 from curvedp.geometry.capabilities import OriginIsometry, move_to_origin
 from curvedp.geometry.manifold import Manifold, check_manifold
@@ -221,10 +227,10 @@ class PrivateRecenter(TransformerMixin, BallEstimator):
 
         mean_guarantee = self.guarantee
         if self.final_dispersion is not None:
-            whole = check_divisible(self.guarantee, _TWO_PARTS)
+            total_guarantee = check_divisible(self.guarantee, _TWO_PARTS)
             unit = _unit_within_domains(persons)
-            check_payable(self.ledger, whole, unit, _TWO_PARTS)
-            mean_guarantee = part_of(whole, _MEAN_SHARE)
+            check_payable(self.ledger, total_guarantee, unit, _TWO_PARTS)
+            mean_guarantee = part_of(total_guarantee, _MEAN_SHARE)
 
         means = _DomainMeans(
             manifold=self.manifold,
@@ -238,11 +244,13 @@ class PrivateRecenter(TransformerMixin, BallEstimator):
             outer_radius=self.outer_radius,
             ball="each" if self._searches_ball else "auto",
         )
-        means._fit_means(X, domains, persons)
         dispersions = None
-        if self.final_dispersion is not None:
-            dispersions = self._release_dispersions(X, domains, persons, means)
+        with collect_release_warnings() as warning_texts:
+            means._fit_means(X, domains, persons)
+            if self.final_dispersion is not None:
+                dispersions = self._release_dispersions(X, domains, persons, means)
         self._copy_releases(means, dispersions)
+        issue_warnings(warning_texts)
         return self._warn_of_oddities()
 
     def _validate_recenter_params(self) -> None:
@@ -426,13 +434,13 @@ class PrivateRecenter(TransformerMixin, BallEstimator):
         manifold = self.manifold_
         with quiet_about_records():
             mean = own_mean(manifold, records)
-            moved = recenter(manifold, mean, 1.0, records)
+            recentered = recenter(manifold, mean, 1.0, records)
             if self.final_dispersion_ is None:
-                return moved
-            distances = np.asarray(manifold.dist(manifold.origin, moved))
+                return recentered
+            distances = np.asarray(manifold.dist(manifold.origin, recentered))
             dispersion = float(np.mean(distances**2))
             if not (dispersion > 0 and np.isfinite(dispersion)):
-                return moved
+                return recentered
             factor = sqrt(self.final_dispersion_ / dispersion)
             return recenter(manifold, mean, factor, records)
 
@@ -639,16 +647,16 @@ def recenter(
     points = np.asarray(manifold.from_record(records))
     if isinstance(manifold, SPD):
         whitening = _inverse_root(reference)
-        moved = whitening @ points @ whitening
-        moved = (moved + moved.mT) / 2
+        recentered = whitening @ points @ whitening
+        recentered = (recentered + recentered.mT) / 2
     else:
-        moved = np.asarray(move_to_origin(manifold, reference, points))
+        recentered = np.asarray(move_to_origin(manifold, reference, points))
     if factor != 1.0:
-        directions = np.asarray(manifold.log(manifold.origin, moved))
-        moved = np.asarray(manifold.exp(manifold.origin, factor * directions))
-    entry_axes = tuple(range(1, moved.ndim))
-    is_point = np.isfinite(moved).all(axis=entry_axes, keepdims=True)
-    return np.asarray(np.where(is_point, moved, manifold.origin))
+        directions = np.asarray(manifold.log(manifold.origin, recentered))
+        recentered = np.asarray(manifold.exp(manifold.origin, factor * directions))
+    entry_axes = tuple(range(1, recentered.ndim))
+    is_point = np.isfinite(recentered).all(axis=entry_axes, keepdims=True)
+    return np.asarray(np.where(is_point, recentered, manifold.origin))
 
 
 def _inverse_root(matrix: np.ndarray) -> np.ndarray:

@@ -4,10 +4,13 @@ The squares μ² of Gaussian DP add up when releases are composed. So a part tha
 the share s of the budget is calibrated to GDP(μ√s).
 """
 
+import warnings
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from math import sqrt
 from typing import Any
 
-from curvedp.errors import BudgetExceeded, ParameterError
+from curvedp.errors import BudgetExceeded, ParameterError, ReleaseWarning
 from curvedp.ledger import Ledger
 from curvedp.privacy import GDP
 from curvedp.privacy.unit import PrivacyUnit
@@ -39,6 +42,44 @@ def check_divisible(guarantee: Any, release_name: str) -> GDP:
         parameter="guarantee",
         value=guarantee,
     )
+
+
+@contextmanager
+def collect_release_warnings() -> Iterator[list[str]]:
+    """Collect the warnings of several payments, so that none comes between two of them.
+
+    Where a user turns warnings into errors, a warning between two payments would end
+    the release with the first part paid for and lost. Other warnings than
+    `ReleaseWarning` are issued at the end.
+
+    Yields
+    ------
+    list of str
+        The texts of the warnings, each once. It is filled when the context ends.
+    """
+    texts: list[str] = []
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", ReleaseWarning)
+        yield texts
+    for warning in caught:
+        if not issubclass(warning.category, ReleaseWarning):
+            warnings.warn_explicit(
+                warning.message, warning.category, warning.filename, warning.lineno
+            )
+        elif str(warning.message) not in texts:
+            texts.append(str(warning.message))
+
+
+def issue_warnings(texts: Iterable[str]) -> None:
+    """Issue what `collect_release_warnings` has collected, at the caller's caller.
+
+    Parameters
+    ----------
+    texts : iterable of str
+        The texts of the warnings.
+    """
+    for text in texts:
+        warnings.warn(text, ReleaseWarning, stacklevel=3)
 
 
 def part_of(guarantee: GDP, share: float) -> GDP:

@@ -24,7 +24,13 @@ from curvedp.errors import ParameterError
 from curvedp.estimators import PrivateMDM, PrivateRecenter
 from curvedp.estimators.published_file import read_published, write_published
 from curvedp.estimators.recenter import own_mean, recenter
-from curvedp.estimators.shares import check_divisible, check_payable, part_of
+from curvedp.estimators.shares import (
+    check_divisible,
+    check_payable,
+    collect_release_warnings,
+    issue_warnings,
+    part_of,
+)
 from curvedp.geometry import SPDAffineInvariant
 from curvedp.ledger import Ledger
 from curvedp.neuro.vectors import release_mean_vector
@@ -174,13 +180,15 @@ class PrivateStarterKit(ClassifierMixin, BaseEstimator):
             raise ParameterError(
                 "must be two subjects or more, or trials the unit", parameter="subjects"
             )
-        if self.unit == "subject":
-            self._fit_subjects(manifold, matrices, labels, subject_index)
-        else:
-            self._check_sizes(labels.sizes, np.bincount(subject_index))
-            self._fit_trials(manifold, matrices, labels, subject_index)
+        with collect_release_warnings() as warning_texts:
+            if self.unit == "subject":
+                self._fit_subjects(manifold, matrices, labels, subject_index)
+            else:
+                self._check_sizes(labels.sizes, np.bincount(subject_index))
+                self._fit_trials(manifold, matrices, labels, subject_index)
         self.n_subjects_ = n_subjects
         self.unit_ = self.unit
+        issue_warnings(warning_texts)
         return self
 
     def _check_sizes(self, class_sizes: np.ndarray, subject_sizes: np.ndarray) -> None:

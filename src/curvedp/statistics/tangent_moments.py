@@ -9,7 +9,7 @@ the other (`TangentMoments`). `estimate_moments` says what a released vector mea
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from math import inf, nextafter, sqrt
+from math import inf, isfinite, nextafter, pi, sqrt
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -659,7 +659,11 @@ def first_direction_angle(
     coordinates = np.asarray(
         manifold.to_coordinates(mean, np.asarray(transported_direction))
     )
-    cosine = abs(float(coordinates @ direction)) / float(np.linalg.norm(coordinates))
+    length = float(np.linalg.norm(coordinates))
+    if not (isfinite(length) and length > 0):
+        # At the edge of what floats hold, transport has lost the direction.
+        return pi / 2
+    cosine = abs(float(coordinates @ direction)) / length
     return float(np.arccos(min(cosine, 1.0)))
 
 

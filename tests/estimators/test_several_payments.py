@@ -1,0 +1,82 @@
+"""Releases of several parts, paid one after another, lose nothing to a warning.
+
+Where a user turns warnings into errors, a warning between two payments would end the
+release with the first part paid for and lost.
+"""
+
+import warnings
+
+import numpy as np
+import pytest
+
+from curvedp import GDP, Ledger, PrivateRecenter, PrivateTangentPCA, ReleaseWarning
+from curvedp.estimators.comparison import compare_groups
+from curvedp.geometry import Simplex, SPDAffineInvariant
+from curvedp.neuro import PrivateStarterKit
+
+SPACE = SPDAffineInvariant(2)
+
+
+def matrices(n):
+    """Return n random matrices near the identity."""
+    normals = 0.3 * np.random.default_rng(0).normal(size=(n, 3))
+    return np.asarray(SPACE.from_normal_coordinates(SPACE.origin, normals))
+
+
+@pytest.fixture
+def ledger(tmp_path):
+    return Ledger(tmp_path / "study.ledger", GDP(9.0))
+
+
+@pytest.mark.parametrize("radius", [2.0, "private"])
+@pytest.mark.parametrize("mu", [0.3, 1.0])
+@pytest.mark.parametrize("n", [20, 60])
+def test_references_are_kept_where_dispersions_warn(ledger, radius, mu, n):
+    estimator = PrivateRecenter(
+        SPACE, guarantee=GDP(mu), radius=radius, ledger=ledger, final_dispersion=1.0
+    )
+    with (
+        warnings.catch_warnings(action="error"),
+        pytest.raises(ReleaseWarning),
+    ):
+        estimator.fit(matrices(n), domains=np.arange(n) % 2)
+    assert len(ledger.entries) == 2  # references and dispersions, of disjoint domains
+    assert len(estimator.releases) == 4
+    assert set(estimator.centers_) == set(estimator.scales_) == {0, 1}
+
+
+@pytest.mark.parametrize(
+    ("unit", "n_payments", "n_releases"), [("subject", 1, 1), ("trial", 2, 6 + 2)]
+)
+def test_a_starter_kit_is_kept_where_a_part_warns(ledger, unit, n_payments, n_releases):
+    kit = PrivateStarterKit(guarantee=GDP(0.5), unit=unit, ledger=ledger)
+    subjects = np.arange(60) % 6
+    with (
+        warnings.catch_warnings(action="error"),
+        pytest.raises(ReleaseWarning),
+    ):
+        kit.fit(matrices(60), np.arange(60) // 2 % 2, subjects)
+    assert len(ledger.entries) == n_payments
+    assert len(kit.releases) == n_releases
+    assert len(kit.means_) == 2
+
+
+@pytest.mark.parametrize("radius", [2.0, "private"])
+def test_a_comparison_is_returned_where_a_part_warns(tmp_path, radius):
+    ledger = Ledger(tmp_path / "study.ledger", GDP(9.0), unit="record_in_class")
+    with warnings.catch_warnings(action="error"):
+        comparison = compare_groups(
+            SPACE, [matrices(20), matrices(25)], radius, None, GDP(0.3), ledger=ledger
+        )
+    assert comparison.warnings
+    assert len(comparison.means.certificates_) == 2
+
+
+def test_few_persons_on_a_small_simplex_are_no_division_by_zero():
+    rng = np.random.default_rng(1)
+    for n_persons in (3, 4, 5):
+        persons = np.arange(20) % n_persons
+        with warnings.catch_warnings(action="ignore", category=ReleaseWarning):
+            PrivateTangentPCA(manifold=Simplex(2), radius=1.0, guarantee=GDP(1.0)).fit(
+                rng.dirichlet(np.ones(3), 20), groups=persons
+            )
