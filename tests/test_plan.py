@@ -535,3 +535,23 @@ def test_every_class_has_two_records_at_least(classes):
             plan(Sphere(2), n=n, radius=1.0, classes=classes).error
             <= 1.1 * factor * study.error
         )
+
+
+def test_a_mechanism_with_a_useful_region_is_named():
+    """In wide balls on the sphere Newton's steps err least, with the ball as region."""
+    from curvedp.planning import AdviceKind
+
+    def advice(manifold, n, radius):
+        lines = plan(manifold, n, radius, GDP(1.0)).advice_with_kinds()
+        return [line.text for line in lines if line.kind is AdviceKind.WIDE_REGION]
+
+    (text,) = advice(Sphere(2), 705, 1.2)
+    assert text.startswith("the 95% region of newton can be as wide as the ball")
+    assert "gradient about 0.0" in text
+    assert not advice(Sphere(2), 705, 0.5)
+    assert not advice(Euclidean(2), 705, 1.2)
+    wide = PrivateFrechetMean(Sphere(2), radius=1.2, mechanism="gradient")
+    records = Sphere(2).project(
+        np.random.default_rng(0).normal([2.5, 0, 0], 0.5, (705, 3))
+    )
+    assert wide.fit(records).confidence_region(0.95).radius < 0.1

@@ -9,7 +9,7 @@ numbers.
 import html
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from enum import StrEnum
 from math import ceil, degrees, inf, isfinite, log, nextafter, pi, prod, sqrt
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -23,6 +23,7 @@ from curvedp.core.statistic import ClippedToBall, Statistic
 from curvedp.errors import CurvedpError, ParameterError, UnattainableGuarantee
 from curvedp.geometry.manifold import Manifold, check_manifold
 from curvedp.geometry.spaces.spd_common import SPD
+from curvedp.mechanisms.newton import NewtonMechanism
 from curvedp.mechanisms.staged.ball_search import (
     PrivateBallMechanism,
     class_mean_statistic,
@@ -109,6 +110,10 @@ _USELESS_SHARE_OF_SPREAD = {
 _USELESS_ANGLE = pi / 4
 
 
+# A region of at least this part of the radius of its ball says next to nothing.
+_WIDE_REGION_SHARE = 0.5
+
+
 class AdviceKind(StrEnum):
     """The subjects of a plan's advice."""
 
@@ -118,6 +123,7 @@ class AdviceKind(StrEnum):
     SAMPLING_ERROR = "sampling error"
     TOO_SMALL = "too small"
     SEVERAL_MEANS = "several means"
+    WIDE_REGION = "wide region"
     REMEDY = "remedy"
 
 
@@ -623,7 +629,32 @@ class Plan:
 
         if self.too_small and self.statistic == "mean":
             lines += [Advice(AdviceKind.REMEDY, text) for text in self._remedies()]
-        return lines
+        return lines + self._region_advice()
+
+    def _region_advice(self) -> list[Advice]:
+        """Return a line that names a mechanism with a useful region, where the best has none.
+
+        The regions of Newton's steps rest on bounds of the Hessian over the whole ball.
+        In wide balls on spheres they are as wide as the ball, while the error is small.
+        """
+        is_newton = self.mechanism == NewtonMechanism.info.option
+        is_one_mean = self.statistic == "mean" and self.classes == 1
+        if not (is_newton and is_one_mean) or self.n > _MAX_SIMULATED_RECORDS:
+            return []
+        if not isinstance(self.radius, float):
+            return []
+        widest = self.region()
+        if widest < _WIDE_REGION_SHARE * self.radius:
+            return []
+        for name, error in self.errors.items():
+            radius = replace(self, errors={name: error}).region()
+            if radius < _WIDE_REGION_SHARE * widest:
+                text = (
+                    f"the 95% region of {self.mechanism} can be as wide as the ball; "
+                    f"that of {name} about {radius:.3g}, at an error of {error:.3g}"
+                )
+                return [Advice(AdviceKind.WIDE_REGION, text)]
+        return []
 
     def _error_relative_to(self, length_name: str) -> str:
         """Return a clause such as "the error is 0.2 of the radius".

@@ -552,8 +552,11 @@ def _print_release(
         f"{certificate.mechanism}, sensitivity {certificate.sensitivity:.6g}; {choice}"
     )
     console.print(escape_markup(mechanism), soft_wrap=True)
-    for bar in _error_bars(fitted_estimator):
+    bars = _error_bars(fitted_estimator)
+    for bar in bars:
         console.print(escape_markup(bar.sentence), soft_wrap=True, highlight=False)
+    for line in _region_advice(fitted_estimator, bars):
+        console.print(escape_markup(line), soft_wrap=True)
     if fitted_estimator.ledger is not None:
         remaining = fitted_estimator.ledger.remaining or "nothing"
         console.print(
@@ -654,6 +657,41 @@ def _error_bars(fitted_estimator: Any) -> "list[ErrorBar]":
                 stacklevel=2,
             )
     return bars
+
+
+def _region_advice(fitted_estimator: Any, bars: "list[ErrorBar]") -> list[str]:
+    """Name a mechanism with a useful region where "auto" took one without.
+
+    Parameters
+    ----------
+    fitted_estimator : PrivateEstimator
+        The estimator after `fit`.
+    bars : list of ErrorBar
+        Those of the release.
+    """
+    from curvedp import plan
+    from curvedp.core.codes import ChoiceRule
+    from curvedp.planning import AdviceKind
+    from curvedp.release.rebuild import mechanism_of
+    from curvedp.statistics.frechet_mean import FrechetMean
+
+    certificate = fitted_estimator.releases[0].certificate
+    statistic = mechanism_of(certificate).statistic
+    rule = certificate.release["choice"]["rule"]
+    is_compared = rule == ChoiceRule.SMALLEST_PREDICTED_ERROR
+    if not (is_compared and isinstance(statistic, FrechetMean)):
+        return []
+    widest = max((bar.radius or 0.0 for bar in bars), default=0.0)
+    if widest < statistic.radius:
+        return []
+    study = plan(
+        statistic.manifold, statistic.n, statistic.radius, certificate.guarantee
+    )
+    return [
+        line.text
+        for line in study.advice_with_kinds()
+        if line.kind is AdviceKind.WIDE_REGION
+    ]
 
 
 def _bars_dict(bars: "list[ErrorBar]") -> dict[str, Any]:

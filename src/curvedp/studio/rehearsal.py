@@ -47,6 +47,7 @@ _TOO_SMALL_SHARE = 1 / 3
 _ADVICE_ON_PAGE = (
     AdviceKind.TOO_SMALL,
     AdviceKind.SEVERAL_MEANS,
+    AdviceKind.WIDE_REGION,
     AdviceKind.ASSUMED_SPREAD,
 )
 
