@@ -14,6 +14,7 @@ from curvedp.geometry import (
     KendallShapes,
     Product,
     Rotations,
+    Simplex,
     SPDAffineInvariant,
     Sphere,
     Stiefel,
@@ -168,6 +169,7 @@ def test_a_step_on_planar_shapes_is_divided_by_the_mean_of_both_curvatures():
         (Grassmann(6, 2), 0.6),
         (Rotations(5), 1.5),
         (Product(Sphere(2), Rotations(3)), 0.8),
+        (Simplex(10), 0.7),
     ],
     ids=repr,
 )
@@ -181,6 +183,7 @@ def test_a_predicted_error_is_right_within_a_half(M, spread):
     records = np.asarray(
         M.from_normal_coordinates(mean, np.concatenate([steps, -steps]))
     )
+    mean = np.asarray(frechet_mean(M, records))
     errors = []
     predictions = []
     for seed in range(8):

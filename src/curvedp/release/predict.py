@@ -11,6 +11,7 @@ from curvedp.core.certificate import Certificate
 from curvedp.core.mechanism import Mechanism
 from curvedp.core.statistic import Ball, Statistic
 from curvedp.errors import CurvedpError, ParameterError
+from curvedp.geometry import frechet_mean
 from curvedp.mechanisms.gradient_step import GradientMechanism
 from curvedp.mechanisms.isotropic.base import ValueMechanism
 from curvedp.mechanisms.newton import NewtonMechanism
@@ -161,7 +162,8 @@ def _population_of_release(final: GradientMechanism, draw: NoisyDraw) -> Populat
     directions /= np.linalg.norm(directions, axis=1, keepdims=True)
     coordinates = spread * np.concatenate([directions, -directions])
     records = np.asarray(manifold.from_normal_coordinates(mean, coordinates))
-    return Population(records, mean)
+    # Pairs have the middle as their mean, but not on a space with an edge.
+    return Population(records, np.asarray(frechet_mean(manifold, records)))
 
 
 def predicted_error_or_none(mechanism: Mechanism) -> float | None:
