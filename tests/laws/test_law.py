@@ -167,3 +167,25 @@ def test_at_large_scales_draws_are_points_of_the_law_or_refused(law, M):
             assert stats.kstest(noise.radial_cdf(distance), "uniform").pvalue > 1e-6, (
                 scale
             )
+
+
+@pytest.mark.parametrize("d", [2, 3])
+def test_a_torus_is_a_product_of_circles(d):
+    """Its Gaussian has independent angles, and the profile of a product where that is known."""
+    torus, circles = Torus(d), Product(*[Sphere(1)] * d)
+    noise = RiemannianGaussian(torus, 1.0)
+    center = np.full(d, 3.0)  # near the cut, where angles wrap around
+    X = noise.sample(np.random.default_rng(1), center, 20_000)
+    assert stats.kstest(torus.dist(center, X), noise.radial_cdf).pvalue > 1e-3
+    on_circles = RiemannianGaussian(circles, 1.0)
+    assert noise.log_normalizer == pytest.approx(on_circles.log_normalizer, rel=1e-12)
+    turns = np.linspace(0.0, 0.7, 7)
+    shifted = center + turns[:, None]
+    assert noise.log_prob(shifted, center) == pytest.approx(
+        -d * turns**2 / 2 - noise.log_normalizer, abs=1e-9
+    )
+    mu = noise.profile(1.0).mu
+    if d == 2:
+        assert mu == on_circles.profile(1.0).mu < 1
+    else:
+        assert mu == pytest.approx(1.0)  # Theorem P6

@@ -10,7 +10,7 @@ from functools import lru_cache
 
 from curvedp import _validate
 from curvedp.errors import ParameterError
-from curvedp.geometry import Grassmann
+from curvedp.geometry import Grassmann, Torus
 from curvedp.geometry.capabilities import AffineInvariantCone, ricci_lower_bound
 from curvedp.geometry.manifold import Manifold
 from curvedp.laws.backend import Floats, LawBackend
@@ -21,7 +21,7 @@ from curvedp.laws.isotropic.law import (
 )
 from curvedp.laws.isotropic.space import constant_curvature_factors
 from curvedp.laws.law import IsotropicLaw
-from curvedp.laws.product import ProductGaussian
+from curvedp.laws.product import ProductGaussian, TorusGaussian
 from curvedp.laws.spd.gaussian import SPDGaussian
 from curvedp.privacy.profiles.base import PrivacyProfile
 from curvedp.privacy.profiles.positive_curvature import PositiveCurvatureProfile
@@ -32,6 +32,10 @@ from curvedp.privacy.profiles.ricci_bound import HadamardProfile
 # most √2 times the truth (docs/theory/exact-profiles.md).
 _LARGEST_RICCI_TERM = 0.5
 
+# The factors of Torus(2), as (curvature, dimension). A circle counts as a sphere of
+# curvature 1, because its injectivity radius is π.
+_TWO_CIRCLES = ((1.0, 1), (1.0, 1))
+
 
 @dataclass(frozen=True)
 class RiemannianGaussian(IsotropicLaw):
@@ -39,8 +43,8 @@ class RiemannianGaussian(IsotropicLaw):
 
     It exists on two-point homogeneous spaces (Euclidean, Sphere, Lorentz, PoincareBall,
     Rotations(3), KendallShapes, Grassmann(m, 1) and Grassmann(m, m − 1)), on other
-    Grassmann manifolds, on affine-invariant SPD and HPD matrices, on flat spaces, and
-    on products of these.
+    Grassmann manifolds, on affine-invariant SPD and HPD matrices, on flat spaces, on
+    tori, and on products of these.
 
     Draws are exact and independent: rejection under a checked envelope, no Markov
     chain, no cap on the loop. `profile` is the privacy profile of the law on the real
@@ -80,7 +84,7 @@ class RiemannianGaussian(IsotropicLaw):
         """Return the privacy profile of one draw.
 
         It is exact on spaces of constant curvature, real and complex projective spaces,
-        products of at most two of the former, SPDAffineInvariant(2), which is ℝ × H²,
+        Torus(2), products of at most two spaces of constant curvature, SPDAffineInvariant(2), which is ℝ × H²,
         and HPDAffineInvariant(2), which is ℝ × H³. On larger matrices and on products
         with them it is the upper bound `ricci_bound`, which is proved for small scales.
 
@@ -102,7 +106,10 @@ class RiemannianGaussian(IsotropicLaw):
         backend = self._backend
         if isinstance(backend, TwoPointHomogeneousLaw):
             return backend.profile(sensitivity)
-        if isinstance(backend, GrassmannGaussian):
+        if isinstance(backend, TorusGaussian) and self.manifold.dim == 2:
+            return product_profile(_TWO_CIRCLES, self.scale, sensitivity)
+        if isinstance(backend, GrassmannGaussian | TorusGaussian):
+            # Theorem P6: no curvature is negative.
             return PositiveCurvatureProfile.of(
                 self.manifold.dim, self.scale, sensitivity
             )
@@ -197,6 +204,9 @@ def _gaussian_backend(manifold: Manifold, scale: float) -> LawBackend:
     rank = rank_of(manifold)
     if isinstance(manifold, Grassmann) and rank is not None:
         return GrassmannGaussian(manifold, rank, manifold.m - rank, scale)
+    if isinstance(manifold, Torus):
+        circle = _gaussian_backend(Torus(1), scale)
+        return TorusGaussian(manifold, scale, (circle,) * manifold.d)
     if len(manifold.factors) > 1:
         factors = tuple(_gaussian_backend(factor, scale) for factor in manifold.factors)
         return ProductGaussian(manifold, scale, factors)

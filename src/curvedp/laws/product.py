@@ -1,4 +1,4 @@
-"""The Riemannian Gaussian on a product manifold.
+"""The Riemannian Gaussian on a product manifold, and on a torus.
 
 Squared distances add up over the factors, so the Gaussian of a product consists of
 independent Gaussians of the same scale on its factors.
@@ -102,6 +102,37 @@ class ProductGaussian(LawBackend):
             for factor, factor_center in zip(self.factors, centers, strict=True)
         ]
         return np.asarray(join_factors(self.manifold, parts))
+
+
+@dataclass(frozen=True)
+class TorusGaussian(ProductGaussian):
+    """Independent Gaussians of one scale on the circles of a flat torus.
+
+    A point is a vector of angles, and its i-th angle is the point of the i-th circle.
+    """
+
+    def draw(self, rng: np.random.Generator, center: Floats, count: int) -> Floats:
+        """Draw every angle by itself; see `LawBackend.draw`.
+
+        Parameters
+        ----------
+        rng : numpy.random.Generator
+            The source of randomness.
+        center : array
+            One footpoint, or one for each draw.
+        count : int
+            The number of draws.
+
+        Returns
+        -------
+        array, shape (count, d)
+            The draws.
+        """
+        angles = [
+            circle.draw(rng, center[..., i : i + 1], count)
+            for i, circle in enumerate(self.factors)
+        ]
+        return np.concatenate(angles, axis=-1)
 
 
 @lru_cache(maxsize=64)
