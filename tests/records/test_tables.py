@@ -326,3 +326,33 @@ def test_a_column_of_numbers_with_decimal_commas(tmp_path):
         "1,2",
         "a",
     ]
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet", "frame"])
+def test_columns_that_hold_something_else_need_not_be_left_out_by_hand(tmp_path, kind):
+    """Records are in all columns but those of persons and labels, which are named."""
+    pandas = pytest.importorskip("pandas")
+    numbers = np.random.default_rng(0).normal(size=(5, 2))
+    table = pandas.DataFrame(
+        {"who": list("aabbc"), "x": numbers[:, 0], "task": 1, "y": numbers[:, 1]}
+    )
+    source, options = table, {}
+    if kind == "csv":
+        source, options = tmp_path / "t.csv", {"header": True}
+        table.to_csv(source, index=False)
+    if kind == "parquet":
+        source = tmp_path / "t.parquet"
+        table.to_parquet(source)
+    plane = Euclidean(2)
+    for others in (["who", "task"], [0, 2], ["who", 2]):
+        found = read_records(source, plane, other_columns=others, **options)
+        np.testing.assert_allclose(found, numbers)
+    line = read_records(
+        source, Euclidean(1), columns=["y"], other_columns=["y"], **options
+    )
+    np.testing.assert_allclose(line[:, 0], numbers[:, 1])
+    for wrong in ([], ["who"], ["who", "task", "x"]):
+        with pytest.raises(ParameterError, match="columns"):
+            read_records(source, plane, other_columns=wrong, **options)
+    with pytest.raises(ParameterError, match="no column"):
+        read_records(source, plane, other_columns=["nobody", "task"], **options)

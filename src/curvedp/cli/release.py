@@ -350,7 +350,12 @@ def _release(statistic: str, options: TypedOptions) -> None:
         return load_point(text, space, options["form"])
 
     estimator_options = offer.parse_options(options, read_point)
-    records = read_records(options["data"], space, **reading_options(options))
+    records = read_records(
+        options["data"],
+        space,
+        **reading_options(options),
+        other_columns=_columns_beside_records(offer, options),
+    )
     columns = _read_columns(offer, options, records)
     ledger = open_ledger_file(
         options["ledger"], options["budget_mu"], options["ledger_key"]
@@ -434,6 +439,22 @@ def _check_outputs(options: TypedOptions) -> None:
             if options[name] is not None:
                 flag = "--" + name.replace("_", "-")
                 raise ParameterError(f"{flag} goes with --ledger")
+
+
+def _columns_beside_records(offer: Offer, options: TypedOptions) -> list[str | int]:
+    """Return the typed columns that do not hold the records: persons, labels and so on.
+
+    Parameters
+    ----------
+    offer : Offer
+        The statistic.
+    options : mapping
+        The options that were typed.
+    """
+    typed = [options["groups"]]
+    if offer.column is not None:
+        typed.append(options[offer.column.name])
+    return [parse_column(column) for column in typed if column is not None]
 
 
 def _read_columns(offer: Offer, options: TypedOptions, records: Any) -> dict[str, Any]:

@@ -37,7 +37,7 @@ def select_columns(
         None for a text file without a header.
     options : ReadOptions
         Its `columns` says which columns are wanted; without it the table must have
-        exactly `width` columns. Its `form` says in which order they are expected.
+        exactly `width` columns, or so many besides its `other_columns`. Its `form` says in which order they are expected.
     width : int
         How many entries a record has.
 
@@ -49,6 +49,10 @@ def select_columns(
         the form's.
     """
     if options.columns is None:
+        positions = _columns_besides(where, names, options.other_columns)
+        if len(positions) == width and len(names or ()) != width:
+            check_order(where, options.form, [(names or ())[k] for k in positions])
+            return positions
         _check_column_count(where, names, options, width)
         check_order(where, options.form, names or ())
         return list(range(width))
@@ -71,6 +75,26 @@ def select_columns(
     else:
         check_order(where, options.form, columns)
     return positions
+
+
+def _columns_besides(
+    where: str, names: Sequence[Column] | None, others: Sequence[Column]
+) -> list[int]:
+    """Return the positions of the columns that are not among the others.
+
+    Parameters
+    ----------
+    where : str
+        What error messages call the table.
+    names : sequence of str or int, or None
+        The names of the table's columns; without them nothing is left out.
+    others : sequence of str or int
+        Columns that hold something else than the records.
+    """
+    if names is None:
+        return []
+    taken = {_find_column(where, names, column) for column in others}
+    return [position for position in range(len(names)) if position not in taken]
 
 
 def _check_column_count(

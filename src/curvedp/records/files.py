@@ -67,6 +67,7 @@ def read_records(
     skip: int = 0,
     encoding: str = "utf-8",
     max_unpacked: int | None = None,
+    other_columns: Sequence[str | int] = (),
 ) -> Any:
     """Read records from a file, or from what another library holds them in.
 
@@ -117,6 +118,9 @@ def read_records(
         and 16 times the file's size, or the value of the environment variable
         ``CURVEDP_MAX_UNPACKED``. It is compared with the file's size and the shapes
         that the file declares.
+    other_columns : sequence of str or int
+        Columns of a table with names that hold something else, such as the person of
+        each record. Without `columns`, the record is in all others.
 
     Returns
     -------
@@ -151,6 +155,7 @@ def read_records(
         encoding=encoding,
         form=record_form,
         max_unpacked=max_unpacked,
+        other_columns=other_columns,
     )
     if isinstance(source, str | Path):
         records = _read_file(Path(source), options)

@@ -21,7 +21,10 @@ class ReadOptions(NamedTuple):
     key : str or None
         Which array of a file, or which cells of a sheet, hold the records.
     columns : sequence of str or int, or None
-        Which columns hold a record, by name or by position from 0; None means all.
+        Which columns hold a record, by name or by position from 0; None means all but
+        `other_columns`.
+    other_columns : sequence of str or int
+        Columns that hold something else, such as the person of each record.
     mask : array, path or None
         Which voxels of a volume are records.
     sep : str or None
@@ -48,3 +51,4 @@ class ReadOptions(NamedTuple):
     encoding: str = "utf-8"
     form: Form = Form(None, (), np.asarray)
     max_unpacked: int | None = None
+    other_columns: Sequence[str | int] = ()

@@ -199,6 +199,10 @@ class Study:
         if self.columns:
             column_names = self.columns.split(",")
             arguments["columns"] = [parse_column(name.strip()) for name in column_names]
+        elif self.header:
+            others = [name for name in self._chosen_columns().values() if name]
+            if others:
+                arguments["other_columns"] = [parse_column(name) for name in others]
         return {name: value for name, value in arguments.items() if value is not None}
 
     def _column_reading(self, column_name: str) -> dict[str, Any]:
