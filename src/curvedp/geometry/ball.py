@@ -37,18 +37,24 @@ _SHORTENING_ATTEMPTS = 7
 # Each attempt steps back by this many times the margin of the one before.
 _MARGIN_GROWTH = 64
 
+# Points within this fraction of the safe radius are surely represented well.
+_SURELY_SAFE = 0.999
+
 
 def project_to_ball(M: Manifold, center: Array, radius: float, X: Array) -> Array:
-    """Map every record to a point of the public ball.
+    """Clip records into the public ball: map every record to a point of it.
 
-    A record is first taken for the point nearest to it, relative to its own scale
+    A record is first replaced by the point nearest to it, relative to its own scale
     (`M.from_record`): points written with few digits or in other units lose nothing.
-    Then one in the ball stays, a far one moves along its geodesic onto the ball's
-    boundary, and one that is not finite, or has no nearest point (zero, singular),
-    becomes the center. In a ball wider than the space's `float_set.safe_radius`, a
-    record whose place float64 coordinates cannot represent (an SPD matrix of condition
-    above 1e6 seen from the center, a point of hyperbolic space beyond 15) moves inward
-    as well. On the cut locus `M.log` picks the geodesic, always the same one.
+    Then a point in the ball stays where it is. A point outside moves along the geodesic
+    to the center until it is on the ball's boundary. A record that is not finite, or
+    has no nearest point (zero, singular), becomes the center.
+
+    Far from the center of a wide ball, float64 coordinates may not tell points apart.
+    In a ball wider than the space's `float_set.safe_radius` such points also move
+    toward the center: SPD matrices of condition above 1e6 seen from the center, for
+    example, and points of hyperbolic space beyond distance 15. If several shortest
+    geodesics lead to the center, `M.log` picks one, always the same.
 
     *Guarantees.* dist(center, result) <= radius as computed by `M.dist`, for every
     record. Each result depends on its own record alone. No value of a record raises or
@@ -58,12 +64,23 @@ def project_to_ball(M: Manifold, center: Array, radius: float, X: Array) -> Arra
     ----------
     M : Manifold
         Where the points live.
-    center : array
+    center : array, shape M.point_shape
         Center of the public ball.
     radius : float
         Radius of the public ball.
-    X : array
-        One record a row.
+    X : array, shape (..., *M.point_shape)
+        The records, of any array library.
+
+    Returns
+    -------
+    array, shape (..., *M.point_shape)
+        One point of the ball for each record.
+
+    Raises
+    ------
+    ParameterError
+        If the shape of X, its dtype, the center or the radius are not what they must
+        be.
 
     Examples
     --------
@@ -77,6 +94,45 @@ def project_to_ball(M: Manifold, center: Array, radius: float, X: Array) -> Arra
     if not is_checked_radius:
         radius = positive("radius", radius)
     check_manifold(M)
+    xp, center, X = _check_center_and_records(M, center, X)
+
+    with numerical_silence():
+        if is_numpy_array(X):
+            return _project_in_blocks(M, center, radius, X)
+        points, has_point = _to_points(xp, M, center, X)
+        stays, distance = _stays_in_ball(M, center, radius, points)
+        if not bool(xp.all(stays)):
+            moved = _move_into_ball(xp, M, center, radius, points, distance)
+            points = _where_points(xp, M, stays, points, moved)
+        return _where_points(xp, M, has_point, points, center)
+
+
+def _check_center_and_records(
+    M: Manifold, center: Array, X: Array
+) -> tuple[Any, Array, Array]:
+    """Return a center and records as floating-point arrays of one library.
+
+    Parameters
+    ----------
+    M : Manifold
+        Where the points are.
+    center, X : array_like
+        What the caller passes as the center of a ball and as records.
+
+    Returns
+    -------
+    xp : module
+        The array library of both, such as `numpy`.
+    center : array of shape point_shape
+        The center.
+    X : array of shape (..., *point_shape)
+        The records.
+
+    Raises
+    ------
+    ParameterError
+        If the center is not one point of M, or X has another shape or no real numbers.
+    """
     xp = np
     if is_array_api_obj(X):
         xp = namespace(*(a for a in (center, X) if is_array_api_obj(a)))
@@ -90,24 +146,16 @@ def project_to_ball(M: Manifold, center: Array, radius: float, X: Array) -> Arra
         raise ParameterError(
             f"must be one point of {M!r}", parameter="center", value=center
         )
-
-    with numerical_silence():
-        if is_numpy_array(X):
-            return _project_in_blocks(M, center, radius, X)
-        points, usable = _to_points(xp, M, center, X)
-        stays, distance = _stays_in_ball(M, center, radius, points)
-        if not bool(xp.all(stays)):
-            moved = _move_into_ball(xp, M, center, radius, points, distance)
-            points = _where_points(xp, M, stays, points, moved)
-        return _where_points(xp, M, usable, points, center)
+    return xp, center, X
 
 
 def carry_records(M: Manifold, center: np.ndarray, X: Array) -> Array:
-    """Return records moved by the isometry that takes the center to the origin.
+    """Move records by the isometry that takes the center to its canonical place.
 
-    Records that are not finite or have no nearest point become NaN. This is a fixed map
-    of each record, so that its round-off is no matter of privacy. Nothing is moved, or
-    copied, where the center is in its canonical place already.
+    The canonical place is the origin on spaces that have such an isometry, and the
+    center itself on others (`canonical_center`). Near the origin coordinates have the
+    most digits. This is a fixed map of each record, so its round-off does not matter to
+    privacy.
 
     Parameters
     ----------
@@ -117,6 +165,12 @@ def carry_records(M: Manifold, center: np.ndarray, X: Array) -> Array:
         The center of the public ball.
     X : array of shape (n, *point_shape)
         The records.
+
+    Returns
+    -------
+    array of shape (n, *point_shape)
+        The moved records. NaN for a record that is not finite or has no nearest point.
+        X itself if the center is in its canonical place already.
     """
     if np.array_equal(canonical_center(M, center), center):
         return X
@@ -125,11 +179,11 @@ def carry_records(M: Manifold, center: np.ndarray, X: Array) -> Array:
         X = _as_floating(xp, "X", X, M)
 
     def carry(records: Array) -> Array:
-        """Return some records moved, NaN where a record has no point."""
+        """Move some records; a record that has no nearest point becomes NaN."""
         with numerical_silence():
-            points, usable = _to_points(xp, M, like(X, center), records)
+            points, has_point = _to_points(xp, M, like(X, center), records)
             moved = move_to_origin(M, center, points)
-            return _where_points(xp, M, usable, moved, xp.nan)
+            return _where_points(xp, M, has_point, moved, xp.nan)
 
     if not is_numpy_array(X):
         return carry(X)
@@ -140,34 +194,44 @@ def carry_records(M: Manifold, center: np.ndarray, X: Array) -> Array:
 def ball_coordinates(
     M: Manifold, center: np.ndarray, radius: float, X: np.ndarray, *, timed: bool = True
 ) -> np.ndarray:
-    """Return normal coordinates at the center, clipped to the radius.
+    """Return normal coordinates of records at the ball's center, clipped to its radius.
 
-    A record at distance d in direction u has coordinates φ(d)·u with φ(d) = d inside
-    the ball and `_clipped_length` outside, so that nothing is stretched more than in
-    the ball (docs/theory/geometry.md, "The public ball").
+    A record at distance d in direction e has coordinates φ(d)·e, where φ(d) = d inside
+    the ball and φ is `_clipped_length` outside, so that nothing is stretched more than
+    in the ball (docs/theory/geometry.md, "The public ball"). A record that has no
+    nearest point has coordinates 0.
 
-    *Guarantees.* Lengths are at most radius·(1 + 4u). Each result depends on its own
-    record alone, none raises or warns, and the work is the same for every record.
+    *Guarantees.* Lengths are at most radius·(1 + 4u), u the unit round-off. Each result
+    depends on its own record alone, none raises or warns, and the work is the same for
+    every record.
 
     Parameters
     ----------
     M : Manifold
         Where the points live.
-    center, radius
-        The public ball.
-    X : array
-        One record a row (NumPy).
+    center : array of shape point_shape
+        Center of the public ball.
+    radius : float
+        Its radius.
+    X : array of shape (..., *point_shape)
+        The records (NumPy).
     timed : bool
         Whether an adversary may time this call. With False (a simulation of public
         points) the work may depend on the records; answers agree to their last digits.
+
+    Returns
+    -------
+    array of shape (..., dim)
+        The clipped coordinates.
     """
     with numerical_silence(), public_time() if timed else nullcontext():
-        points, usable = _to_points(np, M, center, X)
+        points, has_point = _to_points(np, M, center, X)
         z = np.asarray(M.normal_coordinates(center, points))
         length = euclidean_norm(np, z)[..., None]
-        is_good = usable[..., None] & np.isfinite(length)
+        is_finite = has_point[..., None] & np.isfinite(length)
         shrink = _clipped_length(M, radius, length) / length
-        z = np.where(is_good, z * np.where(length > radius, shrink, 1.0), 0.0)
+        factor = np.where(length > radius, shrink, 1.0)
+        z = np.where(is_finite, z * factor, 0.0)
         if radius <= M.float_set.safe_radius:
             return z
         return np.asarray(M.float_set.project(z))
@@ -190,9 +254,14 @@ def _clipped_length(M: Manifold, radius: float, distance: np.ndarray) -> np.ndar
     M : Manifold
         The space.
     radius : float
-        ρ.
+        ρ, the radius of the ball.
     distance : array
         The lengths d.
+
+    Returns
+    -------
+    array
+        φ(d) for each length, between 0 and ρ.
     """
     root_kappa = math.sqrt(max(M.curvature_bounds[1], 0.0))
     length = np.full_like(distance, radius)
@@ -212,9 +281,10 @@ def _clipped_length(M: Manifold, radius: float, distance: np.ndarray) -> np.ndar
 def _project_in_blocks(
     M: Manifold, center: np.ndarray, radius: float, X: np.ndarray
 ) -> np.ndarray:
-    """Return `project_to_ball` of NumPy records, block by block.
+    """Clip NumPy records into the public ball, block by block.
 
-    Memory stays flat, and only the records that are outside are moved.
+    Little memory is used for intermediate results, and only the records that are
+    outside are moved.
 
     Parameters
     ----------
@@ -224,22 +294,27 @@ def _project_in_blocks(
         The center of the public ball.
     radius : float
         The radius of the public ball.
-    X : array of shape (n, *point_shape)
+    X : array of shape (..., *point_shape)
         The records.
+
+    Returns
+    -------
+    array of shape (..., *point_shape)
+        One point of the ball for each record.
     """
     records = X.reshape(-1, *M.point_shape)
     result = np.empty_like(records)
 
     def project_block(part: slice) -> None:
-        """Project one block of records into `result`."""
-        points, usable = _to_points(np, M, center, records[part])
+        """Clip one block of records and write it into `result`."""
+        points, has_point = _to_points(np, M, center, records[part])
         stays, distance = _stays_in_ball(M, center, radius, points)
-        outside = np.flatnonzero(~stays & usable)
+        outside = np.flatnonzero(~stays & has_point)
         if len(outside):
             points[outside] = _move_into_ball(
                 np, M, center, radius, points[outside], distance[outside]
             )
-        points[~usable] = center
+        points[~has_point] = center
         result[part] = points
 
     in_threads(project_block, blocks(len(records), _BLOCK))
@@ -249,10 +324,10 @@ def _project_in_blocks(
 def _stays_in_ball(
     M: Manifold, center: Array, radius: float, points: Array
 ) -> tuple[Array, Array]:
-    """Return which points stay where they are, and all distances from the center.
+    """Say which points clipping leaves where they are.
 
-    A point stays if it is in the ball and, seen from the center, in the set that floats
-    represent well.
+    A point stays if it is in the ball and, seen from the center, in the set of points
+    that floats represent well (`M.float_set`).
 
     Parameters
     ----------
@@ -264,6 +339,13 @@ def _stays_in_ball(
         The radius of the public ball.
     points : array of shape (..., *point_shape)
         Points of the manifold.
+
+    Returns
+    -------
+    stays : array of bool, shape (...)
+        Whether the point stays.
+    distance : array of shape (...)
+        Its distance from the center.
     """
     distance = M.dist(center, points)
     stays = distance <= radius
@@ -273,17 +355,18 @@ def _stays_in_ball(
     if not is_numpy_array(points) or stays.ndim != 1:
         return stays & (_safe_shrink_factor(M, center, points) >= 1), distance
 
-    # Points well within the safe radius are represented well.
-    doubtful = np.flatnonzero(stays & ~(distance <= 0.999 * safe_radius))
+    # Points well within the safe radius are represented well; test the others.
+    doubtful = np.flatnonzero(stays & ~(distance <= _SURELY_SAFE * safe_radius))
     if len(doubtful):
         stays[doubtful] = _safe_shrink_factor(M, center, points[doubtful]) >= 1
     return stays, distance
 
 
 def _safe_shrink_factor(M: Manifold, center: Array, points: Array) -> Array:
-    """Return the factor that shrinks points, seen from the center, into the safe set.
+    """Return by what factors points must move toward the center to be represented well.
 
-    It is 1 where their coordinates are not finite.
+    Floats represent only part of a curved, unbounded space well (`M.float_set`). With
+    factor t the point exp(v) moves to exp(t·v).
 
     Parameters
     ----------
@@ -293,6 +376,12 @@ def _safe_shrink_factor(M: Manifold, center: Array, points: Array) -> Array:
         The center of the public ball.
     points : array of shape (..., *point_shape)
         Points of the manifold.
+
+    Returns
+    -------
+    array of shape (...)
+        The factors t: 1 where a point need not move, or has coordinates that are not
+        finite.
     """
     z = M.to_coordinates(center, M.log(center, points))
     xp = namespace(z)
@@ -303,7 +392,8 @@ def _safe_shrink_factor(M: Manifold, center: Array, points: Array) -> Array:
 def _to_points(xp: Any, M: Manifold, center: Array, X: Array) -> tuple[Array, Array]:
     """Return the point nearest to each record, and which records have one.
 
-    The others are replaced by the center before any kernel sees them.
+    Records with NaN or infinite entries are replaced by the center before the
+    manifold's functions see them.
 
     Parameters
     ----------
@@ -315,11 +405,18 @@ def _to_points(xp: Any, M: Manifold, center: Array, X: Array) -> tuple[Array, Ar
         The center of the public ball.
     X : array of shape (n, *point_shape)
         The records.
+
+    Returns
+    -------
+    points : array of shape (n, *point_shape)
+        The nearest points; the center where there is none.
+    has_point : array of bool, shape (n,)
+        Whether the record has a nearest point.
     """
-    usable = _is_finite(xp, M, X)
-    points = M.from_record(_where_points(xp, M, usable, X, center))
-    usable = usable & _is_finite(xp, M, points)
-    return _where_points(xp, M, usable, points, center), usable
+    is_finite = _is_finite(xp, M, X)
+    points = M.from_record(_where_points(xp, M, is_finite, X, center))
+    has_point = is_finite & _is_finite(xp, M, points)
+    return _where_points(xp, M, has_point, points, center), has_point
 
 
 def _move_into_ball(
@@ -327,11 +424,28 @@ def _move_into_ball(
 ) -> Array:
     """Move points along their geodesics to the center until they are in the ball.
 
+    In a ball wider than the safe radius of `M.float_set`, they move on until floats
+    represent them well.
+
     Parameters
     ----------
-    points, distance : array
-        Points and their distances from the center. Points whose logarithm is not finite
-        become the center.
+    xp : module
+        The array library.
+    M : Manifold
+        Where the points are.
+    center : array of shape point_shape
+        The center of the public ball.
+    radius : float
+        The radius of the public ball.
+    points : array of shape (..., *point_shape)
+        Points of the manifold.
+    distance : array of shape (...)
+        Their distances from the center.
+
+    Returns
+    -------
+    array of shape (..., *point_shape)
+        Points of the ball; the center for points whose logarithm is not finite.
     """
     velocity = M.log(center, points)
     is_movable = (distance < math.inf) & _is_finite(xp, M, velocity)
@@ -356,10 +470,10 @@ def _shortened_exp(
 ) -> Array:
     """Return exp(center, shrink·velocity), within the radius as `M.dist` measures it.
 
-    Round-off of log, exp and dist can leave the image just outside. Then the step is
-    shortened by what is measured and by a margin that grows from one ulp to 1e-5. Where
-    even that fails, because floats around the center are too coarse (far out in
-    hyperbolic space), the record becomes the center.
+    Round-off of log, exp and dist can leave the result just outside. Then the velocity
+    is shortened by the measured excess and by a margin, which grows with each attempt
+    from one unit of round-off to 1e-5. If even that fails, because floats around the
+    center are too coarse (far out in hyperbolic space), the result is the center.
 
     Parameters
     ----------
@@ -373,10 +487,15 @@ def _shortened_exp(
         The radius of the public ball.
     velocity : array of shape (..., *point_shape)
         Tangent vectors at the center.
-    shrink : array
+    shrink : array of shape (...)
         The factor by which each of them is shortened.
     attempt : int
-        How often this was tried before, plus 1; it decides about the margin.
+        The number of this attempt, from 1; it decides how large the margin is.
+
+    Returns
+    -------
+    array of shape (..., *point_shape)
+        Points whose computed distance from the center is at most the radius.
     """
     factor = xp.reshape(shrink, shrink.shape + (1,) * len(M.point_shape))
     image = M.exp(center, factor * velocity)
@@ -402,27 +521,54 @@ def _shortened_exp(
 def _where_points(
     xp: Any, M: Manifold, mask: Array, points: Array, others: Array
 ) -> Array:
-    """Return whole points where the mask holds, and `others` elsewhere."""
+    """Choose between points: return `points` where the mask holds, `others` elsewhere.
+
+    Parameters
+    ----------
+    xp : module
+        The array library.
+    M : Manifold
+        Where the points are.
+    mask : array of bool, shape (...)
+        One entry for each point.
+    points, others : arrays of shape (..., *point_shape)
+        Points or tangent vectors. `others` may be one of them, or a number.
+
+    Returns
+    -------
+    array of shape (..., *point_shape)
+        The chosen points.
+    """
     mask = xp.reshape(mask, mask.shape + (1,) * len(M.point_shape))
     return xp.where(mask, points, others)
 
 
 def _is_finite(xp: Any, M: Manifold, X: Array) -> Array:
-    """Return which points have finite entries only."""
-    return xp.all(xp.isfinite(X), axis=tuple(range(-len(M.point_shape), 0)))
+    """Return which points have finite entries only, as booleans of shape (...)."""
+    point_axes = tuple(range(-len(M.point_shape), 0))
+    return xp.all(xp.isfinite(X), axis=point_axes)
 
 
 def _as_floating(xp: Any, name: str, x: Array, M: Manifold, where: Any = None) -> Array:
-    """Return x as a floating array that ends in the manifold's axes.
+    """Return the argument as an array of floats whose last axes fit the manifold.
 
     Parameters
     ----------
-    xp : namespace
+    xp : module
         The array library.
     name : str
         What error messages call x.
+    x : array_like
+        What the caller passes as points or records.
+    M : Manifold
+        Where the points are.
     where : device, optional
         The device that the array is put on.
+
+    Returns
+    -------
+    array of shape (..., *point_shape)
+        float32 stays float32; integers and booleans become the library's default float.
 
     Raises
     ------

@@ -37,7 +37,20 @@ class OriginIsometry(Manifold):
         return self._move(self.canonical_center(center), center, X)
 
     def _move(self, start: Array, end: Array, X: Array) -> Array:
-        """Return the points with the coordinates at `end` that X has at `start`."""
+        """Move points so that their normal coordinates at `start` become those at `end`.
+
+        Parameters
+        ----------
+        start, end : arrays of shape point_shape
+            Two public points.
+        X : array of shape (..., *point_shape)
+            Points.
+
+        Returns
+        -------
+        array of shape (..., *point_shape)
+            The moved points; X itself if `start` and `end` are the same.
+        """
         if np.array_equal(start, end):
             return X
         coordinates = self.normal_coordinates(like(X, start), X)
@@ -56,6 +69,11 @@ def canonical_center(M: Manifold, center: Array) -> Array:
         Where the points are.
     center : array of shape point_shape
         The center of the public ball.
+
+    Returns
+    -------
+    array of shape point_shape
+        The origin or the center.
 
     Raises
     ------
@@ -76,18 +94,22 @@ def canonical_center(M: Manifold, center: Array) -> Array:
 def move_to_origin(M: Manifold, center: Array, X: Array) -> Array:
     """Move points by the isometry that takes a public center to its canonical place.
 
-    Far from the origin of a Hadamard manifold the floats of a point say little about
-    it, and what is computed there depends on round-off more than on one record. Moved
-    to the origin first, it does not.
+    Far from the origin of a Hadamard manifold, points have few digits: round-off may
+    change a result by more than one record does. Computing near the origin avoids this.
 
     Parameters
     ----------
     M : Manifold
         Where the points live.
-    center : array
+    center : array of shape point_shape
         The public center.
-    X : array
-        Points; they are returned as they are where nothing moves.
+    X : array of shape (..., *point_shape)
+        Points.
+
+    Returns
+    -------
+    array of shape (..., *point_shape)
+        The moved points; X itself if nothing moves.
     """
     if isinstance(M, OriginIsometry):
         return M.move_to_origin(center, X)
@@ -96,7 +118,22 @@ def move_to_origin(M: Manifold, center: Array, X: Array) -> Array:
 
 
 def move_from_origin(M: Manifold, center: Array, X: Array) -> Array:
-    """Move points by the inverse of `move_to_origin` for the same center."""
+    """Move points by the inverse of `move_to_origin` for the same center.
+
+    Parameters
+    ----------
+    M : Manifold
+        Where the points live.
+    center : array of shape point_shape
+        The public center.
+    X : array of shape (..., *point_shape)
+        Points.
+
+    Returns
+    -------
+    array of shape (..., *point_shape)
+        The moved points; X itself if nothing moves.
+    """
     if isinstance(M, OriginIsometry):
         return M.move_from_origin(center, X)
     canonical_center(M, center)  # refuses a center without an isometry
@@ -131,16 +168,22 @@ def boundary_distance(M: Manifold) -> float:
 
 
 def ricci_lower_bound(M: Manifold) -> float:
-    """Return a number <= 0 that is at most every Ricci curvature Ric(u, u), |u| = 1.
+    """Return a lower bound <= 0 of the Ricci curvatures Ric(u, u) of unit vectors u.
 
-    On a product it is the least of the factors' bounds. On positive definite matrices
-    Ric(u, u) = −β·Σ_{i<j}(xᵢ − xⱼ)²/4 >= −β·m·|x|²/4 along u = diag(x). Elsewhere it
-    is (dim − 1) times the lower curvature bound.
+    On a product it is the least of the factors' bounds. For positive definite m×m
+    matrices, real (β = 1) or Hermitian (β = 2), Ric(u, u) = −β·Σ_{i<j}(xᵢ − xⱼ)²/4 >=
+    −β·m·|x|²/4 along u = diag(x). Elsewhere it is (dim − 1) times the lower bound of
+    sectional curvatures.
 
     Parameters
     ----------
     M : Manifold
         Where the points are.
+
+    Returns
+    -------
+    float
+        The bound.
     """
     if len(M.factors) > 1:
         return min(ricci_lower_bound(factor) for factor in M.factors)
@@ -153,6 +196,16 @@ def ricci_lower_bound(M: Manifold) -> float:
 def euclidean_factor(M: Manifold, p: Array) -> np.ndarray:
     """Return directions at p that span a Euclidean factor of a curved space.
 
+    Positive definite matrices have one: the multiples of p form a line, and the space
+    is the product of that line and of the matrices of determinant 1.
+
+    Parameters
+    ----------
+    M : Manifold
+        Where the points are.
+    p : array of shape point_shape
+        A point.
+
     Returns
     -------
     array, shape (k, dim)
@@ -164,10 +217,11 @@ def euclidean_factor(M: Manifold, p: Array) -> np.ndarray:
 
 
 def bracket_jacobi_operator(M: Manifold, p: Array, v: Array) -> np.ndarray:
-    """Return the Jacobi operator of a symmetric space of matrices by Lie brackets.
+    """Return the Jacobi operator R_v = R(·, v)v of a symmetric space of matrices.
 
-    At the identity R_V = −¼[[·, V], V]. An isometry that keeps coordinates carries p to
-    the identity, so v is read there through its coordinates.
+    At the identity it is R_V = −¼[[·, V], V] with the Lie bracket [A, B] = AB − BA. An
+    isometry takes p to the identity and keeps coordinates, so V is the tangent vector
+    at the identity that has there the coordinates of v.
 
     Parameters
     ----------
@@ -181,7 +235,7 @@ def bracket_jacobi_operator(M: Manifold, p: Array, v: Array) -> np.ndarray:
     Returns
     -------
     array, shape (..., dim, dim)
-        In the coordinates of `M.to_coordinates`.
+        Symmetric matrices, in the coordinates of `M.to_coordinates`.
     """
     identity = M.origin
     basis = np.asarray(M.from_coordinates(identity, np.eye(M.dim)))
@@ -219,8 +273,13 @@ class AffineInvariantCone(ScalableCone):
 
         Parameters
         ----------
-        p : array of shape (..., *point_shape)
+        p : array of shape point_shape
             A point.
+
+        Returns
+        -------
+        array of shape (1, dim), or (0, 1) for m = 1
+            The coordinates at p.
         """
         m, _ = self.cone_size
         if m == 1:
@@ -283,8 +342,22 @@ class CheapKernels(Manifold):
 def fast_normal_coordinates(M: Manifold, p: np.ndarray, q: np.ndarray) -> np.ndarray:
     """Return the normal coordinates at one p of many points, to 1e-8 of their length.
 
-    What noise is added to has no use for more digits. Each row depends on its own point
-    alone.
+    This is faster than `normal_coordinates` on some spaces. More digits are of no use
+    where noise is added. Each row of the result depends on its own point alone.
+
+    Parameters
+    ----------
+    M : Manifold
+        Where the points are.
+    p : array of shape point_shape
+        The point at which the coordinates are taken.
+    q : array of shape (n, *point_shape)
+        The points that they describe.
+
+    Returns
+    -------
+    array of shape (n, dim)
+        The coordinates.
     """
     if isinstance(M, CheapKernels):
         return M.fast_normal_coordinates(p, q)

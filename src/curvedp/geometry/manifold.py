@@ -174,10 +174,12 @@ class Manifold(NamedSpace, ABC):
     def jacobi_spectrum(self) -> tuple[tuple[float, int], ...] | None:
         """Return the nonzero eigenvalues of the Jacobi operator of a unit velocity.
 
-        They are given as pairs (κ, multiplicity); None where they depend on the
-        velocity. With them the volume density of exp_p at distance r is the product of
-        (sn_κ(r)/r)^multiplicity. Where there is a Euclidean factor (`capabilities`), r
-        is the length of the velocity without its part along it.
+        They are the curvatures of planes that contain the velocity, as pairs (κ,
+        multiplicity); None if they depend on the velocity. With them the volume density
+        of exp_p at distance r is the product of (sn_κ(r)/r)^multiplicity, where sn_κ(r)
+        is sin(√κ·r)/√κ, or sinh(√−κ·r)/√−κ for κ < 0. On spaces with a Euclidean factor
+        (`capabilities.euclidean_factor`), r is the length of the part of the velocity
+        orthogonal to that factor.
         """
         kappa = self.constant_curvature
         if kappa is None:
@@ -232,6 +234,11 @@ class Manifold(NamedSpace, ABC):
         ----------
         p, v : arrays of shape (..., *point_shape)
             A point, and a tangent vector at it.
+
+        Returns
+        -------
+        array of shape (...)
+            The lengths.
         """
         square = self.inner(p, v, v)
         xp = array_namespace(square)
@@ -290,6 +297,11 @@ class Manifold(NamedSpace, ABC):
         ----------
         x : array of shape (..., *point_shape)
             Records; entries may be anything.
+
+        Returns
+        -------
+        array of shape (..., *point_shape)
+            The points; NaN where there is none.
         """
         point = self.project(x)
         xp = array_namespace(point)
@@ -329,6 +341,11 @@ class Manifold(NamedSpace, ABC):
             Source of the draws.
         n : int, optional
             Number of points; without it one point, without a leading axis.
+
+        Returns
+        -------
+        array of shape (n, *point_shape) or point_shape
+            The points.
         """
         count = 1 if n is None else n
         longest = 1.0
@@ -391,9 +408,11 @@ def follow_geodesic(
 
     Returns
     -------
-    point, velocity : array
-        γ(time) and γ'(time), computed in pieces that are short enough for
-        `M.transport`.
+    point : array
+        γ(time).
+    velocity : array
+        γ'(time), a tangent vector there. Both are computed in pieces that are short
+        enough for `M.transport`.
 
     Examples
     --------
@@ -424,6 +443,11 @@ def check_manifold(manifold: Any) -> Manifold:
     ----------
     manifold : object
         What the caller passes as a manifold.
+
+    Returns
+    -------
+    Manifold
+        The argument.
 
     Raises
     ------

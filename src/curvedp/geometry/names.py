@@ -22,6 +22,11 @@ def parse_manifold(text: str) -> Manifold:
     text : str
         A kind and its numbers, or a product of such names.
 
+    Returns
+    -------
+    Manifold
+        The same instance for the same name.
+
     Raises
     ------
     ParameterError
@@ -59,12 +64,22 @@ def _too_large(text: str, numbers: str) -> ParameterError:
 
 
 def _parse(text: str) -> Manifold:
-    """Return the manifold of a name, without the check of its size as a whole.
+    """Return the manifold that a name describes; `parse_manifold` checks its total size.
 
     Parameters
     ----------
     text : str
-        The name, or a part of it.
+        The name, or a part of it, such as "sphere:2".
+
+    Returns
+    -------
+    Manifold
+        The manifold.
+
+    Raises
+    ------
+    ParameterError
+        If the name is not known, or one of its numbers is wrong or too large.
     """
     name = text.strip().lower()
     if name.startswith("product(") and name.endswith(")"):
@@ -97,6 +112,11 @@ def _parse_numbers(text: str, kind: str, sizes: str) -> list[float]:
     sizes : str
         The part after the colon, such as "4,2".
 
+    Returns
+    -------
+    list of float or int
+        The numbers, such as [4, 2].
+
     Raises
     ------
     ParameterError
@@ -109,12 +129,12 @@ def _parse_numbers(text: str, kind: str, sizes: str) -> list[float]:
             for field, size in zip(expected, sizes.split(","), strict=True)
         ]
     except ValueError:
-        needed = []
+        descriptions = []
         for field in expected:
-            what = "any" if field.type is float else "a whole"
-            needed.append(f"{what} number for {field.name}")
+            kind_of_number = "any" if field.type is float else "a whole"
+            descriptions.append(f"{kind_of_number} number for {field.name}")
         raise ParameterError(
-            f"must be {_form(kind)} with {', '.join(needed)}",
+            f"must be {_form(kind)} with {', '.join(descriptions)}",
             parameter="manifold",
             value=text,
         ) from None
@@ -141,55 +161,84 @@ def manifold_name(M: Manifold) -> str:
 def _build(cls: type[Manifold], *sizes: float) -> Manifold:
     """Return cls(*sizes), the same instance for the same arguments.
 
-    A certificate names its manifold in several places; each is then one value, with the
-    constants that it has computed.
+    A certificate names its manifold in several places. With one instance the constants
+    of the manifold, which it computes when they are first asked for, are computed once.
+
+    Parameters
+    ----------
+    cls : type
+        The class of a manifold.
+    *sizes : float or int
+        Its fields.
+
+    Returns
+    -------
+    Manifold
+        The instance.
     """
     return cls(*sizes)
 
 
-def _parse_number(kind: Any, text: str) -> float:
-    """Read one number of a name.
+def _parse_number(field_type: Any, text: str) -> float:
+    """Read one number of a manifold's name.
 
-    A length is written as Python writes a double, with as many digits as it takes; no
-    underscores, and no digits of other scripts.
+    Python's `float` also accepts underscores and digits of other scripts; names do not.
 
     Parameters
     ----------
-    kind : object
-        The type of the field: float for a length, and int for anything else.
+    field_type : object
+        The type of the field: float for a length such as 0.5, anything else for a whole
+        number.
     text : str
+        The number.
+
+    Returns
+    -------
+    float or int
         The number.
 
     Raises
     ------
     ValueError
-        If it is not written like that.
+        If the text is not such a number.
     """
     if not text.isascii() or "_" in text:
         raise ValueError
-    if kind is float:
+    if field_type is float:
         return float(text)
     if not text.isdigit():
         raise ValueError
     return int(text)
 
 
-def _split_factors(text: str, inside: str) -> list[str]:
-    """Return the names between the parentheses of a product.
+def _split_factors(text: str, factors: str) -> list[str]:
+    """Split the names of the factors of a product at the commas between them.
 
-    A new name starts at a letter that follows a comma outside nested parentheses.
+    Commas also separate the numbers within a name: "stiefel:5,2,sphere:2" has two
+    names. A new name starts at a letter that follows a comma outside nested
+    parentheses.
 
     Parameters
     ----------
     text : str
         The whole name, for error messages.
-    inside : str
+    factors : str
         What is between its parentheses.
+
+    Returns
+    -------
+    list of str
+        The names of the factors.
+
+    Raises
+    ------
+    ParameterError
+        If a parenthesis is closed that was not opened.
     """
     names = []
     depth = 0
     start = 0
-    for i, character in enumerate(inside):
+    for i, character in enumerate(factors):
         if character == "(":
             depth += 1
         elif character == ")":
@@ -198,11 +247,11 @@ def _split_factors(text: str, inside: str) -> list[str]:
             raise ParameterError(
                 "has unbalanced parentheses", parameter="manifold", value=text
             )
-        starts_name = inside[i + 1 :].lstrip()[:1].isalpha()
-        if character == "," and depth == 0 and starts_name:
-            names.append(inside[start:i])
+        is_before_name = factors[i + 1 :].lstrip()[:1].isalpha()
+        if character == "," and depth == 0 and is_before_name:
+            names.append(factors[start:i])
             start = i + 1
-    return [*names, inside[start:]]
+    return [*names, factors[start:]]
 
 
 def _form(kind: str) -> str:

@@ -23,7 +23,10 @@ from curvedp.numerics.matrix_functions import (
 )
 
 # Cosines of half an angle below this are 0 to round-off: the plane turns by π.
-_LOST_COSINE = 1e-12
+_ZERO_COSINE = 1e-12
+
+# Divided differences below this are 0 to round-off, and the derivative is not defined.
+_ZERO_DIFFERENCE = 1e-12
 
 
 def rotation_log(D: Array) -> Array:
@@ -34,6 +37,11 @@ def rotation_log(D: Array) -> Array:
     D : array, shape (..., n, n)
         Rotation matrices minus the identity. The result is accurate relative to D,
         however small D is.
+
+    Returns
+    -------
+    array, shape (..., n, n)
+        Ω. If a plane turns by π, it is one of two choices, always the same.
     """
     n = D.shape[-1]
     if n == 1:
@@ -60,32 +68,37 @@ def _log_by_quaternion(D: Array) -> Array:
     ----------
     D : array of shape (..., 3, 3)
         Rotations minus the identity.
+
+    Returns
+    -------
+    array of shape (..., 3, 3)
+        The logarithms, skew-symmetric matrices.
     """
     xp = namespace(D)
-    column = _largest_quaternion_column(D)
-    column = xp.where(column[..., :1] < 0, -column, column)
-    scalar = column[..., :1]
-    vector = column[..., 1:]
+    quaternion = _largest_quaternion_column(D)  # a multiple of h
+    quaternion = xp.where(quaternion[..., :1] < 0, -quaternion, quaternion)
+    scalar = quaternion[..., :1]
+    vector = quaternion[..., 1:]
     length = safe_sqrt(xp, xp.sum(vector * vector, axis=-1, keepdims=True))
     is_zero = length == 0
-    safe = xp.where(is_zero, 1.0, length)
+    nonzero_length = xp.where(is_zero, 1.0, length)
     angle_over_length = xp.where(
         is_zero,
-        2 / xp.where(is_zero, scalar, safe),
-        2 * xp.atan2(safe, scalar) / safe,
+        2 / xp.where(is_zero, scalar, nonzero_length),
+        2 * xp.atan2(nonzero_length, scalar) / nonzero_length,
     )
-    axis = angle_over_length * vector
-    entries = xp.stack([axis[..., 2], -axis[..., 1], axis[..., 0]], axis=-1)
-    return skew_from_vector(entries, 3)
+    rotation_vector = angle_over_length * vector  # angle times unit axis
+    x, y, z = (rotation_vector[..., i] for i in range(3))
+    return skew_from_vector(xp.stack([z, -y, x], axis=-1), 3)
 
 
 def _largest_quaternion_column(D: Array) -> Array:
-    """Return the column of 4hhᵀ with the largest diagonal entry, h the unit quaternion.
+    """Return a multiple of the unit quaternion h of a 3×3 rotation I + D.
 
-    A rotation I + D about an axis belongs to a quaternion h = (cos(angle/2),
-    sin(angle/2)·axis) and to −h. The products 4hᵢhⱼ are linear in the entries of D.
-    Each column of 4hhᵀ is a multiple of h, and the one with the largest diagonal entry
-    has the most digits.
+    A rotation about an axis belongs to the quaternion h = (cos(angle/2),
+    sin(angle/2)·axis), and to −h. The products 4hᵢhⱼ are linear in the entries of D.
+    Each column of the matrix 4hhᵀ is a multiple of h. The column with the largest
+    diagonal entry is returned, because it has the most digits.
 
     Parameters
     ----------
@@ -99,80 +112,93 @@ def _largest_quaternion_column(D: Array) -> Array:
     """
     xp = namespace(D)
     d00, d11, d22 = D[..., 0, 0], D[..., 1, 1], D[..., 2, 2]
-    turn_x = D[..., 2, 1] - D[..., 1, 2]
-    turn_y = D[..., 0, 2] - D[..., 2, 0]
-    turn_z = D[..., 1, 0] - D[..., 0, 1]
-    sum_xy = D[..., 0, 1] + D[..., 1, 0]
-    sum_xz = D[..., 0, 2] + D[..., 2, 0]
-    sum_yz = D[..., 1, 2] + D[..., 2, 1]
+    # Differences and sums of opposite entries: 4h₀hⱼ, and 4hᵢhⱼ for i, j > 0.
+    scalar_x = D[..., 2, 1] - D[..., 1, 2]
+    scalar_y = D[..., 0, 2] - D[..., 2, 0]
+    scalar_z = D[..., 1, 0] - D[..., 0, 1]
+    xy = D[..., 0, 1] + D[..., 1, 0]
+    xz = D[..., 0, 2] + D[..., 2, 0]
+    yz = D[..., 1, 2] + D[..., 2, 1]
     rows = (
-        [4 + d00 + d11 + d22, turn_x, turn_y, turn_z],
-        [turn_x, d00 - d11 - d22, sum_xy, sum_xz],
-        [turn_y, sum_xy, d11 - d00 - d22, sum_yz],
-        [turn_z, sum_xz, sum_yz, d22 - d00 - d11],
+        [4 + d00 + d11 + d22, scalar_x, scalar_y, scalar_z],
+        [scalar_x, d00 - d11 - d22, xy, xz],
+        [scalar_y, xy, d11 - d00 - d22, yz],
+        [scalar_z, xz, yz, d22 - d00 - d11],
     )
-    columns = xp.stack([xp.stack(row, axis=-1) for row in rows], axis=-2)
-    diagonal = xp.linalg.diagonal(columns)
+    products = xp.stack([xp.stack(row, axis=-1) for row in rows], axis=-2)  # 4hhᵀ
+    diagonal = xp.linalg.diagonal(products)
     largest = xp.argmax(diagonal, axis=-1, keepdims=True)
     is_largest = largest == xp.arange(4, device=device(diagonal))
-    return xp.sum(xp.where(is_largest[..., None], columns, 0.0), axis=-2)
+    # A sum over rows of which all but one are 0; the matrix is symmetric.
+    return xp.sum(xp.where(is_largest[..., None], products, 0.0), axis=-2)
 
 
 def _log_by_half_angles(D: Array) -> Array:
     """Return the logarithm of an n×n rotation R = I + D through its square root.
 
-    The square root turns by angles below π/2, where both the sine and the cosine
-    determine an angle. With Θ the matrix of angles of R:
+    A rotation turns each of some orthogonal planes by an angle θ. Its square root turns
+    them by θ/2, which is at most π/2, and such an angle is determined by its sine and
+    its cosine. With Θ the matrix that multiplies every plane by its angle:
 
     1. (I + R)/2 = R^{1/2}·cos(Θ/2), so that its singular values c are the cosines of
-       half the angles.
+       half the angles. They come in equal pairs, one for each plane. V are the right
+       singular vectors.
     2. The skew part K of D is 2·sin(Θ/2)·cos(Θ/2)·J, with J a quarter turn in every
-       plane. So B = K/(2c) is the skew part of R^{1/2}.
+       plane. So B = K/(2c), in the basis V, is the skew part of R^{1/2}.
     3. The singular vectors of B span the planes of rotation, and θ/2 = atan2(sine,
        cosine) in each of them.
 
-    If c is 0 to roundoff, the plane turns by π, and K has at most its orientation left.
-    The values c come in equal pairs, so that neighboring singular vectors span such
-    planes.
+    If c is 0 to round-off, the plane turns by π. K is then 0 as well, except perhaps
+    for signs that tell the sense of the rotation, and a quarter turn is taken for B.
 
     Parameters
     ----------
     D : array of shape (..., n, n)
         Rotations minus the identity.
+
+    Returns
+    -------
+    array of shape (..., n, n)
+        The logarithms, skew-symmetric matrices.
     """
     xp = namespace(D)
-    base = constant(D)
+    constant_D = constant(D)
     n = D.shape[-1]
-    _, c, Vh = svd(like(D, np.eye(n)) + base / 2)
+    _, c, Vh = svd(like(D, np.eye(n)) + constant_D / 2)
     V = Vh.mT
-    K = Vh @ skew(base) @ V
+    K = Vh @ skew(constant_D) @ V
 
-    is_lost = c < _LOST_COSINE
-    both_lost = is_lost[..., :, None] & is_lost[..., None, :]
-    quarter = like(D, _quarter_turns(n))
-    quarter = xp.where(K == 0, quarter, xp.abs(quarter) * xp.sign(K))
-    cosine_sums = xp.where(both_lost, 1.0, c[..., :, None] + c[..., None, :])
-    B = xp.where(both_lost, quarter, K / cosine_sums)
+    is_zero = c < _ZERO_COSINE
+    both_zero = is_zero[..., :, None] & is_zero[..., None, :]
+    quarter_turns = like(D, _quarter_turns(n))
+    quarter_turns = xp.where(K == 0, quarter_turns, xp.abs(quarter_turns) * xp.sign(K))
+    cosine_sums = xp.where(both_zero, 1.0, c[..., :, None] + c[..., None, :])
+    B = xp.where(both_zero, quarter_turns, K / cosine_sums)
 
-    left, sines, Wh = svd(skew(B))
+    left_vectors, sines, Wh = svd(skew(B))
     cosines = xp.sqrt(xp.sum((c[..., :, None] * Wh.mT) ** 2, axis=-2))
     angles = 2 * xp.atan2(sines, cosines)
-    inner = (left * angles[..., None, :]) @ Wh
-    omega = V @ skew(inner) @ Vh
+    omega_in_basis = (left_vectors * angles[..., None, :]) @ Wh
+    omega = V @ skew(omega_in_basis) @ Vh
     if differentiable(D):
-        return omega + _log_derivative(xp, omega, D - base)
+        return omega + _log_derivative(xp, omega, D - constant_D)
     return omega
 
 
 def _quarter_turns(n: int) -> np.ndarray:
-    """Return a skew matrix that turns pairs of axes by a right angle, from the last.
+    """Return a skew matrix that turns the planes of neighboring axes by a right angle.
 
-    For an odd n the first axis is left fixed.
+    Axes are paired from the last one on; for an odd n the first axis is left fixed.
 
     Parameters
     ----------
     n : int
-        The size of the matrix.
+        The number of rows.
+
+    Returns
+    -------
+    array of shape (n, n)
+        For n = 2 it is [[0, −1], [1, 0]].
     """
     turns = np.zeros((n, n))
     last = np.arange(n - 1, 0, -2)
@@ -182,11 +208,12 @@ def _quarter_turns(n: int) -> np.ndarray:
 
 
 def _log_derivative(xp: Any, omega: Array, change: Array) -> Array:
-    """Return the derivative of the logarithm at exp Ω in a direction.
+    """Return the derivative of the logarithm of rotations at exp Ω in a direction.
 
-    It is the inverse of the derivative of exp, entry by entry in the eigenbasis of Ω.
-    At the cut locus, where two eigenvalues are +iπ and −iπ, there is no derivative, and
-    0 is returned for that entry.
+    In the basis of the eigenvectors of Ω, with eigenvalues iw, the derivative of exp
+    multiplies entry (r, s) by e^{i(w_r + w_s)/2}·sinc((w_r − w_s)/2). That of the
+    logarithm divides by it. If w_r = π and w_s = −π, the factor is 0 and there is no
+    derivative; 0 is returned for that entry.
 
     Parameters
     ----------
@@ -196,12 +223,17 @@ def _log_derivative(xp: Any, omega: Array, change: Array) -> Array:
         Ω, the logarithm.
     change : array, shape (..., n, n)
         The change of the rotation.
+
+    Returns
+    -------
+    array, shape (..., n, n)
+        The change of Ω, skew-symmetric.
     """
     w, Z = skew_eigen(omega)
-    half = w / 2
-    sine = sinc(xp, half[..., :, None] - half[..., None, :])
-    is_usable = xp.abs(sine) > 1e-12
-    size = xp.where(is_usable, 1 / xp.where(is_usable, sine, 1.0), 0.0)
-    rotation = phase(xp, -(half[..., :, None] + half[..., None, :]), Z.dtype)
-    K = xp.astype(size, Z.dtype) * rotation
+    half_w = w / 2
+    modulus = sinc(xp, half_w[..., :, None] - half_w[..., None, :])
+    is_nonzero = xp.abs(modulus) > _ZERO_DIFFERENCE
+    reciprocal = xp.where(is_nonzero, 1 / xp.where(is_nonzero, modulus, 1.0), 0.0)
+    inverse_phase = phase(xp, -(half_w[..., :, None] + half_w[..., None, :]), Z.dtype)
+    K = xp.astype(reciprocal, Z.dtype) * inverse_phase
     return skew(divided_difference_map(K, Z, change))

@@ -34,21 +34,30 @@ _NEWTON_STEPS = 7
 # round-off.
 _CONVERGED = 1e-10
 
+# Exponents to which the quadrature rule is fitted: so many, from this one on.
+_N_FITTED = 400
+_LEAST_FITTED = 1e-3
 
-def unit_exponential(S: Array, longest: float) -> Array:
+
+def unit_exponential(S: Array, largest_norm: float) -> Array:
     """Return exp(S + D) for symmetric S, D the diagonal that makes its diagonal 1.
 
     Parameters
     ----------
     S : array, shape (..., m, m)
         Symmetric matrices.
-    longest : float
-        A bound on the norm of S + D. It sets the work where that may not depend on S,
-        in public time and under JAX. Otherwise the work for a matrix depends on it
-        alone, and so does the answer.
+    largest_norm : float
+        A bound on the norm of S + D. Inside `public_time` and under JAX the work must
+        not depend on S, and this bound determines it. Otherwise the norm of each matrix
+        determines the work for it, and its result does not depend on the others.
+
+    Returns
+    -------
+    array, shape (..., m, m)
+        Symmetric matrices with diagonal 1.
     """
     if not is_numpy_array(S) or in_public_time():
-        return _newton(S, int(_halvings(longest)))
+        return _newton(S, int(_n_squarings(largest_norm)))
 
     m = S.shape[-1]
     flat = S.reshape(-1, m, m)
@@ -57,58 +66,75 @@ def unit_exponential(S: Array, longest: float) -> Array:
     # |S + D| ≤ |S| + |D| and |D| ≤ log cosh|S|
     norm = np.max(np.sum(np.abs(flat), axis=-1), axis=-1)
     norm = 2 * norm + np.log1p(np.exp(-2 * norm)) - math.log(2)
-    norm = np.clip(np.nan_to_num(norm), 0.0, longest)
+    norm = np.clip(np.nan_to_num(norm), 0.0, largest_norm)
 
-    halvings = _halvings(norm)
+    # Matrices that need equally many squarings are worked on together, in blocks.
+    squarings = _n_squarings(norm)
     order = np.argsort(norm)
     block_size = _BLOCK_ENTRIES // m**2
-    for k in np.unique(halvings):
-        rows = order[halvings[order] == k]
+    for n_squarings in np.unique(squarings):
+        rows = order[squarings[order] == n_squarings]
         for block in np.split(rows, range(block_size, len(rows), block_size)):
-            result[block] = _newton(flat[block], int(k))
+            result[block] = _newton(flat[block], int(n_squarings))
     return result.reshape(S.shape)
 
 
-def _halvings(norm: Array | float) -> Array:
-    """Return how often a matrix must be halved until Taylor's polynomial is accurate.
+def _n_squarings(norm: Array | float) -> Array:
+    """Return how many squarings the exponential of a matrix takes.
+
+    The exponential of A is computed as the 2^k-th power of that of A/2^k, whose norm is
+    so small that Taylor's polynomial is accurate.
 
     Parameters
     ----------
     norm : float or array
-        The norms of the matrices.
+        The norms of matrices A.
+
+    Returns
+    -------
+    int or array of int
+        The numbers k, at least 2.
     """
     ratio = np.maximum(norm, _TAYLOR_RADIUS) / _TAYLOR_RADIUS
     return np.maximum(2, np.ceil(np.log2(ratio))).astype(int)
 
 
-def _newton(S: Array, halvings: int) -> Array:
+def _newton(S: Array, n_squarings: int) -> Array:
     """Solve log diag exp(S + diag x) = 0 for x, and return exp(S + diag x).
+
+    Newton's method takes at most `_NEWTON_STEPS` steps. The last one is taken along the
+    derivative of the exponential, which spares computing the exponential once more.
 
     Parameters
     ----------
     S : array, shape (..., m, m)
         Symmetric matrices.
-    halvings : int
-        How often S + diag x is halved before Taylor's polynomial is taken.
+    n_squarings : int
+        How often the exponential of (S + diag x)/2^n_squarings is squared.
+
+    Returns
+    -------
+    array, shape (..., m, m)
+        The exponentials, with diagonal 1.
     """
     xp = namespace(S)
     identity = like(S, np.eye(S.shape[-1]))
     x = -0.5 * xp.log1p(xp.sum(S * S, axis=-1))
-    runs_to_the_end = not is_numpy_array(S) or in_public_time()
+    takes_all_steps = not is_numpy_array(S) or in_public_time()
     for steps_left in reversed(range(_NEWTON_STEPS)):
-        roots = _exponential_roots(S + x[..., None] * identity, halvings)
-        excess = xp.log1p(xp.linalg.diagonal(roots[-1]))
+        roots = _exponential_roots(S + x[..., None] * identity, n_squarings)
+        log_diagonal = xp.log1p(xp.linalg.diagonal(roots[-1]))
 
         # ∂(e^A)ᵢᵢ/∂aⱼⱼ = ∫(e^{tA})ᵢⱼ(e^{(1−t)A})ᵢⱼ dt
         slopes = sum(weight * X * Y for weight, X, Y in _quadrature(roots))
-        right_side = (xp.exp(excess) * excess)[..., None]
+        right_side = (xp.exp(log_diagonal) * log_diagonal)[..., None]
         step = xp.linalg.solve(slopes, right_side)[..., 0]
 
-        # A matrix that has converged is left alone.
-        is_open = xp.any(xp.abs(excess) > _CONVERGED, axis=-1, keepdims=True)
-        if steps_left == 0 or not (runs_to_the_end or np.any(is_open)):
+        # A matrix that has converged is not moved.
+        is_active = xp.any(xp.abs(log_diagonal) > _CONVERGED, axis=-1, keepdims=True)
+        if steps_left == 0 or not (takes_all_steps or np.any(is_active)):
             break
-        x = x - xp.where(is_open, step, 0.0)
+        x = x - xp.where(is_active, step, 0.0)
 
     # The last step is taken along the derivative, ∫ e^{tA}·diag(step)·e^{(1−t)A} dt.
     change = sum(
@@ -122,21 +148,27 @@ def _factorial(k: int) -> float:
     return float(math.factorial(k))
 
 
-def _exponential_roots(A: Array, halvings: int) -> list[Array]:
-    """Return e^{A/2^k} − I for k = halvings, …, 1, 0; a small A keeps its digits.
+def _exponential_roots(A: Array, n_squarings: int) -> list[Array]:
+    """Return e^A − I, and before it the roots e^{A/2^k} − I from which it is computed.
 
-    The first one is Taylor's polynomial of degree 16, written as a polynomial of degree
-    4 in A⁴ (Paterson and Stockmeyer 1973). Each next one is the square of the previous
-    one: (I + X)² = I + 2X + X².
+    The first one, with k = n_squarings, is Taylor's polynomial of degree 16 of a small
+    matrix, written as a polynomial of degree 4 in its fourth power (Paterson and
+    Stockmeyer 1973). Each next one is the square of the previous one: (I + X)² =
+    I + 2X + X². The identity is left out, so that a small A keeps its digits.
 
     Parameters
     ----------
     A : array of shape (..., m, m)
         Matrices.
-    halvings : int
-        How often A is halved.
+    n_squarings : int
+        How often the exponential of A/2^n_squarings is squared.
+
+    Returns
+    -------
+    list of arrays of shape (..., m, m)
+        e^{A/2^k} − I for k = n_squarings, …, 1, 0.
     """
-    A = A * 2.0**-halvings
+    A = A * 2.0**-n_squarings
     identity = like(A, np.eye(A.shape[-1]))
     A2 = A @ A
     A3 = A @ A2
@@ -151,53 +183,61 @@ def _exponential_roots(A: Array, halvings: int) -> list[Array]:
         )
         highest_terms = A4 @ (highest_terms + identity / _factorial(order))
     roots = [highest_terms + A3 / 6 + A2 / 2 + A]
-    for _ in range(halvings):
+    for _ in range(n_squarings):
         roots.append(2 * roots[-1] + roots[-1] @ roots[-1])
     return roots
 
 
 def _quadrature(roots: list[Array]) -> Iterator[tuple[float, Array, Array]]:
-    """Yield the terms of a quadrature rule for integrals over t in [0, 1].
+    """Yield the terms of a quadrature rule for ∫₀¹ f(e^{tA}, e^{(1−t)A}) dt.
 
-    The nodes are t = 0, ½, ¼, … and their mirror images 1 − t, which share a weight.
+    Here f is bilinear, and f(X, Y) and f(Y, X) count as the same. The nodes are t = 0,
+    ½, ¼, … and their mirror images 1 − t, which share a weight. The integral is about
+    the sum of weight·f(X, Y).
 
     Parameters
     ----------
-    roots : list of array
-        The result of `_exponential_roots`.
+    roots : list of arrays of shape (..., m, m)
+        e^{A/2^k} − I for k = n, …, 1, 0, as `_exponential_roots` returns them.
 
     Yields
     ------
     weight : float
-    exponential, complement : array
+        The weight of the node t and its mirror image together.
+    X, Y : arrays of shape (..., m, m)
         e^{tA} and e^{(1−t)A}, in either order.
     """
     identity = like(roots[0], np.eye(roots[0].shape[-1]))
     end_weight, *weights = _quadrature_weights(len(roots) - 1)
     yield end_weight, identity, identity + roots[-1]
-    complement = identity
+    mirror_image = identity
     for X, weight in zip(reversed(roots[:-1]), weights, strict=True):
-        complement = complement + complement @ X  # e^{(1 − 2^−k)A}
-        yield weight, complement, identity + X
+        mirror_image = mirror_image + mirror_image @ X  # e^{(1 − 2^−k)A}
+        yield weight, mirror_image, identity + X
 
 
 @cache
-def _quadrature_weights(halvings: int) -> list[float]:
-    """Return the weights of the rule of `_quadrature`; it is exact to 4e-4.
+def _quadrature_weights(n_squarings: int) -> list[float]:
+    """Return the weights of the quadrature rule of `_quadrature` on [0, 1].
 
-    They fit ∫₀¹ e^{−wt} dt = (1 − e^{−w})/w by least squares, for w up to the largest
-    difference of eigenvalues. A node and its mirror image contribute the same matrix,
-    hence the factor 2.
+    They are fitted to ∫₀¹ e^{−wt} dt = (1 − e^{−w})/w by least squares, for w up to
+    2^n_squarings, the largest difference of eigenvalues. Relative errors are then below
+    4e-4. A node and its mirror image contribute the same matrix, hence the factor 2.
 
     Parameters
     ----------
-    halvings : int
-        The number of halvings, which decides about the nodes.
+    n_squarings : int
+        The smallest node but 0 is 2^−n_squarings.
+
+    Returns
+    -------
+    list of float
+        The weights of the nodes 0, ½, ¼, …, each together with its mirror image.
     """
-    n_fitted = 400
-    nodes = np.concatenate([[0.0], 2.0 ** -np.arange(1, halvings + 1)])
-    w = np.linspace(1e-3, 2.0**halvings, n_fitted)[:, None]
-    integral = -np.expm1(-w)
-    values = (np.exp(-w * nodes) + np.exp(-w * (1 - nodes))) * w / integral
-    solution = np.linalg.lstsq(values, np.ones(n_fitted))[0]
+    nodes = np.concatenate([[0.0], 2.0 ** -np.arange(1, n_squarings + 1)])
+    w = np.linspace(_LEAST_FITTED, 2.0**n_squarings, _N_FITTED)[:, None]
+    integral_times_w = -np.expm1(-w)
+    node_values = np.exp(-w * nodes) + np.exp(-w * (1 - nodes))
+    relative_values = node_values * w / integral_times_w
+    solution = np.linalg.lstsq(relative_values, np.ones(_N_FITTED))[0]
     return [float(2 * weight) for weight in solution]

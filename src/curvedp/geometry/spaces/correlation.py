@@ -64,19 +64,25 @@ class CorrelationMatrices(PullbackManifold, FrozenManifold):
         return np.eye(self.m)
 
     def project(self, x: Array) -> Array:
-        """Return the correlation matrix of the nearest positive definite matrix."""
+        """Return the correlation matrix of the positive definite matrix nearest to x."""
         return _scale_to_unit_diagonal(SPDAffineInvariant(self.m).project(x))
 
     def from_record(self, x: Array) -> Array:
-        """Return the correlation matrix of x's symmetric part, in any units.
+        """Return the correlation matrix of a record, which may be a covariance matrix.
 
-        Covariances are welcome; NaN where a variance is not positive or the matrix is
-        not definite.
+        The symmetric part of the record is scaled to unit diagonal. There is no point,
+        and the result is NaN, if a variance is not positive or the matrix is not
+        definite.
 
         Parameters
         ----------
         x : array of shape (..., *point_shape)
             Records; entries may be anything.
+
+        Returns
+        -------
+        array of shape (..., *point_shape)
+            The points; NaN where there is none.
         """
         xp = namespace(x)
         S = sym(x)
@@ -146,24 +152,60 @@ class Correlation(CorrelationMatrices):
         return math.exp(2 * math.sqrt(self.m - 1) * safe_radius)
 
     def to_model(self, x: Array) -> Array:
-        """Return the rows of the Cholesky factor over their last entries."""
+        """Return the image of a correlation matrix in the product of hyperbolic spaces.
+
+        Row i of the Cholesky factor, divided by its last entry, is the spatial part of
+        a point of H^{i−1}.
+
+        Parameters
+        ----------
+        x : array of shape (..., m, m)
+            Correlation matrices.
+
+        Returns
+        -------
+        array of shape (..., *model.point_shape)
+            The images.
+        """
         L = cholesky(x)
         diagonal = namespace(x).linalg.diagonal(L)
         return self._join_rows(L / diagonal[..., None], 1 / diagonal)
 
     def from_model(self, y: Array) -> Array:
-        """Return RRᵀ, R the matrix A with its rows scaled to length 1."""
+        """Return the correlation matrix whose image in the model is y.
+
+        It is RRᵀ, where R is the unit lower triangular matrix A, whose rows are the
+        spatial parts of y, with its rows scaled to length 1.
+
+        Parameters
+        ----------
+        y : array of shape (..., *model.point_shape)
+            Points of the product of hyperbolic spaces.
+
+        Returns
+        -------
+        array of shape (..., m, m)
+            The correlation matrices.
+        """
         A = self._lower_matrix(y, 1.0)
-        rows = A / euclidean_norm(namespace(y), A)[..., None]
-        return _scale_to_unit_diagonal(sym(rows @ rows.mT))
+        R = A / euclidean_norm(namespace(y), A)[..., None]
+        return _scale_to_unit_diagonal(sym(R @ R.mT))
 
     def differential(self, p: Array, v: Array) -> Array:
-        """Return the change of A = L/diag(L) for the change v of p = LLᵀ.
+        """Return the differential of `to_model` at p, applied to v.
+
+        The model's points are the rows of A = L/diag(L), where p = LLᵀ. The result is
+        the change of A for the change v of p.
 
         Parameters
         ----------
         p, v : arrays of shape (..., *point_shape)
             A point, and a tangent vector at it.
+
+        Returns
+        -------
+        array of shape (..., *model.point_shape)
+            A tangent vector of the model at the image of p.
         """
         xp = namespace(p, v)
         L = cholesky(p)
@@ -175,14 +217,21 @@ class Correlation(CorrelationMatrices):
         return self._join_rows(A_change, time_change)
 
     def inverse_differential(self, p: Array, w: Array) -> Array:
-        """Return the change of C = LLᵀ for a change w of the rows of A.
+        """Return the tangent vector at p that `differential` maps to w.
+
+        It is the change of p = LLᵀ for a change w of the rows of A = L/diag(L).
 
         Parameters
         ----------
         p : array of shape (..., *point_shape)
             A point.
-        w : array
+        w : array of shape (..., *model.point_shape)
             A tangent vector of the model space at the image of p.
+
+        Returns
+        -------
+        array of shape (..., *point_shape)
+            The tangent vector, a symmetric matrix with diagonal 0.
         """
         xp = namespace(p, w)
         L = cholesky(p)
@@ -190,14 +239,16 @@ class Correlation(CorrelationMatrices):
         # The change before the rows are scaled back to length 1.
         L_change = diagonal * self._lower_matrix(w, 0.0)
         L_change = L_change - xp.sum(L * L_change, axis=-1, keepdims=True) * L
-        half = L_change @ L.mT
-        return (half + half.mT) * (1 - like(p, np.eye(self.m)))
+        one_sided_change = L_change @ L.mT  # the change of LLᵀ is this + its transpose
+        off_diagonal = 1 - like(p, np.eye(self.m))
+        return (one_sided_change + one_sided_change.mT) * off_diagonal
 
     def _join_rows(self, A: Array, times: Array) -> Array:
-        """Return the point (or velocity) of the product with these rows.
+        """Join the rows of a lower triangular matrix into one vector of the model.
 
-        Row i gives the time coordinate times[i] and the spatial part A[i, :i]; the
-        first row has none.
+        The model is the product of the hyperboloids H¹, …, H^{m−1}. Row i, counted from
+        0, gives the point of Hⁱ with time coordinate times[i] and spatial part
+        A[i, :i]. Row 0 gives none.
 
         Parameters
         ----------
@@ -205,22 +256,34 @@ class Correlation(CorrelationMatrices):
             The rows, as a lower triangular matrix.
         times : array of shape (..., m)
             The time coordinates.
+
+        Returns
+        -------
+        array of shape (..., *model.point_shape)
+            A point of the model, or a velocity if A and `times` are changes.
         """
         xp = namespace(A)
-        rows = []
+        points = []
         for i in range(1, self.m):
-            rows.append(xp.concat([times[..., i : i + 1], A[..., i, :i]], axis=-1))
-        return self.model.join(rows)
+            points.append(xp.concat([times[..., i : i + 1], A[..., i, :i]], axis=-1))
+        return self.model.join(points)
 
     def _lower_matrix(self, y: Array, diagonal: float) -> Array:
         """Return the lower triangular matrix whose rows are the spatial parts of y.
 
+        This is the inverse of `_join_rows`, without the time coordinates.
+
         Parameters
         ----------
-        y : array
-            A point or velocity of the product.
+        y : array of shape (..., *model.point_shape)
+            A point or velocity of the product of hyperboloids H¹, …, H^{m−1}.
         diagonal : float
-            The entries on the diagonal.
+            The entries on the diagonal: 1 for a point, 0 for a velocity.
+
+        Returns
+        -------
+        array of shape (..., m, m)
+            The matrix; row i, counted from 0, holds the spatial part in Hⁱ.
         """
         xp = namespace(y)
         rows = [xp.zeros_like(y[..., : self.m])]
@@ -267,6 +330,7 @@ class CorrelationOffLog(CorrelationMatrices):
         """The ball in which −log λ_min is at most `_SAFE_FLAT_EXPONENT`."""
 
         def excess(radius: float) -> float:
+            """Return by how much −log λ_min may exceed the safe exponent."""
             return self._largest_exponent(radius) - _SAFE_FLAT_EXPONENT
 
         # `scipy.optimize` takes long to import, hence not at the top of the module.
@@ -278,13 +342,25 @@ class CorrelationOffLog(CorrelationMatrices):
         )
 
     def _largest_exponent(self, radius: float) -> float:
-        """Return a bound on −log λ_min within `radius` r of the origin.
+        """Return a bound on −log λ_min of the correlation matrices near the origin.
 
-        D minimizes tr e^{S+D} − tr D, which is m − tr D there, and m + m·log(tr e^S/m)
-        at the best multiple of I; with tr S = 0, tr e^S ≤ m + Σ_{k≥2} |S|^k/k! =
-        m + e^r − 1 − r. So det C = e^{tr D} ≥ (1 + (e^r − 1 − r)/m)^{−m}, and λ_min ≥
+        Such a matrix is C = exp(S + D), where S has diagonal 0 and length at most r,
+        and the diagonal matrix D gives C a unit diagonal. D minimizes
+        tr e^{S+D} − tr D, which is m − tr D there, and m + m·log(tr e^S/m) at the best
+        multiple of I; with tr S = 0, tr e^S ≤ m + Σ_{k≥2} |S|^k/k! = m + e^r − 1 − r.
+        So det C = e^{tr D} ≥ (1 + (e^r − 1 − r)/m)^{−m}, and λ_min ≥
         det C·((m−1)/m)^{m−1} ≥ det C/e, since the other eigenvalues have a mean of at
         most m/(m−1).
+
+        Parameters
+        ----------
+        radius : float
+            r, the largest distance from the origin.
+
+        Returns
+        -------
+        float
+            1 + m·log(1 + (e^r − 1 − r)/m).
         """
         return 1 + self.m * math.log1p((math.expm1(radius) - radius) / self.m)
 
@@ -299,14 +375,21 @@ class CorrelationOffLog(CorrelationMatrices):
         return math.sqrt(2) * lower_triangle(logarithm)
 
     def from_model(self, y: Array) -> Array:
-        """Return exp(S + D) for the S with entries y/√2.
+        """Return the correlation matrix exp(S + D) for an off-diagonal part S.
 
-        Beyond `_max_distance` it is that of the point at this distance.
+        S has the entries y/√2 below and above its diagonal of 0, and D is the diagonal
+        matrix for which the result has unit diagonal. Beyond `_max_distance` from the
+        origin the result is that of the point at this distance on the same ray.
 
         Parameters
         ----------
-        y : array
+        y : array of shape (..., m(m − 1)/2)
             A point of the model space.
+
+        Returns
+        -------
+        array of shape (..., m, m)
+            The correlation matrices.
         """
         xp = namespace(y)
         length = euclidean_norm(xp, y)[..., None]
@@ -316,9 +399,11 @@ class CorrelationOffLog(CorrelationMatrices):
         if self.m == 2:  # Fisher's z
             return xp.tanh(S) + like(y, np.eye(2))
 
-        longest = self._largest_exponent(self._max_distance)
-        C = _scale_to_unit_diagonal(unit_exponential(constant(S), longest))
+        largest_exponent = self._largest_exponent(self._max_distance)
+        C = _scale_to_unit_diagonal(unit_exponential(constant(S), largest_exponent))
         if differentiable(y):
+            # D is found by iteration, which is not differentiated. The second term has
+            # the value 0 and the derivative of the whole.
             return C + self.inverse_differential(C, y - constant(y))
         return C
 
@@ -327,34 +412,37 @@ class CorrelationOffLog(CorrelationMatrices):
         return math.sqrt(2) * lower_triangle(dlog(p, v))
 
     def inverse_differential(self, p: Array, w: Array) -> Array:
-        """Return the velocity of the correlation matrix for a velocity w of S, its off-log.
+        """Return the velocity of a correlation matrix for a velocity of its logarithm.
 
-        p = exp(S + D), where the diagonal matrix D keeps the diagonal of p at 1. If S
-        changes by W, D changes by the D′ for which d(exp)[W + D′] has a zero diagonal.
-        That is a linear system for the entries of D′: column j of its matrix is the
-        diagonal of d(exp)[eⱼeⱼᵀ].
+        p = exp(S + D), where S has diagonal 0, and the diagonal matrix D keeps the
+        diagonal of p at 1. If S changes by W, D changes by the D′ for which
+        d(exp)[W + D′] has a zero diagonal. That is a linear system for the entries of
+        D′: column j of its matrix is the diagonal of d(exp)[eⱼeⱼᵀ].
 
         Parameters
         ----------
-        p : array, shape (..., *point_shape)
+        p : array, shape (..., m, m)
             A point.
-        w : array
-            A tangent vector of the model space at the image of p.
+        w : array, shape (..., m(m − 1)/2)
+            The entries of W below the diagonal, times √2.
+
+        Returns
+        -------
+        array, shape (..., m, m)
+            The tangent vector at p, a symmetric matrix with diagonal 0.
         """
         xp = namespace(p, w)
         W = self._symmetric_matrix(w)
-        unit_diagonals = _diagonal_matrix(like(p, np.eye(self.m)))
-        diagonal_responses = xp.linalg.diagonal(
-            dexp(p[..., None, :, :], unit_diagonals)
-        )
-        diagonal_of_W = xp.linalg.diagonal(dexp(p, W))
-        compensation = xp.linalg.solve(diagonal_responses.mT, diagonal_of_W[..., None])[
-            ..., 0
-        ]
-        return self.to_tangent(p, dexp(p, W - _diagonal_matrix(compensation)))
+        unit_diagonals = _diagonal_matrix(like(p, np.eye(self.m)))  # eⱼeⱼᵀ for each j
+        responses = dexp(p[..., None, :, :], unit_diagonals)
+        response_diagonals = xp.linalg.diagonal(responses)  # one row for each j
+        diagonal_without_D = xp.linalg.diagonal(dexp(p, W))
+        solution = xp.linalg.solve(response_diagonals.mT, diagonal_without_D[..., None])
+        minus_D_change = _diagonal_matrix(solution[..., 0])
+        return self.to_tangent(p, dexp(p, W - minus_D_change))
 
     def _symmetric_matrix(self, y: Array) -> Array:
-        """Return the symmetric matrix of diagonal 0 with entries y/√2 below it."""
+        """Return the symmetric matrix with diagonal 0 and the entries y/√2 below it."""
         return symmetric_from_triangle(y / math.sqrt(2), 1 - np.eye(self.m))
 
 
@@ -364,16 +452,25 @@ def _diagonal_matrix(x: Array) -> Array:
 
 
 def _scale_to_unit_diagonal(S: Array) -> Array:
-    """Return S in units in which its diagonal is 1, exactly.
+    """Return the correlation matrix of a covariance matrix: entries S_ij/√(S_ii·S_jj).
+
+    The diagonal of the result is set to 1 exactly.
 
     Parameters
     ----------
     S : array of shape (..., m, m)
         Positive definite matrices.
+
+    Returns
+    -------
+    array of shape (..., m, m)
+        The scaled matrices. An entry that cannot be computed (a variance is not
+        positive) is NaN, also on the diagonal.
     """
     xp = namespace(S)
-    root = xp.sqrt(xp.linalg.diagonal(S))
+    standard_deviations = xp.sqrt(xp.linalg.diagonal(S))
     identity = like(S, np.eye(S.shape[-1]))
-    scaled = S / root[..., :, None] / root[..., None, :]
-    diagonal = xp.where(xp.isnan(scaled), scaled, identity)
-    return scaled * (1 - identity) + diagonal
+    scaled = S / standard_deviations[..., :, None] / standard_deviations[..., None, :]
+    # The identity, with NaN at the entries where `scaled` has NaN.
+    identity_or_nan = xp.where(xp.isnan(scaled), scaled, identity)
+    return scaled * (1 - identity) + identity_or_nan

@@ -57,14 +57,21 @@ class OrthonormalFrames(EmbeddedMetric):
         return U @ Vh
 
     def from_record(self, x: Array) -> Array:
-        """Return the polar factor of x at any scale.
+        """Return the frame nearest to a record x, which may have any scale.
 
-        NaN where the columns of x are linearly dependent, to round-off.
+        It is the orthogonal polar factor of x. If the columns of x are linearly
+        dependent, up to round-off, there is no single nearest frame and the result is
+        NaN.
 
         Parameters
         ----------
         x : array of shape (..., *point_shape)
             Records; entries may be anything.
+
+        Returns
+        -------
+        array of shape (..., *point_shape)
+            The points; NaN where there is none.
         """
         xp = namespace(x)
         U, singular_values, Vh = matrix.svd(matrix.well_scaled(x))
@@ -90,17 +97,22 @@ class OrthonormalFrames(EmbeddedMetric):
         return xp.sqrt(xp.sum(gap * gap, axis=(-2, -1)))
 
     def _normal_from_coordinates(self, p: Array, z: Array) -> Array:
-        """Return the vector with these coordinates that is orthogonal to span p.
+        """Return the tangent vector orthogonal to the columns of p with coordinates z.
 
         The block reflector of p carries matrices whose first r rows vanish to those
         whose columns are orthogonal to the columns of p.
 
         Parameters
         ----------
-        p : array of shape (..., *point_shape)
+        p : array of shape (..., m, r)
             A point.
-        z : array
+        z : array of shape (..., (m − r)·r)
             The coordinates.
+
+        Returns
+        -------
+        array of shape (..., m, r)
+            A matrix whose columns are orthogonal to those of p.
         """
         xp = namespace(p, z)
         block = xp.reshape(z, (*z.shape[:-1], self.m - self.r, self.r))
@@ -108,9 +120,19 @@ class OrthonormalFrames(EmbeddedMetric):
         return matrix.reflect(p, xp.concat([top, block], axis=-2))
 
     def _normal_coordinates_of(self, p: Array, v: Array) -> Array:
-        """Return the coordinates of the part of v orthogonal to span p.
+        """Return the coordinates of the part of v orthogonal to the columns of p.
 
-        The inverse of `_normal_from_coordinates`.
+        This inverts `_normal_from_coordinates`.
+
+        Parameters
+        ----------
+        p, v : arrays of shape (..., m, r)
+            A point, and a tangent vector at it.
+
+        Returns
+        -------
+        array of shape (..., (m − r)·r)
+            The coordinates.
         """
         block = matrix.reflect(p, v)[..., self.r :, :]
         n_coordinates = (self.m - self.r) * self.r

@@ -14,6 +14,14 @@ from curvedp.numerics.arrays import like, namespace
 from curvedp.numerics.autodiff import constant, differentiable
 from curvedp.numerics.matrix_functions import polar, sinc, svd, sym_function
 
+# Arguments nearer than this have the derivative half-way as their divided difference.
+_CLOSE = 1e-5
+
+# Ranges in which derivatives are computed by series: of 1 − cos θ, and of the argument
+# of sinc√x.
+_COSINE_SERIES_RANGE = 1e-4
+_SINC_SERIES_RANGE = 1e-3
+
 
 @dataclass(frozen=True)
 class Grassmann(OrthonormalFrames):
@@ -91,6 +99,11 @@ class Grassmann(OrthonormalFrames):
         ----------
         p, v : arrays of shape (..., *point_shape)
             A point, and a tangent vector at it.
+
+        Returns
+        -------
+        array of shape (..., dim, dim)
+            Symmetric matrices, in the coordinates of `to_coordinates` (NumPy).
         """
         if self.constant_curvature is not None:
             return super().jacobi_operator(p, v)
@@ -103,21 +116,26 @@ class Grassmann(OrthonormalFrames):
     def exp(self, p: Array, v: Array) -> Array:
         """Return the end of the geodesic from p with velocity v.
 
-        It is p·cos√X + v·sinc√X with X = vᵀv, in a basis that is aligned with p.
-
-        (Edelman, Arias & Smith 1998, Theorem 2.3.) With the singular value
+        It is p·cos√X + v·sinc√X with X = vᵀv, in a basis that is aligned with p
+        (Edelman, Arias & Smith 1998, Theorem 2.3). With the singular value
         decomposition v = U·s·Vᵀ this is p + p·V(cos s − 1)Vᵀ + U·sin s·Vᵀ. Orthonormal
         factors on both sides make the result orthonormal to round-off, whatever the
-        length of v.
+        length of v. Under differentiation U, s and V are constants, and terms of value
+        0 carry the derivative.
 
         Parameters
         ----------
         p, v : arrays of shape (..., *point_shape)
             A point, and a tangent vector at it.
+
+        Returns
+        -------
+        array of shape (..., *point_shape)
+            The end points.
         """
         xp = namespace(p, v)
-        base = constant(v)
-        left, s, Vh = svd(base)
+        constant_v = constant(v)
+        U, s, Vh = svd(constant_v)
         V = Vh.mT
 
         def cosine_divided_differences() -> Array:
@@ -131,29 +149,34 @@ class Grassmann(OrthonormalFrames):
         )
 
         # A direction that a long v has by round-off only need not be orthogonal to p.
-        left = self.to_tangent(p, left)
-        step = (left * xp.sin(s)[..., None, :]) @ Vh
+        U = self.to_tangent(p, U)
+        step = (U * xp.sin(s)[..., None, :]) @ Vh
         if differentiable(v):
+            # Zero in value: the derivative of v·sinc√X by the product rule.
             gram_change = gram - constant(gram)
-            slope = _sinc_divided_differences(xp, s) * (Vh @ gram_change @ V)
-            direct = (v - base) @ V * sinc(xp, s)[..., None, :]
-            step = step + (direct + base @ V @ slope) @ Vh
+            sinc_change = _sinc_divided_differences(xp, s) * (Vh @ gram_change @ V)
+            from_v = (v - constant_v) @ V * sinc(xp, s)[..., None, :]
+            from_sinc = constant_v @ V @ sinc_change
+            step = step + (from_v + from_sinc) @ Vh
         return p + (p @ cosine_minus_one + step)
 
     def log(self, p: Array, q: Array) -> Array:
         """Return the velocity at p of a shortest geodesic to q.
 
         It is (I − ppᵀ)q·Wᵀ·φ(P), with the polar decomposition pᵀq = PW and φ(cos θ) =
-        θ/sin θ.
-
-        (I − ppᵀ)q = (q − p) − ppᵀ(q − p) carries the digits of small angles, P those of
-        large ones. At the cut locus (an angle π/2) W is not unique and one of the
-        shortest velocities is returned.
+        θ/sin θ. The principal angles θ have their cosines as eigenvalues of P. Small
+        ones keep their digits because (I − ppᵀ)q is computed from q − p. If an angle is
+        π/2, W is not unique, and one of the shortest velocities is returned.
 
         Parameters
         ----------
         p, q : arrays of shape (..., *point_shape)
             The point at which the velocity is tangent, and the point it leads to.
+
+        Returns
+        -------
+        array of shape (..., *point_shape)
+            The velocities, which are tangent vectors at p.
         """
         xp = namespace(p, q)
         W, P, cosines, U = self._align(p, q)
@@ -166,11 +189,11 @@ class Grassmann(OrthonormalFrames):
         return self.to_tangent(p, q - p) @ W.mT @ stretch
 
     def transport(self, p: Array, q: Array, v: Array) -> Array:
-        """Return v moved from p to q by parallel transport.
+        """Return v moved from p to q by parallel transport along the shortest geodesic.
 
-        The geodesic is the shortest one. The result refers to the basis q.
-
-        With the aligned basis a = qWᵀ it is (v − (p + a)(I + P)⁻¹aᵀv)·W.
+        With the polar decomposition pᵀq = PW and the basis a = qWᵀ of the second
+        subspace, which is aligned with p, it is (v − (p + a)(I + P)⁻¹aᵀv)·W. The result
+        is tangent at q, not at another basis of the same subspace.
 
         Parameters
         ----------
@@ -178,6 +201,11 @@ class Grassmann(OrthonormalFrames):
             The point where the vector is, and the point to which it is moved.
         v : array of shape (..., *point_shape)
             A tangent vector at p.
+
+        Returns
+        -------
+        array of shape (..., *point_shape)
+            The moved vectors, which are tangent at q.
         """
         xp = namespace(p, q, v)
         W, P, _, _ = self._align(p, q)
@@ -196,6 +224,11 @@ class Grassmann(OrthonormalFrames):
         ----------
         X : array of shape (..., *point_shape)
             Points.
+
+        Returns
+        -------
+        array of shape (..., m(m + 1)/2)
+            Unit vectors.
         """
         X = np.asarray(X)
         rows, columns = np.triu_indices(self.m)
@@ -204,18 +237,27 @@ class Grassmann(OrthonormalFrames):
         return np.asarray(projectors[..., rows, columns] * weights / self.r**0.5)
 
     def from_embedding(self, z: np.ndarray) -> np.ndarray:
-        """Return the span of r leading eigenvectors of the matrix with entries z.
+        """Return the point whose embedding is nearest to a vector z.
+
+        It is the span of the r leading eigenvectors of the symmetric matrix whose
+        entries `embed` would arrange as z.
 
         Parameters
         ----------
-        z : array
+        z : array of shape (m(m + 1)/2,)
             A vector of the embedding space, such as a mean of embedded points.
+
+        Returns
+        -------
+        array of shape point_shape
+            The point.
         """
-        upper = np.triu_indices(self.m)
-        P = np.zeros((self.m, self.m))
-        P[upper] = z / np.where(upper[0] == upper[1], 1.0, 2**0.5)
-        vectors: np.ndarray = np.linalg.eigh(P + np.triu(P, 1).T)[1]
-        return vectors[:, ::-1][:, : self.r]
+        rows, columns = np.triu_indices(self.m)
+        upper_triangle = np.zeros((self.m, self.m))
+        upper_triangle[rows, columns] = z / np.where(rows == columns, 1.0, 2**0.5)
+        symmetric = upper_triangle + np.triu(upper_triangle, 1).T
+        eigenvectors: np.ndarray = np.linalg.eigh(symmetric)[1]  # eigenvalues ascend
+        return eigenvectors[:, ::-1][:, : self.r]
 
     def to_tangent(self, p: Array, x: Array) -> Array:
         """Return the part of x orthogonal to the span of p."""
@@ -224,8 +266,8 @@ class Grassmann(OrthonormalFrames):
     def from_coordinates(self, p: Array, z: Array) -> Array:
         """Return the tangent vector at p with the orthonormal coordinates z.
 
-        The vector is horizontal. A block reflector carries a basis of the complement of
-        the first r unit vectors to one of the complement of p.
+        The last m − r unit vectors are carried to a basis of the complement of p by a
+        block reflector; the entries of z are coefficients of these.
 
         Parameters
         ----------
@@ -233,13 +275,19 @@ class Grassmann(OrthonormalFrames):
             A point.
         z : array, shape (..., dim)
             Coordinates.
+
+        Returns
+        -------
+        array of shape (..., *point_shape)
+            The tangent vectors.
         """
         return self._normal_from_coordinates(p, z)
 
     def to_coordinates(self, p: Array, v: Array) -> Array:
         """Return the orthonormal coordinates of a tangent vector v at p.
 
-        They are read off after the block reflector of `from_coordinates`.
+        They are the coefficients of v with respect to a basis of the complement of p,
+        which a block reflector carries to the last m − r unit vectors.
 
         Parameters
         ----------
@@ -247,6 +295,11 @@ class Grassmann(OrthonormalFrames):
             A point.
         v : array, shape (..., *point_shape)
             A tangent vector at p.
+
+        Returns
+        -------
+        array of shape (..., dim)
+            The coordinates.
         """
         return self._normal_coordinates_of(p, v)
 
@@ -276,24 +329,27 @@ class Grassmann(OrthonormalFrames):
 def _angle_over_sine(xp: Any, cosine: Array) -> Array:
     """Return θ/sin θ as a function of cos θ ∈ [0, 1].
 
-    Its condition number is below 1, so round-off of the cosine costs nothing.
+    It is 2·atan2(a, b)/(a·b) with a = √(1 − cos θ) and b = √(1 + cos θ). The condition
+    number of the function is below 1, so round-off of the cosine costs nothing.
 
     Parameters
     ----------
     xp : module
         The array library.
     cosine : array
-        The cosines cos θ.
+        The cosines cos θ; numbers above 1 count as 1.
+
+    Returns
+    -------
+    array
+        The values, at least 1.
     """
     cosine = xp.where(cosine < 1, cosine, 1.0)
-    root_one_minus = xp.sqrt(1 - cosine)
-    root_one_plus = xp.sqrt(1 + cosine)
-    safe_root = xp.where(root_one_minus > 0, root_one_minus, 1.0)
-    return xp.where(
-        root_one_minus > 0,
-        2 * xp.atan2(safe_root, root_one_plus) / (safe_root * root_one_plus),
-        1.0,
-    )
+    a = xp.sqrt(1 - cosine)
+    b = xp.sqrt(1 + cosine)
+    nonzero_a = xp.where(a > 0, a, 1.0)
+    quotient = 2 * xp.atan2(nonzero_a, b) / (nonzero_a * b)
+    return xp.where(a > 0, quotient, 1.0)
 
 
 def _angle_over_sine_divided_differences(xp: Any, cosines: Array) -> Array:
@@ -317,9 +373,9 @@ def _angle_over_sine_divided_differences(xp: Any, cosines: Array) -> Array:
     """
     x, y = cosines[..., :, None], cosines[..., None, :]
     middle = (x + y) / 2
-    is_close = xp.abs(x - y) < 1e-5
+    is_close = xp.abs(x - y) < _CLOSE
     defect = 1 - xp.where(middle < 1, middle, 1.0)
-    is_next_to_one = defect < 1e-4
+    is_next_to_one = defect < _COSINE_SERIES_RANGE
 
     safe_middle = xp.where(is_next_to_one, 0.0, middle)
     closed_form = (safe_middle * _angle_over_sine(xp, safe_middle) - 1) / (
@@ -353,9 +409,9 @@ def _sinc_divided_differences(xp: Any, s: Array) -> Array:
     """
     a, b = s[..., :, None], s[..., None, :]
     gap = a * a - b * b
-    square = (a * a + b * b) / 2
-    is_close = xp.abs(gap) < 1e-5
-    is_tiny = square < 1e-3
+    square = (a * a + b * b) / 2  # x half-way
+    is_close = xp.abs(gap) < _CLOSE
+    is_tiny = square < _SINC_SERIES_RANGE
 
     root = xp.sqrt(xp.where(is_tiny, 1.0, square))
     closed_form = (xp.cos(root) - sinc(xp, root)) / (2 * root * root)

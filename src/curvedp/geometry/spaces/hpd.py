@@ -92,6 +92,16 @@ class HPDAffineInvariant(PullbackManifold, AffineInvariantCone):
         ----------
         x : array of shape (..., m, m)
             Complex Hermitian matrices.
+
+        Returns
+        -------
+        array of shape (..., m, m, 2)
+            Their real and imaginary parts, on the last axis.
+
+        Raises
+        ------
+        ParameterError
+            If x does not consist of numbers.
         """
         x = np.asarray(x)
         if x.dtype.kind not in "biufc":
@@ -113,12 +123,17 @@ class HPDAffineInvariant(PullbackManifold, AffineInvariantCone):
     # The map to real blocks is linear, so it is its own differential.
 
     def to_model(self, x: Array) -> Array:
-        """Return the real matrix of blocks [[a, −b], [b, a]].
+        """Return the real matrix with a block [[a, −b], [b, a]] for each entry a + ib.
 
         Parameters
         ----------
-        x : array of shape (..., *point_shape)
-            A point.
+        x : array of shape (..., m, m, 2)
+            Points: real and imaginary parts on the last axis.
+
+        Returns
+        -------
+        array of shape (..., 2m, 2m)
+            Points of the model.
         """
         xp = namespace(x)
         a, b = x[..., 0], x[..., 1]
@@ -128,12 +143,19 @@ class HPDAffineInvariant(PullbackManifold, AffineInvariantCone):
         return xp.reshape(blocks, (*a.shape[:-2], 2 * self.m, 2 * self.m))
 
     def from_model(self, y: Array) -> Array:
-        """Return the Hermitian matrix whose blocks are nearest to those of y.
+        """Return the Hermitian matrix whose real blocks are nearest to those of y.
+
+        The entry a + ib stands for the block [[a, −b], [b, a]].
 
         Parameters
         ----------
-        y : array
+        y : array of shape (..., 2m, 2m)
             A point of the model space.
+
+        Returns
+        -------
+        array of shape (..., m, m, 2)
+            Real and imaginary parts, on the last axis.
         """
         xp = namespace(y)
         blocks = xp.reshape(y, (*y.shape[:-2], self.m, 2, self.m, 2))
@@ -142,12 +164,20 @@ class HPDAffineInvariant(PullbackManifold, AffineInvariantCone):
         return _hermitian_part(xp.stack([real, imaginary], axis=-1) / 2)
 
     def coordinates_to_model(self, z: Array) -> Array:
-        """Return the coordinates in SPD(2m): two copies of each entry, over √2.
+        """Return the coordinates in SPD(2m) of a vector with coordinates z.
+
+        A real symmetric matrix with 2m rows holds every coordinate of the Hermitian
+        matrix twice, up to sign; both copies are divided by √2.
 
         Parameters
         ----------
         z : array of shape (..., dim)
             Coordinates of a tangent vector.
+
+        Returns
+        -------
+        array of shape (..., m(2m + 1))
+            Coordinates of its image in the model.
         """
         xp = namespace(z)
         pattern = _copy_pattern(self.m)
@@ -156,18 +186,25 @@ class HPDAffineInvariant(PullbackManifold, AffineInvariantCone):
         return copies * like(z, pattern.sign * math.sqrt(0.5))
 
     def coordinates_from_model(self, z: Array) -> Array:
-        """Return the coordinates here: the two copies of each entry added, over √2.
+        """Return the coordinates of a vector that has coordinates z in SPD(2m).
+
+        The two copies of each coordinate are added, up to sign, and divided by √2.
 
         Parameters
         ----------
-        z : array
+        z : array of shape (..., m(2m + 1))
             Coordinates of a tangent vector of the model.
+
+        Returns
+        -------
+        array of shape (..., dim)
+            The coordinates here.
         """
         xp = namespace(z)
         pattern = _copy_pattern(self.m)
         weighted = z * like(z, pattern.sign * math.sqrt(0.5))
-        places = xp.asarray(pattern.places, device=device(z))
-        copies = xp.take(weighted, places, axis=-1)
+        copy_indices = xp.asarray(pattern.copy_indices, device=device(z))
+        copies = xp.take(weighted, copy_indices, axis=-1)
         return xp.sum(xp.reshape(copies, (*copies.shape[:-1], self.dim, 2)), axis=-1)
 
 
@@ -176,20 +213,27 @@ class _CopyPattern(NamedTuple):
 
     source: np.ndarray  # which coordinate of a Hermitian matrix each one copies
     sign: np.ndarray  # with which sign; 0 where it copies none
-    places: np.ndarray  # where the two copies of each coordinate are, in pairs
+    copy_indices: np.ndarray  # indices of the two copies of each coordinate, in pairs
 
 
 @cache
 def _copy_pattern(m: int) -> _CopyPattern:
-    """Return the pattern, read off a matrix whose entries are numbered.
+    """Return how coordinates of real 2m×2m matrices copy those of Hermitian m×m ones.
 
     The coordinates of a Hermitian matrix are its diagonal, then the real and then the
-    imaginary parts below it.
+    imaginary parts below it. A Hermitian matrix whose coordinates are the numbers 1, 2,
+    3, … is turned into a real matrix, whose entries then tell, up to sign, which
+    coordinate they copy.
 
     Parameters
     ----------
     m : int
-        The size of the Hermitian matrices.
+        The number of rows of the Hermitian matrices.
+
+    Returns
+    -------
+    _CopyPattern
+        Which coordinate each one copies, with which sign, and where the copies are.
     """
     row, column = np.tril_indices(m, -1)
     diagonal = np.arange(m)
@@ -208,7 +252,8 @@ def _copy_pattern(m: int) -> _CopyPattern:
     return _CopyPattern(
         source=np.maximum(numbers - 1, 0),
         sign=np.sign(signed_numbers),
-        places=np.argsort(numbers, kind="stable")[m:],
+        # The m zeros come first: entries that copy nothing.
+        copy_indices=np.argsort(numbers, kind="stable")[m:],
     )
 
 

@@ -27,7 +27,7 @@ from curvedp.numerics.constant_work import in_public_time
 from curvedp.numerics.elementary import cosh_sinhc, euclidean_norm, safe_sqrt
 from curvedp.numerics.threads import blocks
 
-_BLOCK = 1 << 15  # numbers of one array that are worked on together
+_BLOCK_NUMBERS = 1 << 15  # numbers of one array that are worked on together
 
 # Distance from the origin up to which points are well represented: e^15 units of
 # round-off are 4e-10.
@@ -70,27 +70,46 @@ class Hyperbolic(VectorManifold, OriginIsometry):
 
 
 def _roundoff_amplification(radius: float) -> float:
-    """Return (1 + 2r)·e^r at r = min(radius, 15).
+    """Return how far a point moves, at most, per unit of relative coordinate error.
 
-    At distance r points are e^r times finer than their coordinates, and so are the
-    vectors there, of length at most 2r, that are summed
+    At distance r from the origin, coordinates are about e^r times larger than the
+    displacements that they describe, so their rounding moves a point by e^r units. It
+    changes vectors of length at most 2r there, which are summed for a mean, by 2r·e^r
     (`tests/mechanisms/test_solver_error.py` finds about 2e^r units of round-off a
     step).
+
+    Parameters
+    ----------
+    radius : float
+        The largest distance from the origin; points beyond 15 are not used.
+
+    Returns
+    -------
+    float
+        (1 + 2r)·e^r at r = min(radius, 15).
     """
     r = min(radius, _SAFE_RADIUS)
     return (1 + 2 * r) * math.exp(r)
 
 
 def in_cache_blocks(kernel: Callable[..., Array]) -> Callable[..., Array]:
-    """Decorate a kernel of vectors so that large NumPy batches run block by block.
+    """Decorate a method so that large NumPy batches are computed block by block.
 
-    A kernel here takes some hundred small steps. With ten thousand records at once most
-    of the time would go into memory for temporaries; blocks stay in the cache.
+    The methods here take some hundred small steps. With ten thousand records at once
+    most of the time would go into memory for intermediate results; those of a block
+    stay in the processor's cache.
 
     Parameters
     ----------
     kernel : callable
-        A method of vectors, whose first argument is the manifold.
+        A method of a manifold whose arguments are arrays of vectors, with coordinates
+        along the last axis, and which broadcasts over the other axes.
+
+    Returns
+    -------
+    callable
+        The decorated method. A result does not depend on the other vectors of the
+        batch.
     """
 
     @wraps(kernel)
@@ -98,29 +117,42 @@ def in_cache_blocks(kernel: Callable[..., Array]) -> Callable[..., Array]:
         """Call the kernel for blocks of records and concatenate the results."""
         if not all(map(is_numpy_array, arrays)):
             return kernel(self, *arrays)
-        batch = np.broadcast_shapes(*(a.shape[:-1] for a in arrays))
-        n_records = math.prod(batch)
-        block_size = max(2, _BLOCK // arrays[0].shape[-1])
-        is_small = n_records <= block_size and n_records != 1
-        if not batch or is_small:
+        batch_shape = np.broadcast_shapes(*(a.shape[:-1] for a in arrays))
+        n_records = math.prod(batch_shape)
+        block_size = max(2, _BLOCK_NUMBERS // arrays[0].shape[-1])
+        is_one_block = n_records <= block_size and n_records != 1
+        if not batch_shape or is_one_block:
             return kernel(self, *arrays)
 
-        flat_arrays = [_flatten_batch(array, batch) for array in arrays]
+        flat_arrays = [_flatten_batch(array, batch_shape) for array in arrays]
         results = []
         for block in blocks(n_records, block_size):
-            size = block.stop - block.start
-            # One record alone would be added up in another order (`elementary.dot`):
-            # doubled, it gets what it gets in any batch.
-            rows: Any = block if size > 1 else [block.start, block.start]
+            n_in_block = block.stop - block.start
+            # A single record would be summed in another order than in a batch
+            # (`elementary.dot`), and its last digits would differ. So it is doubled.
+            rows: Any = block if n_in_block > 1 else [block.start, block.start]
             arguments = [a if a.ndim == 1 else a[rows] for a in flat_arrays]
-            results.append(kernel(self, *arguments)[:size])
-        return np.concatenate(results).reshape(*batch, *results[0].shape[1:])
+            results.append(kernel(self, *arguments)[:n_in_block])
+        return np.concatenate(results).reshape(*batch_shape, *results[0].shape[1:])
 
     return blocked_kernel
 
 
 def _flatten_batch(array: np.ndarray, batch: tuple[int, ...]) -> np.ndarray:
-    """Return the array broadcast to one leading axis; a vector stays one."""
+    """Broadcast an array of vectors to a batch shape with its axes merged into one.
+
+    Parameters
+    ----------
+    array : array of shape (..., d)
+        Vectors.
+    batch : tuple of int
+        The shape to which all axes but the last are broadcast.
+
+    Returns
+    -------
+    array of shape (n, d)
+        The vectors, n the product of `batch`. A single vector is returned as it is.
+    """
     if array.ndim == 1:
         return array
     broadcast = np.broadcast_to(array, (*batch, array.shape[-1]))
@@ -128,7 +160,7 @@ def _flatten_batch(array: np.ndarray, batch: tuple[int, ...]) -> np.ndarray:
 
 
 def dot(xp: Any, u: Array, v: Array) -> Array:
-    """Return Σ uᵢvᵢ with a last axis of length 1, as all scalars have here."""
+    """Return Σ uᵢvᵢ over the last axis, which is kept with length 1."""
     return elementary.dot(xp, u, v)[..., None]
 
 
@@ -143,16 +175,37 @@ def hypot_one(xp: Any, x: Array) -> Array:
         The array library of x.
     x : array
         Any numbers.
+
+    Returns
+    -------
+    array
+        √(1 + x²), of the same shape.
     """
-    size = xp.abs(x)
-    is_large = size > 1
-    ratio = xp.where(is_large, 1 / xp.where(is_large, size, 1.0), x)
+    modulus = xp.abs(x)
+    is_large = modulus > 1
+    # For |x| > 1 it is |x|·√(1 + 1/x²).
+    ratio = xp.where(is_large, 1 / xp.where(is_large, modulus, 1.0), x)
     root = xp.sqrt(1 + ratio * ratio)
-    return xp.where(is_large, size * root, root)
+    return xp.where(is_large, modulus * root, root)
 
 
 def lift(xp: Any, x: Array) -> tuple[Array, Array]:
-    """Return the time coordinate √(1 + |x|²) above a spatial part x, and |x|."""
+    """Return the time coordinate of the hyperboloid's point with spatial part x.
+
+    Parameters
+    ----------
+    xp : module
+        The array library.
+    x : array of shape (..., d)
+        Spatial parts of points.
+
+    Returns
+    -------
+    time : array of shape (..., 1)
+        √(1 + |x|²).
+    length : array of shape (..., 1)
+        |x|.
+    """
     length = euclidean_norm(xp, x)[..., None]
     return hypot_one(xp, length), length
 
@@ -162,16 +215,22 @@ def apply_where(
 ) -> Array:
     """Return near() where the condition holds and far() elsewhere.
 
-    NumPy evaluates only what is needed, except in public time.
+    For NumPy arrays a function that no entry needs is not called, except inside
+    `public_time`, where the work must not depend on the data.
 
     Parameters
     ----------
     xp : module
         The array library.
-    condition : array of bool
+    condition : array of bool, shape (..., 1)
         Which entries `near` computes.
     near, far : callables
-        Return the values in each case.
+        Functions without arguments that return the values of all entries.
+
+    Returns
+    -------
+    array
+        The chosen values.
     """
     if is_numpy_array(condition) and not in_public_time():
         all_alike = np.all(condition) == np.any(condition)
@@ -183,59 +242,74 @@ def apply_where(
 def polar_exp(
     xp: Any, x: Array, time: Array, length: Array, radial: Array, tangential: Array
 ) -> Array:
-    """Return the spatial part of the exponential from a point x that is not the origin.
+    """Return the end of a geodesic on the hyperboloid that starts far from the origin.
 
-    With a the distance of x from the origin, n the length of the velocity and ψ its
-    angle to the radial direction, the radial part of the end point is
-    sinh a·cosh n + cosh a·sinh n·cos ψ. It cancels on the way inward; there it is
-    sinh(a − n) + cosh a·sinh n·(1 + cos ψ), and n(1 + cos ψ) = |tangential|²/(n −
-    radial).
+    The start is a point with spatial part x. With a its distance from the origin, n the
+    length of the velocity and ψ its angle to the radial direction, the component of the
+    end point along x is sinh a·cosh n + cosh a·sinh n·cos ψ. For velocities toward the
+    origin this cancels, and sinh(a − n) + cosh a·sinh n·(1 + cos ψ) is used, where
+    n(1 + cos ψ) = |tangential|²/(n − radial).
 
     Parameters
     ----------
-    x, time, length : array
-        Spatial part of the footpoint, its time coordinate cosh a and length sinh a.
+    xp : module
+        The array library.
+    x, time, length : arrays of shapes (..., d), (..., 1) and (..., 1)
+        Spatial part of the start, its time coordinate cosh a, and |x| = sinh a.
     radial : array, shape (..., 1)
         Component of the velocity along the radial unit vector.
-    tangential : array
+    tangential : array, shape (..., d)
         The spatial part of the velocity orthogonal to x.
+
+    Returns
+    -------
+    array, shape (..., d)
+        The spatial part of the end point.
     """
     tangential_square = dot(xp, tangential, tangential)
-    square = radial * radial + tangential_square
-    cosh, sinhc = cosh_sinhc(xp, square)
+    squared_speed = radial * radial + tangential_square  # n²
+    cosh, sinhc = cosh_sinhc(xp, squared_speed)  # cosh n and sinh(n)/n
     outward = cosh * length + sinhc * radial * time
 
     goes_inward = radial < -1
-    speed = safe_sqrt(xp, xp.where(goes_inward, square, 1.0))
+    speed = safe_sqrt(xp, xp.where(goes_inward, squared_speed, 1.0))
     inward = xp.sinh(xp.asinh(length) - speed) + sinhc * time * tangential_square / (
         speed - xp.where(goes_inward, radial, -1.0)
     )
 
-    radial_part = xp.where(goes_inward, inward, outward)
-    return radial_part / xp.where(length == 0, 1.0, length) * x + sinhc * tangential
+    along_x = xp.where(goes_inward, inward, outward)
+    return along_x / xp.where(length == 0, 1.0, length) * x + sinhc * tangential
 
 
 def rotate_by_holonomy(
     xp: Any, w: Array, u: Array, one_minus_inner: Array, z: Array
 ) -> Array:
-    """Return coordinates z after parallel transport between two points.
+    """Return the coordinates of a vector after parallel transport from w to y.
 
-    Both points have the frames that radial transport from the origin gives them. In
-    these frames the transport is the rotation by the area A of the geodesic triangle
-    (origin, w, second point) in its plane: tan(A/2) = |w∧y|/(1 − ⟨w,y⟩) for vectors w,
-    y of the ball model (Ungar 2008, gyr[y, −w]). Its Cayley form needs no angle and is
-    smooth where w and y are parallel.
+    Coordinates at a point refer to the frame that parallel transport along the ray from
+    the origin gives it. In these frames the transport from w to y is a rotation in the
+    plane of w and y. Its angle is the area A of the geodesic triangle of the origin, w
+    and y: tan(A/2) = |w∧y|/(1 − ⟨w,y⟩) for vectors of the ball model (Ungar 2008,
+    gyr[y, −w]). Its Cayley form needs no angle and is smooth where w and y are
+    parallel.
 
     Parameters
     ----------
-    w : array
-        The first point in the ball model.
-    u : array
+    xp : module
+        The array library.
+    w : array, shape (..., d)
+        The first point, in the ball model.
+    u : array, shape (..., d)
         The part of the second point y orthogonal to w.
     one_minus_inner : array, shape (..., 1)
         1 − ⟨w, y⟩.
-    z : array
-        Coordinates at the first point.
+    z : array, shape (..., d)
+        Coordinates of a tangent vector at w.
+
+    Returns
+    -------
+    array, shape (..., d)
+        The coordinates of the transported vector at y.
     """
     w_square = dot(xp, w, w)
     u_square = dot(xp, u, u)

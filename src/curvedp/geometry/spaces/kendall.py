@@ -93,6 +93,11 @@ class KendallShapes(EmbeddedMetric):
         ----------
         p, v : arrays of shape (..., *point_shape)
             A point, and a tangent vector at it.
+
+        Returns
+        -------
+        array of shape (..., dim, dim)
+            Symmetric matrices, in the coordinates of `to_coordinates` (NumPy).
         """
         if self.constant_curvature is not None:
             return super().jacobi_operator(p, v)
@@ -111,6 +116,11 @@ class KendallShapes(EmbeddedMetric):
         ----------
         p, v : arrays of shape (..., *point_shape)
             A point, and a tangent vector at it.
+
+        Returns
+        -------
+        array of shape (..., *point_shape)
+            The end points.
         """
         xp = namespace(p, v)
         square = xp.sum(v * v, axis=(-2, -1), keepdims=True)
@@ -119,33 +129,42 @@ class KendallShapes(EmbeddedMetric):
         return p + (v * sinc - p * one_minus_cosine)
 
     def log(self, p: Array, q: Array) -> Array:
-        """Return the horizontal velocity from p to the rotation of q nearest to p.
+        """Return the velocity at p of a shortest geodesic to the shape of q.
 
-        At distance π/2, where p and q have no best rotation, it is one of the shortest
-        velocities. With w the part of q horizontal at p, |w| = sin θ and |⟨p, q⟩| =
-        cos θ; w is computed from q − p, so that it has the digits of near points.
+        It leads to the rotation of q that is nearest to p. With θ the distance and w
+        the part of q that is tangent at p, |w| = sin θ and |⟨p, q⟩| = cos θ; w is
+        computed from q − p, which keeps the digits of near points. At distance π/2 no
+        rotation of q is nearest, and one of the shortest velocities is returned.
 
         Parameters
         ----------
         p, q : arrays of shape (..., *point_shape)
             The point at which the velocity is tangent, and the point it leads to.
+
+        Returns
+        -------
+        array of shape (..., *point_shape)
+            The velocities, which are tangent vectors at p.
         """
         xp = namespace(p, q)
-        horizontal = self.to_tangent(p, q - p)
-        overlap = _hermitian_product(p, q)
-        sine_square = xp.sum(horizontal * horizontal, axis=(-2, -1), keepdims=True)
+        tangent_part = self.to_tangent(p, q - p)  # w
+        inner = _hermitian_product(p, q)
+        sine_square = xp.sum(tangent_part * tangent_part, axis=(-2, -1), keepdims=True)
         sine = safe_sqrt(xp, sine_square)
-        cosine = _modulus(overlap)
-        safe_sine = xp.where(sine == 0, 1.0, sine)
+        cosine = _modulus(inner)
+        nonzero_sine = xp.where(sine == 0, 1.0, sine)
         angle_over_sine = xp.where(
-            sine == 0, 1.0, xp.atan2(safe_sine, cosine) / safe_sine
+            sine == 0, 1.0, xp.atan2(nonzero_sine, cosine) / nonzero_sine
         )
-        return _multiply(_conjugate(_phase(overlap)), horizontal) * angle_over_sine
+        back_rotation = _conjugate(_phase(inner))  # turns q so that ⟨p, q⟩ is positive
+        return _multiply(back_rotation, tangent_part) * angle_over_sine
 
     def transport(self, p: Array, q: Array, v: Array) -> Array:
-        """Return v transported in parallel along the shortest geodesic.
+        """Return v transported in parallel along the shortest geodesic from p to q.
 
-        It is moved by the unitary map that turns p into q in their complex plane.
+        As complex vectors, let φ be the phase of ⟨p, q⟩, and a = φ̄·q the rotation of q
+        nearest to p. The unitary map that takes p to a, and changes nothing orthogonal
+        to both, moves v; the result is multiplied by φ, to be tangent at q.
 
         Parameters
         ----------
@@ -153,12 +172,18 @@ class KendallShapes(EmbeddedMetric):
             The point where the vector is, and the point to which it is moved.
         v : array of shape (..., *point_shape)
             A tangent vector at p.
+
+        Returns
+        -------
+        array of shape (..., *point_shape)
+            The moved vectors, which are tangent at q.
         """
-        overlap = _hermitian_product(p, q)
-        phase = _phase(overlap)
-        aligned = _multiply(_conjugate(phase), q)
-        coefficient = _hermitian_product(aligned, v) / (1 + _modulus(overlap))
-        return _multiply(phase, v - _multiply(coefficient, p + aligned))
+        inner = _hermitian_product(p, q)
+        phase = _phase(inner)
+        aligned_q = _multiply(_conjugate(phase), q)
+        coefficient = _hermitian_product(aligned_q, v) / (1 + _modulus(inner))
+        moved = v - _multiply(coefficient, p + aligned_q)
+        return _multiply(phase, moved)
 
     def project(self, x: Array) -> Array:
         """Return x centered and scaled to norm 1.
@@ -178,7 +203,7 @@ class KendallShapes(EmbeddedMetric):
 
     @staticmethod
     def _preshape(x: Array, tolerance: float) -> tuple[Array, Array]:
-        """Return landmarks centered and scaled to norm 1, and which have no shape.
+        """Center landmarks and scale them to norm 1.
 
         Parameters
         ----------
@@ -190,14 +215,15 @@ class KendallShapes(EmbeddedMetric):
         Returns
         -------
         preshape : array, shape (..., k, 2)
-        all_equal : array, shape (..., 1, 1)
-            Whether all landmarks are equal.
+            The scaled landmarks; without meaning where all landmarks are equal.
+        all_equal : array of bool, shape (..., 1, 1)
+            Whether all landmarks are equal, and so have no shape.
         """
         xp = namespace(x)
         moved = x - x[..., :1, :]  # exact zeros when all landmarks are equal
         extent = xp.max(xp.abs(moved), axis=(-2, -1), keepdims=True)
-        size = xp.max(xp.abs(x), axis=(-2, -1), keepdims=True)
-        all_equal = ~(extent > tolerance * size)  # true for NaN
+        largest_coordinate = xp.max(xp.abs(x), axis=(-2, -1), keepdims=True)
+        all_equal = ~(extent > tolerance * largest_coordinate)  # true for NaN
 
         moved = moved / xp.where(all_equal, 1.0, extent)
         centered = moved - xp.mean(moved, axis=-2, keepdims=True)
@@ -214,6 +240,11 @@ class KendallShapes(EmbeddedMetric):
         ----------
         X : array of shape (..., *point_shape)
             Points.
+
+        Returns
+        -------
+        array of shape (..., k²)
+            Unit vectors.
         """
         X = np.asarray(X)
         z = X[..., 0] + 1j * X[..., 1]
@@ -224,19 +255,27 @@ class KendallShapes(EmbeddedMetric):
         return np.concatenate([diagonal, upper.real, upper.imag], axis=-1)
 
     def from_embedding(self, z: np.ndarray) -> np.ndarray:
-        """Return the leading eigenvector of the Hermitian matrix with entries z.
+        """Return the point whose embedding is nearest to a vector z.
+
+        It is the leading eigenvector of the Hermitian matrix whose entries `embed`
+        would arrange as z.
 
         Parameters
         ----------
-        z : array
+        z : array of shape (k²,)
             A vector of the embedding space, such as a mean of embedded points.
+
+        Returns
+        -------
+        array of shape point_shape
+            The point.
         """
         rows, columns = np.triu_indices(self.k, 1)
         upper = np.zeros((self.k, self.k), dtype=np.complex128)
         real, imaginary = np.split(z[self.k :], 2)
         upper[rows, columns] = (real + 1j * imaginary) / 2**0.5
         hermitian = upper + np.conj(upper.T) + np.diag(z[: self.k])
-        leading = np.linalg.eigh(hermitian)[1][:, -1]
+        leading = np.linalg.eigh(hermitian)[1][:, -1]  # eigenvalues ascend
         return np.asarray(self.project(np.stack([leading.real, leading.imag], axis=-1)))
 
     def to_tangent(self, p: Array, x: Array) -> Array:
@@ -248,6 +287,11 @@ class KendallShapes(EmbeddedMetric):
             A point.
         x : array of shape (..., *point_shape)
             Any array.
+
+        Returns
+        -------
+        array of shape (..., *point_shape)
+            The tangent vectors.
         """
         xp = namespace(p, x)
         centered = x - xp.mean(x, axis=-2, keepdims=True)
@@ -262,6 +306,11 @@ class KendallShapes(EmbeddedMetric):
         ----------
         p : array of shape (..., *point_shape)
             What may be points.
+
+        Returns
+        -------
+        array of shape (...)
+            The residuals.
         """
         xp = namespace(p)
         centroid = xp.mean(p, axis=-2)
@@ -272,10 +321,10 @@ class KendallShapes(EmbeddedMetric):
     def from_coordinates(self, p: Array, z: Array) -> Array:
         """Return the tangent vector at p with the orthonormal coordinates z.
 
-        The vector is horizontal, and takes O(k) operations.
-
-        Two reflections: one carries e₁ to the direction of the centroid, the other
-        carries e₁ of the remaining k − 1 entries to p.
+        As complex vectors with k entries, tangent vectors are those orthogonal to
+        (1, …, 1) and to p. Two reflections carry the vectors whose first two entries
+        are 0 there: the first takes e₁ of the last k − 1 entries to p, the second takes
+        e₁ to the direction of (1, …, 1). They need O(k) operations.
 
         Parameters
         ----------
@@ -283,6 +332,11 @@ class KendallShapes(EmbeddedMetric):
             A point.
         z : array of shape (..., dim)
             Coordinates of a tangent vector at p.
+
+        Returns
+        -------
+        array of shape (..., *point_shape)
+            The tangent vectors.
         """
         xp = namespace(p, z)
         w = xp.reshape(z, (*z.shape[:-1], self.k - 2, 2))
@@ -291,22 +345,44 @@ class KendallShapes(EmbeddedMetric):
         return self._helmert(xp.concat([xp.zeros_like(w[..., :1, :]), w], axis=-2))
 
     def to_coordinates(self, p: Array, v: Array) -> Array:
-        """Return the coordinates of v: the two reflections in the other order."""
-        xp = namespace(p, v)
-        axis = self._helmert(p)[..., 1:, :]
-        w = self._reflect(axis, self._helmert(v)[..., 1:, :])[..., 1:, :]
-        return xp.reshape(w, (*w.shape[:-2], self.dim))
+        """Return the orthonormal coordinates of a tangent vector v at p.
 
-    def _helmert(self, x: Array) -> Array:
-        """Apply the reflection that swaps e₁ and −1/√k.
-
-        It sends centered vectors to those with a zero first entry. With u = e₁ + 1/√k,
-        |u|² = 2(1 + 1/√k) and 2⟨u,x⟩/|u|² = (x₁ + Σx/√k)/(1 + 1/√k).
+        The two reflections of `from_coordinates`, in the other order, carry v to a
+        complex vector whose first two entries are 0. The coordinates are the real and
+        imaginary parts of the others.
 
         Parameters
         ----------
-        x : array of shape (..., k)
+        p : array of shape (..., *point_shape)
+            A point.
+        v : array of shape (..., *point_shape)
+            A tangent vector at p.
+
+        Returns
+        -------
+        array of shape (..., dim)
+            The coordinates.
+        """
+        xp = namespace(p, v)
+        reflected_p = self._helmert(p)[..., 1:, :]
+        w = self._reflect(reflected_p, self._helmert(v)[..., 1:, :])[..., 1:, :]
+        return xp.reshape(w, (*w.shape[:-2], self.dim))
+
+    def _helmert(self, x: Array) -> Array:
+        """Apply the reflection that swaps e₁ and the unit vector −(1, …, 1)/√k.
+
+        It sends centered vectors to those with a zero first entry. With e = (1, …, 1)
+        and u = e₁ + e/√k, |u|² = 2(1 + 1/√k) and 2⟨u,x⟩/|u|² = (x₁ + Σx/√k)/(1 + 1/√k).
+
+        Parameters
+        ----------
+        x : array of shape (..., k, 2)
             Complex vectors.
+
+        Returns
+        -------
+        array of shape (..., k, 2)
+            The reflected vectors.
         """
         xp = namespace(x)
         root = math.sqrt(self.k)
@@ -319,22 +395,27 @@ class KendallShapes(EmbeddedMetric):
 
     @staticmethod
     def _reflect(a: Array, w: Array) -> Array:
-        """Reflect w by the complex reflection that swaps the lines of e₁ and unit a.
+        """Reflect w by the reflection that swaps the complex lines of e₁ and of a.
 
-        Its axis u = a + phase(a₁)·e₁ has |u|² = 2(1 + |a₁|) ≥ 2.
+        It is w ↦ w − 2u⟨u, w⟩/|u|² with u = a + phase(a₁)·e₁ and |u|² = 2(1 + |a₁|).
 
         Parameters
         ----------
-        a : array of shape (..., k)
+        a : array of shape (..., l, 2)
             Complex unit vectors.
-        w : array of shape (..., k)
+        w : array of shape (..., l, 2)
             Complex vectors.
+
+        Returns
+        -------
+        array of shape (..., l, 2)
+            The reflected vectors.
         """
         xp = namespace(a, w)
         first = a[..., :1, :]
-        axis = xp.concat([first + _phase(first), a[..., 1:, :]], axis=-2)
-        coefficient = _hermitian_product(axis, w) / (1 + _modulus(first))
-        return w - _multiply(coefficient, axis)
+        u = xp.concat([first + _phase(first), a[..., 1:, :]], axis=-2)
+        coefficient = _hermitian_product(u, w) / (1 + _modulus(first))
+        return w - _multiply(coefficient, u)
 
 
 def _times_i(x: Array) -> Array:

@@ -88,9 +88,10 @@ class Lorentz(Hyperbolic, UnitQuadric):
     def exp(self, p: Array, v: Array) -> Array:
         """Return the end of the geodesic from p with velocity v: cosh|v|·p + sinh|v|·v/|v|.
 
-        Near the origin it is computed by a boost, the isometry that takes the origin to
-        p. Farther out this would cancel, and the velocity is split into its radial and
-        its tangential part.
+        Near the origin the velocity is first moved to the origin by a boost, the
+        isometry between p and the origin. Farther out this would lose digits by
+        cancellation, and the velocity is split into its part along the spatial part of
+        p and the part orthogonal to it.
 
         Parameters
         ----------
@@ -98,6 +99,11 @@ class Lorentz(Hyperbolic, UnitQuadric):
             A point.
         v : array, shape (..., d + 1)
             A tangent vector at p.
+
+        Returns
+        -------
+        array of shape (..., *point_shape)
+            The end points.
         """
         xp = namespace(p, v)
         x = columns(p[..., 1:])
@@ -106,17 +112,19 @@ class Lorentz(Hyperbolic, UnitQuadric):
         is_near = length < _NEAR
 
         def near() -> Array:
-            """Return the result by the plain form, which holds near the origin."""
-            # Elsewhere this form may overflow.
+            """Return the spatial part of the result by boosts, for points near the origin."""
+            # Points far out are masked, because this form may overflow there.
             velocity_at_origin = xp.where(is_near, _unboost(xp, x, time, velocity), 0.0)
             cosh, sinhc = cosh_sinhc(
                 xp, dot(xp, velocity_at_origin, velocity_at_origin)
             )
-            return _boost(
+            _, space = _boost(
                 xp, xp.where(is_near, x, 0.0), time, cosh, sinhc * velocity_at_origin
-            )[1]
+            )
+            return space
 
         def far() -> Array:
+            """Return the spatial part of the result in polar form."""
             radial, tangential = _split_tangent(xp, x, time, length, velocity)
             return polar_exp(xp, x, time, length, radial, tangential)
 
@@ -134,6 +142,11 @@ class Lorentz(Hyperbolic, UnitQuadric):
             The point at which the velocity is tangent.
         q : array, shape (..., d + 1)
             The point it leads to.
+
+        Returns
+        -------
+        array of shape (..., *point_shape)
+            The velocities, which are tangent vectors at p.
         """
 
         def fast(p: list[Array], q: list[Array]) -> tuple[Array, Array]:
@@ -158,12 +171,13 @@ class Lorentz(Hyperbolic, UnitQuadric):
 
     @in_cache_blocks
     def _careful_log(self, p: Array, q: Array) -> Array:
-        """Return the logarithm at any distance from the origin and of each other.
+        """Return the logarithm for points at any distance from the origin.
 
-        With the spatial parts x and y of p and q and their distance d, the spatial part
-        of the logarithm is (d/sinh d)·(y − cosh(d)·x). Near the origin it is computed
-        by a boost. Farther out it is split into the part along x, from the difference
-        of the distances from the origin, and the part orthogonal to it.
+        `log` calls this where its fast formula is not accurate. With the spatial parts
+        x and y of p and q and their distance d, the spatial part of the logarithm is
+        (d/sinh d)·(y − cosh(d)·x). Near the origin it is computed by boosts
+        (`_near_direction`). Farther out it is split into the part along x and the part
+        orthogonal to it (`_far_direction`).
 
         Parameters
         ----------
@@ -171,6 +185,11 @@ class Lorentz(Hyperbolic, UnitQuadric):
             The point at which the velocity is tangent.
         q : array, shape (..., d + 1)
             The point it leads to.
+
+        Returns
+        -------
+        array of shape (..., *point_shape)
+            The velocities, which are tangent vectors at p.
         """
         xp = namespace(p, q)
         x, y = columns(p[..., 1:]), columns(q[..., 1:])
@@ -186,35 +205,20 @@ class Lorentz(Hyperbolic, UnitQuadric):
         is_near = x_length < _NEAR
 
         def near() -> Array:
-            """Return y seen from x; differences are formed before the boost."""
-            difference = y - x
-            time_rise = dot(xp, difference, x + y) / (x_time + y_time)
-            along = dot(xp, x, difference) / (1 + x_time)
-            velocity_at_origin = difference + x * (along - time_rise)
-            # Elsewhere this form may overflow.
-            velocity_at_origin = xp.where(is_near, factor * velocity_at_origin, 0.0)
-            return _boost(
-                xp, xp.where(is_near, x, 0.0), x_time, 0.0, velocity_at_origin
-            )[1]
+            """Return the spatial part by boosts, for points p near the origin."""
+            at_origin = _near_direction(xp, x, y, x_time, y_time)
+            # Points far out are masked, because this form may overflow there.
+            at_origin = xp.where(is_near, factor * at_origin, 0.0)
+            _, space = _boost(xp, xp.where(is_near, x, 0.0), x_time, 0.0, at_origin)
+            return space
 
         def far() -> Array:
-            """Return the parts along the radial unit vector (|x|, x₀x̂) and across."""
+            """Return the spatial part by its parts along x and orthogonal to it."""
             safe_length = xp.where(x_length == 0, 1.0, x_length)
-            tangential = orthogonal_part(xp, y, x)
-            y_along_x = dot(xp, x, y) / safe_length  # ⟨x, y⟩/|x|
-            radial_if_near = x_time * y_along_x - x_length * y_time
-
-            # |y| − ⟨x̂,y⟩ without cancellation where y is near the ray of x
-            is_ahead = y_along_x > 0
-            tangential_square = dot(xp, tangential, tangential)
-            gap_ahead = tangential_square / xp.where(
-                is_ahead, y_length + y_along_x, 1.0
+            radial, tangential = _far_direction(
+                xp, x, y, x_time, y_time, x_length, y_length
             )
-            gap = xp.where(is_ahead, gap_ahead, y_length - y_along_x)
-            sinh_radial = _sinh_radial(xp, x, y, x_time, y_time, x_length, y_length)
-            radial_if_far = sinh_radial - x_time * gap
-
-            radial = xp.where(y_length < _NEAR, radial_if_near, radial_if_far)
+            # The radial unit vector has the spatial part x₀·x/|x|.
             return factor * radial * x_time / safe_length * x + factor * tangential
 
         return _tangent_above(xp, x, x_time, apply_where(xp, is_near, near, far))
@@ -228,6 +232,11 @@ class Lorentz(Hyperbolic, UnitQuadric):
         ----------
         p, q : arrays of shape (..., *point_shape)
             Two points.
+
+        Returns
+        -------
+        array of shape (...)
+            The distances.
         """
 
         def fast(p: list[Array], q: list[Array]) -> tuple[Array, Array]:
@@ -239,12 +248,19 @@ class Lorentz(Hyperbolic, UnitQuadric):
 
     @in_cache_blocks
     def _careful_dist(self, p: Array, q: Array) -> Array:
-        """Return the distance of points at any distance from the origin.
+        """Return the distance of two points that may be far from the origin.
+
+        `dist` calls this where its fast formula is not accurate.
 
         Parameters
         ----------
         p, q : arrays of shape (..., *point_shape)
             Two points.
+
+        Returns
+        -------
+        array of shape (...)
+            The distances.
         """
         xp = namespace(p, q)
         x, y = columns(p[..., 1:]), columns(q[..., 1:])
@@ -255,9 +271,10 @@ class Lorentz(Hyperbolic, UnitQuadric):
 
     @in_cache_blocks
     def transport(self, p: Array, q: Array, v: Array) -> Array:
-        """Return v moved from p to q by parallel transport.
+        """Return v moved from p to q by parallel transport along the geodesic.
 
-        The coordinates of v are rotated.
+        The orthonormal coordinates of v at p are rotated by the area of the triangle of
+        p, q and the origin (`rotate_by_holonomy`); the result are those at q.
 
         Parameters
         ----------
@@ -265,6 +282,11 @@ class Lorentz(Hyperbolic, UnitQuadric):
             The point where the vector is, and the point to which it is moved.
         v : array of shape (..., *point_shape)
             A tangent vector at p.
+
+        Returns
+        -------
+        array of shape (..., *point_shape)
+            The moved vectors, which are tangent at q.
         """
         xp = namespace(p, q, v)
         x, y = columns(p[..., 1:]), columns(q[..., 1:])
@@ -286,10 +308,11 @@ class Lorentz(Hyperbolic, UnitQuadric):
         return self.from_coordinates(q, rotated)
 
     def project(self, x: Array) -> Array:
-        """Return the point above the spatial part of x.
+        """Return the point of the hyperboloid with the same spatial part as x.
 
-        Moving a rounded point there changes it by no more than its rounding, while the
-        time coordinate of a far one says nothing that its spatial part does not.
+        Its time coordinate is √(1 + |x|²) with the spatial part x. For a point that was
+        rounded this changes no more than rounding did. Far out the time coordinate has
+        no more information than the spatial part.
         """
         return _point_above(namespace(x), x[..., 1:])
 
@@ -302,6 +325,11 @@ class Lorentz(Hyperbolic, UnitQuadric):
             A point.
         x : array of shape (..., *point_shape)
             Any array.
+
+        Returns
+        -------
+        array of shape (..., *point_shape)
+            The tangent vectors.
         """
         xp = namespace(p, x)
         space = p[..., 1:]
@@ -310,7 +338,10 @@ class Lorentz(Hyperbolic, UnitQuadric):
         return _tangent_above(xp, space, time, x[..., 1:] + minkowski * space)
 
     def residual(self, p: Array) -> Array:
-        """Return the relative error of the time coordinate, from the spatial part."""
+        """Return the relative error of the time coordinate of an array p.
+
+        It is |p₀ − t|/t, where t = √(1 + |x|²) belongs to the spatial part x.
+        """
         xp = namespace(p)
         time = lift(xp, p[..., 1:])[0]
         return (xp.abs(p[..., :1] - time) / time)[..., 0]
@@ -327,6 +358,11 @@ class Lorentz(Hyperbolic, UnitQuadric):
             A point.
         z : array, shape (..., dim)
             Coordinates.
+
+        Returns
+        -------
+        array of shape (..., *point_shape)
+            The tangent vectors.
         """
         xp = namespace(p, z)
         x = columns(p[..., 1:])
@@ -337,13 +373,17 @@ class Lorentz(Hyperbolic, UnitQuadric):
     def to_coordinates(self, p: Array, v: Array) -> Array:
         """Return the orthonormal coordinates of a tangent vector v at p.
 
-        They are the spatial part of v, carried back by the boost that takes the origin
-        to p.
+        They are the spatial part of v after the boost that takes p to the origin.
 
         Parameters
         ----------
         p, v : arrays of shape (..., *point_shape)
             A point, and a tangent vector at it.
+
+        Returns
+        -------
+        array of shape (..., dim)
+            The coordinates.
         """
         xp = namespace(p, v)
         x = columns(p[..., 1:])
@@ -351,10 +391,11 @@ class Lorentz(Hyperbolic, UnitQuadric):
         time, length = lift(xp, x)
 
         def near() -> Array:
-            """Return the result by the plain form, which holds near the origin."""
+            """Return the coordinates by the boost, for points near the origin."""
             return _unboost(xp, x, time, velocity)
 
         def far() -> Array:
+            """Return the coordinates by the parts of v along x and orthogonal to it."""
             radial, tangential = _split_tangent(xp, x, time, length, velocity)
             return tangential + radial / xp.where(length == 0, 1.0, length) * x
 
@@ -381,12 +422,20 @@ def _tangent_above(xp: Any, x: Array, time: Array, v: Array) -> Array:
         Its time coordinate.
     v : array, shape (..., d)
         The spatial part of the tangent vector.
+
+    Returns
+    -------
+    array, shape (..., d + 1)
+        The tangent vector, time coordinate first.
     """
     return xp.concat([dot(xp, x, v) / time, v], axis=-1)
 
 
 def _boost(xp: Any, x: Array, time: Array, z0: Any, z: Array) -> tuple[Array, Array]:
-    """Return (z0, z) carried by the boost that takes the origin to (time, x).
+    """Apply the boost that takes the origin to the point (time, x) to a vector (z0, z).
+
+    The boost is the isometry of the hyperboloid that moves every point in the plane of
+    x and the time axis, and nothing orthogonal to it.
 
     Parameters
     ----------
@@ -397,23 +446,25 @@ def _boost(xp: Any, x: Array, time: Array, z0: Any, z: Array) -> tuple[Array, Ar
     time : array, shape (..., 1)
         Its time coordinate.
     z0 : array or float
-        The time coordinate of a vector at the origin; 0 if it is tangent.
+        The time coordinate of the vector; 0 if it is tangent at the origin.
     z : array, shape (..., d)
         Its spatial part.
 
     Returns
     -------
-    time, space : array
-        The coordinates of the image.
+    image_time : array, shape (..., 1)
+        The time coordinate of the image.
+    image_space : array, shape (..., d)
+        Its spatial part.
     """
     along = dot(xp, x, z)
     return time * z0 + along, z + (z0 + along / (1 + time)) * x
 
 
 def _unboost(xp: Any, x: Array, time: Array, v: Array) -> Array:
-    """Return the coordinates of a tangent vector: the inverse of `_boost`.
+    """Apply the boost that takes a point to the origin to a tangent vector there.
 
-    It holds for points that are not far out.
+    This inverts `_boost`. It is accurate only for points that are not far out.
 
     Parameters
     ----------
@@ -425,6 +476,12 @@ def _unboost(xp: Any, x: Array, time: Array, v: Array) -> Array:
         Its time coordinate.
     v : array, shape (..., d)
         The spatial part of a tangent vector there.
+
+    Returns
+    -------
+    array, shape (..., d)
+        The spatial part of the image, which is tangent at the origin. These are the
+        orthonormal coordinates of the vector.
     """
     return v - dot(xp, x, v) / (time * (1 + time)) * x
 
@@ -432,24 +489,104 @@ def _unboost(xp: Any, x: Array, time: Array, v: Array) -> Array:
 def _split_tangent(
     xp: Any, x: Array, time: Array, length: Array, v: Array
 ) -> tuple[Array, Array]:
-    """Return the radial and the tangential part of a tangent vector at (time, x).
+    """Split a tangent vector at a point into its radial and its tangential part.
+
+    The radial direction is that of the geodesic from the origin through the point.
 
     Parameters
     ----------
-    x, time, length : array
-        Spatial part of the footpoint, its time coordinate and length.
-    v : array
+    xp : module
+        The array library.
+    x, time, length : arrays, shapes (..., d), (..., 1) and (..., 1)
+        Spatial part of the point, its time coordinate, and |x|.
+    v : array, shape (..., d)
         Spatial part of the tangent vector.
 
     Returns
     -------
     radial : array, shape (..., 1)
-        Riemannian component along the radial unit vector.
-    tangential : array
+        The component of v along the radial unit vector, under the hyperbolic metric.
+    tangential : array, shape (..., d)
         The part of v orthogonal to x.
     """
     radial = dot(xp, x, v) / xp.where(length == 0, 1.0, length) / time
     return radial, orthogonal_part(xp, v, x)
+
+
+def _near_direction(xp: Any, x: Array, y: Array, x_time: Array, y_time: Array) -> Array:
+    """Return the vector y − cosh(d)·x, moved to the origin by a boost.
+
+    It points along the logarithm; d is the distance of the points. Differences are
+    formed before the boost, so that near points keep their digits. It is accurate only
+    for x that is not far out.
+
+    Parameters
+    ----------
+    xp : module
+        The array library.
+    x, y : arrays of shape (..., d)
+        The spatial parts of two points.
+    x_time, y_time : arrays of shape (..., 1)
+        Their time coordinates.
+
+    Returns
+    -------
+    array of shape (..., d)
+        The spatial part of the vector, which is tangent at the origin.
+    """
+    difference = y - x
+    time_difference = dot(xp, difference, x + y) / (x_time + y_time)
+    along = dot(xp, x, difference) / (1 + x_time)
+    return difference + x * (along - time_difference)
+
+
+def _far_direction(
+    xp: Any,
+    x: Array,
+    y: Array,
+    x_time: Array,
+    y_time: Array,
+    x_length: Array,
+    y_length: Array,
+) -> tuple[Array, Array]:
+    """Return the radial and the tangential part of y − cosh(d)·x, for x far out.
+
+    This vector at x points along the logarithm; d is the distance of the points. With
+    x̂ = x/|x| its component along the radial unit vector is x₀⟨x̂, y⟩ − |x|y₀. That form
+    is used for y near the origin. For y far out it would cancel; it equals
+    sinh(b − a) − x₀(|y| − ⟨x̂, y⟩), a and b the distances of x and y from the origin.
+
+    Parameters
+    ----------
+    xp : module
+        The array library.
+    x, y : arrays of shape (..., d)
+        The spatial parts of two points.
+    x_time, y_time : arrays of shape (..., 1)
+        Their time coordinates x₀, y₀.
+    x_length, y_length : arrays of shape (..., 1)
+        The lengths |x|, |y|.
+
+    Returns
+    -------
+    radial : array of shape (..., 1)
+        The component along the radial unit vector at x.
+    tangential : array of shape (..., d)
+        The part of y orthogonal to x.
+    """
+    safe_length = xp.where(x_length == 0, 1.0, x_length)
+    tangential = orthogonal_part(xp, y, x)
+    y_along_x = dot(xp, x, y) / safe_length  # ⟨x̂, y⟩
+    radial_if_near = x_time * y_along_x - x_length * y_time
+
+    # |y| − ⟨x̂, y⟩, without cancellation where y is near the ray of x.
+    is_ahead = y_along_x > 0
+    tangential_square = dot(xp, tangential, tangential)
+    gap_ahead = tangential_square / xp.where(is_ahead, y_length + y_along_x, 1.0)
+    gap = xp.where(is_ahead, gap_ahead, y_length - y_along_x)
+    sinh_radial = _sinh_radial(xp, x, y, x_time, y_time, x_length, y_length)
+    radial_if_far = sinh_radial - x_time * gap
+    return xp.where(y_length < _NEAR, radial_if_near, radial_if_far), tangential
 
 
 def _sinh_radial(
@@ -476,6 +613,11 @@ def _sinh_radial(
         Their time coordinates x₀, y₀.
     x_length, y_length : arrays
         The lengths |x|, |y| of their spatial parts.
+
+    Returns
+    -------
+    array of shape (..., 1)
+        sinh(b − a).
     """
     total = y_length * x_time + x_length * y_time
     return dot(xp, y - x, y + x) / xp.where(total == 0, 1.0, total)
@@ -502,6 +644,11 @@ def _chord(xp: Any, p: Array, q: Array, p_length: Array, q_length: Array) -> Arr
         The spatial parts of two points.
     p_length, q_length : array, shape (..., 1)
         Their lengths.
+
+    Returns
+    -------
+    array, shape (..., 1)
+        The chords.
     """
     is_swapped = p_length > q_length
     x, y = xp.where(is_swapped, q, p), xp.where(is_swapped, p, q)
@@ -513,42 +660,62 @@ def _chord(xp: Any, p: Array, q: Array, p_length: Array, q_length: Array) -> Arr
     def near() -> Array:
         """Return |u − w|·√((1+x₀)(1+y₀)) with w = x/(1+x₀), u = y/(1+y₀)."""
         difference = y - x
-        time_rise = dot(xp, difference, x + y) / (x_time + y_time)
-        reduced = difference - time_rise / (1 + x_time) * x
+        time_difference = dot(xp, difference, x + y) / (x_time + y_time)
+        scaled_difference = difference - time_difference / (1 + x_time) * x
         scale = xp.sqrt((1 + x_time) / (1 + y_time))
-        return euclidean_norm(xp, reduced)[..., None] * scale
+        return euclidean_norm(xp, scaled_difference)[..., None] * scale
 
     def far() -> Array:
-        """Use sinh²(d/2) = sinh²((a−b)/2) + |x||y|sin²(φ/2), φ the angle of x and y."""
+        """Return √((2·sinh((b−a)/2))² + |x||y|(2·sin(φ/2))²), φ the angle of x and y."""
         sinh = _sinh_radial(xp, x, y, x_time, y_time, x_length, y_length)
         radial = sinh * xp.sqrt(2 / (1 + hypot_one(xp, sinh)))  # 2 sinh((b−a)/2)
 
-        safe_x = xp.where(x_length == 0, 1.0, x_length)
-        safe_y = xp.where(y_length == 0, 1.0, y_length)
-        sine_of_angle = euclidean_norm(xp, orthogonal_part(xp, x, y) / safe_x)[
-            ..., None
-        ]
-        cosine_of_angle = dot(xp, x / safe_x, y / safe_y)
-        is_ahead = cosine_of_angle > 0
-        small_angle = sine_of_angle * xp.sqrt(
-            2 / (1 + xp.where(is_ahead, cosine_of_angle, 0.0))
+        safe_x_length = xp.where(x_length == 0, 1.0, x_length)
+        safe_y_length = xp.where(y_length == 0, 1.0, y_length)
+        sine = euclidean_norm(xp, orthogonal_part(xp, x, y) / safe_x_length)[..., None]
+        cosine = dot(xp, x / safe_x_length, y / safe_y_length)
+        angular = (
+            xp.sqrt(safe_x_length)
+            * xp.sqrt(safe_y_length)
+            * _twice_sine_of_half(xp, sine, cosine)
         )
-        large_angle = xp.sqrt(2 - 2 * xp.where(is_ahead, 0.0, cosine_of_angle))
-        twice_sine_of_half = xp.where(is_ahead, small_angle, large_angle)
-        angular = xp.sqrt(safe_x) * xp.sqrt(safe_y) * twice_sine_of_half
         return euclidean_norm(xp, xp.concat([radial, angular], axis=-1))[..., None]
 
     return apply_where(xp, x_length < _NEAR, near, far)
 
 
+def _twice_sine_of_half(xp: Any, sine: Array, cosine: Array) -> Array:
+    """Return 2·sin(φ/2) from the sine and the cosine of an angle φ between 0 and π.
+
+    For acute angles it is sin φ·√(2/(1 + cos φ)), which keeps the digits of small ones;
+    for others √(2 − 2·cos φ).
+
+    Parameters
+    ----------
+    xp : module
+        The array library.
+    sine, cosine : arrays
+        sin φ ≥ 0 and cos φ.
+
+    Returns
+    -------
+    array
+        2·sin(φ/2).
+    """
+    is_acute = cosine > 0
+    acute_result = sine * xp.sqrt(2 / (1 + xp.where(is_acute, cosine, 0.0)))
+    obtuse_result = xp.sqrt(2 - 2 * xp.where(is_acute, 0.0, cosine))
+    return xp.where(is_acute, acute_result, obtuse_result)
+
+
 class _Chord(NamedTuple):
-    """The squared chord of two points and the intermediate results of computing it."""
+    """The squared chord of two points x and y, and intermediate results."""
 
     square: Array  # 4·sinh²(d/2)
     is_accurate: Array
-    x: list[Array]
-    difference: list[Array]  # y − x
-    x_time: Array
+    x: list[Array]  # the spatial part, by coordinate
+    difference: list[Array]  # y − x, by coordinate
+    x_time: Array  # √(1 + |x|²)
 
 
 def _chord_by_coordinates(x: list[Array], y: list[Array]) -> _Chord:
@@ -561,7 +728,13 @@ def _chord_by_coordinates(x: list[Array], y: list[Array]) -> _Chord:
     Parameters
     ----------
     x, y : lists of arrays
-        The coordinates of the spatial parts.
+        The coordinates of the spatial parts: one array, with an element per pair of
+        points, for each coordinate.
+
+    Returns
+    -------
+    _Chord
+        The squared chord, where it is accurate, and intermediate results.
     """
     x_time = np.sqrt(1 + dot_lists(x, x))
     y_time = np.sqrt(1 + dot_lists(y, y))
@@ -570,8 +743,9 @@ def _chord_by_coordinates(x: list[Array], y: list[Array]) -> _Chord:
         for x_coordinate, y_coordinate in zip(x, y, strict=True)
     ]
     total = list(map(add, x, y))
-    time_rise = dot_lists(difference, total) / (x_time + y_time)
-    square = dot_lists(difference, difference) - time_rise * time_rise
+    # y₀ − x₀ = ⟨y − x, y + x⟩/(y₀ + x₀), which does not cancel.
+    time_difference = dot_lists(difference, total) / (x_time + y_time)
+    square = dot_lists(difference, difference) - time_difference * time_difference
     square = np.maximum(square, 0.0)
     is_inside = np.maximum(x_time, y_time) < _LARGEST_TIME
     is_accurate = is_inside & (square > _LEAST_SQUARE)

@@ -1,5 +1,7 @@
 """The ball model of hyperbolic space."""
 
+from typing import Any
+
 import numpy as np
 
 from curvedp.geometry.manifold import Array
@@ -62,37 +64,35 @@ class PoincareBall(Hyperbolic):
         """Return the end of the geodesic from p with velocity v.
 
         It is the Möbius sum of p and tanh(|z|/2)·z/|z|, where z are the orthonormal
-        coordinates of v.
-
-        Far from the origin it is computed through the hyperboloid, in polar form.
+        coordinates of v. Near the origin this formula is used. Farther out it would
+        lose digits, and the point is computed on the hyperboloid, in polar coordinates.
 
         Parameters
         ----------
         p, v : arrays of shape (..., *point_shape)
             A point, and a tangent vector at it.
+
+        Returns
+        -------
+        array of shape (..., *point_shape)
+            The end points.
         """
         xp = namespace(p, v)
-        gap = one_minus_square(xp, p)[..., None]
+        gap = one_minus_square(xp, p)[..., None]  # 1 − |p|²
         coordinates = 2 / gap * v
-        step = euclidean_norm(xp, coordinates)[..., None]
-        is_long = step > _LONGEST_STEP
-        shrink = xp.where(is_long, _LONGEST_STEP / xp.where(is_long, step, 1.0), 1.0)
+        step_length = euclidean_norm(xp, coordinates)[..., None]
+        is_long = step_length > _LONGEST_STEP
+        shrink = xp.where(
+            is_long, _LONGEST_STEP / xp.where(is_long, step_length, 1.0), 1.0
+        )
         coordinates = shrink * coordinates
         length = euclidean_norm(xp, p)[..., None]
         is_near = length < _NEAR
 
-        near_p = xp.where(is_near, p, 0.0)
-        near_step = (
-            tanhc(xp, xp.vecdot(coordinates, coordinates)[..., None] / 4)
-            * coordinates
-            / 2
-        )
-        middle = 1 + 2 * dot(xp, near_p, near_step)
-        square = dot(xp, near_step, near_step)
-        near = ((middle + square) * near_p + gap * near_step) / (
-            middle + dot(xp, near_p, near_p) * square
-        )
+        near = _mobius_exp(xp, xp.where(is_near, p, 0.0), gap, coordinates)
 
+        # The same step from the point of the hyperboloid that p stands for, whose
+        # spatial part is 2p/(1 − |p|²).
         radial = dot(xp, coordinates, p) / xp.where(length == 0, 1.0, length)
         tangential = orthogonal_part(xp, v, p) * (2 / gap) * shrink
         spatial = polar_exp(
@@ -107,26 +107,30 @@ class PoincareBall(Hyperbolic):
         return self.project(xp.where(is_near, near, far))
 
     def log(self, p: Array, q: Array) -> Array:
-        """Return the velocity at p of a shortest geodesic to q.
+        """Return the velocity at p of the geodesic to q.
 
-        It is the vector of length dist(p, q) along the Möbius difference (−p) ⊕ q.
-
-        With gaps g = 1 − |p|² and h = 1 − |q|² it points along g(q − p) − |q − p|²p, a
-        vector of length |q − p|√(gh + |q − p|²), whose terms do not cancel.
+        It is the vector of length dist(p, q) along the Möbius difference (−p) ⊕ q. With
+        g = 1 − |p|² and h = 1 − |q|² it points along g(q − p) − |q − p|²p, a vector of
+        Euclidean length |q − p|√(gh + |q − p|²), whose terms do not cancel.
 
         Parameters
         ----------
         p, q : arrays of shape (..., *point_shape)
             The point at which the velocity is tangent, and the point it leads to.
+
+        Returns
+        -------
+        array of shape (..., *point_shape)
+            The velocities, which are tangent vectors at p.
         """
         xp = namespace(p, q)
-        gap = one_minus_square(xp, p)[..., None]
+        gap = one_minus_square(xp, p)[..., None]  # g
         difference = q - p
-        direction = gap * difference - dot(xp, difference, difference) * p
-        length = euclidean_norm(xp, direction)[..., None]
+        along_geodesic = gap * difference - dot(xp, difference, difference) * p
+        length = euclidean_norm(xp, along_geodesic)[..., None]
         coincide = length == 0
         scale = self.dist(p, q)[..., None] * gap / 2 / xp.where(coincide, 1.0, length)
-        return xp.where(coincide, 1 / gap, scale) * direction
+        return xp.where(coincide, 1 / gap, scale) * along_geodesic
 
     def dist(self, p: Array, q: Array) -> Array:
         """Return the distance of p and q.
@@ -139,6 +143,11 @@ class PoincareBall(Hyperbolic):
             A point.
         q : array, shape (..., *point_shape)
             Another point.
+
+        Returns
+        -------
+        array of shape (...)
+            The distances.
         """
         xp = namespace(p, q)
         gaps = xp.sqrt(one_minus_square(xp, p)) * xp.sqrt(one_minus_square(xp, q))
@@ -147,8 +156,8 @@ class PoincareBall(Hyperbolic):
     def transport(self, p: Array, q: Array, v: Array) -> Array:
         """Return v moved from p to q by parallel transport.
 
-        The vector is rotated, and multiplied by the ratio of the scales of the metric
-        at q and p.
+        The vector is rotated (`rotate_by_holonomy`), and multiplied by
+        (1 − |q|²)/(1 − |p|²), so that its length under the metric stays the same.
 
         Parameters
         ----------
@@ -156,6 +165,11 @@ class PoincareBall(Hyperbolic):
             The point where the vector is, and the point to which it is moved.
         v : array of shape (..., *point_shape)
             A tangent vector at p.
+
+        Returns
+        -------
+        array of shape (..., *point_shape)
+            The moved vectors, which are tangent at q.
         """
         xp = namespace(p, q, v)
         difference = q - p
@@ -167,15 +181,20 @@ class PoincareBall(Hyperbolic):
         )
 
     def project(self, x: Array) -> Array:
-        """Return x inside the ball, else the last float inside on the ray to x.
+        """Return x if it is inside the open unit ball; otherwise move it just inside.
 
-        A point that was rounded onto the boundary is far out in its direction, and a
-        public ball brings it back along it.
+        A point outside, or rounded onto the boundary, goes to norm 1 − 4u in the same
+        direction, u the unit round-off of its type.
 
         Parameters
         ----------
-        x : array of shape (..., *point_shape)
-            Any array, near the manifold as a rule.
+        x : array of shape (..., d)
+            Any vectors.
+
+        Returns
+        -------
+        array of shape (..., d)
+            Points of the open ball.
         """
         xp = namespace(x)
         is_inside = one_minus_square(xp, x)[..., None] > 0
@@ -199,3 +218,32 @@ class PoincareBall(Hyperbolic):
     def to_coordinates(self, p: Array, v: Array) -> Array:
         """Return 2/(1 − |p|²)·v."""
         return 2 / one_minus_square(namespace(p, v), p)[..., None] * v
+
+
+def _mobius_exp(xp: Any, p: Array, gap: Array, coordinates: Array) -> Array:
+    """Return the Möbius sum of p and s = tanh(|z|/2)·z/|z|, which is exp at p.
+
+    The sum is p ⊕ s = ((1 + 2⟨p, s⟩ + |s|²)·p + (1 − |p|²)·s)/(1 + 2⟨p, s⟩ + |p|²|s|²).
+
+    Parameters
+    ----------
+    xp : module
+        The array library.
+    p : array of shape (..., d)
+        Points of the ball, not far from the origin.
+    gap : array of shape (..., 1)
+        1 − |p|².
+    coordinates : array of shape (..., d)
+        z, the orthonormal coordinates of the velocities.
+
+    Returns
+    -------
+    array of shape (..., d)
+        The end points.
+    """
+    square = xp.vecdot(coordinates, coordinates)[..., None]
+    s = tanhc(xp, square / 4) * coordinates / 2
+    one_plus_twice_inner = 1 + 2 * dot(xp, p, s)
+    s_square = dot(xp, s, s)
+    numerator = (one_plus_twice_inner + s_square) * p + gap * s
+    return numerator / (one_plus_twice_inner + dot(xp, p, p) * s_square)

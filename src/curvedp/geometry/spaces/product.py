@@ -121,6 +121,11 @@ class Product(OriginIsometry):
         ----------
         x : array of shape (..., *point_shape)
             A point or a tangent vector.
+
+        Returns
+        -------
+        tuple of arrays
+            One array of shape (..., *factor.point_shape) for each factor.
         """
         xp = namespace(x)
         parts = []
@@ -133,12 +138,17 @@ class Product(OriginIsometry):
         return tuple(parts)
 
     def join(self, parts: Sequence[Array]) -> Array:
-        """Return the flat vector with these parts; leading axes are broadcast.
+        """Return the flat vector of a point or tangent vector that is given by its parts.
 
         Parameters
         ----------
         parts : sequence of arrays
-            A point or tangent vector of each factor.
+            A point or tangent vector of each factor; leading axes are broadcast.
+
+        Returns
+        -------
+        array of shape (..., *point_shape)
+            The parts, raveled and concatenated.
         """
         xp = namespace(*parts)
         flat_parts = []
@@ -155,6 +165,11 @@ class Product(OriginIsometry):
         ----------
         z : array of shape (..., dim)
             Coordinates.
+
+        Returns
+        -------
+        list of arrays
+            One array of shape (..., factor.dim) for each factor.
         """
         parts = []
         start = 0
@@ -164,7 +179,18 @@ class Product(OriginIsometry):
         return parts
 
     def _by_factor(self, *arrays: Array) -> Iterator[tuple[Any, ...]]:
-        """Yield each factor with its parts of the arrays."""
+        """Yield for each factor a tuple of it and its parts of the arrays.
+
+        Parameters
+        ----------
+        *arrays : arrays of shape (..., *point_shape)
+            Points or tangent vectors.
+
+        Yields
+        ------
+        tuple
+            The factor, then for each of the arrays the part that belongs to it.
+        """
         return zip(self.factors, *map(self.split, arrays), strict=True)
 
     # ---- isometries to the origin ----------------------------------------------------
@@ -255,6 +281,11 @@ class Product(OriginIsometry):
         ----------
         p : array of shape (..., *point_shape)
             What may be points.
+
+        Returns
+        -------
+        array of shape (...)
+            The residuals.
         """
         xp = namespace(p)
         return xp.max(
@@ -274,6 +305,11 @@ class Product(OriginIsometry):
             A point.
         z : array of shape (..., dim)
             Coordinates of a tangent vector at p.
+
+        Returns
+        -------
+        array of shape (..., *point_shape)
+            The tangent vectors.
         """
         parts = zip(
             self.factors, self.split(p), self._split_coordinates(z), strict=True
@@ -290,12 +326,19 @@ class Product(OriginIsometry):
         )
 
     def jacobi_operator(self, p: Array, v: Array) -> np.ndarray:
-        """Return the factors' operators as blocks: mixed planes are flat.
+        """Return the Jacobi operator R_v, with those of the factors as diagonal blocks.
+
+        The other blocks are 0, because planes that mix two factors are flat.
 
         Parameters
         ----------
         p, v : arrays of shape (..., *point_shape)
             A point, and a tangent vector at it.
+
+        Returns
+        -------
+        array of shape (..., dim, dim)
+            Symmetric matrices, in the coordinates of `to_coordinates` (NumPy).
         """
         if self.constant_curvature is not None:
             return super().jacobi_operator(p, v)
@@ -320,6 +363,11 @@ def _concat(xp: Any, vectors: Sequence[Array]) -> Array:
         The array library of the vectors.
     vectors : sequence of arrays
         The vectors.
+
+    Returns
+    -------
+    array
+        The concatenated vectors.
     """
     batch = np.broadcast_shapes(*(tuple(vector.shape[:-1]) for vector in vectors))
     broadcast = [

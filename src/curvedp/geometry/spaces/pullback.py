@@ -101,12 +101,19 @@ class PullbackManifold(OriginIsometry, CheapKernels):
     # ---- isometries to the origin ----------------------------------------------------
 
     def canonical_center(self, center: Array) -> Array:
-        """Return φ⁻¹ of where the model's isometry takes φ(center).
+        """Return where `move_to_origin` takes a public center.
+
+        It is φ⁻¹ of the place to which the model's isometry takes φ(center).
 
         Parameters
         ----------
         center : array of shape point_shape
             A public point.
+
+        Returns
+        -------
+        array of shape point_shape
+            The canonical center; the same object if nothing moves.
         """
         center_in_model = self.to_model(center)
         canonical = capabilities.canonical_center(self.model, center_in_model)
@@ -115,7 +122,10 @@ class PullbackManifold(OriginIsometry, CheapKernels):
         return self.from_model(canonical)
 
     def move_to_origin(self, center: Array, X: Array) -> Array:
-        """Apply the model's isometry to φ(X).
+        """Move points by the isometry that takes a public center to its canonical place.
+
+        The points go to the model by φ, are moved by the model's isometry, and come
+        back by φ⁻¹.
 
         Parameters
         ----------
@@ -123,6 +133,11 @@ class PullbackManifold(OriginIsometry, CheapKernels):
             A public point.
         X : array of shape (..., *point_shape)
             Points.
+
+        Returns
+        -------
+        array of shape (..., *point_shape)
+            The moved points.
         """
         if self.canonical_center(center) is center:
             return X
@@ -132,7 +147,7 @@ class PullbackManifold(OriginIsometry, CheapKernels):
         return self.from_model(moved)
 
     def move_from_origin(self, center: Array, X: Array) -> Array:
-        """Apply the inverse of the model's isometry to φ(X).
+        """Move points by the inverse of `move_to_origin` for the same center.
 
         Parameters
         ----------
@@ -140,6 +155,11 @@ class PullbackManifold(OriginIsometry, CheapKernels):
             A public point.
         X : array of shape (..., *point_shape)
             Points.
+
+        Returns
+        -------
+        array of shape (..., *point_shape)
+            The moved points.
         """
         if self.canonical_center(center) is center:
             return X
@@ -161,6 +181,11 @@ class PullbackManifold(OriginIsometry, CheapKernels):
             A point.
         v : array, shape (..., *point_shape)
             A tangent vector at p.
+
+        Returns
+        -------
+        array of shape (..., *point_shape)
+            The end points.
         """
         return self.from_model(
             self.model.exp(self.to_model(p), self.differential(p, v))
@@ -177,6 +202,11 @@ class PullbackManifold(OriginIsometry, CheapKernels):
             A point.
         q : array, shape (..., *point_shape)
             Another point.
+
+        Returns
+        -------
+        array of shape (..., *point_shape)
+            The velocities, which are tangent vectors at p.
         """
         velocity = self.model.log(self.to_model(p), self.to_model(q))
         return self.inverse_differential(p, velocity)
@@ -251,15 +281,23 @@ class PullbackManifold(OriginIsometry, CheapKernels):
         return self.coordinates_from_model(moved)
 
     def jacobi_operator(self, p: Array, v: Array) -> np.ndarray:
-        """Return the model's operator, restricted to the coordinates of this space.
+        """Return the Jacobi operator R_v at p, from that of the model.
+
+        The model's operator is restricted to the coordinates of this space.
 
         Parameters
         ----------
         p, v : arrays of shape (..., *point_shape)
             A point, and a tangent vector at it.
+
+        Returns
+        -------
+        array of shape (..., dim, dim)
+            Symmetric matrices, in the coordinates of `to_coordinates` (NumPy).
         """
         if self.constant_curvature is not None:
             return super().jacobi_operator(p, v)
         in_model = self.model.jacobi_operator(self.to_model(p), self.differential(p, v))
-        embedding = np.asarray(self.coordinates_to_model(np.eye(self.dim)))
-        return np.asarray(embedding @ in_model @ embedding.T)
+        # Rows: the images of the basis vectors, in the model's coordinates.
+        basis_in_model = np.asarray(self.coordinates_to_model(np.eye(self.dim)))
+        return np.asarray(basis_in_model @ in_model @ basis_in_model.T)

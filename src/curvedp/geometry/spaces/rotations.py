@@ -95,6 +95,11 @@ class Rotations(OrthonormalFrames):
             A point.
         v : array, shape (..., *point_shape)
             A tangent vector at p.
+
+        Returns
+        -------
+        array of shape (..., dim, dim)
+            Symmetric matrices, in the coordinates of `to_coordinates` (NumPy).
         """
         if self.constant_curvature is not None:
             return super().jacobi_operator(p, v)
@@ -111,15 +116,20 @@ class Rotations(OrthonormalFrames):
             A point.
         v : array, shape (..., *point_shape)
             A tangent vector at p.
+
+        Returns
+        -------
+        array of shape (..., *point_shape)
+            The end points.
         """
         return p + p @ _exp_minus_identity(namespace(p, v), skew(p.mT @ v))
 
     def log(self, p: Array, q: Array) -> Array:
         """Return the velocity at p of a shortest geodesic to q.
 
-        It is p·log(pᵀq), with the principal logarithm of a rotation.
-
-        Where a plane turns by π it is one of the shortest velocities, always the same.
+        It is p·log(pᵀq), with the principal logarithm of a rotation. If pᵀq rotates a
+        plane by π, there are several shortest velocities; one is chosen, always the
+        same.
 
         Parameters
         ----------
@@ -127,6 +137,11 @@ class Rotations(OrthonormalFrames):
             A point.
         q : array, shape (..., *point_shape)
             Another point.
+
+        Returns
+        -------
+        array of shape (..., *point_shape)
+            The velocities, which are tangent vectors at p.
         """
         return p @ rotation_log(p.mT @ (q - p))
 
@@ -149,11 +164,17 @@ class Rotations(OrthonormalFrames):
             The point where the vector is, and the point to which it is moved.
         v : array of shape (..., *point_shape)
             A tangent vector at p.
+
+        Returns
+        -------
+        array of shape (..., *point_shape)
+            The moved vectors, which are tangent at q.
         """
         omega = rotation_log(p.mT @ (q - p))
-        half_turn = _exp_minus_identity(namespace(p, q, v), omega / 2)
-        half_way = (p + p @ half_turn) @ (p.mT @ v)
-        return half_way + half_way @ half_turn
+        # exp(Ω/2) − I, which keeps the digits of a small rotation
+        root_minus_identity = _exp_minus_identity(namespace(p, q, v), omega / 2)
+        left_product = (p + p @ root_minus_identity) @ (p.mT @ v)  # p·e^{Ω/2}·A
+        return left_product + left_product @ root_minus_identity
 
     def project(self, x: Array) -> Array:
         """Return the nearest rotation.
@@ -164,15 +185,20 @@ class Rotations(OrthonormalFrames):
         return self._polar(x)[0]
 
     def from_record(self, x: Array) -> Array:
-        """Return the nearest rotation to x at any scale, where there is only one.
+        """Return the rotation nearest to a record x, which may have any scale.
 
-        It is unique where σ_{n−1} ± σ_n > 0 for the smallest singular values, the sign
-        being that of det x; elsewhere NaN.
+        It is unique if σ_{n−1} + s·σ_n > 0, where σ_{n−1} and σ_n are the smallest
+        singular values of x, and s is the sign of det x. Otherwise the result is NaN.
 
         Parameters
         ----------
         x : array of shape (..., *point_shape)
             Records; entries may be anything.
+
+        Returns
+        -------
+        array of shape (..., *point_shape)
+            The points; NaN where there is none.
         """
         xp = namespace(x)
         point, singular_values, sign = self._polar(matrix.well_scaled(x))
@@ -183,7 +209,7 @@ class Rotations(OrthonormalFrames):
 
     @staticmethod
     def _polar(x: Array) -> tuple[Array, Array, Array]:
-        """Return the nearest rotation to x with what it was found from.
+        """Return the rotation nearest to x, by a singular value decomposition.
 
         Parameters
         ----------
@@ -192,8 +218,12 @@ class Rotations(OrthonormalFrames):
 
         Returns
         -------
-        rotation, singular_values, sign : array
-            The sign is that of det x.
+        rotation : array of shape (..., n, n)
+            The nearest rotation: U·diag(1, …, 1, sign)·Vᵀ for x = U·diag(σ)·Vᵀ.
+        singular_values : array of shape (..., n)
+            σ, in descending order.
+        sign : array of shape (...)
+            The sign of det x, which says whether the last direction is reversed.
         """
         xp = namespace(x)
         U, singular_values, Vh = svd(x)
@@ -222,6 +252,11 @@ class Rotations(OrthonormalFrames):
             A point.
         z : array, shape (..., dim)
             Coordinates.
+
+        Returns
+        -------
+        array of shape (..., *point_shape)
+            The tangent vectors.
         """
         return p @ skew_from_vector(z, self.n)
 
@@ -236,15 +271,20 @@ class Rotations(OrthonormalFrames):
             A point.
         v : array, shape (..., *point_shape)
             A tangent vector at p.
+
+        Returns
+        -------
+        array of shape (..., dim)
+            The coordinates.
         """
         return skew_to_vector(p.mT @ v)
 
 
 def _exp_minus_identity(xp: Any, omega: Array) -> Array:
-    """Return exp Ω − I for skew Ω, with the digits of a small Ω.
+    """Return exp Ω − I for skew-symmetric Ω, accurate also for small Ω.
 
-    Up to n = 3 by Rodrigues' formula sinc(θ)·Ω + (1 − cos θ)/θ²·Ω², θ² = ½‖Ω‖²; beyond
-    by the eigenvalues of Ω.
+    Up to 3×3 matrices Rodrigues' formula sinc(θ)·Ω + (1 − cos θ)/θ²·Ω² is used, with
+    the angle θ, θ² = ½‖Ω‖²; for larger ones the eigenvalues of Ω.
 
     Parameters
     ----------
@@ -252,9 +292,14 @@ def _exp_minus_identity(xp: Any, omega: Array) -> Array:
         The array library.
     omega : array of shape (..., n, n)
         Skew matrices Ω.
+
+    Returns
+    -------
+    array of shape (..., n, n)
+        The matrices exp Ω − I.
     """
     if omega.shape[-1] > 3:
         return matrix.skew_exp(omega)[0]
-    square = xp.sum(omega * omega, axis=(-2, -1), keepdims=True) / 2
-    sinc = cos_sinc(xp, square)[1]
-    return sinc * omega + versine_quotient(xp, square) * (omega @ omega)
+    angle_square = xp.sum(omega * omega, axis=(-2, -1), keepdims=True) / 2
+    _, sinc = cos_sinc(xp, angle_square)
+    return sinc * omega + versine_quotient(xp, angle_square) * (omega @ omega)

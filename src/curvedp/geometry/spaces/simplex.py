@@ -66,14 +66,19 @@ class Simplex(PullbackManifold, ManifoldWithBoundary):
         return 2 * math.asin((self.k + 1) ** -0.5)
 
     def project(self, x: Array) -> Array:
-        """Return the positive parts divided by their sum.
+        """Return the positive parts of x divided by their sum.
 
-        Equal proportions where nothing is positive.
+        If nothing is positive, the result is equal proportions.
 
         Parameters
         ----------
         x : array of shape (..., *point_shape)
             Any array, near the manifold as a rule.
+
+        Returns
+        -------
+        array of shape (..., *point_shape)
+            The points.
         """
         xp = namespace(x)
         point = self.from_record(x)
@@ -89,6 +94,11 @@ class Simplex(PullbackManifold, ManifoldWithBoundary):
         ----------
         x : array of shape (..., *point_shape)
             Records; entries may be anything.
+
+        Returns
+        -------
+        array of shape (..., *point_shape)
+            The points; NaN where there is none.
         """
         xp = namespace(x)
         positive = xp.where(x < 0, 0.0, x)
@@ -116,12 +126,17 @@ class Simplex(PullbackManifold, ManifoldWithBoundary):
     def from_model(self, y: Array) -> Array:
         """Return the squares of the nearest point of the orthant.
 
-        Negative entries become 0; where no entry is positive, −y is taken.
+        Negative entries become 0. If no entry is positive, −y is used instead of y.
 
         Parameters
         ----------
-        y : array
-            A point of the model space.
+        y : array of shape (..., k + 1)
+            Points of the unit sphere.
+
+        Returns
+        -------
+        array of shape (..., k + 1)
+            Proportions, which sum to 1.
         """
         xp = namespace(y)
         positive = xp.where(y < 0, 0.0, y)
@@ -131,11 +146,11 @@ class Simplex(PullbackManifold, ManifoldWithBoundary):
         return square / xp.sum(square, axis=-1, keepdims=True)
 
     def differential(self, p: Array, v: Array) -> Array:
-        """Return v/(2√p), and 0 along a proportion that is 0."""
+        """Return the velocity v/(2√p) of √p, and 0 where the proportion is 0."""
         xp = namespace(p, v)
         root = _positive_root(xp, p)
-        inside = root != 0  # NaN is not on the boundary
-        return xp.where(inside, v / (2 * xp.where(inside, root, 1.0)), 0.0)
+        is_nonzero = root != 0  # True also for NaN, which is passed on
+        return xp.where(is_nonzero, v / (2 * xp.where(is_nonzero, root, 1.0)), 0.0)
 
     def inverse_differential(self, p: Array, w: Array) -> Array:
         """Return 2√p·w."""
@@ -143,6 +158,6 @@ class Simplex(PullbackManifold, ManifoldWithBoundary):
 
 
 def _positive_root(xp: Any, p: Array) -> Array:
-    """Return √p, 0 where p is not positive, with a finite derivative there."""
-    inside = p > 0
-    return xp.where(inside, xp.sqrt(xp.where(inside, p, 1.0)), 0 * p)
+    """Return √p, and 0 with a finite derivative where p is not positive."""
+    is_positive = p > 0
+    return xp.where(is_positive, xp.sqrt(xp.where(is_positive, p, 1.0)), 0 * p)

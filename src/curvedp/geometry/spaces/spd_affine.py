@@ -31,12 +31,17 @@ from curvedp.numerics.spd3 import Factor, lower_entries, whitened_logs
 from curvedp.numerics.spd_pencil import log_spectrum, whitened
 
 # Matrices whose entries stay in the cache together.
-_BLOCK_ROWS = 1 << 12
+_BLOCK_SIZE = 1 << 12
 
-# Length below which logarithms of 3×3 matrices need the careful path.
+# Length below which logarithms of 3×3 matrices are not computed by the fast formula.
 _SHORT = 1e-4
 
-# Terms of the series of ℓ − expm1(ℓ) that are exact to round-off for |ℓ| < 0.2.
+# Log-eigenvalues below which p is subtracted from q in `log`, and below which an end
+# point is p plus a change in `exp`: both keep the digits of near points.
+_NEAR_LOG = 0.2
+_NEAR_STEP = 0.5
+
+# Terms of the series of ℓ − expm1(ℓ) that are exact to round-off for |ℓ| < _NEAR_LOG.
 _SERIES_TERMS = 13
 
 
@@ -110,6 +115,11 @@ class SPDAffineInvariant(SPD, AffineInvariantCone, OriginIsometry, CheapKernels)
             A point.
         v : array, shape (..., *point_shape)
             A tangent vector at p.
+
+        Returns
+        -------
+        array of shape (..., dim, dim)
+            Symmetric matrices, in the coordinates of `to_coordinates` (NumPy).
         """
         if self.constant_curvature is not None:
             return super().jacobi_operator(p, v)
@@ -127,10 +137,16 @@ class SPDAffineInvariant(SPD, AffineInvariantCone, OriginIsometry, CheapKernels)
             A point.
         v : array, shape (..., m, m)
             A tangent vector at p.
+
+        Returns
+        -------
+        array of shape (..., *point_shape)
+            The end points.
         """
         xp = namespace(p, v)
 
         def smooth(p: Array, v: Array) -> Array:
+            """Return a simpler expression, which is differentiated instead."""
             L = cholesky(p)
             return sandwich(L, exp_sym(whiten(L, v)))
 
@@ -141,8 +157,8 @@ class SPDAffineInvariant(SPD, AffineInvariantCone, OriginIsometry, CheapKernels)
             frame = L @ U
             near = p + (frame * xp.expm1(eigenvalues)[..., None, :]) @ frame.mT
             root = frame * xp.exp(0.5 * eigenvalues)[..., None, :]
-            is_short = xp.max(xp.abs(eigenvalues), axis=-1)[..., None, None] < 0.5
-            return sym(xp.where(is_short, near, root @ root.mT))
+            largest = xp.max(xp.abs(eigenvalues), axis=-1)[..., None, None]
+            return sym(xp.where(largest < _NEAR_STEP, near, root @ root.mT))
 
         return with_derivative_of(smooth, accurate, p, v)
 
@@ -163,9 +179,15 @@ class SPDAffineInvariant(SPD, AffineInvariantCone, OriginIsometry, CheapKernels)
             The point at which the velocity is tangent.
         q : array, shape (..., m, m)
             The point it leads to.
+
+        Returns
+        -------
+        array of shape (..., *point_shape)
+            The velocities, which are tangent vectors at p.
         """
 
         def smooth(p: Array, q: Array) -> Array:
+            """Return a simpler expression, which is differentiated instead."""
             L = cholesky(p)
             return sandwich(L, log1p_sym(whiten(L, q - p)))
 
@@ -176,9 +198,9 @@ class SPDAffineInvariant(SPD, AffineInvariantCone, OriginIsometry, CheapKernels)
             frame = L @ U
             far = (frame * logs[..., None, :]) @ frame.mT
 
-            is_near = xp.max(xp.abs(logs), axis=-1, keepdims=True) < 0.2
+            is_near = xp.max(xp.abs(logs), axis=-1, keepdims=True) < _NEAR_LOG
             near_logs = xp.where(is_near, logs, 0.0)
-            series = xp.zeros_like(near_logs)
+            series = xp.zeros_like(near_logs)  # (expm1(ℓ) − ℓ)/ℓ by Horner's rule
             for order in range(_SERIES_TERMS, 1, -1):
                 series = (series + 1) * near_logs / order
             remainder = (frame * (series * near_logs)[..., None, :]) @ frame.mT
@@ -197,9 +219,15 @@ class SPDAffineInvariant(SPD, AffineInvariantCone, OriginIsometry, CheapKernels)
         ----------
         p, q : arrays of shape (..., *point_shape)
             Two points.
+
+        Returns
+        -------
+        array of shape (...)
+            The distances.
         """
 
         def smooth(p: Array, q: Array) -> Array:
+            """Return a simpler expression, which is differentiated instead."""
             S = log1p_sym(whiten(cholesky(p), q - p))
             xp = namespace(S)
             return safe_sqrt(xp, xp.sum(S * S, axis=(-2, -1)))
@@ -217,15 +245,21 @@ class SPDAffineInvariant(SPD, AffineInvariantCone, OriginIsometry, CheapKernels)
 
     @staticmethod
     def _whitened(p: Array, v: Array) -> Array:
-        """Return L⁻¹vL⁻ᵀ with p = LLᵀ.
+        """Return L⁻¹vL⁻ᵀ, where p = LLᵀ is the Cholesky factorization.
 
         Parameters
         ----------
         p, v : arrays of shape (..., m, m)
             A positive definite and a symmetric matrix.
+
+        Returns
+        -------
+        array of shape (..., m, m)
+            Symmetric matrices.
         """
 
         def smooth(p: Array, v: Array) -> Array:
+            """Return a simpler expression, which is differentiated instead."""
             return whiten(cholesky(p), v)
 
         def accurate(p: Array, v: Array) -> Array:
@@ -245,6 +279,11 @@ class SPDAffineInvariant(SPD, AffineInvariantCone, OriginIsometry, CheapKernels)
             The point where the vector is, and the point to which it is moved.
         v : array, shape (..., m, m)
             A tangent vector at p.
+
+        Returns
+        -------
+        array of shape (..., *point_shape)
+            The moved vectors, which are tangent at q.
         """
         L = cholesky(p)
         return sym(sandwich(L @ sqrt_sym(whiten(L, q)), whiten(L, v)))
@@ -260,6 +299,11 @@ class SPDAffineInvariant(SPD, AffineInvariantCone, OriginIsometry, CheapKernels)
             A point.
         z : array, shape (..., dim)
             Coordinates.
+
+        Returns
+        -------
+        array of shape (..., *point_shape)
+            The tangent vectors.
         """
         return sandwich(cholesky(p), unpack(z, self.m))
 
@@ -274,43 +318,87 @@ class SPDAffineInvariant(SPD, AffineInvariantCone, OriginIsometry, CheapKernels)
             A point.
         v : array, shape (..., *point_shape)
             A tangent vector at p.
+
+        Returns
+        -------
+        array of shape (..., dim)
+            The coordinates.
         """
         return pack(self._whitened(p, v))
 
     def fast_normal_coordinates(self, p: np.ndarray, q: np.ndarray) -> np.ndarray:
-        """Return normal coordinates to 1e-8; 3×3 matrices in closed form.
+        """Return the normal coordinates at p of many q, to 1e-8 of their length.
+
+        3×3 matrices are computed by a closed formula where it is accurate; all others
+        by `normal_coordinates`.
 
         Parameters
         ----------
         p, q : arrays of shape (..., m, m)
             The point at which the coordinates are taken, and the point they describe.
+
+        Returns
+        -------
+        array of shape (..., dim)
+            The coordinates.
         """
         if self.m != 3 or q.ndim != 3:
             return np.asarray(self.normal_coordinates(p, q))
         coordinates = np.empty((len(q), 6))
-        needs_care = np.empty(len(q), dtype=bool)
+        is_inaccurate = np.empty(len(q), dtype=bool)
         factor = Factor.of(p)
-        for start in range(0, len(q), _BLOCK_ROWS):
-            rows = slice(start, start + _BLOCK_ROWS)
+        for start in range(0, len(q), _BLOCK_SIZE):
+            rows = slice(start, start + _BLOCK_SIZE)
             logs = whitened_logs(factor, lower_entries(q[rows])[0])
             np.stack(logs.coordinates, axis=-1, out=coordinates[rows])
-            # The closed form is good to 1e-12, whatever the length of the logarithm.
-            is_good = logs.is_accurate & (logs.squared_length > _SHORT**2)
-            needs_care[rows] = ~is_good
-        if needs_care.any():
-            coordinates[needs_care] = self.normal_coordinates(p, q[needs_care])
+            # The error is 1e-12 whatever the length: too much for a short logarithm.
+            is_accurate = logs.is_accurate & (logs.squared_length > _SHORT**2)
+            is_inaccurate[rows] = ~is_accurate
+        if is_inaccurate.any():
+            coordinates[is_inaccurate] = self.normal_coordinates(p, q[is_inaccurate])
         return coordinates
 
-    # The following work in coordinates alone, without the two congruences that cancel
-    # and without the care for digits that noise drowns.
+    # The following methods are for steps to which noise is added. They work in
+    # coordinates alone, without the congruences of exp and log, which cancel, and
+    # without the work that keeps last digits.
 
     def rough_normal_coordinates(self, p: Array, q: Array) -> Array:
-        """Return log(L⁻¹qL⁻ᵀ) in coordinates: one factor of p serves every q."""
+        """Return normal coordinates at p of many q, faster but with fewer digits.
+
+        They are the coordinates of log(L⁻¹qL⁻ᵀ), where p = LLᵀ.
+
+        Parameters
+        ----------
+        p, q : arrays of shape (..., m, m)
+            The point at which the coordinates are taken, and the points they describe.
+
+        Returns
+        -------
+        array of shape (..., dim)
+            The coordinates.
+        """
         eigenvalues, U = _rough_pencil(cholesky(p), q)
         return pack((U * namespace(q).log(eigenvalues)[..., None, :]) @ U.mT)
 
     def rough_from_normal_coordinates(self, p: Array, z: Array) -> Array:
-        """Return L·e^S·Lᵀ as GGᵀ: positive definite by construction."""
+        """Return the points with normal coordinates z at p, faster but less accurately.
+
+        With p = LLᵀ and S the symmetric matrix with coordinates z, the point is
+        L·exp(S)·Lᵀ. It is computed as GGᵀ with G = L·U·exp(λ/2), S = U·diag(λ)·Uᵀ, and
+        so is positive definite.
+
+        Parameters
+        ----------
+        p : array of shape (..., m, m)
+            A point.
+        z : array of shape (..., dim)
+            Coordinates of tangent vectors at p.
+
+        Returns
+        -------
+        array of shape (..., m, m)
+            The points.
+        """
         eigenvalues, U = eigh(unpack(z, self.m))
         root = U * namespace(z).exp(0.5 * eigenvalues)[..., None, :]
         G = cholesky(p) @ root
@@ -329,6 +417,11 @@ class SPDAffineInvariant(SPD, AffineInvariantCone, OriginIsometry, CheapKernels)
             The point where the vector is, and the point to which it is moved.
         z : array of shape (..., dim)
             The coordinates of the vector at p.
+
+        Returns
+        -------
+        array of shape (..., dim)
+            The coordinates at q.
         """
         L = cholesky(p)
         eigenvalues, U = _rough_pencil(L, q)
@@ -338,17 +431,24 @@ class SPDAffineInvariant(SPD, AffineInvariantCone, OriginIsometry, CheapKernels)
 
 
 def _rough_pencil(L: Array, q: Array) -> tuple[Array, Array]:
-    """Return eigenvalues and eigenvectors of L⁻¹qL⁻ᵀ.
+    """Return positive eigenvalues and the eigenvectors of L⁻¹qL⁻ᵀ, in plain doubles.
 
-    Eigenvalues lost to round-off are raised to ε times the largest, as in
-    `SPD.project`.
+    Eigenvalues that round-off has made too small or negative are raised to ε times the
+    largest, with ε the machine precision.
 
     Parameters
     ----------
     L : array of shape (..., m, m)
         The Cholesky factor of a positive definite matrix.
     q : array of shape (..., m, m)
-        A symmetric matrix.
+        Positive definite matrices.
+
+    Returns
+    -------
+    eigenvalues : array of shape (..., m)
+        The eigenvalues, in ascending order.
+    vectors : array of shape (..., m, m)
+        The eigenvectors, as columns.
     """
     xp = namespace(L, q)
     inverse = lower_solve(L, like(L, np.eye(L.shape[-1])))

@@ -24,8 +24,9 @@ from curvedp.numerics.matrix_functions import (
 )
 from curvedp.numerics.spd_pencil import condition
 
-# The path for near points is left where its error may be this many times the other's.
-_DOUBTFUL = 100.0
+# The formula for near points is replaced by the one for far points where its error
+# bound is more than this many times the other's.
+_ERROR_FACTOR = 100.0
 
 
 class SPDBuresWasserstein(SPD):
@@ -64,9 +65,8 @@ class SPDBuresWasserstein(SPD):
     def exp(self, p: Array, v: Array) -> Array:
         """Return the end of the geodesic from p with velocity v.
 
-        It is (I+L)p(I+L) = p + v + LpL, where L solves Lp + pL = v.
-
-        It is meaningful while I + L is positive definite.
+        It is (I+L)p(I+L) = p + v + LpL, where L solves Lp + pL = v. The geodesic goes
+        so far only while I + L is positive definite; this is not checked.
 
         Parameters
         ----------
@@ -74,6 +74,11 @@ class SPDBuresWasserstein(SPD):
             A point.
         v : array, shape (..., *point_shape)
             A tangent vector at p.
+
+        Returns
+        -------
+        array of shape (..., *point_shape)
+            The end points.
         """
         L = _lyapunov(p, v)
         return p + v + sym(L @ p @ L)
@@ -90,17 +95,23 @@ class SPDBuresWasserstein(SPD):
             A point.
         q : array, shape (..., *point_shape)
             Another point.
+
+        Returns
+        -------
+        array of shape (..., *point_shape)
+            The velocities, which are tangent vectors at p.
         """
         step = _transport_step(p, q)
-        half = step.S @ step.G.mT
-        return (half + half.mT) * step.root_unit * step.top_unit
+        scaled_product = step.S @ step.G.mT  # (T − I)p in units
+        sum_with_transpose = scaled_product + scaled_product.mT
+        return sum_with_transpose * step.root_unit * step.top_unit
 
     def dist(self, p: Array, q: Array) -> Array:
         """Return the distance of p and q.
 
-        It is ‖(T−I)G‖, with p = GGᵀ and the optimal transport map T from p to q.
-
-        This is √(tr p + tr q − 2tr(p^½qp^½)^½) without its cancellation.
+        It is ‖(T−I)G‖, with p = GGᵀ and the optimal transport map T from p to q. This
+        equals √(tr p + tr q − 2tr(p^½qp^½)^½), which would lose the digits of near
+        points by cancellation.
 
         Parameters
         ----------
@@ -108,6 +119,11 @@ class SPDBuresWasserstein(SPD):
             A point.
         q : array, shape (..., *point_shape)
             Another point.
+
+        Returns
+        -------
+        array of shape (...)
+            The distances.
         """
         step = _transport_step(p, q)
         return norm(step.S) * step.top_unit[..., 0, 0]
@@ -119,10 +135,11 @@ class SPDBuresWasserstein(SPD):
     def transport(self, p: Array, q: Array, v: Array) -> Array:
         """Return v moved by an isometry that sends log(p, q) to −log(q, p).
 
-        Parallel transport does so too, but no closed form of it is known. Coordinates
-        at p are read at q, then rotated in the plane of the two velocities so that the
-        one becomes the other. With unit velocities a, b and c = a + b the rotation is
-        z ↦ z − 2c⟨c,z⟩/|c|² + 2b⟨a,z⟩.
+        Parallel transport does so too, but no closed form of it is known. The
+        coordinates of v at p are taken as coordinates at q, and rotated in the plane of
+        two unit vectors: a, the coordinates at p of the direction in which the geodesic
+        leaves, and b, those at q of the direction in which it arrives. The rotation
+        takes a to b. With c = a + b it is z ↦ z − 2c⟨c,z⟩/|c|² + 2b⟨a,z⟩.
 
         Parameters
         ----------
@@ -130,6 +147,11 @@ class SPDBuresWasserstein(SPD):
             The point where the vector is, and the point to which it is moved.
         v : array of shape (..., *point_shape)
             A tangent vector at p.
+
+        Returns
+        -------
+        array of shape (..., *point_shape)
+            The moved vectors, which are tangent at q.
         """
         xp = namespace(p, q, v)
         z = self.to_coordinates(p, v)
@@ -137,29 +159,30 @@ class SPDBuresWasserstein(SPD):
         arriving = -self.to_coordinates(q, self.log(q, p))
 
         def dot(x: Array, y: Array) -> Array:
+            """Return inner products, with a last axis of length 1."""
             return xp.sum(x * y, axis=-1)[..., None]
 
         def unit(x: Array) -> Array:
+            """Return x/|x|, and 0 for 0."""
             length = euclidean_norm(xp, x)[..., None]
             return x / xp.where(length > 0, length, 1.0)
 
         a, b = unit(leaving), unit(arriving)
         c = a + b
-        square = dot(c, c)
+        c_square = dot(c, c)
 
         # Velocities that are opposite, or of length 0, leave z as it is.
-        is_defined = square > 0
-        reflection = 2 * c * (dot(c, z) / xp.where(is_defined, square, 1.0))
-        rotated = z - reflection + 2 * b * dot(a, z)
+        is_defined = c_square > 0
+        along_c = 2 * c * (dot(c, z) / xp.where(is_defined, c_square, 1.0))
+        rotated = z - along_c + 2 * b * dot(a, z)
         return self.from_coordinates(q, xp.where(is_defined, rotated, z))
 
     def from_coordinates(self, p: Array, z: Array) -> Array:
         """Return the tangent vector at p with the orthonormal coordinates z.
 
         It is U(√(2(λᵣ+λₛ)) ⊙ UᵀSU)Uᵀ, where p = U·diag(λ)·Uᵀ, S is the symmetric matrix
-        with the coordinates z, and ⊙ multiplies entry by entry.
-
-        It depends on p alone, not on the choice of eigenvectors.
+        with the coordinates z, and ⊙ multiplies entry by entry. This does not depend on
+        the choice of eigenvectors.
 
         Parameters
         ----------
@@ -167,6 +190,11 @@ class SPDBuresWasserstein(SPD):
             A point.
         z : array, shape (..., dim)
             Coordinates.
+
+        Returns
+        -------
+        array of shape (..., *point_shape)
+            The tangent vectors.
         """
         weights, U = _metric_weights(p)
         return sym(sandwich(U, weights * (U.mT @ unpack(z, self.m) @ U)))
@@ -183,13 +211,18 @@ class SPDBuresWasserstein(SPD):
             A point.
         v : array, shape (..., *point_shape)
             A tangent vector at p.
+
+        Returns
+        -------
+        array of shape (..., dim)
+            The coordinates.
         """
         weights, U = _metric_weights(p)
         return pack(sym(sandwich(U, (U.mT @ v @ U) / weights)))
 
 
 def _metric_weights(p: Array) -> tuple[Array, Array]:
-    """Return √(2(λᵣ+λₛ)) for the eigenvalues of p, and the eigenvectors U."""
+    """Return √(2(λᵣ+λₛ)) for all pairs of eigenvalues of p, and the eigenvectors of p."""
     eigenvalues, U = eigh(p)
     sums = eigenvalues[..., :, None] + eigenvalues[..., None, :]
     return namespace(p).sqrt(2 * sums), U
@@ -206,9 +239,15 @@ def _lyapunov(p: Array, v: Array) -> Array:
         Positive definite matrices.
     v : array, shape (..., m, m)
         Symmetric matrices.
+
+    Returns
+    -------
+    array, shape (..., m, m)
+        L.
     """
 
     def solve(p: Array, v: Array) -> Array:
+        """Solve the equation, without derivatives."""
         eigenvalues, U = eigh(p)
         sums = eigenvalues[..., :, None] + eigenvalues[..., None, :]
         return sym(sandwich(U, (U.mT @ v @ U) / sums))
@@ -216,7 +255,7 @@ def _lyapunov(p: Array, v: Array) -> Array:
     def rule(
         arrays: tuple[Array, Array], changes: tuple[Array, Array]
     ) -> tuple[Array, Array]:
-        """Solve L'p + pL' = v' − Lp' − p'L."""
+        """Return L and its change L', which solves L'p + pL' = v' − Lp' − p'L."""
         L = _lyapunov(*arrays)
         p_change, v_change = changes
         right_side = sym(v_change) - 2 * sym(L @ sym(p_change))
@@ -250,6 +289,11 @@ def _transport_step(p: Array, q: Array) -> _TransportStep:
     ----------
     p, q : array, shape (..., m, m)
         Positive definite matrices.
+
+    Returns
+    -------
+    _TransportStep
+        G, S and the units.
     """
     xp = namespace(p, q)
     G, difference, p_unit, top_unit = _root_difference(p, q)
@@ -257,8 +301,11 @@ def _transport_step(p: Array, q: Array) -> _TransportStep:
     if not is_numpy_array(S):
         return _TransportStep(G, S, p_unit, top_unit)
 
-    # Written so that NaN is doubtful.
-    is_doubtful = ~(condition(G) * norm(S) <= _DOUBTFUL * norm(G * (p_unit / top_unit)))
+    # Both errors in units of u/c: cond(p)·‖S‖, and ‖√p‖. Written so that NaN is
+    # doubtful.
+    error_from_difference = condition(G) * norm(S)
+    error_from_factors = norm(G * (p_unit / top_unit))
+    is_doubtful = ~(error_from_difference <= _ERROR_FACTOR * error_from_factors)
     if in_public_time() or np.any(is_doubtful):
         q_unit = _root_unit(q)
         H = cholesky(q / q_unit / q_unit)
@@ -296,10 +343,11 @@ def _root_difference(p: Array, q: Array) -> tuple[Array, Array, Array, Array]:
     G = cholesky(p / p_unit / p_unit)
 
     def smooth(G: Array, p: Array, q: Array, p_unit: Array, q_unit: Array) -> Array:
+        """Return the difference as it is written, which is differentiated instead."""
         return q_unit * sqrt_sym(sandwich(G.mT, q)) - p_unit * G.mT @ G
 
     def accurate(G: Array, p: Array, q: Array, p_unit: Array, q_unit: Array) -> Array:
-        """Use p_unit finite divided difference of the square root."""
+        """Return the difference by divided differences of the square root."""
         gram_eigenvalues, U = eigh(G.mT @ G)
         product_eigenvalues, V = eigh(sym(sandwich(G.mT, q)))
         root = xp.sqrt(xp.where(product_eigenvalues >= 0, product_eigenvalues, xp.nan))
@@ -320,7 +368,18 @@ def _root_difference(p: Array, q: Array) -> tuple[Array, Array, Array, Array]:
 
 
 def _root_unit(p: Array) -> Array:
-    """Return the power of two nearest to the root of the largest entry of p."""
+    """Return the power of two nearest to the root of the largest entry of each matrix.
+
+    Parameters
+    ----------
+    p : array, shape (..., m, m)
+        Positive definite matrices.
+
+    Returns
+    -------
+    array, shape (..., 1, 1)
+        The powers of two; constants for differentiation.
+    """
     xp = namespace(p)
     largest = constant(xp.max(xp.abs(p), axis=(-2, -1), keepdims=True))
     is_usable = (largest > 0) & (largest < inf)

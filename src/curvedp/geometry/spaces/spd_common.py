@@ -27,6 +27,9 @@ _SAFE_LOG_CONDITION = 14.0
 # Bisection steps that exhaust the digits of a double.
 _BISECTION_STEPS = 64
 
+# Matrices of a larger norm, or of one below 1/_LARGEST_NORM, are not tested quickly.
+_LARGEST_NORM = 1e140
+
 # A record is repaired if its least eigenvalue is below 0 by a share of the largest one
 # between these two. The smaller share is far above what rounding in doubles makes of a
 # singular matrix. The larger one was measured: correlation matrices of 20 stocks that
@@ -38,7 +41,8 @@ _MOST_INDEFINITE = 0.1
 def pack(S: Array) -> Array:
     """Return orthonormal coordinates of symmetric S under the Frobenius product.
 
-    They are the entries of the lower triangle, row by row, off-diagonals times √2.
+    They are the entries of the lower triangle, row by row, off-diagonals times √2. The
+    shape (..., m, m) becomes (..., m(m + 1)/2).
     """
     row, column = np.tril_indices(S.shape[-1])
     weights = np.where(row == column, 1.0, sqrt(2))
@@ -74,47 +78,63 @@ class SpectrumFloatSet(FloatSet):
         return _SAFE_LOG_CONDITION / sqrt(2) if self.m > 1 else inf
 
     def shrink_factor(self, z: Array) -> Array:
-        """Return the factor at which the log-eigenvalues span no more than the limit.
+        """Return by what factors coordinates must be shrunk to lie in the set.
+
+        A matrix is in the set if the difference of its largest and its least
+        log-eigenvalue is at most `_SAFE_LOG_CONDITION`.
 
         Parameters
         ----------
         z : array of shape (..., dim)
-            Normal coordinates.
+            Normal coordinates at the identity.
+
+        Returns
+        -------
+        array of shape (...)
+            The factors, at most 1.
         """
         xp = namespace(z)
-        eigenvalues = eigh(unpack(z, self.m))[0]
-        span = eigenvalues[..., -1] - eigenvalues[..., 0]
+        log_eigenvalues, _ = eigh(unpack(z, self.m))
+        span = log_eigenvalues[..., -1] - log_eigenvalues[..., 0]
         too_wide = span > _SAFE_LOG_CONDITION
         factor = _SAFE_LOG_CONDITION / xp.where(too_wide, span, 1.0)
         return xp.where(too_wide, factor, xp.ones_like(span))
 
     def project(self, z: Array) -> Array:
-        """Return the nearest matrix of the set.
+        """Return the coordinates of the nearest matrices of the set.
 
-        The set is convex, so projections on it do not increase any distance.
-        It has the same eigenvectors, and log-eigenvalues clipped to [a, a + limit] with
-        the a at which as much is taken off above as below, found by bisection.
+        The set consists of the matrices whose log-eigenvalues span at most the limit
+        `_SAFE_LOG_CONDITION`. It is convex, so projections on it do not increase any
+        distance. The nearest matrix has the same eigenvectors, and log-eigenvalues
+        clipped to an interval [a, a + limit]. Its end a is found by bisection: clipping
+        must take off as much above the interval as it adds below.
 
         Parameters
         ----------
         z : array of shape (..., dim)
-            Normal coordinates of symmetric matrices.
+            Normal coordinates at the identity.
+
+        Returns
+        -------
+        array of shape (..., dim)
+            Normal coordinates; those of matrices in the set are unchanged.
         """
         xp = namespace(z)
-        eigenvalues, U = eigh(unpack(z, self.m))
-        low = eigenvalues[..., :1]
-        high = eigenvalues[..., -1:] - _SAFE_LOG_CONDITION
+        log_eigenvalues, U = eigh(unpack(z, self.m))
+        low = log_eigenvalues[..., :1]
+        high = log_eigenvalues[..., -1:] - _SAFE_LOG_CONDITION
         for _ in range(_BISECTION_STEPS):
             a = low / 2 + high / 2
-            taken_above = xp.clip(eigenvalues - a - _SAFE_LOG_CONDITION, 0, None)
-            taken_below = xp.clip(a - eigenvalues, 0, None)
-            more_above = xp.sum(taken_above - taken_below, axis=-1, keepdims=True) > 0
-            low = xp.where(more_above, a, low)
-            high = xp.where(more_above, high, a)
+            excess_above = xp.clip(log_eigenvalues - a - _SAFE_LOG_CONDITION, 0, None)
+            excess_below = xp.clip(a - log_eigenvalues, 0, None)
+            imbalance = xp.sum(excess_above - excess_below, axis=-1, keepdims=True)
+            low = xp.where(imbalance > 0, a, low)
+            high = xp.where(imbalance > 0, high, a)
 
-        clipped = xp.minimum(xp.maximum(eigenvalues, low), low + _SAFE_LOG_CONDITION)
+        raised = xp.maximum(log_eigenvalues, low)
+        clipped = xp.minimum(raised, low + _SAFE_LOG_CONDITION)
         nearest = pack(sym((U * clipped[..., None, :]) @ U.mT))
-        span = eigenvalues[..., -1:] - eigenvalues[..., :1]
+        span = log_eigenvalues[..., -1:] - log_eigenvalues[..., :1]
         return xp.where(span > _SAFE_LOG_CONDITION, nearest, z)
 
     def roundoff_amplification(self, radius: float) -> float:
@@ -125,10 +145,21 @@ class SpectrumFloatSet(FloatSet):
 
 
 def spectrum_float_set(m: int) -> FloatSet:
-    """Return the float set of SPD(m) for metrics with the logarithm as coordinates.
+    """Return which points of SPD(m) are well represented, if log P gives coordinates.
 
-    Eigenvalues at distance r are a factor e^{√2·r} apart: beyond 2^52 = e^36 the small
-    ones are lost. A positive number alone is representable much farther out.
+    At distance r from the identity, eigenvalues are up to a factor e^{√2·r} apart.
+    Beyond 2^52 = e^36 the small ones are lost to round-off. A single positive number
+    (m = 1) is representable much farther out.
+
+    Parameters
+    ----------
+    m : int
+        The number of rows.
+
+    Returns
+    -------
+    FloatSet
+        The matrices of condition number up to 1e6, within distance 25 (or 700).
     """
     return SpectrumFloatSet(max_distance=25.0 if m > 1 else 700.0, m=m)
 
@@ -169,15 +200,20 @@ class SPD(FrozenManifold):
     def project(self, x: Array) -> Array:
         """Return the symmetric part of x with its eigenvalues raised above 0.
 
-        They are raised to at least ε·(largest modulus), ε the machine precision. A
-        matrix that is positive definite already comes back as its symmetric part,
-        untouched; the zero matrix, which has no positive neighbor of its own scale,
-        goes to the smallest normal multiple of I.
+        They are raised to at least ε times the largest modulus of an eigenvalue, with ε
+        the machine precision. The symmetric part is not changed where it is positive
+        definite already. The zero matrix goes to the smallest multiple of I that is a
+        normal float.
 
         Parameters
         ----------
         x : array of shape (..., *point_shape)
             Any array, near the manifold as a rule.
+
+        Returns
+        -------
+        array of shape (..., *point_shape)
+            The points.
         """
         xp = namespace(x)
         info = xp.finfo(x.dtype)
@@ -214,6 +250,11 @@ class SPD(FrozenManifold):
         ----------
         x : array of shape (..., *point_shape)
             Records; entries may be anything.
+
+        Returns
+        -------
+        array of shape (..., *point_shape)
+            The points; NaN where there is none.
         """
         xp = namespace(x)
 
@@ -230,9 +271,9 @@ class SPD(FrozenManifold):
             )
             is_nearly_definite = is_nearly_definite & (largest > 0)
             # What is added to each eigenvalue, in the units of `scaled`.
-            raises = xp.where(eigenvalues < -least, -least - eigenvalues, 0.0)
-            raises = xp.where(is_nearly_definite, raises, 0.0)
-            repaired = sym(scaled + (U * raises[..., None, :]) @ U.mT)
+            increments = xp.where(eigenvalues < -least, -least - eigenvalues, 0.0)
+            increments = xp.where(is_nearly_definite, increments, 0.0)
+            repaired = sym(scaled + (U * increments[..., None, :]) @ U.mT)
             largest_entry = xp.max(xp.abs(S), axis=(-2, -1), keepdims=True)
             point = xp.where(is_nearly_definite[..., None], repaired * largest_entry, S)
             has_point = (is_definite | is_nearly_definite)[..., None]
@@ -250,20 +291,26 @@ class SPD(FrozenManifold):
         return sym(x) + namespace(p, x).zeros_like(p)
 
     def residual(self, p: Array) -> Array:
-        """Return ‖p − pᵀ‖ plus how far the least eigenvalue is below positive ones.
+        """Return ‖p − pᵀ‖ plus the modulus of the least eigenvalue if it is negative.
 
-        Both are relative to the size of p, since these matrices have no scale of their
-        own. The second part is 0 where p is positive definite.
+        Both are relative to the largest entry of p, since these matrices have no scale
+        of their own. A least eigenvalue of 0 counts as 1.
 
         Parameters
         ----------
         p : array of shape (..., *point_shape)
             What may be points.
+
+        Returns
+        -------
+        array of shape (...)
+            The residuals.
         """
         xp = namespace(p)
         p = well_scaled(p)
 
         def lack_of_definiteness(S: Array) -> Array:
+            """Return how far eigenvalues are below 0; 1 where the least one is 0."""
             least = eigh(S)[0][..., 0]
             lack = xp.where(least < 0, -least, 1.0)
             return xp.where(least > 0, 0.0, lack)
@@ -277,16 +324,26 @@ class SPD(FrozenManifold):
 def _unless_clearly_positive(
     S: Array, value: Array, kernel: Callable[[Array], Array]
 ) -> Array:
-    """Return kernel(S), computed only for matrices that need their eigenvalues.
+    """Return kernel(S), but call the kernel only for matrices that may be indefinite.
+
+    A quick test finds 2×2 and 3×3 matrices that are clearly positive definite, for
+    which the result of the kernel is known. Inside `public_time`, where the work must
+    not depend on the data, the kernel is called for all matrices.
 
     Parameters
     ----------
     S : array, shape (..., m, m)
         Symmetric matrices.
     value : array
-        What the kernel gives where S is clearly positive definite.
+        The result of the kernel for every matrix that is clearly positive definite.
+        For NumPy arrays it may be overwritten.
     kernel : callable
-        A function of a batch of matrices that needs their eigenvalues.
+        A function of a batch of matrices that computes their eigenvalues.
+
+    Returns
+    -------
+    array
+        The results, in the shape of `value`.
     """
     has_shortcut = is_numpy_array(S) and S.dtype == np.float64 and S.shape[-1] in (2, 3)
     if in_public_time() or not has_shortcut:
@@ -306,20 +363,26 @@ def _is_clearly_positive(flat: np.ndarray) -> np.ndarray:
 
     The pivots of S − 64ε‖S‖I are computed. Elimination errs by less than 16ε‖S‖ (Higham
     2002, Theorem 10.3), so positive pivots prove it, at a tenth of the price of the
-    eigenvalues. Where squares could underflow or overflow nothing is claimed.
+    eigenvalues. For matrices so large or small that squares of entries could overflow
+    or underflow the answer is False.
 
     Parameters
     ----------
     flat : array, shape (n, 2, 2) or (n, 3, 3)
         Symmetric float64 matrices (NumPy).
+
+    Returns
+    -------
+    array of bool, shape (n,)
+        False where the test proves nothing.
     """
     with np.errstate(all="ignore"):
-        size = np.sqrt(np.einsum("nij,nij->n", flat, flat))
-        shift = 64 * np.finfo(flat.dtype).eps * size
+        norm = np.sqrt(np.einsum("nij,nij->n", flat, flat))
+        shift = 64 * np.finfo(flat.dtype).eps * norm
         first_pivot = flat[:, 0, 0] - shift
         entry_10 = flat[:, 1, 0]
         second_pivot = flat[:, 1, 1] - shift - entry_10 * entry_10 / first_pivot
-        is_positive = (size > 1e-140) & (size < 1e140)
+        is_positive = (norm > 1 / _LARGEST_NORM) & (norm < _LARGEST_NORM)
         is_positive &= (first_pivot > 0) & (second_pivot > 0)
         if flat.shape[-1] == 3:
             factor_20 = flat[:, 2, 0] / first_pivot

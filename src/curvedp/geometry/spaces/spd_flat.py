@@ -32,6 +32,13 @@ from curvedp.numerics.spd_pencil import log_cholesky_change, match_scale
 # Cells of an angle in the bound of `_log_cholesky_amplification`.
 _ANGLE_CELLS = 24
 
+# Steps and relative changes below this are computed as p plus a change.
+_NEAR = 0.5
+
+# |log| of the ratio of the units of two matrices above which their difference would
+# lose digits.
+_OTHER_UNITS = 2.0
+
 
 def dlog(p: Array, v: Array) -> Array:
     """Return d(log)_p[v], the derivative of the matrix logarithm at p along v.
@@ -45,9 +52,15 @@ def dlog(p: Array, v: Array) -> Array:
         Positive definite matrices.
     v : array, shape (..., m, m)
         Symmetric matrices, directions at p.
+
+    Returns
+    -------
+    array, shape (..., m, m)
+        Symmetric matrices.
     """
 
     def value(p: Array, v: Array) -> Array:
+        """Return the derivative of the logarithm, not itself differentiable."""
         eigenvalues, U = eigh(p)
         differences = divided_log(eigenvalues[..., :, None], eigenvalues[..., None, :])
         return sym(sandwich(U, differences * (U.mT @ v @ U)))
@@ -55,11 +68,15 @@ def dlog(p: Array, v: Array) -> Array:
     def rule(
         arrays: tuple[Array, Array], changes: tuple[Array, Array]
     ) -> tuple[Array, Array]:
-        """Differentiate dexp_{log p}[s] = v along p with s fixed, and solve for s'."""
+        """Return s = d(log)_p[v] and its change s', for changes of p and v.
+
+        The equation d(exp)_{log p}[s] = v is differentiated along p with s fixed, and
+        solved for s'.
+        """
         s = value(*arrays)
         p_change, v_change = changes
-        drift = jvp(lambda p: _block_dexp(p, s), arrays[:1], (p_change,))[1]
-        return s, value(arrays[0], sym(v_change) - drift)
+        _, change_with_p = jvp(lambda p: _block_dexp(p, s), arrays[:1], (p_change,))
+        return s, value(arrays[0], sym(v_change) - change_with_p)
 
     return custom_jvp(value, rule, p, v)
 
@@ -76,9 +93,15 @@ def dexp(p: Array, s: Array) -> Array:
         Positive definite matrices.
     s : array, shape (..., m, m)
         Symmetric matrices, directions at log p.
+
+    Returns
+    -------
+    array, shape (..., m, m)
+        Symmetric matrices.
     """
 
     def value(p: Array, s: Array) -> Array:
+        """Return the derivative of the exponential, not itself differentiable."""
         eigenvalues, U = eigh(p)
         differences = divided_log(eigenvalues[..., :, None], eigenvalues[..., None, :])
         return sym(sandwich(U, (U.mT @ s @ U) / differences))
@@ -87,9 +110,10 @@ def dexp(p: Array, s: Array) -> Array:
 
 
 def _block_dexp(p: Array, s: Array) -> Array:
-    """Return dexp as a block of exp([[log p, s], [0, log p]]) (JAX).
+    """Return d(exp)_{log p}[s] by a formula that JAX can differentiate.
 
-    (Najfeld & Havel 1995.) It is smooth also at repeated eigenvalues.
+    It is the upper right block of exp([[log p, s], [0, log p]]) (Najfeld & Havel 1995),
+    which is smooth also at repeated eigenvalues.
 
     Parameters
     ----------
@@ -97,6 +121,11 @@ def _block_dexp(p: Array, s: Array) -> Array:
         A positive definite matrix.
     s : array of shape (..., m, m)
         A symmetric matrix.
+
+    Returns
+    -------
+    array of shape (..., m, m)
+        Symmetric matrices.
     """
     import jax
 
@@ -147,6 +176,11 @@ class FlatSPD(SPD, ScalableCone, OriginIsometry):
             A point.
         q : array, shape (..., *point_shape)
             Another point.
+
+        Returns
+        -------
+        array of shape (..., *point_shape)
+            The velocities, which are tangent vectors at p.
         """
         frame = self._frame(p)
         return self._inverse_differential(frame, self._difference(frame, p, q))
@@ -162,6 +196,11 @@ class FlatSPD(SPD, ScalableCone, OriginIsometry):
             A point.
         q : array, shape (..., *point_shape)
             Another point.
+
+        Returns
+        -------
+        array of shape (...)
+            The distances.
         """
         return matrix.norm(self._difference(self._frame(p), p, q))
 
@@ -185,6 +224,11 @@ class FlatSPD(SPD, ScalableCone, OriginIsometry):
             Another point.
         v : array, shape (..., *point_shape)
             A tangent vector at p.
+
+        Returns
+        -------
+        array of shape (..., *point_shape)
+            The moved vectors, which are tangent at q.
         """
         return self._inverse_differential(
             self._frame(q), self._differential(self._frame(p), v)
@@ -253,9 +297,15 @@ class SPDLogEuclidean(FlatSPD):
             Not used: the frame of p.
         p, q : array, shape (..., m, m)
             Two points.
+
+        Returns
+        -------
+        array, shape (..., m, m)
+            Symmetric matrices.
         """
 
         def smooth(p: Array, q: Array) -> Array:
+            """Return a simpler expression, which is differentiated instead."""
             return log_sym(q) - log_sym(p)
 
         def accurate(p: Array, q: Array) -> Array:
@@ -285,9 +335,15 @@ class SPDLogEuclidean(FlatSPD):
             A point.
         v : array, shape (..., m, m)
             A tangent vector at p.
+
+        Returns
+        -------
+        array of shape (..., *point_shape)
+            The end points.
         """
 
         def smooth(p: Array, v: Array) -> Array:
+            """Return a simpler expression, which is differentiated instead."""
             return matrix.exp_sym(log_sym(p) + dlog(p, v))
 
         def accurate(p: Array, v: Array) -> Array:
@@ -305,7 +361,7 @@ class SPDLogEuclidean(FlatSPD):
             )
             near = p + sandwich(U, differences * (U.mT @ step @ V), V)
             far = (V * xp.exp(end_log_eigenvalues)[..., None, :]) @ V.mT
-            is_short = xp.max(xp.abs(step), axis=(-2, -1), keepdims=True) < 0.5
+            is_short = xp.max(xp.abs(step), axis=(-2, -1), keepdims=True) < _NEAR
             return sym(xp.where(is_short, near, far))
 
         return with_derivative_of(smooth, accurate, p, v)
@@ -354,6 +410,11 @@ class SPDLogCholesky(FlatSPD, CheapKernels):
             A point.
         v : array, shape (..., m, m)
             A tangent vector at p.
+
+        Returns
+        -------
+        array of shape (..., *point_shape)
+            The end points.
         """
         xp = namespace(p, v)
         L = cholesky(p)
@@ -366,7 +427,7 @@ class SPDLogCholesky(FlatSPD, CheapKernels):
         )
         near = p + sym(2 * factor_change @ L.mT) + factor_change @ factor_change.mT
         end_factor = L + factor_change
-        is_short = xp.max(xp.abs(chart_velocity), axis=(-2, -1), keepdims=True) < 0.5
+        is_short = xp.max(xp.abs(chart_velocity), axis=(-2, -1), keepdims=True) < _NEAR
         return sym(xp.where(is_short, near, end_factor @ end_factor.mT))
 
     def _frame(self, p: Array) -> Array:
@@ -376,8 +437,9 @@ class SPDLogCholesky(FlatSPD, CheapKernels):
     def _differential(self, frame: Array, v: Array) -> Array:
         """Return dφ(v), the velocity in the chart φ for the velocity v of the matrix.
 
-        It is the derivative of the Cholesky factor along v. Its diagonal is divided by
-        that of L, because the chart takes the logarithm there.
+        The chart of P = LLᵀ is the strict lower part of L and the logarithm of its
+        diagonal. So dφ(v) is the derivative of the Cholesky factor along v, with its
+        diagonal divided by that of L.
 
         Parameters
         ----------
@@ -385,6 +447,11 @@ class SPDLogCholesky(FlatSPD, CheapKernels):
             The Cholesky factor L of the point.
         v : array, shape (..., m, m)
             A tangent vector at the point.
+
+        Returns
+        -------
+        array, shape (..., m, m)
+            Lower triangular matrices.
         """
         xp = namespace(frame, v)
         factor_change = cholesky_change(frame, v)
@@ -407,6 +474,11 @@ class SPDLogCholesky(FlatSPD, CheapKernels):
             The Cholesky factor L.
         X : array, shape (..., m, m)
             A lower triangular matrix, the velocity in the chart.
+
+        Returns
+        -------
+        array, shape (..., m, m)
+            The tangent vector, a symmetric matrix.
         """
         factor_change = namespace(frame, X).where(_is_diagonal(X), X * frame, X)
         product = frame @ factor_change.mT
@@ -418,8 +490,7 @@ class SPDLogCholesky(FlatSPD, CheapKernels):
         With p = LLᵀ and q = KKᵀ, it is K − L below the diagonal and log(Kⱼⱼ/Lⱼⱼ) on it.
         For near points it is computed from F with K = L(I + F): K − L = LF and
         log(Kⱼⱼ/Lⱼⱼ) = log1p(Fⱼⱼ). I + F is the Cholesky factor of I + L⁻¹(q − p)L⁻ᵀ.
-        Where q has another size than p, q − p would lose its digits and its own factor
-        is computed.
+        For far points, and for q in quite other units than p, K itself is computed.
 
         Parameters
         ----------
@@ -427,11 +498,17 @@ class SPDLogCholesky(FlatSPD, CheapKernels):
             The Cholesky factor L of p.
         p, q : array, shape (..., m, m)
             Two points.
+
+        Returns
+        -------
+        array, shape (..., m, m)
+            Lower triangular matrices.
         """
         L = frame
         xp = namespace(frame, q)
         is_diagonal = _is_diagonal(frame)
-        has_other_units = (xp.abs(match_scale(p, q)[1]) > 2)[..., None, None]
+        _, log_scale = match_scale(p, q)
+        has_other_units = (xp.abs(log_scale) > _OTHER_UNITS)[..., None, None]
         whitened_difference = matrix.whiten(L, xp.where(has_other_units, 0.0, q - p))
         relative_change = matrix.cholesky_minus_identity(whitened_difference)
         near = xp.where(
@@ -440,7 +517,7 @@ class SPDLogCholesky(FlatSPD, CheapKernels):
             L @ relative_change,
         )
 
-        large_change = is_diagonal & ~(xp.abs(relative_change) < 0.5)
+        large_change = is_diagonal & ~(xp.abs(relative_change) < _NEAR)
         is_far = has_other_units | xp.any(large_change, axis=(-2, -1), keepdims=True)
         K = cholesky(xp.where(is_far, q, p))
         ratio = xp.where(is_diagonal, K, 1.0) / xp.where(is_diagonal, L, 1.0)
@@ -448,7 +525,24 @@ class SPDLogCholesky(FlatSPD, CheapKernels):
         return xp.where(is_far, far, near)
 
     def from_coordinates(self, p: Array, z: Array) -> Array:
-        """Return the vector whose dφ is the lower triangular matrix with entries z."""
+        """Return the tangent vector at p with the orthonormal coordinates z.
+
+        Its velocity in the chart φ is the lower triangular matrix with entries z, row
+        by row.
+
+        Parameters
+        ----------
+        p : array, shape (..., m, m)
+            A point.
+        z : array, shape (..., dim)
+            Coordinates.
+
+        Returns
+        -------
+        array, shape (..., m, m)
+            The tangent vectors, symmetric matrices.
+        """
+        # `unpack` divides off-diagonal entries by √2, which is undone here.
         S = unpack(z, self.m)
         xp = namespace(z)
         lower = xp.where(_is_diagonal(S), S, xp.tril(S * 2**0.5))
@@ -459,9 +553,21 @@ class SPDLogCholesky(FlatSPD, CheapKernels):
         return _pack_lower(self._differential(cholesky(p), v))
 
     def normal_coordinates(self, p: Array, q: Array) -> Array:
-        """Return the entries of φ(q) − φ(p), with NumPy in twice the precision.
+        """Return the normal coordinates at p of q, with NumPy in twice the precision.
 
-        What noise is added to may move by no more than q does, far out as well.
+        They are the entries of φ(q) − φ(p) for the chart φ of the Cholesky factor. The
+        precision is needed because noise is added to them: far from the identity, too,
+        round-off must not move them by more than q moves.
+
+        Parameters
+        ----------
+        p, q : arrays, shape (..., m, m)
+            The point at which the coordinates are taken, and the point they describe.
+
+        Returns
+        -------
+        array, shape (..., dim)
+            The coordinates.
         """
         if is_numpy_array(q):
             return _pack_lower(log_cholesky_change(p, q))
@@ -473,18 +579,26 @@ class SPDLogCholesky(FlatSPD, CheapKernels):
 
 
 def _log_cholesky_amplification(m: int, radius: float) -> float:
-    """Return the most that a matrix moves per unit of relative error of its entries.
+    """Bound how far a matrix moves per unit of relative error of its entries.
 
-    The proof is in docs/theory/geometry.md. The bound grows with the lengths `plus`,
-    `minus` and `strict` of the positive and negative log-diagonals and of the strict
-    part; it is taken at the far corners of cells that cover the sphere of that radius.
+    Distances are those of the Log-Cholesky metric. The proof is in
+    docs/theory/geometry.md. The bound grows with three lengths: `plus` and `minus` of
+    the positive and the negative entries of the log-diagonal of the Cholesky factor,
+    and `strict` of its entries below the diagonal. They are the coordinates of a point
+    of the sphere of that radius. The sphere is covered by cells, and in each cell the
+    largest value of each length is used.
 
     Parameters
     ----------
     m : int
         The number of rows.
     radius : float
-        Distance from the origin.
+        Distance of the matrix from the identity.
+
+    Returns
+    -------
+    float
+        The bound; inf where it overflows.
     """
     if m == 1:
         return 1.0  # only the logarithm of one number moves, by ½
@@ -498,12 +612,13 @@ def _log_cholesky_amplification(m: int, radius: float) -> float:
 
     # Where nothing near that far out is a double, the bound is infinite.
     with np.errstate(over="ignore", invalid="ignore"):
-        size = m + sqrt(m) * np.expm1(2 * plus) + strict**2
-        inverse = sqrt(m) * np.exp(minus)
+        trace = m + sqrt(m) * np.expm1(2 * plus) + strict**2  # bounds tr P = ‖L‖²
+        inverse_norm = sqrt(m) * np.exp(minus)  # bounds ‖L⁻¹‖
         for k in range(1, m):
             coefficient = sqrt(comb(m - 2, k - 1) / factorial(k))
-            inverse = inverse + coefficient * np.exp(sqrt(k + 1) * minus) * strict**k
-        bound = np.max(sqrt(2) * (1 + np.sqrt(size)) * size * inverse**2)
+            term = coefficient * np.exp(sqrt(k + 1) * minus) * strict**k
+            inverse_norm = inverse_norm + term
+        bound = np.max(sqrt(2) * (1 + np.sqrt(trace)) * trace * inverse_norm**2)
     return float(bound) if np.isfinite(bound) else inf
 
 

@@ -59,9 +59,20 @@ class SpecialEuclidean(PullbackManifold):
         return (self.n + 1, self.n + 1)
 
     def exp(self, p: Array, v: Array) -> Array:
-        """Return the motion after unit time.
+        """Return the end of the geodesic from p with velocity v.
 
-        Translations are added as they are, so that a step of 0 changes nothing.
+        Rotations follow their geodesic. Translations are added, without the division
+        by `length`, so that a velocity of 0 changes no bit.
+
+        Parameters
+        ----------
+        p, v : arrays of shape (..., n + 1, n + 1)
+            A pose, and a tangent vector at it.
+
+        Returns
+        -------
+        array of shape (..., n + 1, n + 1)
+            The end points.
         """
         rotation = self.model.factors[0].exp(p[..., :-1, :-1], v[..., :-1, :-1])
         translation = p[..., :-1, -1] + v[..., :-1, -1]
@@ -90,7 +101,7 @@ class SpecialEuclidean(PullbackManifold):
 
 
 def _block_matrix(rotation: Array, translation: Array, corner: float) -> Array:
-    """Return [[rotation, translation], [0, corner]].
+    """Return the matrix [[rotation, translation], [0, corner]] of a rigid motion.
 
     Parameters
     ----------
@@ -100,6 +111,11 @@ def _block_matrix(rotation: Array, translation: Array, corner: float) -> Array:
         The last column above the corner.
     corner : float
         The last entry: 1 for a pose, 0 for a velocity.
+
+    Returns
+    -------
+    array of shape (..., n + 1, n + 1)
+        The matrix.
     """
     xp = namespace(rotation, translation)
     top = xp.concat([rotation, translation[..., None]], axis=-1)

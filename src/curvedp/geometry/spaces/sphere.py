@@ -24,7 +24,7 @@ _LEAST_LENGTH = 1e-140
 
 
 class _Angle(NamedTuple):
-    """The angle between the rays through p and q, and what it is computed from."""
+    """The angle between the rays through p and q, and intermediate results."""
 
     angle: Array
     orthogonal: Array  # part of q orthogonal to p
@@ -88,6 +88,11 @@ class Sphere(VectorManifold, UnitQuadric, EmbeddedMean):
             A point.
         v : array, shape (..., *point_shape)
             A tangent vector at p.
+
+        Returns
+        -------
+        array of shape (..., *point_shape)
+            The end points.
         """
         xp = namespace(p, v)
         cos, sinc = cos_sinc(xp, xp.vecdot(v, v)[..., None])
@@ -96,12 +101,19 @@ class Sphere(VectorManifold, UnitQuadric, EmbeddedMean):
     def log(self, p: Array, q: Array) -> Array:
         """Return the velocity at p of a shortest geodesic to q.
 
-        It is angle·w/|w|, where w is the part of q orthogonal to p.
+        It is angle·w/|w|, where w is the part of q orthogonal to p. NumPy arrays are
+        computed coordinate by coordinate; where that is not accurate, and for other
+        libraries, `_careful_log` is used.
 
         Parameters
         ----------
         p, q : arrays of shape (..., *point_shape)
             The point at which the velocity is tangent, and the point it leads to.
+
+        Returns
+        -------
+        array of shape (..., *point_shape)
+            The velocities, which are tangent vectors at p.
         """
 
         def fast(x: list[Array], y: list[Array]) -> tuple[Array, Array]:
@@ -114,12 +126,19 @@ class Sphere(VectorManifold, UnitQuadric, EmbeddedMean):
         return fast_path(self._careful_log, fast, p, q)
 
     def _careful_log(self, p: Array, q: Array) -> Array:
-        """Return the logarithm where vectors may be parallel or very near.
+        """Return the logarithm also for parallel vectors and for very near ones.
+
+        `log` calls this where its fast formula is not accurate.
 
         Parameters
         ----------
         p, q : arrays of shape (..., *point_shape)
             The point at which the velocity is tangent, and the point it leads to.
+
+        Returns
+        -------
+        array of shape (..., *point_shape)
+            The velocities, which are tangent vectors at p.
         """
         xp = namespace(p, q)
         angle, orthogonal, length, cosine = self._angle(xp, p, q)
@@ -143,6 +162,11 @@ class Sphere(VectorManifold, UnitQuadric, EmbeddedMean):
         ----------
         p, q : arrays of shape (..., *point_shape)
             Two points.
+
+        Returns
+        -------
+        array of shape (...)
+            The distances.
         """
 
         def fast(x: list[Array], y: list[Array]) -> tuple[Array, Array]:
@@ -151,17 +175,18 @@ class Sphere(VectorManifold, UnitQuadric, EmbeddedMean):
             return angle, length > _LEAST_LENGTH
 
         def careful(p: Array, q: Array) -> Array:
+            """Return the distance also for very near points."""
             return self._angle(namespace(p, q), p, q).angle
 
         return fast_path(careful, fast, p, q)
 
     def _angle(self, xp: Any, p: Array, q: Array) -> _Angle:
-        """Return the angle between the rays through p and q with its ingredients.
+        """Return the angle between the rays through p and q, and intermediate results.
 
         The vectors q, q − p and q + p have the same part orthogonal to p. The shorter
         of the last two is exact where it is small, so that its orthogonal part keeps
-        its digits near p as well as near the antipode. The second pass of the
-        projection makes the direction tangent even where the first leaves round-off.
+        its digits near p as well as near the antipode. The projection is done twice,
+        because the first one leaves some round-off along p.
 
         Parameters
         ----------
@@ -169,23 +194,29 @@ class Sphere(VectorManifold, UnitQuadric, EmbeddedMean):
             The array library of p and q.
         p, q : arrays of shape (..., *point_shape)
             Two points.
+
+        Returns
+        -------
+        _Angle
+            The angle, the part of q orthogonal to p, its length, and ⟨p, q⟩.
         """
         cosine = xp.vecdot(p, q)
-        square = xp.vecdot(p, p)
+        p_square = xp.vecdot(p, p)
         orthogonal = xp.where((cosine < 0)[..., None], q + p, q - p)
         for _ in range(2):
-            along = xp.vecdot(p, orthogonal) / square
+            along = xp.vecdot(p, orthogonal) / p_square
             orthogonal = orthogonal - along[..., None] * p
         length = euclidean_norm(xp, orthogonal)
-        angle = xp.atan2(length * xp.sqrt(square), cosine)
+        angle = xp.atan2(length * xp.sqrt(p_square), cosine)
         return _Angle(angle, orthogonal, length, cosine)
 
     def transport(self, p: Array, q: Array, v: Array) -> Array:
         """Return the parallel transport of v along the shortest geodesic.
 
-        The part of v along the unit velocity e becomes cos·e − sin·p. Written in the
-        velocity itself this is smooth at p = q, and holds at the cut locus, where the
-        usual form v − ⟨q,v⟩/(1 + ⟨p,q⟩)·(p + q) divides by 0.
+        With θ the distance and e the unit velocity from p to q, the part of v along e
+        becomes cos θ·e − sin θ·p, and the rest of v stays. Written with the velocity
+        θ·e instead of e this is smooth at p = q. It also holds for opposite points,
+        where the usual form v − ⟨q,v⟩/(1 + ⟨p,q⟩)·(p + q) divides by 0.
 
         Parameters
         ----------
@@ -193,13 +224,18 @@ class Sphere(VectorManifold, UnitQuadric, EmbeddedMean):
             The point where the vector is, and the point to which it is moved.
         v : array of shape (..., *point_shape)
             A tangent vector at p.
+
+        Returns
+        -------
+        array of shape (..., *point_shape)
+            The moved vectors, which are tangent at q.
         """
         xp = namespace(p, q, v)
         velocity = self.log(p, q)
-        square = xp.vecdot(velocity, velocity)[..., None]
+        angle_square = xp.vecdot(velocity, velocity)[..., None]
         along = xp.vecdot(velocity, v)[..., None]
-        sinc = cos_sinc(xp, square)[1]
-        return v - along * (sinc * p + versine_quotient(xp, square) * velocity)
+        _, sinc = cos_sinc(xp, angle_square)
+        return v - along * (sinc * p + versine_quotient(xp, angle_square) * velocity)
 
     def project(self, x: Array) -> Array:
         """Return x/|x|; the zero vector goes to the origin."""
@@ -247,6 +283,11 @@ class Sphere(VectorManifold, UnitQuadric, EmbeddedMean):
             A point.
         z : array of shape (..., dim)
             Coordinates of a tangent vector at p.
+
+        Returns
+        -------
+        array of shape (..., *point_shape)
+            The tangent vectors.
         """
         xp = namespace(p, z)
         p_first, p_others = p[..., :1], p[..., 1:]
@@ -266,6 +307,11 @@ class Sphere(VectorManifold, UnitQuadric, EmbeddedMean):
             A point.
         v : array, shape (..., *point_shape)
             A tangent vector at p.
+
+        Returns
+        -------
+        array of shape (..., dim)
+            The coordinates.
         """
         xp = namespace(p, v)
         p_first, p_others = p[..., :1], p[..., 1:]
@@ -276,30 +322,38 @@ class Sphere(VectorManifold, UnitQuadric, EmbeddedMean):
 def _angle_by_coordinates(
     x: list[Array], y: list[Array], passes: int
 ) -> tuple[Array, list[Array], Array]:
-    """Return the angle between the rays through x and y, one array per coordinate.
+    """Return the angles between the rays through x and y, coordinate by coordinate.
+
+    Batches of vectors are given as one array per coordinate, which makes NumPy's
+    operations on them fast.
 
     Parameters
     ----------
     x, y : list of arrays
         The coordinates of two batches of vectors.
     passes : int
-        How often the part of y orthogonal to x is cleaned: twice where its direction
-        counts, once where only its length does.
+        How often the component along x is removed from y: once leaves some round-off,
+        which does not matter to the length of the rest, and twice gives its direction
+        to full precision.
 
     Returns
     -------
-    angle, orthogonal, length
-        The angle, the coordinates of the orthogonal part, and its length.
+    angle : array
+        The angles, between 0 and π.
+    orthogonal : list of arrays
+        The coordinates of the part of y orthogonal to x.
+    length : array
+        The length of that part.
     """
     cosine = dot_lists(x, y)
-    square = dot_lists(x, x)
+    x_square = dot_lists(x, x)
     sign = np.copysign(1.0, cosine)
 
-    # The difference is exact where it is small.
+    # y ∓ x has the same orthogonal part as y, and is exact where it is small.
     orthogonal = [b - sign * a for a, b in zip(x, y, strict=True)]
     for _ in range(passes):
-        along = dot_lists(x, orthogonal) / square
+        along = dot_lists(x, orthogonal) / x_square
         orthogonal = [r - along * a for a, r in zip(x, orthogonal, strict=True)]
     length = np.sqrt(dot_lists(orthogonal, orthogonal))
-    angle = np.arctan2(length * np.sqrt(square), cosine)
+    angle = np.arctan2(length * np.sqrt(x_square), cosine)
     return angle, orthogonal, length

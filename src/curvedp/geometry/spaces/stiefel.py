@@ -37,7 +37,7 @@ from curvedp.numerics.stiefel_log import (
 
 
 class _SolvedLog(NamedTuple):
-    """A logarithm v = pA + QB and the frame [p Q] in which it was found, constants."""
+    """A logarithm v = pA + QB and the frame [p Q]; constants for differentiation."""
 
     velocity: Array
     A: Array
@@ -122,21 +122,26 @@ class Stiefel(OrthonormalFrames):
     def exp(self, p: Array, v: Array) -> Array:
         """Return the end of the geodesic from p with velocity v.
 
-        With v = pA + QB, where A is skew and [p Q] is an orthonormal frame, it is [p
-        Q]·exp([2A −Bᵀ; B 0])·[I; 0]·exp(−A).
-
-        (Zimmermann & Hüper 2022, at the Euclidean metric; the same curve as Edelman,
-        Arias & Smith 1998, eq. 2.7, with skew matrices only.)
+        With v = pA + QB, where A is skew and [p Q] is an orthonormal frame, it is
+        [p Q]·exp([2A −Bᵀ; B 0])·[I; 0]·exp(−A) (Zimmermann & Hüper 2022, at the
+        Euclidean metric; the same curve as Edelman, Arias & Smith 1998, eq. 2.7, with
+        skew matrices only).
 
         Parameters
         ----------
         p, v : arrays of shape (..., *point_shape)
             A point, and a tangent vector at it.
+
+        Returns
+        -------
+        array of shape (..., *point_shape)
+            The end points.
         """
         A, N = self._split(p, v)
         frame, B = self._frame(p, N)
         step, mean = endpoint(A, B)
-        return p + (frame @ step + self._derivative_carrier(frame, N, B) @ mean)
+        derivative_term = self._derivative_carrier(frame, N, B) @ mean  # 0 in value
+        return p + (frame @ step + derivative_term)
 
     def log(self, p: Array, q: Array) -> Array:
         """Return the velocity of a geodesic from p to q.
@@ -148,6 +153,11 @@ class Stiefel(OrthonormalFrames):
         ----------
         p, q : arrays of shape (..., *point_shape)
             The point at which the velocity is tangent, and the point it leads to.
+
+        Returns
+        -------
+        array of shape (..., *point_shape)
+            The velocities, which are tangent vectors at p.
         """
         if self.r == self.m:
             return self._log_of_orthogonal_group(p, q)
@@ -155,45 +165,60 @@ class Stiefel(OrthonormalFrames):
             return Sphere(self.m - 1).log(p[..., 0], q[..., 0])[..., None]
 
         def smooth(p: Array, q: Array) -> Array:
-            """Add the first-order change that the end point calls for: 0 in value."""
+            """Add the change of the velocity to first order, which is 0 in value."""
             velocity, A, B, frame = self._solved_log(p, q)
             velocity = self.to_tangent(p, velocity)
             return velocity + log_change(A, B, frame, q - self.exp(p, velocity))
 
         def plain(p: Array, q: Array) -> Array:
+            """Return the value, without a derivative."""
             return self._solved_log(p, q).velocity
 
         return with_smooth_derivative(smooth, plain, p, q)
 
     def _log_of_orthogonal_group(self, p: Array, q: Array) -> Array:
-        """Return p·log(pᵀq) for square p, q; NaN between the two components of O(m).
+        """Return p·log(pᵀq) for square matrices p and q.
 
         Parameters
         ----------
-        p, q : arrays of shape (..., *point_shape)
+        p, q : arrays of shape (..., m, m)
             Two orthogonal matrices.
+
+        Returns
+        -------
+        array of shape (..., m, m)
+            The velocities, tangent at p; NaN if the determinants of p and q have
+            different signs, because no geodesic connects them.
         """
-        turn = p.mT @ (q - p)
+        rotation_minus_identity = p.mT @ (q - p)
         apart = self._in_different_components(p, q)[..., None, None]
-        xp = namespace(turn)
-        omega = rotation_log(xp.where(apart, 0.0, turn))
+        xp = namespace(rotation_minus_identity)
+        omega = rotation_log(xp.where(apart, 0.0, rotation_minus_identity))
         return p @ xp.where(apart, xp.nan, omega)
 
     def _solved_log(self, p: Array, q: Array) -> _SolvedLog:
-        """Solve exp(p, v) = q in the frame [p Q] that spans p and q.
+        """Solve exp(p, v) = q for v by Newton's method.
+
+        The equation is solved in an orthonormal frame [p Q] whose span contains the
+        columns of p and q, for matrices with at most 2r rows instead of m.
 
         Parameters
         ----------
         p, q : arrays of shape (..., *point_shape)
             Two points.
+
+        Returns
+        -------
+        _SolvedLog
+            The velocity v = pA + QB, A, B and the frame; constants for differentiation.
         """
         change = q - p
-        frame, bottom = self._frame(p, self._normal(p, change), complete=True)
+        frame, change_outside_p = self._frame(p, self._normal(p, change), complete=True)
         with without_derivatives():
-            A, B = reduced_log(constant(p.mT @ change), constant(bottom))
-        base = constant(frame)
-        velocity = base[..., : self.r] @ A + base[..., self.r :] @ B
-        return _SolvedLog(velocity, A, B, base)
+            A, B = reduced_log(constant(p.mT @ change), constant(change_outside_p))
+        constant_frame = constant(frame)
+        velocity = constant_frame[..., : self.r] @ A + constant_frame[..., self.r :] @ B
+        return _SolvedLog(velocity, A, B, constant_frame)
 
     @staticmethod
     def _in_different_components(p: Array, q: Array) -> Array:
@@ -209,6 +234,11 @@ class Stiefel(OrthonormalFrames):
         ----------
         p, q : arrays of shape (..., *point_shape)
             Two points.
+
+        Returns
+        -------
+        array of shape (...)
+            The distances.
         """
         length = super().dist(p, q)
         if self.r < self.m:
@@ -230,17 +260,23 @@ class Stiefel(OrthonormalFrames):
             The point where the vector is, and the point to which it is moved.
         v : array of shape (..., *point_shape)
             A tangent vector at p.
+
+        Returns
+        -------
+        array of shape (..., *point_shape)
+            The moved vectors, which are tangent at q.
         """
         A, N = self._split(p, self.log(p, q))
         frame, B = self._frame(p, N)
-        rise, mean = skew_exp(generator(A, B))
-        inside = frame.mT @ v
+        rotation_minus_identity, mean = skew_exp(generator(A, B))
+        in_frame = frame.mT @ v
 
         # Zero in value; these terms carry the derivative out of the span of the frame.
         carrier = self._derivative_carrier(frame, N, B)
-        outward = carrier @ (mean[..., : self.r, :] @ inside)
+        outward = carrier @ (mean[..., : self.r, :] @ in_frame)
         inward = frame @ mean[..., :, : self.r] @ (carrier.mT @ v)
-        moved = v + (frame @ (rise @ inside) + (outward - inward))
+
+        moved = v + (frame @ (rotation_minus_identity @ in_frame) + (outward - inward))
         return moved + moved @ skew_exp(-A)[0]
 
     def to_tangent(self, p: Array, x: Array) -> Array:
@@ -249,10 +285,23 @@ class Stiefel(OrthonormalFrames):
         return p @ A + N
 
     def from_coordinates(self, p: Array, z: Array) -> Array:
-        """Return the tangent vector with coordinates z.
+        """Return the tangent vector at p with the orthonormal coordinates z.
 
-        First r(r − 1)/2 turns inside the span of p (each moves two columns, hence the
-        factor 1/√2), then the directions out of the span.
+        The first r(r − 1)/2 coordinates rotate the columns of p within their span (each
+        rotation moves two columns, hence the factor 1/√2), the others move them out of
+        the span.
+
+        Parameters
+        ----------
+        p : array of shape (..., *point_shape)
+            A point.
+        z : array of shape (..., dim)
+            Coordinates.
+
+        Returns
+        -------
+        array of shape (..., *point_shape)
+            The tangent vectors.
         """
         turns = skew_from_vector(z[..., : self._n_turns], self.r) * math.sqrt(0.5)
         return p @ turns + self._normal_from_coordinates(p, z[..., self._n_turns :])
@@ -260,7 +309,8 @@ class Stiefel(OrthonormalFrames):
     def to_coordinates(self, p: Array, v: Array) -> Array:
         """Return the orthonormal coordinates of a tangent vector v at p.
 
-        First come the turns inside the span of p, and then the directions out of it.
+        The first r(r − 1)/2 describe rotations of the columns of p within their span,
+        the others their motion out of it.
 
         Parameters
         ----------
@@ -268,27 +318,60 @@ class Stiefel(OrthonormalFrames):
             A point.
         v : array, shape (..., *point_shape)
             A tangent vector at p.
+
+        Returns
+        -------
+        array of shape (..., dim)
+            The coordinates.
         """
         turns = skew_to_vector(p.mT @ v) * math.sqrt(2)
         normal = self._normal_coordinates_of(p, v)
         return namespace(p, v).concat([turns, normal], axis=-1)
 
     def _normal(self, p: Array, x: Array) -> Array:
-        """Return the part of x orthogonal to the span of p.
+        """Return the part of x orthogonal to the columns of p, a matrix like x.
 
-        The second pass takes out what the first one left by round-off.
+        The projection is done twice, because the first one leaves round-off.
         """
         x = x - p @ (p.mT @ x)
         return x - p @ (p.mT @ x)
 
     def _split(self, p: Array, x: Array) -> tuple[Array, Array]:
-        """Return A and N of the tangent vector pA + N nearest to x."""
+        """Return the parts A and N of the tangent vector pA + N at p that is nearest to x.
+
+        Parameters
+        ----------
+        p, x : arrays of shape (..., m, r)
+            A point, and any matrix.
+
+        Returns
+        -------
+        A : array of shape (..., r, r)
+            The skew-symmetric matrix that rotates columns within the span of p.
+        N : array of shape (..., m, r)
+            The part of x orthogonal to the columns of p.
+        """
         return skew(p.mT @ x), self._normal(p, x)
 
     def _derivative_carrier(self, frame: Array, N: Array, B: Array) -> Array:
         """Return N − QB, which is 0, with its derivative.
 
-        Q is a constant, so the derivative out of its span would be lost without it.
+        In a frame [p Q] from `_frame`, Q is a constant for differentiation. So
+        derivatives in directions out of its span would be lost without this term.
+
+        Parameters
+        ----------
+        frame : array of shape (..., m, r + k)
+            The frame [p Q].
+        N : array of shape (..., m, r)
+            A matrix whose columns are in the span of Q.
+        B : array of shape (..., k, r)
+            The coefficients with QB = N.
+
+        Returns
+        -------
+        array of shape (..., m, r)
+            Zeros that have the derivative of N − QB.
         """
         difference = N - frame[..., self.r :] @ B
         return difference - constant(difference)
@@ -296,7 +379,7 @@ class Stiefel(OrthonormalFrames):
     def _frame(
         self, p: Array, N: Array, *, complete: bool = False
     ) -> tuple[Array, Array]:
-        """Return an orthonormal frame [p Q] whose span contains N, and B with QB = N.
+        """Complete p to an orthonormal frame [p Q] whose span contains the columns of N.
 
         Parameters
         ----------
@@ -305,33 +388,55 @@ class Stiefel(OrthonormalFrames):
         N : array, shape (..., m, r)
             A matrix whose columns are orthogonal to those of p.
         complete : bool
-            Directions that N lacks are 0 in Q, or, with True, any that are orthogonal
-            to p and to the others.
+            If the rank of N is below k = min(r, m − r), some columns of Q are not
+            determined by N. They are 0, or, with True, unit vectors orthogonal to p and
+            to the other columns.
 
         Returns
         -------
-        frame : array, shape (..., m, r + k), k = min(r, m − r)
-            Q is in the order of the singular values of N, and a constant for
-            differentiation, except for what keeps it orthogonal to p.
+        frame : array, shape (..., m, r + k)
+            The frame [p Q]. The columns of Q are left singular vectors of N, in the
+            order of singular values. They are constants for differentiation, except for
+            what keeps them orthogonal to p.
         B : array, shape (..., k, r)
+            The coefficients with QB = N.
         """
         xp = namespace(p, N)
         k = min(self.r, self.m - self.r)
         U, singular_values, _ = svd(constant(N))
         threshold = self.m * xp.finfo(singular_values.dtype).eps
-        is_used = (
+        is_nonzero = (
             singular_values[..., None, :k] > threshold * singular_values[..., None, :1]
         )
-        Q = xp.where(is_used, U[..., :k], 0.0)
+        Q = xp.where(is_nonzero, U[..., :k], 0.0)
         p_columns = xp.broadcast_to(p, (*Q.shape[:-2], *p.shape[-2:]))
         if complete:
-            unit_columns = like(p, np.eye(self.m, 2 * self.r))[:, self.r :]
-            spare = reflect(constant(p_columns), unit_columns)
-            spare = spare - Q @ (Q.mT @ spare)
-            # With weights above 1 for Q and ½ for the spare columns, the k largest
-            # singular directions are all of Q in their order, then spare ones.
-            weights = 1 + xp.arange(k, 0, -1, dtype=p.dtype, device=device(p)) / k
-            candidates = xp.concat([Q * weights, spare / 2], axis=-1)
-            Q = svd(candidates)[0][..., :k]
+            Q = self._complete_columns(constant(p_columns), Q)
         Q = self._normal(p, Q)
         return xp.concat([p_columns, Q], axis=-1), Q.mT @ N
+
+    def _complete_columns(self, p: Array, Q: Array) -> Array:
+        """Replace zero columns of Q by unit vectors orthogonal to p and to the others.
+
+        Parameters
+        ----------
+        p : array, shape (..., m, r)
+            Orthonormal columns.
+        Q : array, shape (..., m, k)
+            Orthonormal columns, orthogonal to those of p, and then zero columns.
+
+        Returns
+        -------
+        array, shape (..., m, k)
+            Orthonormal columns: those of Q, up to sign, and then new ones.
+        """
+        xp = namespace(p, Q)
+        k = Q.shape[-1]
+        unit_columns = like(p, np.eye(self.m, 2 * self.r))[:, self.r :]
+        spare = reflect(p, unit_columns)  # columns orthogonal to p
+        spare = spare - Q @ (Q.mT @ spare)
+        # With weights above 1 for Q and ½ for the spare columns, the k largest
+        # singular directions are all of Q in their order, then spare ones.
+        weights = 1 + xp.arange(k, 0, -1, dtype=p.dtype, device=device(p)) / k
+        candidates = xp.concat([Q * weights, spare / 2], axis=-1)
+        return svd(candidates)[0][..., :k]
