@@ -63,6 +63,7 @@ def test_everything_registered_is_attacked():
         "PrivateGeodesicRegression": "tangent-bundle-descent",
         "PrivateRecenter": "PrivateMDM",  # domains are its public classes
         "PrivateSoftmax": "reduced-softmax",
+        "PrivateKMeans": "kmeans",
         "PrivateSynthesizer": "wrapped-gaussian",
         "PrivateTangentPCA": "step-to-mean",
         "PrivateTangentSpace": "PrivateFrechetMean",  # of which it is one

@@ -52,6 +52,7 @@ from curvedp.mechanisms.newton import NewtonMechanism
 from curvedp.mechanisms.noisy_sum import SumMechanism
 from curvedp.mechanisms.staged.ball_search import PrivateBallMechanism
 from curvedp.mechanisms.staged.budget import StagedMechanism
+from curvedp.mechanisms.staged.kmeans import KMeansMechanism
 from curvedp.mechanisms.staged.median import MedianMechanism
 from curvedp.mechanisms.staged.population import (
     CellTreeMechanism,
@@ -65,6 +66,7 @@ from curvedp.privacy import GDP, PrivacyCurve, PureDP
 from curvedp.randomness import GeneratorSource
 from curvedp.records.base import open_records
 from curvedp.release.rebuild import rebuild_mechanism
+from curvedp.statistics.clusters import Clusters
 from curvedp.statistics.frechet_mean import FrechetMean
 from curvedp.statistics.geodesic import GeodesicLine, RegressionData
 from curvedp.statistics.geometric_median import GeometricMedian
@@ -485,8 +487,12 @@ def _records_with_one_at(mechanism: StagedMechanism, end: float) -> np.ndarray:
     """
     manifold = mechanism.manifold
     statistic: Any = mechanism.statistic
-    is_population = isinstance(statistic, SyntheticPopulation)
-    radius = statistic.radius if is_population else statistic.outer_radius
+    if isinstance(statistic, SyntheticPopulation):
+        radius = statistic.radius
+    elif isinstance(statistic, Clusters):
+        radius = statistic.reach
+    else:
+        radius = statistic.outer_radius
     coordinates = np.zeros((statistic.n, manifold.dim))
     coordinates[-1, -1] = end * radius
     return np.asarray(manifold.from_normal_coordinates(manifold.origin, coordinates))
@@ -827,6 +833,14 @@ def _population(
     return kind.calibrate(statistic, _CLAIM)
 
 
+def _clusters(space: Manifold) -> KMeansMechanism:
+    """Return the staged mechanism for two clusters of 30 records, with public starts."""
+    axis = np.eye(1, space.dim, space.dim - 1)
+    starts = space.from_normal_coordinates(space.origin, axis * [[0.2], [1.2]])
+    statistic = Clusters(space, None, 1.5, 2, np.asarray(starts), 30)
+    return KMeansMechanism.calibrate(statistic, _CLAIM)
+
+
 def _clipped_sum(space: Manifold) -> SumMechanism:
     """Return the mechanism for a sum of clipped records with a private count."""
     return SumMechanism.calibrate(ClippedSum(space, None, _RADIUS), _ADD_REMOVE_CLAIM)
@@ -867,6 +881,7 @@ _MECHANISMS = (
     _AttackedMechanism(_ball_search, _attack_far_to_far, FEW),
     _AttackedMechanism(_ball_search, _attack_far_to_center, FEW),
     _AttackedMechanism(_tangent_moments, _attack_far_to_far, FEW),
+    _AttackedMechanism(_clusters, _attack_far_to_far, FEW),
     _AttackedMechanism(partial(_population, WrappedGaussian), _attack_far_to_far, FEW),
     _AttackedMechanism(partial(_population, GaussianMixture), _attack_far_to_far, FEW),
     _AttackedMechanism(

@@ -4,7 +4,7 @@ Everything here is post-processing of a noisy histogram or a noisy matrix. Rando
 numbers come from a generator with a public seed, so a replay takes the same branches.
 """
 
-from math import sqrt
+from math import log, sqrt
 from typing import NamedTuple
 
 import numpy as np
@@ -43,10 +43,17 @@ _COMPARED_NUMBERS = (
 )
 
 # A smaller number of clusters is preferred if its gap is within this of the largest.
-_GAP_TOLERANCE = 0.02
+_GAP_TOLERANCE = 0.05
+
+# A candidate is occupied if its noisy count is above this many standard deviations.
+_OCCUPIED_DEVIATIONS = 1.5
+# At least so many candidates count as occupied.
+_LEAST_OCCUPIED = 20
 
 # How many public draws say where a Gaussian cloud without clusters would lie.
 _REFERENCE_DRAWS = 20_000
+# So many of them are compared with all candidates at once, which bounds the memory.
+_REFERENCE_BLOCK = 1000
 
 
 class Subspace(NamedTuple):
@@ -148,36 +155,6 @@ class WeightedPoints(NamedTuple):
 
     points: np.ndarray
     weights: np.ndarray
-
-
-def occupied_candidates(
-    candidates: np.ndarray,
-    counts: np.ndarray,
-    noise_std: float,
-    threshold: float,
-    least: int,
-) -> WeightedPoints:
-    """Return the candidates whose noisy count stands out of the noise, with their counts.
-
-    Parameters
-    ----------
-    candidates : array, shape (count, components)
-    counts : array, shape (count,)
-        The noisy histogram.
-    noise_std : float
-        The standard deviation of the noise in each count.
-    threshold : float
-        In standard deviations.
-    least : int
-        At least so many candidates are returned: those of the largest counts.
-    """
-    is_occupied = counts > threshold * noise_std
-    if is_occupied.sum() < least:
-        largest = np.argsort(-counts, kind="stable")[:least]
-        is_occupied = np.zeros(len(counts), dtype=bool)
-        is_occupied[largest] = True
-    weights = np.maximum(counts[is_occupied], 1e-3)
-    return WeightedPoints(candidates[is_occupied], weights)
 
 
 def cluster_weighted_points(cloud: WeightedPoints, n_clusters: int) -> np.ndarray:
@@ -282,28 +259,79 @@ def _squared_distances(points: np.ndarray, centers: np.ndarray) -> np.ndarray:
     return np.asarray(np.maximum(squares, 0.0))
 
 
+def _nearest_candidates(
+    points: np.ndarray, candidates: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the index of the nearest candidate of each point, and its squared distance.
+
+    Parameters
+    ----------
+    points : array, shape (count, components)
+    candidates : array, shape (candidates, components)
+    """
+    indices = []
+    squares = []
+    for block in np.array_split(points, max(1, len(points) // _REFERENCE_BLOCK)):
+        block_squares = _squared_distances(block, candidates)
+        indices.append(np.argmin(block_squares, axis=1))
+        squares.append(np.min(block_squares, axis=1))
+    return np.concatenate(indices), np.concatenate(squares)
+
+
+class NoisyHistogram(NamedTuple):
+    """The released numbers of records that are nearest to each candidate.
+
+    Attributes
+    ----------
+    counts : array, shape (count,)
+    std : float
+        The standard deviation of the noise in each count.
+    """
+
+    counts: np.ndarray
+    std: float
+
+    def occupied(self, candidates: np.ndarray, least: int) -> WeightedPoints:
+        """Return the candidates whose count stands out of the noise, with their counts.
+
+        Parameters
+        ----------
+        candidates : array, shape (count, components)
+        least : int
+            At least so many candidates are returned: those of the largest counts.
+        """
+        is_occupied = self.counts > _OCCUPIED_DEVIATIONS * self.std
+        if is_occupied.sum() < least:
+            largest = np.argsort(-self.counts, kind="stable")[:least]
+            is_occupied = np.zeros(len(self.counts), dtype=bool)
+            is_occupied[largest] = True
+        weights = np.maximum(self.counts[is_occupied], 1e-3)
+        return WeightedPoints(candidates[is_occupied], weights)
+
+
 def choose_number_of_clusters(
     candidates: np.ndarray,
     subspace: Subspace,
-    cloud: WeightedPoints,
+    histogram: NoisyHistogram,
     largest: int,
 ) -> int:
     """Choose how many clusters there are by the gap statistic of released numbers.
 
-    With k centers the weighted inertia of the occupied candidates is W(k). A Gaussian
-    cloud of the released covariance, which has no clusters, has the inertia R(k). The
-    gap log R(k) − log W(k) is large where k centers explain the records better than
-    they would explain such a cloud (Tibshirani, Walther & Hastie 2001). The smallest k
-    whose gap is nearly the largest is taken.
+    With k centers the weighted inertia of the occupied candidates is W(k) for each
+    record. A Gaussian cloud of the released covariance, which has no clusters and whose
+    histogram has as much noise, has the inertia R(k). Both are too small by q, the mean
+    squared distance of a record to its nearest candidate. The gap
+    log(R(k) + q) − log(W(k) + q) is large where k centers explain the records better
+    than they would explain such a cloud (Tibshirani, Walther & Hastie 2001). The
+    smallest k whose gap is nearly the largest is taken.
 
     Parameters
     ----------
     candidates : array, shape (count, components)
-        All candidates.
     subspace : Subspace
         The released directions with their deviations.
-    cloud : WeightedPoints
-        The occupied candidates.
+    histogram : NoisyHistogram
+        Of all candidates.
     largest : int
         The largest number of clusters that the budget can carry.
     """
@@ -312,25 +340,31 @@ def choose_number_of_clusters(
     draws = np.zeros((_REFERENCE_DRAWS, candidates.shape[1]))
     normals = rng.standard_normal((_REFERENCE_DRAWS, n_leading))
     draws[:, :n_leading] = normals * subspace.deviations[:n_leading]
-    nearest = np.argmin(_squared_distances(draws, candidates), axis=1)
-    reference_counts = np.bincount(nearest, minlength=len(candidates)).astype(float)
-    # As many reference points as occupied candidates, so that both clouds are alike.
-    reference = occupied_candidates(
-        candidates, reference_counts, np.inf, 1.0, len(cloud.points)
-    )
+    nearest, squares = _nearest_candidates(draws, candidates)
+    quantization = float(np.mean(squares))
+    drawn_counts = np.bincount(nearest, minlength=len(candidates))
+    n = max(float(histogram.counts.sum()), 1.0)
+    noise = histogram.std * rng.standard_normal(len(candidates))
+    reference_counts = n / _REFERENCE_DRAWS * drawn_counts + noise
 
-    numbers = [
-        k for k in _COMPARED_NUMBERS if k <= min(largest, len(cloud.points) // 2)
-    ]
-    if not numbers:
-        return 2
-    gaps = []
+    cloud = histogram.occupied(candidates, _LEAST_OCCUPIED)
+    reference = NoisyHistogram(reference_counts, histogram.std).occupied(
+        candidates, _LEAST_OCCUPIED
+    )
+    most = min(largest, len(cloud.points) // 2, len(reference.points) // 2)
+    numbers = [k for k in _COMPARED_NUMBERS if k <= most]
+    gaps: list[float] = []
     for k in numbers:
-        _, inertia = _best_of_restarts(cloud, k)
-        _, reference_inertia = _best_of_restarts(reference, k)
-        quotient = (reference_inertia / reference.weights.sum()) / (
-            max(inertia, 1e-300) / cloud.weights.sum()
-        )
-        gaps.append(float(np.log(quotient)))
+        mean_square = _mean_inertia(cloud, k) + quantization
+        reference_square = _mean_inertia(reference, k) + quantization
+        gaps.append(log(reference_square / max(mean_square, 1e-300)))
+    if not gaps or max(gaps) <= 0.0:  # no more clusters than such a cloud has
+        return 2
     enough = max(gaps) - _GAP_TOLERANCE
     return next(k for k, gap in zip(numbers, gaps, strict=True) if gap >= enough)
+
+
+def _mean_inertia(cloud: WeightedPoints, n_clusters: int) -> float:
+    """Return the weighted mean squared distance to the nearest of the best centers."""
+    _, inertia = _best_of_restarts(cloud, n_clusters)
+    return inertia / float(cloud.weights.sum())

@@ -42,13 +42,12 @@ from curvedp.mechanisms.staged.budget import (
     StagedResult,
 )
 from curvedp.mechanisms.staged.cluster_starts import (
+    NoisyHistogram,
     Subspace,
-    WeightedPoints,
     choose_number_of_clusters,
     cluster_weighted_points,
     draw_candidates,
     leading_subspace,
-    occupied_candidates,
 )
 from curvedp.mechanisms.vector import AddNoise, smallest_gaussian_scale
 from curvedp.numerics.fixed_point import gram_mean, gram_radius, gram_sums
@@ -76,23 +75,27 @@ _CANDIDATE_SHARE = 0.12
 _SPREAD_SHARE = 0.02
 _SIZES_SHARE = 0.05
 
+# The number of steps, and of those that follow if clusters of equal size have more
+# records than this many lengths of the noise of a sum in one direction.
 _STEPS = 4
+_STEPS_OF_LARGE_CLUSTERS = 6
+_LARGE_CLUSTER = 30.0
 
 # Up to this many dimensions no subspace is needed: the moment serves the candidates.
 _FEW_DIMENSIONS = 8
 _MOMENT_SHARE_IN_FEW_DIMENSIONS = 0.05
 
 # An eigenvalue counts if it is above this multiple of the largest one of the noise.
-_EDGE_MARGIN = 1.1
+_EDGE_MARGIN = 1.0
 _MAX_COMPONENTS = 48
 
 _CANDIDATES = 1500
+_LEAST_OCCUPIED = 20
 _CANDIDATE_DIRECTIONS = 10
-_OCCUPIED = 1.5  # standard deviations of a noisy count
 
 # The fraction of records that lie within the released radius, and within the spread.
 _WITHIN_RADIUS = 0.95
-_WITHIN_SPREAD = 0.9
+_WITHIN_SPREAD = 0.7
 
 # Edges of the histogram of distances to the first center, in units of the reach: from
 # 2^-10 to 1 in quarter octaves.
@@ -101,7 +104,7 @@ _RADIUS_EDGES = 2.0 ** np.linspace(-10, 0, 41)
 _SPREAD_EDGES = np.linspace(0.0, 1.5, 41)[1:]
 
 # The weight of a count beside a vector of length 1, for adding or removing a record.
-# For replacing one, counts of weight 1 cost nothing (Theorem C2).
+# For replacing one, counts of weight 1 cost nothing (Theorem K2).
 _COUNT_WEIGHT = 0.35
 _FIRST_COUNT_WEIGHT = 0.25
 
@@ -110,17 +113,17 @@ _FIRST_COUNT_WEIGHT = 0.25
 _COUNT_DEVIATIONS = 3.0
 _NOISE_LENGTHS = 0.5
 
-# Entries of what a record contributes are multiples of 2^-32, so that sums over 2^31
+# Entries of what a record contributes are multiples of 2^-32, so that sums over 2^30
 # records are exact. Projections and centers are multiples of 2^-25: squares of their
 # differences then add up exactly in doubles.
 _CONTRIBUTION_BITS = 32
 _POSITION_BITS = 25
-_LARGEST_SUM = 2**62
+_MAX_RECORDS = 2**30
 _BLOCK = 1 << 13
 
-# Sensitivities are enlarged by this relative margin (Theorem C3). Truncation changes
-# the count of a person by at most 2^12·2^-32, and a sum over at most 2^31 records is
-# rounded once, by at most 2^31·2^-53.
+# Sensitivities are enlarged by this relative margin (Theorem K3). Truncation changes
+# the count of a person by at most 2^12·2^-32, and a sum over at most 2^30 records is
+# rounded once, by at most 2^30·2^-53.
 _ROUNDING_MARGIN = 3e-6
 
 MAX_ROWS_PER_PERSON = 1 << 12
@@ -184,7 +187,9 @@ def weights_of_persons(person_index: np.ndarray) -> np.ndarray:
 
 
 class Sensitivities(NamedTuple):
-    """How far the answers of the stages move between neighboring data sets (Theorem C).
+    """How far the answers of the stages move between neighboring data sets.
+
+    Theorems K1 and K2 (docs/theory/clusters.md) have the proofs.
 
     Attributes
     ----------
@@ -224,7 +229,7 @@ def _replaced_in_step(weight: float) -> float:
     return max(2.0, sqrt(2) * _length_with_count(weight))
 
 
-# Theorem C1: one record is added or removed.
+# Theorem K1: one record is added or removed.
 ADDED = Sensitivities(
     vector_and_count=_length_with_count,
     histogram=1.0,
@@ -233,7 +238,7 @@ ADDED = Sensitivities(
     sizes=sqrt(1.25),
     count_weight=_COUNT_WEIGHT,
 )
-# Theorem C2: one record is replaced.
+# Theorem K2: one record is replaced.
 REPLACED = Sensitivities(
     vector_and_count=_replaced_vector,
     histogram=sqrt(2),
@@ -267,8 +272,7 @@ class ClusterQueries:
             The number of entries.
         """
         total = self._whole_sum(terms, size)
-        clipped = np.clip(total, -_LARGEST_SUM, _LARGEST_SUM)
-        return np.asarray(clipped * 2.0**-_CONTRIBUTION_BITS)
+        return np.asarray(total * 2.0**-_CONTRIBUTION_BITS)
 
     def gram(self, chart: Chart) -> np.ndarray:
         """Return Σ yyᵀ over the vectors of a chart.
@@ -384,8 +388,8 @@ class KMeansMechanism(StagedMechanism, NeedsManyRecords, RefusesRelease):
         )
 
     @property
-    def step_share(self) -> float:
-        """The fraction of the budget of one step."""
+    def steps_share(self) -> float:
+        """The fraction of the budget of all steps together."""
         spent = self._moment_share + _SPREAD_SHARE + _SIZES_SHARE
         if self.statistic.starts is None:
             spent += _CANDIDATE_SHARE
@@ -393,7 +397,29 @@ class KMeansMechanism(StagedMechanism, NeedsManyRecords, RefusesRelease):
             spent += _CENTER_SHARE
         else:
             spent += _SEARCHES * (_CENTER_SHARE + _RADIUS_SHARE)
-        return (1 - spent) / _STEPS
+        return 1 - spent
+
+    @property
+    def step_noise(self) -> float:
+        """The standard deviation of the noise in a step's sums, if there are four steps.
+
+        The unit is the length to which residuals are shortened.
+        """
+        sensitivities = self.stage_sensitivities
+        sensitivity = sensitivities.steps(sensitivities.count_weight)
+        return sensitivity * self.scale / sqrt(self.steps_share / _STEPS)
+
+    def number_of_steps(self, n_per_cluster: float) -> int:
+        """Return how many steps of Lloyd's algorithm are made.
+
+        Parameters
+        ----------
+        n_per_cluster : float
+            The number of records, public or noisy, over that of clusters.
+        """
+        if n_per_cluster > _LARGE_CLUSTER * self.step_noise:
+            return _STEPS_OF_LARGE_CLUSTERS
+        return _STEPS
 
     @property
     def _moment_share(self) -> float:
@@ -409,9 +435,8 @@ class KMeansMechanism(StagedMechanism, NeedsManyRecords, RefusesRelease):
         Its center is then off by at most half the spread of its records, in as many
         directions as are typical, and its size by less than a third.
         """
-        sensitivities = self.stage_sensitivities
-        weight = sensitivities.count_weight
-        noise = sensitivities.steps(weight) * self.scale / sqrt(self.step_share)
+        noise = self.step_noise
+        weight = self.stage_sensitivities.count_weight
         n_directions = min(vector_size(self.statistic.manifold), _TYPICAL_COMPONENTS)
         for_sum = _RESOLUTION * sqrt(n_directions) * noise
         return max(for_sum, _COUNT_DEVIATIONS * noise / weight)
@@ -442,11 +467,26 @@ class KMeansMechanism(StagedMechanism, NeedsManyRecords, RefusesRelease):
         data : ClusterData, Records or array
             Records without weights count 1 each.
         """
-        if isinstance(data, ClusterData):
-            return data
-        shape = self.statistic.manifold.point_shape
+        prepared = data if isinstance(data, ClusterData) else self._weigh_equally(data)
+        if prepared.records.n > _MAX_RECORDS:
+            raise ParameterError("sums are exact for at most 2^30 records")
+        return prepared
+
+    def _weigh_equally(self, data: Any) -> ClusterData:
+        """Return records that count 1 each.
+
+        Parameters
+        ----------
+        data : Records or array
+
+        Raises
+        ------
+        ParameterError
+            If their number is not that of the statistic.
+        """
         records = data
         if not isinstance(records, Records):
+            shape = self.statistic.manifold.point_shape
             records = open_records(data, shape, "records", min_records=0)
         n = self.statistic.n
         if n is not None and records.n != n:
@@ -665,28 +705,15 @@ class KMeansMechanism(StagedMechanism, NeedsManyRecords, RefusesRelease):
             self.stage_sensitivities.histogram * (1 + _ROUNDING_MARGIN),
             queries.sum(partial(_count_nearest, space, candidates), len(candidates)),
         )
-        least = max(2 * self.statistic.clusters, 20)
-        cloud = occupied_candidates(
-            candidates, noisy.values, noisy.std, _OCCUPIED, least
-        )
-        return cluster_weighted_points(cloud, self._number(start, candidates, cloud))
-
-    def _number(
-        self, start: NoisyStart, candidates: np.ndarray, cloud: WeightedPoints
-    ) -> int:
-        """Return the number of clusters: the given one, or one chosen by released numbers.
-
-        Parameters
-        ----------
-        start : NoisyStart
-        candidates : array
-        cloud : WeightedPoints
-            The occupied candidates.
-        """
-        if self.statistic.clusters != PRIVATE_NUMBER:
-            return self.statistic.clusters
-        largest = max(self.largest_number_of_clusters(start.n), 2)
-        return choose_number_of_clusters(candidates, start.subspace, cloud, largest)
+        histogram = NoisyHistogram(noisy.values, noisy.std)
+        number = self.statistic.clusters
+        if number == PRIVATE_NUMBER:
+            largest = max(self.largest_number_of_clusters(start.n), 2)
+            number = choose_number_of_clusters(
+                candidates, start.subspace, histogram, largest
+            )
+        cloud = histogram.occupied(candidates, max(2 * number, _LEAST_OCCUPIED))
+        return cluster_weighted_points(cloud, number)
 
     def _improve(
         self,
@@ -723,12 +750,13 @@ class KMeansMechanism(StagedMechanism, NeedsManyRecords, RefusesRelease):
         weight = self.stage_sensitivities.count_weight
         n_clusters, n_components = centers.shape
         sensitivity = self.stage_sensitivities.steps(weight) * (1 + _ROUNDING_MARGIN)
-        for _ in range(_STEPS):
+        n_steps = self.number_of_steps(start.n / n_clusters)
+        for _ in range(n_steps):
             terms = partial(_sum_residuals, space, centers, spread, weight)
             noisy = self._release_sum(
                 budget,
                 "step",
-                self.step_share,
+                self.steps_share / n_steps,
                 sensitivity,
                 queries.sum(terms, n_clusters * (n_components + 1)),
             )
