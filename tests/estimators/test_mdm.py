@@ -415,3 +415,98 @@ def test_given_classes_of_chunked_records():
         added(classes=PUBLIC).fit(chunked, da.from_array(y, chunks=40))
     with pytest.raises(ParameterError, match="class d has no records"):
         PrivateMDM(S2, radius=0.8, classes=PUBLIC).fit(X, y)
+
+
+def two_classes(rng, n=400):
+    """Records around two points of SPD(3), in the affine-invariant metric."""
+    M = SPDAffineInvariant(3)
+    y = np.arange(n) % 2
+    shift = np.where(y[:, None] == 0, 0.5, -0.5) * np.eye(6)[0]
+    X = M.from_normal_coordinates(M.origin, shift + 0.3 * rng.normal(size=(n, 6)))
+    return M, np.asarray(X), np.array(["left", "right"])[y]
+
+
+@pytest.mark.parametrize("radius", ["private", 6.0])
+def test_minimum_distance_to_median(radius, tmp_path):
+    """Artifacts in a seventh of a class move its mean far and its median little; all classes cost as much as one."""
+    rng = np.random.default_rng(0)
+    M, X, y = two_classes(rng)
+    artifacts = X.copy()
+    artifacts[:114:2] = M.from_normal_coordinates(
+        M.origin, np.tile(5.0 * np.eye(6)[1], (57, 1))
+    )
+    ledger = Ledger(tmp_path / "a.ledger", GDP(4.0))
+    model = PrivateMDM(
+        M, radius=radius, metric="median", guarantee=GDP(4.0), ledger=ledger
+    ).fit(artifacts, y)
+    assert ledger.spent == GDP(4.0)
+    assert [release.title for release in model.releases] == [
+        "median of class left",
+        "median of class right",
+    ]
+    assert [c.privacy_unit for c in model.certificates_] == ["record_in_class"] * 2
+    assert all(verified(certificate) for certificate in model.certificates_)
+    assert model.score(X, y) > 0.9
+    mean = PrivateMDM(M, radius=6.0, guarantee=GDP(4.0)).fit(artifacts, y)
+    truth = PrivateMDM(M, radius=6.0, guarantee=GDP(4.0)).fit(X, y)
+    assert M.dist(model.means_[0], truth.means_[0]) < 0.5 * M.dist(
+        mean.means_[0], truth.means_[0]
+    )
+
+
+def test_one_artifact_moves_no_direction_by_more_than_the_sensitivity():
+    """One trial of a class, replaced by anything, is one direction of length 1 among n: with the noise of the same
+    source, early answers differ by 2/n of the noise-free scale, and no certificate changes."""
+    rng = np.random.default_rng(1)
+    M, X, y = two_classes(rng)
+    odd = [np.full((3, 3), np.nan), np.zeros((3, 3)), 1e300 * np.eye(3), 5 * X[0]]
+    base = None
+    for record in odd:
+        other = X.copy()
+        other[6] = record
+        source = GeneratorSource(np.random.default_rng(2))
+        model = PrivateMDM(
+            M, radius=6.0, metric="median", guarantee=GDP(4.0), source=source
+        ).fit(other, y)
+        if base is None:
+            base = model
+        for one, two in zip(base.certificates_, model.certificates_, strict=True):
+            assert one.sensitivity == two.sensitivity
+            assert one.statistic == two.statistic
+        assert np.isfinite(model.means_).all()
+        # the other class is read from other records, but shares the random bits
+        assert M.dist(model.means_[0], base.means_[0]) < 0.3
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"metric": "mode"}, "metric"),
+        ({"metric": "median", "reduce": 2}, "metric"),
+        ({"metric": "median", "ball": "each", "radius": "private"}, "metric"),
+        ({"metric": "median", "mechanism": "gradient"}, "mechanism"),
+        ({"metric": "median", "radius": None}, "radius"),
+        ({"metric": "median", "guarantee": GDP(1.0, adjacency="add-remove")}, "metric"),
+    ],
+)
+def test_refused_medians_spend_nothing(options, said, tmp_path):
+    M, X, y = two_classes(np.random.default_rng(3))
+    ledger = Ledger(tmp_path / "a.ledger", GDP(4.0))
+    with pytest.raises(ParameterError, match=said):
+        PrivateMDM(**{"manifold": M, "radius": 3.0, "ledger": ledger, **options}).fit(
+            X, y
+        )
+    assert not ledger.entries
+
+
+def test_a_median_of_few_records_is_warned_of_before_it_is_paid(tmp_path):
+    M, X, y = two_classes(np.random.default_rng(3))
+    ledger = Ledger(tmp_path / "a.ledger", GDP(4.0))
+    model = PrivateMDM(
+        M, radius=3.0, metric="median", guarantee=GDP(0.01), ledger=ledger
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", ReleaseWarning)
+        with pytest.raises(ReleaseWarning, match="small for the median"):
+            model.fit(X, y)
+    assert not ledger.entries

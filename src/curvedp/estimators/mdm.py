@@ -1,5 +1,6 @@
 """Minimum distance to private class means: classification of manifold-valued records."""
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Self
@@ -9,11 +10,11 @@ from sklearn.utils.validation import check_is_fitted
 
 from curvedp import _validate
 from curvedp._silence import quiet_about_records
-from curvedp.core.codes import ProtectedUnit
-from curvedp.core.mechanism import check_guarantee
+from curvedp.core.codes import ChoiceRule, ProtectedUnit
+from curvedp.core.mechanism import Choice, check_guarantee
 from curvedp.core.released import ReleasedValue
 from curvedp.core.statistic import public_ball
-from curvedp.errors import ParameterError
+from curvedp.errors import ParameterError, ReleaseWarning
 from curvedp.estimators.base import (
     BallEstimator,
     PendingRelease,
@@ -29,12 +30,14 @@ from curvedp.inference.region import simultaneous
 from curvedp.inference.shapes import Region
 from curvedp.mechanisms.noisy_sum import ADD_REMOVE
 from curvedp.mechanisms.staged.ball_search import class_mean_statistic
+from curvedp.mechanisms.staged.median import MedianMechanism
 from curvedp.mechanisms.staged.reduced_classifier import ReducedMeans
 from curvedp.records.base import Records, is_chunked, open_records
 from curvedp.records.labels import ChunkedLabels, Labels
 from curvedp.records.persons import encode_persons
 from curvedp.release.choose import ChosenMechanism
 from curvedp.statistics.frechet_mean import FrechetMean
+from curvedp.statistics.geometric_median import GeometricMedian
 from curvedp.statistics.noisy_sums import ClippedSum
 from curvedp.statistics.reduced_classes import FEATURES
 from curvedp.statistics.searched_ball import (
@@ -44,6 +47,9 @@ from curvedp.statistics.searched_ball import (
     SearchedMean,
     SharedSearch,
 )
+
+# What represents a class.
+METRICS = ("mean", "median")
 
 # Distances are cut here before they are squared, so that squares stay finite.
 _MAX_DISTANCE = 1e150
@@ -91,6 +97,11 @@ class PrivateMDM(PrivateTransformer, ScoringClassifier, BallEstimator):
         is large enough (nμ >= 40, or 50 for matrices, with n the size of the class and
         μ the GDP parameter): the means are more accurate then. With fewer records one
         shared ball separates classes better.
+    metric : {"mean", "median"}
+        Whether a class is represented by its Fréchet mean, or by its geometric median
+        as `PrivateFrechetMedian` releases it ("minimum distance to median"): artifacts
+        among the records of a class move the median little. The median needs replace-one
+        adjacency, and neither `reduce` nor `ball`.
     classes : sequence of labels, optional
         If labels are private: the public set of classes. Any other label is replaced by
         the first class, in sorted order. By default it is the set of labels in `y`,
@@ -101,7 +112,8 @@ class PrivateMDM(PrivateTransformer, ScoringClassifier, BallEstimator):
     classes_ : ndarray
         The labels, in sorted order.
     means_ : ndarray
-        One private mean per class; with `reduce`, the mean of the features.
+        One private mean per class; with `reduce`, the mean of the features; with
+        metric="median", one private median.
     certificates_ : list of Certificate
         One certificate per class; with `reduce` or prototypes, one for all classes.
     classifier_ : LinearClassifier or Prototypes
@@ -157,6 +169,7 @@ class PrivateMDM(PrivateTransformer, ScoringClassifier, BallEstimator):
     features: str = "power"
     ball: str = "auto"
     classes: Any = None
+    metric: str = "mean"
 
     @property
     def _n_features_out(self) -> int:  # type: ignore[override]  # read only
@@ -214,6 +227,8 @@ class PrivateMDM(PrivateTransformer, ScoringClassifier, BallEstimator):
         X : array of shape (n, *point_shape)
             The records.
         """
+        if self.metric != "mean":
+            return False
         if self.ball != "auto" or not self._searches_ball:
             return self.ball == "prototypes"
         if self._record_in_part is not ProtectedUnit.RECORD_IN_CLASS:
@@ -265,6 +280,9 @@ class PrivateMDM(PrivateTransformer, ScoringClassifier, BallEstimator):
         """Raise `ParameterError` for a `ball` or `features` that does not fit the others."""
         _validate.choice("ball", self.ball, ("auto", "shared", "each", "prototypes"))
         _validate.choice("features", self.features, FEATURES)
+        _validate.choice("metric", self.metric, METRICS)
+        if self.metric == "median":
+            self._validate_median_params()
         if self.reduce is None and self.features != FEATURES[0]:
             raise ParameterError(
                 "is for reduced matrices (reduce)",
@@ -276,6 +294,21 @@ class PrivateMDM(PrivateTransformer, ScoringClassifier, BallEstimator):
                 "is for a private radius, without reduction",
                 parameter="ball",
                 value=self.ball,
+            )
+
+    def _validate_median_params(self) -> None:
+        """Raise `ParameterError` for a parameter with which there are no medians."""
+        if self.reduce is not None or self.ball != "auto" or self._n_is_private:
+            raise ParameterError(
+                "has no reduce and no ball, and needs replace-one adjacency",
+                parameter="metric",
+                value=self.metric,
+            )
+        _validate.choice("mechanism", self.mechanism, ("auto", "median"))
+        if self.radius is None:
+            raise ParameterError(
+                "is missing: a public ball must hold the records; it may be generous",
+                parameter="radius",
             )
 
     def _make_reduced_model(self, reduce: int) -> PrivateReducedMDM:
@@ -376,8 +409,12 @@ class PrivateMDM(PrivateTransformer, ScoringClassifier, BallEstimator):
 
     @property
     def _has_public_ball(self) -> bool:
-        """Return whether ball and n are public, so that one pass computes all means."""
-        return not (self._searches_ball or self._n_is_private)
+        """Return whether ball and n are public, so that one pass computes all means.
+
+        Medians read the records more than once.
+        """
+        is_mean = self.metric == "mean"
+        return is_mean and not (self._searches_ball or self._n_is_private)
 
     def _choose_mechanisms(
         self, sizes: list[int], classes: np.ndarray, records: Records
@@ -414,6 +451,10 @@ class PrivateMDM(PrivateTransformer, ScoringClassifier, BallEstimator):
                 f"each {self._part_name} needs at least 2"
             )
 
+        if self.metric == "median":
+            chosen_for_size = {size: self._choose_median(size) for size in set(sizes)}
+            return [chosen_for_size[size] for size in sizes]
+
         def searched_class_mean(
             manifold: Any, center: Any, outer_radius: Any, size: int
         ) -> SearchedMean:
@@ -434,6 +475,26 @@ class PrivateMDM(PrivateTransformer, ScoringClassifier, BallEstimator):
         }
         return [chosen_for_size[size] for size in sizes]
 
+    def _choose_median(self, size: int) -> ChosenMechanism:
+        """Return the mechanism for the median of a class, and warn of too few records.
+
+        Parameters
+        ----------
+        size : int
+            The number of records of the class.
+        """
+        outer_radius = self.outer_radius if self._searches_ball else self.radius
+        statistic = GeometricMedian(self.manifold, self.center, outer_radius, size)
+        mechanism = MedianMechanism.calibrate(statistic, self.guarantee)
+        if not mechanism.has_enough_records:
+            warnings.warn(
+                f"n = {size} at {self.guarantee} is small for the median of a class: "
+                "the noise exceeds the spread of the records",
+                ReleaseWarning,
+                stacklevel=5,
+            )
+        return ChosenMechanism(mechanism, Choice(ChoiceRule.ONLY_ONE))
+
     def _pending_means(
         self,
         chosen: Sequence[ChosenMechanism],
@@ -452,7 +513,8 @@ class PrivateMDM(PrivateTransformer, ScoringClassifier, BallEstimator):
             The class of each record.
         """
         titles = [
-            f"mean of {self._part_name} {_printable(label)}" for label in labels.classes
+            f"{self.metric} of {self._part_name} {_printable(label)}"
+            for label in labels.classes
         ]
         statistic: Any = chosen[0].mechanism.statistic
         if isinstance(statistic, SearchedClassMean):
