@@ -1,4 +1,4 @@
-"""Five further published mechanisms, recomputed: what each claims beside what comes out. docs/referee.md has the verdicts.
+"""Further published mechanisms, recomputed: what each claims beside what comes out. docs/referee.md has the verdicts.
 
 Only what is computed here is claimed. Texts that could be read: see the page.
 """
@@ -14,18 +14,20 @@ from scipy import integrate
 from curvedp.audit import audit_scores
 from curvedp.audit.empirical import rounded
 from curvedp.geometry import Lorentz, Manifold, SPDAffineInvariant, Sphere
+from curvedp.papers.referee.location import location
 from curvedp.papers.runner import Setting
 from curvedp.papers.style import BLUE, GREEN, INK, ORANGE, RED, plain, sheet
 from curvedp.privacy import GDP, ApproxDP, gaussian_profile, smallest_scale
 
 
 def referee(setting: Setting) -> tuple[dict[str, Any], Figure]:
-    """All five; the full form takes more samples and finer grids."""
+    """All of them; the full form takes more samples and finer grids."""
     figures = {
         "wrapped": wrapped(60_000 if setting.full else 20_000),
         "heat": heat(),
         "federated": federated(),
         "rotations": rotations(400_000 if setting.full else 40_000),
+        "location": location(1_000_000 if setting.full else 100_000),
     }
     return figures, draw(figures)
 
