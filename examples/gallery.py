@@ -27,6 +27,8 @@ TUTORIALS = (
     "hyperbolic",
     *SPACES,
     "polar_wander",
+    "skull_growth",
+    "synthetic_angles",
     "local_privacy",
     "eeg_classification",
     "training",

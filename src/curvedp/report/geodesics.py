@@ -130,6 +130,7 @@ def _draw_variances(axes: Axes, geodesics: PrincipalGeodesics) -> None:
         f"direction ({geodesics.n_above_noise} above the noise)", color=canvas.INK
     )
     axes.set_xticks(places)
+    axes.set_xlim(0.3, max(count, 3) + 0.7)  # a single bar stays a bar
     axes.set_ylim(0, None)
     _style_axes(axes)
 

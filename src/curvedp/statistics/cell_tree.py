@@ -152,7 +152,7 @@ def consistent_counts(
 ) -> np.ndarray:
     """Return the nonnegative counts of all cells that add up, from noisy ones.
 
-    Theorem 3 (docs/theory/synthetic-records.md). Let y be the independent noisy counts
+    Theorem Y3 (docs/theory/synthetic-records.md). Let y be the independent noisy counts
     of the cells, with variances s². The weighted least squares estimate of the true
     counts, among those in which each cell is the sum of its children and the roots add
     up to the total, is found in two passes:

@@ -60,13 +60,15 @@ from curvedp.statistics.second_moment import symmetric_to_vector, vector_to_symm
 from curvedp.statistics.tangent_vectors import clip_rows_to, logs_at
 
 # Fractions of the privacy budget, by stage; the last stage has what is left. Measured
-# (benchmarks/synthetic.py).
+# (benchmarks/studies/synthetic.py).
 _LOCATION_SHARE = 0.03
 _RADIUS_SHARE = 0.06
 _MOMENT_SHARE_OF_TREE = 0.4
 _OVERALL_SHARE_OF_MIXTURE = 0.1
 _STEP_SHARE_OF_MIXTURE = 0.06
 _STEPS_OF_MIXTURE = 4
+# Clusters start where those of so many rows of the released normal law are.
+_ROWS_FOR_STARTS = 512
 
 # The search for the clipping length, down to 1.25^-31 = 1/1000 of the largest.
 _RADIUS_SEARCH = BinarySearch(queries=5, ratio=1.25)
@@ -80,8 +82,8 @@ _LIFT_SQUARE = 0.5
 WEIGHT_ONE = 1 << 20
 
 # A cell is halved if its noisy count exceeds this many standard deviations of a count
-# of the next level.
-_WORTHWHILE_COUNT = 4.0
+# of the next level. Measured on real sets (benchmarks/studies/synthetic.py).
+_WORTHWHILE_COUNT = 2.0
 # No tree is deeper than this.
 _MAX_DEPTH = 18
 # A component is taken to hold at least this part of an equal share of the records.
@@ -92,7 +94,7 @@ _SMALLEST_VARIANCE_RATIO = 0.01
 # An error is predicted by this many simulated releases of each public population, for
 # at most so many records, with a public seed.
 _SIMULATED_RUNS = 2
-_SIMULATED_RECORDS = 512
+_SIMULATED_RECORDS = 2048
 # They are compared by this many other records, and as many synthetic ones.
 _COMPARED_RECORDS = 1024
 _SEED = 20230615
@@ -160,7 +162,7 @@ class PopulationQueries:
     def lifted_moments(self, chart: RowChart, assignment: "Assignment") -> Answer:
         """Return the lifted second moment of the rows of each component.
 
-        Theorem 1 (docs/theory/synthetic-records.md). Let u be a row divided by the
+        Theorem Y1 (docs/theory/synthetic-records.md). Let u be a row divided by the
         largest length of a row, and w = (λ, u). The mean of the matrices wwᵀ, each in
         the block of the record's component, moves by at most √2·(1 + λ²)/n, as
         ‖A − B‖² ≤ ‖A‖² + ‖B‖² for positive semidefinite A and B. It tells the share of
@@ -958,9 +960,9 @@ def clusters_of_normals(moments: NoisyMoments, n_clusters: int) -> np.ndarray:
     """
     rng = np.random.default_rng(_SEED)
     component = rng.choice(
-        len(moments.shares), size=_SIMULATED_RECORDS, p=_normalized(moments.shares)
+        len(moments.shares), size=_ROWS_FOR_STARTS, p=_normalized(moments.shares)
     )
-    uniform = rng.random((_SIMULATED_RECORDS, moments.components.means.shape[1]))
+    uniform = rng.random((_ROWS_FOR_STARTS, moments.components.means.shape[1]))
     rows = moments.components.from_unit_cube(uniform, component)
     centers = rows[:1]
     while len(centers) < n_clusters:  # the farthest row is the next center
