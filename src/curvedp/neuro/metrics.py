@@ -5,6 +5,7 @@
 that belongs to a metric, and return the released matrix with its certificate.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -26,7 +27,7 @@ from curvedp.privacy import GDP, Guarantee
 from curvedp.randomness import Source
 
 # pyRiemann's names of metrics whose means are Fréchet means, and the space of each.
-_SPACES: dict[str, type[Manifold]] = {
+_SPACES: dict[str, Callable[[int], Manifold]] = {
     "riemann": SPDAffineInvariant,
     "logeuclid": SPDLogEuclidean,
     "logchol": SPDLogCholesky,

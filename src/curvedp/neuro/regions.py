@@ -9,11 +9,12 @@ import csv
 import io
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from math import log, sqrt
+from math import exp, log, pi, sqrt
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
+from scipy.stats import chi2
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
@@ -43,9 +44,8 @@ _LARGEST_FACTOR = 1e3
 # Eigenvalues of released logarithms are cut here, so that squares of tensors are finite.
 _LARGEST_EXPONENT = 300.0
 
-# Draws of the noise for the error bars of FA and MD, and their public seed.
-_DRAWS = 4000
-_SEED = 20260102
+# Points of a circle at which the extremes of FA are looked for.
+_CIRCLE_POINTS = 720
 
 _SPACE = SPDLogEuclidean(3)
 
@@ -418,14 +418,14 @@ class PrivateRegionTensors(BaseEstimator):
     def table(self, level: float = 0.95, of: str = "records") -> list[RegionRow]:
         """Return mean tensor, FA and MD of each region, with error bars.
 
-        The noise of the release is drawn again about what was released, and the
-        interval of a number is what holds for all numbers of all regions at once in
-        this share of the draws. It is approximate, as FA and MD are not linear.
+        With probability `level` no interval is wrong, whatever the noise: tensors whose
+        logarithms are within the quantile of the drawn ones have FA and MD in them
+        (docs/theory/inference.md, Theorem I10).
 
         Parameters
         ----------
         level : float
-            The share of draws.
+            The probability that no interval is wrong.
         of : {"records", "population"}
             The mean of these people, or of the population they are from.
         """
@@ -433,9 +433,7 @@ class PrivateRegionTensors(BaseEstimator):
         level = _validate.within(
             "level", level, 0.0, 1.0, open_low=True, open_high=True
         )
-        entry_std = self._noisy.half_width(level, of) / self._noisy.half_width(level)
-        entry_std *= self._noisy.noise_std
-        fa, fa_low, fa_high, md, md_low, md_high = self._intervals(level, entry_std)
+        fa, fa_low, fa_high, md, md_low, md_high = self._intervals(level, of)
         rows, columns = np.tril_indices(3)
         table = []
         for place, region in enumerate(self.regions_):
@@ -454,43 +452,50 @@ class PrivateRegionTensors(BaseEstimator):
             )
         return table
 
-    def _intervals(self, level: float, entry_std: float) -> tuple[np.ndarray, ...]:
+    def _intervals(self, level: float, of: str) -> tuple[np.ndarray, ...]:
         """Return FA and MD of each region, each with its lower and upper bound.
 
         Parameters
         ----------
         level : float
-            The share of draws in which all numbers are within their bounds.
-        entry_std : float
-            The standard deviation of each coordinate of the logarithms.
+            The probability that no bound is wrong.
+        of : {"records", "population"}
+            As in `table`.
         """
         n_regions = len(self.regions_)
-        rng = np.random.default_rng(_SEED)
-        noise = entry_std * rng.standard_normal((_DRAWS, n_regions, 6))
-        estimate = _to_vector(_logs(self.tensors_))
-        samples = _fa_and_log_md(_to_matrix(estimate + noise))
-        # Noise makes tensors look less round: the bias is taken off the noisy draw.
-        bias = np.median(samples, axis=1) - _fa_and_log_md(_to_matrix(estimate))
-        drawn = self._noisy.value.reshape(n_regions, 6)
-        middle = _fa_and_log_md(_to_matrix(drawn)) - bias
-        spread = np.maximum(samples.std(axis=1), 1e-12)
-        largest = np.max(
-            np.abs(samples - np.median(samples, axis=1, keepdims=True))
-            / spread[:, None],
-            axis=(0, 2),
-        )
-        widths = np.quantile(largest, level) * spread
+        radius = self._log_radius(level, of)
+        drawn = _to_matrix(self._noisy.value.reshape(n_regions, 6))
+        log_eigenvalues = np.linalg.eigvalsh(drawn)
+        fa_low, fa_high = fa_bounds(log_eigenvalues, radius)
+        md_low, md_high = md_bounds(log_eigenvalues, radius)
         fa = fractional_anisotropy(self.tensors_)
         md = mean_diffusivity(self.tensors_)
         # An interval also holds the shown value, which is shrunk to the center.
-        fa_low = np.minimum(np.clip(middle[0] - widths[0], 0.0, 1.0), fa)
-        fa_high = np.maximum(np.clip(middle[0] + widths[0], 0.0, 1.0), fa)
-        limit = _LARGEST_EXPONENT
-        lowest = np.clip(middle[1] - widths[1], -limit, limit)
-        highest = np.clip(middle[1] + widths[1], -limit, limit)
-        md_low = np.minimum(np.exp(lowest), md)
-        md_high = np.maximum(np.exp(highest), md)
-        return fa, fa_low, fa_high, md, md_low, md_high
+        return (
+            fa,
+            np.minimum(fa_low, fa),
+            np.maximum(fa_high, fa),
+            md,
+            np.minimum(md_low, md),
+            np.maximum(md_high, md),
+        )
+
+    def _log_radius(self, level: float, of: str) -> float:
+        """Return how far the drawn logarithms of all regions are from their target.
+
+        Parameters
+        ----------
+        level : float
+            The probability that no region is farther.
+        of : {"records", "population"}
+            As in `table`.
+        """
+        half_width = self._noisy.half_width(level, of)
+        if not self._noisy.is_gaussian:
+            return half_width
+        entry_std = half_width / self._noisy.half_width(level) * self._noisy.noise_std
+        level_of_region = level ** (1 / len(self.regions_))
+        return float(entry_std * sqrt(chi2.ppf(level_of_region, 6)))
 
     def write_table(self, path: str | Path, level: float = 0.95) -> None:
         """Write the table to a tab-separated file, with a header.
@@ -512,11 +517,83 @@ class PrivateRegionTensors(BaseEstimator):
         write_atomically(path, text.getvalue())
 
 
-def _fa_and_log_md(logs: np.ndarray) -> np.ndarray:
-    """Return FA and log MD of tensors given by their logarithms, stacked first."""
-    tensors = _exps(logs)
-    md = mean_diffusivity(tensors)
-    return np.stack([fractional_anisotropy(tensors), np.log(md)])
+def fa_bounds(
+    log_eigenvalues: np.ndarray, radius: float
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the least and the largest FA of tensors near a tensor.
+
+    Theorem I10 (docs/theory/inference.md). Let the logarithms L, M of two tensors have
+    Frobenius distance at most ρ. Then their sorted eigenvalues have (Hoffman &
+    Wielandt), and FA depends on the part of these orthogonal to (1, 1, 1), in which it
+    grows along rays from 0. So its extremes over a disc are on the circle, or 0 inside.
+
+    Parameters
+    ----------
+    log_eigenvalues : array of shape (..., 3)
+        The eigenvalues of L.
+    radius : float
+        The distance ρ.
+
+    Returns
+    -------
+    lowest, highest : arrays of shape (...)
+        The extremes over points of the circle, widened by what lies between them.
+    """
+    means = log_eigenvalues.mean(axis=-1, keepdims=True)
+    centered = log_eigenvalues - means
+    angles = 2 * pi * np.arange(_CIRCLE_POINTS) / _CIRCLE_POINTS
+    first = np.array([1.0, -1.0, 0.0]) / sqrt(2)
+    second = np.array([1.0, 1.0, -2.0]) / sqrt(6)
+    circle = np.cos(angles)[:, None] * first + np.sin(angles)[:, None] * second
+    on_circle = np.clip(
+        centered[..., None, :] + radius * circle, -_LARGEST_EXPONENT, _LARGEST_EXPONENT
+    )
+    values = _fa_of_eigenvalues(np.exp(on_circle))
+    # FA changes by at most 1 for each unit of the logarithms.
+    slack = radius * pi / _CIRCLE_POINTS
+    lowest = np.where(
+        np.linalg.norm(centered, axis=-1) <= radius, 0.0, values.min(axis=-1) - slack
+    )
+    return np.maximum(lowest, 0.0), np.minimum(values.max(axis=-1) + slack, 1.0)
+
+
+def md_bounds(
+    log_eigenvalues: np.ndarray, radius: float
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the least and the largest mean diffusivity of tensors near a tensor.
+
+    Theorem I10 (docs/theory/inference.md). log MD is a convex function of the
+    eigenvalues λ, whose gradient is the vector of their shares p of the trace. Within
+    |δ| ≤ ρ shares grow by at most e^{√2ρ}, and |p| ≤ 1. So
+
+        −ρ|p| ≤ log MD(λ + δ) − log MD(λ) ≤ ρ·min(e^{√2ρ}|p|, 1).
+
+    Parameters
+    ----------
+    log_eigenvalues : array of shape (..., 3)
+        The eigenvalues λ.
+    radius : float
+        The distance ρ.
+    """
+    largest = log_eigenvalues.max(axis=-1, keepdims=True)
+    powers = np.exp(log_eigenvalues - largest)
+    shares = powers / powers.sum(axis=-1, keepdims=True)
+    log_md = largest[..., 0] + np.log(powers.mean(axis=-1))
+    length = np.linalg.norm(shares, axis=-1)
+    growth = exp(min(sqrt(2) * radius, _LARGEST_EXPONENT))
+    lowest = log_md - radius * length
+    highest = log_md + radius * np.minimum(growth * length, 1.0)
+    limit = _LARGEST_EXPONENT
+    return np.exp(np.clip(lowest, -limit, limit)), np.exp(
+        np.clip(highest, -limit, limit)
+    )
+
+
+def _fa_of_eigenvalues(eigenvalues: np.ndarray) -> np.ndarray:
+    """Return the fractional anisotropy of tensors with these eigenvalues, (..., 3)."""
+    deviation = eigenvalues - eigenvalues.mean(axis=-1, keepdims=True)
+    lengths = np.linalg.norm(eigenvalues, axis=-1)
+    return np.asarray(sqrt(1.5) * np.linalg.norm(deviation, axis=-1) / lengths)
 
 
 def _bounded_logs(
