@@ -8,6 +8,7 @@ import pytest
 
 from curvedp import PrivateFrechetMean, signing
 from curvedp.errors import ParameterError
+from curvedp.geometry import Sphere
 from curvedp.ledger import Ledger, write_key
 from curvedp.privacy import GDP
 from support.shell import run
@@ -210,3 +211,24 @@ def test_no_output_overwrites_a_ledger_or_a_key(tmp_path, output):
         assert result.exit_code == 2
         assert "never overwritten" in " ".join(result.stderr.split())
         assert target.read_bytes() == content
+
+
+def test_an_entry_says_what_it_is_and_who_made_it(tmp_path):
+    np.save(tmp_path / "x.npy", Sphere(2).project(np.eye(3)[[0] * 60] + 0.1))
+    path = tmp_path / "study.ledger"
+    command = ["release", tmp_path / "x.npy", "-m", "sphere:2", "-r", 0.7, "--mu", 0.3]
+    command += [
+        "--ledger",
+        path,
+        "--budget-mu",
+        2,
+        "--as-user",
+        "Jo\x1b[8m " + "x" * 99,
+    ]
+    for label in (["--label", "long " * 99], []):
+        result = run(*command, *label)
+        assert result.exit_code == 0, result.output
+    for entry in Ledger(path).entries:
+        assert ", by Jo?[8m x" in entry.label
+        assert entry.label.isprintable()
+        assert len(entry.label) <= 200

@@ -307,3 +307,33 @@ def test_guarantees_and_notebooks():
     cells = json.loads(notebook(script))["cells"]
     assert len(cells) == 3
     compile(script, "release.py", "exec")
+
+
+def test_lines_before_the_table_and_its_encoding_are_read_as_chosen(table):
+    """Records, labels and the script read the file alike."""
+    text = "Messreihe für Läufe\n\n" + table.data.read_text()
+    (table.data.parent / "old.csv").write_bytes(text.encode("latin-1"))
+    asked = chosen("mdm", groups="who")
+    plain = Study.from_page(asked).read_columns(table.data)
+    study = Study.from_page({**asked, "skip": 2, "encoding": "latin-1"})
+    found = study.read_columns(table.data.parent / "old.csv")
+    np.testing.assert_array_equal(found["records"], plain["records"])
+    assert found["labels"].tolist() == plain["labels"].tolist()
+    assert found["groups"].tolist() == plain["groups"].tolist()
+    script = study.script("old.csv", "l", "")
+    assert script.count("skip=2") == script.count("encoding='latin-1'") == 3
+    for wrong in ({"skip": "two"}, {"skip": 1.5}, {"encoding": 7}):
+        with pytest.raises(ParameterError):
+            Study.from_page({**asked, **wrong})
+
+
+def test_columns_of_persons_and_labels_are_no_part_of_a_record(table):
+    """`columns` may be left out where the others are named, and the table has no more."""
+    lines = table.data.read_text().splitlines()
+    cut = [",".join(line.split(",")[:5]) for line in lines]
+    (table.data.parent / "cut.csv").write_text("\n".join(cut) + "\n")
+    asked = {**chosen("mdm", groups="who"), "columns": ""}
+    study = Study.from_page(asked)
+    found = study.read_columns(table.data.parent / "cut.csv")
+    assert found["records"].shape == (120, 3)
+    assert "other_columns=['who', 'class']" in study.script("cut.csv", "l", "")

@@ -59,6 +59,10 @@ _LONGEST_START = 16
 TypedOptions = Mapping[str, Any]
 
 
+# The most characters of a ledger's label, and of the name of who releases.
+_LONGEST_LABEL = 200
+_LONGEST_USER = 60
+
 # A point of at most this many numbers is printed in a sentence, in the records' form.
 _MAX_IN_SENTENCE = 6
 
@@ -117,6 +121,9 @@ _COMMON_OPTIONS: Options = {
         float, "--budget-mu", help="start the ledger with this GDP budget"
     ),
     "label": option(str, "--label", help="what the ledger's entry is called"),
+    "as_user": option(
+        str, "--as-user", help="who releases, for the ledger's entry: your word"
+    ),
     "out": option(Path, "--out", help="write the released value (npy or csv)"),
     "certificate": option(Path, "--certificate", help="write the certificate (json)"),
     "report": option(Path, "--report", help="write a page about the release (html)"),
@@ -365,7 +372,8 @@ def _release(statistic: str, options: TypedOptions) -> None:
         guarantee=_cheapest_guarantee(guarantee, ledger, options["json"]),
         ledger=ledger,
         label=_ledger_label(
-            options["label"] or f"{offer.title} of {options['data'].name}"
+            options["label"] or f"{offer.title} of {options['data'].name}",
+            options["as_user"],
         ),
     )
     with waiting("drawing exact noise"):
@@ -481,12 +489,19 @@ def _read_columns(offer: Offer, options: TypedOptions, records: Any) -> dict[str
     return columns
 
 
-def _ledger_label(title: str) -> str:
-    """Return a title as the label of a ledger's entry: printable and not too long."""
-    printable = "".join(
-        character if character.isprintable() else "?" for character in title
-    )
-    return printable[:200]
+def _ledger_label(title: str, user: str | None) -> str:
+    """Return the label of a ledger's entry: printable and not too long.
+
+    Parameters
+    ----------
+    title : str
+        What is released.
+    user : str or None
+        Who releases it, if they say so.
+    """
+    ending = "" if user is None else f", by {user[:_LONGEST_USER]}"
+    text = title[: _LONGEST_LABEL - len(ending)] + ending
+    return "".join(character if character.isprintable() else "?" for character in text)
 
 
 def _write_or_print(

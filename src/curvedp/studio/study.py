@@ -36,6 +36,7 @@ _FIELD_TYPES: dict[str, Any] = {
     "guarantee": Mapping,
     "header": bool,
     "spread": (float, int),
+    "skip": int,
 }
 
 
@@ -82,7 +83,7 @@ class Study:
         The column that the statistic needs beside the records, if it needs one.
     spread : float, optional
         The spread of the records, for predictions in a private ball. It is public.
-    form, header, columns, key, sep, decimal
+    form, header, columns, key, sep, decimal, skip, encoding
         How the file is read; see `read_records`. `columns` has commas between them.
     """
 
@@ -99,6 +100,8 @@ class Study:
     key: str | None = None
     sep: str | None = None
     decimal: str = "."
+    skip: int = 0
+    encoding: str = "utf-8"
 
     @classmethod
     def from_page(cls, chosen: Any) -> "Study":
@@ -196,6 +199,10 @@ class Study:
         }
         if self.decimal != ".":
             arguments["decimal"] = self.decimal
+        if self.skip:
+            arguments["skip"] = self.skip
+        if self.encoding != "utf-8":
+            arguments["encoding"] = self.encoding
         if self.columns:
             column_names = self.columns.split(",")
             arguments["columns"] = [parse_column(name.strip()) for name in column_names]
@@ -213,7 +220,7 @@ class Study:
         column_name : str
             What the column is for: "groups", or the name of the statistic's column.
         """
-        names = ["header", "sep"]
+        names = ["header", "sep", "skip", "encoding"]
         column = self.offer.column
         if column is not None and column.name == column_name and column.holds_numbers:
             names.append("decimal")
