@@ -181,6 +181,7 @@ ARROWS: dict[str, set[str]] = {
         "estimators",
         "geometry",
         "laws",
+        "local",
         "mechanisms",
         "numerics",
         "optim",

@@ -368,7 +368,9 @@ def _parse_point(text: str, read_point: PointReader) -> Any:
     return read_point(text) if text else None
 
 
-def parse_range(text: Any, read_point: PointReader | None = None) -> tuple[float, float]:
+def parse_range(
+    text: Any, read_point: PointReader | None = None
+) -> tuple[float, float]:
     """Return the two numbers of a public range, such as "20,90"."""
     low, _, high = str(text).partition(",")
     try:

@@ -13,6 +13,7 @@ from curvedp import (
     PrivateFrechetMean,
     PrivateFrechetMedian,
     PrivateGeodesicRegression,
+    PrivateKMeans,
     PrivateMDM,
     PrivatePCA,
     PrivateSoftmax,
@@ -92,6 +93,7 @@ MAKERS = {
         lambda g: PrivateTangentPCA(S2, radius="private", **g),
         (X,),
     ),
+    "clusters": (lambda g: PrivateKMeans(S2, 2, **g), (X,)),
     "synthetic records": (
         lambda g: PrivateSynthesizer(S2, "tree", 0.7, **g),
         (X,),
@@ -104,8 +106,15 @@ MAKERS = {
     "reduced classes": (lambda g: PrivateMDM(SPD, reduce=2, **g), (A, labels)),
     "softmax": (lambda g: PrivateSoftmax(SPD, reduce=2, **g), (A, labels)),
 }
-ADDING = ["tangent PCA", "mean", "variance", "classes", "components"]  # with n private
-GAUSSIAN_ONLY = {"components by descent", "reduced classes", "softmax"}
+ADDING = [
+    "clusters",
+    "tangent PCA",
+    "mean",
+    "variance",
+    "classes",
+    "components",
+]  # with n private
+GAUSSIAN_ONLY = {"clusters", "components by descent", "reduced classes", "softmax"}
 
 
 def test_every_kind_of_guarantee_is_here():

@@ -73,6 +73,12 @@ ESTIMATORS = {
         lambda **o: curvedp.PrivateDispersion(**{"manifold": S2, "radius": 0.7, **o}),
         (X,),
     ),
+    "clusters": (
+        lambda **o: curvedp.PrivateKMeans(
+            **{"manifold": SPD, "n_clusters": 2, "guarantee": GDP(3.0), **o}
+        ),
+        (T,),
+    ),
     "classes": (
         lambda **o: curvedp.PrivateMDM(**{"manifold": S2, "radius": 0.7, **o}),
         (X, Y),
@@ -139,6 +145,8 @@ MISTAKES = {
     "clip": [0.0, -1.0, np.nan, np.inf],
     "x_range": [(0.0, 0.0), (1.0, 0.0), (0.0, np.nan), (0.0, 1.0, 2.0), 10**400],
     "reduce": [0, 4, 2.0],
+    "n_clusters": [0, 1, -2, 2.0, 61, "few"],
+    "init": [[[1.0]], np.zeros((2, 3, 3)), T[:3]],
 }
 NOTHING = [
     True,
@@ -184,7 +192,7 @@ OTHERS = {
     "features": "log", "ball": "shared", "method": "dp-rgd", "speed": 0.4, "clip": 0.1, "x_range": (0.0, 2.0),
     "n_components": 2, "classes": [0, 1, 2, 3],
     "target_domain": "nobody", "final_dispersion": 2.0,
-    "new_domain": "own-mean",
+    "new_domain": "own-mean", "n_clusters": 3, "init": T[:2],
 }  # fmt: skip
 UNHEARD = {"manifold", "ledger", "label", "source"}  # what the data are, and who pays
 

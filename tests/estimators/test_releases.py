@@ -35,6 +35,7 @@ RELEASED = {
     "PrivateSynthesizer": {"synthetic population": "population_"},
     "PrivateDispersion": {"variance": "variance_"},
     "PrivatePCA": {"components": "components_"},
+    "PrivateKMeans": {"center 0": "cluster_centers_", "center 1": "cluster_centers_"},
     "PrivateMDM": {"mean of class 0": "means_", "mean of class 1": "means_"},
     "PrivateRecenter": {
         "mean of domain s0": "centers_",
@@ -58,12 +59,15 @@ def test_releases_are_the_fitted_attributes_with_their_certificates(name):
     with pytest.raises(ParameterError, match="not fitted"):
         _ = model.releases
     model.fit(*MADE[name][1])
-    assert [release.title for release in model.releases] == list(RELEASED[name])
-    for number, release in enumerate(model.releases):
+    titles = [release.title for release in model.releases]
+    if name == "PrivateKMeans":  # they end in noisy counts
+        titles = [title.partition(" of ")[0] for title in titles]
+    assert titles == list(RELEASED[name])
+    for number, (title, release) in enumerate(zip(titles, model.releases, strict=True)):
         assert isinstance(release, ReleasedValue)
         assert isinstance(release.certificate, Certificate)
-        expected = getattr(model, RELEASED[name][release.title])
-        if name == "PrivateMDM":
+        expected = getattr(model, RELEASED[name][title])
+        if name in ("PrivateMDM", "PrivateKMeans"):
             expected = expected[number]
         if name == "PrivateRecenter":
             expected = expected[model.domains_.tolist()[number]]

@@ -130,7 +130,7 @@ def fitted(name, *further, fit=None, **parameters) -> Entry:
         model.fit(records, *further, **(fit or {}))
         if name in ("PrivateTangentSpace", "PrivateTangentPCA", "PrivateRecenter"):
             model.transform(records)
-        if name in ("PrivateMDM", "PrivateSoftmax"):
+        if name in ("PrivateMDM", "PrivateSoftmax", "PrivateKMeans"):
             model.predict(records)
 
     return run
@@ -233,6 +233,11 @@ FURTHER: dict[str, Entry] = {
     "tangent PCA": fitted("PrivateTangentPCA", **BALL),
     "tangent PCA, private ball": fitted("PrivateTangentPCA", **PRIVATE),
     "tangent PCA, n private": fitted("PrivateTangentPCA", radius=0.5, guarantee=ADDED),
+    "clusters": fitted("PrivateKMeans", n_clusters=2, guarantee=LARGE),
+    "clusters, n private": fitted("PrivateKMeans", n_clusters=2, guarantee=ADDED),
+    "clusters of persons": fitted(
+        "PrivateKMeans", fit={"groups": PERSONS}, n_clusters="private", guarantee=LARGE
+    ),
     "synthetic, normal": fitted("PrivateSynthesizer", model="wrapped-gaussian", **BALL),
     "synthetic, mixture": fitted("PrivateSynthesizer", model="mixture", **BALL),
     "synthetic, tree": fitted("PrivateSynthesizer", model="tree", **BALL),

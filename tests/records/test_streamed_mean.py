@@ -126,7 +126,9 @@ def test_logarithms_of_tensors_without_eigenvectors(spread):
     assert logs.is_accurate.mean() > 0.9
     assert error.max() <= 2e-12 * max(1.0, np.linalg.norm(Z, axis=1).max())
     with np.errstate(invalid="ignore"):
-        assert not whitened_logs(Factor.of(p), lower_entries(-X[:9])[0]).is_accurate.any()
+        assert not whitened_logs(
+            Factor.of(p), lower_entries(-X[:9])[0]
+        ).is_accurate.any()
 
 
 @pytest.mark.parametrize("m", [4, 6])

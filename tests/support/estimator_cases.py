@@ -20,6 +20,7 @@ MADE = {  # (the estimator, what fit takes, the numbers in a record)
     "PrivateTangentSpace": (BALL, (X,), 4),
     "PrivateTangentPCA": (BALL, (X,), 4),
     "PrivateSynthesizer": ({**BALL, "model": "tree"}, (X,), 4),
+    "PrivateKMeans": ({"manifold": M, "n_clusters": 2}, (X,), 4),
     "PrivateMDM": (BALL, (X, y), 4),
     "PrivatePrototypes": (BALL, (X, y), 4),
     "PrivateRecenter": (BALL, (X, np.array([f"s{domain}/left" for domain in y])), 4),

@@ -28,6 +28,7 @@ from curvedp.privacy.guarantees.base import guarantee_from_dict
 from curvedp.privacy.profiles.products import product_profile
 from curvedp.records import read_records
 from curvedp.release.verify import verify_certificate
+from curvedp.statistics.clusters import Clusters
 from curvedp.statistics.frechet_mean import FrechetMean
 from curvedp.statistics.geodesic import GeodesicLine
 from curvedp.statistics.geometric_median import GeometricMedian
@@ -148,6 +149,7 @@ STATISTICS: list[Statistic] = [
     ClippedSum(S2, None, 0.5), selection.BestRelease(3, "replace-one"),
     GeodesicLine(S2, None, 0.5, 0.6, 0.25, 12, [[0.0, 1.0]]),
     ReducedClasses(geometry.SPDAffineInvariant(3), 2, "power", 1.0, 2, 400),
+    Clusters(S2, None, 1.0, 2, None, 12),
 ]  # fmt: skip
 KINDS = [
     kind
@@ -306,6 +308,11 @@ TARGETS: dict[str, dict[str, Call]] = {
     "estimators": {
         "PrivateFrechetMean": (_fit(curvedp.PrivateFrechetMean, "X"), ESTIMATOR),
         "PrivateDispersion": (_fit(curvedp.PrivateDispersion, "X"), ESTIMATOR),
+        "PrivateKMeans": (
+            _fit(curvedp.PrivateKMeans, "X", "y", "groups"),
+            {"manifold": S2, "n_clusters": 2, "guarantee": GDP(1.0), "ledger": None, "init": X[:2], "X": X,
+             "y": None, "groups": np.arange(12)},
+        ),
         "PrivateMDM": (_fit(curvedp.PrivateMDM, "X", "y"), {**ESTIMATOR, "y": np.arange(12) % 2}),
         "PrivateRecenter": (
             _fit(curvedp.PrivateRecenter, "X", "y"),

@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
+import numpy as np
+
 from curvedp.core.codes import ProtectedUnit
 from curvedp.core.statistic import Ball
 from curvedp.errors import ParameterError
@@ -11,7 +13,7 @@ from curvedp.statistics.frechet_mean import FrechetMean
 
 # The interval [0, 1] of a share, as a ball of the real line.
 SHARE_LINE = Euclidean(1)
-SHARE_BALL = Ball([0.5], 0.5)
+SHARE_BALL = Ball(np.array([0.5]), 0.5)
 
 
 @dataclass(frozen=True, eq=False)
