@@ -42,8 +42,9 @@ def verify(
 
     Exit 0 if every claim holds; 1 if one cannot be confirmed; 2 if the file is no
     certificate, or verification takes more than its time or 2 GB. Exit 3 if every claim
-    holds except for what no certificate can vouch for: the release was drawn in float64,
-    its sensitivity is the caller's word, or its statistic does not say whom it protects.
+    holds except for what no certificate can vouch for: the release was drawn in
+    float64, its sensitivity is the caller's word, or its statistic does not say whom it
+    protects.
     """
     with waiting("recomputing every claim"):
         verification = verify_file(certificate, public_key=key, seconds=seconds)

@@ -77,8 +77,8 @@ class NoisyDraw(NamedTuple):
     quantity to which the noise was added:
 
     - "point": the statistic itself;
-    - "chart": the coordinates of the statistic in the normal chart at `base`, clipped to
-      the length `max_length`;
+    - "chart": the coordinates of the statistic in the normal chart at `base`, clipped
+      to the length `max_length`;
     - "gradient": the mean logarithm of the records at `base`, whose length is at most
       `max_length`;
     - "counts": how many records are farther from `base` than each of `radii`;

@@ -1,4 +1,7 @@
-"""Codes that certificates hold. A code never changes its meaning; `wording` says it in words."""
+"""Codes that certificates hold.
+
+A code never changes its meaning; `wording` says it in words.
+"""
 
 from enum import StrEnum
 

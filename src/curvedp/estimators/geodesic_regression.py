@@ -34,9 +34,9 @@ from curvedp.release.choose import ChosenMechanism, choose_mechanism
 from curvedp.statistics.geodesic import GeodesicLine
 from curvedp.statistics.searched_ball import SearchedGeodesic
 
-# The largest distance from the manifold (`Manifold.residual`) at which the computed lower
-# end of a geodesic still counts as a point of it. Beyond this, doubles cannot represent
-# the end.
+# The largest distance from the manifold (`Manifold.residual`) at which the computed
+# lower end of a geodesic still counts as a point of it. Beyond this, doubles cannot
+# represent the end.
 _MAX_RESIDUAL = 1e-6
 
 
@@ -50,8 +50,8 @@ class PrivateGeodesicRegression(PrivateEstimator):
         Where the responses live.
     radius, center : float and point
         The public ball that contains the middle of the geodesic. "private" finds a ball
-        of the responses privately and derives speed and clip from it: the geodesic stays
-        in the ball, and residuals are clipped to its radius.
+        of the responses privately and derives speed and clip from it: the geodesic
+        stays in the ball, and residuals are clipped to its radius.
     speed : float
         A public bound on the geodesic's length ‖v‖ over the whole range of a predictor.
     clip : float
@@ -129,14 +129,14 @@ class PrivateGeodesicRegression(PrivateEstimator):
         Parameters
         ----------
         x : array of shape (n,) or (n, k)
-            Predictors. If x is a list, `x_range` says how many predictors there are: one
-            for each of its pairs.
+            Predictors. If x is a list, `x_range` says how many predictors there are:
+            one for each of its pairs.
         Y : array of shape (n, *point_shape)
             Responses.
         groups : sequence of n ids, optional
-            The person to whom each record belongs. Then a person is the unit of privacy,
-            however many records they have: each step averages a person's own gradients
-            first, and n is the number of persons.
+            The person to whom each record belongs. Then a person is the unit of
+            privacy, however many records they have: each step averages a person's own
+            gradients first, and n is the number of persons.
 
         Returns
         -------
@@ -192,8 +192,8 @@ class PrivateGeodesicRegression(PrivateEstimator):
         Returns
         -------
         bool
-            Whether doubles cannot represent the ends of the geodesic. Then its middle is
-            kept, with velocity 0.
+            Whether doubles cannot represent the ends of the geodesic. Then its middle
+            is kept, with velocity 0.
         """
         if len(velocities) > 1:
             self.footpoint_ = middle
@@ -308,7 +308,8 @@ class PrivateGeodesicRegression(PrivateEstimator):
             )
         rows = x.reshape(-1, n_predictors)
 
-        # The footpoint belongs to the lower end of one range, or to the middle of several.
+        # The footpoint belongs to the lower end of one range, or to the middle of
+        # several.
         low, high = self.x_range_.T
         predictor_at_footpoint = low
         if n_predictors > 1:
@@ -324,13 +325,15 @@ class PrivateGeodesicRegression(PrivateEstimator):
             return np.asarray(manifold.exp(self.footpoint_, tangents))
 
     def score(self, x: Any, Y: Any) -> float:
-        """Return R² = 1 − (mean squared residual) / (Fréchet variance of Y). NOT private.
+        """Return R² = 1 − (mean squared residual) / (Fréchet variance of Y).
+
+        NOT private.
 
         Parameters
         ----------
         x, Y : arrays
-            Predictors and responses, as in `fit`. The result depends on both without any
-            noise, so it must not be published.
+            Predictors and responses, as in `fit`. The result depends on both without
+            any noise, so it must not be published.
         """
         check_is_fitted(self)
         manifold = self.manifold_

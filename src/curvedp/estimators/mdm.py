@@ -66,8 +66,8 @@ class PrivateMDM(PrivateTransformer, ScoringClassifier, BallEstimator):
     Labels and class sizes are public: neighboring data sets differ in one record, which
     is replaced by another of the same class. Each record is read for one class only, so
     all means together cost as much as one, and the certificates say so. With add-remove
-    adjacency the labels are private as well. So they are with `ball="prototypes"`, which
-    "auto" takes for embeddings: on spheres of 32 dimensions or more, where
+    adjacency the labels are private as well. So they are with `ball="prototypes"`,
+    which "auto" takes for embeddings: on spheres of 32 dimensions or more, where
     `radius="private"` and the records are in memory.
 
     The same argument needs persons who are in one class only. With `groups=`, a person
@@ -100,8 +100,8 @@ class PrivateMDM(PrivateTransformer, ScoringClassifier, BallEstimator):
     metric : {"mean", "median"}
         Whether a class is represented by its Fréchet mean, or by its geometric median
         as `PrivateFrechetMedian` releases it ("minimum distance to median"): artifacts
-        among the records of a class move the median little. The median needs replace-one
-        adjacency, and neither `reduce` nor `ball`.
+        among the records of a class move the median little. The median needs
+        replace-one adjacency, and neither `reduce` nor `ball`.
     classes : sequence of labels, optional
         If labels are private: the public set of classes. Any other label is replaced by
         the first class, in sorted order. By default it is the set of labels in `y`,

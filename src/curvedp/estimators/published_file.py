@@ -60,8 +60,8 @@ def read_published(
 ) -> tuple[dict[str, Any], list[ReleasedValue]]:
     """Read a file that `write_published` wrote, and check its values.
 
-    Each value is made again from the integers in its certificate, where they are listed.
-    That shows which release the value belongs to; `curvedp verify` checks the
+    Each value is made again from the integers in its certificate, where they are
+    listed. That shows which release the value belongs to; `curvedp verify` checks the
     certificates themselves.
 
     Parameters

@@ -103,10 +103,10 @@ def mean_hessian_bounds(
 ) -> HessianBounds:
     """Bound the Hessian of the mean of ½d²(·, yᵢ), where the mean square of dᵢ is known.
 
-    Theorem (docs/theory/inference.md, "The mean Hessian"). Let all dᵢ ≤ D, and let m² ≤ D² be
-    the mean of dᵢ². As functions of d², √κ·d·cot(√κ·d) and k·d·coth(k·d) are concave. So
-    by the chord from 0 to D and by Jensen's inequality the eigenvalues of the mean
-    Hessian lie between
+    Theorem (docs/theory/inference.md, "The mean Hessian"). Let all dᵢ ≤ D, and let m² ≤
+    D² be the mean of dᵢ². As functions of d², √κ·d·cot(√κ·d) and k·d·coth(k·d) are
+    concave. So by the chord from 0 to D and by Jensen's inequality the eigenvalues of
+    the mean Hessian lie between
 
         1 − (1 − √κ·D·cot(√κ·D))·m²/D²   and   k·m·coth(k·m),
 
@@ -135,9 +135,9 @@ def mean_hessian_bounds(
 def is_positively_curved(manifold: Manifold) -> bool:
     """Return whether every plane has positive curvature, in two dimensions or more.
 
-    Only spaces count whose curvatures along a geodesic are known, and are the same along
-    every one (`jacobi_spectrum`): spheres, rotations in space, lines of a vector space,
-    simplices and planar shapes.
+    Only spaces count whose curvatures along a geodesic are known, and are the same
+    along every one (`jacobi_spectrum`): spheres, rotations in space, lines of a vector
+    space, simplices and planar shapes.
     """
     spectrum = manifold.jacobi_spectrum
     if not spectrum or min(kappa for kappa, _ in spectrum) <= 0:

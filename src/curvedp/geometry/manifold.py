@@ -3,8 +3,8 @@
 A manifold is a frozen value. Its kernels take the point first, broadcast over leading
 axes, run on every array library (`curvedp.numerics.arrays`), never validate values and
 use no randomness. A subclass states constants and closed forms; what follows from them
-is here. Abilities that only some spaces have are in `capabilities`; `docs/project/extending.md`
-shows how to write a manifold.
+is here. Abilities that only some spaces have are in `capabilities`;
+`docs/project/extending.md` shows how to write a manifold.
 """
 
 from abc import ABC, abstractmethod

@@ -4,11 +4,12 @@ The last release of the descent is a linearization of the regression at a pair (
 a point and velocities (`Neighborhood`): the mean clipped direction g, the normal matrix
 Ñ = mean aaᵀ, and the mean remainder ẽ, all with noise.
 
-Theorem (docs/theory/inference.md, Theorem I5). Let λ be the least eigenvalue of Ñ, q a bound on
-the noise in g, and χ the remainder ẽ plus bounds on the noise in ẽ and in Ñ. If λ > χ,
-then the pair at which the mean direction vanishes is within r = (q + χ|ẑ|)/(λ − χ) of
-ẑ = Ñ⁻¹g. For the population, with a bound |G| on the mean direction of the records at
-the population's pair, the distance is larger by at most |G|/(λ − χ), for large n.
+Theorem (docs/theory/inference.md, Theorem I5). Let λ be the least eigenvalue of Ñ, q a
+bound on the noise in g, and χ the remainder ẽ plus bounds on the noise in ẽ and in Ñ.
+If λ > χ, then the pair at which the mean direction vanishes is within r = (q + χ|ẑ|)/(λ
+− χ) of ẑ = Ñ⁻¹g. For the population, with a bound |G| on the mean direction of the
+records at the population's pair, the distance is larger by at most |G|/(λ − χ), for
+large n.
 """
 
 from dataclasses import dataclass
@@ -30,8 +31,9 @@ from curvedp.regression.linearity import (
 )
 from curvedp.statistics.geodesic import GeodesicLine
 
-# The fraction of the failure probability that is spent on the noise in the normal matrix.
-# The same fraction is spent on the noise in the mean remainder. The value is a choice.
+# The fraction of the failure probability that is spent on the noise in the normal
+# matrix. The same fraction is spent on the noise in the mean remainder. The value is a
+# choice.
 _LINEARIZATION_SHARE = 0.1
 
 _DESCRIPTION = (
@@ -42,7 +44,8 @@ _ASYMPTOTIC = (
     "asymptotic (delta method, directions being at most the clip); of the noise: "
 )
 
-# The number of quadrature nodes for the distribution of the length of a part of the noise.
+# The number of quadrature nodes for the distribution of the length of a part of the
+# noise.
 _QUADRATURE_NODES = 40
 
 
@@ -86,8 +89,8 @@ class LineRegion(Region):
     def band(self, x: Any) -> list[Region]:
         """Return one region for the prediction at each x, with simultaneous coverage.
 
-        With probability `level`, all of them contain their predictions, and the regions of
-        footpoint and velocity contain theirs.
+        With probability `level`, all of them contain their predictions, and the regions
+        of footpoint and velocity contain theirs.
 
         Parameters
         ----------
@@ -149,8 +152,8 @@ class PairBall(NamedTuple):
     radius : float
         The radius of the ball; inf if the noise allows the whole public domain.
     reach : float
-        A bound on the distance of all pairs from the pair at which the linearization was
-        released.
+        A bound on the distance of all pairs from the pair at which the linearization
+        was released.
     """
 
     line: GeodesicLine
@@ -174,8 +177,8 @@ class PairBall(NamedTuple):
         Returns
         -------
         PredictionBall
-            If `radius` is inf, it contains the predictions of all geodesics of the public
-            domain.
+            If `radius` is inf, it contains the predictions of all geodesics of the
+            public domain.
         """
         manifold = self.line.manifold
         domain = self.line.domain
@@ -216,8 +219,8 @@ def line_region(
         The coverage of the region.
     sampling_error : float, optional
         If given, the region is about the population's geodesic instead of the records'.
-        It bounds the mean direction of the records at the population's geodesic; half of
-        1 − level is spent on this bound.
+        It bounds the mean direction of the records at the population's geodesic; half
+        of 1 − level is spent on this bound.
     """
     manifold = statistic.manifold
     n_predictors = len(statistic.x_range)
@@ -336,10 +339,11 @@ def _solve_linearization(
 ) -> _LinearSolution:
     """Return where the mean direction vanishes, and how accurate that is.
 
-    Theorem (docs/theory/inference.md, Theorem I5). Let g be the released mean direction, Ñ the
-    released normal matrix with least eigenvalue λ, and ẽ the released mean remainder.
-    Let q bound the noise in g, and χ be ẽ plus bounds on the noise in ẽ and in Ñ. If
-    λ > χ, the direction vanishes within r = (q + χ|ẑ|)/(λ − χ) of ẑ = Ñ⁻¹g.
+    Theorem (docs/theory/inference.md, Theorem I5). Let g be the released mean
+    direction, Ñ the released normal matrix with least eigenvalue λ, and ẽ the released
+    mean remainder. Let q bound the noise in g, and χ be ẽ plus bounds on the noise in ẽ
+    and in Ñ. If λ > χ, the direction vanishes within r = (q + χ|ẑ|)/(λ − χ) of ẑ =
+    Ñ⁻¹g.
 
     The noise of the three parts is bounded separately: 0.8 of the failure probability
     goes to g, 0.1 to Ñ, and 0.1 to ẽ.
@@ -412,8 +416,8 @@ class PartLengthLaw:
     def __init__(self, law: Any, full_size: int, part_size: int) -> None:
         """Compute the nodes and weights of a quadrature over B = (part/whole length)².
 
-        Gauss-Jacobi quadrature with the nodes t in (−1, 1) integrates against the density
-        of 2B − 1.
+        Gauss-Jacobi quadrature with the nodes t in (−1, 1) integrates against the
+        density of 2B − 1.
         """
         self.law = law
         self.scale = law.scale
@@ -426,8 +430,8 @@ class PartLengthLaw:
     def radial_cdf(self, radius: Any) -> np.ndarray:
         """Return the probability that the length is at most `radius`, for each radius.
 
-        It is the mean over √B of the whole vector's distribution function at radius/√B, by
-        quadrature.
+        It is the mean over √B of the whole vector's distribution function at radius/√B,
+        by quadrature.
         """
         full_lengths = np.asarray(radius)[..., None] / self._length_ratios
         return np.asarray(self.law.radial_cdf(full_lengths) @ self._weights)

@@ -1,10 +1,10 @@
 """Asymptotic confidence regions for the Fréchet mean of a population.
 
-They are for releases that no finite-sample theorem covers: means in a ball that was found
-privately, and means in wide balls. The mean logarithm of n independent records is nearly
-normal (central limit theorem). Its covariance has a trace of at most V/n, where V is the
-mean squared distance of the records, released beside the mean or bounded by the ball. The
-proofs are in docs/theory/inference.md, "Regions of the population".
+They are for releases that no finite-sample theorem covers: means in a ball that was
+found privately, and means in wide balls. The mean logarithm of n independent records is
+nearly normal (central limit theorem). Its covariance has a trace of at most V/n, where
+V is the mean squared distance of the records, released beside the mean or bounded by
+the ball. The proofs are in docs/theory/inference.md, "Regions of the population".
 """
 
 from math import inf, sqrt
@@ -33,13 +33,14 @@ from curvedp.laws import RiemannianGaussian
 _MEAN_SQUARE_SHARE = 0.05
 _LENGTH_SHARE = 0.05
 
-# The radius of a region is found by at most this many rounds of a fixed-point iteration;
-# each adds this relative excess.
+# The radius of a region is found by at most this many rounds of a fixed-point
+# iteration; each adds this relative excess.
 _MAX_ROUNDS = 50
 _FIXED_POINT_EXCESS = 1e-4
 
 # Quantiles of noise and sampling error together are those of this many draws from a
-# public seed. Their standard error is below half a percent, for which the margin stands.
+# public seed. Their standard error is below half a percent, for which the margin
+# stands.
 _SIMULATED_DRAWS = 40_000
 _SIMULATION_MARGIN = 1.01
 _SEED = 20240229
@@ -231,8 +232,8 @@ def noise_and_sampling_quantile(
     """Return a quantile of |N + S| for the noise N of a draw and a normal S.
 
     Only the trace of the covariance of S is known. The quantile is the largest one over
-    covariances with k equal eigenvalues and no others, for several k. At the usual levels
-    that is k = 1 (Székely & Bakirov 2003, for S alone).
+    covariances with k equal eigenvalues and no others, for several k. At the usual
+    levels that is k = 1 (Székely & Bakirov 2003, for S alone).
 
     Parameters
     ----------

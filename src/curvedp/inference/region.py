@@ -1,10 +1,11 @@
 """Confidence regions for released statistics, computed from certificates alone.
 
 A region for the records' statistic is a quantile of the noise law around the draw
-BEFORE shrinkage and projection, which the certificate keeps. A region for the population
-adds a finite-sample bound on the distance of the statistic of n independent records from
-that of the population (`BoundsSamplingError`; for means as Brunel & Serres 2024), or is
-asymptotic (`curvedp.inference.population`). The proofs are in docs/theory/inference.md.
+BEFORE shrinkage and projection, which the certificate keeps. A region for the
+population adds a finite-sample bound on the distance of the statistic of n independent
+records from that of the population (`BoundsSamplingError`; for means as Brunel & Serres
+2024), or is asymptotic (`curvedp.inference.population`). The proofs are in
+docs/theory/inference.md.
 """
 
 from collections.abc import Sequence
@@ -48,7 +49,8 @@ from curvedp.statistics.tangent_moments import TangentMoments
 # it is not the public ball.
 _BALL_WORDS = {"gradient": "the ball that was used", "counts": "the public outer ball"}
 
-# A region for a mean is of little use if its radius exceeds this fraction of the ball's.
+# A region for a mean is of little use if its radius exceeds this fraction of the
+# ball's.
 _WIDE_REGION = 0.5
 
 # Mechanisms whose regions for a mean are exact at any radius.
@@ -92,9 +94,9 @@ def region_of(
         "records": the region is about the statistic of the records after clipping;
         `Region.theorem` says whether it is exact. "population": the region is about the
         statistic of the distribution from which the records were drawn independently,
-        after clipping to the ball. It is a finite-sample region for dispersions, leading
-        directions, medians, and means in small public balls. It is asymptotic for
-        geodesics, for means whose records' mean square was released with them
+        after clipping to the ball. It is a finite-sample region for dispersions,
+        leading directions, medians, and means in small public balls. It is asymptotic
+        for geodesics, for means whose records' mean square was released with them
         (`radius="private"` and the mechanism "gradient"), and for means in wide balls.
         `Region.theorem` names it.
     components : int, optional
@@ -433,8 +435,8 @@ def _clipped_variance(search: Any) -> str:
 def _narrower_region(mechanism: Any, level: float, radius: float) -> str:
     """Return a hint at a mechanism whose region is far narrower, or an empty text.
 
-    The radii are those of simulated releases at the center of the same public ball, with
-    the mechanism's own guarantee, so they are public numbers.
+    The radii are those of simulated releases at the center of the same public ball,
+    with the mechanism's own guarantee, so they are public numbers.
 
     Parameters
     ----------

@@ -1,8 +1,8 @@
 """Confidence sets for what a mechanism has drawn, by one theorem for each kind of draw.
 
-A `NoisyDraw` says which unknown quantity a draw was made about. The functions in `SHAPES`
-turn it into a `Shape`, and `curvedp.inference.region` turns that into a public `Region`.
-The proofs are in docs/theory/inference.md.
+A `NoisyDraw` says which unknown quantity a draw was made about. The functions in
+`SHAPES` turn it into a `Shape`, and `curvedp.inference.region` turns that into a public
+`Region`. The proofs are in docs/theory/inference.md.
 """
 
 from collections.abc import Callable, Sequence
@@ -28,21 +28,23 @@ from curvedp.geometry.manifold import Manifold
 from curvedp.laws import RiemannianGaussian
 from curvedp.statistics.second_moment import vector_to_symmetric
 
-# The fraction of 1 − level that a region of subspaces spends on the event that the noise
-# swaps eigenvalues. The value is a choice; it costs little.
+# The fraction of 1 − level that a region of subspaces spends on the event that the
+# noise swaps eigenvalues. The value is a choice; it costs little.
 _SWAP_SHARE = 0.1
 
-# The fraction of 1 − level that a region spends on the event that the mean square of the
-# records' distances is larger than was released. The value is a choice; it costs little.
+# The fraction of 1 − level that a region spends on the event that the mean square of
+# the records' distances is larger than was released. The value is a choice; it costs
+# little.
 _MEAN_SQUARE_SHARE = 0.1
 
-# The radius of a region is found by at most this many rounds of a fixed-point iteration.
-# Each round adds this relative excess, so that the fixed point is reached from above.
+# The radius of a region is found by at most this many rounds of a fixed-point
+# iteration. Each round adds this relative excess, so that the fixed point is reached
+# from above.
 _MAX_ROUNDS = 100
 _FIXED_POINT_EXCESS = 1e-6
 
-# A quantile is found by repeatedly cutting an interval into this many sections, until its
-# relative width is below the tolerance.
+# A quantile is found by repeatedly cutting an interval into this many sections, until
+# its relative width is below the tolerance.
 _SECTIONS = 64
 _QUANTILE_TOLERANCE = 1e-13
 
@@ -268,9 +270,9 @@ def _shape_of_point(
 ) -> Shape:
     """Return the confidence ball around a point that was drawn with isotropic noise.
 
-    The distance of the draw from the true value has the radial distribution of the noise
-    law. Distance is symmetric, so the ball around the draw whose radius is a quantile of
-    that distribution has exactly this coverage.
+    The distance of the draw from the true value has the radial distribution of the
+    noise law. Distance is symmetric, so the ball around the draw whose radius is a
+    quantile of that distribution has exactly this coverage.
 
     Parameters
     ----------
@@ -283,8 +285,8 @@ def _shape_of_point(
     quantile : float
         The quantile of the distance, at the level of the region.
     sampling_error : float
-        A bound on the distance of the population's value from that of the records; 0 for
-        a region of the records' value.
+        A bound on the distance of the population's value from that of the records; 0
+        for a region of the records' value.
     """
     return Shape(draw.value, quantile + sampling_error, "exact: the law's own quantile")
 
@@ -298,10 +300,11 @@ def _shape_in_chart(
 ) -> Shape:
     """Return a ball in normal coordinates, cut to where the statistic can be.
 
-    The ball of coordinates has exact coverage. To bound its geodesic radius, let z be the
-    vector nearest to the draw among those of length at most `draw.max_length`. It is within
-    the quantile of every vector of the region, and exp stretches the segment between them
-    by at most sinh(s)/s, with s the length of the longest vector in units of curvature.
+    The ball of coordinates has exact coverage. To bound its geodesic radius, let z be
+    the vector nearest to the draw among those of length at most `draw.max_length`. It
+    is within the quantile of every vector of the region, and exp stretches the segment
+    between them by at most sinh(s)/s, with s the length of the longest vector in units
+    of curvature.
 
     Parameters
     ----------
@@ -314,8 +317,8 @@ def _shape_in_chart(
     quantile : float
         The quantile of the length of the noise, at the level of the region.
     sampling_error : float
-        A bound on the distance of the population's value from that of the records; 0 for
-        a region of the records' value.
+        A bound on the distance of the population's value from that of the records; 0
+        for a region of the records' value.
     """
     z = _shorten(draw.value, draw.max_length)
     z_length = float(np.linalg.norm(z))
@@ -346,14 +349,14 @@ def shape_after_gradient(
 ) -> Shape:
     """Return the confidence ball of a mean, from a noisy gradient.
 
-    Let w be the base point of the draw, g the drawn mean logarithm at w, G the true one,
-    and q the quantile of the noise. Then |G| ≤ min(reach, |g| + q).
+    Let w be the base point of the draw, g the drawn mean logarithm at w, G the true
+    one, and q the quantile of the noise. Then |G| ≤ min(reach, |g| + q).
 
     Theorem (docs/theory/inference.md, Theorem I2). Let D bound the distances from
     exp_w(u·G), 0 ≤ u ≤ t, to the records, and let λ ≤ Hess ≤ H there. The mean is
     within ρ of exp_w(t·G) for every ρ with ρ·λ(D + ρ) ≥ max(1 − tλ, tH − 1)·|G|. The
-    point exp_w(t·g) is within t·q·sinh(s)/s of exp_w(t·G), with s the length of the step
-    in units of curvature. On flat space the radius is q, which is exact.
+    point exp_w(t·g) is within t·q·sinh(s)/s of exp_w(t·G), with s the length of the
+    step in units of curvature. On flat space the radius is q, which is exact.
 
     The center of the ball is exp_w(t·g). If the theorem gives no smaller ball than that
     of the records, the latter is the region.
@@ -491,10 +494,10 @@ def _distance_to_mean(
 ) -> float:
     """Return a bound on the distance of the mean from a point, given the gradient there.
 
-    Let λ(ρ) be the least eigenvalue of the mean Hessian at points within ρ of the point.
-    The bound is a radius ρ with ρ·λ(ρ) ≥ gradient. The flow of −∇f shrinks the
-    gradient at the rate λ while it stays within ρ, so its length is at most
-    gradient/λ ≤ ρ, and it ends at the mean.
+    Let λ(ρ) be the least eigenvalue of the mean Hessian at points within ρ of the
+    point. The bound is a radius ρ with ρ·λ(ρ) ≥ gradient. The flow of −∇f shrinks the
+    gradient at the rate λ while it stays within ρ, so its length is at most gradient/λ
+    ≤ ρ, and it ends at the mean.
 
     Parameters
     ----------
@@ -576,9 +579,9 @@ def joint_noise_bounds(law: Any, n_counts: int, level: float) -> np.ndarray:
     """Return bounds that the noises of several counts respect all at once.
 
     Gaussian noises are independent: all k of them are at most z (in units of the scale)
-    with probability Φ(z)^k. With Laplace noise of scale b, the j-th count has the sum of
-    j noises. It exceeds x with probability at most e^(−sx)/(1 − s²b²)^j for every
-    s < 1/b (Chernoff), and a union bound makes the bounds hold together.
+    with probability Φ(z)^k. With Laplace noise of scale b, the j-th count has the sum
+    of j noises. It exceeds x with probability at most e^(−sx)/(1 − s²b²)^j for every s
+    < 1/b (Chernoff), and a union bound makes the bounds hold together.
 
     Parameters
     ----------
@@ -621,16 +624,16 @@ def principal_subspaces(
 ) -> tuple[Manifold, Shape]:
     """Return the confidence region of the leading subspace of a second moment S.
 
-    S + N was drawn, with symmetric Gaussian noise N of deviation σ in d dimensions. Let P
-    be the projection onto the leading subspace of S, and δ the gap between the drawn
+    S + N was drawn, with symmetric Gaussian noise N of deviation σ in d dimensions. Let
+    P be the projection onto the leading subspace of S, and δ the gap between the drawn
     eigenvalues of the subspace and the others.
 
     1. The corner ‖(I − P)(S + N)P‖ is σ/√2 times a χ variable; q is its quantile.
     2. ‖N‖ ≤ e = σ(√(2d) + z), except with twice the tail probability of z (Davidson &
        Szarek 2001, Theorem 2.11; the mean is above the median, Kwapień 1994).
-    3. If δ > 4e, the sin 2Θ theorem (Davis & Kahan 1970), for these corners alone and the
-       Frobenius norm, bounds the principal angles θ: √Σθ² ≤ ½·arcsin(2q/δ). The largest
-       case is a single angle, because arcsin²√y is convex.
+    3. If δ > 4e, the sin 2Θ theorem (Davis & Kahan 1970), for these corners alone and
+       the Frobenius norm, bounds the principal angles θ: √Σθ² ≤ ½·arcsin(2q/δ). The
+       largest case is a single angle, because arcsin²√y is convex.
     4. The population's second moment is within `sampling_error` of S. This acts as
        further noise, whose corner is at most √½ of it.
 
@@ -734,8 +737,8 @@ def bound_by_gaussian(draw: NoisyDraw, failure_probability: float) -> GaussianBo
 def noise_quantiles(draw: NoisyDraw, levels: Sequence[float]) -> list[float]:
     """Return the quantiles of the length of the noise of a draw, rounded up.
 
-    For each level this is the least radius with P(length of the noise ≤ radius) ≥ level,
-    plus the largest rounding error: half a cell of the grid for each coordinate.
+    For each level this is the least radius with P(length of the noise ≤ radius) ≥
+    level, plus the largest rounding error: half a cell of the grid for each coordinate.
 
     Parameters
     ----------

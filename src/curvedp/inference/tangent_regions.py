@@ -2,8 +2,8 @@
 
 A release of `TangentMoments` is the mean logarithm G and the second moment S of the
 records at a center c, with Gaussian (or Laplace) noise. The regions here are about the
-Fréchet mean of the records, and about C = S − GGᵀ, the covariance of their logarithms at
-c, clipped to the ball. docs/theory/tangent-pca.md has the proofs.
+Fréchet mean of the records, and about C = S − GGᵀ, the covariance of their logarithms
+at c, clipped to the ball. docs/theory/tangent-pca.md has the proofs.
 """
 
 from math import inf, sqrt

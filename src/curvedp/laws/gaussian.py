@@ -84,9 +84,10 @@ class RiemannianGaussian(IsotropicLaw):
         """Return the privacy profile of one draw.
 
         It is exact on spaces of constant curvature, real and complex projective spaces,
-        Torus(2), products of at most two spaces of constant curvature, SPDAffineInvariant(2), which is ℝ × H²,
-        and HPDAffineInvariant(2), which is ℝ × H³. On larger matrices and on products
-        with them it is the upper bound `ricci_bound`, which is proved for small scales.
+        Torus(2), products of at most two spaces of constant curvature,
+        SPDAffineInvariant(2), which is ℝ × H², and HPDAffineInvariant(2), which is ℝ ×
+        H³. On larger matrices and on products with them it is the upper bound
+        `ricci_bound`, which is proved for small scales.
 
         Parameters
         ----------

@@ -180,8 +180,8 @@ class KNGRegressionMechanism(KNormMechanism, GeodesicMechanism, PredictsError):
         """Return the root mean square length of the noise in the gradient.
 
         The gradient has D = 2·dim coordinates: those for the point, and those for the
-        velocity divided by `PREDICTOR_UNIT`. A vector y of the density ∝ exp(−|y|/s) has
-        E|y|² = D(D + 1)s².
+        velocity divided by `PREDICTOR_UNIT`. A vector y of the density ∝ exp(−|y|/s)
+        has E|y|² = D(D + 1)s².
         """
         size = 2 * self.manifold.dim
         return sqrt(size * (size + 1)) * float(self.scale)

@@ -144,8 +144,8 @@ class GradientMechanism(
     Notes
     -----
     Guarantees
-    - exactly μ-GDP with μ = (2r/n and rounding)/σ for replace-one adjacency, or ε-DP with
-      that over b, on any manifold, for ANY records.
+    - exactly μ-GDP with μ = (2r/n and rounding)/σ for replace-one adjacency, or ε-DP
+      with that over b, on any manifold, for ANY records.
     """
 
     if TYPE_CHECKING:
@@ -457,9 +457,9 @@ def _step_sensitivity(statistic: Any, size: int) -> float:
 def _with_square(radius: float, vectors: np.ndarray) -> np.ndarray:
     """Append a·|u|²/r to vectors u of length at most r, a the `SQUARE_WEIGHT`.
 
-    Theorem (docs/theory/inference.md, "The mean square costs nothing"). For |u|, |v| ≤ r and
-    a² ≤ 2.77 the vectors (u, a|u|²/r) and (v, a|v|²/r) are at most 2r apart: no farther
-    than u and v alone can be.
+    Theorem (docs/theory/inference.md, "The mean square costs nothing"). For |u|, |v| ≤
+    r and a² ≤ 2.77 the vectors (u, a|u|²/r) and (v, a|v|²/r) are at most 2r apart: no
+    farther than u and v alone can be.
     """
     # Divided by the radius first: squares of very long vectors are beyond doubles.
     squares = np.sum((vectors / radius) ** 2, axis=-1, keepdims=True)

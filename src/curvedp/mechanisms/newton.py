@@ -373,8 +373,8 @@ class NewtonMechanism(
         """Return the Hessian excess t of records at given distances.
 
         The squared distance to a record, halved, has the Hessian 1 along the geodesic
-        to the record, and 1 ± t across it: t = |1 − s·cot s| on a sphere and |1 − s·coth
-        s| in hyperbolic space, where s is the distance in radii of curvature. It
+        to the record, and 1 ± t across it: t = |1 − s·cot s| on a sphere and |1 −
+        s·coth s| in hyperbolic space, where s is the distance in radii of curvature. It
         increases with s from 0.
 
         Parameters

@@ -41,7 +41,10 @@ def _optimizer_info(name: str) -> MechanismInfo:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class OptimizerMechanism(Mechanism):
-    """Noisy gradients, many times over. `release` takes a function that runs the descent."""
+    """Noisy gradients, many times over.
+
+    `release` takes a function that runs the descent.
+    """
 
     if TYPE_CHECKING:
         statistic: ClippedGradient

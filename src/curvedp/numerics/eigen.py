@@ -47,9 +47,9 @@ def eigh(A: Array) -> tuple[Array, Array]:
     ) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
         """Return the eigen-system and its first-order change.
 
-        If A changes by dA and E = UᵀdA·U, with the eigenvectors U and eigenvalues λ, then
-        λᵢ changes by Eᵢᵢ and U by U·(E ⊘ gap), gapᵢⱼ = λⱼ − λᵢ off the diagonal. This is
-        infinite where eigenvalues repeat.
+        If A changes by dA and E = UᵀdA·U, with the eigenvectors U and eigenvalues λ,
+        then λᵢ changes by Eᵢᵢ and U by U·(E ⊘ gap), gapᵢⱼ = λⱼ − λᵢ off the diagonal.
+        This is infinite where eigenvalues repeat.
         """
         xp = namespace(A)
         eigenvalues, vectors = _eigh(*arrays)
@@ -201,8 +201,8 @@ def separated_root(r: Array) -> Array:
 class _Scaled(NamedTuple):
     """The traceless matrix B = (A − mean·I)/scale = [[a, b, c], [b, d, e], [c, e, f]].
 
-    The mean is that of the eigenvalues of A, tr(A)/3, and the scale is the largest entry.
-    The fields are the entries of the lower triangle, row by row.
+    The mean is that of the eigenvalues of A, tr(A)/3, and the scale is the largest
+    entry. The fields are the entries of the lower triangle, row by row.
     """
 
     a: Array

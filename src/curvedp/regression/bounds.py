@@ -26,8 +26,8 @@ from curvedp.geometry.manifold import Manifold
 MAX_PREDICTOR = 0.5
 
 # u = 1/√12, the standard deviation of a predictor that is spread evenly over [0, 1]. In
-# this unit a velocity and a point matter about equally (docs/theory/regression.md, "The unit
-# of v").
+# this unit a velocity and a point matter about equally (docs/theory/regression.md, "The
+# unit of v").
 PREDICTOR_UNIT = 12**-0.5
 
 # Angles a below which a quotient of floats would lose its digits and is replaced by an
@@ -159,8 +159,8 @@ def gradient_sensitivities(
 ) -> GradientSensitivities:
     """Return how far ∇_p E and ∇_v E can move when one record is replaced.
 
-    Theorem G1 (docs/theory/regression.md). Let c and s bound the differential of Exp at lengths
-    up to V·X (`exp_differential_bounds`). Replacing one of n records moves the
+    Theorem G1 (docs/theory/regression.md). Let c and s bound the differential of Exp at
+    lengths up to V·X (`exp_differential_bounds`). Replacing one of n records moves the
     gradients by at most
 
         Δ_p = 2τc/n  and  Δ_v = 2τsX/n
@@ -248,7 +248,8 @@ def endpoint_clips(clip: float, x: np.ndarray) -> np.ndarray:
 
     A record farther than the unit u = 1/√12 from the middle has more leverage on the
     velocity. It is clipped to a shorter length, so in flat space no record can move the
-    gradient more than another, in the endpoint norm (docs/theory/regression.md, Theorem G2).
+    gradient more than another, in the endpoint norm (docs/theory/regression.md, Theorem
+    G2).
 
     Parameters
     ----------
@@ -268,9 +269,9 @@ def endpoint_clips(clip: float, x: np.ndarray) -> np.ndarray:
 def endpoint_sensitivity(manifold: Manifold, domain: Domain) -> float:
     """Return the sensitivity of the gradient in the endpoint norm, in constant curvature.
 
-    Theorem G2 (docs/theory/regression.md). Let the residual of record i be clipped as in
-    `endpoint_clips`. Replacing one of n records moves the gradient by at most 2τk/n in
-    the `endpoint_norm`. With κ the curvature, V the speed, u = 1/√12 the unit, X = ½
+    Theorem G2 (docs/theory/regression.md). Let the residual of record i be clipped as
+    in `endpoint_clips`. Replacing one of n records moves the gradient by at most 2τk/n
+    in the `endpoint_norm`. With κ the curvature, V the speed, u = 1/√12 the unit, X = ½
     the largest predictor, e(x) the record effect of `_record_effect`, a₁ = √|κ|·V·u and
     A = √|κ|·V·X,
 
@@ -321,8 +322,9 @@ class LipschitzBounds(NamedTuple):
     how long the sampler works, but not the distribution that it draws from
     (docs/theory/knorm.md).
 
-    Lemma G3 (docs/theory/regression.md). If bᵢ is a Lipschitz constant of the clipped residual
-    of record i in its prediction, then the endpoint norm has the Lipschitz constants
+    Lemma G3 (docs/theory/regression.md). If bᵢ is a Lipschitz constant of the clipped
+    residual of record i in its prediction, then the endpoint norm has the Lipschitz
+    constants
 
         L_p = Σ weights[0, i]·bᵢ + curvature_terms[0]    in p,
         L_v = Σ weights[1, i]·bᵢ + curvature_terms[1]    in v.
@@ -403,9 +405,10 @@ def gradient_lipschitz_bounds(
 ) -> LipschitzBounds:
     """Return the terms that bound how fast the clipped gradient of these records changes.
 
-    Lemma G3 (docs/theory/regression.md). For a record with predictor x let a = √|κ|·V·|x|,
-    t = |x|/u with the unit u = 1/√12, C and S its Jacobi factors, e its record effect
-    (`_record_effect`), and b a Lipschitz constant of its clipped residual. Then
+    Lemma G3 (docs/theory/regression.md). For a record with predictor x let a =
+    √|κ|·V·|x|, t = |x|/u with the unit u = 1/√12, C and S its Jacobi factors, e its
+    record effect (`_record_effect`), and b a Lipschitz constant of its clipped
+    residual. Then
 
         L_p = mean of e·(b·‖C‖ + τ√|κ|·sin a),
         L_v = mean of |x|·(e·b·‖S‖ + e·τ√|κ|·(1 − cos a)/a + τ√|κ|·(C' + t·S')),
@@ -483,8 +486,8 @@ class _JacobiFactorBounds(NamedTuple):
 def _jacobi_factor_bounds(curvature: float, a: np.ndarray) -> _JacobiFactorBounds:
     """Bound the Jacobi factors C and S and their derivatives at the angles a.
 
-    Part (iii) of Lemma G3 (docs/theory/regression.md): the derivative of C in v, over √|κ|·|x|,
-    has norm at most max(sin a, √2·(1 − cos a)/a), and that of S at most
+    Part (iii) of Lemma G3 (docs/theory/regression.md): the derivative of C in v, over
+    √|κ|·|x|, has norm at most max(sin a, √2·(1 − cos a)/a), and that of S at most
     max(|sinc' a|, √2·(1 − sinc a)/a). For κ < 0 the functions are hyperbolic.
 
     Parameters
@@ -566,7 +569,8 @@ def _record_effect(curvature: float, speed: float, x: np.ndarray) -> np.ndarray:
     The record effect is e = sup ½(‖C + tS‖ + ‖C − tS‖) over speeds up to V, with t =
     x/u, u = 1/√12 and a = √|κ|·V·x. The Jacobi factors C and S are 1 along v; across it
     they are cos a and sinc a for κ > 0, cosh a and sinhc a for κ < 0. All terms grow
-    with the speed, so the supremum is at V (docs/theory/regression.md, proof of Theorem G2):
+    with the speed, so the supremum is at V (docs/theory/regression.md, proof of Theorem
+    G2):
 
         e = ½(1 + t + max(|1 − t|, t·sinc a − cos a))                        for κ > 0,
         e = max(cosh a, t·sinhc a, ½(cosh a + t·sinhc a + t − 1))            for κ ≤ 0.

@@ -4,9 +4,9 @@ A private descent ends by releasing the linearization of its problem at a pair (
 together with a bound on its error. `curvedp.inference.lines` derives a confidence
 region of the geodesic from that release.
 
-The statement (docs/theory/inference.md, "Regions of the records", Geodesics). Pairs near (p, V) are
-written as z = (z_p, u·z_v) with the unit u = 1/√12: p moves along exp by z_p, and
-V + z_v follows by parallel transport. For one record let
+The statement (docs/theory/inference.md, "Regions of the records", Geodesics). Pairs
+near (p, V) are written as z = (z_p, u·z_v) with the unit u = 1/√12: p moves along exp
+by z_p, and V + z_v follows by parallel transport. For one record let
 
     t    be its centered predictors in the unit u, and a = (1, t);
     w    bound the length of its move Σ tⱼ·u·vⱼ along the ray to z;
@@ -356,8 +356,9 @@ def prediction_stretch(
         c·(sinh s/s)·(1 + Kwρ/2),
 
     where w bounds the length of the move that leads to the prediction, c the Jacobi
-    factors (`_jacobi_bounds`), K the |curvature|, and s = ρ√−κ_min (docs/theory/inference.md,
-    "Regions of the records", after the theorem on geodesics).
+    factors (`_jacobi_bounds`), K the |curvature|, and s = ρ√−κ_min
+    (docs/theory/inference.md, "Regions of the records", after the theorem on
+    geodesics).
 
     Parameters
     ----------

@@ -46,8 +46,9 @@ def region_figure(region: Region, value: np.ndarray | None = None) -> Figure:
     """Draw a confidence region where it lies, and the released value in it.
 
     The region is drawn on the sphere, in the Poincaré disc, as tensors, as the outline
-    of a shape, or in normal coordinates. With more than two dimensions the figure is a section: by the first two
-    coordinates at the center, or by the first two axes of a tensor.
+    of a shape, or in normal coordinates. With more than two dimensions the figure is a
+    section: by the first two coordinates at the center, or by the first two axes of a
+    tensor.
 
     Parameters
     ----------

@@ -162,7 +162,8 @@ def consistent_counts(
     - downwards, each child gets z plus its share, in proportion to its variance, of
       what its parent has more than Z.
 
-    On the way down, what is below 0 is raised to it, and the sibling lowered by as much.
+    On the way down, what is below 0 is raised to it, and the sibling lowered by as
+    much.
 
     Parameters
     ----------
@@ -170,7 +171,8 @@ def consistent_counts(
     counts : array, shape (cells,)
         The noisy counts y.
     variances : array, shape (cells,)
-        Their variances s²; infinite for a cell without a count, and 0 where it is known.
+        Their variances s²; infinite for a cell without a count, and 0 where it is
+        known.
     total : float
         The number of all records, which is public.
 

@@ -21,8 +21,8 @@ class GeometricMedian(SearchedBallStatistic, BoundsSamplingError):
         """Bound the mean direction of the records at the median of the population.
 
         The directions to the records have length at most 1 and expectation 0
-        (docs/theory/inference.md, "Regions of the population"). Distances must be convex in the
-        outer ball.
+        (docs/theory/inference.md, "Regions of the population"). Distances must be
+        convex in the outer ball.
 
         Parameters
         ----------

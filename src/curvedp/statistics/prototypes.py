@@ -216,10 +216,10 @@ class LabeledPoints(NamedTuple):
 def pooled_counts(counts: np.ndarray, count_std: float) -> np.ndarray:
     """Return better estimates of class sizes than their noisy counts, for divisors.
 
-    Empirical Bayes: sizes are taken as draws around their mean with a variance τ², which
-    is what noise does not explain of the variance of the counts. Each count is moved to
-    the mean by the share count_std²/(τ² + count_std²). An estimate is at least as large
-    as its own standard deviation, and at least 1.
+    Empirical Bayes: sizes are taken as draws around their mean with a variance τ²,
+    which is what noise does not explain of the variance of the counts. Each count is
+    moved to the mean by the share count_std²/(τ² + count_std²). An estimate is at least
+    as large as its own standard deviation, and at least 1.
 
     Parameters
     ----------

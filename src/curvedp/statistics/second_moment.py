@@ -56,8 +56,8 @@ class SecondMoment(PointStatistic, BoundsSamplingError):
     def sampling_error(self, failure_probability: float) -> float:
         """Bound ‖S − Σ‖, S the second moment of the records and Σ the population's.
 
-        E‖S − Σ‖² ≤ r⁴/n, and a record moves S by at most √2·r²/n (docs/theory/inference.md,
-        "Regions of the population").
+        E‖S − Σ‖² ≤ r⁴/n, and a record moves S by at most √2·r²/n
+        (docs/theory/inference.md, "Regions of the population").
         """
         length = mean_vector_length(self.n, failure_probability, sqrt(0.5))
         return self.radius**2 * length

@@ -34,7 +34,8 @@ def frechet_mean_sensitivity(
     """Largest distance between the Fréchet means of two data sets that differ in one of n records, in a ball of `radius`.
 
     Guarantees
-    - never below the true supremum over adjacent data sets (attacked in `tests/mechanisms/test_sensitivity.py`);
+    - never below the true supremum over adjacent data sets (attacked in
+      `tests/mechanisms/test_sensitivity.py`);
     - never above 2r, the diameter of the ball, and decreasing in n.
 
     Parameters
@@ -63,10 +64,10 @@ def frechet_mean_sensitivity(
 def mean_chart_sensitivity(manifold: Manifold, radius: float, n: int) -> float:
     """Largest distance between the two means' coordinates in the normal chart at the ball's center.
 
-    Theorem (docs/theory/sensitivity.md, "In the chart at the center"). It is the bound on the
-    means themselves: the logarithm stretches by at most a/sin a at distance a from the
-    center, and R(a)/h(a)·a/sin a is at most tan(r√κ), the value at a = 0, for r√κ ≤
-    1.5. Where curvature is at most 0 the logarithm does not stretch at all.
+    Theorem (docs/theory/sensitivity.md, "In the chart at the center"). It is the bound
+    on the means themselves: the logarithm stretches by at most a/sin a at distance a
+    from the center, and R(a)/h(a)·a/sin a is at most tan(r√κ), the value at a = 0, for
+    r√κ ≤ 1.5. Where curvature is at most 0 the logarithm does not stretch at all.
 
     Parameters
     ----------

@@ -32,9 +32,9 @@ from curvedp.statistics.searched_ball import BallSearchStatistic
 from curvedp.statistics.second_moment import symmetric_to_vector, vector_to_symmetric
 from curvedp.statistics.tangent_vectors import clip_rows_to, logs_at
 
-# The weight a of the second moment beside the mean. At 2 the moment has 79% of μ² and the
-# mean 40%: together they cost less than one after the other (docs/theory/tangent-pca.md,
-# Theorem T1).
+# The weight a of the second moment beside the mean. At 2 the moment has 79% of μ² and
+# the mean 40%: together they cost less than one after the other
+# (docs/theory/tangent-pca.md, Theorem T1).
 MOMENT_WEIGHT = 2.0
 
 # The largest dimension whose d(d+1)/2 products are drawn: certificates of more than a

@@ -77,7 +77,10 @@ class Guard:
 
     @property
     def link(self) -> str:
-        """The address that opens the studio once. Browsers do not send what is after #."""
+        """The address that opens the studio once.
+
+        Browsers do not send what is after #.
+        """
         return link_for(self._port, self._token or "")
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:

@@ -552,9 +552,9 @@ def _far_direction(
     """Return the radial and the tangential part of y − cosh(d)·x, for x far out.
 
     This vector at x points along the logarithm; d is the distance of the points. With
-    x̂ = x/|x| its component along the radial unit vector is x₀⟨x̂, y⟩ − |x|y₀. That form
-    is used for y near the origin. For y far out it would cancel; it equals
-    sinh(b − a) − x₀(|y| − ⟨x̂, y⟩), a and b the distances of x and y from the origin.
+    x̂ = x/|x| its component along the radial unit vector is x₀⟨x̂, y⟩ − |x|y₀. That
+    form is used for y near the origin. For y far out it would cancel; it equals sinh(b
+    − a) − x₀(|y| − ⟨x̂, y⟩), a and b the distances of x and y from the origin.
 
     Parameters
     ----------
@@ -630,11 +630,11 @@ def _chord(xp: Any, p: Array, q: Array, p_length: Array, q_length: Array) -> Arr
     origin, and y, y₀ of the other one, there are two forms, both sums of positive
     terms:
 
-    - Near the origin it is the chord of the ball model, |u − w|·√((1+x₀)(1+y₀)) with w =
-      x/(1+x₀) and u = y/(1+y₀).
-    - Farther out it comes from the half-angle law of cosines, sinh²(d/2) = sinh²((b−a)/2)
-      + |x||y|·sin²(φ/2), with a and b the distances from the origin and φ the angle
-      between x and y.
+    - Near the origin it is the chord of the ball model, |u − w|·√((1+x₀)(1+y₀)) with w
+      = x/(1+x₀) and u = y/(1+y₀).
+    - Farther out it comes from the half-angle law of cosines, sinh²(d/2) =
+      sinh²((b−a)/2) + |x||y|·sin²(φ/2), with a and b the distances from the origin and
+      φ the angle between x and y.
 
     Parameters
     ----------

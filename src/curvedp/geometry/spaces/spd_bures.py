@@ -279,11 +279,11 @@ def _transport_step(p: Array, q: Array) -> _TransportStep:
     The result holds G and S with p = a²GGᵀ and c·S = (T − I)·aG, where a and c are
     units. There are two ways to compute S:
 
-    - From the difference q − p, which keeps the digits of near points. The relative error
-      is about u·cond(p), u the unit roundoff.
-    - As (bHW − aG)/c, where q = b²HHᵀ and W is the orthogonal matrix that brings H nearest
-      to G (Bhatia, Jain and Lim 2019, Theorem 1). The error is u·‖√p‖/distance. It is used
-      for NumPy arrays, where it is more than 100 times smaller.
+    - From the difference q − p, which keeps the digits of near points. The relative
+      error is about u·cond(p), u the unit roundoff.
+    - As (bHW − aG)/c, where q = b²HHᵀ and W is the orthogonal matrix that brings H
+      nearest to G (Bhatia, Jain and Lim 2019, Theorem 1). The error is u·‖√p‖/distance.
+      It is used for NumPy arrays, where it is more than 100 times smaller.
 
     Parameters
     ----------

@@ -126,9 +126,9 @@ def draw_from_cap_or_outside(
 ) -> ExactDraw:
     """Draw from a cap of the sphere with a given probability, else from its outside.
 
-    With probability cap_weight·2^-64 the draw is uniform on {x : ⟨x, axis⟩ ≥ threshold},
-    and otherwise uniform on the other unit vectors. The law of the integers is that of
-    this draw, rounded, within `tau`.
+    With probability cap_weight·2^-64 the draw is uniform on {x : ⟨x, axis⟩ ≥
+    threshold}, and otherwise uniform on the other unit vectors. The law of the integers
+    is that of this draw, rounded, within `tau`.
 
     Parameters
     ----------

@@ -4,8 +4,8 @@ The float64 entries of the footpoint are taken as the exact numbers they are. Th
 is a real number known to as many bits as it takes. Their sum, or the exponential map,
 is enclosed in a ball, and an integer is returned only when the whole ball lies in one
 cell of the public grid. No float rounding touches the law, so no last bit can tell two
-footpoints apart, as it can with floats (Mironov 2012). docs/theory/release-path.md has the
-proof and the threat model.
+footpoints apart, as it can with floats (Mironov 2012). docs/theory/release-path.md has
+the proof and the threat model.
 """
 
 import math

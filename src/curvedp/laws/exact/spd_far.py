@@ -183,8 +183,8 @@ class FarGaussianDraw:
         """Draw the normals of a uniform rotation Q, and store them in this object.
 
         Q is a product of reflections in dimensions 2, …, m (Stewart 1980). It is Haar
-        distributed up to the signs or phases of its columns, which Q·diag(e^ρ)·Q* does not
-        depend on.
+        distributed up to the signs or phases of its columns, which Q·diag(e^ρ)·Q* does
+        not depend on.
 
         Parameters
         ----------
@@ -229,7 +229,8 @@ class FarGaussianDraw:
         Parameters
         ----------
         g : array of balls
-            A vector that fills the last coordinates; complex entries are two reals each.
+            A vector that fills the last coordinates; complex entries are two reals
+            each.
 
         Returns
         -------

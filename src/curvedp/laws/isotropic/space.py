@@ -1,8 +1,8 @@
 """Two-point homogeneous spaces, described by the curvatures along one geodesic.
 
-On such a space any two points at distance r look alike. Here it is Euclidean, hyperbolic,
-spherical, or projective (lines, rotations of three-space, planar shapes). An isotropic
-law on it is one radius and one uniform direction (`isotropic.law`).
+On such a space any two points at distance r look alike. Here it is Euclidean,
+hyperbolic, spherical, or projective (lines, rotations of three-space, planar shapes).
+An isotropic law on it is one radius and one uniform direction (`isotropic.law`).
 """
 
 import math
@@ -104,8 +104,8 @@ def two_point_homogeneous_space(manifold: Manifold) -> TwoPointHomogeneousSpace 
 
     A symmetric manifold qualifies if it has constant curvature and the diameter of a
     simply connected space, or if it is a real or complex projective space. Other spaces
-    on which curvatures do not depend on the direction (complex hyperbolic, quaternionic)
-    have no law here: the privacy profiles are proved for these only.
+    on which curvatures do not depend on the direction (complex hyperbolic,
+    quaternionic) have no law here: the privacy profiles are proved for these only.
 
     Parameters
     ----------

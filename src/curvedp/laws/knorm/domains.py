@@ -284,8 +284,8 @@ class TangentBundleBall(GeodesicBall):
         Parameters
         ----------
         z : array, shape (n, 2, k)
-            Normal coordinates of p about the center, and coordinates of v after transport
-            to the center.
+            Normal coordinates of p about the center, and coordinates of v after
+            transport to the center.
 
         Returns
         -------

@@ -521,7 +521,8 @@ def _pfaffian(m: int, sigma: Any) -> Any:
     Returns
     -------
     arb or acb
-        A ball around the Pfaffian; up to its sign the determinant of `_half_size_matrix`.
+        A ball around the Pfaffian; up to its sign the determinant of
+        `_half_size_matrix`.
     """
     matrix_type = acb_mat if isinstance(sigma, acb) else arb_mat
     erf_values = [(sigma * k / 2).erf() for k in range(m)]

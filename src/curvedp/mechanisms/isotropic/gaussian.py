@@ -61,10 +61,10 @@ class GaussianMechanism(IsotropicMechanism, SometimesExcluded):
     Notes
     -----
     Guarantees
-    - μ-GDP with μ = `privacy_profile.mu`, the supremum over all ε and all distances up to
-      the sensitivity, rounded up;
-    - the released value is on the grid 2^-30 (finer for small noise), and its law is within
-      total variation distance `slack` of the ideal law.
+    - μ-GDP with μ = `privacy_profile.mu`, the supremum over all ε and all distances up
+      to the sensitivity, rounded up;
+    - the released value is on the grid 2^-30 (finer for small noise), and its law is
+      within total variation distance `slack` of the ideal law.
 
     Examples
     --------

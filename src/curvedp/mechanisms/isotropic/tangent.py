@@ -189,7 +189,9 @@ class TangentMechanism(IsotropicMechanism, HasNoiseLength):
     def simulate_draws(
         self, rng: np.random.Generator, value: np.ndarray, size: Any
     ) -> np.ndarray:
-        """Draw noisy points about a value in floats, before post-processing. NOT private.
+        """Draw noisy points about a value in floats, before post-processing.
+
+        NOT private.
 
         Parameters
         ----------

@@ -125,10 +125,11 @@ _SEARCH_START: dict[NoiseKind, float] = {"gaussian": 4.0, "laplace": 2.0}
 # Searches for a radius by one noisy count after the other, for Gaussian noise.
 _COARSE_SEARCH = BinarySearch(queries=6, ratio=1.6)
 _FINE_SEARCH = BinarySearch(queries=5, ratio=1.15, patience=0.25)
-# On spheres of many dimensions distances concentrate: all records lie in a narrow shell.
-# A finer search then saves noise, and records outside are hardly outside, so that many
-# more of them may be, and their number may be less exact: this fraction of the budget
-# is enough for the search. Measured on embeddings (benchmarks/studies/embeddings.py).
+# On spheres of many dimensions distances concentrate: all records lie in a narrow
+# shell. A finer search then saves noise, and records outside are hardly outside, so
+# that many more of them may be, and their number may be less exact: this fraction of
+# the budget is enough for the search. Measured on embeddings
+# (benchmarks/studies/embeddings.py).
 _NARROW_SEARCH = BinarySearch(queries=8, ratio=1.02, patience=0.25)
 _NARROW_SEARCH_SHARE = 0.02
 _OUTSIDE_IN_SHELL = 6.0
@@ -256,8 +257,8 @@ class PrivateBallMechanism(
     Notes
     -----
     Guarantees
-    - μ-GDP with μ = 1/`scale`, or pure ε = 1/`scale`, for replace-one adjacency, for ANY
-      records;
+    - μ-GDP with μ = 1/`scale`, or pure ε = 1/`scale`, for replace-one adjacency, for
+      ANY records;
     - every released number is on the grid 2^-30 (finer for small noise), within total
       variation distance `slack` of the ideal law.
     """
@@ -649,7 +650,8 @@ class PrivateBallMechanism(
             ball = self._move_and_shrink(queries, budget, ball)
             return StagedResult(ball, budget)
 
-        # For pure ε and a good start the median radius has few records beyond it already.
+        # For pure ε and a good start the median radius has few records beyond it
+        # already.
         is_wide_enough = self._is_pure and start.noise_length < inf
         if not is_wide_enough:
             radius = self._enclosing_radius(queries, budget, ball.center, ball.radius)
@@ -1196,7 +1198,9 @@ class PrivateBallMechanism(
         return self.rehearse(self.statistic.reference_spread).error
 
     def rehearse(self, spread: float) -> Rehearsal:
-        """Simulate 3 to 16 releases of public records of a given spread. NOT for release.
+        """Simulate 3 to 16 releases of public records of a given spread.
+
+        NOT for release.
 
         Parameters
         ----------
@@ -1270,7 +1274,8 @@ def class_mean_statistic(
     Returns
     -------
     SearchedMean
-        The mean of this class in its own ball, or a `SearchedClassMean` in a shared one.
+        The mean of this class in its own ball, or a `SearchedClassMean` in a shared
+        one.
     """
     mean_of_smallest = replace(mean_of_all_records, n=smallest_size)
     mechanism = PrivateBallMechanism.calibrate(mean_of_smallest, guarantee)

@@ -136,10 +136,10 @@ class StageBudget:
         values : array of shape (size,)
             The answer to a query. NOT private.
         l1_sensitivity : float, optional
-            The sensitivity in the ℓ₁ norm. If it is given and the noise is Laplace, each
-            value gets independent noise (Dwork et al. 2006). If one record changes only
-            few of many values, this is less noise than the Laplace law of the Euclidean
-            norm needs.
+            The sensitivity in the ℓ₁ norm. If it is given and the noise is Laplace,
+            each value gets independent noise (Dwork et al. 2006). If one record changes
+            only few of many values, this is less noise than the Laplace law of the
+            Euclidean norm needs.
 
         Returns
         -------

@@ -228,7 +228,8 @@ class PopulationQueries:
         Parameters
         ----------
         kernel : function
-            Takes a block of records and their columns, and returns exact sums in `grid`.
+            Takes a block of records and their columns, and returns exact sums in
+            `grid`.
         grid : FixedPoint
         size : int
             The number of entries of a vector.
@@ -1020,7 +1021,8 @@ class CellTreeMechanism(PopulationMechanism):
     uniform, so that an undivided cell is filled by that law. A cell is halved along its
     longest side. Level j has the fraction ∝ (m·Δ)^{2/3} of the budget for Gaussian
     noise, and (m·Δ)^{1/2} for Laplace noise, with m cells of diameter Δ: that minimizes
-    the sum of the levels' transport costs (He, Vershynin & Zhu 2023, for Laplace noise).
+    the sum of the levels' transport costs (He, Vershynin & Zhu 2023, for Laplace
+    noise).
     """
 
     info: ClassVar[MechanismInfo] = MechanismInfo(

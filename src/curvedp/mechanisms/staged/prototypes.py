@@ -428,7 +428,8 @@ class PrototypeMechanism(StagedMechanism, PredictsError, NeedsManyRecords):
         share : float
             The fraction with many records, or if n is private.
         root_share : float
-            With n records the fraction is at least (root_share/(nμ))², but at most 0.25.
+            With n records the fraction is at least (root_share/(nμ))², but at most
+            0.25.
         """
         if self.statistic.n is None:
             return share

@@ -278,10 +278,10 @@ def best_radius_share(
 ) -> float:
     """Return the radius of least expected loss, as a fraction of the outermost radius.
 
-    The loss of a radius r is the length of the noise of a mean in a ball of that radius,
-    plus the bias of the mean because records are clipped to the ball. The bias is
-    averaged over laws of the distance (`distance_laws`), weighted by their likelihood
-    given the noisy counts.
+    The loss of a radius r is the length of the noise of a mean in a ball of that
+    radius, plus the bias of the mean because records are clipped to the ball. The bias
+    is averaged over laws of the distance (`distance_laws`), weighted by their
+    likelihood given the noisy counts.
 
     Parameters
     ----------

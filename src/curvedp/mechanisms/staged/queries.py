@@ -571,8 +571,8 @@ def point_or_fallback(
 ) -> np.ndarray:
     """Compute a point from released numbers, or return a fallback if that fails.
 
-    It fails if doubles cannot hold the point. Since it depends on released numbers only,
-    this is post-processing.
+    It fails if doubles cannot hold the point. Since it depends on released numbers
+    only, this is post-processing.
 
     Parameters
     ----------
