@@ -256,6 +256,14 @@ def test_the_command_line_verifies_first(tmp_path):
         "registry.yaml",
         "worksheet.html",
     ]
+    alone = runner.invoke(
+        app, ["statement", str(path), "--study", str(study), "--registry"]
+    )
+    assert alone.exit_code == 0
+    assert alone.stdout == (out / "registry.yaml").read_text(encoding="utf-8")
+    nothing = runner.invoke(app, ["statement", str(path), "--study", str(study)])
+    assert nothing.exit_code == 2
+    assert "--out is missing" in nothing.output + nothing.stderr
     before = {each: each.read_bytes() for each in out.iterdir()}
     path.write_text(path.read_text().replace('"gdp": ', '"gdp": 0', 1))
     assert run().exit_code in (1, 2)

@@ -75,9 +75,16 @@ def statement(
         ),
     ],
     out: Annotated[
-        Path,
+        Path | None,
         typer.Option(help="folder for registry.yaml, label.html and worksheet.html"),
-    ],
+    ] = None,
+    print_registry: Annotated[
+        bool,
+        typer.Option(
+            "--registry",
+            help="print the entry for the public registry of deployments (yaml)",
+        ),
+    ] = False,
     ledger: Annotated[
         Path | None, typer.Option(help="of the study: what it spent in all is stated")
     ] = None,
@@ -91,10 +98,18 @@ def statement(
     """Write a privacy label, an SP 800-226 worksheet and a registry entry.
 
     Every certificate is verified first. Exit 1 if a claim is not confirmed. Several
-    certificates are stated together, with what their releases promise together.
+    certificates are stated together, with what their releases promise together. With
+    --registry the entry is printed, so that --out is not needed.
     """
     from curvedp import statement as statements
     from curvedp.release.pay import open_ledger
+
+    if out is None and not print_registry:
+        raise ParameterError(
+            "is missing: name a folder for the pages, or ask for the registry's entry "
+            "alone (--registry)",
+            parameter="out",
+        )
 
     if not study.exists():
         write_atomically(study, statements.template())
@@ -122,12 +137,18 @@ def statement(
             open_ledger(ledger, key=ledger_key), verified
         )
     registry = statements.yaml(statements.registry(verified, answers))
+    if print_registry:
+        print(registry, end="")
+    if out is None:
+        return
     label = statements.label(verified, answers, notes, ledger_note)
     worksheet = statements.worksheet(verified, answers, notes, ledger_note)
     out.mkdir(parents=True, exist_ok=True)
     write_atomically(out / "registry.yaml", registry)
     write_atomically(out / "label.html", label)
     write_atomically(out / "worksheet.html", worksheet)
+    if print_registry:
+        return
     console.print(
         f"registry.yaml, label.html and worksheet.html are in {escape_markup(out)}",
         soft_wrap=True,
