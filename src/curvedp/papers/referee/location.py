@@ -33,8 +33,11 @@ def location(samples: int) -> dict[str, Any]:
     rng = np.random.default_rng(0)
     figures: dict[str, Any] = {"two Laplace numbers, log-ratio": two_laplace_numbers()}
     for latitude in (0.0, 60.0, 89.0, 89.99, 89.999):
-        ratio = noise_in_degrees(latitude)
-        figures[f"noise in degrees at {latitude:g}°, log-ratio"] = ratio
+        name = f"noise in degrees at {latitude:g}°"
+        figures[f"{name}, log-ratio"] = noise_in_degrees(latitude)
+        figures[f"{name}, log-ratio of places"] = noise_in_degrees(
+            latitude, as_places=True
+        )
     figures["noise in degrees 1.1 km from the pole, beyond it"] = beyond_pole(
         samples, rng
     )
@@ -66,41 +69,52 @@ def two_laplace_numbers() -> float:
 
 
 def degree_log_density(
-    latitude: float, longitude: float, places: np.ndarray
+    record: np.ndarray, reports: np.ndarray, *, as_places: bool
 ) -> np.ndarray:
-    """Return the log-density, per km², of planar noise that is added to degrees.
+    """Return the log-density of planar noise that is added to degrees, up to a constant.
 
     The noise is r·(cos θ, sin θ) with the planar Laplace law at 1 per km. It is added to
-    the latitude, and divided by the cosine of the latitude to the longitude. Reports
-    beyond a pole are taken as the places that they mean, and turns are added up.
+    the latitude, and divided by the cosine of the latitude to the longitude.
 
     Parameters
     ----------
-    latitude, longitude : float
-        The record, in radians.
-    places : array, shape (m, 2)
-        The reports, in radians.
+    record : array, shape (2,)
+        Latitude and longitude in radians.
+    reports : array, shape (m, 2)
+        In radians.
+    as_places : bool
+        Whether reports are read as places: beyond a pole they are on its other side,
+        and all turns of a longitude are added up. Otherwise they are pairs of numbers,
+        as the recipe returns them.
     """
-    total = np.zeros(len(places))
-    for turns in range(-2, 3):
+    latitude, longitude = record
+    across = math.cos(latitude)
+    if not as_places:
+        steps = np.hypot(reports[:, 0] - latitude, (reports[:, 1] - longitude) * across)
+        return np.asarray(math.log(across) - EARTH_RADIUS_KM * steps)
+    # Noise of more than 40 km has no mass to speak of.
+    turns = math.ceil(40 / (EARTH_RADIUS_KM * across * 2 * math.pi)) + 1
+    total = np.zeros(len(reports))
+    for turn in range(-turns, turns + 1):
         for is_beyond in (False, True):
-            north = places[:, 0]
-            east = places[:, 1] + 2 * np.pi * turns
+            north = reports[:, 0]
+            east = reports[:, 1] + 2 * np.pi * turn
             if is_beyond:
                 north, east = np.pi - north, east + np.pi
-            steps = np.hypot(north - latitude, (east - longitude) * np.cos(latitude))
+            steps = np.hypot(north - latitude, (east - longitude) * across)
             total += np.exp(-EARTH_RADIUS_KM * steps)
-    density = total * np.cos(latitude) / (2 * np.pi * np.cos(places[:, 0]))
-    return np.asarray(np.log(density))
+    return np.asarray(np.log(total * across / np.cos(reports[:, 0])))
 
 
-def noise_in_degrees(latitude: float) -> float:
+def noise_in_degrees(latitude: float, *, as_places: bool = False) -> float:
     """Return the log-ratio of noise in degrees, for records 1 km apart.
 
     Parameters
     ----------
     latitude : float
         Of the southern record, in degrees.
+    as_places : bool
+        Whether reports are read as places (`degree_log_density`).
     """
     sphere = Sphere(2)
     start = np.array([math.radians(latitude), 0.0])
@@ -115,13 +129,16 @@ def noise_in_degrees(latitude: float) -> float:
         velocities = sphere.from_coordinates(center, coordinates)
         return np.asarray(sphere.exp(center, velocities))
 
-    reports = _places(walk(steps))
-    first = degree_log_density(start[0], start[1], reports)
+    if as_places:
+        reports = _places(walk(steps))
+    else:
+        reports = start + steps / [1.0, math.cos(start[0])]
+    first = degree_log_density(start, reports, as_places=as_places)
     largest = 0.0
     for direction in angles[:: _ANGLES // 16]:
         step = np.array([[math.cos(direction), math.sin(direction)]]) / EARTH_RADIUS_KM
         record = _places(walk(step))[0]
-        second = degree_log_density(record[0], record[1], reports)
+        second = degree_log_density(record, reports, as_places=as_places)
         largest = max(largest, float(np.abs(first - second).max()))
     return largest
 
