@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 from scipy import integrate
 
-from curvedp.papers.referee import run
+from curvedp.local import Earth, MetricLaplace
+from curvedp.papers.referee import location, run
+from curvedp.randomness import SecureSource
 
 
 @pytest.mark.parametrize("t", [0.2, 1.0])
@@ -61,3 +63,86 @@ def test_one_round_of_the_federation_costs_what_it_says():
     found = run.federated()
     assert found["exact"][0] < 0.15 < found["advanced"][0]
     assert np.all(np.diff(found["exact"]) > 0)
+
+
+# ---- location privacy
+
+
+def test_noise_in_degrees_has_the_density_that_its_log_ratios_use():
+    """Histograms of draws against the density, at 60° and 1.1 km from the pole."""
+    rng = np.random.default_rng(0)
+    for degrees, as_places in ((60.0, False), (89.99, True)):
+        latitude = math.radians(degrees)
+        radii = rng.gamma(2.0, 1.0, 400_000) / location.EARTH_RADIUS_KM
+        turns = rng.uniform(0, 2 * np.pi, len(radii))
+        north = latitude + radii * np.cos(turns)
+        east = radii * np.sin(turns) / math.cos(latitude)
+        if as_places:
+            is_beyond = north > np.pi / 2
+            north = np.where(is_beyond, np.pi - north, north)
+            east = (east + np.pi * is_beyond + np.pi) % (2 * np.pi) - np.pi
+        # Cells of 0.6 km to the north, and as long a part of the circle of latitude.
+        top = min(latitude + 1.5 / location.EARTH_RADIUS_KM, np.pi / 2 - 1e-5)
+        edges = np.linspace(top - 3 / location.EARTH_RADIUS_KM, top, 6)
+        sides = np.linspace(-0.7, 0.7, 6) if as_places else np.linspace(-5e-4, 5e-4, 6)
+        counts = np.histogram2d(north, east, [edges, sides])[0] / len(radii)
+        # Each cell has 20 × 20 nodes.
+        nodes = [
+            part[0] + (np.arange(100) + 0.5) * (part[-1] - part[0]) / 100
+            for part in (edges, sides)
+        ]
+        grid = np.stack(np.meshgrid(*nodes, indexing="ij"), axis=-1).reshape(-1, 2)
+        density = np.exp(
+            location.degree_log_density(
+                np.array([latitude, 0.0]), grid, as_places=as_places
+            )
+        )
+        # Per unit of latitude and longitude: places have the area cos(latitude).
+        area = np.cos(grid[:, 0]) if as_places else 1.0
+        size = (edges[1] - edges[0]) * (sides[1] - sides[0])
+        masses = density * area * size * location.EARTH_RADIUS_KM**2 / (2 * np.pi)
+        expected = masses.reshape(5, 20, 5, 20).mean(axis=(1, 3)).ravel()
+        np.testing.assert_allclose(counts.ravel(), expected, rtol=0.12, atol=3e-4)
+
+
+def test_degrees_are_planar_at_the_equator_and_not_near_a_pole():
+    assert location.noise_in_degrees(0.0) == pytest.approx(1.0, abs=1e-6)
+    assert location.noise_in_degrees(89.99) > 5
+    as_places = location.noise_in_degrees(89.99, as_places=True)
+    assert 1.5 < as_places < location.noise_in_degrees(89.99)
+
+
+def test_the_same_instrument_passes_our_noise_and_catches_half_of_it(monkeypatch):
+    assert location.metric_laplace(10.0) <= 1 + 1e-9
+
+    class HalfNoise(MetricLaplace):
+        """The law at 2ε, which is still called ε."""
+
+        def __init__(self, manifold, epsilon):
+            super().__init__(manifold, 2 * epsilon)
+
+    monkeypatch.setattr(location, "MetricLaplace", HalfNoise)
+    assert location.metric_laplace(10.0) > 1.8
+
+
+def test_hyperbolic_noise_is_private_by_volume_and_not_in_a_disc():
+    figures = location.hyperbolic_words()
+    assert figures["hyperbolic in a disc of radius 12, ε = 2, log-ratio"] < 1.001
+    assert figures["hyperbolic in a disc of radius 12, ε = 0.5, log-ratio"] > 1.3
+    # Against Lebesgue's measure no ε helps: masses differ as (1 − tanh²(r/2))² does.
+    assert figures["hyperbolic by Lebesgue measure, ε = 2, log-ratio"] > 1.4
+
+
+def test_one_last_bit_tells_two_latitudes_apart_and_a_public_grid_does_not():
+    rng = np.random.default_rng(1)
+    assert location.odd_last_bits(0.0, 40_000, rng) == pytest.approx(0.5, abs=0.1)
+    assert location.odd_last_bits(1.0, 40_000, rng) == 0.0
+    places = MetricLaplace(Earth(), 0.01)
+    shares = []
+    for latitude in (0.0, 1.0):
+        records = np.tile([latitude, 0.0], (2000, 1))
+        integers = np.asarray(
+            places.draw_reports(Earth().read(records), SecureSource())
+        )
+        shares.append(float(np.mean(integers[:, 2] % 2)))
+    np.testing.assert_allclose(shares, 0.5, atol=0.06)
