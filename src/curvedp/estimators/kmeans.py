@@ -363,7 +363,8 @@ class PrivateKMeans(PrivateTransformer):
             `dispersions_` are a private substitute for the records of `fit`.
         """
         nearest = np.min(np.asarray(self.transform(X)), axis=1)
-        return -float(np.mean(nearest**2))
+        with quiet_about_records():  # the square of a distance may overflow
+            return -float(np.mean(nearest**2))
 
 
 def _nearest(manifold: Manifold, centers: np.ndarray, records: Any) -> np.ndarray:
