@@ -1,12 +1,13 @@
 """Certificates of local reports: they verify, and every tampering is rejected."""
 
+import copy
 import json
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from curvedp.errors import ParameterError
+from curvedp.errors import CurvedpError, ParameterError
 from curvedp.geometry import Euclidean, Lorentz, Sphere, Torus
 from curvedp.local import (
     Earth,
@@ -19,6 +20,9 @@ from curvedp.local import (
 )
 from curvedp.local.certificate import hash_reports
 from curvedp.privacy import GDP, PureDP
+from curvedp.signing import digest
+from mechanisms.test_verify import STRANGE, at, changed, leaves, same
+from mechanisms.test_verify_free_text import FREE_TEXTS, forgeries
 from support.randomness import seeded_source
 
 MECHANISMS = [
@@ -137,6 +141,69 @@ def test_reports_that_are_not_listed_are_not_confirmed():
     ]
     assert answers.count(None) == 1
     assert False not in answers
+
+
+def reported(mechanism):
+    """Return the certificate of two reports as JSON values."""
+    mechanism.randomize(np.repeat(mechanism.space.public_record[None], 2, axis=0))
+    return json.loads(mechanism.certificate_.to_json())
+
+
+def is_confirmed(record):
+    """Return whether a forger's certificate, sealed again, is confirmed and explained."""
+    body = {name: value for name, value in record.items() if name != "sha256"}
+    try:
+        sealed = {**body, "sha256": digest(body).hex()}
+        certificate = LocalCertificate.from_json(json.dumps(sealed))
+        certificate.explain()
+        return not refuted(certificate)
+    except CurvedpError:
+        return False
+
+
+def is_weaker(path, old, new):
+    """Return whether a forged leaf claims less, or is about another public mechanism."""
+    is_number = type(new) in (int, float)
+    if path[-1] in ("slack", "certified_epsilon"):
+        return is_number and new >= old
+    is_public_place = path[0] == "parameters" and path[1] in ("public_record", "center")
+    return (is_public_place and type(new) is float) or path[-1] == "insist"
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS, ids=repr)
+def test_no_leaf_holds_what_nobody_has_checked(mechanism):
+    """Every leaf of every mechanism, and whatever is no such thing at all."""
+    record = reported(mechanism)
+    assert is_confirmed(record)
+    for path in leaves(record):
+        old = at(record, path)
+        for new in STRANGE:
+            if same(old, new) or path[0] in ("schema", "sha256"):
+                continue
+            is_lie = is_confirmed(changed(record, path, new))
+            assert not is_lie or is_weaker(path, old, new), (path, new)
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS, ids=repr)
+def test_no_place_holds_a_free_text(mechanism):
+    record = reported(mechanism)
+    for text in FREE_TEXTS:
+        for path, forged in forgeries(record, text):
+            assert not is_confirmed(forged), (path, text)
+
+
+def test_few_reports_cannot_be_left_out():
+    record = reported(MetricLaplace(Earth(), 1.0))
+    for count in (0, 1, 2, 1365):
+        forged = copy.deepcopy(record)
+        forged["reports"].update(count=count, integers=None)
+        assert not is_confirmed(forged), count
+
+
+@pytest.mark.parametrize("epsilon", [1e-16, 1e-100, 5e-324])
+def test_an_epsilon_that_no_cap_has_is_refused_at_once(epsilon):
+    with pytest.raises(ParameterError, match="epsilon"):
+        PrivUnit(8, epsilon)
 
 
 @pytest.mark.parametrize(

@@ -223,7 +223,7 @@ def check_form_of(record: Mapping[str, Any], names: set[str]) -> None:
     _require("created", read_time(record["created"]) is not None)
     _require("privacy_unit", _are_codes([record["privacy_unit"]], ProtectedUnit))
     _require("trust", _are_codes([record["trust"]], TrustModel))
-    _check_software(record["software"])
+    _require("software", are_versions(record["software"]))
     _check_ledger(record["ledger"])
     _check_release(record["release"])
     _check_draw(record["numerics"], record["entropy"])
@@ -275,17 +275,22 @@ def _check_nested_values(
         _require(field, value is None or type(value) is int or is_plain_text(value))
 
 
-def _check_software(software: Mapping[str, Any]) -> None:
-    """Refuse software records other than known packages, curvedp among them.
+def are_versions(software: Mapping[str, Any]) -> bool:
+    """Return whether a record holds versions of known packages, curvedp among them.
 
     Parameters
     ----------
     software : mapping
         The version of each package, by its name.
+
+    Examples
+    --------
+    >>> are_versions({"curvedp": "0.2.0"}), are_versions({"curvedp": "audited"})
+    (True, False)
     """
     known_packages = {"python", *PACKAGES}
-    _require("software", {"curvedp"} <= set(software) <= known_packages)
-    _require("software", all(is_version(version) for version in software.values()))
+    has_known_names = {"curvedp"} <= set(software) <= known_packages
+    return has_known_names and all(map(is_version, software.values()))
 
 
 def _check_ledger(ledger: Any) -> None:

@@ -19,7 +19,12 @@ import numpy as np
 from curvedp import _validate
 from curvedp._files import write_atomically
 from curvedp.core.certificate import installed_software
-from curvedp.core.certificate_form import is_64_hex_digits, is_plain_text
+from curvedp.core.certificate_form import (
+    are_versions,
+    is_64_hex_digits,
+    is_plain_text,
+    read_time,
+)
 from curvedp.core.codes import SamplingPath, TrustModel
 from curvedp.errors import ParameterError
 from curvedp.signing import digest
@@ -30,7 +35,7 @@ SCHEMA = "curvedp-local-certificate/1"
 _MAX_CHARACTERS = 1 << 22
 
 # Reports of so many numbers or fewer are listed in the certificate.
-_MAX_LISTED_INTEGERS = 4096
+MAX_LISTED_INTEGERS = 4096
 
 _MAPPING_FIELDS = ("parameters", "guarantee", "entropy", "software")
 _TEXT_FIELDS = ("mechanism", "space", "created", "schema", "sha256")
@@ -203,7 +208,7 @@ def describe_reports(integers: np.ndarray) -> dict[str, Any]:
     return {
         "count": len(rows),
         "sha256": hash_reports(rows),
-        "integers": rows if integers.size <= _MAX_LISTED_INTEGERS else None,
+        "integers": rows if integers.size <= MAX_LISTED_INTEGERS else None,
     }
 
 
@@ -220,23 +225,60 @@ def hash_reports(rows: list[list[int]]) -> str:
 
 
 def _has_form(record: dict[str, Any]) -> bool:
-    """Return whether every field of a certificate has its type."""
+    """Return whether every field of a certificate has its type and a known form."""
     has_texts = all(is_plain_text(record[name]) for name in _TEXT_FIELDS)
     has_mappings = all(
         isinstance(record[name], dict) and _is_plain(record[name])
         for name in _MAPPING_FIELDS
     )
-    has_codes = record["path"] in tuple(SamplingPath) and record["trust"] == "local"
+    if not (has_texts and has_mappings):
+        return False
+    # Every local mechanism draws exactly.
+    is_exact = record["path"] == SamplingPath.EXACT_THEN_ROUND
     slack = record["slack"]
     has_slack = isinstance(slack, float) and 0 <= slack <= 1
     reports = record["reports"]
     return (
-        has_texts
-        and has_mappings
-        and has_codes
+        is_exact
+        and record["trust"] == TrustModel.LOCAL
         and has_slack
+        and _is_guarantee(record["guarantee"], record["parameters"])
+        and _is_entropy(record["entropy"])
+        and are_versions(record["software"])
+        and read_time(record["created"]) is not None
         and (reports is None or _are_reports(reports))
         and is_64_hex_digits(record["sha256"])
+    )
+
+
+def _is_guarantee(guarantee: Mapping[str, Any], parameters: Mapping[str, Any]) -> bool:
+    """Return whether a record is a metric guarantee, or a local one, with its parts.
+
+    Parameters
+    ----------
+    guarantee : mapping
+    parameters : mapping
+        Those of a metric guarantee state the length of its unit.
+    """
+    if guarantee.get("kind") == "metric":
+        numbers = (guarantee.get("epsilon"), parameters.get("unit_length"))
+        has_numbers = all(type(number) is float and number > 0 for number in numbers)
+        has_unit = isinstance(guarantee.get("per"), str)
+        return set(guarantee) == {"kind", "epsilon", "per"} and has_numbers and has_unit
+    if guarantee.get("kind") == "local":
+        has_definition = isinstance(guarantee.get("definition"), dict)
+        has_promise = isinstance(guarantee.get("promise"), str)
+        names = {"kind", "promise", "definition"}
+        return set(guarantee) == names and has_definition and has_promise
+    return False
+
+
+def _is_entropy(entropy: Mapping[str, Any]) -> bool:
+    """Return whether a record names a random source, and says if it is cryptographic."""
+    return (
+        set(entropy) == {"source", "cryptographic"}
+        and isinstance(entropy["source"], str)
+        and type(entropy["cryptographic"]) is bool
     )
 
 

@@ -34,6 +34,10 @@ _BITS = 256
 # The largest ε: e^ε is far inside the range of doubles, and reports are exact anyway.
 _LARGEST_EPSILON = 500.0
 
+# The smallest ε. The probability of the cap is a multiple of 2^-64, so that no cap has
+# an ε below about 1e-19, other than 0.
+_SMALLEST_EPSILON = 1e-15
+
 
 class CapParameters(NamedTuple):
     """The two public numbers of PrivUnit.
@@ -213,7 +217,7 @@ class PrivUnit(LocalMechanism):
     def __init__(self, dim: int, epsilon: float) -> None:
         self.dim = _validate.integer("dim", dim, 2)
         self.epsilon = _validate.within(
-            "epsilon", epsilon, 0.0, _LARGEST_EPSILON, open_low=True
+            "epsilon", epsilon, _SMALLEST_EPSILON, _LARGEST_EPSILON
         )
         self.space = PointRecords(Sphere(self.dim - 1))
         self.cap = optimal_parameters(self.dim, self.epsilon)

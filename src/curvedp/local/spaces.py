@@ -114,8 +114,10 @@ class PointRecords:
         point = self.manifold.origin
         if self.public_point is not None:
             point = _validate.array("public_point", self.public_point)
-        is_point = point.shape == self.manifold.point_shape and bool(
-            self.manifold.residual(point) <= _LARGEST_RESIDUAL
+        is_point = (
+            point.shape == self.manifold.point_shape
+            and bool(np.isfinite(point).all())
+            and bool(self.manifold.residual(point) <= _LARGEST_RESIDUAL)
         )
         if not is_point:
             raise ParameterError(f"public_point must be a point of {self.manifold!r}")

@@ -15,7 +15,11 @@ from curvedp.errors import CurvedpError, ParameterError
 from curvedp.geometry import parse_manifold
 from curvedp.laws.exact import grid_shape
 from curvedp.local.bounded import BoundedNoise, LocalGaussian, LocalLaplace
-from curvedp.local.certificate import LocalCertificate, hash_reports
+from curvedp.local.certificate import (
+    MAX_LISTED_INTEGERS,
+    LocalCertificate,
+    hash_reports,
+)
 from curvedp.local.mechanism import LocalMechanism
 from curvedp.local.metric import MetricLaplace
 from curvedp.local.privunit import (
@@ -30,6 +34,9 @@ from curvedp.randomness.csprng import SECURE_SOURCE_NAME
 
 # Numbers that need quadrature or a root may differ on another machine by so much.
 _TOLERANCE = 1e-9
+
+# 2^64 has so many decimal digits.
+_LONGEST_NUMBER = 20
 
 
 def rebuild(certificate: LocalCertificate) -> LocalMechanism:
@@ -121,6 +128,9 @@ def verify_local_certificate(certificate: LocalCertificate) -> list[Check]:
         )
     ]
     mechanism = rebuild(certificate)
+    if not _has_structure_of(mechanism.parameters(), dict(certificate.parameters)):
+        detail = "they are not the parameters of this mechanism"
+        return [*checks, Check("parameters", False, detail)]
     checks += _check_guarantee(certificate, mechanism)
     checks.append(_check_parameters(certificate, mechanism))
     checks.append(
@@ -163,7 +173,9 @@ def _check_guarantee(
         scale = Fraction(_number(parameters["scale"]))
         per_unit = Fraction(mechanism.epsilon) * Fraction(mechanism.space.unit_length)
         holds = is_same and scale * per_unit >= 1
-        ratio = float(1 / (scale * Fraction(mechanism.space.unit_length)))
+        ratio = math.inf
+        if scale > 0:
+            ratio = float(1 / (scale * Fraction(mechanism.space.unit_length)))
         return [
             Check(
                 claim,
@@ -173,7 +185,7 @@ def _check_guarantee(
         ]
     if isinstance(mechanism, PrivUnit):
         cap = CapParameters(
-            _number(parameters["threshold"]), int(str(parameters["cap_weight"]))
+            _number(parameters["threshold"]), _whole_number(parameters["cap_weight"])
         )
         is_cap = 0 <= cap.threshold < 1 and 0 < cap.cap_weight < 1 << 64
         epsilon = certified_epsilon(mechanism.dim, cap) if is_cap else math.inf
@@ -230,6 +242,29 @@ def _check_parameters(
     return Check("parameters", is_space and not different, detail)
 
 
+def _has_structure_of(recomputed: Any, stated: Any) -> bool:
+    """Return whether two JSON values have the same names, lengths and types.
+
+    Parameters
+    ----------
+    recomputed : JSON value
+        What a mechanism says.
+    stated : JSON value
+        What a certificate says, maybe a stranger's.
+    """
+    if type(recomputed) is not type(stated):
+        return False
+    if isinstance(recomputed, dict):
+        return set(recomputed) == set(stated) and all(
+            _has_structure_of(value, stated[name]) for name, value in recomputed.items()
+        )
+    if isinstance(recomputed, list):
+        return len(recomputed) == len(stated) and all(
+            map(_has_structure_of, recomputed, stated)
+        )
+    return True
+
+
 def _is_close(stated: Any, recomputed: Any) -> bool:
     """Return whether two JSON values are the same up to rounding."""
     are_floats = isinstance(stated, float) and isinstance(recomputed, float)
@@ -250,6 +285,8 @@ def _check_reports(reports: Any, width: int) -> Check:
     """
     integers = reports["integers"]
     claim = f"{reports['count']} reports"
+    if integers is None and reports["count"] * width <= MAX_LISTED_INTEGERS:
+        return Check(claim, False, "so few reports are listed")
     if integers is None:
         return Check(
             claim, None, f"too many to list; SHA-256 {reports['sha256'][:16]}…"
@@ -260,6 +297,12 @@ def _check_reports(reports: Any, width: int) -> Check:
         and hash_reports(integers) == reports["sha256"]
     )
     return Check(claim, is_same, "SHA-256 of the listed integers")
+
+
+def _whole_number(digits: str) -> int:
+    """Return the whole number that a text of digits spells; 0 for any other text."""
+    is_number = digits.isascii() and digits.isdigit() and len(digits) <= _LONGEST_NUMBER
+    return int(digits) if is_number else 0
 
 
 def _number(value: Any) -> float:
