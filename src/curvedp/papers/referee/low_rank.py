@@ -165,7 +165,7 @@ def low_rank(full: bool) -> dict[str, Any]:
         "noise from isotropic": float(np.abs(covariance - np.array(projected)).max()),
         "noise energy": float(np.trace(covariance)),
         "noise energy, r(m + n − r)": float(rank * (m + n - rank)),
-        "noise of factors, 10·A and B/10, over A and B": (
+        "noise of factors, of 10·A over that of A": (
             noise_of_factors(10 * left, right / 10) / best
         ),
     }
