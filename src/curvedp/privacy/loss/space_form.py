@@ -1,7 +1,8 @@
-"""The privacy loss of isotropic noise on a space of constant curvature.
+"""How much a noisy point on a sphere, hyperbolic or flat space can reveal.
 
-`SpaceFormLoss` computes the two tails of the loss of a Gaussian or Laplace law by one
-radial integral. Spheres, hyperbolic spaces and flat spaces are covered.
+The noise is centered at η₁ for one data set and at η₂ for a neighboring one. The
+privacy loss L is the log ratio of the two output densities at a random output drawn
+around η₁. `SpaceFormLoss` computes P(L > t) and P(L <= t), the two tails of L.
 
 Definitions. Units are such that the curvature is k = −1, 0 or 1. The dimension is d >=
 2, the scale of the noise s, and its centers η₁, η₂ are a distance D apart. In polar
@@ -60,6 +61,17 @@ _MAX_NODES = 4096
 _SINH_IS_EXPONENTIAL = 20.0
 # Beyond this radius r, sinh² r would come close to the largest float, e^709.
 _SINH_SQUARE_OVERFLOWS = 350
+# The number of nodes is sufficient if doubling it changes log ∫ρ by less than the first
+# number, and the logarithm of a tail by at most the second one plus the third one times
+# that logarithm.
+_MASS_TOLERANCE = 1e-12
+_LOG_TAIL_TOLERANCE = 1e-11
+_LOG_TAIL_RELATIVE_TOLERANCE = 1e-13
+# The smaller of two complementary tails is at most ½. Its logarithm is cut here, a
+# little above log ½ = −0.69, so that rounding cannot make the other tail 0.
+_LARGEST_LOG_OF_SMALLER_TAIL = -0.5
+# The number of points of the finer grids on which the support of an integrand is found.
+_FINER_GRID_SIZE = 17
 
 
 class Direction(Enum):
@@ -123,17 +135,18 @@ class SpaceFormLoss(PrivacyLossLaw):
     _upper_is_small: ClassVar[float] = -0.7
 
     def resolved(self) -> "SpaceFormLoss":
-        """Return the same loss with as many quadrature nodes as its integrals need.
+        """Return this loss with enough quadrature nodes for accurate integrals.
 
-        The number of nodes is doubled until doubling changes neither the mass ∫ρ of the
-        radial density ρ nor the upper tail P₁(L > t) at a few losses t. If the loss has
-        a maximum T, some of these are close to T, where the tail varies on the scale of
-        T − t.
+        It is called once, before the tails of the loss are tabulated. The number of
+        nodes is doubled until a further doubling changes neither the integral ∫ρ of the
+        density ρ of the radius, nor the upper tail P(L > t) at a few losses t. If the
+        loss has a maximum T, three of these t are close to T, because the tail varies
+        quickly there.
 
         Returns
         -------
         SpaceFormLoss
-            The same parameters with a larger `order`, if necessary.
+            A copy of this object with a larger `order`, or this object itself.
 
         Raises
         ------
@@ -142,17 +155,20 @@ class SpaceFormLoss(PrivacyLossLaw):
         """
         law = self
         while law.order < _MAX_NODES:
-            finer = replace(law, order=2 * law.order)
-            t = law.loss_scale * np.array([0.0, 0.5, 2.0, 6.0])
+            test_losses = law.loss_scale * np.array([0.0, 0.5, 2.0, 6.0])
             if law.max_loss < math.inf:
                 near_max = law.max_loss * np.array([0.9, 0.97, 0.995])
-                t = np.append(t[t < 0.9 * law.max_loss], near_max)
+                is_far_from_max = test_losses < 0.9 * law.max_loss
+                test_losses = np.append(test_losses[is_far_from_max], near_max)
 
-            coarse_tail = law.log_tails(t)[0]
-            finer_tail = finer.log_tails(t)[0]
-            tolerance = 1e-11 + 1e-13 * np.abs(coarse_tail)
-            masses_agree = abs(law.log_mass - finer.log_mass) < 1e-12
-            tails_agree = np.all(np.abs(coarse_tail - finer_tail) <= tolerance)
+            finer = replace(law, order=2 * law.order)
+            log_tail, _ = law.log_tails(test_losses)
+            finer_log_tail, _ = finer.log_tails(test_losses)
+            tolerance = _LOG_TAIL_TOLERANCE + _LOG_TAIL_RELATIVE_TOLERANCE * np.abs(
+                log_tail
+            )
+            masses_agree = abs(law.log_mass - finer.log_mass) < _MASS_TOLERANCE
+            tails_agree = np.all(np.abs(log_tail - finer_log_tail) <= tolerance)
             if masses_agree and tails_agree:
                 return law
             law = finer
@@ -164,12 +180,13 @@ class SpaceFormLoss(PrivacyLossLaw):
 
     @cached_property
     def mode(self) -> float:
-        """The mode m of the density ρ of the radius.
+        """The most likely distance m of an output from the center of the noise.
 
-        With the scale s and the dimension d it solves (d−1)·sn′(m)/sn(m) = m/s²
-        (Gaussian) or 1/s (Laplace), where sn is sinh, the identity or sin for the
-        curvature −1, 0 or 1. For the Gaussian this is m·tan m = (d−1)s² on a sphere and
-        m·tanh m = (d−1)s² on a hyperbolic space.
+        It maximizes the density ρ of that distance. With the scale s and the dimension
+        d, the mode m solves (d−1)·sn′(m)/sn(m) = m/s² (Gaussian) or 1/s (Laplace),
+        where sn is sinh, the identity or sin for the curvature −1, 0 or 1. For the
+        Gaussian this means m·tan m = (d−1)s² on a sphere and m·tanh m = (d−1)s² on a
+        hyperbolic space.
         """
         power_of_sn = self.d - 1
         if self.kind == "laplace":
@@ -182,20 +199,20 @@ class SpaceFormLoss(PrivacyLossLaw):
         return _solve_m_tanh_m(target)
 
     def _laplace_mode(self, target: float) -> float:
-        """Return the m with sn(m)/sn′(m) = target: the mode of the radius of a Laplace law.
+        """Return the most likely distance m of Laplace noise from its center.
 
-        The function sn/sn′ is tanh, the identity or tan for the curvature −1, 0 or 1.
-        For a Laplace law of scale s in dimension d the target is (d−1)·s.
+        It solves tanh m = target, m = target or tan m = target for the curvature −1, 0
+        or 1.
 
         Parameters
         ----------
         target : float
-            The value of sn/sn′, positive.
+            The positive number (d−1)·s, with d the dimension and s the scale.
 
         Returns
         -------
         float
-            m, or infinity if there is none.
+            The mode m, or infinity if the equation has no solution.
         """
         if self.k == 0:
             return target
@@ -204,22 +221,24 @@ class SpaceFormLoss(PrivacyLossLaw):
         return math.atanh(target) if target < 1 else math.inf
 
     def log_rho(self, u: Array) -> Array:
-        """Return log ρ(m + u) − log ρ(m), for the density ρ of the radius with mode m.
+        """Return the log density of the radius, relative to its value at the mode.
 
-        ρ(r) ∝ weight(r)·sn(r)^{d−1}, where the weight is e^{−r²/2s²} (Gaussian) or
-        e^{−r/s} (Laplace), and sn is sinh, the identity or sin for the curvature −1, 0
-        or 1. Ratios sn(m+u)/sn(m) are written as 1 + (a small term), so that nothing
-        cancels for small u.
+        The radius r is the distance of an output from the center of the noise. Its
+        density is ρ(r) ∝ weight(r)·sn(r)^{d−1}, where the weight is e^{−r²/2s²}
+        (Gaussian) or e^{−r/s} (Laplace), and sn is sinh, the identity or sin for the
+        curvature −1, 0 or 1. With m the mode of ρ, the ratio sn(m+u)/sn(m) is computed
+        as 1 + (a small term), which loses no digits if u is small.
 
         Parameters
         ----------
         u : array
-            r − m, the radius relative to the mode.
+            Offsets u = r − m of radii r from the mode m.
 
         Returns
         -------
         array
-            Numbers <= 0 with the shape of `u`; −inf if m + u is outside the space.
+            log ρ(m + u) − log ρ(m) <= 0, with the shape of `u`. It is −inf if m + u is
+            not a possible radius.
         """
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             if self.k == -1:
@@ -240,22 +259,23 @@ class SpaceFormLoss(PrivacyLossLaw):
             return np.asarray(-u / s + log_growth)
 
     def _log_rho_hyperbolic(self, u: Array) -> Array:
-        """Return log ρ(m + u) − log ρ(m) on a hyperbolic space; u as in r = m + u.
+        """Return `log_rho` on a hyperbolic space, in a form that cannot overflow.
 
-        ρ(r) ∝ weight(r)·sinh(r)^n is the density of the radius r, n = d − 1, and m is
-        its mode. With g(u) = log(1 + (1 − e^{−2u})/(e^{2m} − 1)), log(sinh(m+u)/sinh m)
-        is u + g(u), and the result is
+        The result is log ρ(m + u) − log ρ(m), where ρ(r) ∝ weight(r)·sinh(r)^n is the
+        density of the radius r, m its mode and n = d − 1. The logarithm of
+        sinh(m+u)/sinh(m) is u + g(u) with g(u) = log(1 + (1 − e^{−2u})/(e^{2m} − 1)).
+        Hence the result is
 
             Gaussian:  −u²/2s² + (n − m/s²)·u + n·g(u),     n − m/s² = −2n/(e^{2m} − 1),
             Laplace:   −(1/s − n)·u + n·g(u).
 
-        The identity for n − m/s² holds because m is the mode (n·coth m = m/s²); it
-        avoids the cancellation of two large numbers.
+        The second formula of the first line follows from the equation n·coth m = m/s²
+        of the mode. It avoids the difference of two large numbers.
 
         Parameters
         ----------
         u : array
-            Offsets r − m of radii r from the mode m.
+            Offsets u = r − m of radii r from the mode m.
 
         Returns
         -------
@@ -277,12 +297,14 @@ class SpaceFormLoss(PrivacyLossLaw):
 
     @cached_property
     def width(self) -> float:
-        """The length scale on which the density ρ of the radius varies near its mode m.
+        """The width of the peak of the density ρ of the radius at its mode m.
 
-        It is (−(log ρ)″(m))^{−1/2}, where −(log ρ)″ = (d−1)/sn(m)², plus 1/s² for the
-        Gaussian; sn is sinh, the identity or sin for the curvature −1, 0 or 1. A
-        Laplace law on a hyperbolic space that is barely integrable is nearly
-        exponential. There the length 1/(1/s − (d−1)) of its decay is an upper bound.
+        The radius is the distance of an output from the center of the noise. The width
+        is (−(log ρ)″(m))^{−1/2}, where −(log ρ)″ = (d−1)/sn(m)², plus 1/s² for the
+        Gaussian; sn is sinh, the identity or sin for the curvature −1, 0 or 1.
+
+        A Laplace density of large scale on a hyperbolic space falls nearly like
+        e^{−(1/s − (d−1))·r}. There the width is at most the length of that decay.
         """
         m = self.mode
         power_of_sn = self.d - 1
@@ -302,27 +324,31 @@ class SpaceFormLoss(PrivacyLossLaw):
 
     @cached_property
     def log_mass(self) -> float:
-        """log(∫ρ(r) dr / ρ(m)), with ρ the density of the radius and m its mode."""
-        integral = self._radial_integral(
-            np.array([0.0]),
-            np.array([-self.mode]),
-            np.array([self._largest_offset]),
-            Direction.ALL,
+        """The logarithm of ∫ρ(r) dr / ρ(m), which normalizes the density ρ.
+
+        ρ is the density of the radius (the distance of an output from the center of the
+        noise), known up to a constant factor, and m is its mode.
+        """
+        log_integral = self._radial_integral(
+            t=np.array([0.0]),
+            low=np.array([-self.mode]),
+            high=np.array([self._largest_offset]),
+            direction=Direction.ALL,
         )
-        return float(integral[0])
+        return float(log_integral[0])
 
     @cached_property
     def mean_square(self) -> float:
         """The mean square distance E[r²] of the noise from its center.
 
         It is the integral of r²·ρ(r) divided by that of ρ, with ρ the density of the
-        radius r.
+        distance r. The variable of integration is u = r − (mode of ρ).
         """
         low, high = self._find_support_in(
-            np.array([0.0]),
-            np.array([-self.mode]),
-            np.array([self._largest_offset]),
-            Direction.ALL,
+            t=np.array([0.0]),
+            low=np.array([-self.mode]),
+            high=np.array([self._largest_offset]),
+            direction=Direction.ALL,
         )
         u, log_weight = self._quadrature_in(low, high)
         probability = np.exp(self.log_rho(u) + log_weight - self.log_mass)
@@ -332,9 +358,9 @@ class SpaceFormLoss(PrivacyLossLaw):
     def root_fisher_information(self) -> float:
         """The square root of the Fisher information about the center of the noise.
 
-        It is √(E[r²]/d)/s² for the Gaussian and 1/(s√d) for the Laplace law, where r is
-        the distance from the center, d the dimension and s the scale. It is the same in
-        every direction and has the unit 1/length.
+        It says how well one output locates the center, and has the unit 1/length. It is
+        √(E[r²]/d)/s² for the Gaussian and 1/(s√d) for the Laplace law, where r is the
+        distance from the center, d the dimension and s the scale.
         """
         if self.kind == "laplace":
             return 1 / (self.s * math.sqrt(self.d))
@@ -342,7 +368,10 @@ class SpaceFormLoss(PrivacyLossLaw):
 
     @property
     def loss_scale(self) -> float:
-        """D·√(Fisher information): the standard deviation of L for a small distance D."""
+        """About the standard deviation of the privacy loss: D·√(Fisher information).
+
+        D is the distance of the two centers of the noise; for small D it is exact.
+        """
         return self.distance * self.root_fisher_information
 
     @property
@@ -352,72 +381,74 @@ class SpaceFormLoss(PrivacyLossLaw):
 
     @property
     def _largest_offset(self) -> float:
-        """The largest value of u = r − m, for a radius r whose density has the mode m."""
+        """The largest u = r − m of a radius r whose density has the mode m."""
         return self._diameter - self.mode
 
     # ---- the level sets of the loss
 
     @property
     def max_loss(self) -> float:
-        """The supremum T of the loss.
+        """The largest privacy loss T; infinite for a Gaussian on an unbounded space.
 
-        With D the distance of the centers and s the scale, it is D/s for the Laplace
-        law, and D(2·diameter − D)/2s² for the Gaussian, attained at the points farthest
-        from the second center.
+        With D the distance of the two centers and s the scale, it is D/s for the
+        Laplace law and D(2·diameter − D)/2s² for the Gaussian. The latter is attained
+        at the point farthest from the second center.
         """
         if self.kind == "laplace":
             return self.distance / self.s
         return self.distance * (2 * self._diameter - self.distance) / (2 * self.s**2)
 
     def _level_distance(self, r: Array, t: Array) -> Array:
-        """Return b, the distance from the second center η₂ at which the loss L is t.
+        """Return how far from the second center an output has the privacy loss t.
 
-        For a point at the distance r from the first center and d₂ from the second one,
-        L is (d₂² − r²)/2s² (Gaussian) or (d₂ − r)/s (Laplace). So L = t means that d₂
-        is b = √(r² + 2s²t) or b = r + st.
+        An output at the distance r from the first center and d₂ from the second one has
+        the loss (d₂² − r²)/2s² (Gaussian) or (d₂ − r)/s (Laplace). So the loss is t if
+        d₂ = √(r² + 2s²t) or d₂ = r + st. This value of d₂ is called b.
 
         Parameters
         ----------
         r : array
-            The distance from the first center.
+            Distances of outputs from the first center.
         t : array
-            The level of the loss; it broadcasts with `r`.
+            Values of the loss; they broadcast with `r`.
 
         Returns
         -------
         array
-            b.
+            The distances b from the second center.
         """
         if self.kind == "gaussian":
             return np.sqrt(r * r + 2 * self.s**2 * t)
         return r + self.s * t
 
     def _squared_cosine_of_level(self, r: Array, t: Array) -> tuple[Array, Array]:
-        """Return x = cos²(φ/2) and 1 − x for the angle φ at which the loss L is t.
+        """Return x = cos²(φ/2) and 1 − x for the angle φ at which the loss is t.
 
-        A point at the radius r (its distance from the first center η₁) and at the angle
-        φ to the direction of η₂ has the loss L = t if its distance from η₂ is b =
-        `_level_distance(r, t)`. With D the distance of the centers, the law of cosines
-        in half angles reads
+        An output is described by its distance r from the first center η₁ and its angle
+        φ, seen from η₁, to the direction of the second center η₂. Its loss is t if its
+        distance from η₂ is b = `_level_distance(r, t)`. With D the distance of the
+        centers, the law of cosines in half angles gives
 
             x     = sn((r+D−b)/2)·sn((r+D+b)/2) / (sn r·sn D),
             1 − x = sn((b−r+D)/2)·sn((b+r−D)/2) / (sn r·sn D),
 
         where sn is sinh, the identity or sin for the curvature −1, 0 or 1. To lose no
         digits, b − r is computed as 2s²t/(b + r) (Gaussian) or st (Laplace). On a
-        hyperbolic space sinh z = e^z(1 − e^{−2z})/2, and the factors e^z cancel, so
-        that nothing overflows.
+        hyperbolic space sinh z is written as e^z(1 − e^{−2z})/2. The factors e^z
+        cancel, so that nothing overflows.
 
         Parameters
         ----------
-        r, t : array
-            The radius and the level of the loss; they broadcast.
+        r : array
+            Distances of outputs from the first center.
+        t : array
+            Values of the loss; they broadcast with `r`.
 
         Returns
         -------
         x, one_minus_x : array
-            Both to full relative precision, clipped to [0, 1]. They are 0 if undefined
-            (0/0).
+            Both to full relative precision, clipped to [0, 1]. They are 0 where the
+            formula is 0/0.
         """
         D, s = self.distance, self.s
         b = self._level_distance(r, t)
@@ -427,8 +458,7 @@ class SpaceFormLoss(PrivacyLossLaw):
         else:
             b_minus_r = s * t + 0.0 * r
 
-        # The two arguments of sn in the numerator of x, then those in that of y = 1 −
-        # x.
+        # The arguments of sn in the numerator of x, and of y = 1 − x.
         x_first = (D - b_minus_r) / 2
         x_second = (r + D + b) / 2
         y_first = (D + b_minus_r) / 2
@@ -455,25 +485,26 @@ class SpaceFormLoss(PrivacyLossLaw):
     def _level_set(self, t: Array) -> LevelSet:
         """Return the radii r_a and r_b between which the loss L takes the value t.
 
-        A radius is the distance from the first center. With D the distance of the
-        centers, s the scale and D′ = 2·diameter − D,
+        The radius of an output is its distance from the first center. With D the
+        distance of the two centers, s the scale of the noise and D′ = 2·diameter − D,
 
             r_a = |D² − 2s²t|/2D,    r_b = (D′² − 2s²t)/2D′     for the Gaussian,
             r_a = (D − st)/2,        r_b = (D′ − st)/2          for the Laplace law.
 
-        Below r_a the loss exceeds t in all directions if 2s²t < D² (always for the
-        Laplace law), and in no direction otherwise. Beyond r_b it exceeds t in no
-        direction.
+        Between r_a and r_b, L exceeds t in some directions only. Below r_a, L > t in
+        every direction if 2s²t < D² (always for the Laplace law), and in none
+        otherwise. Beyond r_b, L > t in no direction.
 
         Parameters
         ----------
         t : array
-            Levels of the loss, in one dimension.
+            Values of the loss, in one dimension.
 
         Returns
         -------
         LevelSet
-            The two radii, and whether the loss at the first center exceeds t.
+            The two radii for each t, and whether the loss at the first center is
+            larger than t.
         """
         D = self.distance
         far_distance = 2 * self._diameter - D
@@ -482,7 +513,8 @@ class SpaceFormLoss(PrivacyLossLaw):
             r_b = np.maximum((far_distance - self.s * t) / 2, r_a)
             return LevelSet([r_a, r_b], np.ones_like(t, dtype=bool))
 
-        # d₂² − r² on the level, with d₂ and r the distances from the two centers.
+        # The loss is t where d₂² − r² has this value, for an output at the distances r
+        # and d₂ from the two centers.
         square_difference = 2 * self.s**2 * t
         r_a = np.abs(D * D - square_difference) / (2 * D)
         if math.isfinite(far_distance):
@@ -497,11 +529,11 @@ class SpaceFormLoss(PrivacyLossLaw):
     def log_tails(self, t: Array) -> tuple[Array, Array]:
         """Return log P₁(L > t) and log P₁(L <= t) at losses t >= 0.
 
-        L is the privacy loss and P₁ the law of the noise about the first center. Each
-        tail is a sum of radial integrals between the radii of the level L = t. Below
-        the first radius, L > t in all directions or in none; between the radii, in some
-        directions; beyond the last radius, in none. The smaller tail is integrated, and
-        the other one is its complement.
+        L is the privacy loss and P₁ the law of the noise about the first center. The
+        radius of an output is its distance from that center. Each tail is a sum of
+        integrals over the radius. At small radii, L > t in all directions or in none;
+        at medium radii, in some directions; at large radii, in none. Only the smaller
+        of the two tails is integrated. The other one is its complement.
 
         Parameters
         ----------
@@ -518,25 +550,26 @@ class SpaceFormLoss(PrivacyLossLaw):
         radii = [np.zeros_like(t), *level_set.radii, np.full_like(t, self._diameter)]
         ends = np.stack(radii) - self.mode  # one row for each radius
 
-        # The piece below the first radius belongs to one of the two tails.
+        # The integral over the small radii belongs to one of the two tails.
         log_center = self._radial_integral(t, ends[0], ends[1], Direction.ALL)
         log_center_above = np.where(level_set.center_exceeds, log_center, -math.inf)
         log_center_below = np.where(level_set.center_exceeds, -math.inf, log_center)
 
-        # The upper tail: this piece, and those between the radii of the level.
+        # The upper tail: the small radii, and those at which some directions count.
         pieces = [log_center_above]
         for low, high in pairwise(ends[1:-1]):
             pieces.append(self._radial_integral(t, low, high, Direction.ABOVE))
         log_upper = log_sum_exp(np.stack(pieces), axis=0) - self.log_mass
         log_upper = np.minimum(log_upper, 0.0)
 
-        # If the upper tail is small, the lower one is its complement …
+        # Case 1: the upper tail is the smaller one; the lower tail is its complement.
         log_lower = np.full_like(t, -math.inf)
         upper_is_small = log_upper < self._upper_is_small
         with np.errstate(divide="ignore"):
             log_lower[upper_is_small] = np.log1p(-np.exp(log_upper[upper_is_small]))
 
-        # … and otherwise the lower tail is integrated, and the upper one replaced.
+        # Case 2: the lower tail is the smaller one. It is integrated, and the upper
+        # tail is replaced by its complement.
         lower_is_small = ~upper_is_small
         if np.any(lower_is_small):
             log_lower[lower_is_small] = self._log_lower_tail(
@@ -548,44 +581,45 @@ class SpaceFormLoss(PrivacyLossLaw):
         return log_upper, log_lower
 
     def _log_lower_tail(self, t: Array, ends: Array, log_center: Array) -> Array:
-        """Return log P₁(L <= t), where this is the smaller tail, as a sum of radial integrals.
+        """Return log P₁(L <= t) at losses t for which this probability is at most ½.
 
-        L is the privacy loss, P₁ the law of the noise about the first center, and m the
-        mode of the density of the radius. The pieces are: the radii below the level L =
-        t (computed by the caller), the radii at which the level is met in some
-        direction, and those beyond. Since the tail is the smaller one, its logarithm is
-        at most log ½ = −0.69; it is cut at −0.5, so that the caller's complement is
-        never 0.
+        L is the privacy loss and P₁ the law of the noise about the first center. The
+        probability is a sum of integrals over the distance r from that center: the
+        small r, at which all directions have L <= t or none has; the medium r, at which
+        some directions have; and the large r, at which all have.
 
         Parameters
         ----------
         t : array
-            Losses at which the lower tail is the smaller one.
+            Losses at which P₁(L <= t) <= ½.
         ends : array
-            The radii between which the pieces lie, minus m. There is one row for each
-            radius and one column for each t.
+            The distances r at which these integrals begin and end, minus the mode of r.
+            There is one row for each end and one column for each t.
         log_center : array
-            The logarithm of the piece below the first radius of the level.
+            The logarithm of the integral over the small r, for each t.
 
         Returns
         -------
         array
-            One logarithm for each t.
+            One logarithm for each t, at most −0.5 in spite of rounding.
         """
         pieces = [log_center]
         for low, high in pairwise(ends[1:-1]):
             pieces.append(self._radial_integral(t, low, high, Direction.BELOW))
         pieces.append(self._radial_integral(t, ends[-2], ends[-1], Direction.ALL))
-        return np.minimum(log_sum_exp(np.stack(pieces), axis=0) - self.log_mass, -0.5)
+        log_tail = log_sum_exp(np.stack(pieces), axis=0) - self.log_mass
+        return np.minimum(log_tail, _LARGEST_LOG_OF_SMALLER_TAIL)
 
     def _log_integrand(
         self, u: Array, t: Array, direction: Direction, is_rough: bool = False
     ) -> Array:
-        """Return log(ρ(m+u)/ρ(m)·F), with F the probability of some directions.
+        """Return log(ρ(m+u)/ρ(m)·F), the logarithm of the integrand of a tail.
 
-        ρ is the density of the radius r = m + u and m its mode; L is the privacy loss.
-        With x = cos²(φ/2) for the angle φ at which L = t at this radius, a = (d−1)/2
-        and the regularized incomplete beta function I,
+        The radius r = m + u of an output is its distance from the first center. ρ is
+        the density of r, and m its mode. F is the probability, given r, that the
+        direction of the output is one of those that count. Let L be the privacy loss, x
+        = cos²(φ/2) for the angle φ at which L = t, a = (d−1)/2, and I the regularized
+        incomplete beta function. Then
 
             F = 1             for all directions,
             F = I_x(a, a)     for those with L > t,
@@ -627,19 +661,22 @@ class SpaceFormLoss(PrivacyLossLaw):
     ) -> tuple[Array, Array]:
         """Return the part of [low, high] on which a radial integrand is not negligible.
 
-        The integrand ρ(m+u)·F is a function of u = r − m, with ρ the density of the
-        radius r, m its mode, and F the probability of some directions. It is unimodal,
-        so that three successive grids close in on it. On a space that is not compact,
-        the first grid is extended until the integrand has fallen to e^-42 of its peak.
+        It is called before each integration, so that all quadrature nodes lie where
+        they matter. The integrand ρ(m+u)·F is a function of u = r − m, where r is the
+        distance from the first center, ρ its density, m the mode of ρ, and F the
+        probability of the directions that count. It has one peak, and three successive
+        grids close in on it. On a space that is not compact, the first grid is extended
+        until the integrand has fallen to e^-42 of its peak.
 
         Parameters
         ----------
         t : array
-            Levels of the loss, in one dimension.
+            Values of the privacy loss, in one dimension.
         low, high : array
             The interval of u for each t.
         direction : Direction
-            The directions whose probability is F: all, those with a loss > t, or <= t.
+            The directions that count: all, those with a loss > t, or those with a loss
+            <= t.
 
         Returns
         -------
@@ -671,7 +708,7 @@ class SpaceFormLoss(PrivacyLossLaw):
         # Two finer grids close in on the support.
         left, right = _enclose_support(u, values)
         for _ in range(2):
-            u = left + (right - left) * np.linspace(0.0, 1.0, 17)
+            u = left + (right - left) * np.linspace(0.0, 1.0, _FINER_GRID_SIZE)
             values = self._log_integrand(u, t, direction, is_rough=True)
             left, right = _enclose_support(u, values)
         return left[:, 0], right[:, 0]
@@ -679,19 +716,19 @@ class SpaceFormLoss(PrivacyLossLaw):
     def _quadrature_in(
         self, low: Array, high: Array, is_logarithmic: bool = False
     ) -> tuple[Array, Array]:
-        """Return nodes and log weights of a quadrature rule on each [low, high].
+        """Return the nodes and log weights of a quadrature rule on each [low, high].
 
-        The rule is dense at both ends, where an integrand may behave like a
-        half-integer power. The variable is u = r − m, with r the radius and m the mode
-        of its density ρ.
+        The nodes are dense at both ends, because an integrand may behave there like a
+        power with a half-integer exponent. The variable is u = r − m, where r is the
+        distance from the first center and m the mode of its density ρ.
 
         Parameters
         ----------
         low, high : array
-            Intervals of u, in one dimension.
+            The ends of intervals of u, in one dimension.
         is_logarithmic : bool
-            Whether the nodes are laid out in log r. This is for integrands that vary
-            both on the scale of their smallest radius and on that of ρ.
+            Whether the nodes are laid out in log r. An integrand that changes both on
+            the scale of its smallest r and on the scale of ρ needs this.
 
         Returns
         -------
@@ -715,19 +752,21 @@ class SpaceFormLoss(PrivacyLossLaw):
     def _radial_integral(
         self, t: Array, low: Array, high: Array, direction: Direction
     ) -> Array:
-        """Return log ∫ρ(m+u)/ρ(m)·F du from low to high, for each level t.
+        """Return log ∫ρ(m+u)/ρ(m)·F du from low to high, for each t.
 
-        ρ is the density of the radius r = m + u and m its mode. F is the probability,
-        at that radius, of the directions that count.
+        It is one piece of a tail of the privacy loss. r = m + u is the distance from
+        the first center, ρ its density and m the mode of ρ. F is the probability, given
+        r, that the direction of an output is one of those that count.
 
         Parameters
         ----------
         t : array
-            Levels of the loss, in one dimension.
+            Values of the privacy loss, in one dimension.
         low, high : array
-            The interval of u = r − m for each t. The result is −inf if it is empty.
+            The interval of u for each t. The result is −inf if it is empty.
         direction : Direction
-            The directions whose probability is F: all, those with a loss > t, or <= t.
+            The directions that count: all, those with a loss > t, or those with a loss
+            <= t.
 
         Returns
         -------
@@ -740,6 +779,7 @@ class SpaceFormLoss(PrivacyLossLaw):
             return log_integrals
         t, low, high = t[is_nonempty], low[is_nonempty], high[is_nonempty]
 
+        # An integrand that varies on two scales is integrated in two parts.
         if self._has_two_scales(low, high, direction):
             cut = _SINH_IS_EXPONENTIAL - self.mode
             log_below = self._radial_integral(t, low, np.minimum(high, cut), direction)
@@ -755,23 +795,25 @@ class SpaceFormLoss(PrivacyLossLaw):
         return log_integrals
 
     def _has_two_scales(self, low: Array, high: Array, direction: Direction) -> bool:
-        """Say whether an integral must be cut where sinh becomes exponential.
+        """Say whether an integral must be cut at r = 20, where sinh is exponential.
 
-        A Laplace law on a hyperbolic space that is barely integrable varies on one
-        scale near its center and on another one far out. One quadrature rule does not
+        The density of Laplace noise of large scale on a hyperbolic space varies on one
+        scale near its center and on a longer one far out. One quadrature rule does not
         resolve both.
 
         Parameters
         ----------
         low, high : array
-            Intervals of u = r − m, with r the radius and m the mode of its density.
+            The ends of intervals of u = r − m, where r is the distance from the center
+            and m the mode of its density.
         direction : Direction
-            The directions that count. Only integrals over all of them extend that far.
+            The directions that count in the integral.
 
         Returns
         -------
         bool
-            True only for integrals over all directions that extend that far.
+            True for Laplace noise on a hyperbolic space, if all directions count and
+            some interval contains r = 20.
         """
         if direction is not Direction.ALL or self.kind != "laplace" or self.k != -1:
             return False
@@ -802,7 +844,7 @@ def _solve_m_tan_m(target: float) -> float:
         return upper  # the bound is the root, up to rounding
 
     def difference(m: float) -> float:
-        """Return m·sin m − target·cos m, scaled so that it does not overflow."""
+        """Return m·sin m − target·cos m, divided by the larger of target and 1."""
         return (m * math.sin(m) - target * math.cos(m)) / scale
 
     return float(scipy.optimize.brentq(difference, 0.0, upper, xtol=1e-300))
@@ -834,21 +876,23 @@ def _solve_m_tanh_m(target: float) -> float:
 
 
 def _enclose_support(u: Array, log_values: Array) -> tuple[Array, Array]:
-    """Return the grid points around the region where a function is not negligible.
+    """Return, for each function, an interval outside of which it is negligible.
 
-    A value is negligible if it is below e^-42 of the maximum of its row.
+    Each function is known on a grid. A value is negligible if it is below e^-42 of the
+    largest value of that function.
 
     Parameters
     ----------
-    u, log_values : array
-        Increasing grid points and the logarithm of the function there. Each row is one
-        function.
+    u : array, shape (n_functions, n_points)
+        Increasing grid points, one row for each function.
+    log_values : array, shape (n_functions, n_points)
+        The logarithm of the function at these points.
 
     Returns
     -------
-    left, right : array
-        Two columns: for each function, the grid points next to the region, or the ends
-        of the grid.
+    left, right : array, shape (n_functions, 1)
+        The last negligible grid point before, and the first one after, the values that
+        are not negligible; or the ends of the grid.
     """
     is_inside = log_values >= log_values.max(axis=1, keepdims=True) - _NEGLIGIBLE_DEPTH
     n_points = is_inside.shape[1]

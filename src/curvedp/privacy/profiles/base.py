@@ -1,17 +1,17 @@
-"""The privacy profile of a release: δ(ε), ε(δ), μ, trade-off curve, Rényi divergences.
+"""What one noisy release promises: its δ(ε), μ of Gaussian DP, ρ and other parameters.
 
-`PrivacyProfile` computes all of them from the distribution of the privacy loss between
-the worst pair of neighboring data sets. Subclasses supply that distribution.
+All are computed from the privacy loss L = log p₁(Y)/p₂(Y), where p₁ and p₂ are the
+output densities on the two neighboring data sets that are easiest to tell apart, and
+the output Y is drawn from p₁. The tails of L are stored in a table.
 
-Definitions. p₁ and p₂ are the output densities on the two data sets, and P₁ and P₂ the
-probabilities under them. The privacy loss is L = log p₁(Y)/p₂(Y) at an output Y. Every
-number below is an integral of the tails of L, which `loss.table` tabulates:
+Subclasses of `PrivacyProfile` supply the distribution of L. With P₁ and P₂ the
+probabilities under p₁ and p₂,
 
     δ(ε)      = E₁(1 − e^{ε−L})₊ = ∫_ε^∞ e^{ε−t}·P₁(L > t) dt,
     P₂(L > t) = e^{−t}·(P₁(L > t) − δ(t)).
 
-The second formula holds because an isometry swaps the pair. The theory is in
-docs/theory/exact-profiles.md.
+The second formula holds because an isometry of the space swaps p₁ and p₂. The theory is
+in docs/theory/exact-profiles.md.
 """
 
 import math
@@ -61,6 +61,8 @@ _LOG_ROUNDING = 4e-16  # twice the relative rounding error of a logarithm
 # highest one, in at most so many rounds.
 _NEARLY_HIGHEST = 0.98
 _REFINEMENT_ROUNDS = 8
+# It ends sooner if a round raises μ by less than this, relative.
+_SMALLEST_GAIN_OF_MU = 1e-11
 
 
 class SubgaussianTail(NamedTuple):
@@ -109,7 +111,10 @@ class PrivacyProfile(PrivacyCurve):
 
     @property
     def is_exact(self) -> bool:
-        """Whether δ(ε) is attained up to rounding; profiles are, unless they say else."""
+        """Whether δ(ε) is the smallest possible one, up to rounding.
+
+        A subclass that only bounds δ(ε) from above returns False.
+        """
         return True
 
     # ---- the law of the loss
@@ -124,8 +129,8 @@ class PrivacyProfile(PrivacyCurve):
             If no single pair of neighbors is the worst one at every ε.
         """
         raise NotImplementedError(
-            f"{type(self).__name__} has no one law of the loss; "
-            "ask for delta, epsilon or tradeoff"
+            f"{type(self).__name__} has no single distribution of the privacy loss; "
+            "use delta, epsilon or tradeoff instead"
         )
 
     @cached_property
@@ -154,19 +159,21 @@ class PrivacyProfile(PrivacyCurve):
     # ---- δ(ε)
 
     def _delta(self, eps: Array) -> Array:
-        """Return δ(ε) from the table of the loss, rounded up.
+        """Return δ(ε), read from the table of the privacy loss and rounded up.
+
+        Where δ > ½, it is computed from 1 − δ, which has more correct digits there.
 
         Parameters
         ----------
         eps : array
-            ε >= 0. Beyond the table of an unbounded loss, δ(ε) underflows to 0. At or
-            next to a largest loss T, δ is that of the largest float below T.
+            ε >= 0. If the loss is unbounded, δ(ε) is 0 (below all floats) beyond the
+            end of the table. If the loss is at most T, δ is evaluated no closer to T
+            than the largest float below T.
 
         Returns
         -------
         array
-            δ(ε) in [0, 1]. Above ½ the error bound is applied to 1 − δ, which has more
-            correct digits there.
+            δ(ε) in [0, 1], of the shape of `eps`.
         """
         table = self.loss_table
         is_bounded = math.isfinite(table.max_loss)
@@ -195,12 +202,13 @@ class PrivacyProfile(PrivacyCurve):
     def mu(self) -> float:
         """The smallest μ such that the release is μ-GDP, rounded up.
 
-        It is the supremum over ε of μ_ε, where μ_ε solves δ_μ(ε) = δ(ε) and δ_μ is the
-        profile of N(0, 1) against N(μ, 1).
+        μ-GDP (Gaussian differential privacy) means that δ(ε) <= δ_μ(ε) at every ε, with
+        δ_μ the profile of telling N(0, 1) from N(μ, 1). So the smallest μ is the
+        supremum over ε of μ_ε, the solution of δ_μ(ε) = δ(ε).
 
-        If the loss is bounded by T, the search covers ε in [0, T). Otherwise the table
-        of the loss is doubled until `_tail_is_closed` proves δ(ε) <= δ_μ(ε) for every ε
-        beyond it. This extends `loss_table` in place.
+        If the privacy loss is bounded by T, all ε in [0, T) are searched. Otherwise the
+        table of the loss is doubled, in place, until `_tail_is_closed` proves
+        δ(ε) <= δ_μ(ε) for every larger ε.
         """
         table = self.loss_table
         mu = self._mu_in_table
@@ -224,20 +232,21 @@ class PrivacyProfile(PrivacyCurve):
         return float(round_up(mu, 2 * RELATIVE_ERROR))
 
     def _doublings_to_close(self, mu: float, end_of_search: float, limit: int) -> int:
-        """Return how often the table must be doubled until μ is proved for its tail.
+        """Return how often the table of the loss must be doubled before μ is proved.
 
-        The table of an unbounded loss ends at some ε. Beyond it, δ(ε) <= δ_μ(ε) is a
-        theorem for large ε (`_tail_is_closed`), where δ_μ is the profile of N(0, 1)
-        against N(μ, 1).
+        To prove that a release with an unbounded privacy loss is μ-GDP, δ(ε) <= δ_μ(ε)
+        is checked at the ε of the table, where δ_μ is the profile of N(0, 1) against
+        N(μ, 1). For all larger ε it is a theorem (`_tail_is_closed`), provided that the
+        table is long enough.
 
         Parameters
         ----------
         mu : float
-            The candidate for the smallest μ of GDP.
+            The number μ that is to be proved.
         end_of_search : float
             The ε up to which δ(ε) <= δ_μ(ε) was checked in the present table.
         limit : int
-            The largest number of doublings that is tried.
+            The largest number of doublings that is allowed.
 
         Returns
         -------
@@ -247,37 +256,40 @@ class PrivacyProfile(PrivacyCurve):
         Raises
         ------
         NotResolved
-            If the proof fails even after `limit` doublings.
+            If `limit` − 1 doublings do not suffice.
         """
         for n_doublings in range(limit):
             if self._tail_is_closed(mu, end_of_search * 2.0**n_doublings):
                 return n_doublings
-        raise NotResolved("the tail of the privacy loss could not be closed")
+        raise NotResolved(
+            "μ of GDP could not be proved for the largest privacy losses of this noise"
+        )
 
     @cached_property
     def _mu_in_table(self) -> float:
-        """The largest μ_ε over the losses in the table as it was first built.
+        """The smallest μ of Gaussian DP as far as the first table of the loss shows it.
 
-        μ_ε is the μ with δ_μ(ε) = δ(ε). For an unbounded loss the proof about larger ε
-        is still missing, so that this is a lower bound on `mu`.
+        It is the largest μ_ε over the ε in that table, where μ_ε is the μ at which the
+        profile of N(0, 1) against N(μ, 1) equals δ(ε). If the loss is unbounded, larger
+        ε are not yet covered. Then this is only a lower bound on `mu`.
         """
         return self._largest_mu_on(self._trusted_losses(0.0))
 
     def _trusted_losses(self, start: float) -> Array:
-        """Return an increasing grid of losses at which the table gives an accurate δ.
+        """Return an increasing grid of privacy losses at which the table is accurate.
 
-        For a bounded loss this is the grid of the whole table. For an unbounded one it
-        runs from `start` to `_TRUSTED_PART_OF_TABLE` of the table's end.
+        δ(ε) is an integral over all losses above ε. If losses are unbounded, it is
+        inaccurate close to the end of the table, and the last quarter is left out.
 
         Parameters
         ----------
         start : float
-            The smallest loss of the grid, if the loss is unbounded.
+            The smallest loss of the grid. It is ignored (0) if the loss is bounded.
 
         Returns
         -------
         array
-            Losses from 0 (or `start`) up to the end of the trusted part.
+            The grid.
         """
         grid = self.loss_table.grid()
         if math.isfinite(self.loss_table.max_loss):
@@ -287,41 +299,45 @@ class PrivacyProfile(PrivacyCurve):
 
     @property
     def _tail_mu(self) -> float:
-        """The limit of μ_ε as ε tends to infinity, for an unbounded loss.
+        """The limit, as ε grows, of the μ at which N(0, 1) against N(μ, 1) has δ(ε).
 
-        μ_ε is the μ with δ_μ(ε) = δ(ε).
+        Only subclasses with an unbounded privacy loss use it. It is a lower bound on
+        the μ of Gaussian DP.
         """
         return 0.0
 
     def _subgaussian_tail(self) -> SubgaussianTail:
-        """Return a bound on the moments of an unbounded loss."""
+        """Return a bound on the exponential moments of the privacy loss.
+
+        Subclasses whose loss is unbounded must override this method.
+        """
         raise NotImplementedError
 
     def _tail_is_closed(self, mu: float, eps: float) -> bool:
-        """Say whether δ(ε′) <= δ_μ(ε′) is proved for every ε′ >= ε.
+        """Say whether a theorem proves μ-GDP for every ε′ >= ε, without evaluating δ.
 
-        δ is the profile of an unbounded loss, δ_μ that of N(0, 1) against N(μ, 1)
-        (docs/theory/exact-profiles.md, Theorem P2). With √v = `_tail_mu` and the
-        constants K and drift of `SubgaussianTail`, Chernoff's bound and a bound on
-        Mills' ratio give
+        The claim is δ(ε′) <= δ_μ(ε′) for these ε′, where δ is this profile, with an
+        unbounded loss, and δ_μ that of N(0, 1) against N(μ, 1). By Chernoff's bound and
+        a bound on Mills' ratio (docs/theory/exact-profiles.md, Theorem P2),
 
             δ(ε)   <= K·e^{−z²/2},            z = (ε − drift − v/2)/√v,
             δ_μ(ε) >= φ(x)·μ/(y + √2)²,       x = ε/μ − μ/2,  y = ε/μ + μ/2,
 
-        where φ is the standard normal density. The proof succeeds if the quotient of
-        the first bound by the second is at most 1 at ε, and decreases from there on.
+        where φ is the standard normal density, √v = `_tail_mu`, and K and drift are the
+        constants of `_subgaussian_tail`. The claim is proved if the quotient of the
+        first bound by the second one is at most 1 at ε, and decreases from there on.
 
         Parameters
         ----------
         mu : float
-            The candidate for the smallest μ of GDP.
+            The parameter μ of Gaussian DP that is to be proved.
         eps : float
-            The ε from which on the two profiles are compared.
+            The smallest ε′.
 
         Returns
         -------
         bool
-            False says only that this argument does not prove it.
+            True if the claim is proved; False says nothing about the claim.
         """
         tail = self._subgaussian_tail()
         root_v = self._tail_mu
@@ -338,11 +354,12 @@ class PrivacyProfile(PrivacyCurve):
         return log_quotient <= 0 and is_decreasing
 
     def _largest_mu_on(self, grid: Array) -> float:
-        """Return the maximum of μ_ε over an interval of ε, where δ_{μ_ε}(ε) = δ(ε).
+        """Return the smallest μ with δ(ε) <= δ_μ(ε) at every ε of an interval.
 
-        Every local maximum on the grid that is nearly the highest is refined: nine
-        points are laid across its two cells, then across the two best cells of those,
-        and so on.
+        It is the maximum of μ_ε, the solution of δ_μ(ε) = δ(ε), where δ_μ is the
+        profile of N(0, 1) against N(μ, 1). The maximum is sought on a grid first. Every
+        peak that is nearly the highest is then refined: nine points are laid across the
+        two cells next to it, then across the two best cells of those, and so on.
 
         Parameters
         ----------
@@ -368,10 +385,10 @@ class PrivacyProfile(PrivacyCurve):
         for _ in range(_REFINEMENT_ROUNDS):
             points = low[:, None] + (high - low)[:, None] * np.linspace(0.0, 1.0, 9)
             values = self._mu_at(points, start=largest)
-            previous = largest
+            previous_largest = largest
             largest = max(largest, float(values.max()))
             # The next round would gain a sixteenth of what this one gained.
-            if largest <= previous * (1 + 1e-11):
+            if largest <= previous_largest * (1 + _SMALLEST_GAIN_OF_MU):
                 break
 
             best = np.argmax(values, axis=1)
@@ -380,20 +397,21 @@ class PrivacyProfile(PrivacyCurve):
         return largest
 
     def mu_at(self, eps: Array) -> Array:
-        """Return the μ with δ_μ(ε) = δ(ε) at every ε; 0 where δ(ε) is 0.
+        """Return, for every ε, the μ with δ_μ(ε) = δ(ε).
 
-        δ_μ is the profile of N(0, 1) against N(μ, 1). Beyond the table of an unbounded
-        loss, the value at the table's end is returned.
+        δ_μ is the profile of telling N(0, 1) from N(μ, 1). So μ expresses δ(ε) as the
+        distance between two normal laws, which varies little with ε.
 
         Parameters
         ----------
         eps : array
-            ε >= 0.
+            ε >= 0. If the privacy loss is unbounded, an ε beyond the end of its table
+            counts as that end.
 
         Returns
         -------
         array
-            The values of μ, of the shape of `eps`.
+            The values of μ, of the shape of `eps`; 0 where δ(ε) is 0.
         """
         table = self.loss_table
         is_bounded = math.isfinite(table.max_loss)
@@ -402,17 +420,17 @@ class PrivacyProfile(PrivacyCurve):
         return np.where(eps < table.max_loss, mu, 0.0)
 
     def _mu_at(self, eps: Array, start: float | None = None) -> Array:
-        """Return the μ with δ_μ(ε) = δ(ε), for values of ε inside the table of the loss.
+        """Return the μ with δ_μ(ε) = δ(ε), for ε in the table of the privacy loss.
 
-        δ_μ is the profile of N(0, 1) against N(μ, 1). μ is computed from log δ, or from
-        log(1 − δ) where δ > ½, so that it has its full precision everywhere.
+        δ_μ is the profile of telling N(0, 1) from N(μ, 1). The equation is solved from
+        log δ(ε), or from log(1 − δ(ε)) where δ > ½, so that μ has full precision.
 
         Parameters
         ----------
         eps : array
             ε in [0, end of the table].
         start : float, optional
-            The first iterate of Newton's method, if a good one is known.
+            A first guess of all μ for Newton's method; by default one is computed.
 
         Returns
         -------
@@ -440,10 +458,11 @@ class PrivacyProfile(PrivacyCurve):
     # ---- the trade-off curve
 
     def _tradeoff(self, alpha: Array) -> Array:
-        """Return the smallest type II error β(α) of a test at level α, rounded down.
+        """Return the trade-off curve β(α), rounded down.
 
-        β is taken from log β where β < ½ and from log(1 − β) elsewhere, so that it
-        always has its full precision.
+        Consider tests that tell two neighboring data sets apart from one output. β(α)
+        is the smallest type II error of a test with the type I error α. It is computed
+        from log β where β < ½ and from log(1 − β) elsewhere, for full precision.
 
         Parameters
         ----------
@@ -468,9 +487,12 @@ class PrivacyProfile(PrivacyCurve):
         return beta.reshape(np.shape(alpha))
 
     def mu_of_tradeoff(self, alpha: Array) -> Array:
-        """Return the μ whose Gaussian trade-off curve passes through (α, β(α)).
+        """Return, for every α, the μ whose Gaussian trade-off curve contains (α, β(α)).
 
-        That is μ = −Φ⁻¹(α) − Φ⁻¹(β), with β(α) rounded down, so that μ is rounded up.
+        β(α) is the smallest type II error of a test, with type I error α, between two
+        neighboring data sets. For telling N(0, 1) from N(μ, 1) this error is
+        Φ(−Φ⁻¹(α) − μ), with Φ the normal distribution function. Hence
+        μ = −Φ⁻¹(α) − Φ⁻¹(β). As β is rounded down, μ is rounded up.
 
         Parameters
         ----------
@@ -492,15 +514,16 @@ class PrivacyProfile(PrivacyCurve):
     def _log_tradeoff(self, alpha: Array) -> tuple[Array, Array]:
         """Return log β(α) and log(1 − β(α)) of the trade-off curve β, rounded down.
 
-        β(α) is the smallest type II error of a test whose type I error is α. By the
-        lemma of Neyman and Pearson it belongs to a test L > t of the privacy loss L:
-        with P₁ and P₂ the output distributions on the two data sets, such a test has
-        the type I error P₂(L > t) and the type II error P₁(L <= t). The curve is its
-        own inverse, because an isometry swaps the pair. Its fixed point is α = P₂(L >
-        0). The threshold t >= 0 therefore solves
+        β(α) is the smallest type II error of a test, with type I error α, that tells
+        two neighboring data sets apart. By the lemma of Neyman and Pearson, the best
+        test is L > t for a threshold t of the privacy loss L. With P₁ and P₂ the output
+        distributions on the two data sets, its errors are P₂(L > t) and P₁(L <= t).
 
-            α = P₂(L > t),     and then β = P₁(L <= t),     if α is left of the fixed point;
-            α = P₁(L <= t),    and then β = P₂(L > t),      if α is right of it.
+        An isometry of the space swaps P₁ and P₂, so that the curve is its own inverse.
+        It crosses the diagonal at α = P₂(L > 0). The threshold t >= 0 therefore solves
+
+            α = P₂(L > t),  and then β = P₁(L <= t),  if α is left of that crossing;
+            α = P₁(L <= t), and then β = P₂(L > t),   if α is right of it.
 
         Parameters
         ----------
@@ -516,11 +539,11 @@ class PrivacyProfile(PrivacyCurve):
         with np.errstate(divide="ignore"):
             log_alpha = np.log(alpha)
             log_complement_of_alpha = np.log1p(-alpha)
-        log_fixed_point = table.log_second_tail(np.zeros(1))[0]
-        is_left = log_alpha <= log_fixed_point
+        log_crossing = table.log_second_tail(np.zeros(1))[0]
+        is_left = log_alpha <= log_crossing
 
-        # Both functions below decrease as the threshold grows, and are searched in the
-        # coordinate w of the table.
+        # Find the threshold. Both functions below decrease as it grows. They are
+        # searched in the coordinate w in which the table stores losses.
         def lower_tail_deficit(w: Array) -> Array:
             """Return a number that is <= 0 once P₁(L <= t) has reached α.
 
@@ -579,11 +602,12 @@ class PrivacyProfile(PrivacyCurve):
         log_alpha: Array,
         log_complement_of_alpha: Array,
     ) -> tuple[Array, Array]:
-        """Raise a trade-off curve to the two lines that a bounded loss guarantees.
+        """Raise a trade-off curve β(α) to the two lines that pure DP guarantees.
 
-        A loss of at most T = `pure_epsilon` is T-DP, whose curve is the larger of
-        1 − e^T·α (the steep line) and e^−T·(1 − α) (the shallow line). Tests that
-        randomize at the atoms of the loss at ±T attain these lines.
+        If the privacy loss is at most T = `pure_epsilon`, the release is T-DP, so that
+        β(α) is at least 1 − e^T·α (the steep line) and e^−T·(1 − α) (the shallow line).
+        A computed curve can lie below them if the loss takes the values ±T with
+        positive probability.
 
         Parameters
         ----------
@@ -619,9 +643,9 @@ class PrivacyProfile(PrivacyCurve):
     def renyi(self, order: Any) -> Any:
         """Return the Rényi divergence D_α of given orders α, rounded up.
 
-        L is the privacy loss and P₁ the output distribution on the first of two
-        neighboring data sets. With S(t) = P₁(L > t), the privacy profile δ(t) and s = α
-        − 1, it is D_α = log E₁[e^{sL}]/s, where
+        It compares the output distributions P₁ and P₂ on two neighboring data sets.
+        With the privacy loss L, its upper tail S(t) = P₁(L > t), the privacy profile
+        δ(t) and s = α − 1, it is D_α = log E₁[e^{sL}]/s, where
 
             E₁[e^{sL}] = 1 + s·∫₀^∞ (S(t)(e^{st} − e^{−(s+1)t}) + e^{−(s+1)t}·δ(t)) dt.
 
@@ -647,10 +671,11 @@ class PrivacyProfile(PrivacyCurve):
     def renyi_at(self, order: float) -> float:
         """Return the Rényi divergence D_α of one order α >= 1, rounded up.
 
-        With s = α − 1 and the privacy loss L it is D_α = log E₁[e^{sL}]/s. The moment
-        is 1 + s times an integral (`TabulatedLossLaw.log_moment_integral`). Where that
-        integral cannot be resolved in doubles, a simple upper bound is returned: the
-        largest loss, or α·μ²/2 (which μ-GDP implies; Dong, Roth and Su 2022).
+        With s = α − 1 and the privacy loss L it is D_α = log E₁[e^{sL}]/s, where E₁ is
+        the mean on the first of two neighboring data sets. The moment is 1 + s times an
+        integral (`TabulatedLossLaw.log_moment_integral`). Where floats cannot resolve
+        that integral, a simple upper bound is returned: the largest loss, or α·μ²/2,
+        which follows from μ-GDP (Dong, Roth and Su 2022).
 
         Parameters
         ----------
@@ -690,9 +715,10 @@ class PrivacyProfile(PrivacyCurve):
     def rho(self) -> float:
         """The smallest ρ such that the release is ρ-zCDP, rounded up.
 
-        It is the supremum of D_α/α over all orders α > 1. Orders α = 1 + 2^x are tried
-        with increasing x until `_orders_are_closed` proves that no larger order
-        matters; then the best x is refined.
+        It is the supremum of D_α/α over all orders α > 1, with D_α the Rényi divergence
+        of order α. Orders α = 1 + 2^x are tried with increasing x until
+        `_orders_are_closed` proves that larger orders cannot matter. Then the search is
+        refined about the best x.
         """
         largest = self.renyi_at(1.0)
         x = _FIRST_LOG2_ORDER
@@ -725,26 +751,28 @@ class PrivacyProfile(PrivacyCurve):
         return float(round_up(max(largest, -float(refined.fun)), RELATIVE_ERROR))
 
     def _orders_are_closed(self, order: float, rho: float) -> bool:
-        """Say whether D_α/α <= ρ is proved for every order α above the given one.
+        """Say whether no order above the given one can raise the supremum of D_α/α.
 
-        A bounded loss has D_α <= (largest loss). For an unbounded one, with v =
-        `_tail_mu`² and the constants K and drift of `SubgaussianTail`,
+        D_α is the Rényi divergence of order α; the supremum of D_α/α is ρ of zCDP. If
+        the privacy loss is bounded, D_α is at most the largest loss. Otherwise
 
             D_α/α <= v/2 + (log K/(α − 1) + drift)/α,
 
-        which decreases in α. A ρ that is smaller than the limit v/2 counts as v/2.
+        which decreases in α. Here √v = `_tail_mu`, and K and drift are the constants of
+        `_subgaussian_tail`.
 
         Parameters
         ----------
         order : float
             The largest order that was evaluated.
         rho : float
-            The largest D_α/α so far.
+            The largest D_α/α so far. If it is smaller than the limit v/2 of the bound,
+            that limit takes its place.
 
         Returns
         -------
         bool
-            True if no larger order can raise the supremum of D_α/α.
+            True if no larger order matters.
         """
         if math.isfinite(self.pure_epsilon):
             return self.pure_epsilon <= rho * order
@@ -752,13 +780,15 @@ class PrivacyProfile(PrivacyCurve):
         tail = self._subgaussian_tail()
         limit = self._tail_mu**2 / 2
         bound = limit + (tail.log_k / (order - 1) + tail.drift) / order
-        return bound <= max(rho, limit * (1 + 1e-10))
+        limit_with_room_for_rounding = limit * (1 + 1e-10)
+        return bound <= max(rho, limit_with_room_for_rounding)
 
     @cached_property
     def hellinger_angle(self) -> float:
-        """The Hellinger angle 2·arccos∫√(p₁p₂) of the worst pair, rounded up.
+        """The Hellinger angle 2·arccos∫√(p₁p₂), rounded up.
 
-        It is computed from the squared Hellinger distance
+        p₁ and p₂ are the output densities on the worst two neighboring data sets. The
+        angle is computed from the squared Hellinger distance
 
             1 − ∫√(p₁p₂) = ½·∫₀^∞ e^{−t/2}·δ(t) dt.
         """
@@ -773,7 +803,7 @@ class PrivacyProfile(PrivacyCurve):
         angle = 4 * math.asin(math.sqrt(squared_distance / 2))
         return min(float(round_up(angle, RELATIVE_ERROR)), math.pi)
 
-    # ---- what calibration asks
+    # ---- what the search for the smallest noise scale needs (calibration)
 
     @property
     def floor(self) -> "PrivacyProfile | None":
@@ -782,10 +812,10 @@ class PrivacyProfile(PrivacyCurve):
 
     @property
     def extreme_splits(self) -> "list[PrivacyProfile]":
-        """Profiles of pairs of neighbors among which the worst pair often is.
+        """Profiles for single pairs of data sets, one of which is often the worst pair.
 
-        A calibration starts its search with them. On a product space these are the
-        pairs that differ in one factor only.
+        A search for the smallest noise scale starts with them. On a product space these
+        are the pairs that differ in one factor only.
         """
         return [self]
 
@@ -799,7 +829,7 @@ class PrivacyProfile(PrivacyCurve):
 
     @property
     def tabulated_mu(self) -> float | None:
-        """A lower bound on `mu` that needs no proof about the tail; None if there is none."""
+        """A quick lower bound on `mu`, from the table of the loss; None if unknown."""
         return None
 
     @property
@@ -844,8 +874,9 @@ def _solve_for_mu(
 ) -> Array:
     """Solve δ_μ(ε) = δ for μ by Newton's method, elementwise.
 
-    δ_μ(ε) is the profile of N(0, 1) against N(μ, 1). The iteration ends when all steps
-    are below 1e-13·μ. No step more than doubles μ or removes more than half of it.
+    δ_μ(ε) is the profile of telling N(0, 1) from N(μ, 1). A step is cut if it would
+    more than double μ, or remove more than half of it. The iteration ends when all
+    steps are below 1e-13·μ.
 
     Parameters
     ----------
@@ -865,25 +896,25 @@ def _solve_for_mu(
     for _ in range(_MOST_NEWTON_STEPS):
         a = eps / mu - mu / 2
         b = eps / mu + mu / 2
-        change = np.clip(newton_step(mu, a, b), -mu / 2, mu)
-        mu = mu + change
-        if np.all(np.abs(change) <= _NEWTON_TOLERANCE * mu):
+        step = np.clip(newton_step(mu, a, b), -mu / 2, mu)
+        mu = mu + step
+        if np.all(np.abs(step) <= _NEWTON_TOLERANCE * mu):
             break
     return np.asarray(mu)
 
 
 def _mu_with_small_delta(eps: Array, log_delta: Array, start: float | None) -> Array:
-    """Return the μ with δ_μ(ε) = δ for δ <= ½, elementwise, from log δ.
+    """Return the μ with δ_μ(ε) = δ, elementwise, for δ <= ½ given as log δ.
 
-    δ_μ(ε) is the profile of N(0, 1) against N(μ, 1). Newton's method solves
-    log δ_μ(ε) − log δ = 0. With a = ε/μ − μ/2, b = ε/μ + μ/2, the normal density φ and
-    Mills' ratio R(x) = Φ(−x)/φ(x),
+    δ_μ(ε) is the profile of telling N(0, 1) from N(μ, 1). With a = ε/μ − μ/2,
+    b = ε/μ + μ/2, the normal distribution function Φ and density φ, and Mills' ratio
+    R(x) = Φ(−x)/φ(x),
 
-        δ_μ(ε) = φ(a)·(R(a) − R(b)),      ∂δ_μ(ε)/∂μ = φ(a),
+        δ_μ(ε) = φ(a)·(R(a) − R(b)),      ∂δ_μ(ε)/∂μ = φ(a).
 
-    so that the derivative of log δ_μ(ε) is 1/(R(a) − R(b)), and the step from μ is
-    (log δ − log δ_μ(ε))·(R(a) − R(b)). Since log δ_μ is increasing and concave in μ,
-    the iterates converge from below.
+    Newton's method is applied to log δ_μ(ε) − log δ = 0, whose derivative in μ is
+    1/(R(a) − R(b)). Since log δ_μ is increasing and concave in μ, the iterates converge
+    from below.
 
     Parameters
     ----------
@@ -915,17 +946,16 @@ def _mu_with_small_delta(eps: Array, log_delta: Array, start: float | None) -> A
 def _mu_with_large_delta(
     eps: Array, log_complement_of_delta: Array, start: float | None
 ) -> Array:
-    """Return the μ with δ_μ(ε) = δ for δ > ½, elementwise, from log(1 − δ).
+    """Return the μ with δ_μ(ε) = δ, elementwise, for δ > ½ given as log(1 − δ).
 
-    δ_μ(ε) is the profile of N(0, 1) against N(μ, 1). Newton's method solves
-    log(1 − δ_μ(ε)) − log(1 − δ) = 0. With a = ε/μ − μ/2, b = ε/μ + μ/2, the normal
-    distribution function Φ and density φ, and Mills' ratio R(x) = Φ(−x)/φ(x),
+    δ_μ(ε) is the profile of telling N(0, 1) from N(μ, 1). With a = ε/μ − μ/2,
+    b = ε/μ + μ/2, the normal distribution function Φ and density φ, and Mills' ratio
+    R(x) = Φ(−x)/φ(x),
 
         1 − δ_μ(ε) = Φ(a) + e^ε·Φ(−b) = φ(a)·(R(−a) + R(b)),
 
-    and its derivative in μ is −φ(a). So the derivative of the logarithm is
-    −1/(R(−a) + R(b)), and the step from μ is
-    (log(1 − δ_μ(ε)) − log(1 − δ))·(R(−a) + R(b)).
+    whose derivative in μ is −φ(a). Newton's method is applied to
+    log(1 − δ_μ(ε)) − log(1 − δ) = 0, whose derivative in μ is −1/(R(−a) + R(b)).
 
     Parameters
     ----------
@@ -942,9 +972,9 @@ def _mu_with_large_delta(
         The solutions μ, of the shape of `eps`.
     """
     if start is None:
-        # Φ(a) = 1 − δ says that a = z, a quantile; ε/μ − μ/2 = z is quadratic in μ, with
-        # the positive root −z + √(z² + 2ε). For z >= 0 it is written without the
-        # difference.
+        # With the quantile z of 1 − δ, the equation Φ(a) = 1 − δ is ε/μ − μ/2 = z. It
+        # is quadratic in μ, with the positive root −z + √(z² + 2ε). For z >= 0 the root
+        # is written without a difference.
         z = scipy.special.ndtri_exp(
             np.minimum(log_complement_of_delta, _LARGEST_LOG_COMPLEMENT)
         )
@@ -969,9 +999,8 @@ def _mills_ratio(x: Array) -> Array:
     """Return Mills' ratio R(x) = Φ(−x)/φ(x) of the normal distribution.
 
     Φ is the normal distribution function and φ its density; R(x) = √(π/2)·erfcx(x/√2).
-    Left of −35, where R would overflow, its value at −35 is returned. This is harmless
-    for Newton's method: its step is clipped there anyway, so that only the sign
-    matters.
+    Left of −35, where R would overflow, its value at −35 is returned. The caller is
+    Newton's method, whose step is cut there anyway, so that only its sign matters.
 
     Parameters
     ----------
@@ -990,10 +1019,9 @@ def _mills_ratio(x: Array) -> Array:
 def _mills_difference(a: Array, b: Array) -> Array:
     """Return R(a) − R(b) for a <= b, to three digits or more, for a Newton step.
 
-    R(x) = Φ(−x)/φ(x) is Mills' ratio of the normal distribution. If the two values agree
-    in too many digits, their difference ∫_a^b −R′ is taken from the midpoint rule: with
-    z = (a + b)/2 it is (b − a)·(−R′(z)), and −R′(z) = 1 − z·R(z), which is about 1/z² for
-    large z.
+    R(x) = Φ(−x)/φ(x) is Mills' ratio of the normal distribution. If R(a) and R(b) agree
+    in too many digits, their difference is approximated by −(b − a)·R′(z) at the
+    midpoint z = (a + b)/2. There −R′(z) = 1 − z·R(z), which is about 1/z² for large z.
 
     Parameters
     ----------

@@ -1,13 +1,15 @@
-"""Privacy profiles of the Riemannian Gaussian on products of spaces of constant curvature.
+"""What Gaussian noise promises on a product of spaces, such as plane × sphere.
 
-For example, the 2×2 SPD matrices are the product of a line and a hyperbolic plane of
-curvature −½.
+Neighboring data sets move the noise center by at most Δ, the sensitivity. A *split* of
+Δ divides that move among the factors: a length Δᵢ in factor i, with ΣΔᵢ² = Δ². The
+functions here find the split with the worst privacy.
+
+Each factor is a space of constant curvature. For example, the 2×2 SPD matrices are the
+product of a line and a hyperbolic plane of curvature −½.
 
 Theorem P5 (docs/theory/exact-profiles.md). The privacy loss is the sum of the
-independent losses of the factors. A change of length Δ between neighboring data sets
-may be split over the factors in any way with ΣΔᵢ² = Δ². Such a division (Δ₁, Δ₂, …) is
-called a split here. δ(ε) does not decrease with any Δᵢ, so that δ(ε) of the product is
-the supremum over the splits (`largest_over_splits`).
+independent losses of the factors. δ(ε) does not decrease with any Δᵢ, so that δ(ε) of
+the product is the supremum over the splits (`largest_over_splits`).
 
 All flat factors count as one part. Products with more than two parts are not supported.
 """
@@ -43,9 +45,12 @@ from curvedp.privacy.profiles.constant_curvature import (
 
 Factors = tuple[tuple[float, int], ...]  # (curvature, dimension) of each factor
 # A function of a split (a pair of lengths) that returns a row of positive numbers, each
-# of which increases with either length: what a split costs, in several definitions.
+# of which increases with either length. A number is the privacy parameter of the split
+# (such as μ²) in one definition of privacy, or at one ε.
 CostOfSplit = Callable[[Array], Array]
 
+# A split over two parts is (cos θ, sin θ) up to its length. An interval of angles θ is
+# called an arc of splits.
 _GOOD_ERROR = 1e-7  # a relative error of the fit over the splits that is good enough
 _POOR_ERROR = 1e-5  # a larger relative error makes the search narrow the arc of splits
 _LATTICE_SIZES = (5, 9, 17, 33, 65)  # numbers of splits to which polynomials are fitted
@@ -60,6 +65,7 @@ _LAST_CLIMB_STEP = 1e-7
 _MOST_UNRESOLVED = 1e-6  # a table of the loss with more relative noise is refused
 _SMALLEST_SQUARE = 1e-300  # a lower bound on μ², so that its fit stays positive
 _SMALLEST_FLOAT = 5e-324
+_LARGEST_EPS = 1e300  # δ(ε) is 0 for larger ε
 # The relative errors that are charged to δ and to μ, in units of the relative noise of
 # the table of the loss.
 _NOISE_FACTOR_OF_DELTA = 20
@@ -68,7 +74,9 @@ _NOISE_FACTOR_OF_MU = 40
 
 @dataclass(frozen=True)
 class _SplitProfile(PrivacyProfile):
-    """The profile for one split of the sensitivity over the factors.
+    """The privacy profile of two data sets that differ by one given split.
+
+    A split says how far the noise center moves within each factor of the product.
 
     Attributes
     ----------
@@ -88,7 +96,7 @@ class _SplitProfile(PrivacyProfile):
     distances: tuple[float, ...]
 
     def _delta(self, eps: Array) -> Array:
-        """Return δ(ε) from the table of the loss, raised by the error of that table.
+        """Return δ(ε) for this split, raised by the error of the table of the loss.
 
         Parameters
         ----------
@@ -104,20 +112,25 @@ class _SplitProfile(PrivacyProfile):
 
     @property
     def _table_noise(self) -> float:
-        """The relative noise of the table of the loss.
+        """The relative error of the tabulated tails of the privacy loss.
 
-        Raises `NotResolved` if it exceeds `_MOST_UNRESOLVED`.
+        `NotResolved` is raised if it exceeds 1e-6.
         """
         noise = self.loss_table.series.unresolved
         if noise > _MOST_UNRESOLVED:
             raise NotResolved(
-                "the sum of the losses of the factors could not be resolved"
+                "the privacy loss on this product of spaces is a sum of two losses "
+                "that could not be computed accurately enough"
             )
         return noise
 
     @property
     def _relative_error(self) -> float:
-        """A bound on the relative error of δ for this split."""
+        """A bound on the relative error of δ(ε) for this split.
+
+        It has two sources: the convolution integral, if two curved factors contribute,
+        and the table of the privacy loss.
+        """
         error_of_sum = MARGIN if len(self.curved_profiles) > 1 else 0.0
         return error_of_sum + _NOISE_FACTOR_OF_DELTA * self._table_noise
 
@@ -137,11 +150,13 @@ class _SplitProfile(PrivacyProfile):
 
     @cached_property
     def loss_law(self) -> PrivacyLossLaw:
-        """The sum of the privacy losses of the two parts that change.
+        """The privacy loss: the sum of the losses of the two factors that change.
 
-        The sum is a convolution integral over the narrower of the two losses.
+        Its distribution is a convolution integral, taken over the loss with the smaller
+        standard deviation.
         """
-        summands: list[tuple[float, LossOnLine]] = []  # (loss scale, loss)
+        # Pairs (standard deviation of the loss, loss).
+        summands: list[tuple[float, LossOnLine]] = []
         for profile in self.curved_profiles:
             summands.append((profile.loss_law.loss_scale, profile.loss_table))
         if self.flat_distance > 0:
@@ -154,15 +169,19 @@ class _SplitProfile(PrivacyProfile):
 
     @cached_property
     def mu(self) -> float:
-        """The smallest μ of GDP, raised by the noise of the table."""
-        noiseless_mu = super().mu  # may extend the table, and so comes first
-        noise = _NOISE_FACTOR_OF_MU * self.loss_table.series.unresolved
-        return float(round_up(noiseless_mu, noise))
+        """The smallest μ of Gaussian DP for this split.
+
+        It is raised by the relative error of the table of the privacy loss.
+        """
+        uncorrected_mu = super().mu  # may extend the table, and so comes first
+        table_error = _NOISE_FACTOR_OF_MU * self.loss_table.series.unresolved
+        return float(round_up(uncorrected_mu, table_error))
 
     def mu_at(self, eps: Array) -> Array:
-        """Return the μ with δ_μ(ε) = δ(ε), raised by the noise of the table.
+        """Return, for every ε, the μ with δ_μ(ε) = δ(ε), raised by its error.
 
-        δ_μ is the profile of N(0, 1) against N(μ, 1).
+        δ_μ is the profile of telling N(0, 1) from N(μ, 1). The error is that of the
+        table of the privacy loss.
 
         Parameters
         ----------
@@ -174,15 +193,15 @@ class _SplitProfile(PrivacyProfile):
         array
             The values of μ, of the shape of `eps`.
         """
-        noiseless_mu = super().mu_at(eps)
-        noise = _NOISE_FACTOR_OF_MU * self.loss_table.series.unresolved
-        return noiseless_mu * (1 + noise)
+        uncorrected_mu = super().mu_at(eps)
+        table_error = _NOISE_FACTOR_OF_MU * self.loss_table.series.unresolved
+        return uncorrected_mu * (1 + table_error)
 
     def mu_of_tradeoff(self, alpha: Array) -> Array:
-        """Return the μ whose Gaussian trade-off curve passes through (α, β(α)), raised.
+        """Return, for every α, the μ whose Gaussian trade-off curve contains (α, β(α)).
 
-        β(α) is the smallest type II error at the type I error α. μ is raised by the
-        noise of the table of the loss.
+        β(α) is the smallest type II error of a test, with type I error α, between the
+        two data sets. μ is raised by the error of the table of the privacy loss.
 
         Parameters
         ----------
@@ -194,14 +213,17 @@ class _SplitProfile(PrivacyProfile):
         array
             The values of μ, of the shape of `alpha`.
         """
-        noise = _NOISE_FACTOR_OF_MU * self.loss_table.series.unresolved
-        return super().mu_of_tradeoff(alpha) * (1 + noise)
+        uncorrected_mu = super().mu_of_tradeoff(alpha)
+        table_error = _NOISE_FACTOR_OF_MU * self.loss_table.series.unresolved
+        return uncorrected_mu * (1 + table_error)
 
     @property
     def rao(self) -> float:
-        """The Rao distance √(Σ θᵢ²) of the factors' distances θᵢ.
+        """The Rao distance √(Σ θᵢ²), where θᵢ is the Rao distance in factor i.
 
-        The squares add up because the Fisher metric of a product is block diagonal.
+        The Rao distance of a factor is (distance of the noise centers)·√(Fisher
+        information). Squares add up because the Fisher metric of a product is block
+        diagonal.
         """
         squares = [profile.rao**2 for profile in self.curved_profiles]
         squares.append((self.flat_distance / self.scale) ** 2)
@@ -209,10 +231,10 @@ class _SplitProfile(PrivacyProfile):
 
     @property
     def _tail_mu(self) -> float:
-        """The limit of μ_ε for large ε: the μ of the parts whose loss is unbounded.
+        """The limit, as ε grows, of the μ at which N(0, 1) against N(μ, 1) has δ(ε).
 
-        μ_ε is the μ with δ_μ(ε) = δ(ε). The loss is unbounded in the flat part and in
-        hyperbolic factors.
+        Only the flat part and hyperbolic factors count. On spheres the privacy loss is
+        bounded.
         """
         hyperbolic_distances = []
         for (curvature, _), distance in zip(self.factors, self.distances, strict=True):
@@ -221,14 +243,16 @@ class _SplitProfile(PrivacyProfile):
         return math.hypot(self.flat_distance, *hyperbolic_distances) / self.scale
 
     def _subgaussian_tail(self) -> SubgaussianTail:
-        """Return a bound on the moments of the loss: the sum of the factors' bounds.
+        """Return a bound on the exponential moments of the privacy loss.
 
-        The loss of a sphere is bounded by its `pure_epsilon`, which counts as drift.
+        The loss is a sum of independent losses, one for each factor, so that the
+        logarithms of their moments add up. The loss of a spherical factor is bounded by
+        its `pure_epsilon`, which counts as drift.
 
         Returns
         -------
         SubgaussianTail
-            The sums of the factors' constants.
+            The sums of the constants of all factors.
         """
         tails = []
         for profile in self.curved_profiles:
@@ -248,9 +272,11 @@ def _split_profile(
     flat_distance: float,
     distances: tuple[float, ...],
 ) -> PrivacyProfile:
-    """Return the profile for one split of the sensitivity over the factors, cached.
+    """Return the privacy profile of two data sets that differ by one given split.
 
-    If the change lies in one part only, it is the profile of that part.
+    A split says how far the noise center moves within each factor of the product. If it
+    moves within one factor only, the profile is simply that of this factor. Results are
+    cached, because a search visits the same splits many times.
 
     Parameters
     ----------
@@ -259,36 +285,40 @@ def _split_profile(
     scale : float
         The scale σ of the noise.
     flat_distance : float
-        The length of the change in the flat factors, which count as one part.
+        How far the center moves within the flat factors, which count as one.
     distances : tuple of float
-        The length of the change in each curved factor.
+        How far it moves within each curved factor.
 
     Returns
     -------
     PrivacyProfile
-        The profile of a Gaussian on one part, or a `_SplitProfile`.
+        The profile of a Gaussian on one factor, or a `_SplitProfile`.
     """
-    changed = [
+    changed_factors = [
         (curvature, dim, distance)
         for (curvature, dim), distance in zip(factors, distances, strict=True)
         if distance > 0
     ]
-    if not changed:
+    if not changed_factors:
         # Flat Gaussians have the same profile in every dimension.
-        return constant_curvature_profile("gaussian", 0.0, 2, scale, flat_distance)
-    if flat_distance == 0 and len(changed) == 1:
-        curvature, dim, distance = changed[0]
+        any_dim = 2
+        return constant_curvature_profile(
+            "gaussian", 0.0, any_dim, scale, flat_distance
+        )
+    if flat_distance == 0 and len(changed_factors) == 1:
+        curvature, dim, distance = changed_factors[0]
         return constant_curvature_profile("gaussian", curvature, dim, scale, distance)
     return _SplitProfile(factors, scale, flat_distance, distances)
 
 
 @dataclass(frozen=True)
 class ProductProfile(PrivacyProfile):
-    """The profile of the Gaussian on a product of spaces of constant curvature.
+    """The privacy profile of the Gaussian on a product of spaces.
 
-    At every ε it is that of the worst split of the sensitivity over the factors, and
-    exceeds the truth by at most 1e-8 of it. The supremum over the splits is that of a
-    polynomial fit, raised by the measured error of the fit (`largest_over_splits`).
+    Each factor has constant curvature. A split divides the sensitivity among the
+    factors. At every ε, δ(ε) is that of the worst split, and exceeds the truth by at
+    most 1e-8 of it. The worst split is found from a polynomial fit, raised by its
+    measured error (`largest_over_splits`).
 
     Parameters
     ----------
@@ -313,7 +343,7 @@ class ProductProfile(PrivacyProfile):
         self._validate_sensitivity()
         if len(self._part_diameters) > 2:
             raise ParameterError(
-                f"{self.space} has more than two parts, the flat ones counted as one"
+                f"{self.space} has more than two parts (flat factors count as one)"
             )
 
     def _validate_sensitivity(self) -> None:
@@ -331,7 +361,7 @@ class ProductProfile(PrivacyProfile):
             )
 
     def _validated_factors(self) -> Factors:
-        """Return the factors as a tuple of (float, int).
+        """Return the factors of the product, checked, as a tuple of (float, int).
 
         Returns
         -------
@@ -361,7 +391,7 @@ class ProductProfile(PrivacyProfile):
             for curvature, dim in pairs
         )
 
-    # ---- splits
+    # ---- splits: how far the noise center moves within each part
 
     @property
     def _curved(self) -> Factors:
@@ -374,14 +404,15 @@ class ProductProfile(PrivacyProfile):
 
     @property
     def _has_flat(self) -> bool:
-        """Whether there is a flat part."""
+        """Whether some factor is flat."""
         return len(self._curved) < len(self.factors)
 
     @property
     def _part_diameters(self) -> list[float]:
-        """The diameter of each part: first the flat one, if any, then the curved ones.
+        """The diameter of each part of the product, infinite if it is unbounded.
 
-        It is the largest distance that a change can have within that part.
+        First comes the flat part, if there is one, and then the curved factors. The
+        noise center cannot move farther than that within a part.
         """
         diameters = [
             math.pi / math.sqrt(curvature) if curvature > 0 else math.inf
@@ -390,18 +421,19 @@ class ProductProfile(PrivacyProfile):
         return [math.inf, *diameters] if self._has_flat else diameters
 
     def _at_split(self, lengths: Sequence[float]) -> PrivacyProfile:
-        """Return the profile for one split of the sensitivity.
+        """Return the privacy profile of two data sets that differ by the given split.
 
         Parameters
         ----------
         lengths : sequence of float
-            The length of the change in each part, in the order of `_part_diameters`. A
-            length beyond the diameter of its part is cut.
+            How far the noise center moves within each part, in the order of
+            `_part_diameters`. A length beyond the diameter of its part is reduced to
+            it.
 
         Returns
         -------
         PrivacyProfile
-            The profile, cached.
+            The profile. It is cached.
         """
         distances = [
             min(length, diameter)
@@ -425,13 +457,16 @@ class ProductProfile(PrivacyProfile):
         ]
 
     def _largest_over_splits(self, cost: Callable[[PrivacyProfile], Array]) -> Array:
-        """Return the supremum over the splits of each entry of a cost.
+        """Return the supremum over all splits of each entry of a cost.
+
+        For example, the smallest μ of Gaussian DP of the product is the supremum of the
+        μ of the splits.
 
         Parameters
         ----------
         cost : callable
-            A function of the profile of a split that returns an array of positive
-            numbers, each increasing with the lengths of the split.
+            A function of the privacy profile of a split that returns an array of
+            positive numbers. Each must increase with the lengths of the split.
 
         Returns
         -------
@@ -443,28 +478,30 @@ class ProductProfile(PrivacyProfile):
         if len(diameters) == 1:
             return cost(self._at_split([length]))
 
-        # A split is length·(cos θ, sin θ). The diameters of the parts bound the angle
-        # θ.
-        start = math.acos(min(diameters[0] / length, 1.0))
-        stop = math.asin(min(diameters[1] / length, 1.0))
+        # A split is length·(cos θ, sin θ). The diameters of the parts bound the
+        # angle θ.
+        smallest_angle = math.acos(min(diameters[0] / length, 1.0))
+        largest_angle = math.asin(min(diameters[1] / length, 1.0))
         if len(self._curved) == 2 and self._curved[0] == self._curved[1]:
-            stop = min(stop, math.pi / 4)  # the other half is its mirror image
+            # The other half of the splits is the mirror image.
+            largest_angle = min(largest_angle, math.pi / 4)
 
         def cost_of_direction(direction: Array) -> Array:
             """Return the cost of the split length·direction."""
             return cost(self._at_split((length * direction).tolist()))
 
-        return largest_over_splits(cost_of_direction, start, max(start, stop))
+        return largest_over_splits(
+            cost_of_direction, smallest_angle, max(smallest_angle, largest_angle)
+        )
 
     # ---- the methods of a profile
 
     def _delta(self, eps: Array) -> Array:
         """Return δ(ε), the largest over all splits of the sensitivity; rounded up.
 
-        For each split, let μ_ε be the μ with δ_μ(ε) = δ(ε), where δ_μ is the profile of
-        N(0, 1) against N(μ, 1). The supremum over the splits is taken of μ_ε², because
-        this is nearly linear in the squared lengths of the split, so that a polynomial
-        fits it well.
+        Instead of δ, the search over the splits maximizes μ², where μ is the number for
+        which telling N(0, 1) from N(μ, 1) has that δ at that ε. A polynomial fits μ²
+        well, because it is nearly linear in the squared lengths of the split.
 
         Parameters
         ----------
@@ -478,13 +515,17 @@ class ProductProfile(PrivacyProfile):
         """
         if len(self._part_diameters) == 1:
             return self._at_split([self.sensitivity])._delta(eps)
+
+        # From the largest loss on, δ is 0.
         flat_eps = np.asarray(eps, np.float64).ravel()
-        is_inside = (flat_eps < self.pure_epsilon) & (flat_eps < 1e300)
+        is_positive = (flat_eps < self.pure_epsilon) & (flat_eps < _LARGEST_EPS)
         delta = np.zeros_like(flat_eps)
-        is_tiny = is_inside & self._is_below_all_floats(flat_eps)
+
+        # Where δ is positive but tiny, no search is needed.
+        is_tiny = is_positive & self._is_below_all_floats(flat_eps)
         delta[is_tiny] = _SMALLEST_FLOAT
 
-        is_searched = is_inside & ~is_tiny
+        is_searched = is_positive & ~is_tiny
         if np.any(is_searched):
             searched_eps = flat_eps[is_searched]
             mu_squared = self._largest_over_splits(
@@ -497,10 +538,11 @@ class ProductProfile(PrivacyProfile):
         return delta.reshape(np.shape(eps))
 
     def _is_below_all_floats(self, eps: Array) -> NDArray[np.bool_]:
-        """Say at which ε the δ of every split is below the smallest positive float.
+        """Say at which ε the δ(ε) of every split is below the smallest positive float.
 
-        δ increases with each length. So the pair of lengths (Δ, Δ) bounds every split,
-        and its one table replaces a search that needs dozens of them.
+        A split divides the sensitivity Δ between two parts, and δ increases with both
+        lengths. So δ for the lengths (Δ, Δ) bounds that of every split. It costs one
+        table of a privacy loss, a search over the splits dozens of them.
 
         Parameters
         ----------
@@ -518,15 +560,16 @@ class ProductProfile(PrivacyProfile):
         return np.asarray(bound <= _SMALLEST_FLOAT)
 
     def _epsilon(self, delta: Array) -> Array:
-        """Return ε(δ) for every entry of an array, one after the other."""
+        """Return the smallest ε with δ(ε) <= delta, for every entry of `delta`."""
         eps = [self._epsilon_at(value) for value in delta.ravel().tolist()]
         return np.array(eps).reshape(delta.shape)
 
     def _epsilon_at(self, delta: float) -> float:
         """Return the smallest ε with δ(ε) <= delta, rounded up.
 
-        Brent's method is used, because each δ(ε) is a search over the splits. The
-        search starts at the largest ε of the extreme splits, which is nearly always the
+        Each evaluation of δ(ε) is a search over all splits of the sensitivity, so that
+        few of them must do: the root is found by Brent's method. It starts at the
+        largest ε of the splits that move one part only, which is nearly always the
         answer up to rounding.
 
         Parameters
@@ -541,27 +584,28 @@ class ProductProfile(PrivacyProfile):
         """
 
         def relative_excess(eps: float) -> float:
-            """Return (δ(ε) − delta), relative to the larger of the two."""
+            """Return (δ(ε) − delta), divided by the larger of the two."""
             value = float(self.delta(eps))
             return (value - delta) / max(value, delta)
 
+        # Enlarge the upper end, in growing steps, until δ there is small enough.
         low = 0.0
         eps_of_extremes = [float(split.epsilon(delta)) for split in self.extreme_splits]
         high = max(1e-3, *eps_of_extremes)
-        step = 1e-6
+        relative_step = 1e-6
         while relative_excess(high) > 0:
             low = high
-            high = high * (1 + step)
-            step = min(30 * step, 1.0)
+            high = high * (1 + relative_step)
+            relative_step = min(30 * relative_step, 1.0)
         return root_rounded_up(relative_excess, low, high, relative=1e-15)
 
     def _tradeoff(self, alpha: Array) -> Array:
-        """Return the smallest type II error β(α) over all splits, rounded down.
+        """Return the trade-off curve β(α), the lowest over all splits; rounded down.
 
-        The test is one between neighboring data sets, and Φ the standard normal
-        distribution function. A split of the sensitivity with the errors (α, β) has the
-        μ for which N(0, 1) and N(μ, 1) have these errors: β = Φ(−Φ⁻¹(α) − μ). With μ_α²
-        the supremum of the squares over all splits, the result is Φ(−Φ⁻¹(α) − μ_α).
+        β(α) is the smallest type II error of a test, with type I error α, between two
+        neighboring data sets. For each split of the sensitivity it is expressed as the
+        μ for which N(0, 1) and N(μ, 1) have these errors: β = Φ(−Φ⁻¹(α) − μ), with Φ
+        the normal distribution function. The search over the splits maximizes μ².
 
         Parameters
         ----------
@@ -577,7 +621,7 @@ class ProductProfile(PrivacyProfile):
             return self._at_split([self.sensitivity])._tradeoff(alpha)
         flat_alpha = np.asarray(alpha, np.float64).ravel()
         is_inside = (flat_alpha > 0) & (flat_alpha < 1)
-        beta = np.where(flat_alpha > 0, 0.0, 1.0)
+        beta = np.where(flat_alpha > 0, 0.0, 1.0)  # right at α = 0 and at α = 1
         if np.any(is_inside):
             alpha_inside = flat_alpha[is_inside]
             mu_squared = self._largest_over_splits(
@@ -591,7 +635,7 @@ class ProductProfile(PrivacyProfile):
 
     @cached_property
     def mu(self) -> float:
-        """The smallest μ of GDP: the largest μ of a split, rounded up."""
+        """The smallest μ of Gaussian DP: the largest over all splits, rounded up."""
         if len(self._part_diameters) == 1:
             return self._at_split([self.sensitivity]).mu
         mu_squared = self._largest_over_splits(lambda split: np.array([split.mu**2]))[0]
@@ -599,13 +643,13 @@ class ProductProfile(PrivacyProfile):
 
     @cached_property
     def rho(self) -> float:
-        """The smallest ρ of zCDP: the largest ρ of a split, rounded up."""
+        """The smallest ρ of zCDP: the largest over all splits, rounded up."""
         rho = self._largest_over_splits(lambda split: np.array([split.rho]))[0]
         return float(round_up(float(rho), MARGIN))
 
     @cached_property
     def hellinger_angle(self) -> float:
-        """The largest Hellinger angle of a split, rounded up."""
+        """The Hellinger angle: the largest over all splits, rounded up."""
         squared = self._largest_over_splits(
             lambda split: np.array([split.hellinger_angle**2])
         )[0]
@@ -613,11 +657,12 @@ class ProductProfile(PrivacyProfile):
 
     @cached_property
     def pure_epsilon(self) -> float:
-        """The largest loss if all factors are spheres, rounded up; else infinity.
+        """The smallest ε with δ(ε) = 0: the largest privacy loss, rounded up.
 
-        With the diameters cᵢ of the factors, the loss ΣΔᵢ(2cᵢ − Δᵢ)/2σ² of a split with
-        ΣΔᵢ² = Δ² is largest where the Δᵢ are proportional to the cᵢ. There it is
-        Δ(2|c| − Δ)/2σ².
+        It is finite only if all factors are spheres. Let cᵢ be their diameters, Δ the
+        sensitivity and σ the scale of the noise. The largest loss ΣΔᵢ(2cᵢ − Δᵢ)/2σ² of
+        a split (Δ₁, Δ₂) of Δ is maximal if the Δᵢ are proportional to the cᵢ. Then it
+        is Δ(2|c| − Δ)/2σ².
         """
         if self._has_flat or any(curvature < 0 for curvature, _ in self._curved):
             return math.inf
@@ -627,7 +672,7 @@ class ProductProfile(PrivacyProfile):
         return float(round_up(numerator / (2 * self.scale**2), 1e-15))
 
     def renyi_at(self, order: float) -> float:
-        """Return the largest Rényi divergence of a split, rounded up.
+        """Return the Rényi divergence D_α, the largest over all splits; rounded up.
 
         Parameters
         ----------
@@ -648,10 +693,10 @@ class ProductProfile(PrivacyProfile):
 
     @cached_property
     def rao(self) -> float:
-        """The Rao distance: Δ times the largest √(Fisher information) of a part.
+        """The Rao distance: the sensitivity times the largest √(Fisher information).
 
         The Fisher metric of a product is block diagonal, so that the worst direction
-        lies within one part.
+        lies within one factor.
         """
         root_informations = [1 / self.scale] if self._has_flat else []
         for curvature, dim in self._curved:
@@ -681,8 +726,9 @@ class ProductProfile(PrivacyProfile):
     def floor(self) -> PrivacyProfile | None:
         """The profile that remains for arbitrarily much noise, or None.
 
-        With one hyperbolic factor it is the floor of that factor: the losses of the
-        other factors vanish as the scale grows.
+        On a hyperbolic space, noise of any scale leaves some privacy loss. If exactly
+        one factor is hyperbolic, its limiting profile is returned, because the losses
+        of the other factors vanish as the scale grows.
         """
         hyperbolic = [factor for factor in self._curved if factor[0] < 0]
         if len(hyperbolic) != 1:
@@ -717,7 +763,10 @@ def product_profile(
 
 
 class _Supremum(NamedTuple):
-    """The largest value of each entry of a cost over an arc of splits."""
+    """The largest value of each entry of a cost over an arc of splits.
+
+    A split is (cos θ, sin θ) up to its length, and an arc is an interval of θ.
+    """
 
     value: Array
     error: Array  # an estimate of how far the value may be below the supremum
@@ -726,14 +775,14 @@ class _Supremum(NamedTuple):
 def largest_over_splits(
     cost: CostOfSplit, start: float = 0.0, stop: float = math.pi / 2
 ) -> Array:
-    """Return the supremum of a cost over all splits of the sensitivity, with its error.
+    """Return the supremum of a cost over all splits, raised by an error estimate.
 
-    A split divides the sensitivity over the two parts of a product; up to its length it
-    is a direction (cos θ, sin θ). The cost is a smooth function of it, to which
-    polynomials of increasing degree are fitted. The difference between the last two
-    fits is added to the maximum as its error (docs/theory/exact-profiles.md, "Products
-    and SPD matrices"). Where that error is poor, as for ε near the largest loss, the
-    arc of splits is narrowed first.
+    A split divides the sensitivity over the two parts of a product. Up to its length it
+    is a direction (cos θ, sin θ). Its cost (a privacy parameter such as μ²) is a smooth
+    function of θ, to which polynomials of increasing degree are fitted. The difference
+    between the last two fits is added to the maximum (docs/theory/exact-profiles.md,
+    "Products and SPD matrices"). If it is large, as happens for ε near the largest
+    privacy loss, the interval of θ is narrowed first.
 
     Parameters
     ----------
@@ -761,14 +810,14 @@ def largest_over_splits(
 
 
 def _only_column(cost: CostOfSplit, column: int) -> CostOfSplit:
-    """Return the cost function that has only the given column of `cost`.
+    """Return a function that computes one entry of a cost, and drops the others.
 
     Parameters
     ----------
     cost : callable
-        A function of a split that returns a row of numbers.
+        A function of a split (a pair of lengths) that returns a row of numbers.
     column : int
-        Which of these numbers.
+        The position, in that row, of the entry to keep.
 
     Returns
     -------
@@ -776,27 +825,30 @@ def _only_column(cost: CostOfSplit, column: int) -> CostOfSplit:
         A function of a split that returns an array with one number.
     """
 
-    def one_column(split: Array) -> Array:
+    def cost_in_column(split: Array) -> Array:
+        """Return the kept entry of the cost, as an array of length 1."""
         return cost(split)[column : column + 1]
 
-    return one_column
+    return cost_in_column
 
 
 def _fit_over_narrowed_arc(cost: CostOfSplit, start: float, stop: float) -> _Supremum:
-    """Return the supremum over splits of a cost with one entry, by narrowing the arc.
+    """Return the supremum of a cost over an arc of splits, by narrowing that arc.
 
-    A split is (cos θ, sin θ), and the cost increases with both lengths. On an arc from
-    θ to θ′ it is therefore at most its value at (cos θ, sin θ′). In every round the arc
-    of possible splits is divided into 12. Those on which this bound is below a value
-    that was found elsewhere cannot contain the worst split, and are dropped. Rounds end
-    when a fit over the remaining arc is good enough, or when the arc no longer shrinks.
+    It is called if a polynomial fit over the whole arc is poor. A split is
+    (cos θ, sin θ) and an arc is an interval of θ. The cost has one entry, which
+    increases with both coordinates; so between θ and θ′ it is at most the cost at
+    (cos θ, sin θ′). In every round the arc is divided into 12. Pieces on which this
+    bound is below a known value of the cost cannot contain the worst split, and are
+    dropped at both ends. Rounds end when a fit over the remaining arc is good enough,
+    or when the arc no longer shrinks.
 
     Parameters
     ----------
     cost : callable
         The cost as a function of the split (cos θ, sin θ).
     start, stop : float
-        The range of θ.
+        The smallest and the largest θ.
 
     Returns
     -------
@@ -811,9 +863,9 @@ def _fit_over_narrowed_arc(cost: CostOfSplit, start: float, stop: float) -> _Sup
             float(cost(np.array([math.cos(left), math.sin(right)]))[0])
             for left, right in pairwise(theta)
         ]
-        possible_arcs = np.nonzero(np.array(upper_bounds) >= largest_value)[0]
-        new_start = float(theta[possible_arcs[0]])
-        new_stop = float(theta[possible_arcs[-1] + 1])
+        possible_pieces = np.nonzero(np.array(upper_bounds) >= largest_value)[0]
+        new_start = float(theta[possible_pieces[0]])
+        new_stop = float(theta[possible_pieces[-1] + 1])
 
         has_fit = math.isfinite(supremum.error[0])
         if has_fit and (new_start, new_stop) == (start, stop):
@@ -826,19 +878,19 @@ def _fit_over_narrowed_arc(cost: CostOfSplit, start: float, stop: float) -> _Sup
 
 
 def _fit_over_arc(cost: CostOfSplit, start: float, stop: float) -> _Supremum:
-    """Return the largest value of a cost over an arc of splits, by Chebyshev series.
+    """Return the largest value of a cost over an arc of splits, by a polynomial fit.
 
-    The variable is sin²θ, the squared length in the second part of the split (cos θ,
-    sin θ). A loss does not depend on the sign of a length, so that the cost is smooth
-    in the squared lengths, and nearly linear. The degree is half of what a series in θ
-    would need.
+    A split is (cos θ, sin θ), up to its length, and an arc is an interval of θ. The
+    cost is fitted by a Chebyshev series in sin²θ, the square of the second coordinate.
+    Since the privacy loss does not depend on the sign of a length, the cost is smooth
+    in the squares, and nearly linear.
 
     Parameters
     ----------
     cost : callable
         The cost as a function of the split (cos θ, sin θ).
     start, stop : float
-        The range of θ.
+        The smallest and the largest θ.
 
     Returns
     -------
@@ -853,7 +905,7 @@ def _fit_over_arc(cost: CostOfSplit, start: float, stop: float) -> _Supremum:
     previous_fit: Array | None = None
 
     def cost_at(z: float) -> Array:
-        """Return the cost at a Chebyshev point z, computed once.
+        """Return the cost at a Chebyshev point z. It is computed once and stored.
 
         Parameters
         ----------
@@ -876,9 +928,11 @@ def _fit_over_arc(cost: CostOfSplit, start: float, stop: float) -> _Supremum:
         points = _chebyshev_points(size)
         values = np.array([cost_at(z) for z in points.tolist()])
 
+        # Fit a polynomial to the values.
         degree = size - 1
         basis = chebvander(points, degree)
         coefficients = np.linalg.lstsq(basis, values, rcond=1e-13)[0]
+
         # The maximum is that of the fit on a fine lattice, or of the values themselves.
         fit = chebvander(fine_points, degree) @ coefficients
         largest = np.maximum(fit.max(axis=0), values.max(axis=0))
@@ -896,22 +950,26 @@ def _fit_over_arc(cost: CostOfSplit, start: float, stop: float) -> _Supremum:
 
 
 def _change_near_top(fit: Array, previous_fit: Array | None, largest: Array) -> Array:
-    """Return how much a fit differs from the previous one where it is near its maximum.
+    """Return by how much two polynomial fits differ where they are near the maximum.
+
+    It estimates the error of the second fit. Without a first one, the error is said to
+    be as large as the maximum itself.
 
     Parameters
     ----------
     fit : array, shape (n_points, n_entries)
-        Values of the fit of each entry of the cost.
+        Values of a polynomial for each of several functions (entries of a cost).
     previous_fit : array or None
-        Values of the fit of lower degree at the same points; None if there is none yet.
-        Then nothing is known, and the change counts as large as the maximum.
+        Values of polynomials of lower degree at the same points; None if there are none
+        yet.
     largest : array, shape (n_entries,)
-        The maximum of each entry.
+        The maximum of each function.
 
     Returns
     -------
-    array
-        The largest change of each entry, >= 0.
+    array, shape (n_entries,)
+        The largest difference, >= 0, among points at which the fit is above 99 % of the
+        maximum.
     """
     if previous_fit is None:
         return largest
@@ -920,9 +978,9 @@ def _change_near_top(fit: Array, previous_fit: Array | None, largest: Array) -> 
 
 
 def _chebyshev_points(size: int) -> Array:
-    """Return the extrema −cos(πj/(size − 1)) of a Chebyshev polynomial, j = 0, …, size − 1.
+    """Return the extrema −cos(πj/(size − 1)) of a Chebyshev polynomial.
 
-    They increase from −1 to 1 and are denser near the ends.
+    Here j = 0, …, size − 1. They increase from −1 to 1 and are denser near the ends.
 
     Parameters
     ----------
@@ -938,7 +996,7 @@ def _chebyshev_points(size: int) -> Array:
 
 
 def _direction(theta: float) -> Array:
-    """Return the direction (cos θ, sin θ), with an exact 0 at the ends of the quarter circle.
+    """Return (cos θ, sin θ), with an exact 0 in place of a rounding error.
 
     Parameters
     ----------
@@ -951,15 +1009,15 @@ def _direction(theta: float) -> Array:
         The direction.
     """
     direction = np.array([math.cos(theta), math.sin(theta)])
-    direction[np.abs(direction) < 1e-15] = 0.0
+    direction[np.abs(direction) < 1e-15] = 0.0  # cos(π/2) is 6e-17 in floats
     return direction
 
 
 def _local_maximum(coefficients: Array, z: float) -> float:
-    """Return the value of a local maximum of a Chebyshev series near z.
+    """Return the value of a Chebyshev series at a local maximum near z.
 
-    It is a pattern search: try one step to either side, move if that is higher, and
-    quarter the step otherwise, from 1e-3 down to 1e-7.
+    The search tries one step to either side. It moves there if the series is larger,
+    and divides the step by 4 otherwise, from 1e-3 down to 1e-7.
 
     Parameters
     ----------
