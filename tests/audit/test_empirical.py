@@ -45,10 +45,11 @@ CASES = [
 # - every number that classifiers of reduced matrices release, at two data sets, in
 #   tests/mechanisms/test_reduction.py;
 # - descents with private n, of 10 against 11 records, in tests/optim/test_added.py;
-# - the best of several releases, in tests/mechanisms/test_selection.py.
+# - the best of several releases, in tests/mechanisms/test_selection.py;
+# - prototypes of classes, whose records have labels, in tests/estimators/test_prototypes.py.
 ELSEWHERE = {
     "permutation-test", "federated-sum", "reduced-means", "reduced-softmax", "dp-rsgd-sum",
-    "dp-rsvrg-sum", "private-selection",
+    "dp-rsvrg-sum", "private-selection", "class-prototypes",
 }  # fmt: skip
 
 

@@ -160,7 +160,7 @@ def test_sharp_product_of_long_rows_that_cancel() -> None:
 
 
 def test_a_wrong_unit_roundoff_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(balls, "_U", 2.0**-55)
+    monkeypatch.setattr(balls, "_UNIT_ROUNDOFF", 2.0**-55)
     a, b = scattered(2000), scattered(2000)
     assert np.any(share(a * b, exact_inside(a) * exact_inside(b)) > 1)
 
