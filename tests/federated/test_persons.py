@@ -71,7 +71,7 @@ def test_no_person_moves_a_sum_by_more_than_the_sensitivity(kernel):
         groups = np.concatenate([np.arange(40) % 10, np.full(len(own), 77)])
         classes = Site(
             plan, people[0], X, groups=groups
-        )._classes  # what the site adds up
+        )._class_rows  # what the site adds up
         sums.append(
             [
                 plan.rounded_sum(r, at, classes[0], 0)
@@ -138,7 +138,7 @@ def test_moments_of_persons_are_means_of_their_own():
         MomentKernel(Euclidean(2), 2.0), 2, guarantee=GDP(1e6)
     )
     x = np.array([[1.0, 0.0], [0.0, 1.5], [0.5, 0.5], [9.0, 0.0]])
-    part = Site(plan, people[0], x, groups=["a", "a", "b", "b"])._classes[
+    part = Site(plan, people[0], x, groups=["a", "a", "b", "b"])._class_rows[
         0
     ]  # what the site adds up
     total = (
@@ -181,11 +181,11 @@ def test_a_person_of_two_classes_is_refused():
     X, labels = np.tile([0.0, 0.0, 1.0], (20, 1)), np.repeat([0, 1], 10)
     assert [
         len(part)
-        for part in Site(plan, people[0], X, labels, groups=np.arange(20))._classes
+        for part in Site(plan, people[0], X, labels, groups=np.arange(20))._class_rows
     ] == [10, 10]
     with pytest.raises(ParameterError, match="several classes"):
         Site(plan, people[0], X, labels, groups=[*range(10), 0, *range(11, 20)])
-    with pytest.raises(ParameterError, match="groups with a plan of persons"):
+    with pytest.raises(ParameterError, match="groups exactly if it protects persons"):
         Site(
             study(3, 20, kernel=MeanKernel(Sphere(2), 0.7), dropouts=0)[0],
             people[0],

@@ -1,10 +1,12 @@
-"""The Flower framework as a transport for federated releases (extra: federated).
+"""Federated releases over the Flower framework, which carries the messages.
 
-Flower carries our messages between the server and the sites and identifies the nodes.
-The masked sum is our own, because Flower's secure aggregation is not private as shipped
-(docs/theory/federation.md).
+Several sites (hospitals, say) compute a statistic together with a server. Here is what
+runs at a site and at the server. Flower identifies the nodes: the machines of the
+sites. The masked sum is our own, because Flower's secure aggregation is not private as
+shipped (docs/theory/federation.md).
 
-An app folder needs three lines: `from curvedp.federated import flower`,
+Flower is installed by the extra `federated`. An app folder needs three lines: `from
+curvedp.federated import flower`,
 `client = flower.client` and `server = flower.server`. The server's run configuration
 names the plan and the output file. A site's node configuration names its settings file;
 all files that the settings name stay at the site.
@@ -35,20 +37,20 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("curvedp.federated")
 
-# How many seconds pass between two looks for an answer.
+# How many seconds pass before the server looks for an answer again.
 _POLL = 0.6
 
 # Once enough sites have answered, the others get at least this many seconds more, or as
 # much time again as the first ones took.
 _GRACE = 6.0
 
-# How many seconds pass between two looks at the waiting threads.
+# How many seconds pass before the server looks at the waiting threads again.
 _THREAD_POLL = 0.05
 
 # The stages that a site answers with its keys alone, without reading its records.
 _STAGES_WITHOUT_RECORDS = ("share", "unmask")
 
-# A type of Flower's. Flower is an extra, so it is imported only where it is used.
+# An object of Flower's. Flower is optional, so it is imported only where it is used.
 FlowerObject: TypeAlias = Any
 
 
@@ -73,15 +75,15 @@ def __getattr__(name: str) -> Any:
 
 
 def answer(message: FlowerObject, context: FlowerObject) -> FlowerObject:
-    """Answer one message of the server; Flower calls this at a site.
+    """Answer one message of the server. Flower calls this at a site.
 
     Parameters
     ----------
     message : flwr Message
         The server's request, as JSON.
     context : flwr Context
-        Names the site's settings file and holds what the site remembers. Flower keeps it
-        at the site's own SuperNode; it is updated here.
+        It names the site's settings file and holds what the site remembers, which is
+        updated here. Flower keeps it at the site.
 
     Returns
     -------
@@ -106,7 +108,10 @@ def answer(message: FlowerObject, context: FlowerObject) -> FlowerObject:
 def reply_to(
     text: Any, settings: str, state_text: str | None
 ) -> tuple[dict[str, Any], str | None]:
-    """Answer one request at a site, whatever it is and whatever the site's files are.
+    """Answer one request at a site, without ever raising an exception.
+
+    An exception would reveal something to the server. Instead the answer is a refusal
+    with a short code.
 
     Parameters
     ----------
@@ -128,7 +133,8 @@ def reply_to(
     try:
         request = json.loads(str(text))
         state = None if state_text is None else json.loads(state_text)
-        # Each message starts a process, and importing what reads records takes a second.
+        # Each message starts a process, and importing what reads records takes a
+        # second.
         can_skip_records = (
             state is not None and request["stage"] in _STAGES_WITHOUT_RECORDS
         )
@@ -195,7 +201,7 @@ def party_from_settings(
 def _site_with_records(
     plan: Any, records_path: Path, settings: Mapping[str, str], **site_options: Any
 ) -> Party:
-    """Return a `Site` after reading its records, its columns and its ledger.
+    """Return a `Site` with the records, labels, groups and ledger of its folder.
 
     Parameters
     ----------
@@ -214,14 +220,14 @@ def _site_with_records(
     from curvedp.records import read_column, read_records
 
     agreed_plan = Plan.from_dict(plan)
-    labels = None
+    label_column = None
     if "labels" in settings:
-        labels = read_column(records_path, settings["labels"])
+        label_column = read_column(records_path, settings["labels"])
     groups = None
     if "groups" in settings:
         groups = read_column(records_path, settings["groups"])
-    if labels is not None:
-        labels = labels.astype(int)
+    labels = None if label_column is None else label_column.astype(int)
+
     ledger = None
     if "ledger" in settings:
         folder = records_path.parent
@@ -241,16 +247,16 @@ def _site_with_records(
 
 
 def main(grid: FlowerObject, context: FlowerObject) -> None:
-    """Run a plan as the server, and write the release to a file; Flower calls this.
+    """Run a plan as the server, and write the release to a file. Flower calls this.
 
     Parameters
     ----------
     grid : flwr Grid
-        Flower's access to the nodes.
+        Flower's access to the nodes, which are the machines of the sites.
     context : flwr Context
-        Its run configuration has "plan" and "output", paths of JSON files, and
-        "timeout", the seconds that each stage may take. If the run stops, the output
-        says why and contains no release.
+        Its run configuration has "plan" and "output", the paths of JSON files, and
+        "timeout", the seconds that the answers to a request may take. If the run stops,
+        the output says why and contains no release.
     """
     from curvedp.federated.plan import Plan
     from curvedp.federated.release import coordinate
@@ -283,7 +289,7 @@ def _release_to_dict(release: "FederatedRelease") -> dict[str, Any]:
     Parameters
     ----------
     release : FederatedRelease
-        What a run released.
+        The value, its certificate, the sites' signatures and the noisy sums.
     """
     return {
         "value": release.value.tolist(),
@@ -367,8 +373,9 @@ class _Carrier:
     def _ask_unknown_nodes(self, request: Mapping[str, Any]) -> "Answers":
         """Send the first request to all nodes, and find out which site each node is.
 
-        A node proves which site it is by its signed announcement. This waits until
-        there are as many nodes as sites, or the time is over. Sets `_nodes`.
+        A node is a machine that Flower knows. Its signed announcement proves which site
+        it belongs to. This waits until there are as many nodes as sites, or the time is
+        over. Sets `_nodes`.
 
         Parameters
         ----------
@@ -387,7 +394,7 @@ class _Carrier:
         return answers
 
     def _wait_for_nodes(self) -> list[int]:
-        """Return Flower's nodes, once there is one for each site or time is over."""
+        """Return Flower's nodes, once each site can have one or time is over."""
         end = time.monotonic() + self._timeout
         nodes = list(self._grid.get_node_ids())
         while len(nodes) < len(self._plan.sites) and time.monotonic() < end:
@@ -416,7 +423,7 @@ class _Carrier:
         is_over = Event()
 
         def wait_for_reply(message_id: str) -> None:
-            """Store the reply to one message in `answers`, unless time is over first."""
+            """Wait for the reply to one message, and store it in `answers`."""
             while not is_over.wait(_POLL):
                 for reply in self._grid.pull_messages([message_id]):
                     content = self._read_reply(reply) if reply.has_content() else None
@@ -441,13 +448,16 @@ class _Carrier:
     ) -> None:
         """Wait until all threads have ended or time is over.
 
+        Once enough sites have answered, the others do not get the full time but a
+        shorter grace period: as much time again as the first ones took, and at least
+        `_GRACE` seconds.
+
         Parameters
         ----------
         threads : sequence of Thread
             One for each awaited answer.
         answers : mapping
-            What the threads have received. Once enough sites have answered, the others
-            get a grace period (`_GRACE`) instead of the full time.
+            What the threads have received so far.
         """
         begin = time.monotonic()
         time_allowed = self._timeout

@@ -1,7 +1,9 @@
-"""The statistics that sites can release together: means, class means, dispersion, moments.
+"""Statistics that several sites can release together by adding up noisy vectors.
 
-A `Kernel` says which statistic is released, which questions the rounds ask, and how the
-released value is computed from the noisy sums.
+The sites (hospitals, say) add up vectors in a few rounds. A `Kernel` is one statistic,
+such as the mean: it says what each round asks of the records (its `Question`), and how
+the released value is computed from the noisy sums. The public state is what everybody
+knows between rounds, such as the current estimate: a row of numbers for each class.
 """
 
 from abc import ABC, abstractmethod
@@ -37,8 +39,8 @@ from curvedp.statistics.second_moment import clip_rows, vector_to_symmetric
 
 Array = np.ndarray
 
-# Each step in a ball has this many times the budget of the step before. Early steps only
-# bring the point near, and later steps average them in. Chosen by simulation
+# Each step in a ball has this many times the budget of the step before. Early steps
+# only bring the point near, and later steps average them in. Chosen by simulation
 # (benchmarks/studies/federated.py).
 _BUDGET_RATIO = 8.0
 
@@ -48,7 +50,8 @@ _FIRST_CENTER_SHARE = 0.06
 _COUNTS_SHARE = 0.08
 _COARSE_STEP_SHARE = 0.06
 
-# The largest fraction of μ² that a question of the search may take if there are few records.
+# The largest fraction of μ² that a question of the search may take if there are few
+# records.
 _MAX_SHARE = 0.2
 
 # The smallest n·μ at which the search for a private ball is useful.
@@ -56,6 +59,21 @@ _MIN_RECORDS_TIMES_MU = 50.0
 
 # Two machines compute the same public state up to this relative difference.
 _MACHINE_TOLERANCE = 1e-6
+
+# Half of the records are clear in a noisy count if n/2 is at least 2.5 standard
+# deviations of its noise, which is 3.4·scale/√share: 17 = 2 · 2.5 · 3.4.
+_CLEAR_COUNT_FACTOR = 17
+
+# The numbers at the end of a row of the public state that are not coordinates: a median
+# distance, a radius and a step excess.
+_SCALARS_PER_STATE = 3
+
+# Three steps toward a mean are enough while curvature times the radius squared is at
+# most this, and five in wider balls. Found by simulation
+# (benchmarks/studies/federated.py).
+_MAX_FLAT_CURVATURE = 1.5
+_STEPS_IF_FLAT = 3
+_STEPS_IF_CURVED = 5
 
 
 @dataclass(frozen=True, eq=False)  # Fields are arrays, which have no plain equality.
@@ -68,10 +86,10 @@ class Kernel(ABC):
     Parameters
     ----------
     manifold : Manifold
-        PublicState the records live.
+        The space in which the records lie.
     radius : float or "private"
-        The radius of the public ball; or the first rounds find a ball privately, inside
-        an outer one.
+        The radius of the public ball. With "private", the first rounds find a ball
+        privately, inside an outer public one.
     center : array, optional
         The center of the public ball; the manifold's origin by default.
     outer_radius : float, optional
@@ -99,13 +117,13 @@ class Kernel(ABC):
         Kernel.registry[cls.name] = cls
 
     def __post_init__(self) -> None:
-        """Check the public ball and fill in its defaults.
+        """Check the public ball, into which records are clipped, and set its defaults.
 
         Raises
         ------
         ParameterError
-            If the ball is not one of the manifold, or `outer_radius` is given for a public
-            radius.
+            If the ball is not one of the manifold, or `outer_radius` is given for a
+            public radius.
         """
         if self.outer_radius is not None and not self.is_private:
             raise ParameterError(
@@ -155,50 +173,54 @@ class Kernel(ABC):
     def choose_questions(
         self, rounds: int, hidden_records: float, count_share: float
     ) -> list[Question]:
-        """Return the question of each round, with its fraction of the budget.
+        """Return the question of each round, with its fraction of the privacy budget.
+
+        A question says which vector each record contributes to the sum of a round.
 
         Parameters
         ----------
         rounds : int
             The number of rounds.
         hidden_records : float
-            The number of records whose effect on the mean is smaller than the noise of the
-            whole budget.
+            The number of records whose effect on the mean is smaller than the noise of
+            the whole budget.
         count_share : float
-            The fraction of the budget with which a noisy count reliably shows half of the
-            records.
+            The fraction of the budget with which a noisy count reliably shows half of
+            the records.
         """
 
     @abstractmethod
     def final_value(self, state_rows: Array, noise: float) -> Array:
-        """Return the released value, computed from the public state after the last round.
+        """Return the released value, computed from the public numbers after all rounds.
 
         Parameters
         ----------
         state_rows : array
-            The public state (`PublicState.to_row`), one row for each class.
+            What the noisy sums gave: one row for each class (`PublicState.to_row`).
         noise : float
-            The standard deviation of the noise that remains in a coordinate, in units of the
-            radius.
+            The standard deviation of the noise that remains in a coordinate, in units
+            of the radius.
         """
 
     def questions(self, rounds: int, scale: float, n: int) -> list[Question]:
-        """Return the question of each round, after checking that there are enough records.
+        """Return the question of each round, if there are enough records for them.
+
+        A question says which vector each record contributes to the sum of a round.
 
         Parameters
         ----------
         rounds : int
             The number of rounds.
         scale : float
-            1/μ of the whole budget.
+            The noise scale 1/μ of the whole privacy budget.
         n : int
             The number of records of the smallest class.
 
         Raises
         ------
         ParameterError
-            If there are too few records for a private ball, or another number of rounds than
-            its search needs.
+            If there are too few records for a private ball, or another number of rounds
+            than its search needs.
         """
         has_enough = n >= _MIN_RECORDS_TIMES_MU * scale
         if self.is_private and (rounds != self.default_rounds or not has_enough):
@@ -207,21 +229,20 @@ class Kernel(ABC):
                 f"n·μ >= {_MIN_RECORDS_TIMES_MU:g}; there are {rounds} and "
                 f"{n / scale:.3g}: agree on a radius"
             )
-        # Half of the records are clear in a count if n/2 is at least 2.5 standard
-        # deviations of its noise, which is 3.4·scale/√share: 17 = 2 · 2.5 · 3.4.
-        count_share = min(_MAX_SHARE, (17 * scale / max(n, 1)) ** 2)
+        count_share = min(_MAX_SHARE, (_CLEAR_COUNT_FACTOR * scale / max(n, 1)) ** 2)
         hidden_records = 2 * sqrt(self.manifold.dim) * scale
         return self.choose_questions(rounds, hidden_records, count_share)
 
     def search_questions(
         self, hidden_records: float, count_share: float
     ) -> list[Question]:
-        """Return the questions that find a private ball.
+        """Return the questions that find a ball around most of the records privately.
 
-        The search asks for a first center if the manifold allows that, then for coarse
-        steps toward the records, then for their distances. Embedded points give a
-        center without a coarse step. Any other first center needs one coarse step, and
-        the public center needs two.
+        The search first asks for a center if the manifold allows that, then for coarse
+        steps toward the records, and finally how far the records are from the center.
+        If all factors of the manifold are embedded in a vector space, the first center
+        needs no coarse step. Any other first center needs one, and the center of the
+        public ball needs two.
 
         Parameters
         ----------
@@ -253,11 +274,12 @@ class Kernel(ABC):
         return questions
 
     def initial_state_rows(self) -> Array:
-        """Return the public state before the first round, one row for each class.
+        """Return what is public before the first round, one row for each class.
 
-        Point and center are the center of the public ball. Steps are shortened by 1 plus the
-        step excess max(1, 2H/3) − 1, where H = s·coth s bounds the Hessian of half the
-        squared distance half way out in the ball (see `_half_radius_angle` for s).
+        The first estimate is the center of the public ball. Each row also has the
+        factor by which steps toward the mean are shortened, less 1: max(1, 2H/3) − 1.
+        Here H = s·coth s bounds the Hessian of half the squared distance half way out
+        in the ball, where s = √κ·r/2 for the radius r and curvature at least −κ.
         """
         s = self._half_radius_angle
         step_excess = 0.0
@@ -265,15 +287,23 @@ class Kernel(ABC):
             step_excess = max(1.0, s / (1.5 * tanh(s))) - 1
         center = self.ball.center
         radius = self.ball.radius
-        row = PublicState(center, center, radius, radius, step_excess).to_row()
+        state = PublicState(
+            point=center,
+            center=center,
+            median_distance=radius,
+            radius=radius,
+            step_excess=step_excess,
+        )
+        row = state.to_row()
         return np.repeat(row[None], self.n_classes, axis=0)
 
     @property
     def _half_radius_angle(self) -> float:
-        """Return s = √κ·r/2 for a ball of radius r and curvature at least −κ.
+        """The number s = √κ·r/2, for a ball of radius r and curvature at least −κ.
 
-        At the distance r/2 the Hessian of ½d² is at most H = s·coth s. Steps are divided by
-        2H/3, which makes them converge.
+        It says how strongly the ball is curved. At the distance r/2 from the center the
+        Hessian of half the squared distance is at most H = s·coth s. Steps toward the
+        mean are divided by 2H/3, which makes them converge.
         """
         kappa = max(-self.manifold.curvature_bounds[0], 0.0)
         return sqrt(kappa) * self.ball.radius / 2
@@ -287,20 +317,23 @@ class Kernel(ABC):
         noise: float,
         averaging_weight: float,
     ) -> Array:
-        """Return the public state after a round, one row for each class.
+        """Return what is public after a round, one row of numbers for each class.
 
         Parameters
         ----------
         question : Question
-            What the round asked.
+            What the round asked of the records.
         state_rows : array
-            The public state before the round, one row for each class.
+            What was public before the round, one row for each class.
         noisy_sum : array
             The noisy sums of all classes, one after the other.
         counts : sequence of int
             The public number of records of each class.
-        noise, averaging_weight : float
-            See `Question.update`.
+        noise : float
+            The standard deviation of the noise in a coordinate of the sum.
+        averaging_weight : float
+            The weight of this round's answer in the average with earlier rounds that
+            asked the same kind of question.
         """
         class_sums = noisy_sum.reshape(self.n_classes, -1)
         rows = [
@@ -312,37 +345,42 @@ class Kernel(ABC):
         return np.array(rows)
 
     def read_states(self, state_rows: Array) -> list[PublicState]:
-        """Return the public state of each class, read from its row.
+        """Return the public state of each class, read from its row of numbers.
+
+        The state is what everybody knows between rounds: a point, a ball and a scale.
 
         Parameters
         ----------
         state_rows : array
-            The public state (`PublicState.to_row`), one row for each class.
+            One row for each class, as `PublicState.to_row` writes it.
 
         Raises
         ------
         ParameterError
-            If the array has another shape, or a point is not on the manifold. This never
-            depends on records.
+            If the array has a wrong shape, or a point is not on the manifold. This
+            never depends on records.
         """
         if state_rows.shape != self.initial_state_rows().shape:
-            raise ParameterError("at= is not the public state of these classes")
+            raise ParameterError(
+                "at= does not have the shape of the public state of these classes"
+            )
         return [PublicState.from_row(self.manifold, row) for row in state_rows]
 
     def bounded_rows(
         self, question: Question, state_rows: Array, records: Array, label: int
     ) -> Array:
-        """Return the bounded row of numbers that each record adds to a round's sum.
+        """Return the row of numbers that each record contributes to a round's sum.
 
-        The rows of two records are at most `question.row_diameter` apart. No warning is issued,
-        because a warning that depends on the data would be a release.
+        The rows of two records are at most `question.row_diameter` apart, which bounds
+        the sensitivity of the sum. No warning is issued, because a warning that depends
+        on the data would reveal something about them.
 
         Parameters
         ----------
         question : Question
-            What the round asks.
+            What the round asks of the records.
         state_rows : array
-            The public state at which it asks, one row for each class.
+            What is public before the round, one row for each class.
         records : array of shape (n, *point_shape)
             Records of one class.
         label : int
@@ -352,26 +390,34 @@ class Kernel(ABC):
             state = self.read_states(state_rows)[label]
             return np.asarray(question.rows(state, self.clip_to_ball(records)))
 
-    def agrees_up_to_rounding(self, one: Array, other: Array) -> bool:
+    def agrees_up_to_rounding(self, stated: Array, recomputed: Array) -> bool:
         """Return whether two computations of the public state differ only by rounding.
 
         Coordinates of points are compared relative to the largest coordinate of their
-        row. The three numbers at the end of a row are compared relative to themselves.
+        row. The numbers at the end of a row (two lengths and a factor) are compared
+        relative to themselves.
 
         Parameters
         ----------
-        one, other : arrays
-            Two computations of the public state, one row for each class.
+        stated, recomputed : arrays
+            The public state as another machine states it and as this one computes it;
+            one row for each class.
         """
-        points = np.abs(other[:, :-3])
-        largest = np.broadcast_to(points.max(axis=1, keepdims=True), points.shape)
-        scale = np.concatenate([largest, np.abs(other[:, -3:])], axis=1)
-        if one.shape != other.shape:
+        coordinates = np.abs(recomputed[:, :-_SCALARS_PER_STATE])
+        scalars = np.abs(recomputed[:, -_SCALARS_PER_STATE:])
+        largest_in_row = coordinates.max(axis=1, keepdims=True)
+        scale_of_coordinates = np.broadcast_to(largest_in_row, coordinates.shape)
+        scale = np.concatenate([scale_of_coordinates, scalars], axis=1)
+        if stated.shape != recomputed.shape:
             return False
-        return bool(np.all(np.abs(one - other) <= _MACHINE_TOLERANCE * scale))
+        differences = np.abs(stated - recomputed)
+        return bool(np.all(differences <= _MACHINE_TOLERANCE * scale))
 
     def clip_to_ball(self, records: Array) -> Array:
-        """Return the records, clipped into the public ball; no record raises or is dropped."""
+        """Return the records, clipped into the public ball.
+
+        Every record has a clipped one: none raises an error or is dropped.
+        """
         return np.asarray(project_to_ball(*self.ball, records))
 
     def combine_by_person(self, records: Array, codes: Array) -> Array:
@@ -387,7 +433,7 @@ class Kernel(ABC):
         return person_means(self.manifold, self.ball[1:], records, codes)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the kernel as JSON values, from which `kernel_from_dict` rebuilds it."""
+        """Return the kernel as JSON values, for `kernel_from_dict`."""
         names = [declared.name for declared in fields(self)]
         values = {name: vars(self)[name] for name in names}
         parameters = {
@@ -428,19 +474,20 @@ def kernel_from_dict(kernel_dict: Mapping[str, Any]) -> Kernel:
 
 @dataclass(frozen=True, eq=False)
 class MeanKernel(Kernel):
-    """The Fréchet mean, by steps of clipped logarithms (experimental).
+    """The Fréchet mean of all records, by a few steps toward it (experimental).
 
-    The rows are log_w x − log_w center, clipped to the radius. PublicState curvature is ≤ 0
-    the logarithm does not stretch, so nothing is cut off at any w; elsewhere little is.
-    The masking protocol has not been reviewed by outside cryptographers.
+    In each round a record x contributes log_w x − log_w c, clipped to the radius, where
+    w is the current estimate and c the center of the ball. If curvature is ≤ 0, the
+    logarithm does not stretch, so nothing is cut off at any w; elsewhere little is. The
+    masking protocol has not been reviewed by outside cryptographers.
 
     Parameters
     ----------
     manifold : Manifold
-        PublicState the records live.
+        The space in which the records lie.
     radius : float or "private"
-        The radius of the public ball; or the first rounds find a ball privately, inside
-        an outer one.
+        The radius of the public ball. With "private", the first rounds find a ball
+        privately, inside an outer public one.
     center : array, optional
         The center of the public ball; the manifold's origin by default.
     outer_radius : float, optional
@@ -460,22 +507,25 @@ class MeanKernel(Kernel):
 
     @property
     def default_rounds(self) -> int:
-        """Return the number of rounds after which further steps gain little.
+        """The number of rounds after which further steps toward the mean gain little.
 
-        Let s² = κ·r² for a ball of radius r and curvature at least −κ. Three steps
-        toward the mean are enough while s² <= 1.5, and five in wider balls. A final
-        question other than a step takes a round of its own. With a private radius, the
-        rounds of the search come first, and one or two steps refine their result. The
-        numbers were found by simulation (benchmarks/studies/federated.py).
+        In a ball of radius r and curvature at least −κ, three steps are enough while
+        κ·r² <= 1.5, and five in wider balls. A final question other than a step takes a
+        round of its own. With a private radius, the rounds of the search come first,
+        and one or two steps refine their result. The numbers were found by simulation
+        (benchmarks/studies/federated.py).
         """
         if self.is_private:
-            search_rounds = len(self.search_questions(0.0, 0.0))
-            return search_rounds + (
-                2 if FirstCenter.factor_indices(self.manifold) else 1
+            # The number of questions does not depend on the shares of the budget.
+            search_rounds = len(
+                self.search_questions(hidden_records=0.0, count_share=0.0)
             )
+            asks_for_first_center = bool(FirstCenter.factor_indices(self.manifold))
+            return search_rounds + (2 if asks_for_first_center else 1)
 
-        is_nearly_flat = 4 * self._half_radius_angle**2 <= 1.5
-        step_rounds = 3 if is_nearly_flat else 5
+        curvature_in_ball = 4 * self._half_radius_angle**2
+        is_nearly_flat = curvature_in_ball <= _MAX_FLAT_CURVATURE
+        step_rounds = _STEPS_IF_FLAT if is_nearly_flat else _STEPS_IF_CURVED
         if self.last_question_class is StepToMean:
             return step_rounds
         return step_rounds + 1
@@ -483,10 +533,10 @@ class MeanKernel(Kernel):
     def choose_questions(
         self, rounds: int, hidden_records: float, count_share: float
     ) -> list[Question]:
-        """Return the search for a private ball, then steps, then the last question.
+        """Return the questions of all rounds: a search, steps to the mean, a last one.
 
-        The budget that the search leaves is divided among the later rounds in geometric
-        progression.
+        The search is for a private ball and is left out in a public ball. The budget
+        that it leaves is divided among the later rounds in geometric progression.
 
         Parameters
         ----------
@@ -499,11 +549,11 @@ class MeanKernel(Kernel):
             The fraction of the budget with which a noisy count reliably shows half of
             the records.
         """
-        search = (
-            self.search_questions(hidden_records, count_share)
-            if self.is_private
-            else []
-        )
+        search: list[Question] = []
+        if self.is_private:
+            search = self.search_questions(hidden_records, count_share)
+
+        # Each later round has _BUDGET_RATIO times the budget of the round before.
         ratios = [_BUDGET_RATIO**k for k in range(rounds - len(search))]
         search_share = sum(question.budget_share for question in search)
         unit_share = (1 - search_share) / sum(ratios)
@@ -514,13 +564,13 @@ class MeanKernel(Kernel):
     def final_value(self, state_rows: Array, noise: float) -> Array:
         """Return the mean of each class, shrunk toward the center of its ball.
 
-        It is shrunk by as much as the noise that remains suggests. If there is one
-        class, the result is one point.
+        The more noise remains, the more a mean is shrunk, which reduces its error. If
+        there is only one class, the result is one point.
 
         Parameters
         ----------
         state_rows : array
-            The public state after the last round, one row for each class.
+            What is public after the last round, one row for each class.
         noise : float
             The standard deviation of the noise that remains in a coordinate, in units
             of the radius.
@@ -655,7 +705,10 @@ class MomentKernel(Kernel):
     def choose_questions(
         self, rounds: int, hidden_records: float, count_share: float
     ) -> list[Question]:
-        """Return the question for the second moment, after one for a private radius.
+        """Return the question for the second moment of vectors x, the mean of xxᵀ.
+
+        If the radius is private, a question for the distances of the records comes
+        first.
 
         Parameters
         ----------
@@ -671,7 +724,7 @@ class MomentKernel(Kernel):
         Raises
         ------
         ParameterError
-            If the number of rounds is another one.
+            If the number of rounds is not the one that these questions take.
         """
         if rounds != self.default_rounds:
             raise ParameterError(
@@ -688,16 +741,16 @@ class MomentKernel(Kernel):
         ]
 
     def read_states(self, state_rows: Array) -> list[PublicState]:
-        """Return the public state of the one class, read from its row.
+        """Return the public state of the only class, in a list.
 
-        A radius that was agreed on replaces the one that the server states: with rows
+        If the radius is public, it replaces the one that the server states: with rows
         clipped to a smaller radius, a person would contribute more than the sensitivity
         allows.
 
         Parameters
         ----------
         state_rows : array
-            The public state, in one row.
+            What is public between rounds, in one row of numbers.
         """
         states = super().read_states(state_rows)
         if self.is_private:
@@ -705,16 +758,30 @@ class MomentKernel(Kernel):
         return [state._replace(radius=self.radius) for state in states]
 
     def combine_by_person(self, records: Array, codes: Array) -> Array:
-        """Return scaled rows such that each person contributes the mean of xxᵀ of their rows.
+        """Scale vectors so that each person contributes the mean of xxᵀ of their own.
 
-        The arguments are those of `Kernel.combine_by_person`.
+        Parameters
+        ----------
+        records : array of shape (records, dim)
+            The vectors x.
+        codes : array of int
+            The number of the person to whom each vector belongs, from 0 on.
+
+        Returns
+        -------
+        array
+            At most `max_rows_per_person` vectors for each person.
         """
         if self.is_private:
             raise ParameterError("a person's moments need a radius that is agreed on")
         return person_rows(clip_rows(self.clip_to_ball(records), self.radius), codes)
 
     def final_value(self, state_rows: Array, noise: float) -> Array:
-        """Return the eigenvectors of the noisy moment as rows, the leading one first."""
+        """Return the eigenvectors of the noisy second moment, the leading one first.
+
+        Each row is an eigenvector. `state_rows` holds the moment's coordinates in one
+        row; `noise` is not used.
+        """
         moment = vector_to_symmetric(state_rows[0], self.manifold.dim)
         _, eigenvectors = np.linalg.eigh(moment)
         return np.asarray(eigenvectors[:, ::-1].T)

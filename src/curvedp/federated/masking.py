@@ -1,8 +1,13 @@
-"""Secure sums of integer vectors over sites: nobody, not even the server, sees a summand.
+"""Secure sums: several sites add up integer vectors, and nobody sees a single vector.
 
-The sums are modulo 2^64. The protocol is that of Bonawitz et al. (2017), "Practical Secure Aggregation for
-Privacy-Preserving Machine Learning". This module knows no transport and no statistic. It
-is experimental: no outside cryptographer has reviewed it.
+A site is a participant, such as a hospital; a server carries all messages and is not
+trusted. Each site adds a mask of random-looking numbers to its vector. The masks cancel
+in the sum, or are removed with the help of the other sites.
+
+The sums are modulo 2^64. The protocol is that of Bonawitz et al. (2017), "Practical
+Secure Aggregation for Privacy-Preserving Machine Learning". This module knows no
+transport and no statistic. It is experimental: no outside cryptographer has reviewed
+it.
 
 Once per session:
 
@@ -16,14 +21,15 @@ In every round:
 3. mask. Every site sends its vector plus a mask of its own plus, for each other site, a
    mask that the two have in common, with opposite signs. The server sees words that are
    uniform to it.
-4. unmask. The surviving sites send shares: of the own mask of every survivor, and of the
-   pair key of every lost site. Never both for one site, so that no single vector is
-   unmasked. In the sum over the survivors all masks cancel or are removed.
+4. unmask. The surviving sites send shares: of the own mask of every survivor, and of
+   the pair key of every lost site. Never both for one site, so that no single vector is
+   unmasked.
 
-What is added to the paper: keys and seeds are fresh in every round, pair masks depend on
-the roster and on the question asked, every secret is committed to, and each site has a chain
-of seeds, of which the one for the number of lost sites is revealed in step 4, so that
-the server can remove surplus noise (`noise.py`). The proof is in `docs/theory/federation.md`.
+What is added to the paper: keys and seeds are fresh in every round, pair masks depend
+on the roster and on the question asked, every secret is committed to, and each site has
+a chain of seeds, of which the one for the number of lost sites is revealed in step 4,
+so that the server can remove surplus noise (`noise.py`). The proof is in
+`docs/theory/federation.md`.
 """
 
 import hashlib
@@ -57,8 +63,8 @@ from curvedp.federated.session import (
 )
 from curvedp.signing import digest, is_signed, key_of, signature
 
-# What a site may tell the server of a refusal, and nothing else: a message could contain
-# the site's budget, the names of its files or its true number of records.
+# The only things that a site may tell the server about a refusal. A free message could
+# contain the site's budget, the names of its files or its true number of records.
 REFUSALS = {
     "plan": "the site agreed to another plan",
     "clock": "the plan is not open by the site's clock",
@@ -71,11 +77,15 @@ REFUSALS = {
 # Stages that a site answers once per session; the others come in every round.
 _SESSION_STAGES = ("announce", "share")
 
-# A site's secrets in a round, by their place in `Party._secrets`: the private key of the
-# pair masks, the seed of the own mask, and from _CHAIN on the chain of noise seeds.
+# A site has several secrets in a round. Their places in the list of its secrets: the
+# private key for masks that it shares with another site, the seed of the mask of its
+# own, and from _CHAIN on the chain of noise seeds.
 _PAIR_KEY = 0
 _OWN_MASK = 1
 _CHAIN = 2
+
+# A file of the journal begins with this many digits of the session's hash.
+_JOURNAL_ID_DIGITS = 32
 
 # Keys, commitments and hashes have 32 bytes: 64 hexadecimal digits.
 _KEY_BYTES = 32
@@ -120,7 +130,7 @@ class Party:
     """One site's side of a session of masked sums (experimental).
 
     The protocol has not been reviewed by outside cryptographers. Each public method is
-    one answer to the server. It raises `FederationRefused` where the answer would reveal
+    one answer to the server. It raises `FederationRefused` if the answer would reveal
     more than one sum per round.
 
     Parameters
@@ -133,17 +143,17 @@ class Party:
         The state that an earlier `Party` of this site and session left; a new state,
         with a fresh master secret, by default.
     journal : Path, optional
-        A folder in which every stage leaves a file before it is answered. PublicState each
-        request starts a process, this keeps two processes from answering one stage: two
-        masked vectors of one round would be two releases.
+        A folder in which every stage leaves a file before it is answered. If each
+        request starts a process, this keeps two processes from answering the same
+        stage: two masked vectors of one round would be two releases.
 
     Attributes
     ----------
     index : int
         The site's place in `session.sites`.
     state : dict
-        All that the site remembers, as JSON values. It holds the site's secrets and must
-        stay at the site.
+        All that the site remembers, as JSON values. It holds the site's secrets and
+        must stay at the site.
 
     Raises
     ------
@@ -158,7 +168,11 @@ class Party:
         state: dict[str, Any] | None = None,
         journal: Path | None = None,
     ) -> None:
-        """Check the identity and the state; a new state gets a fresh master secret."""
+        """Check that the identity and the state are those of a site of this session.
+
+        Without a state, a new one with a fresh master secret is made. All other secrets
+        of the site are derived from the master secret.
+        """
         if key_of(identity) not in session.sites:
             raise ParameterError("this site's key is not among the session's")
         self.session = session
@@ -178,13 +192,13 @@ class Party:
             raise ParameterError("this state is of another session")
 
     def answer(self, request: Request) -> dict[str, Any]:
-        """Answer one request of the server, and note it in the journal first.
+        """Answer one request of the server, after noting it in the site's journal.
 
         Parameters
         ----------
         request : mapping
-            JSON values: the "stage", in rounds the number of the "round", and what the
-            stage needs.
+            JSON values: the "stage" (the step of the protocol), the number of the
+            "round" if the stage belongs to one, and what else the stage needs.
 
         Returns
         -------
@@ -223,16 +237,24 @@ class Party:
 
     @property
     def _stages(self) -> dict[str, Callable[[Request], dict[str, Any]]]:
-        """Return the method that answers each stage for which no records are needed."""
+        """Return the methods that answer requests without the site's records, by stage.
+
+        A stage is a step of the protocol.
+        """
         return {"share": self._answer_share, "unmask": self._answer_unmask}
 
     def _answer_share(self, request: Request) -> dict[str, Any]:
-        """Answer the JSON request of stage "share": return this site's sealed shares.
+        """Answer the stage "share": return encrypted shares of this site's secrets.
 
         Parameters
         ----------
         request : mapping
-            The request, with the announcements of all sites.
+            JSON values: the "announcements", which hold the public keys of all sites.
+
+        Returns
+        -------
+        dict
+            "boxes", one encrypted message to each other site.
         """
         announcements = {
             int(site): announcement
@@ -241,27 +263,34 @@ class Party:
         return {"boxes": self.share(announcements)}
 
     def _answer_unmask(self, request: Request) -> dict[str, Any]:
-        """Answer the JSON request of stage "unmask": return this site's shares of a round."""
+        """Answer the stage "unmask": return shares of the secrets of a round.
+
+        `request` has the number of the "round" and "survivors", the sites whose masked
+        vectors have arrived.
+        """
         survivors = [int(site) for site in request["survivors"]]
         return self.unmask(int(request["round"]), survivors)
 
     def _enter(self, journal: Path, stage: str) -> None:
-        """Write a stage into the journal, once over all processes of this site.
+        """Note in the journal that a stage is answered; refuse a second answer.
+
+        The journal is a folder that all processes of this site share. A stage is a step
+        of the protocol; answering it twice could reveal more than one sum.
 
         Parameters
         ----------
         journal : Path
             The folder of the journal.
         stage : str
-            The name of the stage, with the number of its round.
+            The name of the stage, followed by the number of its round.
 
         Raises
         ------
         FederationRefused
-            If a process of this site has entered the stage before, or the journal cannot be
-            written.
+            If a process of this site has entered the stage before, or the journal
+            cannot be written.
         """
-        entry = journal / f"{self.session.id.hex()[:32]}-{stage}"
+        entry = journal / f"{self.session.id.hex()[:_JOURNAL_ID_DIGITS]}-{stage}"
         try:
             # The file system lets only one process create the file.
             entry.touch(exist_ok=False)
@@ -277,9 +306,9 @@ class Party:
     # ---- once per session ----
 
     def announce(self) -> dict[str, Any]:
-        """Return this site's signed announcement (step 1), for the server and all sites.
+        """Return this site's signed announcement of its public keys (step 1).
 
-        It holds the public key of the sealed channel and, for every round, commitments
+        It holds a public key for encrypted messages and, for every round, commitments
         to the site's secrets: the public half of its pair key and hashes of its seeds.
         They reveal nothing about the secrets, but later nobody can pass off another
         secret as the site's. The signature keeps the server from inserting keys of its
@@ -303,21 +332,22 @@ class Party:
         return {**body, "signature": signature(self.identity, body, PROTOCOL)}
 
     def share(self, announcements: Announcements) -> dict[str, str]:
-        """Return sealed shares of this site's secrets for the other sites (step 2).
+        """Return encrypted shares of this site's secrets for the other sites (step 2).
 
-        Any `session.threshold` shares determine a secret, fewer reveal nothing about it
-        (Shamir 1979). The server only carries the boxes: the key of each is agreed on by
-        sender and receiver (X25519) from signed public keys.
+        Any `session.threshold` shares determine a secret; fewer reveal nothing about it
+        (Shamir 1979). The other sites can then help if this one is lost. The server
+        carries the encrypted boxes and cannot open them: sender and receiver agree on
+        the key of each box (X25519) from signed public keys.
 
         Parameters
         ----------
         announcements : mapping
-            The announcements of all sites that made one, by site.
+            The signed public keys of every site that sent them, by the site's index.
 
         Returns
         -------
         dict
-            For every other site, by its index as a string, a sealed box in hexadecimal.
+            For every other site, by its index as a string, a box in hexadecimal digits.
 
         Raises
         ------
@@ -331,7 +361,7 @@ class Party:
             str(site): dict(announcement)
             for site, announcement in announcements.items()
         }
-        bundles = self._bundles(sorted(announcements))
+        bundles = self._share_bundles(sorted(announcements))
         own_bundle = bundles.pop(self.index)
         self.state["bundles"] = {str(self.index): own_bundle.hex()}
 
@@ -342,7 +372,10 @@ class Party:
         return boxes
 
     def _check_announcements(self, announcements: Announcements) -> None:
-        """Check the announcements that the server passed on.
+        """Check the announcements of all sites, which the server passed on.
+
+        An announcement holds the public keys of a site. With a forged one the server
+        could compute masks.
 
         Parameters
         ----------
@@ -370,19 +403,19 @@ class Party:
                 )
         if announcements.get(self.index) != self.announce():
             raise FederationRefused(
-                "the announcements hold another one under this site's name"
+                "the announcement under this site's name is not its own"
             )
 
     def open(self, sealed: Mapping[int, str]) -> None:
-        """Open the boxes of the other sites and store their shares (end of step 2).
+        """Decrypt the boxes of the other sites and store their shares (end of step 2).
 
-        The senders and this site are the roster of all rounds. This site learns one
-        share of each secret, which alone reveals nothing.
+        The senders and this site form the roster: the sites that take part in all
+        rounds. This site learns one share of each secret, which alone reveals nothing.
 
         Parameters
         ----------
         sealed : mapping
-            The box from each sender to this site, in hexadecimal.
+            The encrypted box from each sender to this site, in hexadecimal digits.
 
         Raises
         ------
@@ -407,10 +440,11 @@ class Party:
     # ---- every round ----
 
     def seed(self, round: int) -> bytes:
-        """Return the first seed of a round's chain, for the layers of noise.
+        """Return the seed of the noise that the server may have to subtract in a round.
 
-        The other seeds follow from it (`session.chain`). It is empty if no site may be lost:
-        then noise has only one layer, which needs no seed.
+        A site draws noise in layers, for the case that other sites are lost. All layers
+        but the first are computed from this seed. It is empty if no site may be lost:
+        then there is only one layer.
         """
         if not self.session.dropouts:
             return b""
@@ -419,14 +453,14 @@ class Party:
     def mask(self, round: int, question_hash: bytes, vector: np.ndarray) -> np.ndarray:
         """Return this site's masked vector of a round (step 3); only once per round.
 
-        Site i has the vector xᵢ, a secret seed bᵢ, and with each other site j a common secret
-        kᵢⱼ. PRG expands a seed to uniform words. Site i sends
+        Site i has the vector xᵢ, a secret seed bᵢ, and with each other site j a common
+        secret kᵢⱼ. PRG expands a seed to uniform words. Site i sends
 
             yᵢ = xᵢ + PRG(bᵢ) + Σ_{j > i} PRG(kᵢⱼ) − Σ_{j < i} PRG(kᵢⱼ)   (mod 2^64).
 
-        Without bᵢ and a kᵢⱼ with an honest j, yᵢ is uniform to the server. The kᵢⱼ depend on
-        the roster and on `question_hash`: if the server tells two sites different things,
-        their masks do not cancel and the sum is noise.
+        Without bᵢ and a kᵢⱼ with an honest j, yᵢ is uniform to the server. The kᵢⱼ
+        depend on the roster and on `question_hash`: if the server tells two sites
+        different things, their masks do not cancel and the sum is noise.
 
         Parameters
         ----------
@@ -458,7 +492,7 @@ class Party:
         masked = words + mask_words(own_secrets[_OWN_MASK], length)
 
         roster = self.state["roster"]
-        context = _context(self.session, round, roster, question_hash)
+        context = _mask_context(self.session, round, roster, question_hash)
         for site in roster:
             if site == self.index:
                 continue
@@ -474,12 +508,12 @@ class Party:
     def unmask(self, round: int, survivors: Collection[int]) -> dict[str, Any]:
         """Return the shares that unmask the sum over the survivors (step 4); only once.
 
-        For a survivor these are shares of the seed of its own mask and of one seed of its
-        chain, the one for this number of lost sites. For a lost site it is a share of its
-        pair key. A site never gives both kinds for one site, because together they would
-        unmask that site's single vector. Any two sets of `threshold` sites have an honest
-        site in common, so the server cannot collect both kinds by naming different survivors
-        to different sites.
+        For a survivor these are shares of the seed of its own mask and of one seed of
+        its chain, the one for this number of lost sites. For a lost site it is a share
+        of its pair key. A site never gives both kinds for one site, because together
+        they would unmask that site's single vector. Any two sets of `threshold` sites
+        have an honest site in common, so the server cannot collect both kinds by naming
+        different survivors to different sites.
 
         Parameters
         ----------
@@ -491,14 +525,14 @@ class Party:
         Returns
         -------
         dict
-            The hash of the question that was "asked" in the round, the "survivors", and the
-            "shares" by site.
+            The hash of the question that was "asked" in the round, the "survivors", and
+            the "shares" by site.
 
         Raises
         ------
         FederationRefused
-            If this site sent no masked vector in the round, gave shares before, or is asked
-            to unmask a sum over too few sites.
+            If this site sent no masked vector in the round, gave shares before, or is
+            asked to unmask a sum over too few sites.
         """
         self._check_round(round)
         alive = set(survivors)
@@ -534,26 +568,30 @@ class Party:
         }
 
     def _refuse_if_answered(self, name: str) -> None:
-        """Raise `FederationRefused` if the result of a stage is in the state already."""
+        """Raise `FederationRefused` if the state holds the result of a stage."""
         if name in self.state:
             raise FederationRefused("this stage has been answered")
 
     def _check_round(self, round: int) -> None:
-        """Raise `FederationRefused` for a round outside the session or before keys were shared."""
+        """Raise `FederationRefused` if a round does not exist or has no keys yet."""
         if "roster" not in self.state or round not in range(self.session.rounds):
             raise FederationRefused(
                 "this round is not one of the session's, or its keys were never shared"
             )
 
     def _secret(self, *name: bytes | int) -> bytes:
-        """Derive a secret from the site's master secret, by its name."""
+        """Return the secret with a given name, derived from the site's master secret.
+
+        The name consists of a purpose such as b"noise" and, if needed, of numbers.
+        """
         return derive_key(bytes.fromhex(self.state["master"]), self.session.id, *name)
 
     def _secrets(self, round: int) -> list[bytes]:
         """Return this site's secrets of a round.
 
-        They are the private pair key, the seed of the own mask, and the chain of noise
-        seeds, at the places `_PAIR_KEY` (0), `_OWN_MASK` (1) and from `_CHAIN` (2) on.
+        They are, in this order: the private key for the masks that it has in common
+        with other sites (place `_PAIR_KEY` = 0), the seed of its own mask (`_OWN_MASK`
+        = 1), and the seeds of its noise (from `_CHAIN` = 2 on).
 
         Parameters
         ----------
@@ -565,13 +603,14 @@ class Party:
         own_mask_seed = self._secret(b"self", round)
         return [pair_key, own_mask_seed, *noise_seeds]
 
-    def _bundles(self, peers: Sequence[int]) -> dict[int, bytes]:
-        """Return, for each peer, a bundle of shares of this site's secrets of all rounds.
+    def _share_bundles(self, peers: Sequence[int]) -> dict[int, bytes]:
+        """Return a bundle of shares of all of this site's secrets for each peer.
 
-        A bundle holds the shares one after the other, by round and by the secret's place in
-        `_secrets`. Site j gets the values of Shamir's polynomials at the point j + 1. The
-        coefficients are derived from the master secret, so a restarted site gives the same
-        shares.
+        A share is one value of a random polynomial that hides the secret (Shamir 1979).
+        A bundle holds the shares one after the other, by round and by the secret's
+        place in `_secrets`. Site j gets the values of Shamir's polynomials at the point
+        j + 1. The coefficients are derived from the master secret, so a restarted site
+        gives the same shares.
 
         Parameters
         ----------
@@ -601,7 +640,7 @@ class Party:
         return bundles
 
     def _shares_of(self, site: int, round: int) -> list[str]:
-        """Return the shares of another site's secrets in a round that this site holds.
+        """Return the shares that this site holds of another site's secrets in a round.
 
         Parameters
         ----------
@@ -625,10 +664,10 @@ class Party:
         return [bundle[start : start + share_digits] for start in starts]
 
     def _sealing_cipher(self, sender: int, receiver: int) -> ChaCha20Poly1305:
-        """Return the authenticated cipher of the box from one site to another.
+        """Return the cipher for the encrypted message (box) from one site to another.
 
-        This site is the sender or the receiver. Both derive the same key, by X25519
-        agreement from the channel keys that they announced.
+        This site is the sender or the receiver. Both derive the same key (X25519) from
+        the public keys that they announced.
 
         Parameters
         ----------
@@ -643,7 +682,7 @@ class Party:
         return ChaCha20Poly1305(key)
 
     def _open_box(self, sender: int, box: str) -> str:
-        """Return the bundle in a sealed box as hexadecimal digits.
+        """Decrypt a box of shares from another site, as hexadecimal digits.
 
         A damaged box gives an empty string, as if the sender had shared nothing with
         this site: the shares that other sites hold may still be enough.
@@ -651,9 +690,9 @@ class Party:
         Parameters
         ----------
         sender : int
-            The site that sent the box.
+            The index of the site that sent the box.
         box : str
-            The sealed box in hexadecimal.
+            The encrypted box in hexadecimal digits.
         """
         try:
             cipher = self._sealing_cipher(sender, self.index)
@@ -666,22 +705,25 @@ class Party:
 
 
 def is_announcement(session: Session, site: int, announcement: Any) -> bool:
-    """Return whether a value is a complete announcement, signed by a site for this session.
+    """Return whether a value is a complete announcement that a site has signed.
+
+    An announcement holds a site's public keys and the commitments to its secrets. The
+    server and all sites call this for what they receive, before they use a key.
 
     Parameters
     ----------
     session : Session
         The public terms.
     site : int
-        The index of the site under whose name it arrived.
+        The index of the site under whose name the value arrived.
     announcement : object
-        What arrived.
+        The value that arrived, which may be anything.
 
     Returns
     -------
     bool
-        Whether it names session and site, holds all keys and commitments, is signed, and
-        all X25519 keys can be used.
+        Whether it names session and site, holds all keys and commitments, has a valid
+        signature, and all its keys can be used.
     """
     if not isinstance(announcement, Mapping):
         return False
@@ -705,10 +747,11 @@ def is_announcement(session: Session, site: int, announcement: Any) -> bool:
 
 
 def _is_usable_key(public: str) -> bool:
-    """Return whether others can agree on a secret with an X25519 public key.
+    """Return whether a public key (X25519) can be used to agree on a secret.
 
-    With a key of small order the agreement fails for every private key. It would fail at
-    the other sites in the middle of a round, after they have paid.
+    With a key of small order the agreement fails for every private key. A site that
+    announced one would make the others fail in the middle of a round, after they have
+    charged their ledgers.
 
     Parameters
     ----------
@@ -748,43 +791,46 @@ class _SharedSecrets(NamedTuple):
     shares: Mapping[int, Mapping[str, Any]]
 
     def reconstruct(self, site: int, secret_place: int, share_place: int) -> bytes:
-        """Return a site's secret from the shares that `threshold` sites hold of it.
+        """Reconstruct a site's secret from the shares that other sites sent.
 
         Parameters
         ----------
         site : int
-            The site whose secret it is.
+            The index of the site whose secret it is.
         secret_place : int
-            The secret's place in `Party._secrets`.
+            Which secret it is: its place in the list of the site's secrets.
         share_place : int
             The place of its share in the lists that the sites sent for `site`.
 
         Raises
         ------
         FederationRefused
-            If there are too few shares, or the result is not the secret to which the site
-            committed. Then a share or the commitment is wrong.
+            If there are too few shares, or the result is not the secret to which the
+            site committed. Then a share or the commitment is wrong.
         """
-        threshold = self.session.threshold
-        # Shamir's polynomial at the points where its value is known.
-        points: dict[int, int] = {}
-        for sender in sorted(self.shares):
-            share = _read_share(self.shares[sender].get(str(site)), share_place)
-            if share is not None and len(points) < threshold:
-                points[sender + 1] = share
-
-        if len(points) == threshold:
-            number = join_shares(points)
-            if number < 2**256:
-                secret = number.to_bytes(32, "little")
-                expected = _announced_commitment(
-                    self.session, self.announcements[site], self.round, secret_place
-                )
-                if _commitment(secret_place, secret) == expected:
-                    return secret
-        raise FederationRefused(
+        refusal = FederationRefused(
             "the shares of a site's secret do not give what it committed to"
         )
+        threshold = self.session.threshold
+        # Site j holds the value of Shamir's polynomial at the point j + 1.
+        share_at_point: dict[int, int] = {}
+        for sender in sorted(self.shares):
+            share = _read_share(self.shares[sender].get(str(site)), share_place)
+            if share is not None and len(share_at_point) < threshold:
+                share_at_point[sender + 1] = share
+        if len(share_at_point) != threshold:
+            raise refusal
+
+        number = join_shares(share_at_point)
+        if number >= 2 ** (8 * _KEY_BYTES):
+            raise refusal
+        secret = number.to_bytes(_KEY_BYTES, "little")
+        announced = _announced_commitment(
+            self.session, self.announcements[site], self.round, secret_place
+        )
+        if _commitment(secret_place, secret) != announced:
+            raise refusal
+        return secret
 
 
 def unmask_sum(
@@ -796,16 +842,17 @@ def unmask_sum(
     masked: Mapping[int, np.ndarray],
     answers: Mapping[int, Any],
 ) -> UnmaskedSum:
-    """Return the sum of the vectors of all surviving sites (the server's end of step 4).
+    """Remove the masks, and return the sum of the vectors of all surviving sites.
 
+    The server calls this at the end of a round (end of step 4).
     Survivors S are the sites whose masked vectors yᵢ arrived. With the vectors xᵢ, the
     own seeds bᵢ and the common secrets kᵢⱼ of `Party.mask`,
 
         Σ_{i∈S} yᵢ = Σ_{i∈S} xᵢ + Σ_{i∈S} PRG(bᵢ) + Σ_{i∈S, j lost} ±PRG(kᵢⱼ),
 
     because pair masks within S cancel. The server reconstructs bᵢ of the survivors and
-    the pair keys of the lost sites, recomputes these masks, and subtracts them. It learns
-    the sum and nothing else about single vectors.
+    the pair keys of the lost sites, recomputes these masks, and subtracts them. It
+    learns the sum and nothing else about single vectors.
 
     Parameters
     ----------
@@ -832,8 +879,8 @@ def unmask_sum(
     Raises
     ------
     FederationRefused
-        If too few shares came, or a secret is not the one committed to: the sum is exact
-        or there is none.
+        If too few shares came, or a secret is not the one committed to: the sum is
+        exact or there is none.
     """
     survivors = sorted(masked)
     shares = {
@@ -848,11 +895,11 @@ def unmask_sum(
     if len({len(vector) for vector in masked.values()}) != 1:
         raise FederationRefused("the masked vectors differ in length")
 
-    # Remove the own masks, then the masks that survivors share with lost sites.
+    # Remove the survivors' own masks, then those that they share with lost sites.
     collected = _SharedSecrets(session, round, announcements, shares)
     total = _sum_without_own_masks(collected, masked)
     length = len(total)
-    context = _context(session, round, roster, question_hash)
+    context = _mask_context(session, round, roster, question_hash)
     for lost_site in set(roster) - set(survivors):
         pair_key = collected.reconstruct(lost_site, _PAIR_KEY, 0)
         for survivor in survivors:
@@ -877,19 +924,20 @@ def unmask_sum(
 def _sum_without_own_masks(
     collected: _SharedSecrets, masked: Mapping[int, np.ndarray]
 ) -> np.ndarray:
-    """Return the sum of the masked vectors after removing each site's own mask.
+    """Remove the mask that each site made for itself, and add up the vectors.
 
     Parameters
     ----------
     collected : _SharedSecrets
-        The shares from which the seeds of the own masks are reconstructed.
+        The shares from which the seeds of these masks are reconstructed.
     masked : mapping
         The masked vector of each survivor.
 
     Returns
     -------
     array of uint64
-        Modulo 2^64; pair masks with lost sites are still in it.
+        The sum modulo 2^64. It still contains the masks that survivors have in common
+        with lost sites.
     """
     vectors = []
     for site in sorted(masked):
@@ -899,12 +947,14 @@ def _sum_without_own_masks(
 
 
 def _is_answer_for(answer: Any, survivors: list[int], question_hash: str) -> bool:
-    """Return whether a site's answer to "unmask" is for these survivors and this question.
+    """Return whether a site's shares are meant for these survivors and this question.
+
+    The server calls this for each answer to its request to unmask a sum.
 
     Parameters
     ----------
     answer : object
-        What arrived; anything may arrive.
+        What arrived from the site, which may be anything.
     survivors : list of int
         The surviving sites, in ascending order.
     question_hash : str
@@ -919,12 +969,12 @@ def _is_answer_for(answer: Any, survivors: list[int], question_hash: str) -> boo
 
 
 def _read_share(shares: Any, place: int) -> int | None:
-    """Return one of the shares in a site's answer, or None if it is unusable.
+    """Return one share of a site's answer as a number, or None if it is unusable.
 
     Parameters
     ----------
     shares : object
-        What arrived as the list of shares.
+        What arrived as the list of shares, in hexadecimal digits.
     place : int
         The share's place in the list.
     """
@@ -941,18 +991,18 @@ def _read_share(shares: Any, place: int) -> int | None:
 def _pair_mask(
     secret: bytes, public: str, context: bytes, adder: int, other: int, length: int
 ) -> np.ndarray:
-    """Return the mask that one site adds because of another site.
+    """Return the mask that a site adds to its vector on account of one other site.
 
-    The two masks of a pair of sites cancel: the site with the lower index adds the words,
-    the other subtracts them.
+    The two masks of a pair of sites cancel in the sum: the site with the lower index
+    adds pseudorandom words, and the other one subtracts the same words.
 
     Parameters
     ----------
     secret, public : bytes and str
-        The private pair key of one of the two sites and the public one of the other;
-        either combination gives the same words.
+        The private key of one of the two sites and the public key of the other; either
+        combination gives the same words.
     context : bytes
-        A hash of the circumstances of the round, see `_context`.
+        A hash of the circumstances of the round, from `_mask_context`.
     adder, other : int
         The site that adds the mask, and the other site.
     length : int
@@ -961,6 +1011,7 @@ def _pair_mask(
     Returns
     -------
     array of uint64, shape (length,)
+        The words to add, modulo 2^64.
     """
     shared_secret = agree_on_secret(secret, public)
     lower, higher = sorted((adder, other))
@@ -970,10 +1021,13 @@ def _pair_mask(
     return np.asarray(np.zeros_like(words) - words)
 
 
-def _context(
+def _mask_context(
     session: Session, round: int, roster: Sequence[int], question_hash: bytes
 ) -> bytes:
-    """Return a hash of everything on which two sites must agree for their masks to cancel.
+    """Return a hash of everything on which two sites must agree so that masks cancel.
+
+    The masks that two sites have in common are computed from it. If the server tells
+    them different things, the masks do not cancel and the sum is useless.
 
     Parameters
     ----------
@@ -997,15 +1051,16 @@ def _context(
 
 
 def _commitment(place: int, secret: bytes) -> str:
-    """Return the public commitment to a secret, in hexadecimal.
+    """Return the public commitment to a site's secret, in hexadecimal digits.
 
-    For a pair key it is the public half, which the other sites need. For any other secret
-    it is a SHA-256 hash.
+    A commitment reveals nothing about the secret, but shows later whether it was
+    replaced. For the private key of a site's pair masks it is the public key, which the
+    other sites need. For any other secret it is a SHA-256 hash.
 
     Parameters
     ----------
     place : int
-        The secret's place in `Party._secrets`.
+        Which secret it is: its place in the list of the site's secrets.
     secret : bytes
         The secret.
     """
@@ -1017,9 +1072,10 @@ def _commitment(place: int, secret: bytes) -> str:
 def _announced_commitment(
     session: Session, announcement: Mapping[str, Any], round: int, place: int
 ) -> str:
-    """Return a site's commitment to one of its secrets, from its announcement.
+    """Return a site's commitment to one of its secrets, read from its announcement.
 
-    The channel key comes first in "keys", then the commitments, round by round.
+    The "keys" of an announcement are one string of hexadecimal digits. A public key for
+    encrypted messages comes first, then the commitments, round by round.
 
     Parameters
     ----------
@@ -1030,7 +1086,7 @@ def _announced_commitment(
     round : int
         The number of the round.
     place : int
-        The secret's place in `Party._secrets`.
+        Which secret it is: its place in the list of the site's secrets.
     """
     start = _KEY_DIGITS * (1 + round * session.secrets + place)
     return str(announcement["keys"][start : start + _KEY_DIGITS])

@@ -1,12 +1,13 @@
-"""Discrete Gaussian noise that many sites add together: exact sampling and its privacy.
+"""Discrete Gaussian noise that several sites add to a sum of integer vectors together.
 
-Each site draws a part of the noise, called a share. Theorem (docs/theory/federation.md). Let a
-statistic with integer values move by at most Δ when a record is replaced. The statistic
-plus a sum of discrete Gaussian shares of total variance V, each of variance ≥ 16, is
-Δ/√(V − 8)-GDP, up to a total variation of about 2^-225 for each share and coordinate.
+Each site draws a part of the noise (a share) in layers. If all sites stay to the end,
+there is more noise than needed: the layers that are left over are the surplus, which
+the server subtracts again (Jiang et al. 2024).
 
-A site's noise consists of layers. The layers above the number of lost sites are surplus,
-and the server subtracts them again (Jiang et al. 2024).
+Theorem (docs/theory/federation.md). Let a statistic with integer values move by at most
+Δ when a record is replaced. The statistic plus a sum of discrete Gaussian shares of
+total variance V, each of variance ≥ 16, is Δ/√(V − 8)-GDP, up to a total variation of
+about 2^-225 for each share and coordinate.
 """
 
 from collections.abc import Sequence
@@ -21,7 +22,8 @@ from curvedp.federated.session import chain, derive_key, keystream
 from curvedp.numerics.directed_rounding import round_up
 from curvedp.randomness import SecureSource, Source
 
-# What discreteness costs of the total variance: θ_8 < 2^-226 (docs/theory/federation.md).
+# What discreteness costs of the total variance: θ_8 < 2^-226
+# (docs/theory/federation.md).
 SMOOTHING = 8
 
 # The smallest variance of a share: two shares a, b ≥ 16 have ab/(a + b) ≥ 8.
@@ -30,11 +32,20 @@ LEAST_VARIANCE = 16
 # Bytes of key stream that a `KeyedSource` makes at a time.
 _STREAM_BLOCK = 1 << 14
 
+# A bound on θ_8 = Σ_{k≠0} e^{−16π²k²}, how far a discrete Gaussian of variance 8 is
+# from a rounded real one: 2·e^{−16π²}, and a little more for the further terms.
+_THETA_FACTOR = 2.1
+
+# The relative error of computing that bound in floating point stays below this.
+_SLACK_ROUNDING = 1e-12
+
 
 def variance(sensitivity: float, mu: float) -> int:
     """Return the total noise variance V that makes an integer statistic μ-GDP.
 
-    By the theorem in the module's docstring it is V = ⌈(Δ/μ)²⌉ + 8, in exact arithmetic.
+    Discrete Gaussian noise of total variance V gives the privacy of real Gaussian noise
+    of variance V − 8 (docs/theory/federation.md). So V = ⌈(Δ/μ)²⌉ + 8, in exact
+    arithmetic.
 
     Parameters
     ----------
@@ -48,11 +59,13 @@ def variance(sensitivity: float, mu: float) -> int:
 
 
 def layers(total: int, sites: int, dropouts: int, collusion: int) -> list[Fraction]:
-    """Return the variances of the layers of one site's noise.
+    """Return the variances of the layers in which one site draws its noise.
 
-    If k sites are lost and c collude, the n − k − c honest sites that remain must have
-    the total variance V together: V/(n − k − c) each. Layers 0, …, k add up to that, so
-    layer k ≥ 1 has the difference between k and k − 1 losses.
+    If k of n sites are lost and c collude with the server, the n − k − c honest sites
+    that remain must have the total variance V together, which is V/(n − k − c) each.
+    Layers 0 to k of a site add up to that variance. So layer 0 has V/(n − c), and layer
+    k ≥ 1 has V/(n − k − c) − V/(n − k + 1 − c). The layers above the actual number of
+    losses are not needed and can be subtracted again.
 
     Parameters
     ----------
@@ -85,10 +98,11 @@ def layers(total: int, sites: int, dropouts: int, collusion: int) -> list[Fracti
 
 
 def noise_slack(shares: int, coordinates: int) -> float:
-    """Bound the total variation between the noise and an ideal Gaussian release.
+    """Bound the total variation between discrete Gaussian noise and an ideal release.
 
-    The ideal is a post-processing of real Gaussian noise. Each share adds at most
-    2θ_8/(1 − θ_8) in each coordinate, with θ_8 < 2.1·e^{−16π²}; the bound is rounded up.
+    The ideal release is computed from real Gaussian noise, whose privacy is known
+    exactly. Each share of noise that a site adds contributes at most 2θ/(1 − θ) in each
+    coordinate, with θ < 2.1·e^{−16π²}. The bound is rounded up.
 
     Parameters
     ----------
@@ -97,17 +111,18 @@ def noise_slack(shares: int, coordinates: int) -> float:
     coordinates : int
         The number of coordinates of the statistic.
     """
-    theta = 2.1 * exp(-16 * pi**2)
-    per_share = 2 * theta * (1 + theta) ** 2
-    return float(round_up(per_share * shares * coordinates, 1e-12))
+    theta = _THETA_FACTOR * exp(-16 * pi**2)
+    # 1/(1 − θ) ≤ (1 + θ)² for so small a θ.
+    slack_per_share = 2 * theta * (1 + theta) ** 2
+    return float(round_up(slack_per_share * shares * coordinates, _SLACK_ROUNDING))
 
 
 class KeyedSource(Source):
     """A source of random bits that a key of 32 bytes determines (experimental).
 
-    A site draws a layer of its noise from it. The server, once it learns the seed, draws
-    the same layer in order to subtract it. The protocol has not been reviewed by outside
-    cryptographers.
+    A site draws a layer of its noise from it. The server, once it learns the seed,
+    draws the same layer in order to subtract it. The protocol has not been reviewed by
+    outside cryptographers.
 
     Parameters
     ----------
@@ -127,7 +142,9 @@ class KeyedSource(Source):
         self._used = 0
 
     def random_bytes(self, n: int) -> bytes:
-        """Return the next n bytes of the stream, which is extended by blocks as needed.
+        """Return the next n bytes of the stream that the key determines.
+
+        The stream is computed in blocks, and what a call leaves over is kept.
 
         Parameters
         ----------
@@ -152,14 +169,18 @@ def site_noise(
     length: int,
     source: Source | None = None,
 ) -> np.ndarray:
-    """Draw one site's noise, all layers together, modulo 2^64.
+    """Draw the noise that one site adds to its vector, modulo 2^64.
+
+    The noise is a sum of independent layers. The first one stays secret. The others
+    follow from a seed, so that the server can subtract those that turn out to be
+    unnecessary.
 
     Parameters
     ----------
     variances : sequence of Fraction
-        The variances of the layers, see `layers`.
+        The variance of each layer, from `layers`.
     seed : bytes
-        The first seed of the chain that determines all layers but the first.
+        The seed from which all layers but the first are computed.
     length : int
         The number of coordinates.
     source : Source, optional
@@ -180,17 +201,21 @@ def site_noise(
 def surplus_noise(
     variances: Sequence[Fraction], lost: int, seed: bytes, length: int
 ) -> np.ndarray:
-    """Return the sum of a site's layers above the number of lost sites, modulo 2^64.
+    """Return the layers of a site's noise that are not needed, added up modulo 2^64.
+
+    A site draws noise in layers for the case that other sites are lost. If only `lost`
+    sites are lost, the layers with a higher index are unnecessary. The server calls
+    this to subtract them.
 
     Parameters
     ----------
     variances : sequence of Fraction
-        The variances of all layers, see `layers`.
+        The variance of each layer, from `layers`.
     lost : int
         The number of lost sites.
     seed : bytes
-        The seed of the site's chain for that number. It determines the layers above, and
-        reveals nothing about those below.
+        The seed that the site reveals for this number. It determines the unnecessary
+        layers and reveals nothing about the others.
     length : int
         The number of coordinates.
 
@@ -210,7 +235,7 @@ def surplus_noise(
 
 
 def _modulo_word(values: Sequence[int]) -> np.ndarray:
-    """Return integers modulo 2^64, as signed 64-bit numbers."""
+    """Return integers modulo 2^64, as signed 64-bit numbers in [−2^63, 2^63)."""
     half = 2**63
     wrapped = [(value + half) % 2**64 - half for value in values]
     return np.array(wrapped, dtype=np.int64)
@@ -245,7 +270,8 @@ def discrete_gaussian(v: Fraction, size: int, source: Source) -> list[int]:
     numerator, denominator = Fraction(v).as_integer_ratio()
     t = isqrt(floor(v)) + 1
 
-    # (|y| − v/t)²/(2v) as one fraction of integers.
+    # Accept y with probability e^{−x}, where x = (|y| − v/t)²/(2v) is written as one
+    # fraction of integers, so that nothing is rounded.
     exponent_denominator = 2 * numerator * denominator * t * t
     draws: list[int] = []
     while len(draws) < size:
@@ -271,9 +297,12 @@ def _discrete_laplace(t: int, source: Source) -> int:
         The random bits.
     """
     while True:
+        # u in 0, …, t − 1, by rejection with acceptance probability e^{−u/t}.
         u = _uniform_below(t, source)
         if not _bernoulli_exp(u, t, source):
             continue
+
+        # w counts successes of probability 1/e before the first failure.
         w = 0
         while _bernoulli_exp(1, 1, source):
             w += 1
@@ -285,12 +314,12 @@ def _discrete_laplace(t: int, source: Source) -> int:
 
 
 def _bernoulli_exp(numerator: int, denominator: int, source: Source) -> bool:
-    """Return True with probability e^{−x}, for x = numerator/denominator.
+    """Return True with probability exactly e^{−x}, for x = numerator/denominator.
 
-    Algorithm 1 of Canonne, Kamath & Steinke (2020). For x > 1, independent events with
-    the probabilities e^{−1} (⌊x⌋ times) and e^{−(x − ⌊x⌋)} must all happen. For x ≤ 1,
-    toss coins of probability x/1, x/2, …, and let k be the first that fails: k is odd
-    with probability 1 − x + x²/2! − … = e^{−x}.
+    This is Algorithm 1 of Canonne, Kamath & Steinke (2020), which uses integers only.
+    While x > 1, one coin of probability e^{−1} must succeed and x is reduced by 1. For
+    x ≤ 1, toss coins of success probability x/1, x/2, x/3, … until the k-th one fails.
+    Then k is odd with probability 1 − x + x²/2! − … = e^{−x}.
 
     Parameters
     ----------

@@ -1,7 +1,8 @@
-"""The public terms of one federated release, from which all but the data follows.
+"""The public terms of one release that several sites compute together (a `Plan`).
 
-Server and sites compute sensitivities, noise scales, grids and, from the released sums,
-the value itself from the same `Plan`.
+The sites (hospitals, say) add up noisy vectors in a few rounds. The vectors are rounded
+to a grid, so that sums are exact integers. Server and sites compute sensitivities,
+noise scales, grids and, from the released sums, the value itself from the same plan.
 """
 
 from collections.abc import Mapping, Sequence
@@ -72,6 +73,21 @@ _UNITS_WITHIN_A_CLASS = {
 # How many records a site reads at a time: it bounds memory.
 _BLOCK_SIZE = 1 << 14
 
+# The grid leaves room for noise of this many standard deviations.
+_NOISE_DEVIATIONS = 64
+
+# Grids are not finer than 2 to minus this power, which is a normal float.
+_MAX_EXPONENT = 1000
+
+# Relative margins above the error of the few float operations of a bound.
+_SUM_MARGIN = 1.001
+_MU_MARGIN = 1 + 1e-12
+_SENSITIVITY_MARGIN = 1 + 1e-15
+
+# A plan's year lies in this range, so that its end is a representable date.
+_FIRST_YEAR = 2000
+_END_YEAR = 9000
+
 
 class Round(NamedTuple):
     """What a round has released.
@@ -105,8 +121,8 @@ class Plan(Statistic):
         How many records (or persons) each site has: an integer for each site, or a list
         of integers, one for each class.
     guarantee : Guarantee
-        The guarantee of the whole release, for replace-one adjacency, against the public
-        and against the server together with `collusion` of the sites.
+        The guarantee of the whole release, for replace-one adjacency, against the
+        public and against the server together with `collusion` of the sites.
     dropouts : int
         How many sites may be lost. With one more the run stops and nothing is released.
     collusion : int
@@ -177,14 +193,17 @@ class Plan(Statistic):
             raise ParameterError("this is not a federated plan") from None
 
     def _read_objects(self) -> None:
-        """Convert a kernel and a guarantee that are given as JSON values to objects."""
+        """Replace a kernel and a guarantee given as JSON values by their objects.
+
+        The kernel says which statistic is released.
+        """
         if isinstance(self.kernel, Mapping):
             assign(self, kernel=kernel_from_dict(self.kernel))
         if isinstance(self.guarantee, Mapping):
             assign(self, guarantee=guarantee_from_dict(self.guarantee))
 
     def _check_terms(self) -> None:
-        """Raise `ParameterError` for a term that is unusable whatever the other terms are."""
+        """Raise `ParameterError` for a term of the plan that is unusable by itself."""
         _validate.choice("protects", self.protects, ("record", "person"))
         if not is_version(self.software):
             raise ParameterError("software must be a version of curvedp")
@@ -197,8 +216,8 @@ class Plan(Statistic):
         dim = self.kernel.manifold.dim
         if dim > _MAX_DIMENSIONS:
             raise ParameterError(
-                f"a space of {dim} dimensions is too large; "
-                f"{_MAX_DIMENSIONS} is the most"
+                f"a space of {dim} dimensions is too large; at most "
+                f"{_MAX_DIMENSIONS} are supported"
             )
         if check_guarantee(self.guarantee).adjacency != "replace-one":
             raise ParameterError(
@@ -207,7 +226,10 @@ class Plan(Statistic):
             )
 
     def _normalize_numbers(self) -> None:
-        """Check rounds, counts and hours, and store them in the form that JSON gives.
+        """Check the numbers of the plan, and store them as JSON would give them.
+
+        Two copies of a plan are compared by their JSON values, so that lists must be
+        lists and integers integers.
 
         Raises
         ------
@@ -257,13 +279,13 @@ class Plan(Statistic):
         ]
 
     def _fix_grid(self) -> None:
-        """Compute and store the grid of every round.
+        """Compute and store the grid to which the numbers of each round are rounded.
 
         Raises
         ------
         ParameterError
-            If the plan states another grid, or sites, time or noise are not usable, so that a
-            round would fail.
+            If the plan states another grid, or if sites, time or noise are not usable,
+            so that a round would fail.
         """
         rounds = range(self.rounds or 0)
         exponents = [self._exponent(round) for round in rounds]
@@ -300,7 +322,7 @@ class Plan(Statistic):
 
     @property
     def sensitivity(self) -> float:
-        """The sensitivity of the first round's sum, in units of its grid."""
+        """The ℓ₂ sensitivity of the first round's sum, in units of its grid."""
         return self.sensitivity_of(0)
 
     @property
@@ -336,7 +358,7 @@ class Plan(Statistic):
         return plan
 
     def differences(self, other: Mapping[str, Any]) -> list[str]:
-        """Return the names of the terms in which the JSON values of another plan differ."""
+        """Return the names of the terms in which another plan (JSON values) differs."""
         own_terms = self.to_dict()
         names = {*own_terms, *other}
         return sorted(name for name in names if own_terms.get(name) != other.get(name))
@@ -348,20 +370,20 @@ class Plan(Statistic):
 
     @cached_property
     def session(self) -> Session:
-        """The terms of the masked sums; they contain the plan's `id`."""
+        """The terms of the secure sums, which depend on all terms of the plan."""
         return Session(
             self.sites, self.dropouts, self.collusion, self.rounds or 0, self.id
         )
 
     @cached_property
     def _created(self) -> datetime:
-        """Return the time at which the plan was made.
+        """The time at which the plan was made.
 
         Raises
         ------
         ParameterError
-            If `created` is not a time in ISO 8601 with a time zone, or its year is out of
-            range.
+            If `created` is not a time in ISO 8601 with a time zone, or its year is out
+            of range.
         """
         created = read_time(self.created)
         if created is None:
@@ -371,12 +393,14 @@ class Plan(Statistic):
                 parameter="created",
                 value=self.created,
             )
-        if not 2000 <= created.year < 9000:
-            raise ParameterError("created needs a year from 2000 on")
+        if not _FIRST_YEAR <= created.year < _END_YEAR:
+            raise ParameterError(
+                f"created needs a year from {_FIRST_YEAR} to {_END_YEAR - 1}"
+            )
         return created
 
     def is_open(self, now: datetime, server: datetime) -> bool:
-        """Return whether a site may answer now.
+        """Return whether a site may answer a request now.
 
         Parameters
         ----------
@@ -390,7 +414,7 @@ class Plan(Statistic):
         return start <= now <= end and abs(server - now) <= _CLOCK_TOLERANCE
 
     def is_within_hours(self, time: str) -> bool:
-        """Return whether a time (ISO 8601) is within the plan's hours and not in the future."""
+        """Return whether a time (ISO 8601) is in the plan's hours, and has come."""
         moment = read_time(time)
         if moment is None or moment > datetime.now(UTC) + _CLOCK_TOLERANCE:
             return False
@@ -398,19 +422,24 @@ class Plan(Statistic):
 
     @cached_property
     def scale(self) -> float:
-        """Return the noise scale at which sensitivity 1 attains the whole guarantee: 1/μ."""
+        """The standard deviation 1/μ of Gaussian noise that meets the plan's guarantee.
+
+        It is for a statistic of sensitivity 1 that is released once. The rounds divide
+        the budget μ² among them.
+        """
 
         def profile_at(scale: float) -> PrivacyProfile:
+            """Return the privacy of noise with this standard deviation."""
             return gaussian_profile(0.0, 1, scale, 1.0)
 
         return float(smallest_scale(profile_at, self.guarantee, 1.0))
 
     @cached_property
     def profile(self) -> PrivacyProfile:
-        """Return the privacy profile of the whole release.
+        """The privacy profile ε ↦ δ(ε) of the whole release.
 
-        It is that of one Gaussian release with sensitivity 1 and noise `scale`, because the
-        squares of the rounds' μ add up to its μ².
+        It is that of one Gaussian release with sensitivity 1 and noise `scale`, because
+        the squares of the rounds' parameters μ add up to the μ² of that release.
         """
         return gaussian_profile(0.0, 1, self.scale, 1.0)
 
@@ -423,17 +452,19 @@ class Plan(Statistic):
     def round_mu(self, round: int) -> float:
         """Return the GDP parameter μ of one round.
 
-        The round's question has a weight w, its fraction of the budget, and the weights of all
-        rounds add up to 1. The parameter is √w/scale, rounded down, so that the squares of all
-        rounds do not add up to more than the whole.
+        A round has a share w of the budget, and the shares of all rounds add up to 1.
+        The parameter is √w times that of the whole release. It is rounded down, so that
+        the squares of all rounds do not add up to more than the budget.
         """
-        return sqrt(self.questions[round].budget_share) / (self.scale * (1 + 1e-12))
+        budget_share = self.questions[round].budget_share
+        return sqrt(budget_share) / (self.scale * _MU_MARGIN)
 
     def _exponent(self, round: int) -> int:
-        """Return the exponent k of a round's grid: its terms are multiples of 2^-k.
+        """Return the exponent k of a round's grid of multiples of 2^-k.
 
-        The grid resolves `_TERM_BITS` bits of a term, unless sums with 64 standard
-        deviations of noise could then reach 2^`_SUM_BITS`. Then it is coarser.
+        What a record contributes is rounded to the grid. The grid resolves `_TERM_BITS`
+        bits of it, unless sums with 64 standard deviations of noise could then reach
+        2^`_SUM_BITS` and overflow. Then the grid is coarser.
 
         Parameters
         ----------
@@ -442,26 +473,31 @@ class Plan(Statistic):
         """
         diameter = self.questions[round].row_diameter
         records = max(1, self.public_count)
-        largest_noise = 64 * len(self.sites) * diameter / self.round_mu(round)
-        largest_sum = 1.001 * records * diameter + largest_noise
-        fine_enough = _TERM_BITS - frexp(diameter)[1]
-        without_overflow = _SUM_BITS - frexp(largest_sum)[1]
-        return int(min(fine_enough, without_overflow, 1000))
+        largest_noise = (
+            _NOISE_DEVIATIONS * len(self.sites) * diameter / self.round_mu(round)
+        )
+        largest_sum = _SUM_MARGIN * records * diameter + largest_noise
+
+        # frexp gives the binary exponent of a number.
+        sufficient_exponent = _TERM_BITS - frexp(diameter)[1]
+        overflow_exponent = _SUM_BITS - frexp(largest_sum)[1]
+        return int(min(sufficient_exponent, overflow_exponent, _MAX_EXPONENT))
 
     def sum_length(self, round: int) -> int:
-        """Return how many numbers the sum of a round has, over all classes."""
+        """Return how many numbers the vectors of a round have, over all classes."""
         return self.questions[round].length * self.kernel.n_classes
 
     def grid_unit(self, round: int) -> float:
-        """Return 2^-k, the unit of a round's integers."""
+        """Return 2^-k, the unit in which the integers of a round count."""
         return 2.0 ** -self.exponents[round]
 
     def sensitivity_of(self, round: int) -> float:
-        """Return the sensitivity of a round's sum, in units of its grid.
+        """Return the ℓ₂ sensitivity of a round's sum, in units of its grid.
 
-        When a record or person is replaced, the exact sum moves by at most the diameter
-        of the rows. The bound adds floating-point errors and the rounding to the grid:
-        at most √length/2 for each row, of the old and of the new data.
+        Each record contributes a row of numbers. When a record or person is replaced,
+        the exact sum moves by at most the largest distance of two rows. The bound also
+        covers floating-point errors and the rounding to the grid: at most √length/2 for
+        each row of the old and of the new data.
 
         Parameters
         ----------
@@ -472,21 +508,28 @@ class Plan(Statistic):
         rows = self.kernel.max_rows_per_person if self.protects == "person" else 1
         rounding = rows * sqrt(self.sum_length(round))
         bound = diameter / self.grid_unit(round) + rounding
-        return nextafter(bound * (1 + 1e-15), inf)
+        return nextafter(bound * _SENSITIVITY_MARGIN, inf)
 
     def noise_variance(self, round: int) -> int:
         """Return the variance of the honest sites' noise, in units of the grid."""
         return variance(self.sensitivity_of(round), self.round_mu(round))
 
     def noise_layers(self, round: int) -> list[Fraction]:
-        """Return the variances of the layers of one site's noise in a round."""
+        """Return the variances of the layers in which a site draws a round's noise.
+
+        Layers above the number of lost sites turn out unnecessary and are subtracted.
+        """
         return layers(
             self.noise_variance(round), len(self.sites), self.dropouts, self.collusion
         )
 
     @property
     def tau(self) -> float:
-        """Return a bound on the total variation between the release and an ideal Gaussian one."""
+        """A bound on the total variation between the release and an ideal one.
+
+        The ideal release is computed from real Gaussian noise instead of the discrete
+        noise of the sites.
+        """
         n_shares = len(self.sites) * (1 + self.dropouts)
         return sum(
             noise_slack(n_shares, self.sum_length(round))
@@ -496,8 +539,8 @@ class Plan(Statistic):
     def noise_std(self, round: int, alive: Sequence[int]) -> float:
         """Return the standard deviation of the noise in a coordinate of a round's sum.
 
-        This is the noise that the public sees. The plan fixes the variance of the honest
-        sites' noise; `collusion` further sites add theirs.
+        The plan fixes the variance of the noise of the honest sites. The other
+        `collusion` sites add noise too, although privacy does not rely on it.
 
         Parameters
         ----------
@@ -513,16 +556,18 @@ class Plan(Statistic):
     def rounded_sum(
         self, round: int, state_rows: np.ndarray, records: np.ndarray, label: int
     ) -> np.ndarray:
-        """Return a site's exact sum of terms of one class, each rounded to the grid.
+        """Return a site's sum of what its records of one class contribute to a round.
 
-        It is not private: nobody sees it without noise and masks.
+        Each contribution is rounded to the grid first. The sum is not private: nobody
+        sees it without noise and masks.
 
         Parameters
         ----------
         round : int
             The number of the round.
         state_rows : array
-            The public state at which the round asks, one row for each class.
+            What is public before the round, such as the current estimate; one row for
+            each class.
         records : array of shape (records, *point_shape)
             The site's records of the class.
         label : int
@@ -530,8 +575,8 @@ class Plan(Statistic):
 
         Returns
         -------
-        array of int64, of shape (length(round),)
-            The sums of all classes, one after the other.
+        array of int64, of shape (sum_length(round),)
+            The sums of all classes, one after the other, in units of the grid.
         """
         classes = self.kernel.n_classes
         total = np.zeros((classes, self.sum_length(round) // classes), dtype=np.int64)
@@ -544,9 +589,11 @@ class Plan(Statistic):
         return total.ravel()
 
     def replay(self, rounds: Sequence[Round]) -> list[np.ndarray]:
-        """Return the public state before the first round and after each round.
+        """Recompute what is public before the first round and after each round.
 
-        They follow from the released sums alone, so computing them is post-processing.
+        The public state, such as the current estimate of the mean, follows from the
+        released sums alone. So server, sites and verifiers can all compute it, and
+        doing so costs no privacy.
 
         Parameters
         ----------
@@ -556,30 +603,33 @@ class Plan(Statistic):
         Returns
         -------
         list of arrays
-            One more than there are rounds; each has a row for each class.
+            The public state at each of these times, one more than there are rounds.
+            Each array has a row for each class.
         """
-        points = [self.kernel.initial_state_rows()]
+        states = [self.kernel.initial_state_rows()]
         for index, (total, alive) in enumerate(rounds):
             question = self.questions[index]
-            sums = np.array([float(int(x)) for x in total]) * self.grid_unit(index)
-            weights = [
-                self.questions[k].budget_share for k in self._same_question(index)
+            noisy_sum = np.array([float(int(x)) for x in total]) * self.grid_unit(index)
+            averaged_shares = [
+                self.questions[earlier].budget_share
+                for earlier in self._rounds_averaged_with(index)
             ]
-            next_point = self.kernel.update(
+            next_state = self.kernel.update(
                 question,
-                points[-1],
-                sums,
-                self.class_counts(alive),
-                self.noise_std(index, alive),
-                question.budget_share / sum(weights),
+                states[-1],
+                noisy_sum,
+                counts=self.class_counts(alive),
+                noise=self.noise_std(index, alive),
+                averaging_weight=question.budget_share / sum(averaged_shares),
             )
-            points.append(next_point)
-        return points
+            states.append(next_state)
+        return states
 
-    def _same_question(self, round: int) -> list[int]:
-        """Return the latest rounds, up to the given one, that ask the same kind of question.
+    def _rounds_averaged_with(self, round: int) -> list[int]:
+        """Return the rounds whose answers are averaged with that of a given round.
 
-        They are the unbroken run of such rounds that ends with the given one.
+        They are the given round and the rounds directly before it that ask the same
+        kind of question.
 
         Parameters
         ----------
@@ -593,11 +643,11 @@ class Plan(Statistic):
         return list(range(first, round + 1))
 
     def value(self, rounds: Sequence[Round]) -> np.ndarray:
-        """Return the released value, computed from the sums of all rounds.
+        """Return the released value, computed from the noisy sums of all rounds.
 
         The last rounds that ask the same kind of question are averaged with weights
         inverse to their variances. The noise that remains in the average determines how
-        far the value is shrunk.
+        far the value is shrunk toward the center of the ball.
 
         Parameters
         ----------
@@ -605,14 +655,21 @@ class Plan(Statistic):
             What all rounds have released.
         """
         precisions = []
-        for index in self._same_question(len(rounds) - 1):
+        for index in self._rounds_averaged_with(len(rounds) - 1):
             alive = rounds[index].alive
             smallest_class = max(min(self.class_counts(alive)), 1)
-            precisions.append((self.noise_std(index, alive) / smallest_class) ** -2.0)
-        return self.kernel.final_value(self.replay(rounds)[-1], sum(precisions) ** -0.5)
+            noise_of_mean = self.noise_std(index, alive) / smallest_class
+            precisions.append(noise_of_mean**-2.0)
+
+        final_state = self.replay(rounds)[-1]
+        remaining_noise = sum(precisions) ** -0.5
+        return self.kernel.final_value(final_state, remaining_noise)
 
     def class_counts(self, alive: Sequence[int]) -> list[int]:
-        """Return how many records, or persons, of each class the given sites have together."""
+        """Return the number of records (or persons) of each class at some sites.
+
+        `alive` holds the indices of these sites.
+        """
         return [
             sum(self.counts[site][label] for site in alive)
             for label in range(self.kernel.n_classes)

@@ -1,11 +1,15 @@
-"""What a round asks of the sites: a bounded row for each record (docs/theory/federation.md).
+"""What each record contributes to a sum that several sites form with noise.
 
-A `Question` maps each record to a row of numbers, and says how the noisy sum of the rows
-updates what is public. A row depends on its own record and on public values only. It is
-bounded by construction, whatever the manifold, the record and the point at which the
-server asks: no curvature, solver or convergence enters the sensitivity. Rows are in
-units of the radius, so that their bound, `row_diameter`, is a public number even where the
-radius is found on the way. What happens to the noisy sums is post-processing.
+A private statistic is computed in rounds. The `Question` of a round maps each record to
+a bounded row of numbers, and says how the noisy sum of all rows updates the public
+state (what everybody knows, such as the current estimate). See
+docs/theory/federation.md.
+
+A row depends on its own record and on public values only.
+It is bounded by construction, whatever the manifold, the record and the point at which
+the server asks: no curvature, solver or convergence enters the sensitivity. Rows are in
+units of the radius, so that their bound, `row_diameter`, is a public number even where
+the radius is found on the way. What happens to the noisy sums is post-processing.
 """
 
 from abc import ABC, abstractmethod
@@ -38,14 +42,25 @@ Array = np.ndarray
 # The width of a bin of log scales, for the first center of a cone of matrices.
 _BIN_WIDTH = 2.0
 
-# CountDistances at which records are counted, in units of the outer radius: down to 10^-12.
+# The distances at which records are counted, in units of the outer radius: they fall by
+# the factor 1.17, down to 10^-12.
 _LENGTHS = 1.17 ** -np.arange(175.0)
 
+# Below this √κ·d, the excess s·coth s − 1 ≈ s²/3 is less than the rounding of a float.
+_FLAT_ANGLE = 1e-6
+
+# A divisor that only replaces a sum of zeros.
+_TINY = 1e-300
+
+# The numbers at the end of a row of the public state that are not coordinates: a median
+# distance, a radius and a step excess.
+_SCALARS_PER_STATE = 3
+
 # Counts of records beyond the lengths are prefix sums of a histogram h. The lower
-# triangular Toeplitz matrix B with B·B = the matrix of ones on and below the diagonal has
-# the coefficients of (1 − x)^{-1/2} in its first column. Then B·(Bh + noise) are those
-# counts with noise 3.42σ each, where sums of noisy bins would have σ times the root of
-# their number (Fichtenberger, Henzinger & Upadhyay 2023).
+# triangular Toeplitz matrix B with B·B = the matrix of ones on and below the diagonal
+# has the coefficients of (1 − x)^{-1/2} in its first column. Then B·(Bh + noise) are
+# those counts with noise 3.42σ each, where sums of noisy bins would have σ times the
+# root of their number (Fichtenberger, Henzinger & Upadhyay 2023).
 _ROOT_COEFFICIENTS = np.cumprod([1.0, *(1 - 0.5 / np.arange(1, len(_LENGTHS)))])
 
 
@@ -102,20 +117,20 @@ class PublicState(NamedTuple):
     step_excess: float
 
     def to_row(self) -> Array:
-        """Return all fields as one row of numbers, in the form in which messages carry them."""
+        """Return all fields as one row of numbers, the form used in messages."""
         scalars = [self.median_distance, self.radius, self.step_excess]
         return np.concatenate([self.point.ravel(), self.center.ravel(), scalars])
 
     @staticmethod
     def from_row(manifold: Manifold, row: Array) -> "PublicState":
-        """Return the public state that `to_row` wrote as a row of numbers.
+        """Rebuild a public state from the row of numbers that `to_row` returns.
 
         Parameters
         ----------
         manifold : Manifold
-            Where the point and the center are.
+            The space in which the point and the center lie.
         row : array
-            The row of numbers.
+            The coordinates of point and center, then three numbers.
 
         Raises
         ------
@@ -123,11 +138,13 @@ class PublicState(NamedTuple):
             If the point or the center is not on the manifold. This never depends on
             records.
         """
-        point_numbers, center_numbers = np.split(row[:-3], 2)
+        coordinates = row[:-_SCALARS_PER_STATE]
+        scalars = row[-_SCALARS_PER_STATE:]
+        point_numbers, center_numbers = np.split(coordinates, 2)
         point_shape = manifold.point_shape
         point = check_point("at", manifold, point_numbers.reshape(point_shape))
         center = check_point("at", manifold, center_numbers.reshape(point_shape))
-        median_distance, radius, step_excess = (float(number) for number in row[-3:])
+        median_distance, radius, step_excess = (float(number) for number in scalars)
         return PublicState(point, center, median_distance, radius, step_excess)
 
 
@@ -161,24 +178,24 @@ class Question(ABC):
 
     @property
     def length(self) -> int:
-        """How many numbers a row has."""
+        """The number of entries of a row."""
         return int(self.ball.manifold.dim)
 
     @abstractmethod
     def rows(self, state: PublicState, points: Array) -> Array:
-        """Return the row of each record.
+        """Return the row of numbers that each record contributes to the sum.
 
         Parameters
         ----------
         state : PublicState
             What is public before the round.
         points : array of shape (records, *point_shape)
-            The records, clipped into the outer ball.
+            The records, clipped into the public ball.
 
         Returns
         -------
         array of shape (records, length)
-            Rows at most `row_diameter` apart.
+            Rows at most `row_diameter` apart, which bounds the sensitivity of the sum.
         """
 
     @abstractmethod
@@ -190,7 +207,7 @@ class Question(ABC):
         noise: float,
         averaging_weight: float,
     ) -> Array:
-        """Return the public state after the round as a row, computed from its noisy sum.
+        """Return what is public after the round, computed from its noisy sum.
 
         Parameters
         ----------
@@ -203,28 +220,34 @@ class Question(ABC):
         noise : float
             The standard deviation of the noise in a coordinate of the sum.
         averaging_weight : float
-            This round's share of the budget of all rounds so far that asked this kind of
-            question in this ball. An average of their answers with these weights has the
-            least noise.
+            This round's share of the budget of all rounds so far that asked this kind
+            of question in this ball. An average of their answers with these weights has
+            the least noise.
+
+        Returns
+        -------
+        array
+            The new public state as a row of numbers, see `PublicState.to_row`.
         """
 
 
 @dataclass(frozen=True)
 class FirstCenter(Question):
-    """Ask for a first center, factor by factor.
+    """Ask for a first estimate of the center of the records.
 
-    For a cone of matrices that is its scale, for a factor with an embedding the mean of
-    the embedded points. Other factors keep the public center.
+    The manifold may be a product. For a factor that is a cone of matrices, the question
+    asks for their common scale; for a factor with an embedding in a vector space, for
+    the mean of the embedded points. Other factors keep the public center.
     """
 
     @staticmethod
     def factor_indices(manifold: Manifold) -> list[int]:
-        """Return the indices of the factors for which a center can be asked.
+        """Return the indices of the factors whose center can be asked for.
 
         Parameters
         ----------
         manifold : Manifold
-            The manifold of the records; one that is no product is its own only factor.
+            The space of the records. If it is not a product, it has one factor: itself.
         """
         return [
             index
@@ -234,23 +257,26 @@ class FirstCenter(Question):
 
     @property
     def row_diameter(self) -> float:  # type: ignore[override]
-        """Return √(number of factors): the rows of each factor are at most 1 apart."""
+        """The square root of the number of factors that are asked about.
+
+        The rows of each single factor are at most 1 apart.
+        """
         return sqrt(len(self.factor_indices(self.ball.manifold)))
 
     @property
     def length(self) -> int:
-        """Return how many numbers the rows of all factors have together."""
+        """The number of entries of the rows of all factors together."""
         return sum(map(self._factor_length, self.factor_indices(self.ball.manifold)))
 
     def rows(self, state: PublicState, points: Array) -> Array:
-        """Return the rows of all factors, side by side.
+        """Return what each record contributes: the rows of all factors side by side.
 
         Parameters
         ----------
         state : PublicState
-            What is public before the round.
+            What is public before the round; not used, because this question is first.
         points : array of shape (records, *point_shape)
-            The records, clipped into the outer ball.
+            The records, clipped into the public ball.
         """
         factor_rows = [
             self._factor_rows(index, points)
@@ -266,10 +292,11 @@ class FirstCenter(Question):
         noise: float,
         averaging_weight: float,
     ) -> Array:
-        """Move point and center to the center that the noisy sums suggest.
+        """Move estimate and center to the place that the noisy sums suggest.
 
-        A factor with an embedding gets the mean of the embedded points. A cone of
-        matrices is rescaled to the likeliest bin of scales.
+        If a factor of the manifold is embedded in a vector space, its new center is the
+        noisy mean of the embedded points. For a cone of matrices, the center is
+        rescaled to the scale that most records seem to have.
 
         Parameters
         ----------
@@ -298,7 +325,7 @@ class FirstCenter(Question):
                     manifold, partial(join_factors, manifold, factors), center
                 )
             else:
-                # Rows were divided by √2 in `_factor_rows`.
+                # Undo the division by √2 that bounds the rows (`_factor_rows`).
                 counts = sqrt(2) * sums
                 bin_index = likeliest_bin(counts, sqrt(2) * noise, n, "gaussian")
                 log_scale = _BIN_WIDTH * float(bin_index)
@@ -306,18 +333,23 @@ class FirstCenter(Question):
         return state._replace(point=center, center=center).to_row()
 
     def _factor_length(self, index: int) -> int:
-        """Return the length of a factor's row: its embedded coordinates, or its bins."""
+        """Return how many numbers a record contributes for one factor of the manifold.
+
+        They are the coordinates of the embedded point, or one number for each bin of
+        scales.
+        """
         factor = self.ball.manifold.factors[index]
         if isinstance(factor, EmbeddedMean):
             return int(np.asarray(factor.embed(factor.origin)).size)
         return 2 * half_bin_count(factor, self.ball.radius, _BIN_WIDTH) + 1
 
     def _factor_rows(self, index: int, points: Array) -> Array:
-        """Return the rows of all records for one factor; they are at most 1 apart.
+        """Return what each record contributes for one factor of the manifold.
 
-        Embedded points are scaled to diameter 1. For a cone of matrices, a record divides a
-        weight of 1 between the two bins of scales next to it. Two such rows are at most √2
-        apart, so they are divided by √2.
+        Two such rows are at most 1 apart. Embedded points are scaled to diameter 1. For
+        a cone of matrices, a record divides a weight of 1 between the two bins of
+        scales next to its own scale. Two such rows are at most √2 apart, so they are
+        divided by √2.
 
         Parameters
         ----------
@@ -347,13 +379,13 @@ class FirstCenter(Question):
 
 @dataclass(frozen=True)
 class CountDistances(Question):
-    """Ask how far the records are from the point: all quantiles at once.
+    """Ask how far the records are from the current estimate: all quantiles at once.
 
     Parameters
     ----------
     hidden_records : float
-        The number of records whose effect is smaller than the noise of the last step;
-        this many may be outside the ball that is found.
+        The number of records whose effect is smaller than the noise of the last step.
+        This many may be outside the ball that is found.
     """
 
     hidden_records: float
@@ -362,9 +394,11 @@ class CountDistances(Question):
     length = len(_LENGTHS)
 
     def rows(self, state: PublicState, points: Array) -> Array:
-        """Return the row of each record: that of the bin that contains its distance.
+        """Return the row that each record contributes, which encodes its distance.
 
-        Distances are measured from the point `state.point`.
+        Distances from the current estimate are sorted into bins, and each bin has a
+        fixed row of numbers. From the sum of the rows `update` computes how many
+        records are beyond each distance.
 
         Parameters
         ----------
@@ -388,10 +422,12 @@ class CountDistances(Question):
         noise: float,
         averaging_weight: float,
     ) -> Array:
-        """Center the ball at the point, with the radius that the noisy counts give.
+        """Center the ball at the current estimate, and choose its radius.
 
-        As many records may be outside as the noise of the last step hides, plus two
-        standard deviations of a count, but at most n/2.
+        The noisy sum gives the number of records beyond each distance. The radius is
+        the smallest distance beyond which there are few records: as many as the noise
+        of the last step hides, plus two standard deviations of a count, but at most
+        n/2.
 
         Parameters
         ----------
@@ -415,37 +451,47 @@ class CountDistances(Question):
         radius = _length_with_at_most(counts_beyond, lengths, allowed_outside)
 
         step_excess = self._step_excess(np.minimum(lengths, radius), counts_beyond / n)
-        return PublicState(
-            state.point, state.point, median_distance, radius, step_excess
-        ).to_row()
+        next_state = PublicState(
+            point=state.point,
+            center=state.point,
+            median_distance=median_distance,
+            radius=radius,
+            step_excess=step_excess,
+        )
+        return next_state.to_row()
 
     def _step_excess(self, lengths: Array, fractions_beyond: Array) -> float:
-        """Return the mean of s·coth s − 1 over the records, across their directions.
+        """Return by how much negative curvature makes a step to the mean too long.
 
-        In hyperbolic space of curvature −κ, a record at distance d has s = √κ·d, and
-        s·coth s is the Hessian of half the squared distance across its direction. The factor
-        1 − 1/dim accounts for the direction of the record itself, where the Hessian is 1.
+        It is 0 unless the space has constant curvature −κ < 0. There a record at
+        distance d has the Hessian s·coth s of half its squared distance, where s =
+        √κ·d, except in its own direction, where the Hessian is 1. So this returns the
+        mean of s·coth s − 1 over the records, times 1 − 1/dim.
 
         Parameters
         ----------
         lengths : array
-            The decreasing distances of the bins.
+            The decreasing distances at which records are counted.
         fractions_beyond : array
-            The fraction of the records beyond each of them.
+            The fraction of the records beyond each of these distances.
         """
         manifold = self.ball.manifold
-        masses = np.clip(np.diff(np.append(fractions_beyond, 1.0)), 0.0, None)
+        # The fraction of the records between one distance and the next smaller one.
+        fractions = np.clip(np.diff(np.append(fractions_beyond, 1.0)), 0.0, None)
         kappa = max(-(manifold.constant_curvature or 0.0), 0.0)
         s = sqrt(kappa) * lengths
-        excesses = np.where(s > 1e-6, s / np.tanh(np.maximum(s, 1e-6)) - 1, 0.0)
-        mean_excess = float(masses @ excesses / max(masses.sum(), 1e-300))
+        excesses = np.where(
+            s > _FLAT_ANGLE, s / np.tanh(np.maximum(s, _FLAT_ANGLE)) - 1, 0.0
+        )
+        mean_excess = float(fractions @ excesses / max(fractions.sum(), _TINY))
         return mean_excess * (1 - 1 / manifold.dim)
 
 
 def _make_monotone(counts: Array) -> Array:
-    """Return an increasing sequence near noisy counts.
+    """Return an increasing sequence close to noisy counts that should be increasing.
 
-    It is the mean of the smallest increasing majorant and the largest increasing minorant.
+    It is the mean of the smallest increasing sequence above the counts and the largest
+    one below them.
     """
     majorant = np.maximum.accumulate(counts)
     minorant = np.minimum.accumulate(counts[::-1])[::-1]
@@ -465,19 +511,23 @@ def _length_with_at_most(counts_beyond: Array, lengths: Array, count: float) -> 
         The number of records that may be beyond. If there are more beyond every length,
         the largest length is returned.
     """
-    satisfied = int(np.sum(counts_beyond <= count))
-    return float(lengths[max(satisfied, 1) - 1])
+    n_suitable_lengths = int(np.sum(counts_beyond <= count))
+    # The suitable lengths come first, because lengths decrease and counts increase.
+    return float(lengths[max(n_suitable_lengths, 1) - 1])
 
 
 @dataclass(frozen=True)
 class StepToMean(Question):
-    """Ask for a step toward the mean: the mean of clipped logarithms.
+    """Ask for a step from the current estimate toward the mean of the records.
+
+    The step is the mean of the logarithms of the records at the estimate: the vectors
+    that point to them. Each is clipped to a public length.
 
     Parameters
     ----------
     coarse : bool
-        Whether logarithms are clipped at the median distance of the records and the ball
-        moves along with the point, as in the search for a ball.
+        In a coarse step, which is part of a search for a ball, logarithms are clipped
+        at the median distance of the records, and the ball moves along.
     """
 
     coarse: bool = False
@@ -489,7 +539,11 @@ class StepToMean(Question):
         return state.median_distance if self.coarse else state.radius
 
     def rows(self, state: PublicState, points: Array) -> Array:
-        """Return log_w x − log_w c, clipped, for the point w and the ball's center c."""
+        """Return the clipped vector log_w x − log_w c for each record x.
+
+        Here w is the current estimate (`state.point`) and c the center of the ball. The
+        vectors are divided by the length to which they are clipped.
+        """
         manifold = self.ball.manifold
         to_records = logs_at(manifold, state.point, points)
         to_center = logs_at(manifold, state.point, state.center[None])
@@ -503,12 +557,12 @@ class StepToMean(Question):
         noise: float,
         averaging_weight: float,
     ) -> Array:
-        """Move the point by the noisy mean of the logarithms.
+        """Move the current estimate by the noisy mean of the logarithms.
 
-        A step goes the fraction `averaging_weight` of the mean logarithm, so that
-        earlier steps in the ball are averaged in by their budgets: in flat space the
-        remaining noise is that of one release. The step is shortened if curvature would
-        make it too long. A coarse step moves the ball as well.
+        A step goes the fraction `averaging_weight` of the mean logarithm. So earlier
+        steps in the same ball are averaged in: in flat space, all of them together have
+        the noise of a single release. The step is shortened if curvature would make it
+        too long. A coarse step moves the ball as well.
 
         Parameters
         ----------
@@ -552,13 +606,17 @@ class StepToMean(Question):
 
 @dataclass(frozen=True)
 class SquaredDistance(Question):
-    """Ask for the mean square distance to the point."""
+    """Ask for the mean square distance of the records to the current estimate."""
 
     row_diameter = 1.0
     length = 1
 
     def rows(self, state: PublicState, points: Array) -> Array:
-        """Return d²/r² − 1/2, with distances d clipped to the ball's radius r."""
+        """Return d²/r² − 1/2 for each record, a number between −1/2 and 1/2.
+
+        Here d is its distance from the current estimate, clipped to the ball's radius
+        r.
+        """
         logarithms = logs_at(self.ball.manifold, state.point, points)
         clipped = _clip_to_unit(logarithms, state.radius)
         squares = np.sum(clipped**2, axis=1, keepdims=True)
@@ -604,7 +662,12 @@ class SecondMomentRows(Question):
         return dim * (dim + 1) // 2
 
     def rows(self, state: PublicState, points: Array) -> Array:
-        """Return squares and √2 times products of coordinates, in units of r²."""
+        """Return the distinct entries of xxᵀ for each record x, in units of r².
+
+        These are the squares of its coordinates and √2 times the products of two
+        different ones, so that the rows have the distances of the matrices. Records are
+        first clipped to the length r.
+        """
         x = _clip_to_unit(points, state.radius)
         first, second = np.triu_indices(self.ball.manifold.dim, 1)
         products = sqrt(2) * x[:, first] * x[:, second]
@@ -618,7 +681,7 @@ class SecondMomentRows(Question):
         noise: float,
         averaging_weight: float,
     ) -> Array:
-        """Return the mean of the rows, in the unit of the records.
+        """Return the mean of xxᵀ over the records, in the unit of the records.
 
         Parameters
         ----------

@@ -1,8 +1,9 @@
-"""The mechanism of a federated release, and the server that runs it (experimental).
+"""The server of a release that several sites compute together (experimental).
 
-The server carries messages, adds up masked vectors and learns only the noisy totals. No
-record is entrusted to it. The certificate is built and verified like that of any other
-mechanism.
+A plan states in advance which noisy sums are formed, in how many rounds. The server
+carries messages, adds up the masked vectors of the sites (hospitals, say) and learns
+only the noisy totals. No record is entrusted to it. Its certificate is built and
+verified like that of any other mechanism.
 """
 
 from collections.abc import Callable, Collection, Mapping
@@ -50,15 +51,15 @@ Ask = Callable[[Mapping[int, Mapping[str, Any]]], Answers]
 class FederatedMechanism(Mechanism, ChecksItself):
     """Masked sums of integers over sites, with discrete noise in shares (experimental).
 
-    The masking protocol has not been reviewed by outside cryptographers. The mechanism's
-    statistic is a `Plan`, whose terms are all its parameters. Its data are a run of the
-    plan: the sites themselves.
+    The masking protocol has not been reviewed by outside cryptographers. The
+    mechanism's statistic is a `Plan`, whose terms are all its parameters. Its data are
+    a run of the plan: the sites themselves.
 
     Guarantees:
 
     - μ-GDP for replace-one adjacency against the public, the server, and the server
-      together with `collusion` of the sites, in the computational sense, whichever sites
-      are lost, up to `dropouts`;
+      together with `collusion` of the sites, in the computational sense, whichever
+      sites are lost, up to `dropouts`;
     - within total variation τ of a post-processing of real Gaussian noise
       (docs/theory/federation.md).
     """
@@ -108,7 +109,10 @@ class FederatedMechanism(Mechanism, ChecksItself):
         return self.statistic.profile
 
     def prepare_data(self, data: Any) -> "_Run | _FinishedRun":
-        """Return the run unchanged.
+        """Return the run unchanged, after checking that it is one.
+
+        In a federated release the sites hold the records, so that the mechanism's data
+        are a run of the protocol with them.
 
         Parameters
         ----------
@@ -128,12 +132,13 @@ class FederatedMechanism(Mechanism, ChecksItself):
         return data
 
     def draw(self, data: "_Run | _FinishedRun", source: Source) -> Draw:
-        """Run all rounds, and return the value together with what the certificate records.
+        """Run all rounds with the sites, and return the value and the noisy sums.
 
         Parameters
         ----------
         data : _Run or _FinishedRun
-            The run. A `_Run` sends its requests to the sites now.
+            A run of the plan. A `_Run` sends its requests to the sites now; a
+            `_FinishedRun` has the sums already.
         source : Source
             Not used: each site draws its noise from its own cryptographic bits.
         """
@@ -143,14 +148,16 @@ class FederatedMechanism(Mechanism, ChecksItself):
         stages = [
             stage_record(plan, index, round) for index, round in enumerate(rounds)
         ]
-        return Draw(plan.value(rounds), totals, plan.tau, stages)
+        return Draw(
+            value=plan.value(rounds), integers=totals, slack=plan.tau, stages=stages
+        )
 
     def post_process(self, value: np.ndarray) -> np.ndarray:
         """Return the value unchanged: the plan has computed it from the noisy sums."""
         return value
 
     def reconstruct_value(self, certificate: Certificate) -> np.ndarray:
-        """Recompute the value from the integers that a certificate records.
+        """Recompute the released value from the noisy sums that a certificate records.
 
         Parameters
         ----------
@@ -166,11 +173,12 @@ class FederatedMechanism(Mechanism, ChecksItself):
         integers = certificate.release["integers"]
         stages = certificate.release["stages"]
         lengths = [plan.sum_length(round) for round in range(plan.session.rounds)]
-        if (
-            not isinstance(integers, list)
-            or [len(total) for total in integers] != lengths
-            or len(stages) != len(lengths)
-        ):
+        has_right_form = (
+            isinstance(integers, list)
+            and [len(total) for total in integers] == lengths
+            and len(stages) == len(lengths)
+        )
+        if not has_right_form:
             raise ParameterError("the released integers are not those of this plan")
         for total in integers:
             if not all(type(number) is int and abs(number) < 2**63 for number in total):
@@ -185,6 +193,9 @@ class FederatedMechanism(Mechanism, ChecksItself):
     def further_checks(self, certificate: Certificate) -> list[Check]:
         """Check what a certificate states about rounds, lost sites and slack.
 
+        The slack bounds how far the discrete noise is from ideal noise, in total
+        variation.
+
         Parameters
         ----------
         certificate : Certificate
@@ -193,14 +204,14 @@ class FederatedMechanism(Mechanism, ChecksItself):
         Returns
         -------
         list of Check
-            Whether each statement agrees with what follows from the plan.
+            For each statement, whether it agrees with what follows from the plan.
         """
         plan = self.statistic
         stages = [
             stage if isinstance(stage, dict) else {}
             for stage in certificate.release["stages"]
         ]
-        is_right = [
+        is_stage_right = [
             stage == stage_record(plan, index, Round((), self._alive(stage)))
             for index, stage in enumerate(stages)
         ]
@@ -209,7 +220,7 @@ class FederatedMechanism(Mechanism, ChecksItself):
         return [
             Check(
                 "rounds",
-                len(is_right) == plan.rounds and all(is_right),
+                len(is_stage_right) == plan.rounds and all(is_stage_right),
                 "noise, sensitivity and grid recomputed",
             ),
             Check(
@@ -223,12 +234,13 @@ class FederatedMechanism(Mechanism, ChecksItself):
         ]
 
     def _alive(self, stage: Mapping[str, Any]) -> list[int]:
-        """Return the indices of the sites that a certificate does not list as lost.
+        """Return the indices of the sites that were not lost in a round.
 
         Parameters
         ----------
         stage : mapping
-            What the certificate records of a round, see `stage_record`.
+            What the certificate records of the round. Its field "lost" has the keys of
+            the lost sites.
         """
         lost_keys = stage.get("lost", ())
         return [
@@ -239,12 +251,12 @@ class FederatedMechanism(Mechanism, ChecksItself):
 
 
 def stage_record(plan: Plan, index: int, round: Round) -> dict[str, Any]:
-    """Return what a certificate records of a round.
+    """Return what a certificate records of one round, apart from its noisy sum.
 
     Parameters
     ----------
     plan : Plan
-        The agreed terms.
+        The agreed terms of the release.
     index : int
         The number of the round.
     round : Round
@@ -253,7 +265,8 @@ def stage_record(plan: Plan, index: int, round: Round) -> dict[str, Any]:
     Returns
     -------
     dict
-        The keys of the lost sites, and the noise variance, sensitivity and grid.
+        The public keys of the "lost" sites, the noise "variance" and the "sensitivity"
+        in units of the grid, and the "exponent" k of the grid 2^-k.
     """
     return {
         "lost": [key for site, key in enumerate(plan.sites) if site not in round.alive],
@@ -279,8 +292,8 @@ class FederatedRelease(Release):
     certificate : Certificate
         The certificate of the release.
     signatures : mapping
-        By the site's key, the signatures of the certificate by the sites that were there
-        to the end.
+        By the site's key, the signatures of the certificate by the sites that were
+        there to the end.
     rounds : list of Round
         The noisy sums and the sites in them: all that the server learned.
     """
@@ -299,8 +312,8 @@ def coordinate(plan: Plan, ask: Ask) -> FederatedRelease:
     plan : Plan
         The server's copy of the agreed terms.
     ask : callable
-        Sends requests (JSON values) to sites by their index and returns the answers of
-        those that gave one in time.
+        The transport. It sends a request (JSON values) to each of several sites, given
+        by their indices, and returns the answers of those that answered in time.
 
     Returns
     -------
@@ -310,7 +323,8 @@ def coordinate(plan: Plan, ask: Ask) -> FederatedRelease:
     Raises
     ------
     FederationRefused
-        If too few sites are left. Nothing but the earlier rounds has been released.
+        If too few sites are left. Nothing but the sums of earlier rounds has been
+        released then.
 
     Examples
     --------
@@ -337,9 +351,10 @@ def coordinate(plan: Plan, ask: Ask) -> FederatedRelease:
 
 
 def certificate_of(plan: Plan, rounds: list[Round]) -> Certificate:
-    """Return the certificate that follows from a plan and its released sums.
+    """Return the certificate that follows from a plan and its noisy sums.
 
-    Nothing is drawn.
+    No noise is drawn. A site calls this to compare the server's certificate with its
+    own.
 
     Parameters
     ----------
@@ -357,14 +372,14 @@ def certificate_of(plan: Plan, rounds: list[Round]) -> Certificate:
 
 
 def _release(plan: Plan, run: "_Run | _FinishedRun") -> Release:
-    """Return the value and the certificate of a run.
+    """Return the value and the certificate of a run of a plan.
 
     Parameters
     ----------
     plan : Plan
-        The agreed terms.
+        The agreed terms of the release.
     run : _Run or _FinishedRun
-        A `_Run` asks the sites now.
+        A `_Run` asks the sites now; a `_FinishedRun` has the noisy sums already.
     """
     terms = ReleaseTerms(plan.guarantee, choice=Choice(ChoiceRule.ONLY_ONE))
     release = FederatedMechanism(statistic=plan).release(run, terms=terms)
@@ -377,12 +392,15 @@ def _release(plan: Plan, run: "_Run | _FinishedRun") -> Release:
 def hash_question(round: int, state_rows: np.ndarray) -> bytes:
     """Return a hash of the question that a round asks of the sites.
 
+    The question depends on the number of the round and on what is public before it.
+
     Parameters
     ----------
     round : int
         The number of the round.
     state_rows : array
-        The public state at which the question is asked, one row for each class.
+        What is public before the round, such as the current estimate of the mean; one
+        row for each class.
     """
     return digest({"round": round, "at": np.asarray(state_rows).tolist()})
 
@@ -399,7 +417,7 @@ class _FinishedRun:
 
 
 class _Run:
-    """The server's side of one run.
+    """The server's side of one run of a plan.
 
     Attributes
     ----------
@@ -434,7 +452,7 @@ class _Run:
         self.state_rows: list[np.ndarray] = []
 
     def collect_rounds(self) -> list[Round]:
-        """Exchange keys, run all rounds of the plan over the sites, and return the sums.
+        """Exchange keys with the sites, run all rounds, and return the noisy sums.
 
         Sets `state_rows` and `rounds`.
         """
@@ -445,17 +463,19 @@ class _Run:
         return self.rounds
 
     def _ask(self, requests: Mapping[int, Mapping[str, Any]]) -> Answers:
-        """Send requests to sites, and return the answers of these sites that came in time.
+        """Send requests to sites, and return the answers that came in time.
 
-        An answer of any other site is late and belongs to an earlier stage, so it is ignored.
+        An answer of a site that was not asked is late and belongs to an earlier stage,
+        so it is ignored. Requests and answers are by the index of the site.
         """
         answers = self._send_requests(requests)
         return {site: answers[site] for site in requests if site in answers}
 
     def _exchange_keys(self) -> Collection[int]:
-        """Collect announcements and sealed shares, and return the sites that sent both.
+        """Let the sites exchange keys, and return the sites that took part to the end.
 
-        The server learns public keys, commitments, and boxes that it cannot open. Sets
+        First every site announces its public keys. Then it sends an encrypted box of
+        shares of its secrets to each other site, which the server cannot open. Sets
         `announcements` and `boxes`.
 
         Raises
@@ -496,7 +516,9 @@ class _Run:
         return sorted(self.boxes)
 
     def _has_boxes_for_all(self, sender: int, answer: Any) -> bool:
-        """Return whether an answer has one box for each other site that announced its keys.
+        """Return whether an answer has one encrypted box for each other site.
+
+        Only sites that announced their keys count.
 
         Parameters
         ----------
@@ -516,7 +538,8 @@ class _Run:
     def _run_round(self, index: int, sites: Collection[int]) -> Collection[int]:
         """Form the noisy sum of a round, and return the sites that answered to its end.
 
-        Appends the sum to `rounds`.
+        The sites send masked vectors, and then what is needed to remove the masks from
+        their sum. Appends the sum to `rounds`.
 
         Parameters
         ----------
@@ -544,11 +567,11 @@ class _Run:
         total, seeds = unmask_sum(
             self.session,
             index,
-            hash_question(index, self.state_rows[-1]),
-            self.announcements,
-            sorted(self.boxes),
-            masked,
-            answers,
+            question_hash=hash_question(index, self.state_rows[-1]),
+            announcements=self.announcements,
+            roster=sorted(self.boxes),
+            masked=masked,
+            answers=answers,
         )
 
         # Fewer sites were lost than the noise allows for: its surplus is subtracted.
@@ -595,12 +618,12 @@ class _Run:
         return self._require_enough(masked)
 
     def _boxes_for(self, receiver: int) -> dict[str, str]:
-        """Return the sealed boxes for one receiver, by sender.
+        """Return the encrypted boxes that other sites sent to one site, by sender.
 
         Parameters
         ----------
         receiver : int
-            The index of a site.
+            The index of the site.
         """
         return {
             str(sender): boxes[str(receiver)]
@@ -662,7 +685,7 @@ class _Run:
 
 
 def _masked_bytes(answer: Any) -> bytes:
-    """Return the bytes of the masked vector in an answer; empty if there is none."""
+    """Return the bytes of the masked vector in a site's answer, or b"" without one."""
     try:
         return bytes.fromhex(answer["masked"])
     except (KeyError, TypeError, ValueError):

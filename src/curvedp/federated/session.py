@@ -1,8 +1,8 @@
-"""The public terms of masked sums, and the cryptographic primitives that they use.
+"""Building blocks for secure sums: sites add up vectors and nobody sees a single one.
 
-`Session` is what the parties agree on beforehand. The functions are key agreement, key
-derivation, key streams, hash chains and Shamir's secret sharing; `masking.py` puts them
-together.
+`Session` holds the public terms that the sites (hospitals, say) and the server agree on
+beforehand. The functions are key agreement, key derivation, key streams, hash chains
+and Shamir's secret sharing; `masking.py` combines them into the protocol.
 """
 
 import hashlib
@@ -35,6 +35,16 @@ SHARE_BYTES = 66
 
 # Random bytes for a coefficient: 1040 bits modulo PRIME are within 2^-518 of uniform.
 COEFFICIENT_BYTES = 130
+
+# Secrets, keys and hashes have 32 bytes.
+_KEY_BYTES = 32
+
+# ChaCha20 takes a nonce of 16 bytes. Each key is used once, so zeros will do.
+_CHACHA_NONCE = bytes(16)
+
+# Lengths and round numbers enter a derived key as this many bytes.
+_LENGTH_BYTES = 4
+_NUMBER_BYTES = 8
 
 
 @dataclass(frozen=True)
@@ -73,13 +83,17 @@ class Session:
     terms: str = ""
 
     def __post_init__(self) -> None:
-        """Check the terms, and store the sites as a list, as JSON would.
+        """Check that the terms can be met, and store the sites as a list.
+
+        A site is a participant, named by its public key. `dropouts` is the number of
+        sites that may be lost, `collusion` the number that may help the server to
+        cheat.
 
         Raises
         ------
         ParameterError
             If a number is out of range, two sites have the same key, or there are too
-            few sites for the dropouts and the collusion that are allowed.
+            few sites for these numbers of lost and colluding sites.
         """
         object.__setattr__(self, "sites", list(self.sites))
         _validate.integer("dropouts", self.dropouts, 0)
@@ -102,22 +116,35 @@ class Session:
 
     @property
     def threshold(self) -> int:
-        """Return how many sites must answer to the end; as many shares determine a secret."""
+        """Return the number of sites that must answer to the end of a round.
+
+        The same number of shares is needed to reconstruct a secret.
+        """
         return len(self.sites) - self.dropouts
 
     @property
     def secrets(self) -> int:
-        """Return how many secrets a site has per round: a pair key, a mask seed, and a chain."""
+        """Return how many secrets a site has per round.
+
+        They are a key for masks in common with other sites, the seed of its own mask,
+        and one noise seed for each site that may be lost.
+        """
         return 2 + self.dropouts
 
     @cached_property
     def id(self) -> bytes:
-        """SHA-256 of all terms: signed with every key, and part of every derived key."""
+        """The SHA-256 hash of all terms, which identifies the session.
+
+        Sites sign it together with their keys, and every derived key depends on it.
+        """
         return digest(asdict(self))
 
 
 def agree_on_secret(secret: bytes, public: str) -> bytes:
     """Return the secret that two parties share after a key exchange (X25519, RFC 7748).
+
+    Both parties get the same 32 bytes: each combines its own private key with the
+    other's public key. Nobody else can compute them.
 
     Parameters
     ----------
@@ -149,40 +176,53 @@ def derive_key(secret: bytes, *info: bytes | int) -> bytes:
     secret : bytes
         The secret.
     *info : bytes or int
-        The purpose of the key. Each part enters with its length, so that different
-        purposes never give the same key.
+        What the key is for, such as the name of a purpose and the number of a round.
+        Each part enters with its length, so that different purposes never give the
+        same key.
     """
     parts = [PROTOCOL.encode()]
     for part in info:
-        parts.append(part if isinstance(part, bytes) else part.to_bytes(8, "little"))
-    purpose = b"".join(len(part).to_bytes(4, "little") + part for part in parts)
-    return HKDF(hashes.SHA256(), 32, salt=None, info=purpose).derive(secret)
+        is_number = isinstance(part, int)
+        parts.append(part.to_bytes(_NUMBER_BYTES, "little") if is_number else part)
+
+    parts_with_lengths = [
+        len(part).to_bytes(_LENGTH_BYTES, "little") + part for part in parts
+    ]
+    purpose = b"".join(parts_with_lengths)
+    return HKDF(hashes.SHA256(), _KEY_BYTES, salt=None, info=purpose).derive(secret)
 
 
 def keystream(key: bytes, size: int) -> bytes:
-    """Return `size` bytes of ChaCha20 (RFC 8439) under a key that is used once."""
-    cipher = Cipher(algorithms.ChaCha20(key, bytes(16)), mode=None)
+    """Return `size` pseudorandom bytes that a key determines (ChaCha20, RFC 8439).
+
+    A key must be used only once, because it always gives the same bytes.
+    """
+    cipher = Cipher(algorithms.ChaCha20(key, _CHACHA_NONCE), mode=None)
     return cipher.encryptor().update(bytes(size))
 
 
 def mask_words(key: bytes, length: int) -> np.ndarray:
-    """Return the mask PRG(key): `length` pseudorandom words of Z_{2^64}."""
+    """Return the mask that a key determines: `length` pseudorandom 64-bit words.
+
+    A site adds a mask to its vector, modulo 2^64, to hide the vector.
+    """
     return np.frombuffer(keystream(key, 8 * length), dtype="<u8").astype(np.uint64)
 
 
-def chain(first: bytes, length: int) -> list[bytes]:
-    """Return the seeds s, H(s), H(H(s)), … of a hash chain, with H from SHA-256.
+def chain(first_seed: bytes, length: int) -> list[bytes]:
+    """Return the seeds s, H(s), H(H(s)), … of a hash chain, where H is SHA-256.
 
-    Each seed determines all later ones, and reveals nothing about the earlier ones.
+    Each seed determines all later ones, and reveals nothing about the earlier ones. So
+    a site can reveal a part of its noise by revealing a single seed.
 
     Parameters
     ----------
-    first : bytes
+    first_seed : bytes
         The first seed s.
     length : int
         The number of seeds.
     """
-    seeds = [first]
+    seeds = [first_seed]
     while len(seeds) < length:
         seeds.append(hashlib.sha256(b"curvedp-chain/1" + seeds[-1]).digest())
     return seeds[:length]
@@ -198,7 +238,7 @@ def split_secret(
 
     The shares are the values of a random polynomial over the field of PRIME elements.
     Its degree is threshold − 1 and its value at 0 is the secret. Any `threshold` shares
-    determine the secret; fewer reveal nothing about it.
+    determine the secret (see `join_shares`); fewer reveal nothing about it.
 
     Parameters
     ----------
@@ -221,14 +261,16 @@ def split_secret(
     ParameterError
         If the secret or a point is not usable, or there are too few points.
     """
-    is_in_field = 0 <= secret < PRIME
+    secret_is_in_field = 0 <= secret < PRIME
     has_enough_points = 1 <= threshold <= len(set(points))
     has_zero = 0 in (point % PRIME for point in points)
-    if not is_in_field or not has_enough_points or has_zero:
+    if not secret_is_in_field or not has_enough_points or has_zero:
         raise ParameterError(
-            "a secret lies in the field; its points are distinct, not 0, and at least "
-            "a threshold"
+            "the secret must be an element of the field, and there must be at least "
+            "`threshold` points, all of them distinct and not 0"
         )
+
+    # The constant coefficient is the secret; the others are random.
     coefficients = [secret]
     for _ in range(threshold - 1):
         random_number = int.from_bytes(random_bytes(COEFFICIENT_BYTES), "little")
@@ -237,14 +279,14 @@ def split_secret(
 
 
 def _evaluate_polynomial(coefficients: Sequence[int], point: int) -> int:
-    """Return Σ_k coefficients[k]·point^k in the field of PRIME elements.
+    """Return Σ_k coefficients[k]·point^k modulo PRIME.
 
     Parameters
     ----------
     coefficients : sequence of int
-        The coefficients, the constant one first.
+        The polynomial's coefficients, the constant one first.
     point : int
-        Where the polynomial is evaluated.
+        The point at which the polynomial is evaluated.
     """
     terms = (
         coefficient * pow(point, power, PRIME)
@@ -254,21 +296,26 @@ def _evaluate_polynomial(coefficients: Sequence[int], point: int) -> int:
 
 
 def join_shares(shares: Mapping[int, int]) -> int:
-    """Return the secret that shares determine, by Lagrange interpolation at 0.
+    """Return the secret from which `split_secret` made these shares.
+
+    The shares are values of a polynomial modulo PRIME, and the secret is its value at
+    0, which Lagrange's interpolation gives.
 
     Parameters
     ----------
     shares : mapping
-        The share at each point, exactly as many as the threshold.
+        The share at each point, for exactly as many points as the threshold.
     """
     weight_at = lagrange_weights(tuple(shares))
     return sum(weight * shares[point] for point, weight in weight_at.items()) % PRIME
 
 
 def lagrange_weights(points: Sequence[int]) -> dict[int, int]:
-    """Return the weights of Lagrange interpolation at 0, in the field of PRIME elements.
+    """Return the weight of each point in Lagrange's interpolation at 0, modulo PRIME.
 
-    The weight of a point x is ∏ y/(y − x) over all other points y.
+    If a polynomial has degree below the number of points, its value at 0 is the sum of
+    its values at the points times these weights. The weight of a point x is ∏ y/(y − x)
+    over all other points y.
 
     Parameters
     ----------

@@ -1,6 +1,8 @@
-"""A site of a federated release: its records, key, ledger and veto (experimental).
+"""One site (a hospital, say) of a release that several sites compute together.
 
-The site answers requests of a server that it does not trust.
+The site holds its records, its signing key and its ledger, and may refuse to take part.
+It answers the requests of a server that it does not trust. The plan states in advance
+which noisy sums are formed, in how many rounds (experimental).
 """
 
 import json
@@ -29,6 +31,9 @@ from curvedp.release.pay import pay
 
 # The relative difference by which one number may differ between two machines.
 _LAST_DIGITS = 1e-9
+
+# A file of the journal begins with this many digits of the session's hash.
+_JOURNAL_ID_DIGITS = 32
 
 
 class Site(Party):
@@ -95,9 +100,10 @@ class Site(Party):
         journal: Path | None = None,
         source: Source | None = None,
     ) -> None:
-        """Check the records against the plan, and sort them by class.
+        """Check that the records are those of the plan, and sort them by class.
 
-        Issues an `ExperimentalWarning` on first use in a process.
+        The parameters are documented on the class. The first use in a process issues an
+        `ExperimentalWarning`.
         """
         warn_experimental()
         super().__init__(plan.session, identity, state, journal)
@@ -109,11 +115,15 @@ class Site(Party):
             table = to_float_records(
                 "records", records, plan.kernel.manifold.point_shape
             )
-            self._classes = self._by_class(table, labels, groups)
+            # One array of rows for each class.
+            self._class_rows = self._rows_by_class(table, labels, groups)
 
     @property
     def _stages(self) -> dict[str, Callable[[Request], dict[str, Any]]]:
-        """Return the method that answers each stage, including those that need records."""
+        """Return the methods that answer the server's requests, by stage.
+
+        A stage is a step of the protocol, such as "announce" or "sign".
+        """
         return {
             **super()._stages,
             "announce": self._announce,
@@ -122,12 +132,15 @@ class Site(Party):
         }
 
     def _announce(self, request: Request) -> dict[str, Any]:
-        """Answer stage "announce": agree to the plan and return the site's keys.
+        """Answer the stage "announce": agree to the plan and return the site's keys.
+
+        This is the site's answer to the first request of the server. It is where the
+        site may refuse to take part.
 
         Parameters
         ----------
         request : mapping
-            The server's plan, as JSON values, and its time.
+            The server's "plan", as JSON values, and the "time" of its clock.
 
         Raises
         ------
@@ -145,8 +158,8 @@ class Site(Party):
         server_time = datetime.fromisoformat(request["time"])
         if not self.plan.is_open(datetime.now(UTC), server_time):
             raise FederationRefused(
-                "the plan is not open by this site's clock, or the server's clock is "
-                "another",
+                "by this site's clock the plan is not open, or the server's clock "
+                "differs from it",
                 "clock",
             )
         reason = self._veto(self.plan) if self._veto is not None else None
@@ -157,16 +170,23 @@ class Site(Party):
         return self.announce()
 
     def _mask(self, request: Request) -> dict[str, Any]:
-        """Answer stage "mask": return this site's noisy, masked sum of a round.
+        """Answer the stage "mask": return this site's noisy sum of a round, masked.
 
-        Charges the ledger in the first round. Everything that can be refused is refused
-        before the charge, and nothing is drawn before it.
+        The mask hides the sum from the server; masks cancel in the total over all
+        sites. In the first round the ledger is charged. Everything that can be refused
+        is refused before the charge, and no noise is drawn before it.
 
         Parameters
         ----------
         request : mapping
-            The number of the round, the public state "at" which it asks, and in the
-            first round the sealed "boxes" of the other sites.
+            The number of the "round"; the array "at" of public numbers, computed from
+            earlier rounds, on which its question depends; and in the first round
+            "boxes", the encrypted messages of the other sites to this one.
+
+        Returns
+        -------
+        dict
+            "masked", the words of the masked sum as hexadecimal digits.
         """
         round = int(request["round"])
         state_rows = np.array(request["at"], dtype=np.float64)
@@ -180,7 +200,8 @@ class Site(Party):
                 "the plan is not open by this site's clock", "clock"
             )
         self._check_round(round)
-        # This raises if the points in the server's state are not points of the manifold.
+        # This raises if the points in the server's state are not points of the
+        # manifold.
         self.plan.kernel.read_states(state_rows)
         question_hash = hash_question(round, state_rows)
         self._pay()
@@ -189,22 +210,23 @@ class Site(Party):
         return {"masked": masked.astype("<u8").tobytes().hex()}
 
     def _noisy_sum(self, round: int, state_rows: np.ndarray) -> np.ndarray:
-        """Return this site's noisy, still unmasked sum of a round.
+        """Return this site's sum of a round with its part of the noise, not yet masked.
 
-        Each record adds a bounded row of integers; the site adds its share of the noise.
-        The result never leaves the site without a mask.
+        Each record contributes a bounded row of integers. The result never leaves the
+        site without a mask.
 
         Parameters
         ----------
         round : int
             The number of the round.
         state_rows : array
-            The public state at which the round asks, one row for each class.
+            The public numbers on which the round's question depends, such as the
+            current estimate of the mean; one row for each class.
         """
         with quiet_about_records():
             class_sums = [
                 self.plan.rounded_sum(round, state_rows, records, label)
-                for label, records in enumerate(self._classes)
+                for label, records in enumerate(self._class_rows)
             ]
         noise = site_noise(
             self.plan.noise_layers(round),
@@ -215,7 +237,10 @@ class Site(Party):
         return np.asarray(np.sum(class_sums, axis=0) + noise)
 
     def _pay(self) -> None:
-        """Charge the ledger for the whole release, unless this session has paid already."""
+        """Charge the ledger for the whole release, unless that was done before.
+
+        The site's state remembers the payment, so that later rounds cost nothing more.
+        """
         if "paid" not in self.state:
             label = f"federated {self.plan.kernel.name} {self.plan.id[:16]}"
             mechanism = FederatedMechanism(statistic=self.plan)
@@ -223,76 +248,90 @@ class Site(Party):
         self.state["paid"] = True
 
     def _sign(self, request: Request) -> dict[str, Any]:
-        """Answer stage "sign": sign the certificate of this run.
+        """Answer the stage "sign": sign the certificate of the finished release.
 
-        The site computes the certificate itself, from the plan and the sums. The
-        server's copy must agree with it, except for the time, which must be within the
-        plan's hours. A site signs only one certificate per session, but it may be asked
-        to sign it again.
+        The site computes the certificate itself, from the plan and the released sums.
+        The server's copy must agree with it, except for the time, which must be within
+        the plan's hours. A site signs only one certificate per session, but it may be
+        asked to sign it again.
 
         Parameters
         ----------
         request : mapping
-            The server's certificate, the sums of all rounds, and the public state at
-            which each round asked.
+            The server's "certificate", the noisy sums of all "rounds", and "points",
+            the public numbers on which the question of each round depended.
 
         Raises
         ------
         FederationRefused
-            If the certificate is not the one that follows from this run.
+            If the certificate is not the one that follows from these sums.
         """
         # The import takes half a second, which other requests need not wait for.
         from curvedp.release.verify import verify_certificate
 
         certificate = Certificate.from_json(json.dumps(request["certificate"]))
         rounds = [Round(*pair) for pair in request["rounds"]]
-        if not self._took_part_in(rounds, request["points"]):
-            raise _unsigned("the certificate is not of the sums this site took part in")
+        if not self._contributed_to(rounds, request["points"]):
+            raise _refuse_to_sign(
+                "the certificate is not of the sums this site took part in"
+            )
         if not self._agrees_with(certificate, rounds):
-            raise _unsigned("the certificate is not the one that follows from the sums")
+            raise _refuse_to_sign(
+                "the certificate is not the one that follows from the sums"
+            )
         if not self.plan.is_within_hours(certificate.created):
-            raise _unsigned("the certificate's time is not within the plan's hours")
+            raise _refuse_to_sign(
+                "the certificate's time is not within the plan's hours"
+            )
         if any(check.holds is False for check in verify_certificate(certificate)):
-            raise _unsigned("the certificate claims what does not hold")
+            raise _refuse_to_sign("the certificate claims what does not hold")
         self._sign_once(certificate)
         return {"signature": sign_certificate(certificate, self.identity)}
 
-    def _took_part_in(self, rounds: list[Round], points: Any) -> bool:
+    def _contributed_to(self, rounds: list[Round], stated_points: Any) -> bool:
         """Return whether the server's sums are those to which this site contributed.
+
+        The site has stored a hash of every question that it answered. Each hash must
+        come from the stated sums, and a sum that claims to contain this site's vector
+        must be one that it answered.
 
         Parameters
         ----------
         rounds : list of Round
-            The sums, as the server states them.
-        points : list
-            The public state of each round, as the server states it. They must follow from
-            the sums, and must be those at which this site was asked.
+            The noisy sum of each round and the sites in it, as the server states them.
+        stated_points : list
+            The public numbers on which the question of each round depended, as the
+            server states them. They must follow from the sums.
         """
-        own_points = self.plan.replay(rounds)
-        question_hashes = {}
-        for index, (stated_point, own_point) in enumerate(
-            zip(points, own_points, strict=False)
+        recomputed_points = self.plan.replay(rounds)
+        kernel = self.plan.kernel
+        confirmed_hashes = {}
+        for index, (stated_point, recomputed_point) in enumerate(
+            zip(stated_points, recomputed_points, strict=False)
         ):
-            if self.plan.kernel.agrees_up_to_rounding(
-                np.asarray(stated_point), own_point
-            ):
-                question_hashes[str(index)] = hash_question(index, stated_point).hex()
+            if kernel.agrees_up_to_rounding(np.asarray(stated_point), recomputed_point):
+                confirmed_hashes[str(index)] = hash_question(index, stated_point).hex()
 
-        answered = self.state["masked"]
-        summed = {
+        answered_hashes = self.state["masked"]
+        rounds_with_this_site = {
             str(index)
             for index, round in enumerate(rounds)
             if self.index in round.alive
         }
-        if not summed or not summed <= set(answered):
+        if not rounds_with_this_site:
+            return False
+        if not rounds_with_this_site <= set(answered_hashes):
             return False
         return all(
-            question_hashes.get(index) == question_hash
-            for index, question_hash in answered.items()
+            confirmed_hashes.get(index) == question_hash
+            for index, question_hash in answered_hashes.items()
         )
 
     def _agrees_with(self, certificate: Certificate, rounds: list[Round]) -> bool:
-        """Return whether a certificate follows from the sums, except for its time.
+        """Return whether this site computes the same certificate from the noisy sums.
+
+        The time of the certificate is not compared, nor its hash, which depends on the
+        time.
 
         Parameters
         ----------
@@ -302,7 +341,7 @@ class Site(Party):
             The noisy sums, as the server states them.
         """
         if installed_software()["curvedp"] != self.plan.software:
-            # This site cannot say what the plan's software would have written.
+            # Another version of the software might write another certificate.
             return False
         own_record = certificate_of(self.plan, rounds).to_dict()
         stated_record = certificate.to_dict()
@@ -311,10 +350,10 @@ class Site(Party):
         return _is_same_record(own_record, stated_record)
 
     def _sign_once(self, certificate: Certificate) -> None:
-        """Remember the certificate that this site signs, in its state and in its journal.
+        """Record which certificate this site signs, and refuse to sign another one.
 
-        The file in the journal holds the certificate's hash; it is shared by all
-        processes of this site.
+        The hash of the certificate goes into the site's state and into its journal, a
+        folder that all processes of this site share.
 
         Parameters
         ----------
@@ -327,17 +366,22 @@ class Site(Party):
             If this site has signed a different certificate of this session, or the
             journal cannot be written.
         """
-        if self.state.setdefault("signed", certificate.sha256) != certificate.sha256:
-            raise _unsigned("this site has signed another certificate of this session")
+        signed_hash = self.state.setdefault("signed", certificate.sha256)
+        if signed_hash != certificate.sha256:
+            raise _refuse_to_sign(
+                "this site has signed another certificate of this session"
+            )
         if self._journal is None:
             return
-        path = self._journal / f"{self.session.id.hex()[:32]}-sign"
+
+        session_name = self.session.id.hex()[:_JOURNAL_ID_DIGITS]
+        path = self._journal / f"{session_name}-sign"
         try:
             with path.open("x", encoding="ascii") as file:
                 file.write(certificate.sha256)
         except FileExistsError:
             if path.read_text(encoding="ascii") != certificate.sha256:
-                raise _unsigned(
+                raise _refuse_to_sign(
                     "this site has signed another certificate of this session"
                 ) from None
         except OSError:
@@ -345,10 +389,13 @@ class Site(Party):
                 "this site cannot write its journal", "unavailable"
             ) from None
 
-    def _by_class(
+    def _rows_by_class(
         self, records: np.ndarray, labels: Any, groups: Any
     ) -> list[np.ndarray]:
-        """Return the rows of each class that enter the sums: its records, or its persons.
+        """Return, for each class, the rows that enter the sums.
+
+        A row is a record, or, if the plan protects persons, what a person's records
+        are combined to.
 
         Parameters
         ----------
@@ -360,38 +407,45 @@ class Site(Party):
         Raises
         ------
         ParameterError
-            If shapes, classes, persons or counts are not those of the plan, or a person has
-            records in several classes.
+            If shapes, classes, persons or counts are not those of the plan, or a person
+            has records in several classes.
         """
         kernel = self.plan.kernel
-        self._check_shapes(records, labels, groups)
+        self._check_inputs(records, labels, groups)
         n = len(records)
-        classes = np.zeros(n, dtype=int) if labels is None else np.asarray(labels)
-        persons = (
-            np.arange(n) if groups is None else encode_persons(groups, n, min_persons=0)
-        )
-        if classes.shape != (n,):
+
+        # Without labels all records are of class 0; without groups each is a person.
+        class_of_record = np.zeros(n, dtype=int)
+        if labels is not None:
+            class_of_record = np.asarray(labels)
+        person_of_record = np.arange(n)
+        if groups is not None:
+            person_of_record = encode_persons(groups, n, min_persons=0)
+        if class_of_record.shape != (n,):
             raise ParameterError("labels does not match the records in length")
 
-        members = [classes == label for label in range(kernel.n_classes)]
-        unit_counts = [len(np.unique(persons[is_member])) for is_member in members]
-        record_count = sum(int(np.count_nonzero(is_member)) for is_member in members)
+        class_masks = [class_of_record == label for label in range(kernel.n_classes)]
+        unit_counts = [len(np.unique(person_of_record[mask])) for mask in class_masks]
+        record_count = sum(int(np.count_nonzero(mask)) for mask in class_masks)
         if unit_counts != self.plan.counts[self.index] or record_count != n:
             raise ParameterError(
                 "this site's numbers of records or persons are not those of the plan"
             )
-        if sum(unit_counts) != len(np.unique(persons)):
+        if sum(unit_counts) != len(np.unique(person_of_record)):
             raise ParameterError("groups has a person with records of several classes")
 
         if self.plan.protects == "record":
-            return [records[is_member] for is_member in members]
+            return [records[mask] for mask in class_masks]
         return [
-            kernel.combine_by_person(records[is_member], persons[is_member])
-            for is_member in members
+            kernel.combine_by_person(records[mask], person_of_record[mask])
+            for mask in class_masks
         ]
 
-    def _check_shapes(self, records: np.ndarray, labels: Any, groups: Any) -> None:
-        """Refuse records of another shape, and labels or groups that the plan does not need.
+    def _check_inputs(self, records: np.ndarray, labels: Any, groups: Any) -> None:
+        """Refuse records, labels or groups that do not suit the plan.
+
+        Labels are required exactly if the plan has classes, and groups exactly if it
+        protects persons.
 
         Parameters
         ----------
@@ -403,7 +457,8 @@ class Site(Party):
         Raises
         ------
         ParameterError
-            If shapes do not fit, or labels or groups are missing or superfluous.
+            If a record is not of the manifold's shape, or labels or groups are missing
+            or superfluous.
         """
         manifold = self.plan.kernel.manifold
         if records.shape[1:] != manifold.point_shape:
@@ -417,24 +472,25 @@ class Site(Party):
         has_groups = groups is not None
         if has_labels != needs_labels or has_groups != needs_groups:
             raise ParameterError(
-                "labels go with a plan of classes, groups with a plan of persons, "
-                "and only with one"
+                "labels must be given exactly if the plan has several classes, and "
+                "groups exactly if it protects persons"
             )
 
 
-def _unsigned(message: str) -> FederationRefused:
-    """Return the refusal to sign a certificate, with the reason."""
+def _refuse_to_sign(message: str) -> FederationRefused:
+    """Return the exception that refuses to sign a certificate, with the reason."""
     return FederationRefused(message, "certificate")
 
 
 def _is_same_record(own_record: Any, stated_record: Any) -> bool:
     """Return whether two JSON values are equal, except for the last digits of floats.
 
-    Different machines may compute floats that differ in their last digits.
+    Different machines may compute floats that differ in their last digits. Nested
+    mappings and lists are compared item by item.
 
     Parameters
     ----------
-    own, stated : object
+    own_record, stated_record : object
         JSON values: what this site computed, and what the server states.
     """
     if isinstance(own_record, Mapping):
