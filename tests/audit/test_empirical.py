@@ -65,6 +65,7 @@ def test_everything_registered_is_attacked():
         "PrivateRecenter": "PrivateMDM",  # domains are its public classes
         "PrivateSoftmax": "reduced-softmax",
         "PrivateKMeans": "kmeans",
+        "PrivatePrototypes": "class-prototypes",
         "PrivateSynthesizer": "wrapped-gaussian",
         "PrivateTangentPCA": "step-to-mean",
         "PrivateTangentSpace": "PrivateFrechetMean",  # of which it is one
