@@ -15,6 +15,7 @@ from curvedp import (
     PrivateGeodesicRegression,
     PrivateMDM,
     PrivatePCA,
+    PrivateSynthesizer,
     PureDP,
     plan,
 )
@@ -97,7 +98,7 @@ def test_what_is_said():
     assert json.loads(json.dumps(study.to_dict()))["mechanism"] == study.mechanism
     small = plan(Euclidean(20), n=5, radius=1.0, guarantee=GDP(0.1))
     assert small.too_small
-    assert "too small: the public center is as good" in str(small)
+    assert "too small: the public center alone would be as accurate" in str(small)
     # Shrinkage keeps the error of a hopeless study below a third of the radius; the center is as good all the same.
     assert plan(SPDAffineInvariant(8), n=50, radius=3.0, guarantee=GDP(0.1)).too_small
 
@@ -555,3 +556,34 @@ def test_a_mechanism_with_a_useful_region_is_named():
         np.random.default_rng(0).normal([2.5, 0, 0], 0.5, (705, 3))
     )
     assert wide.fit(records).confidence_region(0.95).radius < 0.1
+
+
+# ---- synthetic records
+
+
+def test_synthetic_records_are_planned_as_they_are_released():
+    """The same models in the same order, and the error that the release states."""
+    study = plan(Sphere(2), 800, 0.8, GDP(1.0), statistic="synthetic")
+    assert set(study.errors) == {"tree", "mixture", "wrapped-gaussian"}
+    assert not study.too_small
+    assert "energy distance" in str(study)
+    X = Sphere(2).project(np.random.default_rng(0).normal([2.0, 0, 0], 0.4, (800, 3)))
+    fitted = PrivateSynthesizer(Sphere(2), radius=0.8, guarantee=GDP(1.0)).fit(X)
+    assert fitted.model_ == study.mechanism
+    assert fitted.predicted_error_ == pytest.approx(study.error)
+    # More records, a smaller error; and few of them are too few.
+    needed = study.records_needed(study.error / 2)
+    assert needed > 1200
+    assert plan(Sphere(2), 20, 0.8, GDP(0.2), statistic="synthetic").too_small
+
+
+def test_synthetic_records_in_a_private_ball_are_planned():
+    study = plan(
+        Sphere(2), 800, "private", statistic="synthetic", classes=2, spread=0.3
+    )
+    assert list(study.errors) == ["tree"]
+    assert 0 < study.error < study.useless_error
+    with pytest.raises(ParameterError, match="mechanism"):
+        plan(Sphere(2), 800, "private", statistic="synthetic", mechanism="mixture")
+    with pytest.raises(ParameterError, match="known after the release"):
+        study.region()

@@ -39,6 +39,11 @@ from curvedp.release.predict import baseline_error, predicted_error, reference_b
 from curvedp.release.warnings import USELESS_FRACTION
 from curvedp.statistics.frechet_mean import FrechetMean
 from curvedp.statistics.frechet_variance import FrechetVariance
+from curvedp.statistics.population import (
+    MODELS,
+    SearchedPopulation,
+    SyntheticPopulation,
+)
 from curvedp.statistics.populations import (
     Population,
     population_of_spread,
@@ -58,7 +63,14 @@ if TYPE_CHECKING:
 __all__ = ["Plan", "plan"]
 
 # What a plan can be made for by name.
-_STATISTIC_NAMES = ("mean", "dispersion", "regression", "classifier", "tangent-pca")
+_STATISTIC_NAMES = (
+    "mean",
+    "dispersion",
+    "regression",
+    "classifier",
+    "tangent-pca",
+    "synthetic",
+)
 
 # The most records of a release that `Plan.region` simulates.
 _MAX_SIMULATED_RECORDS = 10**5
@@ -108,6 +120,10 @@ _USELESS_SHARE_OF_SPREAD = {
 # A first direction is of little use if it is farther than this from the true one, in
 # radians: half a right angle.
 _USELESS_ANGLE = pi / 4
+# Synthetic records are of little use from half of the energy distance of one point to
+# records about it. For normal records of root mean square distance s the square of that
+# is at most (2 − √2)·s.
+_USELESS_SQUARED_ENERGY = (2 - sqrt(2)) / 4
 
 
 # A region of at least this part of the radius of its ball says next to nothing.
@@ -170,7 +186,8 @@ class Plan:
         error of the public center itself, at most a third of the radius. In a private
         ball it is a quarter of the spread, and half of the spread for a regression. For
         a dispersion it is the variance itself, for a classifier 80% of the error of
-        guessing, and for a tangent PCA half a right angle.
+        guessing, and for a tangent PCA half a right angle. For synthetic records it is
+        half of the energy distance of a single point to records about it.
     errors : dict
         The predicted error by mechanism, best first. For a mean in a public ball it is
         the mean distance to the mean of the clipped records; in a private ball, the
@@ -182,12 +199,13 @@ class Plan:
         components. For a tangent PCA it is the root mean square angle, in radians, of
         the first direction to the true one, for records whose variances along the
         principal directions are in the ratios 1, 1/2, 1/3 and so on; in a public ball
-        their spread is half the radius.
+        their spread is half the radius. For synthetic records it is the energy
+        distance to the real ones, the root of a length, by model.
     left_out : dict
         Why each of the other mechanisms was not considered, by mechanism.
     statistic : str or type of Statistic
-        What is released: "mean", "dispersion", "regression", "classifier" or
-        "tangent-pca".
+        What is released: "mean", "dispersion", "regression", "classifier",
+        "tangent-pca" or "synthetic".
     classes : int
         The number of classes, which have equally many records each.
     found_radius : float or None
@@ -618,9 +636,11 @@ class Plan:
         if self._has_private_ball:
             lines += self._private_ball_advice()
         elif self.too_small:
-            rival = "the public center is as good"
+            rival = "the public center alone would be as accurate"
             if self.statistic == "tangent-pca":
                 rival = "a guessed direction is nearly as good"
+            if self.statistic == "synthetic":
+                rival = "one point at the center is nearly as good"
             text = f"this study is too small: {rival} ({self._error_relative_to('radius')})"
             lines.append(Advice(AdviceKind.TOO_SMALL, text))
         else:
@@ -673,6 +693,12 @@ class Plan:
                 f"the first direction is off by {degrees(self.error):.2g}°, where "
                 "variances fall as 1, 1/2, 1/3"
             )
+        if self.statistic == "synthetic":
+            of_point = 2 * self.useless_error
+            return (
+                f"the energy distance to the real records is {self.error:.2g}, where "
+                f"that of one point in their middle is {of_point:.2g}"
+            )
         if self.statistic == "dispersion":
             share = self.error / self.spread**2
             return f"the error is {share:.2g} of the square of the {length_name}"
@@ -686,7 +712,7 @@ class Plan:
         """
         error_as_share = self._error_relative_to("spread of the records")
         spread_name = "the root mean square distance to their mean"
-        if self.statistic == "tangent-pca":
+        if self.statistic in ("tangent-pca", "synthetic"):
             spread_name = "with a root mean square distance to the mean"
         assumed_spread = (
             f"{error_as_share}, {spread_name}, taken as {self.spread:.3g}: "
@@ -886,8 +912,9 @@ def plan(
         The name of one mechanism, which is predicted faster than all of them; all of
         them by default.
     statistic : str or type of Statistic
-        What will be released: "mean", "dispersion", "regression", "classifier" or
-        "tangent-pca". A regression has one predictor and takes
+        What will be released: "mean", "dispersion", "regression", "classifier",
+        "tangent-pca" or
+        "synthetic" (records, `PrivateSynthesizer`). A regression has one predictor and takes
         `radius="private"`. A classifier is for covariance matrices of many channels,
         which are reduced privately: `PrivateMDM(reduce=)` or `PrivateSoftmax`,
         whichever is better, with the better features. A class of your own derives from
@@ -935,6 +962,11 @@ def plan(
 
     has_private_ball = isinstance(radius, str)
     spread = _check_spread(spread, has_private_ball)
+    if statistic == "synthetic":
+        population = _planned_population(
+            manifold, center, radius, n, outer_radius, classes, guarantee
+        )
+        return _plan_synthetic(population, guarantee, mechanism, spread)
     _check_class_sizes(n, classes, statistic)
     if not isinstance(statistic, str):
         own_statistic = _own_statistic(statistic, manifold, center, radius, n)
@@ -1141,14 +1173,91 @@ def _plan_tangent_pca(
     )
 
 
+def _planned_population(
+    manifold: Manifold,
+    center: ArrayLike | None,
+    radius: Any,
+    n: int,
+    outer_radius: float | None,
+    classes: int,
+    guarantee: Guarantee,
+) -> SyntheticPopulation | SearchedPopulation:
+    """Return the population of n records, in a public or in a private ball.
+
+    Parameters
+    ----------
+    manifold, center, radius, n, outer_radius, classes, guarantee
+        As for `plan`. In a private ball the model depends on the guarantee.
+    """
+    if not isinstance(radius, str):
+        return SyntheticPopulation(manifold, center, radius, n, classes)
+    _validate.private_radius(radius)
+    searched = SearchedPopulation(manifold, center, outer_radius, n, MODELS[0])
+    # In a private ball the release takes the model that is best in a typical one.
+    typical = SyntheticPopulation(manifold, *searched.reference_ball, n, classes)
+    errors, _ = _predict_errors(typical, guarantee, "auto")
+    model = next(iter(errors))
+    return SearchedPopulation(manifold, center, outer_radius, n, model, classes)
+
+
+def _plan_synthetic(
+    planned: SyntheticPopulation | SearchedPopulation,
+    guarantee: Guarantee,
+    mechanism: str,
+    spread: float | None,
+) -> Plan:
+    """Plan synthetic records, in a public or in a private ball.
+
+    Parameters
+    ----------
+    planned : SyntheticPopulation or SearchedPopulation
+    guarantee, mechanism, spread
+        As for `plan`.
+    """
+    left_out: dict[str, str] = {}
+    outer_radius = found_radius = None
+    radius: float | str = "private"
+    if isinstance(planned, SearchedPopulation):
+        _validate.choice("mechanism", mechanism, ("auto", planned.model))
+        length = planned.reference_spread if spread is None else spread
+        search = PrivateBallMechanism.calibrate(planned, guarantee)
+        with one_blas_thread():
+            rehearsal = search.rehearse(length)
+        errors = {planned.model: rehearsal.error}
+        outer_radius, found_radius = planned.outer_radius, rehearsal.radius
+        typical_length = length
+    else:
+        radius = length = float(planned.radius)
+        errors, left_out = _predict_errors(planned, guarantee, mechanism)
+        # The public populations of a prediction fill half of the ball.
+        typical_length = length / 2
+    return Plan(
+        manifold=planned.manifold,
+        n=planned.n,
+        radius=radius,
+        guarantee=guarantee,
+        center=np.asarray(planned.center, dtype=np.float64),
+        outer_radius=outer_radius,
+        spread=length,
+        useless_error=sqrt(_USELESS_SQUARED_ENERGY * typical_length),
+        errors=errors,
+        left_out=left_out,
+        statistic="synthetic",
+        classes=planned.classes,
+        found_radius=found_radius,
+    )
+
+
 def _predict_errors(
-    planned: ClippedToBall, guarantee: Guarantee, mechanism: str
+    planned: ClippedToBall | SyntheticPopulation,
+    guarantee: Guarantee,
+    mechanism: str,
 ) -> tuple[dict[str, float], dict[str, str]]:
     """Predict the error of the named mechanism, or of all of them with "auto".
 
     Parameters
     ----------
-    planned : ClippedToBall
+    planned : ClippedToBall or SyntheticPopulation
         The statistic, with its ball.
     guarantee, mechanism
         As for `plan`.

@@ -105,7 +105,9 @@ _CHECK_OPTIONS = {
     "radius": (
         Annotated[
             str | None,
-            typer.Option("--radius", "-r", help="of the public ball, or private"),
+            typer.Option(
+                "--radius", "-r", help="radius of the public ball, or private"
+            ),
         ],
         None,
     ),
@@ -115,7 +117,7 @@ _CHECK_OPTIONS = {
     "json": (JsonOption, False),
 }
 _CHECK_DESCRIPTION = (
-    "NOT private: what is wrong with the records of a file, for those who may see them."
+    "NOT private: report problems in the records of a file, for those who may see them."
 )
 app.command("check")(file_command(_CHECK_OPTIONS, _CHECK_DESCRIPTION, _check))
 app.command("perturb")(perturb)
@@ -127,25 +129,27 @@ app.command("synthesize")(synthesize)
 def plan(
     manifold: ManifoldOption,
     records: Annotated[
-        int, typer.Option("--records", "-n", help="number of records, or of persons")
+        int, typer.Option("--records", "-n", help="number of records, or of people")
     ],
     radius: Annotated[
         str | None,
-        typer.Option("--radius", "-r", help="of the public ball, or private"),
+        typer.Option("--radius", "-r", help="radius of the public ball, or private"),
     ] = None,
     guarantee: Any = None,
     error: Annotated[
         float | None,
-        typer.Option(help="wanted: how many records it takes, and which radius"),
+        typer.Option(
+            help="target error: report the number of records and the radius that reach it"
+        ),
     ] = None,
     statistic: Annotated[
         str,
         typer.Option(
-            help="mean, dispersion, regression or classifier, "
+            help="mean, dispersion, regression, classifier, tangent-pca or synthetic, "
             "or one that another package offers"
         ),
     ] = "mean",
-    classes: Annotated[int, typer.Option(help="of equally many records each")] = 1,
+    classes: Annotated[int, typer.Option(help="number of classes of equal size")] = 1,
     spread: Annotated[
         float | None,
         typer.Option(
@@ -156,7 +160,7 @@ def plan(
     shift: Annotated[
         float | None,
         typer.Option(
-            help="distance of two populations: report the power of a two-sample test"
+            help="distance between two populations: report the power of a two-sample test"
         ),
     ] = None,
     plot: PictureOption = None,
@@ -228,7 +232,9 @@ def calibrate(
     guarantee: Any = None,
     sensitivity: Annotated[
         float | None,
-        typer.Option(help="of the statistic; or give --radius and --records"),
+        typer.Option(
+            help="sensitivity of the statistic; or give --radius and --records"
+        ),
     ] = None,
     radius: Annotated[float | None, typer.Option("--radius", "-r")] = None,
     records: Annotated[
@@ -316,7 +322,7 @@ def _calibrate_each(
 @command
 def audit(
     samples: Annotated[
-        int, typer.Option(help="outputs at each of two neighbors")
+        int, typer.Option(help="number of outputs on each of two neighboring data sets")
     ] = 100_000,
     canaries: Annotated[
         int,
@@ -327,10 +333,12 @@ def audit(
     only: Annotated[
         str,
         typer.Option(
-            help="mechanisms whose name holds this text, e.g. laplace, dp-rgd"
+            help="mechanisms whose name contains this text, e.g. laplace, dp-rgd"
         ),
     ] = "",
-    jobs: Annotated[int, typer.Option("--jobs", "-j", min=1, help="processes")] = 1,
+    jobs: Annotated[
+        int, typer.Option("--jobs", "-j", min=1, help="number of processes")
+    ] = 1,
     json: JsonOption = False,
 ) -> None:
     """Attack every mechanism on every manifold: claims against what outputs prove.
@@ -424,9 +432,9 @@ def studio(
         Path | None, typer.Argument(help="file with records; or drop it on the page")
     ] = None,
     folder: Annotated[
-        Path, typer.Option(help="for the ledger and what is released")
+        Path, typer.Option(help="folder for the ledger and the released files")
     ] = Path("studio"),
-    port: Annotated[int, typer.Option(help="any free one otherwise")] = 0,
+    port: Annotated[int, typer.Option(help="port; 0 takes a free one")] = 0,
     browser: Annotated[bool, typer.Option(help="open a browser")] = True,
     key: Annotated[
         Path | None,
@@ -458,12 +466,17 @@ def studio(
 @command
 def reproduce(
     names: Annotated[
-        list[str] | None, typer.Argument(help="as given by --list, or all")
+        list[str] | None,
+        typer.Argument(help="names as --list prints them; all by default"),
     ] = None,
-    list_names: Annotated[bool, typer.Option("--list", help="one name a line")] = False,
+    list_names: Annotated[
+        bool, typer.Option("--list", help="list the names, one per line")
+    ] = False,
     full: Annotated[
         bool,
-        typer.Option("--full", help="the paper's sizes; the reduced form otherwise"),
+        typer.Option(
+            "--full", help="run at the sizes of the paper instead of reduced ones"
+        ),
     ] = False,
     out: Annotated[
         Path, typer.Option(help="folder for the pictures and numbers")
