@@ -23,11 +23,14 @@ from curvedp.core.statistic import ClippedToBall, Statistic
 from curvedp.errors import CurvedpError, ParameterError, UnattainableGuarantee
 from curvedp.geometry.manifold import Manifold, check_manifold
 from curvedp.geometry.spaces.spd_common import SPD
+from curvedp.geometry.spaces.sphere import Sphere
 from curvedp.mechanisms.newton import NewtonMechanism
+from curvedp.mechanisms.noisy_sum import ADD_REMOVE
 from curvedp.mechanisms.staged.ball_search import (
     PrivateBallMechanism,
     class_mean_statistic,
 )
+from curvedp.mechanisms.staged.kmeans import KMeansMechanism
 from curvedp.mechanisms.staged.reduced_classifier import candidate_classifiers
 from curvedp.mechanisms.staged.step_to_mean import ways_in_public_ball
 from curvedp.mechanisms.vector import smallest_noise, std_per_scale
@@ -37,6 +40,7 @@ from curvedp.randomness import GeneratorSource
 from curvedp.release.choose import choose_mechanism, rank_mechanisms
 from curvedp.release.predict import baseline_error, predicted_error, reference_ball
 from curvedp.release.warnings import USELESS_FRACTION
+from curvedp.statistics.clusters import Clusters
 from curvedp.statistics.frechet_mean import FrechetMean
 from curvedp.statistics.frechet_variance import FrechetVariance
 from curvedp.statistics.population import (
@@ -54,6 +58,7 @@ from curvedp.statistics.searched_ball import (
     SearchedGeodesic,
     SearchedMean,
     SearchedVariance,
+    default_outer_radius,
 )
 from curvedp.statistics.tangent_moments import SearchedTangentMoments, TangentMoments
 
@@ -70,6 +75,7 @@ _STATISTIC_NAMES = (
     "classifier",
     "tangent-pca",
     "synthetic",
+    "kmeans",
 )
 
 # The most records of a release that `Plan.region` simulates.
@@ -187,7 +193,8 @@ class Plan:
         ball it is a quarter of the spread, and half of the spread for a regression. For
         a dispersion it is the variance itself, for a classifier 80% of the error of
         guessing, and for a tangent PCA half a right angle. For synthetic records it is
-        half of the energy distance of a single point to records about it.
+        half of the energy distance of a single point to records about it. For k-means
+        it is half the spread of a cluster, or less where its size would not be known.
     errors : dict
         The predicted error by mechanism, best first. For a mean in a public ball it is
         the mean distance to the mean of the clipped records; in a private ball, the
@@ -200,14 +207,16 @@ class Plan:
         the first direction to the true one, for records whose variances along the
         principal directions are in the ratios 1, 1/2, 1/3 and so on; in a public ball
         their spread is half the radius. For synthetic records it is the energy
-        distance to the real ones, the root of a length, by model.
+        distance to the real ones, the root of a length, by model. For k-means it is
+        the length of the noise of a center, in units of the spread of the records of
+        its cluster.
     left_out : dict
         Why each of the other mechanisms was not considered, by mechanism.
     statistic : str or type of Statistic
         What is released: "mean", "dispersion", "regression", "classifier",
-        "tangent-pca" or "synthetic".
+        "tangent-pca", "synthetic" or "kmeans".
     classes : int
-        The number of classes, which have equally many records each.
+        The number of classes or clusters, which have equally many records each.
     found_radius : float or None
         With `radius="private"`, about the radius of the ball that would be found.
     """
@@ -627,6 +636,8 @@ class Plan:
         """
         if self.statistic == "classifier":
             return self._classifier_advice()
+        if self.statistic == "kmeans":
+            return self._clusters_advice()
         take_best = f"take {self.mechanism}, as 'auto' does: error {self.error:.3g}"
         lines = [Advice(AdviceKind.MECHANISM, take_best)]
         if self.dominated:
@@ -813,6 +824,49 @@ class Plan:
                 return count
         return None
 
+    @property
+    def largest_number_of_clusters(self) -> int:
+        """For k-means, how many clusters of equal size the records and the budget carry.
+
+        Raises
+        ------
+        ParameterError
+            For another statistic.
+        """
+        if self.statistic != "kmeans":
+            raise ParameterError(f"a {self.statistic_name} has no clusters")
+        return int(self.classes * self.useless_error / self.error)
+
+    def _clusters_advice(self) -> list[Advice]:
+        """Return the advice on k-means: how many clusters the records and the budget carry."""
+        largest = self.largest_number_of_clusters
+        if self.too_small:
+            enough_records = ceil(self.n * self.error / self.useless_error)
+            carried = f"at most {largest} clusters" if largest > 1 else "no clusters"
+            return [
+                Advice(
+                    AdviceKind.TOO_SMALL,
+                    f"this study is too small for {self.classes} clusters: {self.n} "
+                    f"records at {self.guarantee} carry {carried} of equal size",
+                ),
+                Advice(
+                    AdviceKind.REMEDY,
+                    f"about {enough_records} records would do, or a larger budget",
+                ),
+            ]
+        return [
+            Advice(
+                AdviceKind.ERROR_SHARE,
+                f"the center of a cluster of {self.n // self.classes} records is off by "
+                f"{self.error:.2g} of the spread of these records",
+            ),
+            Advice(
+                AdviceKind.SEVERAL_MEANS,
+                f"{self.n} records carry at most {largest} clusters of equal size; "
+                "smaller ones are found where they lie apart, or not at all",
+            ),
+        ]
+
     def to_dict(self) -> dict[str, Any]:
         """Return the predictions and the advice as values that JSON can hold."""
         return {
@@ -838,7 +892,8 @@ class Plan:
         """The planned release in one line: statistic, records, space and guarantee."""
         records = f"{self.n} records"
         if self.classes > 1:
-            records += f" in {self.classes} classes"
+            parts = "clusters" if self.statistic == "kmeans" else "classes"
+            records += f" in {self.classes} {parts}"
         ball = "" if self.radius is None else f"radius {self.radius}, "
         return (
             f"private {self.statistic_name} of {records} on {self.manifold.name}, "
@@ -913,15 +968,14 @@ def plan(
         them by default.
     statistic : str or type of Statistic
         What will be released: "mean", "dispersion", "regression", "classifier",
-        "tangent-pca" or
-        "synthetic" (records, `PrivateSynthesizer`). A regression has one predictor and takes
-        `radius="private"`. A classifier is for covariance matrices of many channels,
+        "tangent-pca", "synthetic" (records, `PrivateSynthesizer`) or "kmeans", which
+        takes no radius. A regression has one predictor and takes `radius="private"`. A classifier is for covariance matrices of many channels,
         which are reduced privately: `PrivateMDM(reduce=)` or `PrivateSoftmax`,
         whichever is better, with the better features. A class of your own derives from
         `ClippedToBall` and has its four fields, and takes a public ball.
     classes : int
         The number of classes, with equally many records each. The mean is then that of
-        one class, as `PrivateMDM` releases it.
+        one class, as `PrivateMDM` releases it. For "kmeans", the number of clusters.
     spread : float, optional
         With `radius="private"`, the root mean square distance of the records to their
         mean, from an earlier study or from experience: it is public. By default 0.5, or
@@ -947,12 +1001,25 @@ def plan(
     True
     """
     check_manifold(manifold)
-    check_guarantee(guarantee)
+    if isinstance(statistic, str):
+        _validate.choice("statistic", statistic, _STATISTIC_NAMES)
+    adjacencies = ("replace-one",)
+    if statistic == "kmeans":
+        adjacencies = ("replace-one", ADD_REMOVE)
+    check_guarantee(guarantee, *adjacencies)
     _check_point_size(manifold)
     n = _validate.integer("n", n, 2)
     classes = _validate.integer("classes", classes, 1)
-    if isinstance(statistic, str):
-        _validate.choice("statistic", statistic, _STATISTIC_NAMES)
+    if statistic == "kmeans":
+        for name, value in (("radius", radius), ("spread", spread)):
+            if value is not None:
+                raise ParameterError(
+                    "is not for k-means, which finds its own",
+                    parameter=name,
+                    value=value,
+                )
+        _validate.choice("mechanism", mechanism, ("auto", "kmeans"))
+        return _plan_clusters(manifold, n, guarantee, center, outer_radius, classes)
     if statistic == "classifier":
         if not (radius is None and center is None and outer_radius is None):
             raise ParameterError(
@@ -1092,6 +1159,53 @@ def _plan_classifier(
         left_out={},
         statistic="classifier",
         classes=classes,
+    )
+
+
+def _plan_clusters(
+    manifold: Manifold,
+    n: int,
+    guarantee: Guarantee,
+    center: ArrayLike | None,
+    outer_radius: float | None,
+    classes: int,
+) -> Plan:
+    """Plan k-means: how well clusters of equal size would be found.
+
+    Parameters
+    ----------
+    manifold, n, guarantee, center, outer_radius
+        As for `plan`.
+    classes : int
+        The number of clusters; at least two are planned.
+    """
+    n_clusters = max(classes, 2)
+    if n_clusters > n:
+        raise ParameterError(
+            f"is more clusters than there are records: {n}",
+            parameter="classes",
+            value=classes,
+        )
+    reach = 1.0
+    if not isinstance(manifold, Sphere):
+        reach = default_outer_radius(manifold, outer_radius)
+    public_n = None if guarantee.adjacency == ADD_REMOVE else n
+    statistic = Clusters(manifold, center, reach, n_clusters, None, public_n)
+    mechanism = KMeansMechanism.calibrate(statistic, guarantee)
+    noise = mechanism.center_noise
+    return Plan(
+        manifold=manifold,
+        n=n,
+        radius=None,
+        guarantee=guarantee,
+        center=None if center is None else np.asarray(center, dtype=np.float64),
+        outer_radius=outer_radius,
+        spread=1.0,
+        useless_error=noise / mechanism.smallest_cluster,
+        errors={"kmeans": noise * n_clusters / n},
+        left_out={},
+        statistic="kmeans",
+        classes=n_clusters,
     )
 
 

@@ -145,11 +145,13 @@ def plan(
     statistic: Annotated[
         str,
         typer.Option(
-            help="mean, dispersion, regression, classifier, tangent-pca or synthetic, "
-            "or one that another package offers"
+            help="mean, dispersion, regression, classifier, tangent-pca, synthetic or "
+            "kmeans, or one that another package offers"
         ),
     ] = "mean",
-    classes: Annotated[int, typer.Option(help="number of classes of equal size")] = 1,
+    classes: Annotated[
+        int, typer.Option(help="number of classes or clusters of equal size")
+    ] = 1,
     spread: Annotated[
         float | None,
         typer.Option(

@@ -429,17 +429,25 @@ class KMeansMechanism(StagedMechanism, NeedsManyRecords, RefusesRelease):
         return _MOMENT_SHARE
 
     @property
+    def center_noise(self) -> float:
+        """The length of the noise in the sum of a cluster, in as many directions as are typical.
+
+        Over the number of its records, it is how far a center is off, in units of the
+        spread of these records.
+        """
+        n_directions = min(vector_size(self.statistic.manifold), _TYPICAL_COMPONENTS)
+        return sqrt(n_directions) * self.step_noise
+
+    @property
     def smallest_cluster(self) -> float:
         """How many records a cluster needs to be found.
 
         Its center is then off by at most half the spread of its records, in as many
         directions as are typical, and its size by less than a third.
         """
-        noise = self.step_noise
         weight = self.stage_sensitivities.count_weight
-        n_directions = min(vector_size(self.statistic.manifold), _TYPICAL_COMPONENTS)
-        for_sum = _RESOLUTION * sqrt(n_directions) * noise
-        return max(for_sum, _COUNT_DEVIATIONS * noise / weight)
+        for_size = _COUNT_DEVIATIONS * self.step_noise / weight
+        return max(_RESOLUTION * self.center_noise, for_size)
 
     def largest_number_of_clusters(self, n: float) -> int:
         """Return how many clusters of equal size n records and the budget can carry.
