@@ -39,6 +39,7 @@ from curvedp.mechanisms.staged.population import (
 from curvedp.records.base import open_records
 from curvedp.release.rebuild import final_mechanism_of, mechanism_of
 from curvedp.release.verify import verify_certificate
+from curvedp.statistics import population as statistics_of_population
 from curvedp.statistics.cell_tree import (
     CellTree,
     consistent_counts,
@@ -480,6 +481,66 @@ def test_a_run_is_its_replay_and_samples_lie_in_the_ball(M, kind):
             assert any(check.holds is False for check in checks)
         except VerificationFailed:
             pass
+
+
+# ---- a whole torus --------------------------------------------------------------------
+
+WHOLE = np.pi * sqrt(2)
+
+
+def opposite_angles(classes):
+    """Return two data sets of a torus that differ in one record, its class and predictor."""
+    z = np.zeros((30, 2))
+    far = z.copy()
+    far[-1] = np.pi - 1e-3, -np.pi + 1e-3
+    labels = np.zeros(30, dtype=int)
+    others = labels.copy()
+    others[-1] = classes - 1
+    predictor = np.full(30, 0.5)
+    moved = predictor.copy()
+    moved[-1] = -1.0
+    return [
+        PopulationData(open_records(X, (2,)), classes_of_records, column)
+        for X, classes_of_records, column in (
+            (z, labels, predictor),
+            (far, others, moved),
+        )
+    ]
+
+
+@pytest.mark.parametrize("classes", [1, 2])
+def test_counts_on_a_whole_torus_spend_all_and_no_more(classes):
+    """All of the budget is for counts; the same attack catches half of the noise."""
+    one, two = opposite_angles(classes)
+    losses = []
+    for mu in (1.0, 2.0):
+        release = released("tree", Torus(2), GDP(mu), WHOLE, classes, (0.0, 1.0))
+        losses.append(max(spent(release, one, two, seed) for seed in range(4)))
+    assert 0.3 < losses[0] <= 1.0 < losses[1]
+
+
+def test_records_in_the_corners_of_a_torus_are_drawn_there(monkeypatch):
+    """A certificate leads to the same records; a round cut locus would lose a third."""
+    torus = Torus(2)
+    rng = np.random.default_rng(15)
+    X = np.asarray(torus.project(np.pi + 0.2 * rng.normal(size=(2000, 2))))
+    statistic = SyntheticPopulation(torus, None, WHOLE, 2000)
+    mechanism = CellTreeMechanism.calibrate(statistic, GDP(1.0))
+    release = mechanism.release(mechanism.prepare_data(data_of(torus, X)))
+    assert all(check.holds for check in verify_certificate(release.certificate))
+    value = mechanism_of(release.certificate).reconstruct_value(release.certificate)
+    points = value.sample(2000, np.random.default_rng(7)).points
+    again = release.value.sample(2000, np.random.default_rng(7)).points
+    assert np.array_equal(points, again)
+    assert energy_distance(torus, X, points) < 0.1
+    assert np.max(torus.residual(points)) < 1e-9
+
+    class Round(Torus):
+        """A torus whose angles are taken to end on a circle, as those of a sphere do."""
+
+    monkeypatch.setattr(statistics_of_population, "Torus", Round)
+    lost = value.sample(2000, np.random.default_rng(7)).points
+    assert energy_distance(torus, X, lost) > 0.2
 
 
 @pytest.mark.parametrize("kind", MODELS)

@@ -7,7 +7,7 @@ records from it is post-processing. docs/theory/synthetic-records.md has the the
 
 from dataclasses import dataclass
 from functools import cached_property, partial
-from math import inf
+from math import inf, pi, sqrt
 from typing import Annotated, Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -18,7 +18,7 @@ from curvedp.core.codes import PostProcessing, ProtectedUnit
 from curvedp.core.fields import AtLeastTwo, Count, assign
 from curvedp.core.statistic import Ball, Statistic, is_point
 from curvedp.errors import ParameterError
-from curvedp.geometry import project_to_ball
+from curvedp.geometry import Torus, project_to_ball
 from curvedp.geometry.capabilities import canonical_center, move_from_origin
 from curvedp.geometry.frechet_mean.public_ball import PublicBall, clip_records
 from curvedp.geometry.manifold import Manifold
@@ -100,6 +100,13 @@ class SyntheticPopulation(Statistic):
         """The public ball in the canonical frame, in which everything is computed."""
         center = canonical_center(self.manifold, self.center)
         return Ball(np.asarray(center), self.radius)
+
+    @property
+    def is_whole_torus(self) -> bool:
+        """Whether records may be anywhere on a torus, so that no ball tells anything."""
+        if not isinstance(self.manifold, Torus):
+            return False
+        return self.radius >= pi * sqrt(self.manifold.dim)
 
     @property
     def row_size(self) -> int:
@@ -332,7 +339,7 @@ class RowChart(NamedTuple):
 
 
 class Components(NamedTuple):
-    """Normal laws of rows, one for each component of a population.
+    """Normal or uniform laws of rows, one for each component of a population.
 
     Attributes
     ----------
@@ -342,13 +349,17 @@ class Components(NamedTuple):
     axes : array, shape (m, k, k)
         Orthonormal columns.
     scales : array, shape (m, k)
-        The standard deviation along each axis.
+        The standard deviation along each axis; of a uniform law, half the side of its
+        box.
+    is_uniform : bool
+        Whether the laws are uniform in a box about the mean.
     """
 
     class_index: np.ndarray
     means: np.ndarray
     axes: np.ndarray
     scales: np.ndarray
+    is_uniform: bool = False
 
     def to_unit_cube(self, rows: np.ndarray, component: np.ndarray) -> np.ndarray:
         """Return where rows lie in [0, 1]^k: uniform there if rows follow their law.
@@ -368,9 +379,11 @@ class Components(NamedTuple):
         positions = np.empty(rows.shape)
         for index in range(len(self.means)):
             centered = rows - self.means[index]
-            normals = np.einsum("ni,ij->nj", centered, self.axes[index])
+            along_axes = np.einsum("ni,ij->nj", centered, self.axes[index])
             members = (component == index)[:, None]
-            np.copyto(positions, normals / self.scales[index], where=members)
+            np.copyto(positions, along_axes / self.scales[index], where=members)
+        if self.is_uniform:
+            return np.asarray(np.clip((1 + positions) / 2, 0.0, 1.0))
         return np.asarray(ndtr(positions))
 
     def from_unit_cube(
@@ -383,9 +396,13 @@ class Components(NamedTuple):
         positions : array, shape (n, k)
         component : array of int, shape (n,)
         """
-        inner = np.clip(positions, _SMALLEST_PROBABILITY, 1 - _SMALLEST_PROBABILITY)
-        normals = ndtri(inner) * self.scales[component]
-        offsets = np.einsum("nij,nj->ni", self.axes[component], normals)
+        if self.is_uniform:
+            standard = 2 * positions - 1
+        else:
+            inner = np.clip(positions, _SMALLEST_PROBABILITY, 1 - _SMALLEST_PROBABILITY)
+            standard = ndtri(inner)
+        along_axes = standard * self.scales[component]
+        offsets = np.einsum("nij,nj->ni", self.axes[component], along_axes)
         return np.asarray(self.means[component] + offsets)
 
 
@@ -520,12 +537,16 @@ class ReleasedPopulation:
         manifold = self.chart.manifold
         logs = self.chart.radius * rows[:, : manifold.dim]
         reach = _SHARE_OF_INJECTIVITY_RADIUS * (manifold.injectivity_radius or inf)
-        reach = min(reach, manifold.float_set.max_distance)
         lengths = np.linalg.norm(logs, axis=1)
+        if isinstance(manifold, Torus):
+            # Each angle by itself is at most π; the cut locus is a box, not a sphere.
+            reach = np.pi
+            lengths = np.abs(logs).max(axis=1)
+        reach = min(reach, manifold.float_set.max_distance)
         with np.errstate(all="ignore"):  # these are released numbers
             points = np.asarray(
                 manifold.from_normal_coordinates(
-                    self.chart.base, clip_rows_to(logs, min(reach, 1e100))
+                    self.chart.base, _shorten(logs, lengths, min(reach, 1e100))
                 )
             )
             center, radius = self.statistic.ball
@@ -542,6 +563,19 @@ class ReleasedPopulation:
         low, high = self.statistic.x_range
         share = (np.clip(rows[:, -1], -1.0, 1.0) + 1) / 2
         return np.asarray(low + share * (high - low))
+
+
+def _shorten(logs: np.ndarray, lengths: np.ndarray, reach: float) -> np.ndarray:
+    """Return logarithms, those that are longer than `reach` shortened to it.
+
+    Parameters
+    ----------
+    logs : array, shape (n, d)
+    lengths : array, shape (n,)
+        As the manifold measures them.
+    reach : float
+    """
+    return np.asarray(logs * (reach / np.maximum(lengths, reach))[:, None])
 
 
 def base_or_center(

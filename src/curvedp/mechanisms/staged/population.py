@@ -10,7 +10,7 @@ that are halved again and again. docs/theory/synthetic-records.md has the theore
 from abc import abstractmethod
 from dataclasses import dataclass
 from functools import partial
-from math import ceil, inf, log2, sqrt
+from math import ceil, inf, log2, pi, sqrt
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -83,7 +83,7 @@ WEIGHT_ONE = 1 << 20
 
 # A cell is halved if its noisy count exceeds this many standard deviations of a count
 # of the next level. Measured on real sets (benchmarks/studies/synthetic.py).
-_WORTHWHILE_COUNT = 2.0
+_WORTHWHILE_COUNT = 1.0
 # No tree is deeper than this.
 _MAX_DEPTH = 18
 # A component is taken to hold at least this part of an equal share of the records.
@@ -626,15 +626,21 @@ class PopulationMechanism(
             Its value is a `ReleasedPopulation`.
         """
         budget = StageBudget(self.scale, add_noise, self.noise_kind)
+        chart = self._find_chart(queries, budget)
+        return StagedResult(self._learn(queries, budget, chart), budget)
+
+    def _find_chart(self, queries: PopulationQueries, budget: StageBudget) -> RowChart:
+        """Release a base point and a clipping length.
+
+        Parameters
+        ----------
+        queries : PopulationQueries
+        budget : StageBudget
+        """
         base = self._find_base(queries, budget)
         radius = self._find_radius(queries, budget, base)
-        chart = RowChart(
-            self.statistic.manifold,
-            base,
-            radius,
-            self.statistic.x_range is not None,
-        )
-        return StagedResult(self._learn(queries, budget, chart), budget)
+        has_predictor = self.statistic.x_range is not None
+        return RowChart(self.statistic.manifold, base, radius, has_predictor)
 
     @abstractmethod
     def _learn(
@@ -731,10 +737,8 @@ class PopulationMechanism(
             normal_law(block, max(float(part), smallest), std, chart.longest_row)
             for block, part in zip(blocks, shares, strict=True)
         ]
-        components = Components(
-            assignment.class_of_component,
-            *(np.stack(parts) for parts in zip(*laws, strict=True)),
-        )
+        means, axes, scales = (np.stack(parts) for parts in zip(*laws, strict=True))
+        components = Components(assignment.class_of_component, means, axes, scales)
         return NoisyMoments(shares, share_std, components)
 
     # ---- predicted errors ----
@@ -846,6 +850,30 @@ def _normalized(shares: np.ndarray) -> np.ndarray:
     if positive.sum() <= 0:
         return np.full(len(shares), 1 / len(shares))
     return np.asarray(positive / positive.sum())
+
+
+def uniform_moments(statistic: SyntheticPopulation) -> NoisyMoments:
+    """Return uniform laws on a whole torus, one for each class; they are public.
+
+    The shares of the classes are unknown, which an infinite deviation says.
+
+    Parameters
+    ----------
+    statistic : SyntheticPopulation
+        Of records on a whole torus.
+    """
+    classes, size = statistic.classes, statistic.row_size
+    half_sides = np.ones(size)
+    # An angle of π is this part of the longest logarithm.
+    half_sides[: statistic.manifold.dim] = 1 / sqrt(statistic.manifold.dim)
+    components = Components(
+        np.arange(classes),
+        np.zeros((classes, size)),
+        np.tile(np.eye(size), (classes, 1, 1)),
+        np.tile(half_sides, (classes, 1)),
+        is_uniform=True,
+    )
+    return NoisyMoments(np.full(classes, 1 / classes), inf, components)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -1023,6 +1051,9 @@ class CellTreeMechanism(PopulationMechanism):
     noise, and (m·Δ)^{1/2} for Laplace noise, with m cells of diameter Δ: that minimizes
     the sum of the levels' transport costs (He, Vershynin & Zhu 2023, for Laplace
     noise).
+
+    On a whole torus the boxes are those of the angles at the public center, and all of
+    the budget is for counts: a normal law there would say little and cost much.
     """
 
     info: ClassVar[MechanismInfo] = MechanismInfo(
@@ -1042,6 +1073,8 @@ class CellTreeMechanism(PopulationMechanism):
         """
         statistic = self.statistic
         tree_share = (1 - _LOCATION_SHARE - _RADIUS_SHARE) * (1 - _MOMENT_SHARE_OF_TREE)
+        if statistic.is_whole_torus:
+            tree_share = 1.0
         is_laplace = self.noise_kind == "laplace"
         exponent = 0.5 if is_laplace else 2 / 3
         best = np.ones(1)
@@ -1056,6 +1089,23 @@ class CellTreeMechanism(PopulationMechanism):
                 break
             best = shares
         return best
+
+    def _find_chart(self, queries: PopulationQueries, budget: StageBudget) -> RowChart:
+        """Return the public chart of a whole torus; elsewhere release one.
+
+        Parameters
+        ----------
+        queries : PopulationQueries
+        budget : StageBudget
+        """
+        statistic = self.statistic
+        if not statistic.is_whole_torus:
+            return super()._find_chart(queries, budget)
+        longest = pi * sqrt(statistic.manifold.dim)
+        has_predictor = statistic.x_range is not None
+        return RowChart(
+            statistic.manifold, statistic.ball.center, longest, has_predictor
+        )
 
     def _count_std(self, share: float) -> float:
         """Return the standard deviation of a count with a fraction of the budget."""
@@ -1077,8 +1127,11 @@ class CellTreeMechanism(PopulationMechanism):
         statistic = self.statistic
         one_center = np.zeros((1, statistic.row_size))
         assignment = Assignment(one_center, statistic.classes)
-        share = _MOMENT_SHARE_OF_TREE * budget.share_left
-        moments = self._release_moments(queries, budget, chart, assignment, share)
+        if statistic.is_whole_torus:
+            moments = uniform_moments(statistic)
+        else:
+            share = _MOMENT_SHARE_OF_TREE * budget.share_left
+            moments = self._release_moments(queries, budget, chart, assignment, share)
 
         lengths = moments.components.scales
         tree = CellTree(lengths)
@@ -1089,7 +1142,12 @@ class CellTreeMechanism(PopulationMechanism):
         for level_share in self.level_shares:
             share = min(tree_share * float(level_share), budget.share_left)
             worthwhile = _WORTHWHILE_COUNT * self._count_std(share)
-            frontier = [cell for cell in frontier if counts[cell] > worthwhile]
+            # A root of unknown count is halved in any case.
+            frontier = [
+                cell
+                for cell in frontier
+                if counts[cell] > worthwhile or np.isinf(variances[cell])
+            ]
             if not frontier:
                 break
             children = tree.split(frontier)
