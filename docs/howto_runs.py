@@ -3,7 +3,7 @@
     python docs/howto_runs.py
 
 runs the Python and shell blocks of each page in order, in a folder of its own, prints
-what the commands print, and writes docs/images/howto-sites.svg. The test of these pages
+what the commands print, and keeps their figures in docs/images. The test of these pages
 runs them in the same way.
 """
 
@@ -16,7 +16,19 @@ import tempfile
 from pathlib import Path
 
 FOLDER = Path(__file__).parent
-PAGES = ("mean-direction", "class-matrices", "approve-a-study")
+PAGES = (
+    "mean-direction",
+    "class-matrices",
+    "approve-a-study",
+    "connectomes",
+    "region-tensors",
+)
+# The figures that pages write, and what they are called in docs/images.
+FIGURES = {
+    "sites.svg": "howto-sites.svg",
+    "results/group.svg": "howto-connectome.svg",
+    "regions.svg": "howto-regions.svg",
+}
 _BLOCK = re.compile(r"^```(python|bash)\n(.*?)^```", flags=re.S | re.M)
 
 
@@ -55,13 +67,14 @@ def run_page(name: str, folder: Path) -> str:
 
 
 def main() -> None:
-    """Run the pages, print what they print, and keep the figure."""
+    """Run the pages, print what they print, and keep their figures."""
     for name in PAGES:
         with tempfile.TemporaryDirectory() as folder:
             print(f"## {name}\n\n{run_page(name, Path(folder))}", flush=True)
-            figure = Path(folder) / "sites.svg"
-            if figure.exists():
-                shutil.copyfile(figure, FOLDER / "images" / "howto-sites.svg")
+            for written, kept in FIGURES.items():
+                figure = Path(folder) / written
+                if figure.exists():
+                    shutil.copyfile(figure, FOLDER / "images" / kept)
 
 
 if __name__ == "__main__":

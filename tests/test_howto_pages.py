@@ -19,6 +19,8 @@ PROMISED = {
         "written: sites.pdf",
     ),
     "class-matrices": ("effect size", "written: matrices.pdf", "record_in_class"),
+    "connectomes": ("95% of the population", "people needed", "verified"),
+    "region-tensors": ("genu", "95% of the population", "verified"),
     "approve-a-study": ("mean position, report 1", "verified", "does not fit"),
 }
 

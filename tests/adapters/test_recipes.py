@@ -19,6 +19,7 @@ def test_there_are_recipes_for_all():
         "sklearn",
         "pyriemann",
         "mne",
+        "moabb",
         "dipy",
         "nibabel",
         "nilearn",

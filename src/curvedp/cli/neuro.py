@@ -234,14 +234,26 @@ def _check_outputs(
         raise ParameterError("--budget-mu and --ledger-key go with --ledger")
 
 
+# What intervals are for, in the heads of tables.
+_INTERVAL_WORDS = {"population": "95% of the population", "records": "95% of the noise"}
+
+
+def _interval_targets(model: "PrivateConnectome | PrivateRegionTensors") -> list[str]:
+    """Return what there are intervals for: the population first, if it is known."""
+    has_population = model.sampling_error_ is not None
+    return ["population", "records"] if has_population else ["records"]
+
+
 def _connectome_dict(model: "PrivateConnectome") -> dict[str, Any]:
     """Return all that was released, as plain values."""
-    lower, upper = model.confidence_edges()
+    intervals = {}
+    for of in _interval_targets(model):
+        lower, upper = model.confidence_edges(of=of)
+        intervals[of] = {"lower": lower.tolist(), "upper": upper.tolist()}
     return {
         "names": model.names_,
         "matrix": model.matrix_.tolist(),
-        "lower": lower.tolist(),
-        "upper": upper.tolist(),
+        "intervals": intervals,
         "resolution": model.resolution_,
         "choice": model.choice_,
         "estimate": model.estimate_,
@@ -261,21 +273,25 @@ def _print_connectome(model: "PrivateConnectome") -> None:
         f"{model.resolution_}, {escape_markup(model.certificate_.guarantee)}"
     )
     console.print(escape_markup(model.choice_), soft_wrap=True)
-    lower, upper = model.confidence_edges()
+    bounds = {of: model.confidence_edges(of=of) for of in _interval_targets(model)}
     offset = 1 if model.resolution_ == "regions" else 0
     rows, columns = np.triu_indices(len(model.names_), offset)
     strongest = np.argsort(-np.abs(model.matrix_[rows, columns]))[:_MAX_ROWS]
     print_table(
-        ["edge", "correlation", "95% interval, all at once"],
+        ["edge", "correlation", *(_INTERVAL_WORDS[of] for of in bounds)],
         [
             [
                 escape_markup(f"{model.names_[row]} – {model.names_[column]}"),
                 f"{model.matrix_[row, column]:+.3f}",
-                f"{lower[row, column]:+.3f} to {upper[row, column]:+.3f}",
+                *(
+                    f"{lower[row, column]:+.3f} to {upper[row, column]:+.3f}"
+                    for lower, upper in bounds.values()
+                ),
             ]
             for row, column in zip(rows[strongest], columns[strongest], strict=True)
         ],
     )
+    console.print("Intervals hold for all edges at once.", soft_wrap=True)
     errors = (
         f"error of an edge in Fisher's z: {model.predicted_error_:.3g} from the noise "
         f"({model.estimate_} estimate; the noise itself {model.noise_std_:.3g})"
@@ -319,7 +335,8 @@ def _write_connectome(
             out, model.matrix_, model.names_, certificate=model.certificate_
         )
     if plot is not None:
-        save_picture(plot_connectome(model), plot)
+        of = _interval_targets(model)[0]
+        save_picture(plot_connectome(model, of=of), plot)
         written.append(plot)
     _print_written(written)
 
@@ -406,8 +423,12 @@ def regions(
     )
     with waiting("drawing exact noise"):
         model.fit(found.tensors, groups=persons, regions=found.regions)
-    table = [asdict(row) for row in model.table()]
-    content = {"regions": table, "certificate": model.certificate_.to_dict()}
+    of = _interval_targets(model)[0]
+    content = {
+        "regions": [asdict(row) for row in model.table(of=of)],
+        "intervals": of,
+        "certificate": model.certificate_.to_dict(),
+    }
     if json:
         print(json_module.dumps(content))
     else:
@@ -438,9 +459,11 @@ def _print_regions(model: "PrivateRegionTensors") -> None:
         f"private mean tensors of {len(model.regions_)} regions, {statistic['n']} "
         f"people, {escape_markup(model.certificate_.guarantee)} for all regions together"
     )
-    rows = model.table()
+    of = _interval_targets(model)[0]
+    rows = model.table(of=of)
+    interval = _INTERVAL_WORDS[of]
     print_table(
-        ["region", "FA", "95%, all at once", "MD", "95%, all at once"],
+        ["region", "FA", interval, "MD", interval],
         [
             [
                 escape_markup(row.region),
@@ -454,6 +477,7 @@ def _print_regions(model: "PrivateRegionTensors") -> None:
     )
     if len(rows) > _MAX_ROWS:
         console.print(f"{len(rows) - _MAX_ROWS} more regions are in the files")
+    console.print("Intervals hold for all regions at once.", soft_wrap=True)
     spread = f"noise of a coordinate of the logarithms: {model.noise_std_:.3g}"
     if model.sampling_error_ is not None:
         spread += f"; because people are a sample: {model.sampling_error_:.3g}"
@@ -479,15 +503,19 @@ def _write_regions(
     from curvedp.neuro import plot_regions
 
     written: list[Path] = []
+    of = _interval_targets(model)[0]
     if certificate is not None:
         write_atomically(certificate, model.certificate_.to_json() + "\n")
         written.append(certificate)
     if out is not None:
-        model.write_table(out)
+        model.write_table(out, of=of)
         written.append(out)
     if plot is not None:
         people = model.certificate_.statistic["n"]
-        title = f"Private mean tensors: {people} people, {model.certificate_.guarantee}"
-        save_picture(plot_regions(model.table(), title), plot)
+        title = (
+            f"Private mean tensors: {people} people, {model.certificate_.guarantee}; "
+            f"{_INTERVAL_WORDS[of]}"
+        )
+        save_picture(plot_regions(model.table(of=of), title), plot)
         written.append(plot)
     _print_written(written)

@@ -19,16 +19,20 @@ if TYPE_CHECKING:
 _MAX_CHORDS = 150
 # Up to this many rows have a name each; beyond, their networks have.
 _MAX_NAMES = 40
+# Longer names of regions are cut, so that the labels leave room for the matrix.
+_LONGEST_NAME = 20
 # How near to the center of the circle chords bend: 0 is straight through it.
 _BEND = 0.25
 _CHORD_STEPS = np.linspace(0.0, 1.0, 41)
 
 
-def plot_connectome(connectome: PrivateConnectome, level: float = 0.95) -> "Figure":
+def plot_connectome(
+    connectome: PrivateConnectome, level: float = 0.95, of: str = "records"
+) -> "Figure":
     """Draw a released connectome as a matrix and as chords between regions.
 
     A chord is drawn where the interval of its edge, which holds for all edges at once,
-    does not hold 0: the noise alone is not the reason for it.
+    does not hold 0: chance alone is not the reason for it.
 
     Parameters
     ----------
@@ -36,6 +40,8 @@ def plot_connectome(connectome: PrivateConnectome, level: float = 0.95) -> "Figu
         After `fit`.
     level : float
         The probability that all intervals hold.
+    of : {"records", "population"}
+        What the intervals are for, as in `PrivateConnectome.confidence_edges`.
 
     Returns
     -------
@@ -56,11 +62,11 @@ def plot_connectome(connectome: PrivateConnectome, level: float = 0.95) -> "Figu
     with own_style():
         figure = Figure(figsize=(12.0, 5.8))
         # A fixed layout: names around a circle are no part of its axes' box.
-        matrix_axes = figure.add_axes((0.08, 0.14, 0.38, 0.70))
+        matrix_axes = figure.add_axes((0.12, 0.20, 0.34, 0.68))
         chord_axes = figure.add_axes((0.53, 0.04, 0.46, 0.82))
         order, networks = _order(connectome)
         _draw_matrix(figure, matrix_axes, connectome, order, networks)
-        _draw_chords(chord_axes, connectome, order, networks, level)
+        _draw_chords(chord_axes, connectome, order, networks, level, of)
         noun = "regions" if connectome.resolution_ == "regions" else "networks"
         figure.suptitle(
             f"Private group connectome: {len(order)} {noun}, "
@@ -152,11 +158,29 @@ def _row_labels(
         The network of each row, in that order.
     """
     if len(order) <= _MAX_NAMES:
-        names = [str(connectome.names_[row]) for row in order]
+        names = _short_names([str(connectome.names_[row]) for row in order])
         return [float(row) for row in range(len(order))], names
     blocks = _blocks(networks)
     return [(start + end - 1) / 2 for _, start, end in blocks], [
         name for name, _, _ in blocks
+    ]
+
+
+def _short_names(names: Sequence[str]) -> list[str]:
+    """Return names without the words that all begin with, such as "7Networks_".
+
+    Parameters
+    ----------
+    names : sequence of str
+        The regions. Words are joined by underscores.
+    """
+    words = [name.split("_") for name in names]
+    while len({name[0] for name in words}) == 1 and min(map(len, words)) > 1:
+        words = [name[1:] for name in words]
+    short_names = ["_".join(name) for name in words]
+    return [
+        name if len(name) <= _LONGEST_NAME else f"{name[: _LONGEST_NAME - 1]}…"
+        for name in short_names
     ]
 
 
@@ -166,6 +190,7 @@ def _draw_chords(
     order: np.ndarray,
     networks: Sequence[str],
     level: float,
+    of: str,
 ) -> None:
     """Draw the edges whose intervals do not hold 0 as chords of a circle.
 
@@ -179,8 +204,8 @@ def _draw_chords(
         The order of its rows.
     networks : sequence of str
         The network of each row, in that order.
-    level : float
-        The probability that all intervals hold.
+    level, of
+        As in `plot_connectome`.
     """
     from matplotlib import colormaps
 
@@ -189,7 +214,7 @@ def _draw_chords(
     count = len(order)
     angles = np.pi / 2 - 2 * np.pi * (np.arange(count) + 0.5) / count
     places = np.stack([np.cos(angles), np.sin(angles)], axis=1)
-    lower, upper = connectome.confidence_edges(level)
+    lower, upper = connectome.confidence_edges(level, of)
     rows, columns = np.triu_indices(count, 1)
     pairs = [
         (abs(value), value, row, column)
@@ -217,13 +242,14 @@ def _draw_chords(
         if name:
             _write_around(axes, angles[start:end].mean(), name)
     if not blocks[0][0] and count <= _MAX_NAMES:
-        for angle, row in zip(angles, order, strict=True):
-            _write_around(axes, angle, str(connectome.names_[row]))
-    shown = f"{len(strongest)} of {len(pairs)}" if pairs else "no"
-    axes.set_title(
-        f"{shown} edges whose {level:.0%} interval (all at once) excludes 0",
-        fontsize=9,
-    )
+        names = _short_names([str(connectome.names_[row]) for row in order])
+        for angle, name in zip(angles, names, strict=True):
+            _write_around(axes, angle, name)
+    target = "of the population" if of == "population" else "for the noise alone"
+    title = f"{len(pairs)} edges whose {level:.0%} interval {target} excludes 0"
+    if len(strongest) < len(pairs):
+        title += f"; the {len(strongest)} strongest"
+    axes.set_title(title, fontsize=9)
     axes.plot([], [], color=WARM, label="positive")
     axes.plot([], [], color=ACCENT, label="negative")
     axes.legend(loc="lower right", fontsize=7, frameon=False)
@@ -302,8 +328,8 @@ def plot_regions(rows: "Sequence[RegionRow]", title: str = "") -> "Figure":
             axes.plot(values, places, "o", color=ACCENT, ms=4)
             axes.grid(axis="x", color=LINES, lw=0.5)
             axes.set_axisbelow(True)
-            axes.locator_params(axis="x", nbins=6)
-            axes.ticklabel_format(axis="x", scilimits=(-2, 3))
+            axes.locator_params(axis="x", nbins=5)
+            axes.xaxis.set_major_formatter("{x:.3g}")
         axes_pair[0].set_yticks(places, [row.region for row in rows], fontsize=8)
         axes_pair[0].set_xlabel("fractional anisotropy (FA)")
         axes_pair[1].set_xlabel("mean diffusivity (MD), in the units of the tensors")

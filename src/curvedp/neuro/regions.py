@@ -497,17 +497,22 @@ class PrivateRegionTensors(BaseEstimator):
         level_of_region = level ** (1 / len(self.regions_))
         return float(entry_std * sqrt(chi2.ppf(level_of_region, 6)))
 
-    def write_table(self, path: str | Path, level: float = 0.95) -> None:
+    def write_table(
+        self, path: str | Path, level: float = 0.95, of: str = "records"
+    ) -> None:
         """Write the table to a tab-separated file, with a header.
+
+        Its last column says what the intervals are for: "population", or "noise" alone.
 
         Parameters
         ----------
         path : str or Path
             The file.
-        level : float
+        level, of
             As in `table`.
         """
-        rows = [asdict(row) for row in self.table(level)]
+        target = "population" if of == "population" else "noise"
+        rows = [{**asdict(row), "intervals": target} for row in self.table(level, of)]
         text = io.StringIO()
         writer = csv.DictWriter(
             text, list(rows[0]), delimiter="\t", lineterminator="\n"
