@@ -969,10 +969,11 @@ def plan(
     statistic : str or type of Statistic
         What will be released: "mean", "dispersion", "regression", "classifier",
         "tangent-pca", "synthetic" (records, `PrivateSynthesizer`) or "kmeans", which
-        takes no radius. A regression has one predictor and takes `radius="private"`. A classifier is for covariance matrices of many channels,
-        which are reduced privately: `PrivateMDM(reduce=)` or `PrivateSoftmax`,
-        whichever is better, with the better features. A class of your own derives from
-        `ClippedToBall` and has its four fields, and takes a public ball.
+        takes no radius. A regression has one predictor and takes `radius="private"`. A
+        classifier is for covariance matrices of many channels, which are reduced
+        privately: `PrivateMDM(reduce=)` or `PrivateSoftmax`, whichever is better, with
+        the better features. A class of your own derives from `ClippedToBall` and has
+        its four fields, and takes a public ball.
     classes : int
         The number of classes, with equally many records each. The mean is then that of
         one class, as `PrivateMDM` releases it. For "kmeans", the number of clusters.

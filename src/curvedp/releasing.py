@@ -383,6 +383,16 @@ def parse_range(
         ) from None
 
 
+def parse_number_of_clusters(
+    value: Any, read_point: PointReader | None = None
+) -> int | str:
+    """Return a number of clusters as it is typed: a number, or the word "private"."""
+    try:
+        return int(value)
+    except ValueError:
+        return str(value)
+
+
 def _parse_labels(text: Any, read_point: PointReader) -> list[str]:
     """Return the labels of a public set of classes, such as "rest,task"."""
     return [label.strip() for label in str(text).split(",")]
@@ -455,13 +465,13 @@ RADIUS = Option(
     name="radius",
     flags=("--radius", "-r"),
     kind=float,
-    help="of the public ball that holds the records",
+    help="radius of the public ball that contains the records",
     label="radius",
-    note="of a public ball that holds the records",
+    note="of a public ball that contains the records",
     suggestion="1",
     parse=parse_radius,
     why_required=(
-        "a public ball must hold the records; "
+        "a public ball must contain the records; "
         "choose it from domain knowledge, not from the data"
     ),
     used_with="public ball",
@@ -470,12 +480,10 @@ CENTER = Option(
     name="center",
     flags=("--center",),
     kind=str,
-    help="center of the ball: a file, a list of numbers, or one factor of the origin",
+    help="center of the ball: a file, a list of numbers, or one number that scales the origin",
     label="its center",
     placeholder="the space's origin",
-    hint=(
-        "written like a record; one number multiplies the origin, as a unit does: 0.001"
-    ),
+    hint=("written like a record; one number, such as 0.001, scales the origin"),
     parse=_parse_point,
 )
 MECHANISM = Option(
@@ -488,9 +496,9 @@ OUTER_RADIUS = Option(
     name="outer_radius",
     flags=("--outer-radius",),
     kind=float,
-    help="with -r private: as wide as you like",
+    help="with -r private: radius of the outer ball; may be generous",
     label="outer radius",
-    note="as generous as you like",
+    note="may be generous",
     placeholder="by the space",
     used_with="private ball",
 )
@@ -498,7 +506,7 @@ _METHOD = Option(
     name="method",
     flags=("--method",),
     kind=str,
-    help="auto, or one of its methods",
+    help="auto, kng or dp-rgd",
 )
 
 # The options of a statistic of records in a public or private ball.
@@ -574,7 +582,7 @@ _PCA = Offer(
             name="radius",
             flags=("--radius", "-r"),
             kind=float,
-            help="of the public ball that holds the records",
+            help="radius of the public ball that contains the records",
             label="longest record",
             note="a public bound",
             suggestion="1",
@@ -736,6 +744,38 @@ _REGRESSION = Offer(
     ),
 )
 
+_KMEANS = Offer(
+    estimator="curvedp:PrivateKMeans",
+    title="clusters",
+    description="Private centers of clusters, with sizes and spreads.",
+    options=(
+        Option(
+            name="n_clusters",
+            flags=("--clusters", "-k"),
+            kind=int,
+            help="how many, or private to choose the number from what is released",
+            label="how many clusters",
+            note="or: private",
+            suggestion="8",
+            parse=parse_number_of_clusters,
+            why_required='say how many, or "private" to have it chosen',
+        ),
+        CENTER,
+        Option(
+            name="outer_radius",
+            flags=("--outer-radius",),
+            kind=float,
+            help="not on spheres: how far from the center records may be; may be generous",
+            label="outer radius",
+            note="may be generous; not for spheres",
+            placeholder="by the space",
+        ),
+    ),
+    prediction=PlannedError(
+        "kmeans", "of a center, in units of the spread of its cluster"
+    ),
+)
+
 # The statistics of this package that can be released, by the name that is typed.
 OFFERS = {
     "mean": _MEAN,
@@ -746,6 +786,7 @@ OFFERS = {
     "mdm": _MDM,
     "classifier": _CLASSIFIER,
     "regression": _REGRESSION,
+    "kmeans": _KMEANS,
 }
 
 # Where other packages list offers of theirs.

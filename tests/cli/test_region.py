@@ -15,6 +15,7 @@ from curvedp import (
     PrivateGeodesicRegression,
     PrivateMDM,
     PrivatePCA,
+    PrivateTangentPCA,
 )
 from curvedp.cli import app
 from curvedp.geometry import Sphere
@@ -86,13 +87,14 @@ MADE = {
     "median": lambda: PrivateFrechetMedian(Sphere(2), radius=0.7).fit(X),
     "dispersion": lambda: PrivateDispersion(Sphere(2), radius=0.7).fit(X),
     "pca": lambda: PrivatePCA(2, radius=1.0).fit(X),
+    "tangent-pca": lambda: PrivateTangentPCA(Sphere(2), radius=0.7).fit(X),
     "mdm": lambda: PrivateMDM(Sphere(2), radius=0.7).fit(X, LABELS),
     "regression": lambda: PrivateGeodesicRegression(Sphere(2), **LINE).fit(TIMES, X),
 }
 
 
-# No theorem gives a region for the weights of a classifier.
-WITHOUT_REGION = ("classifier",)
+# No theorem gives a region for the weights of a classifier, or for centers of clusters.
+WITHOUT_REGION = ("classifier", "kmeans")
 
 
 @functools.cache

@@ -23,6 +23,8 @@ OWN = {
     "median": {"radius": 0.7},
     "dispersion": {"radius": 0.7},
     "pca": {"radius": 1.1, "n_components": 1},
+    "tangent-pca": {"radius": 0.7, "n_components": 1},
+    "synthetic": {"radius": 0.7},
     "mdm": {"radius": 0.7, "column": "class"},
     "classifier": {
         "manifold": "spd-affine:2",
@@ -37,6 +39,7 @@ OWN = {
         "x_range": "20, 90",
         "column": "age",
     },
+    "kmeans": {"n_clusters": 2},
 }
 KINDS = {
     "gdp": {"kind": "gdp", "mu": 1.0},

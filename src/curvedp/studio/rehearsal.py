@@ -170,16 +170,18 @@ def _predict_by_plan(
         The number of records, or of persons; with classes, those of the smallest.
     """
     statistic = planned.load_statistic()
+    n_clusters = options.get("n_clusters")
     study = plan(
         options["manifold"],
         n,
-        options["radius"],
+        options.get("radius"),
         guarantee,
         center=options.get("center"),
         outer_radius=options.get("outer_radius"),
         mechanism=mechanism,
         statistic=statistic,
-        spread=options.get("spread"),
+        classes=n_clusters if isinstance(n_clusters, int) else 1,
+        spread=options.get("spread") if "radius" in options else None,
     )
     region = None
     why_no_region = ""
@@ -195,6 +197,8 @@ def _predict_by_plan(
         compared = f"the spread of the records, taken as {study.spread:.3g}"
     elif statistic == "mean":
         compared = "the radius of the ball"
+    elif statistic == "kmeans":
+        compared = "the spread of the records of a cluster"
     else:
         compared = "the largest error that the public center can have"
     return Prediction(
@@ -248,7 +252,7 @@ def _predict_classifier(
         ball=1 - 1 / len(sizes),
         of=_CLASSIFIER_ERROR.error_description,
         notes=[line.text for line in study.advice_with_kinds()],
-        compared="what guessing gets wrong",
+        compared="the error rate of guessing",
     )
 
 
