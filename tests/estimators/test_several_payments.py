@@ -10,8 +10,19 @@ import numpy as np
 import pytest
 
 from curvedp import GDP, Ledger, PrivateRecenter, PrivateTangentPCA, ReleaseWarning
+from curvedp.errors import CurvedpError
 from curvedp.estimators.comparison import compare_groups
-from curvedp.geometry import Simplex, SPDAffineInvariant
+from curvedp.geometry import (
+    Correlation,
+    Euclidean,
+    Lorentz,
+    PoincareBall,
+    Simplex,
+    SPDAffineInvariant,
+    SPDBuresWasserstein,
+    SPDLogCholesky,
+    SPDLogEuclidean,
+)
 from curvedp.neuro import PrivateStarterKit
 
 SPACE = SPDAffineInvariant(2)
@@ -80,3 +91,43 @@ def test_few_persons_on_a_small_simplex_are_no_division_by_zero():
             PrivateTangentPCA(manifold=Simplex(2), radius=1.0, guarantee=GDP(1.0)).fit(
                 rng.dirichlet(np.ones(3), 20), groups=persons
             )
+
+
+RECENTERED = [
+    SPDAffineInvariant(2),
+    SPDLogEuclidean(2),
+    SPDLogCholesky(2),
+    SPDBuresWasserstein(2),
+    Euclidean(2),
+    Lorentz(2),
+    PoincareBall(2),
+    Correlation(3),
+    Simplex(2),
+]
+BALLS = [
+    {},
+    {"outer_radius": 1e3},
+    {"outer_radius": 1e30},
+    {"radius": 0.5},
+    {"radius": 1e3},
+    {"radius": 1e30},
+]
+
+
+@pytest.mark.parametrize("ball", BALLS, ids=repr)
+@pytest.mark.parametrize("space", RECENTERED, ids=repr)
+def test_dispersions_are_not_refused_after_references_were_paid(ledger, space, ball):
+    """Records as far out as a ball reaches, so that wide balls are found."""
+    scale = 1.5 if isinstance(space, Simplex) else 50.0
+    normals = scale * np.random.default_rng(0).normal(size=(60, space.dim))
+    records = np.asarray(space.from_normal_coordinates(space.origin, normals))
+    estimator = PrivateRecenter(
+        space, guarantee=GDP(4.0), ledger=ledger, final_dispersion=1.0, **ball
+    )
+    try:
+        with warnings.catch_warnings(action="ignore", category=ReleaseWarning):
+            estimator.fit(records, domains=np.arange(60) % 2)
+    except CurvedpError:
+        assert not ledger.entries
+    else:
+        assert len(ledger.entries) == 2

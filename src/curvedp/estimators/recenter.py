@@ -22,7 +22,7 @@ from curvedp._silence import quiet_about_records
 from curvedp.core.certificate import Certificate
 from curvedp.core.codes import ProtectedUnit
 from curvedp.core.released import ReleasedValue
-from curvedp.core.statistic import Ball
+from curvedp.core.statistic import Ball, public_ball
 from curvedp.errors import CurvedpError, ParameterError, ReleaseWarning
 from curvedp.estimators.base import (
     BallEstimator,
@@ -62,6 +62,13 @@ SCHEMA = "curvedp-recenter/1"
 # The fraction of μ² that the reference means take if dispersions are released too. It
 # is a choice: a dispersion is one number, and needs less than a mean.
 _MEAN_SHARE = 0.8
+
+# A domain has at least so many records, or people.
+_LEAST_RECORDS = 2
+
+# The widest ball of a dispersion, as a fraction of the convexity radius π/(2√κ). No mean
+# is computed in a ball of radius·√κ > 1.35, which is 0.859 of it.
+_SHARE_OF_CONVEXITY = 0.85
 
 # What is paid for in two parts, in messages.
 _TWO_PARTS = "recentering with final_dispersion"
@@ -231,6 +238,7 @@ class PrivateRecenter(TransformerMixin, BallEstimator):
             unit = _unit_within_domains(persons)
             check_payable(self.ledger, total_guarantee, unit, _TWO_PARTS)
             mean_guarantee = part_of(total_guarantee, _MEAN_SHARE)
+            self._check_dispersions()
 
         means = _DomainMeans(
             manifold=self.manifold,
@@ -281,6 +289,29 @@ class PrivateRecenter(TransformerMixin, BallEstimator):
                 value=target,
             )
 
+    def _check_dispersions(self) -> None:
+        """Refuse, before references are paid, what would be refused after them.
+
+        Raises
+        ------
+        ParameterError
+            If no dispersion can be released in a ball as large as a reference may have.
+        """
+        if self.manifold.convexity_radius == 0:
+            raise ParameterError(
+                f"is not for {self.manifold!r}, where no dispersion has a known bound; "
+                "leave it out",
+                parameter="final_dispersion",
+                value=self.final_dispersion,
+            )
+        radius: Any = self.radius
+        if self._searches_ball:
+            radius = default_outer_radius(self.manifold, self.outer_radius)
+            radius = _dispersion_radius(self.manifold, radius)
+        ball = public_ball(self.manifold, self.center, radius)
+        statistic = FrechetVariance(self.manifold, *ball, _LEAST_RECORDS)
+        choose_mechanism("auto", statistic, self.guarantee)
+
     def _release_dispersions(
         self, X: Any, domains: Any, persons: Any, means: "_DomainMeans"
     ) -> "_DomainDispersions":
@@ -306,6 +337,11 @@ class PrivateRecenter(TransformerMixin, BallEstimator):
             outer_radius=self.outer_radius,
         )
         balls = [_ball_of(certificate) for certificate in means.certificates_]
+        if self._searches_ball:
+            balls = [
+                Ball(ball.center, _dispersion_radius(self.manifold, ball.radius))
+                for ball in balls
+            ]
         return dispersions.fit_in_balls(X, domains, persons, balls)
 
     def _copy_releases(
@@ -691,6 +727,21 @@ def _ball_of(certificate: Certificate) -> Ball:
     """Return the public ball of a released mean: the given one, or the one found."""
     statistic: Any = final_mechanism_of(certificate).statistic
     return Ball(statistic.center, statistic.radius)
+
+
+def _dispersion_radius(manifold: Manifold, radius: float) -> float:
+    """Return the radius of the ball in which the dispersion of a domain is released.
+
+    It is that of the reference, or smaller where no bound of a mean in so wide a ball
+    is known.
+
+    Parameters
+    ----------
+    manifold : Manifold
+    radius : float
+        The radius of the ball that was found.
+    """
+    return min(radius, _SHARE_OF_CONVEXITY * manifold.convexity_radius)
 
 
 def _usable_dispersion(release: ReleasedValue) -> float:
