@@ -1,9 +1,9 @@
-"""Hellinger angles of discrete mechanisms, exactly: what the Rao paper leaves to future work.
+"""Hellinger angles of discrete mechanisms: what the Rao paper leaves to future work.
 
-A discrete mechanism has no smooth path between neighboring datasets, so its Rao distance is the one on the whole
-simplex, the Hellinger angle 2·arccos Σ√(pq). All three have a closed form; each is computed through 1 − Σ√(pq) or
-−log Σ√(pq), so that tiny angles keep their digits, and rounded up. Results are `RaoDP` guarantees that compose by
-cosines.
+A discrete mechanism has no smooth path between neighboring data sets, so that its Rao
+distance is the one on the whole simplex, the Hellinger angle 2·arccos Σ√(pq). All three
+have a closed form. Each is computed through 1 − Σ√(pq) or −log Σ√(pq), so that tiny
+angles keep their digits, and rounded up. The results compose as `RaoDP` does.
 """
 
 import math
@@ -17,43 +17,66 @@ from curvedp.privacy.guarantees.rao import hellinger_from_affinity
 
 __all__ = ["discrete_gaussian_rao", "geometric_rao", "randomized_response_rao"]
 
+# The Gauss–Legendre rule on [0, 1].
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(40)
 _NODES, _WEIGHTS = 0.5 * (_NODES + 1), 0.5 * _WEIGHTS
 
+# Terms of a theta series; the rest is below every float.
+_TERMS = np.arange(1, 40)
+
 
 def randomized_response_rao(eps: float, categories: int = 2) -> RaoDP:
-    """k-ary randomized response: the truth with odds e^ε against each other answer.
+    """Return the Hellinger angle of randomized response with k answers.
 
-    Σ√(pq) = (2e^{ε/2} + k − 2)/(e^ε + k − 1), so sin(θ/4) = (e^{ε/2} − 1)/√(2(e^ε + k − 1)).
+    The true answer has odds e^ε against each other one. So
+    Σ√(pq) = (2e^{ε/2} + k − 2)/(e^ε + k − 1), and
+    sin(θ/4) = (e^{ε/2} − 1)/√(2(e^ε + k − 1)).
 
-    >>> round(randomized_response_rao(1.0).theta - 2 * math.atan(math.sinh(0.5)), 12)
+    Parameters
+    ----------
+    eps : float
+        ε.
+    categories : int
+        k.
+
+    Examples
+    --------
+    >>> angle = randomized_response_rao(1.0).theta
+    >>> round(angle - 2 * math.atan(math.sinh(0.5)), 12)
     0.0
     """
-    eps, k = (
-        _validate.positive("eps", eps),
-        _validate.integer("categories", categories, 2),
-    )
-    sine = -math.expm1(-eps / 2) / math.sqrt(2 * (1 + (k - 1) * math.exp(-eps)))
+    eps = _validate.positive("eps", eps)
+    k = _validate.integer("categories", categories, 2)
+    root = math.sqrt(2 * (1 + (k - 1) * math.exp(-eps)))
+    sine = -math.expm1(-eps / 2) / root
     return _rao(4 * math.asin(min(sine, math.sqrt(0.5))))
 
 
 def geometric_rao(eps: float, sensitivity: int = 1) -> RaoDP:
-    """The two-sided geometric mechanism, P(k) ∝ e^{−ε|k|/Δ}, which is ε-DP at integer sensitivity Δ (Ghosh et al. 2012).
+    """Return the Hellinger angle of the two-sided geometric mechanism.
 
-    With x = ε/2Δ, Σ√(pq) = e^{−Δx}(1 + Δ·tanh x) at a shift of Δ, the worst. At Δ = 1 it is 1/cosh(ε/2), that of
-    randomized response.
+    P(k) ∝ e^{−ε|k|/Δ} is ε-DP for an integer sensitivity Δ (Ghosh et al. 2012). With
+    x = ε/2Δ the worst shift, Δ, has Σ√(pq) = e^{−Δx}(1 + Δ·tanh x). At Δ = 1 that is
+    1/cosh(ε/2), as for randomized response.
 
+    Parameters
+    ----------
+    eps : float
+        ε.
+    sensitivity : int
+        Δ.
+
+    Examples
+    --------
     >>> round(geometric_rao(1.0).theta - randomized_response_rao(1.0).theta, 12)
     0.0
     """
-    eps, s = (
-        _validate.positive("eps", eps),
-        _validate.integer("sensitivity", sensitivity, 1),
-    )
+    eps = _validate.positive("eps", eps)
+    s = _validate.integer("sensitivity", sensitivity, 1)
     x = eps / (2 * s)
-    if (
-        s * x < 1
-    ):  # the derivative of −log Σ in x is s·t(s+t)/(1+st), t = tanh x: positive, so nothing cancels
+    if s * x < 1:
+        # With t = tanh x, −log Σ√(pq) has the derivative s·t(s + t)/(1 + st) in x. It
+        # is positive, so that nothing cancels.
         t = np.tanh(x * _NODES)
         loss = float(x * np.sum(_WEIGHTS * s * t * (s + t) / (1 + s * t)))
     else:
@@ -62,42 +85,53 @@ def geometric_rao(eps: float, sensitivity: int = 1) -> RaoDP:
 
 
 def discrete_gaussian_rao(sigma: float, sensitivity: int = 1) -> RaoDP:
-    """The discrete Gaussian, P(k) ∝ e^{−k²/2σ²} on the integers (Canonne, Kamath and Steinke 2020).
+    """Return the Hellinger angle of the discrete Gaussian mechanism.
 
-    At a shift s, Σ√(pq) = e^{−s²/8σ²}·Σe^{−(k−s/2)²/2σ²}/Σe^{−k²/2σ²}. The quotient is 1 for even s; for odd s it is
-    the theta quotient below, < 1. The worst shift is Δ or Δ − 1, whatever its parity.
+    P(k) ∝ e^{−k²/2σ²} on the integers (Canonne, Kamath and Steinke 2020). A shift s has
+    Σ√(pq) = e^{−s²/8σ²}·Σe^{−(k−s/2)²/2σ²}/Σe^{−k²/2σ²}. The quotient is 1 for even s,
+    and below 1 for odd s. So the worst shift is Δ or Δ − 1.
 
-    >>> round(discrete_gaussian_rao(2.0, 2).theta - 2 * math.acos(math.exp(-1 / 8)), 12)
+    Parameters
+    ----------
+    sigma : float
+        σ.
+    sensitivity : int
+        Δ.
+
+    Examples
+    --------
+    >>> angle = discrete_gaussian_rao(2.0, 2).theta
+    >>> round(angle - 2 * math.acos(math.exp(-1 / 8)), 12)
     0.0
     """
-    sigma, top = (
-        _validate.positive("sigma", sigma),
-        _validate.integer("sensitivity", sensitivity, 1),
-    )
-    loss = max(
-        s * s / (8 * sigma * sigma) + (_minus_log_theta(sigma) if s % 2 else 0.0)
-        for s in {top, max(top - 1, 1)}
-    )
-    return _rao(hellinger_from_affinity(round_up(loss, 1e-14)))
+    sigma = _validate.positive("sigma", sigma)
+    largest = _validate.integer("sensitivity", sensitivity, 1)
+    losses = []
+    for shift in {largest, max(largest - 1, 1)}:
+        quotient = _minus_log_theta(sigma) if shift % 2 else 0.0
+        losses.append(shift * shift / (8 * sigma * sigma) + quotient)
+    return _rao(hellinger_from_affinity(round_up(max(losses), 1e-14)))
 
 
 def _minus_log_theta(sigma: float) -> float:
-    """−log(Σe^{−(k−½)²/2σ²}/Σe^{−k²/2σ²}), directly for small σ, by Poisson summation for large."""
-    k = np.arange(1, 40)
+    """Return −log(Σe^{−(k−½)²/2σ²}/Σe^{−k²/2σ²}).
+
+    The sums are taken directly for small σ, and by Poisson summation for large σ.
+    """
+    k = _TERMS
     if sigma < 0.5:
-        half = np.exp(-k * (k - 1) / (2 * sigma * sigma))  # (k−½)² − ¼ = k(k−1)
-        whole = 2 * np.sum(np.exp(-k * k / (2 * sigma * sigma)))
-        return (
-            1 / (8 * sigma * sigma)
-            - math.log(2 * float(np.sum(half)))
-            + math.log1p(float(whole))
-        )
-    # Σ over the dual lattice: 1 + 2Σ(±1)^k e^{−2π²σ²k²}
-    wave = np.exp(-2 * math.pi**2 * sigma * sigma * k * k)
-    return math.log1p(2 * float(np.sum(wave))) - math.log1p(
-        2 * float(np.sum(wave * (-1.0) ** k))
-    )
+        # (k − ½)² − ¼ = k(k − 1).
+        half_integers = 2 * np.sum(np.exp(-k * (k - 1) / (2 * sigma * sigma)))
+        integers = 2 * np.sum(np.exp(-k * k / (2 * sigma * sigma)))
+        shared = 1 / (8 * sigma * sigma)
+        return shared - math.log(float(half_integers)) + math.log1p(float(integers))
+    # The dual sums are 1 + 2Σ(±1)ᵏe^{−2π²σ²k²}.
+    waves = np.exp(-2 * math.pi**2 * sigma * sigma * k * k)
+    integers = 2 * float(np.sum(waves))
+    half_integers = 2 * float(np.sum(waves * (-1.0) ** k))
+    return math.log1p(integers) - math.log1p(half_integers)
 
 
 def _rao(theta: float) -> RaoDP:
+    """Return the guarantee of a Hellinger angle, rounded up and at most π."""
     return RaoDP(min(round_up(theta, 1e-15), math.pi), angle="hellinger")
