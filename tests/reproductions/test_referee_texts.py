@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import integrate
 
-from curvedp.papers.referee import conformal, low_rank
+from curvedp.papers.referee import conformal, low_rank, shapes
 
 
 @pytest.fixture
@@ -76,3 +76,12 @@ def test_a_metric_that_stays_adds_nothing():
     """With an almost uniform density the record hardly changes the metric."""
     uniform = conformal.metric_losses(1000, 40, uniform_share=1 - 1e-9)
     assert uniform["largest"] < 1e-4
+
+
+def test_sensitivities_of_mean_shapes_over_that_of_the_gradient():
+    """Reimherr et al. (2021): 2r(2 − h)/(nh), h = 2r√κ·cot(2r√κ), at κ = 4, r = π/16."""
+    angle = math.pi / 4
+    h = angle / math.tan(angle)
+    figures = shapes.shapes(full=False)
+    assert figures["mean over gradient, bound of 2021"] == pytest.approx((2 - h) / h)
+    assert 1.0 < figures["mean over gradient, proved here"] < 1.06

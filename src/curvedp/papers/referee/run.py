@@ -19,6 +19,7 @@ from curvedp.geometry import Lorentz, Manifold, SPDAffineInvariant, Sphere
 from curvedp.papers.referee.conformal import conformal
 from curvedp.papers.referee.location import location
 from curvedp.papers.referee.low_rank import low_rank
+from curvedp.papers.referee.shapes import shapes
 from curvedp.papers.runner import Setting
 from curvedp.papers.style import BLUE, GREEN, INK, ORANGE, RED, plain, sheet
 from curvedp.privacy import GDP, ApproxDP, gaussian_profile, smallest_scale
@@ -36,6 +37,7 @@ def referee(setting: Setting) -> tuple[dict[str, Any], Figure]:
         "rotations": rotations(400_000 if setting.full else 40_000),
         "conformal": conformal(setting.full),
         "low rank": low_rank(setting.full),
+        "shapes": shapes(setting.full),
         "location": location(1_000_000 if setting.full else 100_000),
     }
     return figures, draw(figures)
