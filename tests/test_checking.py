@@ -121,7 +121,7 @@ def test_latitudes_taken_for_points():
 
 
 def test_the_ball():
-    assert "wider ball than they need" in said(
+    assert "a smaller ball would need less noise" in said(
         check(S2, S2.project(DIRECTIONS * [1, 0.01, 0.01]), radius=1.0)
     )
     assert "Outside the ball" in said(check(S2, DIRECTIONS, radius=0.1))

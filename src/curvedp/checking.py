@@ -34,16 +34,15 @@ __all__ = ["Checked", "check"]
 
 FIRST_LINE = (
     "NOT PRIVATE: this page describes the records. "
-    "Keep it where they are, never beside a release."
+    "Keep it with the data; never publish it with a release."
 )
 _LAST_LINE = (
-    "Whatever you take from this page as the radius or the center is itself a release "
-    "of the data: choose both from what is known of the field, or pay for them with a "
-    "private radius."
+    "A radius or center that you take from this page is itself a release of the data: "
+    "choose both from domain knowledge, or use a private radius."
 )
 _DEGREES_ADVICE = (
-    "There are entries beyond 2π: degrees? Nothing is guessed; "
-    "a form's name says degrees or radians."
+    "There are entries beyond 2π: are these degrees? Units are never guessed: "
+    "choose a form whose name contains degrees or radians."
 )
 
 # The largest number of records of a dask array that are read.
@@ -437,9 +436,8 @@ class _Inspection:
             )
         if 2 * n_usable < n:
             yield (
-                "That is most of them: is the file read as it was written (header, "
-                "columns, separator, decimal sign, encoding, form), without thousands "
-                "separators?"
+                "That is most of them. Check how the file is read: header, columns, "
+                "separator, decimal sign, thousands separators, encoding, form."
             )
         if self.least_eigenvalues is not None:
             yield from self._definiteness_advice(n_singular)
@@ -520,7 +518,7 @@ class _Inspection:
         if self.records_per_person is not None and self.records_per_person.max() > 1:
             yield (
                 f"A person has up to {self.records_per_person.max()} records: "
-                "release with groups, so that it is for persons."
+                "pass groups, so that people are protected."
             )
 
     def _unit_advice(self) -> Iterator[str]:
@@ -566,13 +564,13 @@ class _Inspection:
             yield _DEGREES_ADVICE
         elif OFF_MANIFOLD_TOLERANCE < largest_residual < 0.01:
             yield (
-                f"The records are off by up to {largest_residual:.1g}, as rounded ones "
-                "are, and are taken for the nearest points."
+                f"The records are off the manifold by up to {largest_residual:.1g}, as "
+                "rounded numbers are; the nearest points replace them."
             )
         elif are_off_manifold and abs(median - 1) > 1e-3:
             yield (
                 f"The records are {_three_digits(median):g} times as long as points "
-                "and are taken for the nearest: other units?"
+                "and are replaced by the nearest points. Are the units right?"
             )
 
     def _ball_advice(self) -> Iterator[str]:
@@ -581,13 +579,13 @@ class _Inspection:
         if self.radius is not None and largest_distance > self.radius:
             yield (
                 f"Outside the ball: {self._count_outside(self.radius)} of "
-                f"{len(self.records)} records, which are moved to its edge and bias "
+                f"{len(self.records)} records, which are clipped to its boundary and bias "
                 "the mean."
             )
         elif self.radius is not None and largest_distance < self.radius / 4:
             yield (
                 f"Every record is within {_round_up(largest_distance):g} of the "
-                "center: the noise is for a wider ball than they need."
+                "center: a smaller ball would need less noise."
             )
 
         limit = self.manifold.convexity_radius

@@ -29,8 +29,8 @@ from curvedp.report import write_report
 CENTER = np.diag([0.15, 0.1, 0.05, 0.03, 0.1])
 RADIUS = 3.0
 UNPAID = (
-    "* read from the records without paying, which these public images allow: "
-    "never publish such numbers of yours"
+    "* computed without noise, for demonstration on public images: "
+    "do not publish such numbers for your own data"
 )
 
 # Gray levels of the images are integers from 0 to 16.
@@ -153,7 +153,10 @@ def run_demo(output: Path, console: Console, mu: float = 1.0) -> dict[str, Any]:
         model.certificates_[digit].save(output / f"certificate-{digit}.json")
 
     digits = track(
-        model.classes_, "true means, not paid for", console=console, transient=True
+        model.classes_,
+        "true means, computed without privacy",
+        console=console,
+        transient=True,
     )
     results = [_compare_means(model, training, digit) for digit in digits]
     accuracy = _accuracies(model, results, test)

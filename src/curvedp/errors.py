@@ -128,7 +128,7 @@ def _may_be_records(value: Any) -> bool:
 
 
 class NotIntegrable(ParameterError):
-    """The noise law asked for does not exist: its density has infinite mass."""
+    """The requested noise distribution does not exist: its density has infinite mass."""
 
 
 class NotResolved(CurvedpError, ArithmeticError):
@@ -136,7 +136,7 @@ class NotResolved(CurvedpError, ArithmeticError):
 
 
 class UnattainableGuarantee(CurvedpError, ValueError):
-    """No scale of this mechanism meets the guarantee asked for; the message gives the floor and the alternative."""
+    """No scale of this mechanism meets the requested guarantee; the message gives the floor and the alternative."""
 
 
 class EnvelopeViolation(CurvedpError, RuntimeError):

@@ -122,7 +122,7 @@ def test_a_file_that_was_misread_is_doubted_and_one_that_was_read_is_not(tmp_pat
         "--mu",
         3,
     )
-    doubt = "the 95% region holds the public center"
+    doubt = "the 95% region contains the public center"
     assert (
         sum(doubt in run(*asked).stderr for _ in range(3)) > 0
     )  # all three miss once in 8000 times

@@ -248,7 +248,7 @@ def test_few_records_leave_the_public_domain_and_pure_epsilon_needs_more():
             x_range=(0, 1),
         )
         region = model.fit(x[:, 0], Y).confidence_region()
-        assert region.theorem == "the public domain itself"
+        assert region.theorem == "the whole public domain"
         assert region.velocity_radius == 1.5
     with pytest.raises(ParameterError, match="floats"):
         PrivateGeodesicRegression(

@@ -95,7 +95,7 @@ def test_a_ledger_is_opened_with_the_unit_that_it_has(path):
             Ledger(path, unit=unit)
     Ledger(path).spend(GDP(0.1), "x", unit="person")
     assert Ledger(path, GDP(1.0), unit="person").unit is PERSON
-    with pytest.raises(ParameterError, match="about one person, not one record"):
+    with pytest.raises(ParameterError, match="per person, not per record"):
         Ledger(path, unit="record")
 
 

@@ -547,7 +547,7 @@ def test_a_geodesic_whose_ends_doubles_do_not_hold_is_told(monkeypatch):
     model = PrivateGeodesicRegression(
         M, radius=1.0, speed=1.0, clip=1.0, x_range=(0.0, 1.0), guarantee=GDP(1.0)
     )
-    with pytest.warns(ReleaseWarning, match="its middle alone"):
+    with pytest.warns(ReleaseWarning, match="only its middle"):
         model.fit(np.linspace(0, 1, 200), np.tile(M.origin, (200, 1)))
     assert not np.any(model.velocity_)
     assert float(M.residual(model.footpoint_)) < 1e-9

@@ -113,5 +113,5 @@ def _opendp_loss(dp: Any, guarantee: Guarantee) -> _OpenDPLoss:
         one_change = (guarantee.eps, guarantee.delta0)
         return _OpenDPLoss(measure, one_change, (0.0, 0.0))
     raise ParameterError(
-        f"{guarantee} has no measure in OpenDP; ask for GDP, ZCDP, PureDP or ApproxDP"
+        f"{guarantee} has no measure in OpenDP; use GDP, ZCDP, PureDP or ApproxDP"
     )

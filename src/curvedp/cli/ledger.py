@@ -24,7 +24,7 @@ KeyOption = Annotated[
 UnitOption = Annotated[
     str | None,
     typer.Option(
-        "--unit", help="whose data are protected: record, or person with all theirs"
+        "--unit", help="what is protected: record, or person with all their records"
     ),
 ]
 
@@ -41,16 +41,16 @@ def create(
     from curvedp.ledger import Ledger
 
     if path.exists():
-        raise ParameterError(
-            f"{path} exists; curvedp ledger show {path} says what it is"
-        )
+        raise ParameterError(f"{path} exists; curvedp ledger show {path} prints it")
     _print_balance(Ledger(path, guarantee, key=key, unit=unit))
 
 
 @ledger_app.command("key")
 @command
 def make_key(
-    path: Annotated[Path, typer.Argument(help="one that exists is not touched")],
+    path: Annotated[
+        Path, typer.Argument(help="file for the key; an existing file is not changed")
+    ],
 ) -> None:
     """Make the key of a keyed ledger, in a file that only you may read."""
     from curvedp.ledger import write_key
@@ -64,7 +64,7 @@ def make_key(
 def spend(
     path: Path,
     label: Annotated[
-        str | None, typer.Argument(help="what is released, for people to read")
+        str | None, typer.Argument(help="description of the release")
     ] = None,
     guarantee: Any = None,
     partition: Annotated[
@@ -76,7 +76,7 @@ def spend(
     group: Annotated[str | None, typer.Option(help="goes with --partition")] = None,
     key: KeyOption = None,
     named: Annotated[
-        str | None, typer.Option("--label", help="the same as the second argument")
+        str | None, typer.Option("--label", help="the same as the argument LABEL")
     ] = None,
     unit: UnitOption = None,
 ) -> None:
@@ -88,7 +88,7 @@ def spend(
 
     if (label is None) == (named is None):
         raise ParameterError(
-            "say once what is released: curvedp ledger spend LEDGER 'mean of my study'"
+            "state what is released once: curvedp ledger spend LEDGER 'mean of my study'"
         )
     book = Ledger(path, key=key)
     entry = book.spend(
@@ -183,10 +183,10 @@ def _ledger_to_dict(ledger: "Ledger") -> dict[str, Any]:
 @command
 def freeze(
     path: Path,
-    reason: Annotated[str, typer.Argument(help="why, for people to read")],
+    reason: Annotated[str, typer.Argument(help="reason, recorded in the ledger")],
     key: KeyOption = None,
 ) -> None:
-    """Close a ledger for good: nothing is charged to it any more, and nothing reopens it."""
+    """Close a ledger for good: no later charge is accepted, and it cannot be reopened."""
     from curvedp.ledger import Ledger
 
     book = Ledger(path, key=key)
@@ -200,7 +200,9 @@ def verify(
     path: Path,
     hashes: Annotated[
         list[str] | None,
-        typer.Argument(help="of entries, noted elsewhere: in certificates"),
+        typer.Argument(
+            help="hashes of entries that you noted elsewhere, such as in certificates"
+        ),
     ] = None,
     key: KeyOption = None,
 ) -> None:

@@ -15,18 +15,20 @@ from curvedp.verification import DEFAULT_SECONDS, read_certificate_text, run_in_
 @command
 def region(
     certificate: Annotated[Path, typer.Argument(help="certificate.json")],
-    value: Annotated[Path, typer.Argument(help="npy or csv with what was released")],
-    level: Annotated[
-        float, typer.Option(help="probability that the region holds the truth")
-    ] = 0.95,
+    value: Annotated[
+        Path, typer.Argument(help="npy or csv file with the released value")
+    ],
+    level: Annotated[float, typer.Option(help="confidence level of the region")] = 0.95,
     of: Annotated[str, typer.Option(help="records, or population")] = "records",
     against: Annotated[
         Path | None,
-        typer.Option(help="certificate of a second release: can both be true?"),
+        typer.Option(help="certificate of a second release: are the two compatible?"),
     ] = None,
     form: Annotated[
         str | None,
-        typer.Option("--as", help="how the center is printed, such as latlon-degrees"),
+        typer.Option(
+            "--as", help="format of the printed center, such as latlon-degrees"
+        ),
     ] = None,
     plot: PictureOption = None,
     json: JsonOption = False,
@@ -62,7 +64,7 @@ def region(
         _print_region(region_record, form)
     if is_consistent is False:
         raise VerificationFailed(
-            f"{against}: the regions do not meet, so they cannot both be true"
+            f"{against}: the regions do not overlap, so the releases are not compatible"
         )
 
 
@@ -118,7 +120,7 @@ def _print_region(region_record: dict[str, Any], form: str | None) -> None:
     for line in np.array2string(center, precision=8).splitlines():
         console.print(escape_markup(line), highlight=False)
     console.print(
-        f"it holds {escape_markup(region_record['about'])}; {escape_markup(region_record['theorem'])}",
+        f"it covers {escape_markup(region_record['about'])}; {escape_markup(region_record['theorem'])}",
         soft_wrap=True,
         highlight=False,
     )
@@ -127,15 +129,18 @@ def _print_region(region_record: dict[str, Any], form: str | None) -> None:
 @command
 def figure(
     certificates: Annotated[
-        list[Path], typer.Argument(help="certificates of one space, such as of groups")
+        list[Path],
+        typer.Argument(
+            help="certificates on one manifold, such as those of several groups"
+        ),
     ],
     plot: Annotated[Path, typer.Option(help="the picture (svg, png or pdf)")],
     level: Annotated[
-        float, typer.Option(help="probability that each region holds the truth")
+        float, typer.Option(help="confidence level of each region")
     ] = 0.95,
     of: Annotated[str, typer.Option(help="population, or records")] = "population",
     names: Annotated[
-        str | None, typer.Option(help="of the legend, separated by commas")
+        str | None, typer.Option(help="names for the legend, separated by commas")
     ] = None,
 ) -> None:
     """Draw the confidence regions of several certificates in one figure.

@@ -81,7 +81,7 @@ class _MeanByDefault(TyperGroup):
 _DATA = Annotated[
     Path,
     typer.Argument(
-        help="csv, tsv, xlsx, parquet, npy, npz, mat, zarr or nii, one record a row"
+        help="csv, tsv, xlsx, parquet, npy, npz, mat, zarr or nii, one record per row"
     ),
 ]
 # How a file is read; each name is a parameter of `read_records`.
@@ -93,23 +93,35 @@ READING: Options = {
         bool, "--header/--no-header", help="whether the first line names columns"
     ),
     "form": option(
-        str, "--as", help="what a row is, such as latlon-degrees or tensor6-lower"
+        str,
+        "--as",
+        help="how a row represents a record, such as latlon-degrees or tensor6-lower",
     ),
     "columns": option(
-        str, "--columns", help="names or places from 0, separated by commas"
+        str,
+        "--columns",
+        help="names or positions (from 0) of the columns, separated by commas",
     ),
-    "mask": option(Path, "--mask", help="which voxels of a volume are records"),
-    "sep": option(str, "--sep", help="what separates the cells"),
+    "mask": option(
+        Path, "--mask", help="public mask: which voxels of a volume are records"
+    ),
+    "sep": option(str, "--sep", help="separator of the cells"),
     "decimal": option(str, "--decimal", help="the decimal sign", default="."),
-    "skip": option(int, "--skip", help="lines before the first", default=0),
+    "skip": option(int, "--skip", help="lines to skip at the start", default=0),
     "encoding": option(
-        str, "--encoding", help="of csv and tsv, such as utf-16", default="utf-8"
+        str,
+        "--encoding",
+        help="encoding of csv and tsv files, such as utf-16",
+        default="utf-8",
     ),
 }
 # The options of every release.
 _COMMON_OPTIONS: Options = {
     "manifold": option(
-        str, "--manifold", "-m", help="such as sphere:2 or spd-affine:3"
+        str,
+        "--manifold",
+        "-m",
+        help="the space of the records, such as sphere:2 or spd-affine:3",
     ),
     **GUARANTEE,
     **READING,
@@ -120,17 +132,19 @@ _COMMON_OPTIONS: Options = {
     "budget_mu": option(
         float, "--budget-mu", help="start the ledger with this GDP budget"
     ),
-    "label": option(str, "--label", help="what the ledger's entry is called"),
+    "label": option(str, "--label", help="label of the ledger entry"),
     "as_user": option(
-        str, "--as-user", help="who releases, for the ledger's entry: your word"
+        str,
+        "--as-user",
+        help="who makes the release: recorded in the ledger entry, not verified",
     ),
     "out": option(Path, "--out", help="write the released value (npy or csv)"),
     "certificate": option(Path, "--certificate", help="write the certificate (json)"),
-    "report": option(Path, "--report", help="write a page about the release (html)"),
+    "report": option(Path, "--report", help="write a report about the release (html)"),
     "json": (JsonOption, False),
 }
 PERSONS = {
-    "groups": option(str, "--groups", help="column that says whose record each is")
+    "groups": option(str, "--groups", help="column with the person of each record")
 }
 
 
@@ -315,10 +329,9 @@ def open_ledger_file(
     if budget_mu is None:
         if not path.exists():
             raise ParameterError(
-                f"there is no ledger at {path}. If there was one, bring it back from a "
-                "backup: what was spent is still spent, and a new one would forget it. "
-                "For the first release from these data --budget-mu starts one, or "
-                "`curvedp ledger create`"
+                f"there is no ledger at {path}. If there was one, restore it from a "
+                "backup: a new one would not know what was spent. For the first release "
+                "from these data, --budget-mu or `curvedp ledger create` starts one"
             )
         return open_ledger(path, key=key)
     _validate.positive("budget_mu", budget_mu)
@@ -687,8 +700,8 @@ def _error_bars(fitted_estimator: Any) -> "list[ErrorBar]":
             for region in noise_regions
         ):
             warnings.warn(
-                "the 95% region holds the public center, as it would if the file had "
-                "been misread: `curvedp check` tells",
+                "the 95% region contains the public center. This also happens if the "
+                "file was misread; run `curvedp check`",
                 ReleaseWarning,
                 stacklevel=2,
             )
@@ -799,8 +812,9 @@ def build_release_app() -> typer.Typer:
         cls=_MeanByDefault,
         no_args_is_help=True,
         help=(
-            "Release a statistic of the records in a file, with a certificate; "
-            "without a name, their mean."
+            "Release a statistic of the records in a file, with a certificate. "
+            "`curvedp release FILE` releases the mean, with the options of "
+            "`curvedp release mean`."
         ),
     )
     for name, offer in all_offers().items():

@@ -29,12 +29,12 @@ def verify(
     key: Annotated[
         str | None,
         typer.Option(
-            help="public key, or its file, of whom must have signed it "
+            help="public key, or its file, of the required signer "
             "(certificate.json.sig)"
         ),
     ] = None,
     seconds: Annotated[
-        float, typer.Option(help="how long it may take; large spaces may need more")
+        float, typer.Option(help="time limit; large spaces may need more")
     ] = DEFAULT_SECONDS,
     json: JsonOption = False,
 ) -> None:

@@ -573,7 +573,7 @@ def check_guarantee(guarantee: Any, *adjacencies: str) -> Guarantee:
         )
     raise ParameterError(
         f"{guarantee} is for adding or removing a record, where the number of records is "
-        "private; this release uses and states n. Ask for the same guarantee with "
+        "private; this release uses and states n. Use the same guarantee with "
         "adjacency='replace-one'"
     )
 

@@ -111,7 +111,7 @@ POST_PROCESSING_WORDS: dict[PostProcessing, str] = {
 SAMPLING_WORDS: dict[SamplingPath, str] = {
     SamplingPath.EXACT_THEN_ROUND: "drawn exactly, then rounded to a public grid",
     SamplingPath.DISCRETE_NOISE: "whole numbers with discrete noise",
-    SamplingPath.FLOAT64: "drawn in float64: the claims hold for the ideal law",
+    SamplingPath.FLOAT64: "drawn in float64: the claims hold for the ideal distribution",
 }
 
 PROFILE_WORDS: dict[ProfileKind, str] = {
@@ -120,16 +120,16 @@ PROFILE_WORDS: dict[ProfileKind, str] = {
 }
 
 CHOICE_WORDS: dict[ChoiceRule, str] = {
-    ChoiceRule.NAMED: "asked for by name",
+    ChoiceRule.NAMED: "chosen by name",
     ChoiceRule.SMALLEST_PREDICTED_ERROR: "smallest predicted error",
-    ChoiceRule.PRIVATE_BALL: "a private ball was asked for",
+    ChoiceRule.PRIVATE_BALL: "a private ball was requested",
     ChoiceRule.PRIVATE_COUNT: "noisy sums, because the number of records is private",
     ChoiceRule.ONLY_ONE: "the only mechanism for this statistic",
 }
 
 
 class NeighborWords(NamedTuple):
-    """How the change between neighboring data sets is told to a reader.
+    """How the change between neighboring data sets is described to a reader.
 
     Attributes
     ----------
@@ -144,7 +144,7 @@ class NeighborWords(NamedTuple):
 
 
 def neighbor_words(certificate: Certificate) -> NeighborWords:
-    """Say in words which two data sets the guarantee makes hard to tell apart.
+    """Describe which two data sets the guarantee makes hard to distinguish.
 
     Parameters
     ----------

@@ -421,7 +421,7 @@ class BallEstimator(PrivateEstimator):
         """
         if self._searches_ball:
             raise ParameterError(
-                "counts records: ask for the adjacency replace-one, or give a radius",
+                "requires replace-one adjacency; give a radius to use add-remove",
                 parameter="radius",
                 value="private",
             )
@@ -600,8 +600,8 @@ def choose_private_ball(
     )
     if not mechanism.has_enough_records:
         warnings.warn(
-            f"n = {statistic.n} at {guarantee} is small for a private ball: it may be far "
-            "off, which no error bar covers",
+            f"n = {statistic.n} at {guarantee} is small for a private ball: the release "
+            "may be far off, and no error bar covers that",
             ReleaseWarning,
             stacklevel=4,
         )

@@ -173,7 +173,7 @@ class PrivateGeodesicRegression(PrivateEstimator):
         ends_are_lost = self._set_geodesic(*release.value)
         if ends_are_lost:
             warnings.warn(
-                "doubles do not hold the ends of the geodesic: its middle alone is kept",
+                "float64 cannot represent the ends of the geodesic: only its middle is kept",
                 ReleaseWarning,
                 stacklevel=2,
             )

@@ -117,7 +117,9 @@ class PrivateJointMeans(ScoringClassifier, BallEstimator):
         self._validate_params()
         records = open_records(X, check_manifold(self.manifold).point_shape).array()
         if groups is None:
-            raise ParameterError("is missing: whose record each is", parameter="groups")
+            raise ParameterError(
+                "is missing: the person of each record", parameter="groups"
+            )
         person_index = encode_persons(groups, len(records))
         labels = Labels(y, len(records))
         _check_complete(labels, person_index)

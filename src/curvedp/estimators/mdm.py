@@ -328,7 +328,7 @@ class PrivateMDM(PrivateTransformer, ScoringClassifier, BallEstimator):
         )
         if has_ball_parameters:
             raise ParameterError(
-                "reduce= finds its own center and mechanism: leave center, outer_radius "
+                "a reduction finds its own center and mechanism: leave center, outer_radius "
                 "and mechanism out"
             )
         radius: Any = None if self._searches_ball else self.radius
@@ -401,7 +401,7 @@ class PrivateMDM(PrivateTransformer, ScoringClassifier, BallEstimator):
         """
         if self._n_is_private:
             raise ParameterError(
-                "is for the adjacency replace-one here: persons may be of several classes",
+                "requires replace-one adjacency here: people may be in several classes",
                 parameter="groups",
             )
         n_records = open_records(X, self.manifold.point_shape).n
@@ -611,8 +611,8 @@ class PrivateMDM(PrivateTransformer, ScoringClassifier, BallEstimator):
             )
         if self._joint_model is not None:
             raise ParameterError(
-                "no theorem gives regions for classes that were released together; in a "
-                "public ball, or one that is shared or each class's own, they have some"
+                "no theorem gives regions for classes that were released together; with a "
+                "public ball, or one private ball per class or for all, there are regions"
             )
         regions = simultaneous(self.certificates_, level, of)
         return dict(zip(self.classes_.tolist(), regions, strict=True))
@@ -683,7 +683,7 @@ def _labels_of_persons(y: Any, person_index: np.ndarray) -> np.ndarray:
     if (class_of_person[person_index] != labels.codes).any():
         raise ParameterError(
             "groups has a person with records of several classes, whom the guarantee "
-            "would not protect; reduce= or PrivateSoftmax take them"
+            "would not protect; PrivateJointMeans, a reduction (reduce) and PrivateSoftmax do"
         )
     return np.asarray(labels.classes[class_of_person])
 

@@ -431,7 +431,7 @@ def _count_features(X: Any, features: int | None = None, min_records: int = 1) -
         )
     if features is not None and features != n_columns:
         raise ParameterError(
-            f"X has {n_columns} features; features={features} says other"
+            f"X has {n_columns} features, and the parameter features is {features}"
         )
     return int(n_columns)
 

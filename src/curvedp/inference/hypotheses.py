@@ -379,7 +379,7 @@ def _index_persons(groups: Any, sizes: list[int], is_paired: bool) -> list[np.nd
         sample_ids = {*ids, *map(str, ids)}
         if earlier_ids & sample_ids:
             raise ParameterError(
-                "groups has a person in two samples; paired_test is for persons who are "
+                "groups has a person in two samples; paired_test is for people who are "
                 "measured twice"
             )
         earlier_ids |= sample_ids

@@ -249,7 +249,7 @@ def line_region(
         theorem = "conservative: directions change nearly linearly (Jacobi fields)"
     else:
         velocity_radius = sqrt(n_predictors) * statistic.domain.speed
-        theorem = "the public domain itself"
+        theorem = "the whole public domain"
     if sampling_error is not None:
         theorem = _ASYMPTOTIC + theorem
     return LineRegion(

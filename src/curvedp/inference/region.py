@@ -260,8 +260,8 @@ def _released_draw(certificate: Certificate) -> _ReleasedDraw:
     mechanism = mechanism_of(certificate)
     if mechanism.info.sampling is SamplingPath.FLOAT64:
         raise ParameterError(
-            f"no region follows from {mechanism.info.name}, which draws in floats: their "
-            "law is not known"
+            f"no region follows from {mechanism.info.name}: it draws in float64, so the "
+            "exact distribution is not known"
         )
     if certificate.release["integers"] is None:
         raise ParameterError(
@@ -428,7 +428,7 @@ def _clipped_variance(search: Any) -> str:
     return (
         "it covers the noise, not the clipping: the search for the ball leaves "
         f"{outside} of the records outside, and the variance of the records themselves "
-        "is larger by an amount that nobody knows"
+        "is larger by an unknown amount"
     )
 
 
@@ -552,4 +552,4 @@ def _describe(
     # A draw in another frame was made in a ball that was found privately.
     kind = draw.kind if draw.frame is None else "gradient"
     ball = _BALL_WORDS.get(kind, "the public ball")
-    return f"the {statistic.name} of the {owners}, moved into {ball}"
+    return f"the {statistic.name} of the {owners}, clipped to {ball}"

@@ -288,7 +288,7 @@ def _shape_of_point(
         A bound on the distance of the population's value from that of the records; 0
         for a region of the records' value.
     """
-    return Shape(draw.value, quantile + sampling_error, "exact: the law's own quantile")
+    return Shape(draw.value, quantile + sampling_error, "exact: quantile of the noise")
 
 
 def _shape_in_chart(
@@ -325,7 +325,7 @@ def _shape_in_chart(
     longest = min(draw.max_length, z_length + quantile)
     radius = min(exp_stretch(manifold, longest) * quantile, z_length + draw.max_length)
     chart = ChartBall(statistic, _base_of(draw), draw.value, quantile, draw.max_length)
-    theorem = "exact: the law's own quantile in the chart"
+    theorem = "exact: quantile of the noise in normal coordinates"
     if sampling_error:
         # The population's value may lie outside the chart ball of the records' value.
         return Shape(chart.base, radius + sampling_error, theorem, None, z)
@@ -388,7 +388,7 @@ def shape_after_gradient(
     whole_ball = Shape(
         ball.center,
         ball.radius * (1 + CHART_ERROR),
-        "the ball itself: gradients say no more",
+        "the whole ball: a gradient gives no narrower region",
     )
 
     distance_to_center = float(manifold.dist(ball.center, w))
@@ -414,7 +414,7 @@ def shape_after_gradient(
     is_flat = lowest == highest == 1
     theorem = "conservative: one step by Hessian bounds (Karcher)"
     if is_flat:
-        theorem = "exact: the law's own quantile"
+        theorem = "exact: quantile of the noise"
     return Shape(w, radius, theorem, None, t * g)
 
 
@@ -572,7 +572,9 @@ def _shape_from_counts(
         theorem = "conservative: most records are near (Lopuhaä & Rousseeuw)"
         return Shape(_base_of(draw), smallest, theorem)
     center, outer_radius = statistic.outer_ball
-    return Shape(center, outer_radius, "the outer ball itself: counts say no more")
+    return Shape(
+        center, outer_radius, "the whole outer ball: counts give no narrower region"
+    )
 
 
 def joint_noise_bounds(law: Any, n_counts: int, level: float) -> np.ndarray:

@@ -848,8 +848,7 @@ def _check_same(
         )
     if unit is not None and state.unit is not None and unit is not state.unit:
         raise ParameterError(
-            f"{path} counts what is told about one {state.unit.words}, not one "
-            f"{unit.words}"
+            f"{path} counts privacy loss per {state.unit.words}, not per {unit.words}"
         )
 
 

@@ -236,11 +236,11 @@ class State:
                 "counts both"
             )
         elif self.unit in (PrivacyUnit.PERSON, PrivacyUnit.PERSON_IN_CLASS):
-            remedy = "say whose record each is (groups), or pay from another ledger"
+            remedy = "pass groups (the person of each record), or use another ledger"
         else:
-            remedy = "pay from a ledger for persons"
+            remedy = "use a ledger for people"
         raise ParameterError(
-            f"the ledger counts what is told about one {self.unit.words}; this release "
+            f"the ledger counts privacy loss per {self.unit.words}; this release "
             f"protects one {unit.words}, and the two do not add up: {remedy}"
         )
 

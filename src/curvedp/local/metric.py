@@ -265,7 +265,7 @@ class MetricLaplace(LocalMechanism):
             raise ParameterError(
                 f"per radian puts a report {math.degrees(angle):.0f}° from its record on "
                 f"average in dimension {manifold.dim} (pure noise is at 90°); take a "
-                f"larger epsilon, fewer dimensions or PrivUnit, or insist=True (--insist)",
+                f"larger epsilon, fewer dimensions or PrivUnit, or insist (--insist)",
                 parameter="epsilon",
                 value=self.epsilon,
             )

@@ -469,7 +469,7 @@ def pure_epsilon(guarantee: Guarantee) -> float:
             epsilon = float(log_ndtr(half) - log_ndtr(-half))
     else:
         raise UnattainableGuarantee(
-            f"the K-norm gradient mechanism is pure ε: ask for PureDP, not {guarantee}"
+            f"the K-norm gradient mechanism is pure ε: use PureDP, not {guarantee}"
         )
     if not 0 < epsilon < inf:
         raise ParameterError(

@@ -84,7 +84,7 @@ def smallest_gaussian_scale(guarantee: Guarantee, sensitivity: float = 1.0) -> f
     if needs_bounded_loss(guarantee):
         raise UnattainableGuarantee(
             f"{guarantee} is not met by Gaussian noise, and this release has no other: "
-            "ask for GDP, zCDP, or ApproxDP with a small δ"
+            "use GDP, zCDP, or ApproxDP with a small δ"
         )
 
     def profile_at(scale: float) -> Any:

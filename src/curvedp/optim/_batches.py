@@ -85,7 +85,7 @@ def check_batch(batch_size: float | None, n: int, sampling: str) -> int:
     size = _validate.integer("batch_size", batch_size, 1)
     if size > n:
         raise ParameterError(
-            f"is more than the {n} records or persons",
+            f"is more than the {n} records or people",
             parameter="batch_size",
             value=size,
         )

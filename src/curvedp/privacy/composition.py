@@ -284,7 +284,7 @@ def compose(*guarantees: PrivacyCurve | Iterable[PrivacyCurve]) -> Guarantee:
             return total
         if parts[0].composition_family:
             raise ParameterError(
-                "together these promise nothing: their sum is too large for a float"
+                "together these guarantee nothing: their sum is too large for a float"
             )
     return compose_profiles(parts)
 

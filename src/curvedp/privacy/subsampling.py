@@ -487,7 +487,7 @@ def smallest_noise_multiplier(
     if without_noise.cheap_delta_bound(target.eps) <= target.delta0:
         raise ParameterError(
             "is more than the chance that a record is drawn at all: without any noise "
-            "a step that draws it would give it away; ask for a smaller delta0",
+            "a step that draws it would reveal it; use a smaller delta0",
             parameter="delta0",
             value=target.delta0,
         )

@@ -256,4 +256,4 @@ def _reason_excluded(
         return None
     # The best error is 0 where doubles do not tell the noise from none.
     times = expected / best if best else inf
-    return f"it would err about {times:.3g} times as much as the best"
+    return f"its error is about {times:.3g} times that of the best"

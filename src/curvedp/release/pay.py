@@ -264,7 +264,7 @@ def remark_on_charge(
     return (
         f"the ledger will be charged GDP({largest:.4g}) for {requested}, "
         f"{(largest / cheapest.mu) ** 2:.3g} times as much of μ² as {cheapest}, which "
-        f"implies {requested} too: ask for guarantee={cheapest!r}"
+        f"implies {requested} too: use guarantee={cheapest!r}"
     )
 
 

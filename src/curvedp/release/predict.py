@@ -176,7 +176,7 @@ def predicted_error_or_none(mechanism: Mechanism) -> float | None:
 
 @lru_cache(maxsize=64)  # statistics are compared by identity
 def baseline_error(statistic: Statistic) -> float:
-    """Return the error at which the public center is as good as a release.
+    """Return the error at which the public center alone would be as accurate as a release.
 
     It is the error of the center itself on the public populations, and at most a third
     of the radius.

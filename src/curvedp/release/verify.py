@@ -182,13 +182,11 @@ def _check_unit(certificate: Certificate, statistic: Statistic) -> Check:
         return Check(claim, False, "not a unit of this statistic")
     if len(statistic.privacy_units) == 1:
         holds = UNIT_FIELD not in certificate.statistic
-        return Check(claim, holds, "the statistic protects no other")
+        return Check(claim, holds, "the only unit of this statistic")
     if UNIT_FIELD not in certificate.statistic:
-        return Check(claim, None, "the statistic does not say whose values it is of")
+        return Check(claim, None, "the statistic states no privacy unit")
     holds = certificate.statistic[UNIT_FIELD] == certificate.privacy_unit.value
-    return Check(
-        claim, holds, "the statistic is of such values, as its curator recorded"
-    )
+    return Check(claim, holds, "consistent with the statistic; recorded by the curator")
 
 
 def _describe_statistic(certificate: Certificate) -> Check:
@@ -206,9 +204,9 @@ def _describe_statistic(certificate: Certificate) -> Check:
     count = ""
     if n is not None:
         count = f" of n = {n} {UNIT_WORDS[certificate.privacy_unit].plural}"
-    detail = "statistic and space were built again; n is the curator's word"
+    detail = "statistic and manifold were rebuilt; n is stated by the curator"
     if n is None and certificate.guarantee.adjacency == "add-remove":
-        detail = "statistic and space were built again; n is private"
+        detail = "statistic and manifold were rebuilt; n is private"
     name = certificate.statistic["name"]
     space = _inert(record_space(certificate))
     return Check(f"statistic: {name}{count} on {space}", True, detail)
@@ -233,7 +231,7 @@ def _check_sensitivity(certificate: Certificate, mechanism: Mechanism) -> Check:
         return Check(
             f"sensitivity {certificate.sensitivity:.9g}",
             None if is_same else False,
-            "stated by the caller, who vouches for it",
+            "supplied by the user, not recomputed",
         )
     check = check_at_least(
         f"sensitivity of the {mechanism.statistic.name}",
@@ -265,7 +263,7 @@ def _check_claims(certificate: Certificate, mechanism: Mechanism) -> list[Check]
         Check(
             f"slack {claims.slack:.3g}",
             claims.slack == recomputed.slack,
-            "that of the numerics",
+            "equals the slack of the sampler",
         )
     ]
     smallest_by_name = recomputed.parameters()
@@ -351,11 +349,11 @@ def _check_request(certificate: Certificate, mechanism: Mechanism) -> Check:
     """
     requested = certificate.guarantee
     adjacency = mechanism.privacy_profile.adjacency
-    claim = f"{requested} as asked"
+    claim = f"requested guarantee {requested}"
     if requested.adjacency != adjacency:
         return Check(claim, False, f"this release is for {adjacency} adjacency")
     is_met = _meets_request(mechanism, requested)
-    return Check(claim, is_met, "the ideal law's profile meets it")
+    return Check(claim, is_met, "met by the profile of the ideal distribution")
 
 
 def _meets_request(mechanism: Mechanism, requested: Any) -> bool:
@@ -503,7 +501,7 @@ def _check_numerics(certificate: Certificate, mechanism: Mechanism) -> list[Chec
         Check(
             f"path: {numerics['path']}",
             numerics["path"] == own_path.value,
-            "the mechanism has no other",
+            "the only sampler of this mechanism",
         ),
         Check(
             f"profile: {numerics['profile']}",
@@ -518,8 +516,8 @@ def _check_numerics(certificate: Certificate, mechanism: Mechanism) -> list[Chec
             Check(
                 "sampler: float64",
                 None if slack is None else False,
-                "drawn in float64: the claims hold for the ideal law; how far the drawn "
-                "one is from it is not known",
+                "drawn in float64: the claims hold for the ideal distribution; the "
+                "distance of the drawn one is not known",
             ),
         ]
     smallest = 0.0
@@ -567,13 +565,13 @@ def _check_release(certificate: Certificate, mechanism: Mechanism) -> list[Check
         and release["post_processing"] == own_codes
         and bool(release["stages"]) == mechanism.info.is_staged
     )
-    detail = "their SHA-256 is the one stated"
+    detail = "their SHA-256 matches"
     if integers is None:
         detail = "too many to list: a SHA-256 stands for them"
     return [
         Check("integers", is_hash_right, detail),
         Check(
-            "trust and post-processing", is_as_mechanism_says, "as the mechanism says"
+            "trust and post-processing", is_as_mechanism_says, "matches the mechanism"
         ),
         check_choice(certificate, mechanism),
     ]
@@ -639,7 +637,7 @@ def remarks_on(certificate: Certificate) -> list[str]:
     if certificate.ledger is not None:
         entry = f"entry {certificate.ledger['entry']} of a ledger"
     version = certificate.software["curvedp"]
-    recorded = f"made {certificate.created} by curvedp {version}, paid by {entry}"
+    recorded = f"created {certificate.created} by curvedp {version}, charged to {entry}"
     remarks = [f"recorded by the software, not recomputed: {recorded}"]
     if lies_in_future(certificate.created):
         remarks.append("the certificate's time lies in the future by this clock")

@@ -480,7 +480,7 @@ def plan_figure(
 ) -> Figure:
     """Draw the error that a plan predicts, by number of records and by μ.
 
-    A dashed line marks the error at which the public center is as good.
+    A dashed line marks the error at which the public center alone is as accurate.
 
     Parameters
     ----------
@@ -520,7 +520,9 @@ def _draw_predicted_errors(
     x_values, error_values = zip(*errors, strict=True)
     axes.loglog(x_values, error_values, color=canvas.ACCENT, lw=2.5, marker="o", ms=4)
     axes.axhline(
-        useless_error, label="the public center is as good", **_COMPARISON_STYLE
+        useless_error,
+        label="the public center alone is as accurate",
+        **_COMPARISON_STYLE,
     )
     axes.set_xticks(x_values, labels=[f"{x:g}" for x in x_values])
     axes.minorticks_off()

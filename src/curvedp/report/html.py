@@ -385,8 +385,8 @@ def _warning_paragraphs(releases: list[ReleasedValue]) -> str:
         )
     if certificate.numerics.get("slack") is None:
         texts.append(
-            "The noise was drawn in ordinary floating point; the promise below is "
-            "the ideal noise's. How far the drawn noise is from it is not certified."
+            "The noise was drawn in ordinary floating point; the guarantee "
+            "below is that of the ideal noise. The difference is not certified."
         )
     return "".join(f'<p class="warn">{escape(text)}</p>' for text in texts)
 
@@ -449,8 +449,8 @@ def _error_sentences(certificate: Certificate, error: float | None) -> str:
     return (
         f" The noise moves the result by about {error:.3g}: this is its expected "
         f"distance from the {escape(_noise_free_result(certificate))}. "
-        "What is not covered: how far moving the records into the ball has moved it; "
-        "nobody may say so without paying."
+        "Not included: the bias from clipping records to the ball. Reporting it would "
+        "itself consume budget."
     )
 
 
@@ -480,7 +480,7 @@ def _key_figures(
     mu = certificate.claims.gdp
     if mu is not None:
         meaning = (
-            "μ: as hard to see as a shift of a normal by so many standard deviations"
+            "μ: no easier to detect than a shift of a normal by μ standard deviations"
         )
         key_figures.append((meaning, f"{mu:.3g}"))
     if error is not None:
@@ -508,7 +508,7 @@ def _noise_free_result(certificate: Certificate) -> str:
     name = _statistic_name(certificate)
     if name == "Fréchet mean":
         name = "mean"
-    return f"{name} of the records moved into the ball"
+    return f"{name} of the records, clipped to the ball"
 
 
 def _rounded_down(guarantee: Guarantee | None) -> str:

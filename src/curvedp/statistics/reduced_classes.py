@@ -62,7 +62,7 @@ class ReducedClasses(Statistic):
     def __post_init__(self) -> None:
         if not isinstance(check_manifold(self.manifold), SPD):
             raise ParameterError(
-                "reduce= is for covariance matrices, that is SPD spaces, and not for "
+                "a reduction is for covariance matrices, that is SPD spaces, and not for "
                 f"{self.manifold!r}"
             )
         components = _validate.integer("reduce", self.components, 1)

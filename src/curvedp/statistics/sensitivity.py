@@ -186,7 +186,7 @@ def _normalized_radius(manifold: Manifold, radius: float) -> tuple[float, float]
         raise ParameterError(
             f"must be < {limit:.6g} on {manifold!r}: in a larger ball the Fréchet "
             "mean need not be unique; choose a smaller public ball (records outside "
-            "are moved onto it)",
+            "are clipped to it)",
             parameter="radius",
             value=radius,
         )
