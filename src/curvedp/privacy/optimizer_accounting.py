@@ -1,8 +1,8 @@
-"""Privacy accounting of the private optimizers: from a guarantee to noise, and back.
+"""How much noise the private gradient methods need, and what a given noise guarantees.
 
-Three algorithms are covered: full-batch gradient descent (RGD), stochastic gradient
-descent on random batches (RSGD), and variance-reduced descent (RSVRG), which computes a
-full gradient in each epoch and differences of gradients in between.
+Three methods add Gaussian noise to clipped gradients: RGD uses all records in each
+step, RSGD a random batch, and RSVRG a full gradient in each epoch and differences of
+gradients of random batches in between.
 
 Theorem O1 (docs/theory/optimization.md, "Privacy cost"). Let every gradient be clipped
 to the norm C. Replacing a record changes a sum of gradients by at most 2C. However the
@@ -46,7 +46,7 @@ from curvedp.privacy.subsampling import (
 # For RSVRG: (a number for full gradients, a number for differences of gradients).
 Pair = tuple[float, float]
 
-# How many records' gradients are summed at once in a full pass, on a CPU and on an
+# How many gradients are summed at once in a pass over all records, on a CPU and on an
 # accelerator.
 BLOCK = 4096
 ACCELERATOR_BLOCK = 32768
@@ -57,6 +57,12 @@ WHOLE_BITS = 20
 _COUNT_SHARE = 1 / 20  # the part of μ² that is spent on the noisy count
 _DOUBLE_EPS = float(np.finfo(np.float64).eps)
 _SMALLEST_WEIGHT = 1e-300  # keeps the weights of `error_weights` above 0
+# A Poisson batch has more than 2·(expected size) + 2000 records with a probability of
+# less than e^-500, by Chernoff's bound.
+_BATCH_SIZE_MARGIN = 2000
+_LENGTH_ROUNDINGS = 8  # in a clipped gradient's length, beside one for each entry
+# How far a noise for RSVRG may exceed the smallest one, relative to it.
+_SEARCH_TOLERANCE = 1e-3
 
 
 # ---- full batches
@@ -65,13 +71,14 @@ _SMALLEST_WEIGHT = 1e-300  # keeps the weights of `error_weights` above 0
 def rounded_clip(
     clip: float, dim: int, dtype: Any, n: int, batch_size: int | None = None
 ) -> float:
-    """Return the clipping norm C, enlarged by all round-off, for accounting.
+    """Return the clipping norm C, enlarged so that it covers all rounding errors.
 
-    The length of a clipped gradient is off by a few units of its own precision for each
-    coordinate. A sum of N doubles with k additions in a row, in any order, is off by at
-    most k·u·N·C, u being the unit roundoff (Higham 2002, §4.2). One record may change
-    the round-off of all N terms, so that the full amount is charged. A Poisson batch
-    has more than 2·batch_size + 2000 terms with a probability below e^-500 (Chernoff).
+    Gradients are clipped to length C and summed in floating-point arithmetic. So one
+    record changes the sum by slightly more than C, and privacy is accounted for with
+    the norm that this function returns. The length of a clipped gradient has an error
+    of a few roundings for each entry. A sum of N numbers with k additions in a row has
+    an error of at most k·u·N·C, with the unit roundoff u (Higham 2002, §4.2). One
+    record can change the rounding of all N terms, so the full error is charged.
 
     Parameters
     ----------
@@ -84,7 +91,8 @@ def rounded_clip(
     n : int
         The number of records.
     batch_size : int, optional
-        The expected number of records in a batch; None for full batches.
+        The expected number of records in a random batch. None means that every step
+        uses all records.
 
     Returns
     -------
@@ -95,18 +103,19 @@ def rounded_clip(
         n_terms = n
         n_additions = min(n, ACCELERATOR_BLOCK) + n // BLOCK
     else:
-        n_terms = min(n, 2 * batch_size + 2000)
+        n_terms = min(n, 2 * batch_size + _BATCH_SIZE_MARGIN)
         n_additions = n_terms
-    length_error = (dim + 8) * float(np.finfo(dtype).eps)
+    length_error = (dim + _LENGTH_ROUNDINGS) * float(np.finfo(dtype).eps)
     sum_error = n_terms * n_additions * _DOUBLE_EPS
     return clip * (1 + 2 * (length_error + sum_error))
 
 
 def rgd_guarantee(n: int, steps: int, clip: float, noise: float) -> GDP:
-    """Return the guarantee of T noisy mean gradients over all records.
+    """Return the guarantee of gradient descent with noisy gradients of all records.
 
-    It is GDP with μ = √T·2C/(nσ), for replacing one record (Dong, Roth and Su 2022,
-    Corollary 3.3).
+    Each step releases the mean of the n clipped gradients with added noise. For
+    replacing one record the guarantee is Gaussian DP (GDP) with μ = √T·2C/(nσ), by
+    Dong, Roth and Su (2022), Corollary 3.3.
 
     Parameters
     ----------
@@ -128,10 +137,10 @@ def rgd_guarantee(n: int, steps: int, clip: float, noise: float) -> GDP:
 
 
 def rgd_noise(n: int, steps: int, clip: float, guarantee: Guarantee) -> float:
-    """Return the smallest noise on the mean gradient that meets a guarantee.
+    """Return the smallest noise with which gradient descent meets a guarantee.
 
-    It inverts `rgd_guarantee`, for any definition of privacy: T Gaussian steps are
-    equivalent to one Gaussian step of √T times the sensitivity 2C/n.
+    Each of its T steps adds the noise to the mean gradient of all n records. T Gaussian
+    steps are as private as a single one with √T times the sensitivity 2C/n.
 
     Parameters
     ----------
@@ -156,9 +165,10 @@ def rgd_noise(n: int, steps: int, clip: float, guarantee: Guarantee) -> float:
     """
     if isinstance(guarantee, PureDP):
         raise UnattainableGuarantee(
-            "Gaussian noise has no pure ε; "
-            f"ask for GDP or ApproxDP instead of {guarantee}"
+            f"Gaussian noise has no pure ε; use GDP or ApproxDP instead of {guarantee}"
         )
+
+    # For GDP the noise has a closed form.
     if isinstance(guarantee, GDP):
         noise = math.sqrt(steps) * 2 * clip / (n * guarantee.mu)
         return math.nextafter(noise * (1 + 1e-14), math.inf)
@@ -179,7 +189,7 @@ def rgd_noise(n: int, steps: int, clip: float, guarantee: Guarantee) -> float:
 def rsgd_guarantee(
     n: int, steps: int, batch_size: int, clip: float, noise: float, sampling: str
 ) -> Guarantee:
-    """Return the guarantee of T noisy gradients of random batches.
+    """Return the guarantee of gradient descent with noisy gradients of random batches.
 
     Parameters
     ----------
@@ -193,15 +203,17 @@ def rsgd_guarantee(
         The standard deviation of the noise on the average gradient of a batch. The
         noise on the sum is `batch_size` times as large.
     sampling : str
-        'poisson' or 'fixed-size', see `subsampled_gaussian`.
+        How batches are drawn: 'poisson' (every record independently) or 'fixed-size'.
 
     Returns
     -------
     Guarantee
-        A composition of subsampled Gaussian steps.
+        A composition of T Gaussian mechanisms on random batches.
     """
+    noise_multiplier = noise * batch_size / clip
+    sampling_rate = batch_size / n
     return subsampled_gaussian(
-        noise * batch_size / clip, batch_size / n, steps, sampling=sampling
+        noise_multiplier, sampling_rate, steps, sampling=sampling
     )
 
 
@@ -213,15 +225,15 @@ def rsgd_noise(
     guarantee: Guarantee,
     sampling: str,
 ) -> float:
-    """Return the smallest noise on the mean gradient of a batch that meets a guarantee.
+    """Return the smallest noise with which RSGD (random batches) meets a guarantee.
 
-    It inverts `rsgd_guarantee`. Only (ε, δ)-DP gains from the random choice of the
-    batch. μ of GDP and ρ of zCDP must also hold in the tail of the privacy loss
-    (docs/errata.md, E4). There, a gradient C against −C among zeros is as
-    distinguishable as N(0, 1) and N(√T·C/σ, 1), however rarely a record is drawn (C is
-    the clipping norm, T the number of steps, σ the noise). For these definitions the
-    batch is therefore treated as known, where replacing a record changes its sum by 2C.
-    The resulting μ is at most twice what a finer analysis could give.
+    The noise is added to the mean gradient of a random batch. Only (ε, δ)-DP gains from
+    the random choice of the batch. The μ of Gaussian DP and the ρ of zCDP must also
+    hold for very unlikely outputs, where the random choice does not help
+    (docs/errata.md, E4): for T steps with the clipping norm C and the noise σ, μ cannot
+    be smaller than √T·C/σ, however rarely a record is drawn. For these definitions the
+    batches are therefore treated as known, so that replacing a record changes a sum by
+    2C. The resulting μ is at most twice what a finer analysis could give.
 
     Parameters
     ----------
@@ -236,15 +248,17 @@ def rsgd_noise(
     guarantee : Guarantee
         The guarantee that must be met.
     sampling : str
-        'poisson' or 'fixed-size', see `subsampled_gaussian`.
+        How batches are drawn: 'poisson' (every record independently) or 'fixed-size'.
 
     Returns
     -------
     float
         The standard deviation of the noise on the average gradient of a batch.
     """
-    if batch_size == n or not isinstance(guarantee, ApproxDP):
+    batches_count_as_known = not isinstance(guarantee, ApproxDP)
+    if batch_size == n or batches_count_as_known:
         return rgd_noise(batch_size, steps, clip, guarantee)
+    assert isinstance(guarantee, ApproxDP)
     multiplier = subsampled_noise_multiplier(
         guarantee, batch_size / n, steps, sampling=sampling
     )
@@ -264,11 +278,11 @@ def rsvrg_guarantee(
     sampling: str,
     known: bool = False,
 ) -> Guarantee:
-    """Return the guarantee of a run of RSVRG.
+    """Return the guarantee of variance-reduced stochastic gradient descent (RSVRG).
 
-    The noisy full gradient of an epoch is charged once; using it again is
-    post-processing. The inner steps release differences of gradients over random
-    batches.
+    Each epoch releases a noisy mean gradient of all records, which is charged once,
+    although all inner steps use it. Each inner step releases a noisy mean difference
+    of gradients of a random batch.
 
     Parameters
     ----------
@@ -279,13 +293,13 @@ def rsvrg_guarantee(
     clip : pair of float
         The norms to which full gradients and differences are clipped.
     noise : pair of float
-        The standard deviations of the noise on the average of full gradients, and on
-        that of differences.
+        The standard deviations of the noise on the mean of full gradients, and on the
+        mean of differences.
     sampling : str
-        'poisson' or 'fixed-size', see `subsampled_gaussian`.
+        How batches are drawn: 'poisson' (every record independently) or 'fixed-size'.
     known : bool
-        Whether the batches are treated as known, so that nothing is gained from their
-        randomness.
+        Whether the batches are treated as known. Then nothing is gained from their
+        random choice.
 
     Returns
     -------
@@ -311,14 +325,15 @@ def rsvrg_noise(
     sampling: str,
     rate: float,
 ) -> Pair:
-    """Return the two noises at which a run of RSVRG meets a guarantee.
+    """Return the two noises with which RSVRG meets a guarantee.
 
-    Their ratio minimizes the error that the noise leaves at the end, by the central
-    limit theorem for a quadratic objective of curvature 1
-    (docs/theory/optimization.md). Their common factor is then the smallest one, rounded
-    up, that meets the guarantee. A guarantee that gains nothing from random batches
-    (see `rsgd_noise`) is computed with `batch_size` in place of n for the differences;
-    then the central limit is exact.
+    RSVRG is variance-reduced gradient descent. One noise is added to full gradients,
+    the other to differences of gradients. Their ratio minimizes the error that they
+    leave at the end, for a quadratic objective of curvature 1
+    (docs/theory/optimization.md). Their common factor is the smallest one, rounded up,
+    that meets the guarantee. Only (ε, δ)-DP gains from the random choice of batches.
+    For other definitions the batches are treated as known; then the factor has a closed
+    form.
 
     Parameters
     ----------
@@ -335,28 +350,30 @@ def rsvrg_noise(
     guarantee : Guarantee
         The guarantee that must be met.
     sampling : str
-        'poisson' or 'fixed-size', see `subsampled_gaussian`.
+        How batches are drawn: 'poisson' (every record independently) or 'fixed-size'.
     rate : float
         The step size.
 
     Returns
     -------
     noise : pair of float
-        The standard deviations of the noise on the average of full gradients, and on
-        that of differences.
+        The standard deviations of the noise on the mean of full gradients, and on the
+        mean of differences.
     """
-    is_approx = isinstance(guarantee, ApproxDP)
+    # How much one record adds to a mean, at most. A record is rarely in a random batch.
     full_shift = clip[0] / n
-    difference_shift = clip[1] / (n if is_approx else batch_size)
+    gains_from_sampling = isinstance(guarantee, ApproxDP)
+    difference_shift = clip[1] / (n if gains_from_sampling else batch_size)
 
-    # The noises up to their common factor.
+    # The two noises up to a common factor.
     full_weight, difference_weight = _positive_error_weights(inner_steps, rate)
     full_noise = math.sqrt(full_shift / math.sqrt(full_weight))
     difference_noise = math.sqrt(
         difference_shift * math.sqrt(inner_steps / difference_weight)
     )
 
-    # Half of the μ of the whole run with these noises, in the central limit.
+    # Half of the μ of Gaussian DP of the run with these noises. (For random batches it
+    # is an approximation, by the central limit theorem.)
     full_term = (full_shift / full_noise) ** 2
     difference_term = inner_steps * (difference_shift / difference_noise) ** 2
     half_mu = math.sqrt(epochs) * math.sqrt(full_term + difference_term)
@@ -372,16 +389,18 @@ def rsvrg_noise(
             n, epochs, inner_steps, batch_size, clip, noise, sampling
         )
 
-    start = 2 * half_mu / gdp_mu(guarantee.eps, guarantee.delta0)
-    factor = smallest_scale_meeting(guarantee_at, guarantee, start, 1e-3)
+    first_guess = 2 * half_mu / gdp_mu(guarantee.eps, guarantee.delta0)
+    factor = smallest_scale_meeting(
+        guarantee_at, guarantee, first_guess, _SEARCH_TOLERANCE
+    )
     return factor * full_noise, factor * difference_noise
 
 
 def error_weights(inner_steps: int, rate: float) -> Pair:
-    """Return the weights of the two noises of RSVRG in the error after an epoch.
+    """Return how much the two noises of RSVRG contribute to the error after an epoch.
 
     RSVRG adds noise of standard deviation σ₁ to a full gradient in each epoch, and σ₂
-    to a difference of gradients in each inner step. After an epoch they leave the
+    to a difference of gradients in each inner step. After an epoch the error has the
     variance a·σ₁² + b·σ₂². For a quadratic objective of curvature 1, step size r and m
     inner steps,
 
@@ -392,28 +411,28 @@ def error_weights(inner_steps: int, rate: float) -> Pair:
     inner_steps : int
         The number m of inner steps.
     rate : float
-        The step size r. A rate above 1 counts as 1: beyond it the error changes its
-        sign at every step, and no such step size is useful.
+        The step size r. A step size above 1 is useless, because the error would change
+        its sign at every step. It counts as 1.
 
     Returns
     -------
-    pair of float
-        a, the weight of σ₁², and b, that of σ₂².
+    a, b : float
+        The weights of σ₁² and of σ₂².
     """
     rate = min(rate, 1.0)
     if rate < 1:
-        one_pass = -math.expm1(inner_steps * math.log1p(-rate))
-        two_passes = -math.expm1(2 * inner_steps * math.log1p(-rate))
+        one_minus_power = -math.expm1(inner_steps * math.log1p(-rate))
+        one_minus_squared_power = -math.expm1(2 * inner_steps * math.log1p(-rate))
     else:
-        one_pass = 1.0
-        two_passes = 1.0
-    return one_pass**2, rate * two_passes / (2 - rate)
+        one_minus_power = 1.0
+        one_minus_squared_power = 1.0
+    return one_minus_power**2, rate * one_minus_squared_power / (2 - rate)
 
 
 def _positive_error_weights(inner_steps: int, rate: float) -> Pair:
-    """Return the weights of `error_weights`, each raised to at least 1e-300.
+    """Return the weights of the two noises of RSVRG, each at least 1e-300.
 
-    Callers divide by them, and only their ratio matters.
+    They are those of `error_weights`. Callers divide by them, so they must not be 0.
 
     Parameters
     ----------
@@ -435,11 +454,12 @@ def _positive_error_weights(inner_steps: int, rate: float) -> Pair:
 
 
 def add_remove_clip(clip: float, dim: int, dtype: Any) -> float:
-    """Return the clipping norm C, enlarged by all rounding, if n is private.
+    """Return the clipping norm C, enlarged by rounding errors, if n is private.
 
-    The length of a gradient has a round-off error, and its entries are rounded to
-    multiples of C/2^20, so that their sums are exact. The result must not depend on the
-    number n of records.
+    Privacy is accounted for with this norm instead of C. It covers the rounding error
+    of a gradient's length, and that of its entries, which are rounded to multiples of
+    C/2^20 so that their sums are exact. It must not depend on the private number n of
+    records.
 
     Parameters
     ----------
@@ -455,15 +475,19 @@ def add_remove_clip(clip: float, dim: int, dtype: Any) -> float:
     float
         The norm to use for accounting in place of C, slightly larger.
     """
-    length_error = 2 * (dim + 8) * float(np.finfo(dtype).eps)
-    rounding = math.sqrt(dim) * 2.0 ** -(WHOLE_BITS + 1)
-    return clip * (1 + length_error + rounding)
+    length_error = 2 * (dim + _LENGTH_ROUNDINGS) * float(np.finfo(dtype).eps)
+    # An entry is rounded by at most C/2^21.
+    entries_error = math.sqrt(dim) * 2.0 ** -(WHOLE_BITS + 1)
+    return clip * (1 + length_error + entries_error)
 
 
 def add_remove_guarantee(
     steps: int, rate: float, clip: float, noise: float, count_noise: float
 ) -> Guarantee:
-    """Return the add-remove guarantee of T noisy sums of gradients and one noisy count.
+    """Return the guarantee of T noisy sums of gradients and one noisy count.
+
+    Neighboring data sets differ by one additional record (add-remove adjacency), so
+    that the number of records is private and only a noisy count of it is used.
 
     Parameters
     ----------
@@ -481,19 +505,23 @@ def add_remove_guarantee(
     Guarantee
         The composition, for the adjacency 'add-remove'.
     """
-    sums = subsampled_gaussian(
-        round_down(noise / clip, 1e-15), rate, steps, adjacency="add-remove"
+    noise_multiplier = round_down(noise / clip, 1e-15)
+    guarantee_of_sums = subsampled_gaussian(
+        noise_multiplier, rate, steps, adjacency="add-remove"
     )
-    count = GDP(round_up(1 / count_noise, 1e-15), adjacency="add-remove")
-    return compose(sums, count)
+    mu_of_count = round_up(1 / count_noise, 1e-15)
+    guarantee_of_count = GDP(mu_of_count, adjacency="add-remove")
+    return compose(guarantee_of_sums, guarantee_of_count)
 
 
 def add_remove_noise(
     steps: int, rate: float, clip: float, guarantee: Guarantee
 ) -> Pair:
-    """Return the noises at which `add_remove_guarantee` meets a guarantee.
+    """Return the noise on sums of gradients, and on the count, that meets a guarantee.
 
-    Only (ε, δ)-DP gains from random batches, see `rsgd_noise`.
+    There are T noisy sums of gradients and one noisy count of the records, whose number
+    is private. The count spends 1/20 of μ². Only (ε, δ)-DP gains from the random choice
+    of batches; for other definitions the batches are treated as known.
 
     Parameters
     ----------
@@ -511,11 +539,13 @@ def add_remove_noise(
     sum_noise, count_noise : float
         The standard deviations of the noise on a sum and on the count.
     """
+    # Known batches: a closed form.
     if rate == 1 or not isinstance(guarantee, ApproxDP):
         unit_noise, count_noise = _known_batch_noises(guarantee)
         sum_noise = unit_noise * clip * math.sqrt(steps / (1 - _COUNT_SHARE))
         return round_up(sum_noise, 1e-14), count_noise
 
+    # Random batches: a search.
     count_noise = _count_noise(guarantee)
 
     def guarantee_at(noise_multiplier: float) -> Guarantee:
@@ -527,9 +557,10 @@ def add_remove_noise(
 
 
 def _known_batch_noises(guarantee: Guarantee) -> Pair:
-    """Return the noises for known batches of a quantity with sensitivity 1.
+    """Return the noise for one release of sensitivity 1, and the noise on the count.
 
-    They are for guarantees that gain nothing from random batches.
+    They are for guarantees that gain nothing from the random choice of batches, so that
+    the batches are treated as known.
 
     Parameters
     ----------
@@ -552,7 +583,11 @@ def _known_batch_noises(guarantee: Guarantee) -> Pair:
 
 
 def _count_noise(guarantee: ApproxDP) -> float:
-    """Return the noise on the count, which spends 1/20 of the μ² that (ε, δ) allows."""
+    """Return the noise on the count of records: it spends 1/20 of what (ε, δ) allows.
+
+    (ε, δ)-DP allows Gaussian noise with a certain μ of Gaussian DP; 1/20 of μ² is
+    spent.
+    """
     mu = gdp_mu(guarantee.eps, guarantee.delta0)
     return float(round_up(1 / (math.sqrt(_COUNT_SHARE) * mu), 1e-14))
 
@@ -565,10 +600,11 @@ def add_remove_rsvrg_guarantee(
     noise: Pair,
     count_noise: float,
 ) -> Guarantee:
-    """Return the add-remove guarantee of a run of RSVRG and one noisy count.
+    """Return the guarantee of RSVRG (variance-reduced descent) with a private n.
 
-    There is a noisy sum of all gradients in each epoch, and a noisy sum of differences
-    of gradients over a random batch in each inner step.
+    It releases one noisy count of the n records, a noisy sum of all gradients in each
+    epoch, and a noisy sum of differences of gradients over a random batch in each inner
+    step. Neighboring data sets differ by one additional record.
 
     Parameters
     ----------
@@ -589,8 +625,10 @@ def add_remove_rsvrg_guarantee(
     Guarantee
         The composition, for the adjacency 'add-remove'.
     """
+    noise_multiplier = round_down(noise[0] / clip[0], 1e-15)
+    all_records = 1.0  # the sampling rate
     full_gradients = subsampled_gaussian(
-        round_down(noise[0] / clip[0], 1e-15), 1.0, epochs, adjacency="add-remove"
+        noise_multiplier, all_records, epochs, adjacency="add-remove"
     )
     differences_and_count = add_remove_guarantee(
         epochs * inner_steps, rate, clip[1], noise[1], count_noise
@@ -607,10 +645,12 @@ def add_remove_rsvrg_noise(
     guarantee: Guarantee,
     step: float,
 ) -> tuple[Pair, float]:
-    """Return the noises at which `add_remove_rsvrg_guarantee` meets a guarantee.
+    """Return the noises with which RSVRG meets a guarantee if n is private.
 
-    As in `rsvrg_noise`, their ratio minimizes the variance that they leave at the end,
-    here a·σ₁²/n² + b·σ₂²/(rate·n)² with the weights a and b of `error_weights`.
+    They are added to sums of all gradients (σ₁), to sums of differences of gradients
+    over random batches (σ₂), and to one count of the n records. The ratio of σ₁ and σ₂
+    minimizes the variance a·σ₁²/n² + b·σ₂²/(rate·n)² that they leave at the end, with
+    the weights a and b of `error_weights`. The result is cached.
 
     Parameters
     ----------
@@ -635,14 +675,17 @@ def add_remove_rsvrg_noise(
     count_noise : float
         The standard deviation of the noise on the count.
     """
-    # Only (ε, δ) gains from random batches, see `rsgd_noise`.
+    # Only (ε, δ)-DP gains from the random choice of batches.
     effective_rate = rate if isinstance(guarantee, ApproxDP) else 1.0
+
+    # The two noises up to a common factor.
     full_weight, difference_weight = _positive_error_weights(inner_steps, step)
     full_noise = math.sqrt(clip[0] / math.sqrt(full_weight))
     difference_noise = math.sqrt(
         effective_rate * clip[1] * math.sqrt(inner_steps / difference_weight) * rate
     )
 
+    # Known batches: the factor has a closed form.
     if effective_rate == 1 or not isinstance(guarantee, ApproxDP):
         unit_noise, count_noise = _known_batch_noises(guarantee)
         full_term = (clip[0] / full_noise) ** 2
@@ -653,6 +696,7 @@ def add_remove_rsvrg_noise(
         )
         return (factor * full_noise, factor * difference_noise), count_noise
 
+    # Random batches: the factor is searched for.
     count_noise = _count_noise(guarantee)
 
     def guarantee_at(factor: float) -> Guarantee:
@@ -662,8 +706,10 @@ def add_remove_rsvrg_noise(
             epochs, inner_steps, rate, clip, noise, count_noise
         )
 
-    start = clip[0] * math.sqrt(epochs) / full_noise
-    factor = smallest_scale_meeting(guarantee_at, guarantee, start, 1e-3)
+    first_guess = clip[0] * math.sqrt(epochs) / full_noise
+    factor = smallest_scale_meeting(
+        guarantee_at, guarantee, first_guess, _SEARCH_TOLERANCE
+    )
     return (factor * full_noise, factor * difference_noise), count_noise
 
 
@@ -682,7 +728,8 @@ def check_request(
     noise : object or None
         The noise that must be used.
     *adjacencies : str
-        The adjacencies that the guarantee may have; only 'replace-one' by default.
+        The adjacencies (kinds of neighboring data sets) that the guarantee may have;
+        only 'replace-one' by default.
 
     Raises
     ------
@@ -691,8 +738,8 @@ def check_request(
     """
     if (guarantee is None) == (noise is None):
         raise ParameterError(
-            "give guarantee= (the noise is derived) or noise= (the guarantee is "
-            "derived), not both"
+            "give guarantee= (the noise is computed from it) or noise= (the guarantee "
+            "is computed from it), not both"
         )
     if guarantee is None:
         return
@@ -716,25 +763,25 @@ def derive(
     to_noise: Callable[[Guarantee], float],
     to_guarantee: Callable[[float], Guarantee],
 ) -> tuple[float, Guarantee]:
-    """Return the noise and the guarantee of an optimizer that was given one of them.
+    """Return both the noise and the guarantee of an optimizer, given one of them.
 
     Parameters
     ----------
     guarantee : Guarantee or None
-        The guarantee that must be met, if it was given.
+        The guarantee that must be met, if the user chose it.
     noise : float or None
-        The standard deviation of the noise, if it was given.
+        The standard deviation of the noise, if the user chose it.
     to_noise : callable
-        The noise that meets a guarantee.
+        A function that returns the smallest noise for a guarantee.
     to_guarantee : callable
-        The guarantee of a noise.
+        A function that returns the guarantee of a noise.
 
     Returns
     -------
     noise : float
         The noise that is used.
     guarantee : Guarantee
-        The guarantee of that noise, which may be slightly stronger than the one given.
+        The guarantee of that noise. It may be slightly stronger than the required one.
 
     Raises
     ------

@@ -1,6 +1,11 @@
-"""δ(ε) of a composition of mechanisms, from their privacy loss distributions (PLDs).
+"""δ(ε) of several private mechanisms together, from their privacy loss distributions.
 
-Theorem C2 (docs/theory/accounting.md). Let the discretized PLD of each mechanism
+The total loss is computed under a few exponential *tilts*: probability masses at a loss
+L are multiplied by e^{λL − κ}, with a rate λ and a constant κ. Each tilt makes other
+losses likely, and is used for the ε near them.
+
+Theorem C2 (docs/theory/accounting.md). A privacy loss distribution (PLD) has
+probability masses at losses on a grid. Let the discretized PLD of each mechanism
 dominate its profile at every ε (`discretize`). Then the convolution of all of them
 dominates the composition, if the errors of the transforms (`convolve`), the mass at
 infinity and the mass above the window are added to δ. Every number here is rounded up
@@ -51,8 +56,8 @@ _COARSE_MIN_POINTS = 200
 _LEVELS = (6.0, 18.0, 36.0, 60.0, 90.0)
 # A window leaves out e^-26 of a tilted distribution on each side.
 _WINDOW_LEVEL = 26.0
-# Rounding errors that are charged, in units of UNIT_ROUNDOFF, with their lines in the table below
-# Theorem C2 (docs/theory/accounting.md), which proves them.
+# Rounding errors that are charged, in units of UNIT_ROUNDOFF, with their lines in the
+# table below Theorem C2 (docs/theory/accounting.md), which proves them.
 UNTILT_ERROR = 8  # (n): the factor e^{κ−λε} which undoes a tilt
 POSITION_ERROR = 4  # (q): the position of ε on the grid, relative
 WEIGHT_ERROR = 10  # (r): the weight of the right end of a chord, relative
@@ -72,43 +77,48 @@ _SMALLEST_DEVIATION = 1e-300
 
 
 class TiltCenter(NamedTuple):
-    """An exponential tilt, and the loss at which it is best."""
+    """An exponential tilt of the total loss, and the loss at which it is best."""
 
     rate: float  # λ
     mean_loss: float  # of the tilted distribution
 
 
 class Window(NamedTuple):
-    """The grid and the losses over which one tilt is computed."""
+    """The range of total losses, and the grid, over which one tilt is computed.
 
-    rate: float  # λ
-    width: float  # of the grid
-    low: float  # the first loss
-    high: float  # the last loss
-    rate_below: float  # of Chernoff's bound below the window; infinite if nothing is
-    rate_beyond: float  # of Chernoff's bound beyond it; infinite if nothing is
+    Losses outside the range are bounded by Chernoff's inequality, at the two last
+    rates. A rate is infinite if no loss lies on that side of the range.
+    """
+
+    rate: float  # the rate λ of the tilt
+    width: float  # the distance of neighboring grid points
+    low: float  # the first loss of the range
+    high: float  # the last loss of the range
+    rate_below: float  # of Chernoff's bound for smaller losses
+    rate_beyond: float  # of Chernoff's bound for larger losses
 
 
 class Curve(NamedTuple):
-    """δ at consecutive multiples of a width."""
+    """Upper bounds on δ(ε) at consecutive multiples ε of a width."""
 
     width: float
-    first_index: int
+    first_index: int  # the first ε divided by the width
     delta: Array
 
 
 class ComposedPLD:
-    """The privacy profile of a composition of mechanisms; every number is rounded up.
+    """The privacy profile of several mechanisms together; every number is rounded up.
 
     Parameters
     ----------
     pairs : tuple of PairProfile
-        Pessimistic profiles of the mechanisms, in both directions of the adjacency.
+        Upper bounds on δ(ε) of each mechanism, for both orders of two data sets.
     counts : tuple of int
-        How often each mechanism is used. The error bounds grow in proportion: beyond
-        10⁹ uses they leave nothing to say.
+        How often each mechanism is used. The bounds on rounding errors grow in
+        proportion to it, and make the result useless beyond 10⁹ uses.
     fineness : float
-        A factor of the number of grid points. Less is faster and looser.
+        A factor by which the number of grid points is multiplied. A smaller one is
+        faster and less tight.
     """
 
     def __init__(
@@ -117,12 +127,12 @@ class ComposedPLD:
         counts: tuple[int, ...],
         fineness: float = 1.0,
     ) -> None:
-        """Discretize every mechanism coarsely, to see where its losses are."""
+        """Discretize every mechanism coarsely, to find where its losses are."""
         self._pairs = pairs
         self._counts = counts
         self._fineness = fineness
-        # With very many steps a tilt may favor rare large losses over the small ones
-        # that add up, whose sum is sharp without a tilt.
+        # With very many uses, a tilt may favor a few large losses, while many small
+        # ones decide δ. Then the result without a tilt is computed too.
         self._has_many_steps = min(counts) >= MANY_STEPS
         most_used = pairs[int(np.argmax(counts))]
         self._largest_loss_of_most_used = most_used.truncation
@@ -141,10 +151,10 @@ class ComposedPLD:
     # ---- δ and ε
 
     def delta(self, eps: Array) -> Array:
-        """Return δ(ε) of the composition, rounded up.
+        """Return δ(ε) of all mechanisms together, rounded up.
 
-        A few exponential tilts of the total loss are computed, each of which serves an
-        interval of ε. Between the grid points of a tilt, δ is linear in e^ε.
+        The total loss is computed under a few exponential tilts. Each of them is used
+        for an interval of ε. Between grid points, δ is interpolated.
 
         Parameters
         ----------
@@ -166,9 +176,10 @@ class ComposedPLD:
         return delta
 
     def bracket_epsilon(self, delta: float) -> tuple[float, float]:
-        """Return losses (low, high) around the smallest ε >= 0 with δ(ε) <= delta.
+        """Return two losses between which the smallest ε with δ(ε) <= delta lies.
 
-        As few tilts as possible are computed.
+        A caller then finds this ε by a search between them. The total loss is computed
+        under as few exponential tilts as possible.
 
         Parameters
         ----------
@@ -178,36 +189,38 @@ class ComposedPLD:
         Returns
         -------
         low, high : float
-            The bracket; (inf, inf) if there is no such ε.
+            The two losses, >= 0; both are infinite if there is no such ε.
         """
         tilt_index = self._tilt_around_epsilon(delta)
         if tilt_index is None:
             return math.inf, math.inf
-        smallest_served_loss = self._begin_of_tilt(tilt_index)
+        low = self._smallest_loss_of_tilt(tilt_index)
+        high = self.ends[tilt_index]
 
+        # One grid point past the first one with a small enough δ.
         curve = self._curve(tilt_index)
-        first_row = max(
-            math.ceil(smallest_served_loss / curve.width) - curve.first_index, 0
-        )
-        small_enough = np.nonzero(curve.delta[first_row:] <= delta)[0]
-        if not len(small_enough):
-            return smallest_served_loss, self.ends[tilt_index]
-        next_index = curve.first_index + first_row + small_enough[0] + 1
-        return smallest_served_loss, min(
-            float(next_index * curve.width), self.ends[tilt_index]
-        )
+        first_row = max(math.ceil(low / curve.width) - curve.first_index, 0)
+        rows_small_enough = np.nonzero(curve.delta[first_row:] <= delta)[0]
+        if len(rows_small_enough):
+            next_index = curve.first_index + first_row + rows_small_enough[0] + 1
+            high = min(float(next_index * curve.width), high)
+        return low, high
 
-    def _begin_of_tilt(self, tilt_index: int) -> float:
-        """Return the smallest ε that a tilt serves: 0, or next to the tilt before it."""
+    def _smallest_loss_of_tilt(self, tilt_index: int) -> float:
+        """Return the smallest ε for which a tilt is used: 0 for the first tilt.
+
+        Each tilt is used for an interval of ε. The intervals follow each other.
+        """
         if tilt_index == 0:
             return 0.0
         return math.nextafter(self.ends[tilt_index - 1], math.inf)
 
     def _tilt_around_epsilon(self, delta: float) -> int | None:
-        """Return the index of the tilt that serves the smallest ε with δ(ε) <= delta.
+        """Return which tilt is used for the smallest ε with δ(ε) <= delta.
 
-        The search starts at the tilt that is best at this level of δ, and moves to its
-        neighbors until δ crosses `delta` within the losses that a tilt serves.
+        Each exponential tilt of the total loss is used for an interval of ε. The search
+        starts at the tilt that is best at this level of δ. It moves to the next or the
+        previous tilt until δ crosses `delta` within an interval.
 
         Parameters
         ----------
@@ -217,7 +230,7 @@ class ComposedPLD:
         Returns
         -------
         int or None
-            The index of the tilt; None if no ε reaches `delta`.
+            The index of the tilt; None if δ(ε) exceeds `delta` at every ε.
         """
         n_tilts = len(self.ends)
         visited: set[int] = set()
@@ -227,61 +240,37 @@ class ComposedPLD:
             tilt_index = min(best_level, n_tilts - 1)
 
         while True:
-            smallest_loss = self._begin_of_tilt(tilt_index)
+            smallest_loss = self._smallest_loss_of_tilt(tilt_index)
             largest_loss = min(self.ends[tilt_index], _LARGEST_LOSS)
             delta_at_begin, delta_at_end = self.delta(
                 np.array([smallest_loss, largest_loss])
             )
             visited.add(tilt_index)
-            if delta_at_begin <= delta and tilt_index and tilt_index - 1 not in visited:
+            has_new_previous = tilt_index > 0 and tilt_index - 1 not in visited
+            has_next = tilt_index + 1 < n_tilts
+
+            if delta_at_begin <= delta and has_new_previous:
                 tilt_index -= 1
-            elif delta_at_end > delta and tilt_index + 1 < n_tilts:
+            elif delta_at_end > delta and has_next:
                 tilt_index += 1
             elif delta_at_end > delta:
                 return None
             else:
                 return tilt_index
 
-    def _delta_by_tilt(self, k: int, eps: Array) -> Array:
-        """Return δ(ε) by tilt k and, where that loses digits, by earlier tilts too.
+    def _delta_by_tilt(self, tilt_index: int, eps: Array) -> Array:
+        """Return δ(ε), computed under one tilt or, where that is poor, under several.
 
-        A tilt multiplies masses by e^{λL − κ}, λ its rate and L the loss. Far below the
-        mean loss of the tilt, undoing it magnifies a rounding error by e^{λ·(mean loss
-        − ε)}. Such ε occur where the losses form separate clusters, as when a bounded
-        loss is composed with a small Gaussian one. There the smallest of the bounds by
-        several tilts is returned.
-
-        Parameters
-        ----------
-        k : int
-            The index of the tilt.
-        eps : array
-            ε >= 0.
-
-        Returns
-        -------
-        array
-            Upper bounds on δ(ε).
-        """
-        value = self._interpolate(k, eps)
-        center = self.centers[k]
-        log_magnification = center.rate * np.maximum(center.mean_loss - eps, 0.0)
-        is_magnified = log_magnification > _MAX_MAGNIFICATION
-        if k and is_magnified.any():
-            earlier = self._delta_by_tilt(k - 1, eps[is_magnified])
-            value[is_magnified] = np.minimum(value[is_magnified], earlier)
-        return value
-
-    def _interpolate(self, k: int, eps: Array) -> Array:
-        """Return δ(ε) from the curve of tilt k, linear in e^ε between its grid points.
-
-        The profile is convex in e^ε, so that such lines lie above it. Below the first
-        grid point the line is the chord to e^ε = 0, where every profile is 1.
+        A tilt multiplies masses at a loss L by e^{λL − κ}, with a rate λ and a constant
+        κ. To undo it far below the mean loss of the tilt magnifies a rounding error by
+        e^{λ·(mean loss − ε)}. This matters if the losses form separate clusters, as
+        when a bounded loss is added to a small Gaussian one. There the smallest of the
+        bounds by this tilt and all earlier ones is returned.
 
         Parameters
         ----------
-        k : int
-            The index of the tilt.
+        tilt_index : int
+            The position of the tilt in `centers`.
         eps : array
             ε >= 0.
 
@@ -290,7 +279,35 @@ class ComposedPLD:
         array
             Upper bounds on δ(ε), of the shape of `eps`.
         """
-        width, first, delta = self._curve(k)
+        delta = self._interpolate(tilt_index, eps)
+        center = self.centers[tilt_index]
+        log_magnification = center.rate * np.maximum(center.mean_loss - eps, 0.0)
+        is_magnified = log_magnification > _MAX_MAGNIFICATION
+        if tilt_index > 0 and is_magnified.any():
+            delta_by_earlier = self._delta_by_tilt(tilt_index - 1, eps[is_magnified])
+            delta[is_magnified] = np.minimum(delta[is_magnified], delta_by_earlier)
+        return delta
+
+    def _interpolate(self, tilt_index: int, eps: Array) -> Array:
+        """Return δ(ε) by interpolation between the grid points of one tilt.
+
+        The interpolation is linear in e^ε. Since δ is convex in e^ε, it gives an upper
+        bound. Below the first grid point it is the chord to e^ε = 0, where every
+        privacy profile is 1.
+
+        Parameters
+        ----------
+        tilt_index : int
+            The position of the tilt in `centers`.
+        eps : array
+            ε >= 0.
+
+        Returns
+        -------
+        array
+            Upper bounds on δ(ε), of the shape of `eps`.
+        """
+        width, first, delta = self._curve(tilt_index)
         last_loss = (first + len(delta) - 1) * width
         # Rounding the position and the weight down makes δ larger, because δ decreases
         # (Theorem C2, lines (q) and (r)).
@@ -303,39 +320,38 @@ class ComposedPLD:
         weight = np.clip(
             weight * (1 - WEIGHT_ERROR * UNIT_ROUNDOFF * (1 + width)), 0.0, 1.0
         )
-        inside = delta[left] * (1 - weight) + delta[right] * weight
-        inside = np.minimum(
-            round_up(inside, CHORD_ERROR * UNIT_ROUNDOFF), 1.0
-        )  # line (s)
+        chord_error = CHORD_ERROR * UNIT_ROUNDOFF  # line (s)
+        on_grid = delta[left] * (1 - weight) + delta[right] * weight
+        on_grid = np.minimum(round_up(on_grid, chord_error), 1.0)
 
         rise = -np.expm1(np.minimum(position - first, 0.0) * width)
-        below = delta[0] + (1 - delta[0]) * rise
-        below = np.minimum(
-            round_up(below, CHORD_ERROR * UNIT_ROUNDOFF), 1.0
-        )  # line (s)
-        return np.asarray(np.where(position < first, below, inside))
+        below_grid = delta[0] + (1 - delta[0]) * rise
+        below_grid = np.minimum(round_up(below_grid, chord_error), 1.0)
+        return np.asarray(np.where(position < first, below_grid, on_grid))
 
     # ---- one tilt
 
-    def _curve(self, k: int) -> Curve:
-        """Return δ at the grid points of tilt k, cached.
+    def _curve(self, tilt_index: int) -> Curve:
+        """Return δ at the grid points of one tilt. It is computed once and stored.
 
         Parameters
         ----------
-        k : int
-            The index of the tilt.
+        tilt_index : int
+            The position of the tilt in `centers`.
 
         Returns
         -------
         Curve
             Upper bounds on δ at the multiples of the grid's width.
         """
-        if k not in self._curves:
-            self._curves[k] = self._compute_curve(self.window(k))
-        return self._curves[k]
+        if tilt_index not in self._curves:
+            self._curves[tilt_index] = self._compute_curve(self.window(tilt_index))
+        return self._curves[tilt_index]
 
     def _factors(self, width: float) -> list[Factor]:
-        """Return the mechanisms, discretized on one grid of losses, with their counts; cached.
+        """Return the mechanisms, discretized on one grid of losses, with their counts.
+
+        The discretized mechanisms are stored for the next call.
 
         Parameters
         ----------
@@ -354,22 +370,27 @@ class ComposedPLD:
         return list(zip(self._discretized[width], self._counts, strict=True))
 
     def _compute_curve(self, window: Window) -> Curve:
-        """Convolve the privacy losses with one tilt, and return δ at the grid points >= 0.
+        """Return upper bounds on δ(ε) at grid points ε >= 0, computed under one tilt.
 
-        The mass at infinity and that beyond the window are added to every δ.
+        The losses of all mechanisms are discretized, tilted (masses at a loss L are
+        multiplied by e^{rate·L − κ}) and convolved. The mass at infinite losses, and
+        that beyond the window, are added to every δ.
 
         Parameters
         ----------
         window : Window
-            The tilt, the width of the grid, and the range of losses.
+            The rate of the tilt, the width of the grid, and the range of losses.
 
         Returns
         -------
         Curve
-            Upper bounds on δ at the grid points.
+            δ at the grid points, rounded up.
         """
-        rate, width = window.rate, window.width
+        rate = window.rate
+        width = window.width
         factors = self._factors(width)
+
+        # The range of grid indices: the window, or all losses if they are bounded.
         last_index = sum(count * int(pld.index[-1]) for pld, count in factors)
         if math.isinf(window.rate_below):
             start = -last_index
@@ -379,72 +400,85 @@ class ComposedPLD:
             end = last_index + 1
         else:
             end = math.ceil(window.high / width)
-        # The window comes from a coarse grid, on which losses may reach farther than
-        # here.
+        # The window was found on a coarse grid, where the largest loss can be larger.
         end = max(end, start + 1)
         size = 1 << max(math.ceil(math.log2(end - start + 1)), 4)
 
-        masses, kappa, kappa_magnitude, error = convolve_tilted(factors, rate, size)
+        # Convolve, and compute δ at the grid points >= 0 in units of e^{κ − rate·ε}.
+        convolution = convolve_tilted(factors, rate, size)
         first = max(start, 0)
         grid = np.arange(first, start + size)
+        masses_from_start = np.roll(convolution.masses, -start)
         delta = hockey_stick_divergence(
-            np.roll(masses, -start)[first - start :], rate, width, error
+            masses_from_start[first - start :], rate, width, convolution.error
         )
-        exponent = kappa - rate * (grid * width)
-        # Theorem C2, line (n).
+
+        # Undo the tilt, with the rounding error of Theorem C2, line (n).
+        exponent = convolution.kappa - rate * (grid * width)
         rounding = (
-            UNTILT_ERROR * UNIT_ROUNDOFF * (kappa_magnitude + np.abs(exponent) + 8)
+            UNTILT_ERROR
+            * UNIT_ROUNDOFF
+            * (convolution.kappa_magnitude + np.abs(exponent) + 8)
         )
         delta *= np.exp(np.minimum(exponent + rounding, _LARGEST_EXPONENT))
         delta[grid >= last_index] = 0.0
 
-        log_beyond = log_tail_mass(
-            factors, window.rate_beyond, (start + size - 1) * width
-        )
-        outside = mass_at_infinity(factors) + math.exp(log_beyond)
-        delta = np.minimum(
-            round_up(delta + outside, SUM_ERROR * UNIT_ROUNDOFF), 1.0
-        )  # line (t)
+        # Add the mass outside of the window, with the rounding error of line (t).
+        last_loss = (start + size - 1) * width
+        log_mass_beyond = log_tail_mass(factors, window.rate_beyond, last_loss)
+        mass_outside = mass_at_infinity(factors) + math.exp(log_mass_beyond)
+        sum_error = SUM_ERROR * UNIT_ROUNDOFF
+        delta = np.minimum(round_up(delta + mass_outside, sum_error), 1.0)
         return Curve(width, first, delta)
 
-    # ---- where the tilts are, from the coarse picture
+    # ---- which tilts are used, from the coarse discretization
 
     @cached_property
     def centers(self) -> list[TiltCenter]:
-        """The tilts that are used, with the mean loss under each of them, increasing."""
+        """The exponential tilts that are used, with increasing mean losses.
+
+        The first one has the rate 0: it changes nothing. The others are best at
+        δ = e^-6, e^-18, …, e^-90, as far as the total loss can be that large.
+        """
         _, mean_loss = self._log_moment(0.0)
         candidates = [TiltCenter(0.0, mean_loss)]
-        candidates += [self._saddle_point(0.0, level, 1.0) for level in _LEVELS]
+        candidates += [
+            self._saddle_point(rate=0.0, level=level, sign=1.0) for level in _LEVELS
+        ]
         return [center for center in candidates if math.isfinite(center.rate)]
 
     @cached_property
     def ends(self) -> list[float]:
-        """The largest loss that each tilt serves: halfway to the mean of the next one."""
+        """The largest ε for which each tilt is used.
+
+        It is halfway between the mean losses of this tilt and the next one, and
+        infinite for the last tilt.
+        """
         means = [center.mean_loss for center in self.centers]
         halfway = [(mean + next_mean) / 2 for mean, next_mean in pairwise(means)]
         return [*halfway, math.inf]
 
-    def window(self, k: int) -> Window:
-        """Return the grid and the range of losses over which tilt k is computed.
+    def window(self, tilt_index: int) -> Window:
+        """Return the range of losses, and the grid, over which one tilt is computed.
 
         The range leaves out about e^-26 of the tilted distribution on each side. A grid
         of width w increases the tilted variance by at most the fraction
-        (w/deviation)²/6, so that the width is chosen relative to the deviation
-        (`_deviation`) of a single loss.
+        (w/deviation)²/6, with the deviation of a single loss (`_deviation`). The width
+        is chosen so that this is small.
 
         Parameters
         ----------
-        k : int
-            The index of a tilt.
+        tilt_index : int
+            The position of the tilt in `centers`.
 
         Returns
         -------
         Window
-            The rate, the width and the range.
+            The rate of the tilt, the width of the grid, and the range of losses.
         """
-        rate = self.centers[k].rate
-        beyond = self._saddle_point(rate, _WINDOW_LEVEL, 1.0)
-        below = self._saddle_point(rate, _WINDOW_LEVEL, -1.0)
+        rate = self.centers[tilt_index].rate
+        beyond = self._saddle_point(rate, _WINDOW_LEVEL, sign=1.0)
+        below = self._saddle_point(rate, _WINDOW_LEVEL, sign=-1.0)
         length = beyond.mean_loss - below.mean_loss
 
         deviation = max(self._deviation(rate), _SMALLEST_DEVIATION)
@@ -453,26 +487,32 @@ class ComposedPLD:
         size = 2.0 ** round(math.log2(n_points * self._fineness))
         width = self._fit_width(max(length / (size - 8), self._smallest_width))
         return Window(
-            rate, width, below.mean_loss, beyond.mean_loss, below.rate, beyond.rate
+            rate=rate,
+            width=width,
+            low=below.mean_loss,
+            high=beyond.mean_loss,
+            rate_below=below.rate,
+            rate_beyond=beyond.rate,
         )
 
     def _fit_width(self, width: float) -> float:
-        """Return a grid width slightly above `width` that puts the largest loss on the grid.
+        """Return a slightly larger grid width that puts the largest loss on the grid.
 
-        A bounded loss has an atom at its largest value. Between two grid points, half
-        of it would be moved up to the next one. So the largest loss of the mechanism
-        that is used most becomes a multiple of the width. The width has 28 bits, which
-        makes its multiples below 2^25 exact.
+        A bounded loss takes its largest value with positive probability. If that value
+        lay between two grid points, part of the probability would be moved up to the
+        next one. So the largest loss of the mechanism that is used most becomes a
+        multiple of the width. The width has 28 bits, so that its multiples by integers
+        below 2^25 are exact.
 
         Parameters
         ----------
         width : float
-            The smallest width that is wanted.
+            The smallest width to consider.
 
         Returns
         -------
         float
-            The width.
+            The new width.
         """
         largest = self._largest_loss_of_most_used
         fitted_width = max(largest / max(largest // width, 1.0), width)
@@ -480,17 +520,21 @@ class ComposedPLD:
         return math.ldexp(math.ceil(mantissa * 2**28), exponent - 28)
 
     def _log_moment(self, tilt: float) -> tuple[float, float]:
-        """Return κ(λ) = log E[e^{λL}] and κ′(λ) of the total loss L, on the coarse grid.
+        """Return κ(λ) = log E[e^{λL}] of the total privacy loss L, and κ′(λ).
+
+        Both come from the coarse discretization, which is good enough to choose tilts.
 
         Parameters
         ----------
         tilt : float
-            The exponent λ.
+            The exponent λ, which is the rate of a tilt.
 
         Returns
         -------
-        kappa, slope : float
-            κ(λ), and κ′(λ), the mean loss under the tilt.
+        kappa : float
+            κ(λ).
+        slope : float
+            κ′(λ), the mean loss of the tilted distribution.
         """
         moments = [pld.log_moment(tilt) for pld in self._coarse]
         counted_moments = list(zip(self._counts, moments, strict=True))
@@ -501,10 +545,11 @@ class ComposedPLD:
     def _saddle_point(self, rate: float, level: float, sign: float) -> TiltCenter:
         """Return the tilt at a given relative entropy from another tilt.
 
-        The tilt of the total loss L with the rate λ has the density e^{λL − κ(λ)}, κ(λ)
-        = log E[e^{λL}]. Relative to it, the tilt with the rate λ′ has the mean loss
-        κ′(λ′) and the entropy (λ′ − λ)·κ′(λ′) − κ(λ′) + κ(λ), which grows with |λ′ −
-        λ|. The rate at which it reaches `level` is found by bisection.
+        It tells how far out losses with the probability e^{−level} are. The tilt of the
+        total loss L with the rate λ multiplies probabilities by e^{λL − κ(λ)}, where
+        κ(λ) = log E[e^{λL}]. A tilt with another rate λ′ has the mean loss κ′(λ′) and,
+        relative to the first one, the entropy (λ′ − λ)·κ′(λ′) − κ(λ′) + κ(λ). This
+        grows with |λ′ − λ|. The rate at which it reaches `level` is found by bisection.
 
         Parameters
         ----------
@@ -524,7 +569,7 @@ class ComposedPLD:
         kappa_at_rate, _ = self._log_moment(rate)
 
         def entropy_and_mean(step: float) -> tuple[float, float]:
-            """Return relative entropy and mean loss of the tilt with the rate λ + sign·step."""
+            """Return relative entropy and mean loss at the rate λ + sign·step."""
             kappa, mean = self._log_moment(rate + sign * step)
             return sign * step * mean - kappa + kappa_at_rate, mean
 
@@ -547,11 +592,12 @@ class ComposedPLD:
         return TiltCenter(rate + sign * high, entropy_and_mean(high)[1])
 
     def _deviation(self, rate: float) -> float:
-        """Return a typical deviation of a single tilted loss from its mean.
+        """Return a typical distance of the loss of one mechanism from its mean.
 
-        It is the root mean square, over all uses, of √(π/2)·(mean absolute deviation).
-        This equals the standard deviation of a normal law, and is less if jumps are
-        rare.
+        It is measured after the tilt, and sets the width of the grid. With several
+        mechanisms it is the root mean square, over all uses, of √(π/2)·(mean absolute
+        deviation). For a normal law this is the standard deviation; it is smaller if
+        the loss makes rare jumps.
 
         Parameters
         ----------
@@ -561,11 +607,11 @@ class ComposedPLD:
         Returns
         -------
         float
-            The deviation, which sets the width of the grid.
+            The deviation.
         """
-        total = 0.0
+        sum_of_squares = 0.0
         for pld, count in zip(self._coarse, self._counts, strict=True):
             _, masses = exponential_tilt(pld, rate)
             distances = np.abs(pld.losses - masses @ pld.losses)
-            total += count * float(masses @ distances) ** 2
-        return math.sqrt(math.pi / 2 * total / sum(self._counts))
+            sum_of_squares += count * float(masses @ distances) ** 2
+        return math.sqrt(math.pi / 2 * sum_of_squares / sum(self._counts))

@@ -1,13 +1,13 @@
-"""Convolution of exponentially tilted privacy loss distributions, with error bounds.
+"""Compose private mechanisms by convolving their privacy loss distributions (PLDs).
 
-`convolve_tilted` composes many mechanisms with the fast Fourier transform;
-`hockey_stick_divergence` reads δ from the result.
+A PLD has masses pᵢ at losses Lᵢ on a grid. It is *tilted* first: its masses become
+pᵢ·e^{λLᵢ − κ}, with a rate λ and a constant κ. So losses that decide δ(ε) are likely,
+and survive the rounding of the fast Fourier transform (FFT).
 
-Definition. The *exponential tilt* of a distribution with rate λ has the masses
-pᵢ·e^{λLᵢ − κ(λ)}, where κ(λ) = log Σ pᵢ·e^{λLᵢ}. Convolutions of tilted masses are
-tilted convolutions. A Fourier transform errs by about 1e-16 of the largest mass, which
-would hide a small δ. With the λ of large deviations, the losses that decide δ(ε) are
-the likely ones, and their masses keep their digits.
+`convolve_tilted` convolves, and `hockey_stick_divergence` computes δ from the result.
+The constant κ(λ) = log Σ pᵢ·e^{λLᵢ} gives the tilted masses the sum 1. A convolution of
+tilted PLDs is the tilted convolution. An FFT errs by about 1e-16 of the largest mass,
+which would hide a small δ without the tilt.
 
 Errors. Theorem C2 (docs/theory/accounting.md) bounds every rounding error in a table
 with the lines (a) to (v). The constants below are those of the table, and comments name
@@ -34,8 +34,8 @@ Factor = tuple[DiscretePLD, int]  # a distribution and how often it is convolved
 # From this many steps on, a power of a transform F is computed from F − 1.
 MANY_STEPS = 1 << 14
 _NEAR_CELLS = 1 << 12  # grid cells on each side of loss 0 that are summed by parts
-# Rounding errors that are charged, in units of UNIT_ROUNDOFF, with their lines in the table below
-# Theorem C2 (docs/theory/accounting.md), which proves them.
+# Rounding errors that are charged, in units of UNIT_ROUNDOFF, with their lines in the
+# table below Theorem C2 (docs/theory/accounting.md), which proves them.
 TILT_ERROR = 4  # (c): a tilted mass, relative
 TRANSFORM_ERROR = 16  # (d), (e), (f), (h), (i): a transform, for each of its k stages
 MOMENTS_ERROR = 24  # (g): z, from the first moments
@@ -52,19 +52,28 @@ TAIL_ERROR = 16  # (p): the logarithm of Chernoff's bound
 # weights which underflow are far below it.
 _SMALLEST_TOP_MASS = 2.0**-1000
 ERROR_SAFETY = 1.01  # covers products of two errors, and the rounding of the bounds
+_LARGEST_EXPONENT = 700.0  # e^700 is 1e304; the largest float is e^709.8
+# A number below ½ to a power of 2^14 or more is 0 in floats. So |F|² − 1 is raised to
+# −¾ before a power of F is taken, and log |F| in an upper bound to just above log ½.
+_SMALLEST_SQUARE_MINUS_ONE = -0.75
+_SMALLEST_LOG_LENGTH = -0.69
 
 
 class TiltedConvolution(NamedTuple):
-    """The convolution of tilted masses, modulo the length of the transform."""
+    """The convolution of tilted masses, as the Fourier transform returns it.
 
-    masses: Array
+    The factors are the convolved distributions; a factor that is used n times has the
+    count n. λ is the rate of the tilt.
+    """
+
+    masses: Array  # at the grid indices 0, …, N − 1; other indices wrap around modulo N
     kappa: float  # Σ count·κ(λ) over the factors, by which the tilt is undone
     kappa_magnitude: float  # Σ count·|κ(λ)|, to which the rounding of kappa is relative
     error: float  # a bound on the 2-norm of the errors of the masses
 
 
 class _TransformPower(NamedTuple):
-    """A power of a transform, with bounds on its errors."""
+    """A power of a Fourier transform of length N, with bounds on its errors."""
 
     values: ComplexArray
     transform_error: float  # the largest error of the transform itself
@@ -72,42 +81,47 @@ class _TransformPower(NamedTuple):
 
 
 def exponential_tilt(pld: DiscretePLD, rate: float) -> tuple[float, Array]:
-    """Return κ and the tilted masses p·e^{rate·L − κ}, the masses rounded up.
+    """Return the tilted masses p·e^{rate·L − κ} of a distribution, and the constant κ.
 
-    κ is close to log Σ p·e^{rate·L}. It need not be exact, because the tilt is undone
-    with the same κ.
+    The tilt makes large losses L likely. κ is about log Σ p·e^{rate·L}, so that the
+    tilted masses have a sum of about 1. It need not be exact, because the tilt is
+    undone later with the same κ.
 
     Parameters
     ----------
     pld : DiscretePLD
-        The losses L and their masses p.
+        A privacy loss distribution: losses L and their masses p.
     rate : float
         The rate λ of the tilt.
 
     Returns
     -------
     kappa : float
-        κ, by which the tilt is undone.
+        κ.
     tilted_masses : array
         The tilted masses, rounded up.
     """
     kappa, _ = pld.log_moment(rate)
     exponent = rate * pld.losses
-    # Theorem C2, line (c).
+    # Theorem C2 (docs/theory/accounting.md), line (c).
     rounding = TILT_ERROR * UNIT_ROUNDOFF * (np.abs(exponent) + abs(kappa) + 16)
     with np.errstate(under="ignore"):
         return kappa, pld.masses * np.exp(exponent - kappa + rounding)
 
 
 def convolve_tilted(factors: list[Factor], rate: float, size: int) -> TiltedConvolution:
-    """Convolve the tilted masses of all factors, each as often as its count says.
+    """Convolve tilted privacy loss distributions, each as often as its count says.
+
+    The convolution describes the total privacy loss of all mechanisms together. It is
+    computed as a product of powers of Fourier transforms. All rounding errors are
+    bounded.
 
     Parameters
     ----------
     factors : list of (DiscretePLD, int)
-        Privacy loss distributions on one grid, and how often each is used.
+        Privacy loss distributions on one grid, and how often each is used (its count).
     rate : float
-        The rate λ of the tilt.
+        The rate λ of the tilt, which multiplies the mass at a loss L by about e^{λL}.
     size : int
         The length of the transform, a power of 2. Grid indices wrap around modulo it.
 
@@ -117,8 +131,8 @@ def convolve_tilted(factors: list[Factor], rate: float, size: int) -> TiltedConv
         The masses at the grid indices 0, …, size − 1 (modulo `size`), with a bound on
         their errors.
     """
-    bits = size.bit_length() - 1
-    product: ComplexArray | None = None
+    bits = size.bit_length() - 1  # size is 2^bits
+    product: ComplexArray | None = None  # of the powers of the transforms
     kappas = []  # count·κ(λ), by factor
     log_largest_value = 0.0  # no value of the product of the transforms is larger
     forward_error = 0.0  # of the product, relative to its largest value; 2-norm over √N
@@ -126,16 +140,16 @@ def convolve_tilted(factors: list[Factor], rate: float, size: int) -> TiltedConv
 
     for pld, count in factors:
         own_kappa, masses = exponential_tilt(pld, rate)
-        wrapped = _wrap_around(pld.index, masses, size)
-        norm = ERROR_SAFETY * math.sqrt(float(wrapped @ wrapped))
+        wrapped_masses = _wrap_around(pld.index, masses, size)
+        norm = ERROR_SAFETY * math.sqrt(float(wrapped_masses @ wrapped_masses))
 
         if count < MANY_STEPS:
             # Theorem C2, lines (d) and (e). One more bit covers the complex products.
-            one_error = TRANSFORM_ERROR * (bits + 1) * UNIT_ROUNDOFF * norm
+            error_of_one = TRANSFORM_ERROR * (bits + 1) * UNIT_ROUNDOFF * norm
             power = _TransformPower(
-                values=_integer_power(scipy.fft.rfft(wrapped), count),
-                transform_error=math.sqrt(size) * one_error,
-                power_error=count * one_error,
+                values=_integer_power(scipy.fft.rfft(wrapped_masses), count),
+                transform_error=math.sqrt(size) * error_of_one,
+                power_error=count * error_of_one,
             )
         else:
             power = _power_about_one(pld.index, masses, count, size)
@@ -148,7 +162,7 @@ def convolve_tilted(factors: list[Factor], rate: float, size: int) -> TiltedConv
         kappas.append(count * own_kappa)
 
     assert product is not None
-    largest_value = math.exp(min(log_largest_value, 700.0))
+    largest_value = math.exp(min(log_largest_value, _LARGEST_EXPONENT))
     # Theorem C2, line (f).
     inverse_error = TRANSFORM_ERROR * bits * UNIT_ROUNDOFF * smallest_norm
     return TiltedConvolution(
@@ -176,17 +190,17 @@ def _wrap_around(index: NDArray[np.int64], masses: Array, size: int) -> Array:
     array
         The sums, of length `size`.
     """
-    place = index % size
-    sums = np.bincount(place, weights=masses, minlength=size)
-    n_terms = np.bincount(place, minlength=size)
+    wrapped_index = index % size
+    sums = np.bincount(wrapped_index, weights=masses, minlength=size)
+    n_terms = np.bincount(wrapped_index, minlength=size)
     return sums * (1 + np.maximum(n_terms - 1, 0) * (2 * UNIT_ROUNDOFF))
 
 
 def _integer_power(values: ComplexArray, count: int) -> ComplexArray:
     """Return values^count by repeated squaring.
 
-    The relative error is at most 3·count·u, u being the unit roundoff. The caller
-    covers it by one more bit in the error of the transform.
+    The relative error is at most 3·count·u, with the unit roundoff u = 2^-53. The
+    caller adds it to the error of the Fourier transform from which the values come.
 
     Parameters
     ----------
@@ -211,28 +225,29 @@ def _integer_power(values: ComplexArray, count: int) -> ComplexArray:
 def _power_about_one(
     index: NDArray[np.int64], masses: Array, count: int, size: int
 ) -> _TransformPower:
-    """Return a large power of the Fourier transform F of the masses, as (1 + z)^count.
+    """Return the power F^count of the Fourier transform F of some masses, accurately.
 
-    z = F − 1 is small where the masses are close to 1 at loss 0. Let pᵢ be the mass at
-    the grid index i, θ the frequency, and *excess* = Σpᵢ − 1. Then, summing by parts
-    twice,
+    It is used for very many identical mechanisms, where an error of F is multiplied by
+    `count`. F is written as 1 + z with a small z. Let p_j be the mass at the grid index
+    j, θ the frequency, and *excess* = Σp_j − 1. Summation by parts gives
 
-        z(θ) = excess − i·sin θ·(m₊ − m₋) − 4·sin²(θ/2)·((m₊ + m₋)/2 + A(θ)) + (far part),
+        z(θ) = excess − i·sin θ·(m₊ − m₋)
+               − 4·sin²(θ/2)·((m₊ + m₋)/2 + A(θ)) + (far part),
 
-    where m₊ and m₋ are the first moments Σ|i|·pᵢ over i > 0 and i < 0, A(θ) is the
+    where m₊ and m₋ are the first moments Σ|j|·p_j over j > 0 and j < 0, A(θ) is the
     transform of the double tail sums on both sides (`_double_sums`), and the far part
-    belongs to indices beyond 4096. The errors of these terms are in proportion to θ and
-    θ². Where that bound is worse than the one of a plain transform, the plain transform
-    is taken.
+    is the contribution of |j| > 4096. The errors of these terms are proportional to θ
+    and θ². At frequencies where the plain transform has a smaller error bound, it is
+    used instead.
 
     Parameters
     ----------
     index, masses : array
-        The distribution, wrapped around modulo `size`.
+        Grid indices j and the masses p_j there.
     count : int
-        The power.
+        The power, which is large.
     size : int
-        The length of the transform.
+        The length of the transform. Grid indices wrap around modulo it.
 
     Returns
     -------
@@ -240,19 +255,26 @@ def _power_about_one(
         The power, and bounds on its errors.
     """
     bits = size.bit_length() - 1
-    reach = min(_NEAR_CELLS, size // 4)
-    is_near = np.abs(index) <= reach
+    largest_near_index = min(_NEAR_CELLS, size // 4)
+    is_near = np.abs(index) <= largest_near_index
     far_masses = _wrap_around(index[~is_near], masses[~is_near], size)
     total_far = math.fsum(far_masses)
-    # The excess of Σp over 1, with all its digits: all errors here count n-fold.
+    # The excess of Σp over 1 needs all its digits, because `count` multiplies errors.
     excess = math.fsum([-1.0, *masses[is_near], total_far])
 
-    moment_above, sums_above = _double_sums(index[is_near], masses[is_near], reach)
-    moment_below, sums_below = _double_sums(-index[is_near], masses[is_near], reach)
+    # First moments and double tail sums on both sides of index 0.
+    moment_above, sums_above = _double_sums(
+        index[is_near], masses[is_near], largest_near_index
+    )
+    moment_below, sums_below = _double_sums(
+        -index[is_near], masses[is_near], largest_near_index
+    )
     double_sums = np.zeros(size)
-    double_sums[: reach - 1] += sums_above
-    double_sums[size - reach : size - 1] += sums_below[::-1]  # at −2 − j
+    double_sums[: largest_near_index - 1] += sums_above
+    # The sum a_j of the negative side belongs to the index −2 − j.
+    double_sums[size - largest_near_index : size - 1] += sums_below[::-1]
 
+    # z at every frequency.
     theta = 2 * np.pi / size * np.arange(size // 2 + 1)
     chord = 2 * np.sin(theta / 2)  # |e^{iθ} − 1|
     transformed_sums = np.exp(-1j * theta) * scipy.fft.rfft(double_sums)
@@ -266,22 +288,23 @@ def _power_about_one(
 
     # Theorem C2, lines (g), (h) and (i).
     moments_error = MOMENTS_ERROR * UNIT_ROUNDOFF * (moment_above + moment_below)
-    sums_error = (TRANSFORM_ERROR * bits + 2 * reach + SUMS_ERROR) * UNIT_ROUNDOFF
+    sums_error = (
+        TRANSFORM_ERROR * bits + 2 * largest_near_index + SUMS_ERROR
+    ) * UNIT_ROUNDOFF
     sums_error *= float(double_sums.sum())
     far_error = TRANSFORM_ERROR * (bits + 1) * UNIT_ROUNDOFF * total_far
     far_error += EXCESS_ERROR * UNIT_ROUNDOFF * abs(excess)
     z_error = chord * chord * sums_error + (chord * moments_error + far_error)
 
-    # Where this is more than the error of a plain transform, line (d), that one serves.
+    # A plain transform has the error of line (d), and is used where this is smaller. It
+    # must be the transform of exactly the same masses.
     plain_error = TRANSFORM_ERROR * (bits + 1) * UNIT_ROUNDOFF * (1 + excess)
-    # It is taken of the same masses, because frequencies of both kinds are combined.
-    near_and_far_masses = far_masses.copy()
-    near_and_far_masses[index[is_near] % size] += masses[is_near]
-    plain_transform = scipy.fft.rfft(near_and_far_masses)
+    all_masses = far_masses.copy()
+    all_masses[index[is_near] % size] += masses[is_near]
+    plain_transform = scipy.fft.rfft(all_masses)
     z = np.where(z_error < plain_error, z, plain_transform - 1)
-    z_error = np.minimum(z_error, plain_error) + Z_ERROR * UNIT_ROUNDOFF * np.abs(
-        z
-    )  # line (j)
+    rounding_of_z = Z_ERROR * UNIT_ROUNDOFF * np.abs(z)  # line (j)
+    z_error = np.minimum(z_error, plain_error) + rounding_of_z
 
     return _raise_to_power(z, z_error, count, size)
 
@@ -289,20 +312,20 @@ def _power_about_one(
 def _raise_to_power(
     z: ComplexArray, z_error: Array, count: int, size: int
 ) -> _TransformPower:
-    """Return (1 + z)^count through the logarithm of 1 + z, with bounds on the errors.
+    """Return (1 + z)^count and bounds on its errors, through the logarithm of 1 + z.
 
-    With n = count, F = 1 + z and |z| < 2.1 (Theorem C2, lines (k) and (l)), the result
-    errs by at most
+    With n = count, F = 1 + z, |z| < 2.1 and the unit roundoff u = 2^-53, the error of
+    the result is at most
 
-        n·(error of z + 32u·|z|)·|F|^{n−2} + 16u,
+        n·(error of z + 32u·|z|)·|F|^{n−2} + 16u
 
-    where |F|^{n−2} is itself bounded from above. In it, |F|² = 1 + y with z = a + ib
-    and y = a(2 + a) + b².
+    (docs/theory/accounting.md, Theorem C2, lines (k) and (l)). For log |F|,
+    |F|² = 1 + y is used, where y = a(2 + a) + b² for z = a + ib.
 
     Parameters
     ----------
     z : array of complex
-        F − 1, at the frequencies of a real transform.
+        F − 1, where F is the Fourier transform of a real array.
     z_error : array
         Bounds on the errors of z.
     count : int
@@ -316,16 +339,18 @@ def _raise_to_power(
         The power, and bounds on its errors.
     """
     y = z.real * (2 + z.real) + z.imag * z.imag
-    log_length = np.log1p(np.maximum(y, -0.75)) / 2  # below it 2^-count is 0
+    log_length = np.log1p(np.maximum(y, _SMALLEST_SQUARE_MINUS_ONE)) / 2  # log |F|
     angle = np.arctan2(z.imag, 1 + z.real)
     values = np.exp(count * (log_length + 1j * angle))
 
     # An upper bound on log |F|, by lines (g) to (j) and (u).
     largest_log_length = (
-        np.maximum(log_length, -0.69) + 2 * z_error + GROWTH_ERROR * UNIT_ROUNDOFF
+        np.maximum(log_length, _SMALLEST_LOG_LENGTH)
+        + 2 * z_error
+        + GROWTH_ERROR * UNIT_ROUNDOFF
     )
     log_growth = (count - 2) * largest_log_length
-    growth = np.exp(np.minimum(log_growth, 700.0))
+    growth = np.exp(np.minimum(log_growth, _LARGEST_EXPONENT))
     error = count * (z_error + LOG_POWER_ERROR * UNIT_ROUNDOFF * np.abs(z)) * growth
     error += EXP_ERROR * UNIT_ROUNDOFF
     power_error = ERROR_SAFETY * math.sqrt(2 * float(error @ error) / size)
@@ -333,49 +358,53 @@ def _raise_to_power(
 
 
 def _double_sums(
-    index: NDArray[np.int64], masses: Array, reach: int
+    index: NDArray[np.int64], masses: Array, largest_index: int
 ) -> tuple[float, Array]:
-    """Return the first moment and the double tail sums of the positive grid indices.
+    """Return the first moment, and the sums of tail sums, of masses at indices > 0.
+
+    The tail sum T_i = Σ_{j >= i} p_j of the masses p_j is summed once more. These sums
+    appear when a Fourier series of the masses is summed by parts twice.
 
     Parameters
     ----------
     index, masses : array
-        Grid indices i and their masses pᵢ. Only i > 0 counts.
-    reach : int
-        The largest index.
+        Grid indices j and the masses p_j there. Only j > 0 counts.
+    largest_index : int
+        No index is larger.
 
     Returns
     -------
     first_moment : float
-        Σ i·pᵢ.
+        Σ j·p_j.
     double_sums : array
-        a_0, …, a_{reach−2}, where a_j = Σ_{i >= j+2} P(I >= i).
+        a_0, …, a_{largest_index−2}, where a_j = Σ_{i >= j+2} T_i.
     """
     is_positive = index > 0
     first_moment = math.fsum(index[is_positive] * masses[is_positive])
-    counts = np.bincount(
-        index[is_positive], weights=masses[is_positive], minlength=reach + 1
+    mass_at_index = np.bincount(
+        index[is_positive], weights=masses[is_positive], minlength=largest_index + 1
     )
-    tails_from_right = np.cumsum(counts[::-1])
-    double_tails = np.cumsum(tails_from_right)[::-1]
-    return first_moment, np.asarray(double_tails[2:], np.float64)
+    tail_sums_from_right = np.cumsum(mass_at_index[::-1])
+    double_tail_sums = np.cumsum(tail_sums_from_right)[::-1]
+    return first_moment, np.asarray(double_tail_sums[2:], np.float64)
 
 
 def hockey_stick_divergence(
     masses: Array, rate: float, width: float, error: float
 ) -> Array:
-    """Return δ at every grid point from tilted masses; rounded up.
+    """Return δ(ε) with ε at every grid point, from tilted masses; rounded up.
 
-    The result is in units of e^{κ − rate·ε}: the caller undoes the tilt. With tilted
-    masses m_i at grid points of width w, t = e^{−rate·w} and s = e^{−w},
+    δ is the hockey-stick divergence of a privacy loss distribution. The masses m_i were
+    tilted with a rate and a constant κ, and the result is δ(ε)·e^{rate·ε − κ}: the
+    caller undoes the tilt. With the grid width w, t = e^{−rate·w} and s = e^{−w}, it is
 
         D_j = Σ_{i>j} m_i·(t^{i−j} − (ts)^{i−j})
-            = ts·D_{j+1} + (1 − s)·Σ_{i>j} m_i·t^{i−j},
+            = ts·D_{j+1} + (1 − s)·Σ_{i>j} m_i·t^{i−j}
 
-    a recurrence that does not cancel where all losses are small. Both sums are linear
-    filters, applied from the right. Their rounding errors are those of Theorem C2, line
-    (m) (docs/theory/accounting.md); the errors of the masses are charged by the
-    inequality of Cauchy and Schwarz.
+    at grid point j. The second form subtracts no nearly equal numbers. Both sums are
+    computed as linear filters, from the right. Rounding errors are bounded by Theorem
+    C2, line (m) (docs/theory/accounting.md). The errors of the masses are charged by
+    the inequality of Cauchy and Schwarz.
 
     Parameters
     ----------
@@ -402,8 +431,8 @@ def hockey_stick_divergence(
     one_minus_s = -math.expm1(-width)
     t = math.exp(-rate * width)
     ts = math.exp(-(rate + 1) * width)
-    sums = lfilter([0.0, t], [1.0, -t], masses[::-1])
-    divergence = lfilter([one_minus_s], [1.0, -ts], sums)[::-1]
+    discounted_sums = lfilter([0.0, t], [1.0, -t], masses[::-1])
+    divergence = lfilter([one_minus_s], [1.0, -ts], discounted_sums)[::-1]
 
     rounding = (
         DIVERGENCE_ERROR * UNIT_ROUNDOFF * (len(masses) + 4) * (1 + (rate + 1) * width)
@@ -416,11 +445,11 @@ def hockey_stick_divergence(
 
 
 def mass_at_infinity(factors: list[Factor]) -> float:
-    """Return the mass of an infinite total loss, rounded up.
+    """Return the probability that the total privacy loss is infinite, rounded up.
 
-    The total is infinite if any single loss is. With finite masses m, infinite masses x
-    and counts n this is Π(m + x)ⁿ − Πmⁿ. Total masses above 1, which come from rounding
-    up, count in full.
+    The total is infinite if the loss of any single mechanism is. If a mechanism with
+    the mass m at finite losses and the mass x at infinity is used n times, and so on
+    for the others, this is Π(m + x)ⁿ − Πmⁿ.
 
     Parameters
     ----------
@@ -442,7 +471,7 @@ def mass_at_infinity(factors: list[Factor]) -> float:
     log_ratio = math.fsum(log_ratios)
     if not log_ratio:
         return 0.0
-    mass = math.exp(min(log_total, 700.0)) * -math.expm1(-log_ratio)
+    mass = math.exp(min(log_total, _LARGEST_EXPONENT)) * -math.expm1(-log_ratio)
     # Theorem C2, line (o).
     n_uses = sum(count for _, count in factors)
     rounding = (
@@ -452,22 +481,25 @@ def mass_at_infinity(factors: list[Factor]) -> float:
 
 
 def log_tail_mass(factors: list[Factor], rate: float, end: float) -> float:
-    """Return an upper bound on log P(total loss > end), by Chernoff's inequality.
+    """Return an upper bound on log P(total privacy loss > end), by Chernoff's bound.
+
+    With κ(λ) = log E[e^{λL}] for the loss L of one mechanism, the bound is
+    Σκ(λ) − λ·end, with the sum over all mechanisms.
 
     Parameters
     ----------
     factors : list of (DiscretePLD, int)
         Privacy loss distributions, and how often each is used.
     rate : float
-        The rate λ > 0 of Chernoff's bound. If it is infinite, no total loss exceeds `end`,
-        and the answer is −inf.
+        The rate λ > 0 of Chernoff's bound. If it is infinite, no total loss exceeds
+        `end`, and the answer is −inf.
     end : float
-        The loss beyond which the mass is wanted.
+        The total loss in question.
 
     Returns
     -------
     float
-        A number <= 0.
+        A number <= 0, rounded up.
     """
     if math.isinf(rate):
         return -math.inf

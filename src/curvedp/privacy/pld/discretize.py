@@ -1,15 +1,20 @@
-"""A discrete privacy loss distribution that dominates a given privacy profile.
+"""Replace the privacy profile δ(ε) of a mechanism by a discrete one that bounds it.
+
+P and Q are the mechanism's output distributions on two neighboring data sets. The
+result is a privacy loss distribution (PLD): probability masses at losses L on a grid.
+It promises no more privacy than the mechanism has.
 
 Theorem (connect the dots: Doroshenko et al. 2022; docs/theory/accounting.md, Theorem
-C2). Let δ(ε) be known at losses 0 = ε₀ < ε₁ < … < ε_n, multiples of a width w. The
-piecewise linear function of e^ε through those values, and the convex envelope of it,
-lie above the convex truth. The envelope is the profile of a discrete pair: with dᵢ =
-δᵢ₋₁ − δᵢ and hᵢ = εᵢ − εᵢ₋₁,
+C2). Let δ(ε) be known at losses 0 = ε₀ < ε₁ < … < ε_n, multiples of a width w. As a
+function of e^ε, δ is convex. So the piecewise linear function through those values lies
+above it, and so does the lower convex envelope of that function. The envelope is the
+profile of discrete P and Q: with dᵢ = δᵢ₋₁ − δᵢ and hᵢ = εᵢ − εᵢ₋₁,
 
     P(L = εᵢ)  = dᵢ/(1 − e^{−hᵢ}) − dᵢ₊₁/(e^{hᵢ₊₁} − 1),
     P(L = −εᵢ) = e^{−εᵢ}·Q(L = −εᵢ),
 
-the second of the same form in the profile of Q against P. Every mass is rounded up.
+where Q(L = −εᵢ) has the same form in the profile of Q against P. Every mass is rounded
+up.
 """
 
 import math
@@ -25,8 +30,8 @@ from curvedp.numerics.directed_rounding import Array, round_up
 Profile = Callable[[Array], Array]
 
 UNIT_ROUNDOFF = 2.0**-53  # the unit roundoff of doubles
-# Rounding errors that are charged, in units of UNIT_ROUNDOFF. Each constant belongs to one line of
-# the table below Theorem C2 (docs/theory/accounting.md), which proves it.
+# Rounding errors that are charged, in units of UNIT_ROUNDOFF. Each constant belongs to
+# one line of the table below Theorem C2 (docs/theory/accounting.md), which proves it.
 MASS_ERROR = 8  # line (a): a mass at a loss > 0, relative
 ZERO_MASS_ERROR = 16  # line (b): the mass at loss 0, absolute
 ENVELOPE_ERROR = 8  # line (v): the chord over loss 0, relative
@@ -36,20 +41,24 @@ GROWTH = 2.0**-10
 # No two grid points are farther apart than 1/MIN_POINTS of the whole range.
 MIN_POINTS = 16384
 _MAX_ENVELOPE_ROUNDS = 200
+_LARGEST_EXPONENT = 700.0  # e^700 is 1e304; the largest float is e^709.8
 
 
 @dataclass(frozen=True)
 class PairProfile:
-    """δ(ε) of one mechanism in both directions of an adjacency.
+    """δ(ε) of one mechanism, for a pair of neighboring data sets in both orders.
+
+    P and Q are the output distributions on the two data sets. If they differ by one
+    additional record, P belongs to the data set with that record.
 
     Attributes
     ----------
     remove : callable
         δ(ε) of P against Q, at increasing ε >= 0.
     add : callable
-        δ(ε) of Q against P. The same function where both directions agree.
+        δ(ε) of Q against P. It is the same function if both orders agree.
     truncation : float
-        The loss beyond which both bounds are taken as constant.
+        The loss beyond which both profiles are treated as constant.
     """
 
     remove: Profile
@@ -58,29 +67,29 @@ class PairProfile:
 
     @classmethod
     def symmetric(cls, delta: Profile, truncation: float) -> "PairProfile":
-        """Return the pair whose two directions have the same profile.
+        """Build the object for a mechanism with the same δ(ε) in both orders.
 
         Parameters
         ----------
         delta : callable
             δ(ε) at increasing ε >= 0.
         truncation : float
-            The loss beyond which the bound is taken as constant.
+            The loss beyond which δ(ε) is treated as constant.
 
         Returns
         -------
         PairProfile
-            The pair.
+            Its fields `remove` and `add` are both `delta`.
         """
         return cls(delta, delta, truncation)
 
     @property
     def is_symmetric(self) -> bool:
-        """Whether both directions are the same function."""
+        """Whether `remove` and `add` are the same function."""
         return self.remove == self.add
 
     def reversed(self) -> "PairProfile":
-        """Return the pair with its two directions exchanged."""
+        """Return a copy with `remove` and `add` exchanged."""
         return replace(self, remove=self.add, add=self.remove)
 
 
@@ -111,7 +120,10 @@ class DiscretePLD:
         return np.asarray(self.index * self.width, np.float64)
 
     def log_moment(self, tilt: float) -> tuple[float, float]:
-        """Return κ(λ) = log Σ p·e^{λL} over finite losses L with masses p, and κ′(λ).
+        """Return the logarithm of the moment Σ p·e^{λL}, and its derivative in λ.
+
+        The sum runs over all finite losses L and their masses p. The logarithm is
+        called κ(λ).
 
         Parameters
         ----------
@@ -120,24 +132,30 @@ class DiscretePLD:
 
         Returns
         -------
-        kappa, slope : float
-            κ(λ), and κ′(λ), the mean loss under the tilt.
+        kappa : float
+            κ(λ).
+        slope : float
+            κ′(λ): the mean loss if masses are multiplied by e^{λL}.
         """
         exponent = tilt * self.losses
-        top = float(exponent.max())
-        weights = self.masses * np.exp(exponent - top)
+        largest_exponent = float(exponent.max())
+        weights = self.masses * np.exp(exponent - largest_exponent)
         total = float(weights.sum())
-        return math.log(total) + top, float(weights @ self.losses) / total
+        kappa = math.log(total) + largest_exponent
+        return kappa, float(weights @ self.losses) / total
 
 
 class _Side(NamedTuple):
-    """The part of a discrete PLD that one direction of the profile determines."""
+    """The half of a discrete privacy loss distribution with losses > 0.
+
+    It is computed from the profile δ(ε) in one direction: P against Q, or Q against P.
+    """
 
     losses: Array  # the losses > 0
     masses: Array  # their masses
-    taken_from_zero: float  # what the first step subtracts from the mass at loss 0
+    taken_from_zero: float  # what must be subtracted from the mass at loss 0
     delta_at_zero: float  # δ at ε = 0
-    delta_at_end: float  # δ at the truncation, which becomes the mass at infinity
+    delta_at_end: float  # δ at the largest ε, which becomes the mass at infinity
 
 
 def connect_the_dots(
@@ -146,16 +164,17 @@ def connect_the_dots(
     growth: float = GROWTH,
     min_points: int = MIN_POINTS,
 ) -> DiscretePLD:
-    """Return a discrete PLD whose profile is at least that of a mechanism at every ε.
+    """Return a discrete privacy loss distribution that bounds a mechanism's δ(ε).
 
-    It is a pessimistic estimate: the profile is connected by straight lines in e^ε
-    between the grid points.
+    The mechanism's δ is evaluated at the points of a grid and connected by straight
+    lines in e^ε. So the δ of the result is at least that of the mechanism at every ε.
 
     Parameters
     ----------
     pair : PairProfile
-        Upper bounds on the mechanism's profile in both directions. Beyond
-        `pair.truncation` they count as constant: that much mass goes to infinity.
+        Upper bounds on δ(ε) of the mechanism: of P against Q, and of Q against P, its
+        output distributions on two data sets. Beyond `pair.truncation` δ is treated as
+        constant, and that much mass is moved to an infinite loss.
     width : float
         The width of the grid: all losses are multiples of it.
     growth : float
@@ -173,6 +192,7 @@ def connect_the_dots(
     grid = loss_grid(last_index, growth, min_points)
     eps = np.asarray(grid * width, np.float64)
 
+    # The masses at losses > 0, of P against Q (remove) and of Q against P (add).
     delta_remove = np.minimum(np.asarray(pair.remove(eps)), 1.0)
     if pair.is_symmetric:
         remove = masses_from_profile(*convex_envelope(eps, delta_remove))
@@ -194,7 +214,7 @@ def connect_the_dots(
         + ZERO_MASS_ERROR * UNIT_ROUNDOFF,  # Theorem C2, line (b)
         0.0,
     )
-    # Q's masses at losses −ε become P's: P(L = −ε) = e^{−ε}·Q(L = −ε).
+    # The masses of P at losses < 0 follow from Q's: P(L = −ε) = e^{−ε}·Q(L = −ε).
     negative_masses = round_up(
         add.masses * np.exp(-add.losses), MASS_ERROR * UNIT_ROUNDOFF
     )
@@ -205,10 +225,12 @@ def connect_the_dots(
 
 
 def loss_grid(last_index: int, growth: float, min_points: int) -> NDArray[np.int64]:
-    """Return the increasing grid indices at which a privacy profile is evaluated.
+    """Return the grid indices, increasing, at which a privacy profile is evaluated.
 
-    They run from 0 to `last_index`. All indices up to 1/growth are included. Then the
-    steps are about `growth` times the index, until they reach last_index/min_points.
+    They run from 0 to `last_index` and get sparser, because a loss needs a constant
+    relative accuracy only. All indices up to 1/growth are included. Then the steps
+    grow: they are about `growth` times the index, until they reach
+    last_index/min_points.
 
     Parameters
     ----------
@@ -225,30 +247,28 @@ def loss_grid(last_index: int, growth: float, min_points: int) -> NDArray[np.int
         Indices from 0 to `last_index`.
     """
     largest_step = max(last_index / min_points, 1.0)
-    end_of_all = min(1 / growth, last_index)
-    end_of_growing = min(largest_step / growth, last_index)
+    end_of_unit_steps = min(1 / growth, last_index)
+    end_of_growing_steps = min(largest_step / growth, last_index)
 
-    growing = np.zeros(0)
-    if end_of_growing > end_of_all:
-        growing = np.exp(
-            np.arange(math.log(end_of_all), math.log(end_of_growing), growth)
-        )
+    with_unit_steps = np.arange(end_of_unit_steps)
+    with_growing_steps = np.zeros(0)
+    if end_of_growing_steps > end_of_unit_steps:
+        log_start = math.log(end_of_unit_steps)
+        log_end = math.log(end_of_growing_steps)
+        with_growing_steps = np.exp(np.arange(log_start, log_end, growth))
+    with_largest_steps = np.arange(end_of_growing_steps, last_index, largest_step)
+
     indices = np.concatenate(
-        [
-            np.arange(end_of_all),
-            growing,
-            np.arange(end_of_growing, last_index, largest_step),
-            [last_index],
-        ]
+        [with_unit_steps, with_growing_steps, with_largest_steps, [last_index]]
     )
     return np.unique(np.rint(indices).astype(np.int64))
 
 
 def masses_from_profile(eps: Array, delta: Array) -> _Side:
-    """Return the masses at positive losses of the PLD with a given piecewise profile.
+    """Return the masses at losses > 0 that produce a given privacy profile δ(ε).
 
-    The profile is given by its corners (εᵢ, δᵢ) and is linear in e^ε between them. With
-    dᵢ = δᵢ₋₁ − δᵢ and hᵢ = εᵢ − εᵢ₋₁, the mass at the loss εᵢ is
+    The profile is given by its corners (εᵢ, δᵢ) and is linear in e^ε between them. Only
+    the εᵢ have mass. With dᵢ = δᵢ₋₁ − δᵢ and hᵢ = εᵢ − εᵢ₋₁, the mass at the loss εᵢ is
 
         dᵢ/(1 − e^{−hᵢ}) − dᵢ₊₁/(e^{hᵢ₊₁} − 1),
 
@@ -282,10 +302,11 @@ def masses_from_profile(eps: Array, delta: Array) -> _Side:
 
 
 def _step_weights(eps: Array, delta: Array) -> tuple[Array, Array]:
-    """Return d/(1 − e^{−h}) and d/(e^h − 1) for each step between two points of a profile.
+    """Return what each step of a privacy profile contributes to two probability masses.
 
-    Over a step of width h in ε, δ drops by d. The step adds the first number to the
-    mass at its right end, and subtracts the second one from the mass at its left end.
+    A step leads from one point (ε, δ) of the profile to the next. If ε grows by h and δ
+    drops by d, the step adds d/(1 − e^{−h}) to the mass at its right end and subtracts
+    d/(e^h − 1) from the mass at its left end.
 
     Parameters
     ----------
@@ -308,11 +329,13 @@ def _step_weights(eps: Array, delta: Array) -> tuple[Array, Array]:
 def convex_envelope(
     eps: Array, delta: Array, is_symmetric: bool = True
 ) -> tuple[Array, Array]:
-    """Return the corners of the lower convex envelope of points (ε, δ), convex in e^ε.
+    """Return the corners of the largest function of e^ε, convex, below given points.
 
-    A point above the chord of its neighbors is not a corner, and all such points are
-    removed at once, repeatedly. Which points remain decides how tight the bound is, not
-    whether it holds: chords between any points lie above the true convex profile.
+    The points (ε, δ) are values of a privacy profile, which is convex in e^ε; rounding
+    may have raised some of them. A point above the chord of its neighbors is not a
+    corner. All such points are removed at once, repeatedly. Which points remain decides
+    how tight the bound is, not whether it holds: chords between any points lie above
+    the true convex profile.
 
     Parameters
     ----------
@@ -335,9 +358,9 @@ def convex_envelope(
         is_corner = np.concatenate(
             [[True], given_to_right[:-1] >= taken_from_left[1:], [True]]
         )
-        # The chord from (−ε₁, δ(−ε₁)) to (ε₁, δ₁), at ε = 0. By symmetry of the pair,
+        # The height at ε = 0 of the chord from −ε₁ to ε₁. A symmetric profile has
         # δ(−ε) = 1 − e^{−ε}·(1 − δ(ε)).
-        first_step = math.expm1(min(eps[1], 700.0))
+        first_step = math.expm1(min(eps[1], _LARGEST_EXPONENT))
         chord = (first_step + 2 * delta[1]) / (first_step + 2)
         chord = chord * (1 + ENVELOPE_ERROR * UNIT_ROUNDOFF)
         chord_over_zero = math.nextafter(chord, 2.0)

@@ -343,11 +343,12 @@ class ProductProfile(PrivacyProfile):
         self._validate_sensitivity()
         if len(self._part_diameters) > 2:
             raise ParameterError(
-                f"{self.space} has more than two parts (flat factors count as one)"
+                f"{self.space} has more than two parts "
+                "(all flat factors count as one part)"
             )
 
     def _validate_sensitivity(self) -> None:
-        """Check that the sensitivity does not exceed the diameter of a compact product."""
+        """Refuse a sensitivity that exceeds the diameter of a compact product."""
         is_compact = all(curvature > 0 for curvature, _ in self.factors)
         if not is_compact:
             return
@@ -478,8 +479,7 @@ class ProductProfile(PrivacyProfile):
         if len(diameters) == 1:
             return cost(self._at_split([length]))
 
-        # A split is length·(cos θ, sin θ). The diameters of the parts bound the
-        # angle θ.
+        # A split is length·(cos θ, sin θ). The diameters of the parts bound θ.
         smallest_angle = math.acos(min(diameters[0] / length, 1.0))
         largest_angle = math.asin(min(diameters[1] / length, 1.0))
         if len(self._curved) == 2 and self._curved[0] == self._curved[1]:
