@@ -6,9 +6,9 @@ from typer.testing import CliRunner
 
 from curvedp import GDP, Ledger, PureDP
 from curvedp.cli import app
-from curvedp.errors import BudgetExceeded, ParameterError
+from curvedp.errors import BudgetExceeded, CurvedpError, ParameterError
 from curvedp.estimators.comparison import compare_groups
-from curvedp.geometry import Sphere
+from curvedp.geometry import SPDBuresWasserstein, Sphere, Torus
 from curvedp.release.verify import verify_certificate
 
 S = Sphere(2)
@@ -64,6 +64,71 @@ def test_persons_are_the_unit_where_ids_are_given():
     assert units == {found.test.certificate.privacy_unit.value} == {"person_in_class"}
 
 
+A, B = group(1, 0.0, 60), group(2, 0.3, 50)
+IDS = [np.arange(60) // 2, 100 + np.arange(50) // 2]
+MISTAKES = [
+    {"level": 2.0},
+    {"permutations": 0},
+    {"permutations": 3},
+    {"label": "\x1b[8m"},
+    {"label": 3},
+    {"source": 3},
+    {"center": [1.0, 2.0]},
+    {"names": ["a", ""]},
+    {"names": ["a", "nan"]},
+    {"names": ["a", "\x1b[8m"]},
+    {"names": ["a", "a"]},
+    {"names": [1, 2]},
+    {"names": "ab"},
+    {"samples": (A,)},
+    {"samples": ()},
+    {"samples": (A, B[:1])},
+    {"samples": (A, B[:0])},
+    {"samples": (A, B[:, :2])},
+    {"groups": [np.zeros(60), IDS[1]]},
+    {"groups": [IDS[0], np.arange(50)]},
+    {"groups": [IDS[0], IDS[1][:9]]},
+    {"groups": [IDS[0], [str(one - 100) for one in IDS[1]]]},
+]
+
+
+@pytest.mark.parametrize("radius", [1.0, "private"])
+@pytest.mark.parametrize("mistake", MISTAKES, ids=repr)
+def test_no_part_is_paid_before_all_are_known_to_be_possible(tmp_path, mistake, radius):
+    groups = mistake.get("groups")
+    unit = "record_in_class" if groups is None else "person_in_class"
+    ledger = Ledger(tmp_path / "x.ledger", GDP(9.0), unit=unit)
+    arguments = {"samples": (A, B), "radius": radius, "ledger": ledger, **mistake}
+    try:
+        compare_groups(S, guarantee=GDP(4.0), **arguments)
+    except CurvedpError:
+        assert not ledger.entries
+    else:
+        assert mistake == {"names": ["a", "nan"]}  # a name like any other
+
+
+@pytest.mark.parametrize("radius", [3.0, "private"])
+@pytest.mark.parametrize(
+    "space", [S, Torus(2), SPDBuresWasserstein(2)], ids=lambda space: repr(space)
+)
+def test_where_no_region_follows_nothing_is_lost(space, radius):
+    rng = np.random.default_rng(0)
+    normals = 2.0 * rng.normal(size=(200, space.dim))
+    points = np.asarray(space.from_normal_coordinates(space.origin, normals))
+    found = compare_groups(space, (points[:120], points[120:]), radius, None, GDP(4.0))
+    assert found.regions == {}
+    assert found.warnings
+    assert np.isfinite(found.effect_size)
+
+
+@pytest.mark.parametrize("cell", ["Frau Mueller", None, 1 + 0j, [1, 2], 10**400])
+def test_no_record_refuses_a_comparison_or_is_quoted(cell):
+    rows = B.tolist()
+    rows[7] = [cell, 0.0, 1.0]
+    rows[8] = cell
+    assert compare_groups(S, (A, rows), 1.0, guarantee=GDP(4.0)).test.level == 0.05
+
+
 def write_csv(path, points, labels):
     """Write latitudes and longitudes in degrees, with the group of each."""
     latitude = np.degrees(np.arcsin(points[:, 2]))
@@ -94,3 +159,12 @@ def test_the_shell_compares_files_and_columns(tmp_path):
     paired = run("paired", tmp_path / "a.csv", tmp_path / "b.csv")
     assert "a and b differ" in paired.output
     assert run("two-sample", tmp_path / "a.csv").exit_code == 2
+
+
+def test_the_column_of_labels_need_not_be_left_out_by_hand(tmp_path):
+    points = np.concatenate([group(1, 0.0), group(2, 0.5)])
+    write_csv(tmp_path / "c.csv", points, ["a"] * 300 + ["b"] * 300)
+    arguments = ["two-sample", str(tmp_path / "c.csv"), "--labels", "unit", "--header"]
+    arguments += ["-m", "sphere:2", "--as", "latlon-degrees", "-r", "1.0", "--mu", "2"]
+    found = CliRunner().invoke(app, ["test", *arguments])
+    assert "a and b differ" in found.output

@@ -10,7 +10,13 @@ import pytest
 import scipy.io
 
 from curvedp.errors import ParameterError
-from curvedp.geometry import KendallShapes, Rotations, SPDAffineInvariant, Sphere
+from curvedp.geometry import (
+    Euclidean,
+    KendallShapes,
+    Rotations,
+    SPDAffineInvariant,
+    Sphere,
+)
 from curvedp.records import read_column, read_records, volumes
 from curvedp.records.files import load_point
 
@@ -432,6 +438,23 @@ def test_texts_in_other_encodings(tmp_path, encoding):
     for bad in ("klingon", "base64", None):
         with pytest.raises(ParameterError, match="encoding="):
             read_records(tmp_path / "x.csv", SPHERE, header=True, encoding=bad)
+
+
+def test_mistakes_in_columns_are_met_with_advice(tmp_path):
+    """A header in another encoding, and a range as Python writes it."""
+    path = tmp_path / "x.csv"
+    path.write_bytes("Breite;Länge;Ort\n1;2;3\n".encode("latin-1"))
+    reading = {"header": True, "sep": ";"}
+    for columns in (None, ("Breite", "Länge")):
+        with pytest.raises(ParameterError, match="encoding"):
+            read_records(path, Euclidean(2), columns=columns, **reading)
+    with pytest.raises(ParameterError, match="a range of places is written 2-31"):
+        read_records(path, Euclidean(2), columns=("0:2",), **reading)
+    names = ("Breite", "Länge")
+    found = read_records(
+        path, Euclidean(2), columns=names, encoding="latin-1", **reading
+    )
+    np.testing.assert_array_equal(found, [[1.0, 2.0]])
 
 
 def test_a_public_point(tmp_path):

@@ -26,7 +26,7 @@ from curvedp.cli.release import (
     reading_options,
 )
 from curvedp.errors import ParameterError
-from curvedp.releasing import parse_radius
+from curvedp.releasing import parse_column, parse_radius
 
 if TYPE_CHECKING:
     from curvedp.core.certificate import Certificate
@@ -132,7 +132,14 @@ def _read_group(options: TypedOptions, path: Path, space: Any) -> _Group:
     from curvedp.records import read_records
 
     file_options = {**options, "data": path}
-    records = read_records(path, space, **reading_options(file_options))
+    other_columns = [
+        parse_column(options[name])
+        for name in ("groups", "labels")
+        if options[name] is not None
+    ]
+    records = read_records(
+        path, space, **reading_options(file_options), other_columns=other_columns
+    )
     persons = read_typed_column(file_options, options["groups"])
     return _Group(path.stem, np.asarray(records), persons)
 
@@ -256,13 +263,7 @@ def _compare(
             "largest_distance": comparison.largest_distance,
             "spread": comparison.spread,
             "warnings": list(comparison.warnings),
-            "means": {
-                str(name): {
-                    "center": region.center.tolist(),
-                    "radius": float(region.radius),
-                }
-                for name, region in comparison.regions.items()
-            },
+            "means": _means_dict(comparison),
             "certificates": [certificate.to_dict() for certificate in certificates],
         }
         print(json_module.dumps(answer, default=str))
@@ -281,20 +282,37 @@ def _print_comparison(
 
     _print_line(_test_sentence(comparison.test, names))
     written_as = output_form(options["form"], space)
-    for name, region in comparison.regions.items():
-        radius = distance_sentence(space, float(region.radius))
-        point = written_as.sentence(region.center)
-        _print_line(f"mean of {name}: {point}; the population's is within {radius}")
+    for name, mean in zip(
+        comparison.means.classes_.tolist(), comparison.means.means_, strict=True
+    ):
+        sentence = f"mean of {name}: {written_as.sentence(mean)}"
+        if name in comparison.regions:
+            radius = float(comparison.regions[name].radius)
+            within = distance_sentence(space, radius)
+            sentence += f"; the population's is within {within}"
+        _print_line(sentence)
     _print_line(
         f"largest distance between means: "
         f"{distance_sentence(space, comparison.largest_distance)}, which is "
         f"{comparison.effect_size:.3g} times the spread "
         f"{distance_sentence(space, comparison.spread)} within groups (effect size)"
     )
+    if comparison.regions:
+        _print_line("all regions hold at once with probability 95%")
     _print_line(
-        "all regions hold at once with probability 95%; the test, the means and a "
-        f"private ball together meet GDP({options['mu']:g})"
+        f"the test, the means and a private ball together meet GDP({options['mu']:g})"
     )
+
+
+def _means_dict(comparison: "GroupComparison") -> dict[str, dict[str, Any]]:
+    """Return the mean of each group, and the radius of its region or None."""
+    means = comparison.means
+    answer = {}
+    for name, mean in zip(means.classes_.tolist(), means.means_, strict=True):
+        region = comparison.regions.get(name)
+        radius = None if region is None else float(region.radius)
+        answer[name] = {"center": mean.tolist(), "radius": radius}
+    return answer
 
 
 def _test_sentence(test: "PermutationTest", names: list[str]) -> str:

@@ -19,6 +19,9 @@ _MAX_COLUMNS = 1 << 20
 # How many names of columns an error message lists.
 _MAX_LISTED_NAMES = 12
 
+# What decoding puts in the place of a byte that has no meaning in the encoding.
+_UNDECODED = "\N{REPLACEMENT CHARACTER}"
+
 # A range of positions, first and last included, such as 2-31.
 _RANGE = re.compile(r"\s*([0-9]{1,7})\s*-\s*([0-9]{1,7})\s*")
 
@@ -61,7 +64,7 @@ def select_columns(
     if len(columns) != width:
         raise ParameterError(
             f"must be {width} names or places, one for each entry of a record"
-            f"{suggest_forms(len(columns), options.form)}",
+            f"{_suggest_range(columns)}{suggest_forms(len(columns), options.form)}",
             parameter="columns",
             value=options.columns,
         )
@@ -122,7 +125,7 @@ def _check_column_count(
     )
     if len(names) == 1:
         rule += ", or say what separates them, or how many lines to skip before them"
-    rule += suggest_forms(len(names), options.form)
+    rule += _suggest_encoding(names) + suggest_forms(len(names), options.form)
     raise ParameterError(rule, parameter="columns")
 
 
@@ -220,8 +223,22 @@ def _find_column(where: str, names: Sequence[Column] | None, column: Column) -> 
         columns_in_words = f"{len(names)} columns ({_listed(names)})"
     raise ParameterError(
         f"{where} has no column {shown(column)}: it has {columns_in_words}; places count "
-        "from 0"
+        f"from 0{_suggest_encoding(names or ())}"
     )
+
+
+def _suggest_range(columns: Sequence[Column]) -> str:
+    """Return how a range is written, for those who write it as in Python."""
+    has_slice = any(isinstance(column, str) and ":" in column for column in columns)
+    return "; a range of places is written 2-31" if has_slice else ""
+
+
+def _suggest_encoding(names: Sequence[Column]) -> str:
+    """Return what to do where names of columns were decoded wrongly, or nothing."""
+    is_garbled = any(_UNDECODED in str(name) for name in names)
+    if not is_garbled:
+        return ""
+    return "; some names are not in this encoding: state it (encoding), such as latin-1"
 
 
 def _listed(names: Sequence[Column]) -> str:
