@@ -8,7 +8,7 @@ from scipy import stats
 
 from curvedp.errors import ParameterError
 from curvedp.papers.gdp.algorithms import (
-    _max_mu,
+    _largest_mu,
     _positive_parts,
     algorithm1_estimate,
     algorithm2_estimate,
@@ -167,7 +167,7 @@ def test_algorithms_on_their_grids():
     assert printed.delta == pytest.approx(p - np.exp(printed.eps) * q)
     variance = (p * (1 - p) + np.exp(2 * printed.eps) * q * (1 - q)) / 10
     assert printed.variance == pytest.approx(variance)
-    assert printed.mu == pytest.approx(_max_mu(printed.eps, printed.delta))
+    assert printed.mu == pytest.approx(_largest_mu(printed.eps, printed.delta))
     better = algorithm2_estimate(
         sampler,
         1.0,
@@ -238,7 +238,7 @@ def test_positive_parts_by_hand():
     assert square == pytest.approx((parts**2).mean(axis=1), abs=1e-14)
     low = _positive_parts(np.array([-3.0, -1.0]), np.array([0.0]))
     assert low[0].tolist() == low[1].tolist() == [0.0]
-    assert _max_mu(np.array([0.0, 0.5]), np.array([0.3, -0.1])) == pytest.approx(
+    assert _largest_mu(np.array([0.0, 0.5]), np.array([0.3, -0.1])) == pytest.approx(
         gdp_mu(0.0, 0.3)
     )
-    assert _max_mu(np.array([0.0]), np.array([0.0])) == 0.0
+    assert _largest_mu(np.array([0.0]), np.array([0.0])) == 0.0

@@ -55,10 +55,8 @@ def metropolis_gaussian(
     (3, 4, 2)
     """
     sigma = _validate.positive("sigma", sigma)
-    size, steps = (
-        _validate.integer("size", size, 1),
-        _validate.integer("steps", steps, 1),
-    )
+    size = _validate.integer("size", size, 1)
+    steps = _validate.integer("steps", steps, 1)
     step_length = sigma / np.sqrt(manifold.dim)
     points = np.repeat(np.asarray(center, dtype=np.float64)[None], size, axis=0)
     squares = np.zeros(size)

@@ -1,8 +1,9 @@
-"""Noise on R^d from the Rao paper: multivariate Gaussian, multivariate Laplace, generalized Gaussian.
+"""Noise on ℝᵈ from the Rao paper: Gaussian, Laplace and generalized Gaussian laws.
 
-Density ∝ exp(−(|x|/σ)^N), with the absolute value of one coordinate or the norm of the vector. The paper prints
-exp{|x−μ|^N/σ} beside the normalizer 2σΓ(1/N)/N, which belongs to the density here (docs/errata.md, E17): N=2 means σ = √2·sd.
-Everything follows from one fact: (‖x‖/σ)^N has the Gamma law of shape d/N.
+The density is ∝ exp(−(|x|/σ)^N), of the absolute value of a coordinate or of the norm of
+the vector. The paper prints exp{|x − μ|^N/σ} beside the normalizer 2σΓ(1/N)/N, which
+belongs to the density here (docs/errata.md, E17): N = 2 means that σ is √2 standard
+deviations. Everything follows from one fact: (‖x‖/σ)^N has the Gamma law of shape d/N.
 """
 
 import math
@@ -35,7 +36,7 @@ __all__ = [
 
 @dataclass(frozen=True)
 class _SphericalLaw(ABC):
-    """Density ∝ exp(−(‖x − center‖/unit)^power) on R^dim."""
+    """The density ∝ exp(−(‖x − center‖/unit)^power) on ℝᵈ."""
 
     dim: int
     scale: float
@@ -46,16 +47,32 @@ class _SphericalLaw(ABC):
 
     @property
     @abstractmethod
-    def _power(self) -> float: ...
+    def _power(self) -> float:
+        """N."""
 
     @property
     def _unit(self) -> float:
+        """The length that the norm is divided by."""
         return self.scale
 
     def sample(
         self, rng: np.random.Generator, center: ArrayLike, size: Size = None
     ) -> Floats:
-        """Independent draws, of shape size + (dim,); the leading axes of `center` broadcast to `size`."""
+        """Return independent draws.
+
+        Parameters
+        ----------
+        rng : numpy.random.Generator
+            The source of randomness.
+        center : array of shape (..., dim)
+            Its leading axes broadcast to `size`.
+        size : int or tuple of int, optional
+            How many.
+
+        Returns
+        -------
+        array of shape size + (dim,)
+        """
         check_rng(rng)
         points, shape = check_center_and_size(size, center, (self.dim,))
         count = math.prod(shape)
@@ -64,66 +81,68 @@ class _SphericalLaw(ABC):
         return points + out.reshape((*shape, self.dim))
 
     def log_prob(self, x: ArrayLike, center: ArrayLike) -> Floats:
-        """Logarithm of the density at x."""
-        r = np.linalg.norm(
-            np.asarray(x, dtype=np.float64) - np.asarray(center, dtype=np.float64),
-            axis=-1,
-        )
-        with np.errstate(
-            over="ignore", under="ignore"
-        ):  # a density of 0, a weight of 1
+        """Return the logarithm of the density at x; leading axes broadcast."""
+        x = np.asarray(x, dtype=np.float64)
+        r = np.linalg.norm(x - np.asarray(center, dtype=np.float64), axis=-1)
+        # An overflow is a density of 0, an underflow a weight of 1.
+        with np.errstate(over="ignore", under="ignore"):
             return np.asarray(-((r / self._unit) ** self._power) - self.log_normalizer)
 
     @property
     def log_normalizer(self) -> float:
-        """log of area(S^{d−1})·unit^d·Γ(d/N)/N."""
+        """The logarithm of area(S^{d−1})·unit^d·Γ(d/N)/N."""
         mass = float(gammaln(self.dim / self._power)) - math.log(self._power)
         return log_sphere_area(self.dim) + self.dim * math.log(self._unit) + mass
 
     def radial_cdf(self, r: ArrayLike) -> Floats:
-        """P(‖x − center‖ ≤ r)."""
-        return _power_cdf(
-            self.dim,
-            self._power,
-            np.maximum(np.asarray(r, dtype=np.float64), 0.0) / self._unit,
-        )
+        """Return P(‖x − center‖ ≤ r)."""
+        ratio = np.maximum(np.asarray(r, dtype=np.float64), 0.0) / self._unit
+        return _power_cdf(self.dim, self._power, ratio)
 
     def moment(self, order: float) -> float:
-        """E‖x − center‖^order."""
-        return float(
-            self._unit**order
-            * _gamma_ratio(self.dim / self._power, order / self._power)
-        )
+        """Return E‖x − center‖^order."""
+        ratio = _gamma_ratio(self.dim / self._power, order / self._power)
+        return float(self._unit**order * ratio)
 
     @property
     def mean_radius(self) -> float:
-        """E‖x − center‖."""
+        """The mean of ‖x − center‖."""
         return self.moment(1)
 
     @property
     def mean_square_radius(self) -> float:
-        """E‖x − center‖²."""
+        """The mean of ‖x − center‖²."""
         return self.moment(2)
 
     @property
     def fisher_information(self) -> float:
-        """Fisher information of a shift along any unit direction, E[(d/dr (r/unit)^N)²]/d; it needs d + 2N > 2."""
+        """The Fisher information of a shift along any unit direction.
+
+        It is E[(d/dr (r/unit)^N)²]/d, and finite for d + 2N > 2.
+        """
         power = self._power
         if not self.dim + 2 * power > 2:
             raise ParameterError(
-                f"power={power!r} must be > {1 - self.dim / 2:g} for a finite Fisher information"
+                f"power={power!r} must be > {1 - self.dim / 2:g} "
+                "for a finite Fisher information"
             )
-        return (
-            (power / self._unit) ** 2
-            / self.dim
-            * _gamma_ratio(self.dim / power, 2 - 2 / power)
-        )
+        ratio = _gamma_ratio(self.dim / power, 2 - 2 / power)
+        return (power / self._unit) ** 2 / self.dim * ratio
 
 
 @dataclass(frozen=True)
 class MultivariateGaussian(_SphericalLaw):
-    """Density ∝ exp(−‖x − center‖²/2σ²): standard deviation σ = `scale` in every coordinate.
+    """The normal law of standard deviation σ in every coordinate.
 
+    Parameters
+    ----------
+    dim : int
+        Number of coordinates.
+    scale : float
+        σ.
+
+    Examples
+    --------
     >>> round(MultivariateGaussian(3, 2.0).mean_square_radius, 9)
     12.0
     """
@@ -139,7 +158,21 @@ class MultivariateGaussian(_SphericalLaw):
     def sample(
         self, rng: np.random.Generator, center: ArrayLike, size: Size = None
     ) -> Floats:
-        """Independent draws, of shape size + (dim,); the leading axes of `center` broadcast to `size`."""
+        """Return independent draws.
+
+        Parameters
+        ----------
+        rng : numpy.random.Generator
+            The source of randomness.
+        center : array of shape (..., dim)
+            Its leading axes broadcast to `size`.
+        size : int or tuple of int, optional
+            How many.
+
+        Returns
+        -------
+        array of shape size + (dim,)
+        """
         check_rng(rng)
         points, shape = check_center_and_size(size, center, (self.dim,))
         out = rng.standard_normal((*shape, self.dim))
@@ -148,14 +181,25 @@ class MultivariateGaussian(_SphericalLaw):
         return out
 
     def cdf(self, x: ArrayLike) -> Floats:
-        """Distribution function of one coordinate about its center."""
+        """Return the distribution function of one coordinate about its center."""
         return GeneralizedGaussian(1, self._unit, 2.0).cdf(x)
 
 
 @dataclass(frozen=True)
 class MultivariateLaplace(_SphericalLaw):
-    """Density ∝ exp(−‖x − center‖/σ), σ = `scale`: a shift of the center by Δ is pure Δ/σ-DP in the Euclidean norm.
+    """The density ∝ exp(−‖x − center‖/σ).
 
+    A shift of the center by Δ in the Euclidean norm is pure Δ/σ-DP.
+
+    Parameters
+    ----------
+    dim : int
+        Number of coordinates.
+    scale : float
+        σ.
+
+    Examples
+    --------
     >>> MultivariateLaplace(3, 2.0).mean_radius
     6.0
     """
@@ -167,8 +211,19 @@ class MultivariateLaplace(_SphericalLaw):
 
 @dataclass(frozen=True)
 class SphericalGeneralizedGaussian(_SphericalLaw):
-    """Density ∝ exp(−(‖x − center‖/σ)^N), σ = `scale`, N = `power` > 0.
+    """The density ∝ exp(−(‖x − center‖/σ)^N).
 
+    Parameters
+    ----------
+    dim : int
+        Number of coordinates.
+    scale : float
+        σ.
+    power : float
+        N > 0.
+
+    Examples
+    --------
     >>> law = SphericalGeneralizedGaussian(2, 1.0, 4.0)
     >>> round(float(law.radial_cdf(1.0)), 6)
     0.842701
@@ -187,10 +242,22 @@ class SphericalGeneralizedGaussian(_SphericalLaw):
 
 @dataclass(frozen=True)
 class GeneralizedGaussian:
-    """Independent coordinates, each of density ∝ exp(−(|x − center|/σ)^N), σ = `scale`, N = `power` > 0.
+    """Independent coordinates, each of density ∝ exp(−(|x − center|/σ)^N).
 
-    N=1 is the Laplace law of scale σ, N=2 the Gaussian of standard deviation σ/√2.
+    N = 1 is the Laplace law of scale σ, and N = 2 the normal law of standard deviation
+    σ/√2.
 
+    Parameters
+    ----------
+    dim : int
+        Number of coordinates.
+    scale : float
+        σ.
+    power : float
+        N > 0.
+
+    Examples
+    --------
     >>> law = GeneralizedGaussian(2, 1.0, 1.0)
     >>> float(law.cdf(0.0)), round(law.variance, 12), round(law.fisher_information, 12)
     (0.5, 2.0, 1.0)
@@ -208,61 +275,76 @@ class GeneralizedGaussian:
     def sample(
         self, rng: np.random.Generator, center: ArrayLike, size: Size = None
     ) -> Floats:
-        """Independent draws, of shape size + (dim,); the leading axes of `center` broadcast to `size`."""
+        """Return independent draws.
+
+        Parameters
+        ----------
+        rng : numpy.random.Generator
+            The source of randomness.
+        center : array of shape (..., dim)
+            Its leading axes broadcast to `size`.
+        size : int or tuple of int, optional
+            How many.
+
+        Returns
+        -------
+        array of shape size + (dim,)
+        """
         check_rng(rng)
         points, shape = check_center_and_size(size, center, (self.dim,))
         out = self.scale * _gamma_root(rng, 1, self.power, (*shape, self.dim))
         return points + np.where(rng.random(out.shape) < 0.5, -out, out)
 
     def log_prob(self, x: ArrayLike, center: ArrayLike) -> Floats:
-        """Logarithm of the density at x, with the constant 2σΓ(1/N)/N of every coordinate."""
-        deviation = np.abs(
-            np.asarray(x, dtype=np.float64) - np.asarray(center, dtype=np.float64)
-        )
-        constant = math.log(2 * self.scale / self.power) + float(
-            gammaln(1 / self.power)
-        )
-        with np.errstate(
-            over="ignore", under="ignore"
-        ):  # a density of 0, a weight of 1
-            return np.asarray(
-                -np.sum((deviation / self.scale) ** self.power, axis=-1)
-                - self.dim * constant
-            )
+        """Return the logarithm of the density at x; leading axes broadcast.
+
+        The constant of every coordinate is 2σΓ(1/N)/N.
+        """
+        x = np.asarray(x, dtype=np.float64)
+        deviation = np.abs(x - np.asarray(center, dtype=np.float64))
+        log_gamma = float(gammaln(1 / self.power))
+        constant = math.log(2 * self.scale / self.power) + log_gamma
+        # An overflow is a density of 0, an underflow a weight of 1.
+        with np.errstate(over="ignore", under="ignore"):
+            powers = np.sum((deviation / self.scale) ** self.power, axis=-1)
+            return np.asarray(-powers - self.dim * constant)
 
     def cdf(self, x: ArrayLike) -> Floats:
-        """Distribution function of one coordinate about its center."""
+        """Return the distribution function of one coordinate about its center."""
         deviation = np.asarray(x, dtype=np.float64)
         half = _power_cdf(1, self.power, np.abs(deviation) / self.scale) / 2
         return np.asarray(0.5 + np.copysign(half, deviation))
 
     @property
     def variance(self) -> float:
-        """Variance of one coordinate."""
+        """The variance of one coordinate."""
         return self.scale**2 * _gamma_ratio(1 / self.power, 2 / self.power)
 
     @property
     def mean_square_radius(self) -> float:
-        """E‖x − center‖²."""
+        """The mean of ‖x − center‖²."""
         return self.dim * self.variance
 
     @property
     def fisher_information(self) -> float:
-        """Fisher information of a shift of one coordinate, NΓ(2−1/N)/(σ²Γ(1+1/N)); it needs N > ½ (docs/errata.md, E17)."""
+        """The Fisher information of a shift of one coordinate.
+
+        It is NΓ(2 − 1/N)/(σ²Γ(1 + 1/N)), and finite for N > ½ (docs/errata.md, E17).
+        """
         if not self.power > 0.5:
             raise ParameterError(
                 f"power={self.power!r} must be > 0.5 for a finite Fisher information"
             )
-        return (self.power / self.scale) ** 2 * _gamma_ratio(
-            1 / self.power, 2 - 2 / self.power
-        )
+        ratio = _gamma_ratio(1 / self.power, 2 - 2 / self.power)
+        return (self.power / self.scale) ** 2 * ratio
 
 
 @dataclass(frozen=True)
 class CoordinatewiseLaplace(GeneralizedGaussian):
-    """Independent Laplace coordinates, density ∏ exp(−|xᵢ − centerᵢ|/σ)/2σ, σ = `scale`: Definition F.1 of the Rao paper.
+    """Independent Laplace coordinates: Definition F.1 of the Rao paper.
 
-    A shift of L1 norm Δ is pure Δ/σ-DP, one of L2 norm Δ has the parametric Rao distance Δ/σ (Theorem F.2). The law that
+    The density is ∏ exp(−|xᵢ − centerᵢ|/σ)/2σ. A shift of L1 norm Δ is pure Δ/σ-DP. A
+    shift of L2 norm Δ has the parametric Rao distance Δ/σ (Theorem F.2). The law that
     depends on the Euclidean norm alone is `MultivariateLaplace`.
 
     Parameters
@@ -272,6 +354,8 @@ class CoordinatewiseLaplace(GeneralizedGaussian):
     scale : float
         σ; the standard deviation of a coordinate is √2·σ.
 
+    Examples
+    --------
     >>> law = CoordinatewiseLaplace(3, 2.0)
     >>> round(law.variance, 12), round(law.fisher_information, 12)
     (8.0, 0.25)
@@ -281,12 +365,15 @@ class CoordinatewiseLaplace(GeneralizedGaussian):
 
 
 def _gamma_ratio(shape: float, step: float) -> float:
-    """Γ(shape + step)/Γ(shape): the moment of order `step` of the Gamma law."""
+    """Return Γ(shape + step)/Γ(shape), the moment of an order of the Gamma law."""
     return float(poch(shape, step))
 
 
 def _power_cdf(dim: int, power: float, ratio: Floats) -> Floats:
-    """P(G ≤ ratio^N), G of the Gamma law of shape a = d/N: u^a/Γ(a+1) for small u, as ratio^N underflows for large N."""
+    """Return P(G ≤ ratio^N) for G of the Gamma law of shape a = d/N.
+
+    For large N ratio^N underflows; for small u = ratio^N the answer is u^a/Γ(a + 1).
+    """
     shape = dim / power
     with np.errstate(over="ignore", under="ignore"):
         u = ratio**power
@@ -297,7 +384,10 @@ def _power_cdf(dim: int, power: float, ratio: Floats) -> Floats:
 def _gamma_root(
     rng: np.random.Generator, dim: int, power: float, size: tuple[int, ...]
 ) -> Floats:
-    """G^{1/N} for G of the Gamma law of shape a = d/N, as G(a+1)^{1/N}·U^{1/d}: G itself underflows for large N."""
+    """Return draws of G^{1/N} for G of the Gamma law of shape a = d/N.
+
+    G itself underflows for large N, so it is drawn as G(a + 1)^{1/N}·U^{1/d}.
+    """
     root = rng.standard_gamma(dim / power + 1.0, size) ** (1.0 / power)
     root *= (1.0 - rng.random(size)) ** (1.0 / dim)
     return np.asarray(root)
