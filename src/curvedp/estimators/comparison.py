@@ -10,6 +10,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from curvedp import _validate
+from curvedp._silence import quiet_about_records
 from curvedp.core.mechanism import check_guarantee
 from curvedp.core.statistic import Ball, public_ball
 from curvedp.errors import ParameterError
@@ -22,13 +24,26 @@ from curvedp.estimators.shares import (
     part_of,
 )
 from curvedp.geometry.manifold import Manifold
-from curvedp.inference.hypotheses import PermutationTest, k_sample_test
+from curvedp.inference.hypotheses import (
+    PermutationTest,
+    index_persons,
+    k_sample_test,
+    read_samples,
+)
+from curvedp.inference.kernel import SamplesDistance
+from curvedp.inference.permutation import PermutationMechanism
 from curvedp.inference.shapes import Region
 from curvedp.ledger import Ledger
 from curvedp.privacy import GDP, Guarantee
 from curvedp.privacy.unit import PrivacyUnit
 from curvedp.randomness import Source
+from curvedp.records.labels import Labels
+from curvedp.records.persons import encode_persons
+from curvedp.release.choose import choose_mechanism
+from curvedp.release.pay import check_payer
 from curvedp.release.rebuild import recorded_draw_of
+from curvedp.statistics.frechet_mean import FrechetMean
+from curvedp.statistics.searched_ball import default_outer_radius
 
 # The fractions of μ² that the parts of a comparison take. They are choices: the test
 # answers the question, and a ball needs less than what is released in it.
@@ -51,7 +66,8 @@ class GroupComparison(NamedTuple):
         The release that found the ball, with its certificate; None for a given ball.
     regions : dict
         The region of each group's population mean, by the group's label; all hold at
-        once with probability 95%.
+        once with probability 95%. Empty where no region follows from the means, which
+        `warnings` says.
     largest_distance : float
         The largest distance between two of these means.
     spread : float
@@ -130,6 +146,12 @@ def compare_groups(
     -------
     GroupComparison
 
+    Raises
+    ------
+    ParameterError
+        Before anything is paid, because of parameters, shapes, types and ids, never of
+        a record's values.
+
     Examples
     --------
     >>> import numpy as np
@@ -149,20 +171,23 @@ def compare_groups(
             parameter="guarantee",
             value=guarantee,
         )
-    if names is None:
-        names = [str(number) for number in range(1, len(samples) + 1)]
-    if len(names) != len(samples) or len(set(names)) != len(names):
-        raise ParameterError("must name each sample once", parameter="names")
     unit = comparison_unit(groups)
     if ledger is not None:
         # The ball is charged first and protects a record: a ledger without a unit would
         # take that one, and then refuse the test.
         check_counts(ledger, unit, "comparison")
     check_payable(ledger, guarantee, unit, "comparison")
+    check_payer(ledger, label)
+    with quiet_about_records():
+        arrays = read_samples(manifold, samples)
+    names = _check_names(names, len(arrays))
+    _rehearse(
+        manifold, arrays, radius, center, guarantee, level, permutations, names, groups
+    )
     with collect_release_warnings() as warning_texts:
         comparison = _release_comparison(
             manifold,
-            samples,
+            arrays,
             radius,
             center,
             guarantee,
@@ -174,18 +199,100 @@ def compare_groups(
             label,
             source,
         )
-    return comparison._replace(warnings=tuple(warning_texts))
+    return comparison._replace(warnings=(*warning_texts, *comparison.warnings))
 
 
-def _release_comparison(
+def _check_names(names: Sequence[str] | None, n_samples: int) -> np.ndarray:
+    """Return the names of the samples, by default 1, 2, and so on.
+
+    Parameters
+    ----------
+    names : sequence of str, or None
+    n_samples : int
+
+    Raises
+    ------
+    ParameterError
+        Unless there is a printable name of its own for each sample.
+    """
+    if names is None:
+        names = [str(number) for number in range(1, n_samples + 1)]
+    are_texts = isinstance(names, list | tuple) and all(
+        isinstance(name, str) and name.strip() and name.isprintable() for name in names
+    )
+    if not are_texts or len(names) != n_samples or len(set(names)) != n_samples:
+        raise ParameterError("must name each sample once, by texts", parameter="names")
+    # As labels, in which a text such as "nan" counts as missing.
+    Labels(list(names), n_samples)
+    return np.array(names)
+
+
+def _rehearse(
     manifold: Manifold,
-    samples: Sequence[Any],
+    samples: list[np.ndarray],
     radius: float | str,
     center: Any,
     guarantee: GDP,
     level: float,
     permutations: int,
-    names: Sequence[str],
+    names: np.ndarray,
+    groups: Sequence[Any] | None,
+) -> None:
+    """Refuse, before the first part is paid, what would refuse a later part.
+
+    Every part is calibrated in the public ball, or in the outer ball of the search: a
+    ball that is found is no larger.
+
+    Parameters
+    ----------
+    samples : list of arrays
+        The samples as arrays of doubles.
+    manifold, radius, center, guarantee, level, permutations, names, groups
+        As in `compare_groups`.
+    """
+    n_records = sum(len(sample) for sample in samples)
+    Labels(np.repeat(names, [len(sample) for sample in samples]), n_records)
+    sizes = [len(sample) for sample in samples]
+    if groups is not None:
+        persons = index_persons(groups, sizes, is_paired=False)
+        sizes = [len(np.unique(index)) for index in persons]
+        encode_persons([one for ids in groups for one in ids], n_records)
+    if isinstance(radius, str):
+        _validate.private_radius(radius)
+        radius = default_outer_radius(manifold, None)
+    ball = public_ball(manifold, center, radius)
+    statistic = SamplesDistance(manifold, *ball, sizes)
+    PermutationMechanism.calibrate(statistic, guarantee).at_level(level, permutations)
+    for size in sizes:
+        mean = FrechetMean(manifold, *ball, size)
+        choose_mechanism("gradient", mean, guarantee)
+
+
+def _regions_of_means(means: PrivateMDM) -> tuple[dict[Any, Region], tuple[str, ...]]:
+    """Return the regions of the population means, or none and the reason in words.
+
+    Everything is paid for by now, so nothing may be raised.
+
+    Parameters
+    ----------
+    means : PrivateMDM
+        The released means.
+    """
+    try:
+        return dict(means.confidence_region(0.95, of="population")), ()
+    except ParameterError as error:
+        return {}, (str(error),)
+
+
+def _release_comparison(
+    manifold: Manifold,
+    samples: list[np.ndarray],
+    radius: float | str,
+    center: Any,
+    guarantee: GDP,
+    level: float,
+    permutations: int,
+    names: np.ndarray,
     groups: Sequence[Any] | None,
     ledger: Ledger | None,
     label: str,
@@ -200,8 +307,8 @@ ledger, label, source
         As in `compare_groups`, after they were checked.
     """
     sizes = [len(sample) for sample in samples]
-    records = np.concatenate([np.asarray(sample, dtype=float) for sample in samples])
-    labels = np.repeat(list(names), sizes)
+    records = np.concatenate(samples)
+    labels = np.repeat(names, sizes)
     persons = None
     if groups is not None:
         # A list keeps every id as it is; an array would make texts of mixed ids.
@@ -226,7 +333,7 @@ ledger, label, source
 
     test = k_sample_test(
         manifold,
-        list(samples),
+        samples,
         radius=ball.radius,
         center=ball.center,
         guarantee=part_of(guarantee, _TEST_SHARE * share_left),
@@ -247,15 +354,16 @@ ledger, label, source
         label=f"{label}: means"[:200],
         source=source,
     ).fit(records, labels, groups=persons)
-    regions = means.confidence_region(0.95, of="population")
+    regions, doubts = _regions_of_means(means)
     return GroupComparison(
         test=test,
         means=means,
         ball=ball,
         ball_release=ball_release,
-        regions=dict(regions),
-        largest_distance=_largest_distance(manifold, list(regions.values())),
+        regions=regions,
+        largest_distance=_largest_distance(manifold, means.means_),
         spread=_spread_within(means),
+        warnings=doubts,
     )
 
 
@@ -266,12 +374,10 @@ def comparison_unit(groups: Any) -> PrivacyUnit:
     return PrivacyUnit.PERSON_IN_CLASS
 
 
-def _largest_distance(manifold: Manifold, regions: list[Region]) -> float:
-    """Return the largest distance between the centers of two regions."""
+def _largest_distance(manifold: Manifold, means: np.ndarray) -> float:
+    """Return the largest distance between two means."""
     return max(
-        float(manifold.dist(first.center, second.center))
-        for first in regions
-        for second in regions
+        float(manifold.dist(first, second)) for first in means for second in means
     )
 
 

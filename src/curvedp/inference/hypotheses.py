@@ -136,7 +136,7 @@ def k_sample_test(
     # Everything that can be refused is refused before anything is paid.
     check_payer(ledger, label)
     with quiet_about_records():
-        arrays = _sample_arrays(manifold, samples)
+        arrays = read_samples(manifold, samples)
     privacy_unit: ProtectedUnit | None = None
     if groups is not None:
         privacy_unit = _person_unit(of)
@@ -251,7 +251,7 @@ def paired_test(
     return k_sample_test(manifold, (X, Y), radius, center, of=PairedDistance, **options)
 
 
-def _sample_arrays(manifold: Any, samples: Any) -> list[np.ndarray]:
+def read_samples(manifold: Any, samples: Any) -> list[np.ndarray]:
     """Return the samples as arrays of doubles, each of shape (n, *point_shape).
 
     Parameters
@@ -311,7 +311,7 @@ def _average_persons(
     """
     ball = public_ball(manifold, center, radius)
     sizes = [len(array) for array in arrays]
-    person_indices = _index_persons(groups, sizes, statistic.is_paired)
+    person_indices = index_persons(groups, sizes, statistic.is_paired)
     with quiet_about_records():
         return [
             person_means(manifold, ball, array, person_index)
@@ -333,7 +333,7 @@ def _person_unit(statistic: type[KernelStatistic]) -> ProtectedUnit:
     raise ParameterError(f"is not for {statistic.__name__}", parameter="groups")
 
 
-def _index_persons(groups: Any, sizes: list[int], is_paired: bool) -> list[np.ndarray]:
+def index_persons(groups: Any, sizes: list[int], is_paired: bool) -> list[np.ndarray]:
     """Return, for every sample, the number of the person to whom each record belongs.
 
     The sensitivity assumes that a person contributes one value to one sample. So nobody
