@@ -1,10 +1,11 @@
 """A search for records that move the regression's gradient most.
 
-It looks for adjacent data sets and places (p, v) of the domain at which one record
-moves a norm of the gradient most: random search, then gradient ascent. A sensitivity
-below what is found is refuted.
+It looks for adjacent data sets and places (p, v) of the domain at which one record moves
+a norm of the gradient most: random search, then gradient ascent. A sensitivity below
+what is found is refuted.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -14,123 +15,200 @@ from curvedp.regression.bounds import PREDICTOR_UNIT, endpoint_clips, endpoint_n
 from curvedp.regression.gradient import residuals_at
 from curvedp.regression.jacobi import cos_and_sinc, jacobi_frame
 
+__all__ = ["NORMS", "attack", "contribution", "gradient_change"]
+
 NORMS = ("foot", "velocity", "joint", "endpoint")
 
+# Rounds of random search, each with smaller steps.
+_ROUNDS = 12
+# Starts of the ascent: the best pairs of the random search.
+_STARTS = 32
+# The step of a central difference.
+_DIFFERENCE = 1e-6
 
-def contribution(M: Manifold, p: Any, v: Any, x: Any, Y: Any) -> Any:
-    """(−∇_p, −∇_v) of one record for each row, and the length of its residual."""
-    h = residuals_at(M, p, x.reshape(-1, *[1] * len(M.point_shape)) * v, Y)
-    values, frame = jacobi_frame(M, p, v)
+
+def contribution(manifold: Manifold, p: Any, v: Any, x: Any, Y: Any) -> Any:
+    """Return what one record adds to the descent, for each row.
+
+    Parameters
+    ----------
+    manifold : Manifold
+    p, v : array
+        Rows of footpoints and velocities.
+    x, Y : array
+        A record for each row.
+
+    Returns
+    -------
+    foot, velocity, length : array
+        −∇_p, −∇_v, and the length of the residual.
+    """
+    axes = [1] * len(manifold.point_shape)
+    residuals = residuals_at(manifold, p, x.reshape(-1, *axes) * v, Y)
+    values, frame = jacobi_frame(manifold, p, v)
     cos, sinc = cos_and_sinc(values * (x * x)[:, None])
-    local = np.einsum("ni,nij->nj", h, frame)
-    foot, shoot = (
-        np.einsum("nij,nj->ni", frame, f * local) for f in (cos, x[:, None] * sinc)
-    )
-    return foot, shoot, np.linalg.norm(h, axis=1)
+    local = np.einsum("ni,nij->nj", residuals, frame)
+    foot = np.einsum("nij,nj->ni", frame, cos * local)
+    velocity = np.einsum("nij,nj->ni", frame, x[:, None] * sinc * local)
+    return foot, velocity, np.linalg.norm(residuals, axis=1)
 
 
-def change(
-    M: Manifold,
-    which: str,
+def gradient_change(
+    manifold: Manifold,
+    norm: str,
     z: Any,
     speed: float,
     clip: float,
-    span: tuple[float, float],
+    predictor_range: tuple[float, float],
 ) -> Any:
-    """How far one replaced record moves a norm of the gradient, for n = 1: a row of z is p, v, and the two records."""
-    d = M.dim
-    p = M.exp(M.origin, M.from_coordinates(M.origin, 0.3 * np.tanh(z[:, :d])))
+    """Return how far one replaced record moves a norm of the gradient, for n = 1.
+
+    Parameters
+    ----------
+    manifold : Manifold
+    norm : str
+        One of `NORMS`.
+    z : array of shape (rows, 4·dim + 2)
+        Each row is p, v, two predictors and two residuals, in free coordinates.
+    speed : float
+        The longest velocity.
+    clip : float
+        The clipping norm of residuals.
+    predictor_range : (float, float)
+        The smallest and the largest predictor.
+    """
+    d = manifold.dim
+    origin = manifold.origin
+    near_origin = manifold.from_coordinates(origin, 0.3 * np.tanh(z[:, :d]))
+    p = manifold.exp(origin, near_origin)
     w = z[:, d : 2 * d]
-    v = M.from_coordinates(
-        p, w * np.minimum(speed / np.linalg.norm(w, axis=1), 1.0)[:, None]
-    )
+    shortened = w * np.minimum(speed / np.linalg.norm(w, axis=1), 1.0)[:, None]
+    v = manifold.from_coordinates(p, shortened)
+
     sides = []
     for k in (0, 1):
-        x = span[0] + (span[1] - span[0]) * np.clip(z[:, 2 * d + k], 0, 1)
-        q = M.exp(p, x.reshape(-1, *[1] * len(M.point_shape)) * v)
-        e = z[:, 2 * d + 2 + k * d : 2 * d + 2 + (k + 1) * d]
-        e = (
-            1.2 * clip * e / np.linalg.norm(e, axis=1, keepdims=True)
-        )  # longer than the clip
-        foot, shoot, length = contribution(
-            M, p, v, x, M.exp(q, M.transport(p, q, M.from_coordinates(p, e)))
+        share = np.clip(z[:, 2 * d + k], 0, 1)
+        x = predictor_range[0] + (predictor_range[1] - predictor_range[0]) * share
+        first = 2 * d + 2 + k * d
+        residual = z[:, first : first + d]
+        # Longer than the clipping norm, so that clipping takes part.
+        residual = (
+            1.2 * clip * residual / np.linalg.norm(residual, axis=1, keepdims=True)
         )
-        if (
-            which == "joint"
-        ):  # the whole contribution is clipped, in the units of descent
-            shoot = shoot / PREDICTOR_UNIT
-            length = np.hypot(
-                np.linalg.norm(foot, axis=1), np.linalg.norm(shoot, axis=1)
-            )
-        most = endpoint_clips(clip, x) if which == "endpoint" else clip
-        share = np.minimum(1.0, most / length)[:, None]
-        sides.append((share * foot, share * shoot))
-    foot, shoot = (a - b for a, b in zip(*sides, strict=True))
-    if which == "endpoint":
-        return endpoint_norm(foot, shoot)
-    lengths = {
-        "foot": np.linalg.norm(foot, axis=1),
-        "velocity": np.linalg.norm(shoot, axis=1),
-    }
-    return (
-        np.hypot(lengths["foot"], lengths["velocity"])
-        if which == "joint"
-        else lengths[which]
-    )
+        sides.append(_clipped_contribution(manifold, norm, p, v, x, residual, clip))
+
+    foot, velocity = (a - b for a, b in zip(*sides, strict=True))
+    if norm == "endpoint":
+        return endpoint_norm(foot, velocity)
+    foot_length = np.linalg.norm(foot, axis=1)
+    velocity_length = np.linalg.norm(velocity, axis=1)
+    if norm == "joint":
+        return np.hypot(foot_length, velocity_length)
+    return foot_length if norm == "foot" else velocity_length
+
+
+def _clipped_contribution(
+    manifold: Manifold, norm: str, p: Any, v: Any, x: Any, residual: Any, clip: float
+) -> tuple[Any, Any]:
+    """Return what a record at a residual from its prediction adds, clipped."""
+    axes = [1] * len(manifold.point_shape)
+    prediction = manifold.exp(p, x.reshape(-1, *axes) * v)
+    at_p = manifold.from_coordinates(p, residual)
+    y = manifold.exp(prediction, manifold.transport(p, prediction, at_p))
+    foot, velocity, length = contribution(manifold, p, v, x, y)
+    if norm == "joint":
+        # Both parts together are clipped, in the units of descent.
+        velocity = velocity / PREDICTOR_UNIT
+        foot_length = np.linalg.norm(foot, axis=1)
+        length = np.hypot(foot_length, np.linalg.norm(velocity, axis=1))
+    longest = endpoint_clips(clip, x) if norm == "endpoint" else clip
+    share = np.minimum(1.0, longest / length)[:, None]
+    return share * foot, share * velocity
 
 
 def attack(
-    M: Manifold,
+    manifold: Manifold,
     speed: float,
     clip: float,
-    span: tuple[float, float],
+    predictor_range: tuple[float, float],
     seed: int,
     pairs: int,
     ascent: int = 0,
 ) -> tuple[dict[str, float], int]:
-    """Largest change found of ∇_p, ∇_v, the clipped whole and the endpoint norm, and how many adjacent pairs were tried.
+    """Return the largest changes found, by norm, and how many pairs were tried.
 
-    First `pairs` at random and twelve rounds of moving the best tenth about; then `ascent` steps of gradient ascent (central
-    differences, each start with its own step) from the best 32.
+    Parameters
+    ----------
+    manifold : Manifold
+    speed : float
+        The longest velocity.
+    clip : float
+        The clipping norm of residuals.
+    predictor_range : (float, float)
+        The smallest and the largest predictor.
+    seed : int
+        Of the search.
+    pairs : int
+        Pairs of the first round. In each of twelve further rounds the best tenth is
+        kept and moved about.
+    ascent : int
+        Steps of gradient ascent from the best 32.
+
+    Examples
+    --------
+    >>> from curvedp.geometry import Sphere
+    >>> changes, tried = attack(Sphere(2), 1.0, 0.2, (0.0, 1.0), 0, 40)
+    >>> sorted(changes) == sorted(NORMS)
+    True
     """
-    rng, d = np.random.default_rng(seed), M.dim
-    found, tried = {}, 0
-    for which in NORMS:
+    rng = np.random.default_rng(seed)
+    changes, tried = {}, 0
+    for norm in NORMS:
 
-        def measure(z: Any, which: str = which) -> Any:
+        def measure(z: Any, norm: str = norm) -> Any:
             nonlocal tried
             tried += len(z)
-            return change(M, which, z, speed, clip, span)
+            return gradient_change(manifold, norm, z, speed, clip, predictor_range)
 
-        z = 2 * rng.standard_normal((pairs, 4 * d + 2))
-        ends = (
-            np.round(2 * rng.random((pairs, 2))) / 2
-        )  # predictors start at the ends and the middle
-        z[:, 2 * d : 2 * d + 2] = ends + 0.1 * rng.standard_normal((pairs, 2))
-        value = measure(z)
-        for r in range(12):
-            best = np.argsort(-value)[: pairs // 10]
-            z = np.concatenate([z[best], np.repeat(z[best], 9, axis=0)])
-            z[len(best) :] += (
-                0.5 * 0.7**r * rng.standard_normal((len(z) - len(best), z.shape[1]))
-            )
-            value = measure(z)
-        z, value = z[np.argsort(-value)[:32]], np.sort(value)[::-1][:32]
-        step, h = np.full((len(z), 1), 0.1), 1e-6
-        for _ in range(ascent):
-            moves = h * np.concatenate([np.eye(z.shape[1]), -np.eye(z.shape[1])])
-            sides = measure((z[:, None] + moves).reshape(-1, z.shape[1])).reshape(
-                len(z), 2, -1
-            )
-            slope = sides[:, 0] - sides[:, 1]
-            size = np.linalg.norm(slope, axis=1, keepdims=True)
-            trial = z + step * slope / np.where(size > 0, size, 1.0)
-            reached = measure(trial)
-            better = (reached > value)[:, None]
-            z, value, step = (
-                np.where(better, trial, z),
-                np.maximum(reached, value),
-                step * np.where(better, 1.5, 0.5),
-            )
-        found[which] = float(value.max())
-    return found, tried
+        z, values = _random_search(measure, manifold.dim, pairs, rng)
+        best = np.argsort(-values)[:_STARTS]
+        values = _ascend(measure, z[best], np.sort(values)[::-1][:_STARTS], ascent)
+        changes[norm] = float(values.max())
+    return changes, tried
+
+
+def _random_search(
+    measure: Callable[[Any], Any], dim: int, pairs: int, rng: np.random.Generator
+) -> tuple[Any, Any]:
+    """Return the pairs of the last round, and their values."""
+    z = 2 * rng.standard_normal((pairs, 4 * dim + 2))
+    # Predictors start at the ends and in the middle.
+    ends = np.round(2 * rng.random((pairs, 2))) / 2
+    z[:, 2 * dim : 2 * dim + 2] = ends + 0.1 * rng.standard_normal((pairs, 2))
+    values = measure(z)
+    for r in range(_ROUNDS):
+        best = np.argsort(-values)[: pairs // 10]
+        z = np.concatenate([z[best], np.repeat(z[best], 9, axis=0)])
+        moves = rng.standard_normal((len(z) - len(best), z.shape[1]))
+        z[len(best) :] += 0.5 * 0.7**r * moves
+        values = measure(z)
+    return z, values
+
+
+def _ascend(measure: Callable[[Any], Any], z: Any, values: Any, steps: int) -> Any:
+    """Return the values after gradient ascent, each start with a step of its own."""
+    length = np.full((len(z), 1), 0.1)
+    n_coordinates = z.shape[1]
+    units = np.concatenate([np.eye(n_coordinates), -np.eye(n_coordinates)])
+    for _ in range(steps):
+        neighbors = (z[:, None] + _DIFFERENCE * units).reshape(-1, n_coordinates)
+        sides = measure(neighbors).reshape(len(z), 2, -1)
+        slope = sides[:, 0] - sides[:, 1]
+        size = np.linalg.norm(slope, axis=1, keepdims=True)
+        trial = z + length * slope / np.where(size > 0, size, 1.0)
+        trial_values = measure(trial)
+        is_better = (trial_values > values)[:, None]
+        z = np.where(is_better, trial, z)
+        values = np.maximum(trial_values, values)
+        length = length * np.where(is_better, 1.5, 0.5)
+    return values

@@ -1,12 +1,17 @@
-"""The sequential sampler of *Differentially private geodesic regression*, by two readings. NOT PRIVATE: for comparison only.
+"""The sequential sampler of *Differentially private geodesic regression*. NOT PRIVATE.
 
-A random walk for the footpoint with the fitted velocity held fixed, then one for the velocity at that footpoint, ε = 1 each.
-App. A begins with the gradient's norm over Δ/ε and ends, after an "=", with the energy: exp{−‖Σd²‖/(2τ‖J‖)} (E26). Both are
-here, `law="gradient"` and `law="displayed"`. In either
-- τ is the largest residual of the data (E21), the Jacobi norms are cos 1 and sin 1 (E20), the scale is Δ/ε (E23);
-- the footpoint's density depends on the data through v̂ as well, which is not charged (E22);
-- the bound is taken at the optimum only: residuals elsewhere are not clipped (E24);
-- a Markov chain stopped after any number of steps does not follow its law.
+It is here for comparison only, by two readings. A random walk draws the footpoint with
+the fitted velocity held fixed; another one draws the velocity at that footpoint; each
+has ε = 1. Appendix A begins with the gradient's norm over Δ/ε and ends, after an "=",
+with the energy, exp{−‖Σd²‖/(2τ‖J‖)} (docs/errata.md, E26). These are `law="gradient"`
+and `law="displayed"`. In either of them
+
+- τ is the largest residual of the data (E21), the norms of the Jacobi fields are cos 1
+  and sin 1 (E20), and the scale is Δ/ε (E23);
+- the footpoint's density depends on the data through the fitted velocity as well, which
+  is not charged (E22);
+- the bound is taken at the optimum only, and residuals elsewhere are not clipped (E24);
+- a Markov chain that is stopped after any number of steps does not follow its law.
 """
 
 from collections.abc import Callable
@@ -19,13 +24,39 @@ from curvedp.geometry.manifold import Manifold
 from curvedp.regression import GeodesicFit, fit_geodesic
 from curvedp.regression.gradient import clipped_gradient
 
+__all__ = [
+    "NO_CLIP",
+    "Samples",
+    "angles",
+    "errors",
+    "imposed",
+    "jacobi_norms",
+    "sequential_sampler",
+    "sphere_data",
+]
+
+# A clipping norm that no residual reaches.
 NO_CLIP = 1e9
-BURN = 400  # steps before the first sample, which the paper does not give
-VARIANCE = 0.001  # of the ambient noise
+# Steps before the first sample, which the paper does not give.
+BURN_IN = 400
+# The variance of the noise in the surrounding space, §4.1.
+VARIANCE = 0.001
+
+# What stands in the exponent, at rows of footpoints and velocities.
+Potential = Callable[[np.ndarray], np.ndarray]
 
 
 class Samples(NamedTuple):
-    """NOT PRIVATE. m footpoints, and m velocities at each: (m, dim+1) and (m, m, dim+1)."""
+    """What the sampler draws. NOT PRIVATE.
+
+    Attributes
+    ----------
+    fit : GeodesicFit
+        The geodesic by least squares.
+    footpoints : array of shape (m, dim + 1)
+    velocities : array of shape (m, k, dim + 1)
+        Some for each footpoint.
+    """
 
     fit: GeodesicFit
     footpoints: np.ndarray
@@ -35,26 +66,56 @@ class Samples(NamedTuple):
 def sphere_data(
     n: int, speed: float, rng: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray]:
-    """§4.1: points on a geodesic, sampled uniformly in t, ambient Gaussian noise, projected. Its middle is the origin."""
-    M = Sphere(2)
+    """Return the data of §4.1: points near a geodesic of S² through the origin.
+
+    The predictor is uniform on [0, 1]. Gaussian noise is added in ℝ³, and the points
+    are projected to the sphere.
+
+    Parameters
+    ----------
+    n : int
+        Number of points.
+    speed : float
+        Of the geodesic, which the paper does not give.
+    rng : numpy.random.Generator
+        The source of randomness.
+
+    Returns
+    -------
+    x, Y : array of shape (n,), array of shape (n, 3)
+
+    Examples
+    --------
+    >>> x, Y = sphere_data(20, 0.4, np.random.default_rng(0))
+    >>> x.shape, Y.shape
+    ((20,), (20, 3))
+    """
+    manifold = Sphere(2)
+    origin = manifold.origin
     direction = rng.standard_normal(2)
-    v = np.asarray(
-        M.from_coordinates(M.origin, speed * direction / np.linalg.norm(direction))
-    )
+    coordinates = speed * direction / np.linalg.norm(direction)
+    velocity = np.asarray(manifold.from_coordinates(origin, coordinates))
     x = rng.random(n)
-    clean = np.asarray(M.exp(M.origin, (x - 0.5)[:, None] * v))
-    return x, np.asarray(
-        M.project(clean + np.sqrt(VARIANCE) * rng.standard_normal((n, 3)))
-    )
+    on_geodesic = np.asarray(manifold.exp(origin, (x - 0.5)[:, None] * velocity))
+    noise = np.sqrt(VARIANCE) * rng.standard_normal((n, 3))
+    return x, np.asarray(manifold.project(on_geodesic + noise))
 
 
 def jacobi_norms(manifold: Sphere | Euclidean) -> tuple[float, float]:
-    """‖J_p(1)‖ and ‖J_v(1)‖ as printed (App. A, §4.2)."""
-    return (
-        (float(np.cos(1)), float(np.sin(1)))
-        if isinstance(manifold, Sphere)
-        else (1.0, 1.0)
-    )
+    """Return ‖J_p(1)‖ and ‖J_v(1)‖ as printed (Appendix A, §4.2).
+
+    Parameters
+    ----------
+    manifold : Sphere or Euclidean
+
+    Examples
+    --------
+    >>> jacobi_norms(Euclidean(2))
+    (1.0, 1.0)
+    """
+    if isinstance(manifold, Sphere):
+        return float(np.cos(1)), float(np.sin(1))
+    return 1.0, 1.0
 
 
 def sequential_sampler(
@@ -67,91 +128,171 @@ def sequential_sampler(
     thin: int = 10,
     law: str = "gradient",
 ) -> Samples:
-    """App. A: m footpoints at ε = 1, then `velocities` (m) velocities at ε = 1 at each of them. NOT PRIVATE."""
-    M, count, n = manifold, m if velocities is None else velocities, len(x)
-    fit = fit_geodesic(M, x, Y)
-    foot, shoot = _potentials(M, x, Y, fit, law)
+    """Draw footpoints at ε = 1, and velocities at ε = 1 at each of them. NOT PRIVATE.
+
+    Parameters
+    ----------
+    manifold : Sphere or Euclidean
+        Where the responses live.
+    x, Y : array
+        Predictors in [0, 1], and responses.
+    rng : numpy.random.Generator
+        The source of randomness.
+    m : int
+        Number of footpoints.
+    velocities : int, optional
+        Number of velocities at each; m if omitted.
+    thin : int
+        Steps of the walk for each sample.
+    law : {"gradient", "displayed"}
+        The reading of Appendix A.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> x, Y = sphere_data(20, 0.4, rng)
+    >>> samples = sequential_sampler(Sphere(2), x, Y, rng, 3)
+    >>> samples.footpoints.shape, samples.velocities.shape
+    ((3, 3), (3, 3, 3))
+    """
+    n_velocities = m if velocities is None else velocities
+    fit = fit_geodesic(manifold, x, Y)
+    foot_potential, velocity_potential = _potentials(manifold, x, Y, fit, law)
     tau = float(fit.residuals(x, Y).max())
-    if law == "gradient":  # the norm grows like |p − p̂|, and like a third of |v − v̂|
-        scales = [2 * tau * norm / n for norm in jacobi_norms(M)]
-        reach = [2 * scales[0], 6 * scales[1]]
-    else:  # the energy grows like n|p − p̂|², and like n|v − v̂|²/3
-        scales = [2 * tau * norm for norm in jacobi_norms(M)]
-        reach = [
-            2.4 * np.sqrt(scales[0] / (2 * n)),
-            2.4 * np.sqrt(3 * scales[1] / (2 * n)),
-        ]
+    scales, reaches = _scales(len(x), tau, jacobi_norms(manifold), law)
 
-    def along(p: np.ndarray, z: np.ndarray) -> np.ndarray:
-        return np.asarray(M.exp(p, M.from_coordinates(p, z)))
+    def move_footpoint(p: np.ndarray, z: np.ndarray) -> np.ndarray:
+        return np.asarray(manifold.exp(p, manifold.from_coordinates(p, z)))
 
-    feet = _walk(
-        fit.footpoint[None], foot, scales[0], reach[0], m, thin, rng, along, M.dim
-    )[:, 0]
-
-    def straight(v: np.ndarray, z: np.ndarray) -> np.ndarray:
-        return np.asarray(v + np.asarray(M.from_coordinates(feet, z)))
-
-    start = np.asarray(M.transport(fit.footpoint, feet, fit.velocity))
-    shots = _walk(
-        start,
-        lambda v: shoot(feet, v),
-        scales[1],
-        reach[1],
-        count,
+    footpoints = _random_walk(
+        fit.footpoint[None],
+        foot_potential,
+        scales[0],
+        reaches[0],
+        m,
         thin,
         rng,
-        straight,
-        M.dim,
+        move_footpoint,
+        manifold.dim,
+    )[:, 0]
+
+    def move_velocity(v: np.ndarray, z: np.ndarray) -> np.ndarray:
+        return np.asarray(v + np.asarray(manifold.from_coordinates(footpoints, z)))
+
+    def potential_at_footpoints(v: np.ndarray) -> np.ndarray:
+        return velocity_potential(footpoints, v)
+
+    start = np.asarray(manifold.transport(fit.footpoint, footpoints, fit.velocity))
+    drawn_velocities = _random_walk(
+        start,
+        potential_at_footpoints,
+        scales[1],
+        reaches[1],
+        n_velocities,
+        thin,
+        rng,
+        move_velocity,
+        manifold.dim,
     )
-    return Samples(fit, feet, shots.swapaxes(0, 1))
+    return Samples(fit, footpoints, drawn_velocities.swapaxes(0, 1))
+
+
+def _scales(
+    n: int, tau: float, norms: tuple[float, float], law: str
+) -> tuple[list[float], list[float]]:
+    """Return the scales of both densities, and lengths of a step that suit them.
+
+    The gradient's norm grows like |p − p̂|, and like a third of |v − v̂|. The energy grows
+    like n|p − p̂|², and like n|v − v̂|²/3.
+    """
+    if law == "gradient":
+        scales = [2 * tau * norm / n for norm in norms]
+        return scales, [2 * scales[0], 6 * scales[1]]
+    scales = [2 * tau * norm for norm in norms]
+    foot_reach = 2.4 * np.sqrt(scales[0] / (2 * n))
+    velocity_reach = 2.4 * np.sqrt(3 * scales[1] / (2 * n))
+    return scales, [foot_reach, velocity_reach]
 
 
 def _potentials(
-    M: Sphere | Euclidean, x: np.ndarray, Y: np.ndarray, fit: GeodesicFit, law: str
-) -> tuple[Callable[..., np.ndarray], Callable[..., np.ndarray]]:
-    """What stands in the exponent for p (v̂ carried along) and for v at p: a gradient's norm, or the energy Σd²."""
-    gradient = clipped_gradient(M, x, Y, NO_CLIP, 1.0)
+    manifold: Sphere | Euclidean,
+    x: np.ndarray,
+    Y: np.ndarray,
+    fit: GeodesicFit,
+    law: str,
+) -> tuple[Potential, Callable[[np.ndarray, np.ndarray], np.ndarray]]:
+    """Return what stands in the exponent for p, and for v at p.
+
+    For p the fitted velocity is carried along. The potential is the norm of a gradient,
+    or the energy Σd².
+    """
+    gradients = clipped_gradient(manifold, x, Y, NO_CLIP, 1.0)
 
     def energy(p: np.ndarray, v: np.ndarray) -> np.ndarray:
-        distances = M.dist(M.exp(p[:, None], x[:, None] * v[:, None]), Y)
-        return np.asarray(np.sum(np.asarray(distances) ** 2, axis=1))
+        predictions = manifold.exp(p[:, None], x[:, None] * v[:, None])
+        distances = np.asarray(manifold.dist(predictions, Y))
+        return np.asarray(np.sum(distances**2, axis=1))
 
-    def norm(p: np.ndarray, v: np.ndarray, which: int) -> np.ndarray:
-        return (
-            energy(p, v)
-            if law == "displayed"
-            else np.linalg.norm(gradient(p, v)[which], axis=1)
-        )
+    def potential(p: np.ndarray, v: np.ndarray, which: int) -> np.ndarray:
+        if law == "displayed":
+            return energy(p, v)
+        return np.asarray(np.linalg.norm(gradients(p, v)[which], axis=1))
 
-    return lambda p: norm(
-        p, np.asarray(M.transport(fit.footpoint, p, fit.velocity)), 0
-    ), lambda p, v: norm(p, v, 1)
+    def of_footpoint(p: np.ndarray) -> np.ndarray:
+        carried = np.asarray(manifold.transport(fit.footpoint, p, fit.velocity))
+        return potential(p, carried, 0)
+
+    def of_velocity(p: np.ndarray, v: np.ndarray) -> np.ndarray:
+        return potential(p, v, 1)
+
+    return of_footpoint, of_velocity
 
 
 def imposed(
-    M: Sphere,
+    manifold: Sphere,
     fit: GeodesicFit,
     rng: np.random.Generator,
     m: int,
     distance: float,
     degrees: float,
 ) -> Samples:
-    """No sampler: isotropic normal noise of the footpoint (its mean distance) and of the velocity (its sd of angles)."""
+    """Draw isotropic normal noise of given sizes, without any sampler.
+
+    Parameters
+    ----------
+    manifold : Sphere
+        Of dimension 2.
+    fit : GeodesicFit
+        What the noise is added to.
+    rng : numpy.random.Generator
+        The source of randomness.
+    m : int
+        Number of footpoints, and of velocities at each.
+    distance : float
+        The mean distance of the footpoints.
+    degrees : float
+        The standard deviation of the angles of the velocities.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> fit = fit_geodesic(Sphere(2), *sphere_data(20, 0.4, rng))
+    >>> imposed(Sphere(2), fit, rng, 5, 0.01, 5.47).velocities.shape
+    (5, 5, 3)
+    """
     z = rng.standard_normal((m, 2)) * distance / np.sqrt(np.pi / 2)
-    feet = np.asarray(M.exp(fit.footpoint, M.from_coordinates(fit.footpoint, z)))
-    v = np.asarray(M.transport(fit.footpoint, feet, fit.velocity))[:, None]
-    noise = (
-        np.radians(degrees)
-        * np.linalg.norm(fit.velocity)
-        * rng.standard_normal((m, m, 2))
-    )
-    return Samples(fit, feet, v + np.asarray(M.from_coordinates(feet[:, None], noise)))
+    steps = manifold.from_coordinates(fit.footpoint, z)
+    footpoints = np.asarray(manifold.exp(fit.footpoint, steps))
+    carried = np.asarray(manifold.transport(fit.footpoint, footpoints, fit.velocity))
+    speed = np.linalg.norm(fit.velocity)
+    noise = np.radians(degrees) * speed * rng.standard_normal((m, m, 2))
+    turned = np.asarray(manifold.from_coordinates(footpoints[:, None], noise))
+    return Samples(fit, footpoints, carried[:, None] + turned)
 
 
-def _walk(
+def _random_walk(
     state: np.ndarray,
-    norm: Callable[[np.ndarray], np.ndarray],
+    potential: Potential,
     scale: float,
     reach: float,
     count: int,
@@ -160,40 +301,83 @@ def _walk(
     move: Callable[[np.ndarray, np.ndarray], np.ndarray],
     dim: int,
 ) -> np.ndarray:
-    """Metropolis–Hastings on exp(−norm/scale), proposals uniform in a ball of radius `reach` ∝ σ; all rows at once."""
-    value, kept = norm(state), []
-    for step in range(BURN + count * thin):
+    """Run Metropolis–Hastings walks on exp(−potential/scale), all rows at once.
+
+    Parameters
+    ----------
+    state : array
+        Where each walk starts.
+    potential : callable
+        Of all states.
+    scale : float
+        Of the density.
+    reach : float
+        Proposals are uniform in a ball of this radius.
+    count, thin : int
+        Samples of each walk, and steps for each sample.
+    rng : numpy.random.Generator
+        The source of randomness.
+    move : callable
+        Of states and coordinates of a step.
+    dim : int
+        Number of coordinates.
+    """
+    value = potential(state)
+    samples = []
+    for step in range(BURN_IN + count * thin):
         z = rng.standard_normal((len(state), dim))
-        z *= (reach * rng.random(len(state)) ** (1 / dim) / np.linalg.norm(z, axis=1))[
-            :, None
-        ]
-        trial = move(state, z)
-        found = norm(trial)
-        accepted = np.log(rng.random(len(state))) < (value - found) / scale
-        state, value = (
-            np.where(accepted[:, None], trial, state),
-            np.where(accepted, found, value),
-        )
-        if step >= BURN and (step - BURN) % thin == thin - 1:
-            kept.append(state)
-    return np.stack(kept)
+        lengths = reach * rng.random(len(state)) ** (1 / dim)
+        z *= (lengths / np.linalg.norm(z, axis=1))[:, None]
+        proposal = move(state, z)
+        proposed_value = potential(proposal)
+        log_ratio = (value - proposed_value) / scale
+        is_accepted = np.log(rng.random(len(state))) < log_ratio
+        state = np.where(is_accepted[:, None], proposal, state)
+        value = np.where(is_accepted, proposed_value, value)
+        if step >= BURN_IN and (step - BURN_IN) % thin == thin - 1:
+            samples.append(state)
+    return np.stack(samples)
 
 
 def errors(
     manifold: Manifold, samples: Samples, x: np.ndarray, Y: np.ndarray
 ) -> np.ndarray:
-    """E_ij: the mean absolute error of every private pair, (m, velocities)."""
-    M = manifold
+    """Return the mean absolute error E_ij of every pair of footpoint and velocity.
+
+    Parameters
+    ----------
+    manifold : Manifold
+    samples : Samples
+    x, Y : array
+        The data.
+
+    Returns
+    -------
+    array of shape (m, k)
+    """
     p = samples.footpoints[:, None, None]
-    moves = x[:, None] * samples.velocities[:, :, None]
-    return np.asarray(np.asarray(M.dist(M.exp(p, moves), Y)).mean(axis=-1))
+    steps = x[:, None] * samples.velocities[:, :, None]
+    distances = np.asarray(manifold.dist(manifold.exp(p, steps), Y))
+    return np.asarray(distances.mean(axis=-1))
 
 
-def angles(M: Manifold, fit: GeodesicFit, p: np.ndarray, v: np.ndarray) -> np.ndarray:
-    """Signed angles in degrees from the fitted velocity, carried to p, to each v."""
-    carried = np.asarray(
-        M.to_coordinates(p, M.transport(fit.footpoint, p, fit.velocity))
-    )
-    z = np.asarray(M.to_coordinates(p, v))
-    cross = carried[0] * z[..., 1] - carried[1] * z[..., 0]
-    return np.asarray(np.degrees(np.arctan2(cross, z @ carried)))
+def angles(
+    manifold: Manifold, fit: GeodesicFit, p: np.ndarray, v: np.ndarray
+) -> np.ndarray:
+    """Return signed angles in degrees from the fitted velocity, carried to p, to each v.
+
+    Parameters
+    ----------
+    manifold : Manifold
+        Of dimension 2.
+    fit : GeodesicFit
+    p : array
+        A footpoint.
+    v : array
+        Velocities at p; leading axes are kept.
+    """
+    carried = manifold.transport(fit.footpoint, p, fit.velocity)
+    reference = np.asarray(manifold.to_coordinates(p, carried))
+    z = np.asarray(manifold.to_coordinates(p, v))
+    cross = reference[0] * z[..., 1] - reference[1] * z[..., 0]
+    return np.asarray(np.degrees(np.arctan2(cross, z @ reference)))
