@@ -256,7 +256,7 @@ def test_e23_the_normalizer_depends_on_the_data(factor, caught):
 def test_a_markov_chain_taken_for_exact(exact, monkeypatch):
     """The reproduction's Metropolis-Hastings chain for a K-norm law on S², ten steps from the statistic, against ours drawn
     exactly: for ε = 6 the chain's start shines through."""
-    monkeypatch.setattr(sampler, "BURN", 0)
+    monkeypatch.setattr(sampler, "BURN_IN", 0)
     M, rng = Sphere(2), np.random.default_rng(0)
     mechanism = KNGMechanism.calibrated(M, None, 0.5, 4, PureDP(6.0))
     near, far = (
@@ -274,7 +274,7 @@ def test_a_markov_chain_taken_for_exact(exact, monkeypatch):
         sides = []
         for records, norm in zip(sets, norms, strict=True):
             start = np.broadcast_to(frechet_mean(M, records), (20_000, 3))
-            points = sampler._walk(
+            points = sampler._random_walk(
                 start,
                 norm,
                 mechanism.scale,
