@@ -4,6 +4,7 @@ Generated pages:
 
 - `tutorials/<name>.md` from the script `examples/<name>.py` in cells: `# %% [markdown]` cells are
   text, `# %%` cells are code. The picture and the printed text were recorded by `make gallery`.
+- `tutorials/gallery.md` from the short scripts that compare with vectors, one section each.
 - `reference/cli.md` from the command line's own help.
 - `reference/changelog.md` and `project/contributing.md` from the files of the repository.
 - `theory/bibliography.md` from `docs/references.bib`.
@@ -21,6 +22,16 @@ from griffe import Extension
 from mkdocs.structure.files import File, Files
 
 ROOT = Path(__file__).parents[1]
+IMAGES = ROOT / "docs" / "images"
+# The scripts of one page, in its order.
+GALLERY = (
+    "wind",
+    "proportions",
+    "correlations",
+    "poses",
+    "complex_covariances",
+    "rotations",
+)
 
 
 def on_files(files: Files, config: Any) -> Files:
@@ -31,8 +42,10 @@ def on_files(files: Files, config: Any) -> Files:
         "project/contributing.md": repository_page("CONTRIBUTING.md", "project"),
         "theory/bibliography.md": bibliography_page(),
     }
+    pages["tutorials/gallery.md"] = gallery_page()
     for script in sorted((ROOT / "examples").glob("*.py")):
-        if (ROOT / "docs" / "images" / f"{script.stem}.png").is_file():
+        has_picture = (IMAGES / f"{script.stem}.png").is_file()
+        if has_picture and script.stem not in GALLERY:
             pages[f"tutorials/{script.stem}.md"] = page_of(script)
     for path, content in pages.items():
         files.append(File.generated(config, path, content=content))
@@ -42,27 +55,67 @@ def on_files(files: Files, config: Any) -> Files:
 # ---- tutorials
 
 
-def page_of(script: Path) -> str:
-    """Return the Markdown of a tutorial."""
-    cells = re.split(r"^# %%", script.read_text(encoding="utf-8"), flags=re.M)[1:]
-    parts = []
-    for cell in cells:
+def cells_of(script: Path) -> Iterator[tuple[bool, str]]:
+    """Yield the cells of a script: whether it is text, and what it contains."""
+    for cell in re.split(r"^# %%", script.read_text(encoding="utf-8"), flags=re.M)[1:]:
         first, _, body = cell.partition("\n")
         if "[markdown]" in first:
-            parts.append(re.sub(r"^# ?", "", body, flags=re.M).strip())
-        elif ".savefig(" in body:  # the code of the picture is folded
-            indented = "\n".join(
-                f"    {line}".rstrip() for line in body.strip().splitlines()
-            )
-            parts.append(
-                f'??? note "Code of the picture"\n\n    ```python\n{indented}\n    ```'
-            )
+            yield True, re.sub(r"^# ?", "", body, flags=re.M).strip()
         else:
-            parts.append(f"```python\n{body.strip()}\n```")
-    images = ROOT / "docs" / "images"
+            yield False, body.strip()
+
+
+def folded(title: str, code: str) -> str:
+    """Return a block of code that the reader opens with a click."""
+    indented = "\n".join(f"    {line}".rstrip() for line in code.splitlines())
+    return f'??? note "{title}"\n\n    ```python\n{indented}\n    ```'
+
+
+def printed_text(script: Path) -> str:
+    """Return what the script printed when `make gallery` ran it."""
+    return (IMAGES / f"{script.stem}.txt").read_text(encoding="utf-8").strip()
+
+
+def gallery_page() -> str:
+    """Return the page of the short examples: text, picture, output, and folded code."""
+    parts = [
+        "# Gallery: a manifold against vectors",
+        "Each example releases a mean on its manifold, and the same mean through vectors with Gaussian "
+        "noise at the same guarantee. [Comparison with Euclidean methods](../evidence/vectors.md) has "
+        "all numbers in one table.",
+    ]
+    for name in GALLERY:
+        script = ROOT / "examples" / f"{name}.py"
+        cells = list(cells_of(script))
+        title, _, introduction = cells[0][1].partition("\n")
+        texts = [
+            introduction.strip(),
+            *(text for is_text, text in cells[1:] if is_text),
+        ]
+        code = "\n\n".join(text for is_text, text in cells if not is_text)
+        parts += [
+            f"#{title}",
+            " ".join(text.replace("\n", " ") for text in texts),
+            f"![{name}](../images/{name}.png)",
+            f"```text\n{printed_text(script)}\n```",
+            folded(f"Code: examples/{name}.py", code),
+        ]
+    return "\n\n".join(parts) + "\n"
+
+
+def page_of(script: Path) -> str:
+    """Return the Markdown of a tutorial."""
+    parts = []
+    for is_text, body in cells_of(script):
+        if is_text:
+            parts.append(body)
+        elif ".savefig(" in body:
+            parts.append(folded("Code of the picture", body))
+        else:
+            parts.append(f"```python\n{body}\n```")
     title, _, rest = parts[0].partition("\n")
     picture = f"![{script.stem}](../images/{script.stem}.png)"
-    printed = (images / f"{script.stem}.txt").read_text(encoding="utf-8").strip()
+    printed = printed_text(script)
     source = (
         f"*This page is the script `examples/{script.name}`, run with "
         "[real data](../reference/datasets.md). Without them the script uses a simulated stand-in.*"

@@ -1,8 +1,8 @@
 # %% [markdown]
-# # Complex covariances of a radar
+# # Complex covariances
 #
-# Two channels: power and phase. `HPDAffineInvariant(2)` has curvatures between −½ and 0, so the mean's sensitivity is 2r/n.
-# As vectors, the entries have no bound but the largest power that anyone may have.
+# Two channels of a radar, with power and phase. `HPDAffineInvariant(2)` has curvature between −½ and 0, so the sensitivity of
+# the mean is 2r/n. As vectors, the entries are bounded only by the largest power that a record may have.
 
 # %%
 import numpy as np

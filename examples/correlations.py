@@ -1,8 +1,9 @@
 # %% [markdown]
-# # Sub-networks of a connectome
+# # Functional connectivity
 #
 # Correlations of four regions in 300 brains (simulated). `CorrelationOffLog` is flat and does not depend on the order of the
-# regions. The detour takes Fisher's z entry by entry; what it releases may be no correlation matrix and is then projected.
+# regions. The detour through vectors takes Fisher's z of each entry; its release may not be a correlation matrix, and is then
+# projected.
 
 # %%
 import numpy as np

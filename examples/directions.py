@@ -1,8 +1,8 @@
 # %% [markdown]
 # # Directions on the sphere
 #
-# Earthquake epicenters, home towns, orbits, wind: many records are directions, points of the sphere S². We release
-# the mean epicenter of the earthquakes around Japan, as if each were a person's address.
+# Many records are directions, that is points of the sphere S²: earthquake epicenters, home towns, orbits, wind. This tutorial
+# releases the mean epicenter of the earthquakes around Japan, as if each were a person's address.
 
 # %%
 import matplotlib.pyplot as plt
@@ -50,9 +50,9 @@ print(kind, quakes.shape)
 # ## The radius decides the noise
 #
 # On a sphere the mean of points in a ball of radius r can move by more than 2r/n when one point is replaced: the
-# sphere bends the wrong way. How much more is the *sensitivity*, and all noise is proportional to it. The published
-# bound explodes near r = π/4 and does not exist beyond. The bound used here is sharp as n grows (within 2.2 %
-# of the truth at n = 10 up to there), and goes on to r = 1 and more ([proof](../theory/sensitivity.md)).
+# sphere curves the wrong way. This *sensitivity* determines the noise, which is proportional to it. The published bound
+# explodes near r = π/4 and does not exist beyond. The bound that curvedp uses is sharp as n grows (up to r = π/4 within 2.2%
+# of the true value at n = 10), and extends beyond r = 1 ([proof](../theory/sensitivity.md)).
 
 # %%
 for radius in (0.2, 0.4, 0.6, 0.75, 1.0):
@@ -69,8 +69,8 @@ for radius in (0.2, 0.4, 0.6, 0.75, 1.0):
 # %% [markdown]
 # ## Release
 #
-# 0.4 radians (2,500 km) about 35°N 140°E hold the window. "auto" compares the mechanisms by their predicted error,
-# from public numbers alone, and the certificate says what it chose and why.
+# A ball of 0.4 radians (2,500 km) about 35°N 140°E contains the region. `"auto"` compares the mechanisms by their predicted
+# error, from public numbers alone, and the certificate records the choice.
 
 # %%
 mean = PrivateFrechetMean(sphere, center=center, radius=0.4, guarantee=GDP(0.5)).fit(
@@ -82,8 +82,8 @@ print("mechanism:", mean.certificate_.mechanism)
 print(f"private mean is {kilometers:.1f} km from the true one (not to be published)")
 
 # %% [markdown]
-# The noise has a name and a density. Here it is at a much smaller budget, so that it can be seen: a cloud of the
-# Riemannian Gaussian about the true mean, calibrated to GDP(0.02), with our sensitivity and with the published one.
+# The picture shows noise at a much smaller budget, so that it is visible: draws of the Riemannian Gaussian about the true
+# mean, calibrated to GDP(0.02), with the sensitivity of curvedp and with the published one.
 
 # %%
 rng = np.random.default_rng(1)

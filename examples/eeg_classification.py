@@ -1,13 +1,12 @@
 # %% [markdown]
 # # Classifying EEG
 #
-# The electrodes of an EEG give, for every two seconds, a covariance matrix: how strongly each electrode swings and
-# which swing together. *Minimum distance to mean* is the workhorse of brain–computer interfaces: keep one Fréchet
-# mean a class, and give a new window the class of the nearest mean. Here each mean is released privately, so that the
-# classifier can be published.
+# Two seconds of EEG give one covariance matrix: how strongly each electrode varies, and which vary together. *Minimum
+# distance to mean* is the workhorse of brain–computer interfaces: it keeps one Fréchet mean per class, and assigns a new
+# window to the class of the nearest mean. Here each mean is released privately, so that the classifier can be published.
 #
-# The recording has no labels of its own. We make a task from the montage: given six electrodes in a row from front to
-# back, were they on the left or on the right of the head? The two rows mirror one another, so this is not easy.
+# The recording has no labels, so the task comes from the montage: given six electrodes in a row from front to back, were
+# they on the left or on the right of the head? The two rows mirror each other, so this is not easy.
 
 # %%
 import matplotlib.pyplot as plt
@@ -44,7 +43,7 @@ except MissingData as missing:
     windows, epochs = np.split(factors @ factors.transpose(0, 2, 1), [119])
     kind = "synthetic covariances"
 
-# Every window gives one record to one class. The unit of privacy is the window, because all
+# Every window contributes one record to one class. The privacy unit is the window, because all
 # windows come from one recording; with several people, people would be the unit.
 train = np.concatenate([rows(windows[::2], LEFT), rows(windows[1::2], RIGHT)])
 train_side = np.repeat(["left", "right"], [len(windows[::2]), len(windows[1::2])])
@@ -67,13 +66,13 @@ model = PrivateMDM(manifold, center=center, radius=4.0, guarantee=GDP(1.0)).fit(
 print("accuracy on the epochs, GDP(1):", model.score(test, test_side))
 
 # %% [markdown]
-# Each window is in one class, so both means together cost what one costs. Had every window given a record to both
-# classes, it would not be so, and the guarantee would be √2 times as large.
+# Each window is in one class, so both means together cost no more than one. If every window contributed a record to both
+# classes, μ would be √2 times as large.
 #
 # ## Accuracy against the budget
 #
-# A class has 60 windows and a mean 21 numbers: that is a small study, and it shows. The noise falls like 1/n: ten
-# times as many windows would bring the curve ten times to the left.
+# With 60 windows per class and 21 numbers per mean, this is a small study. The noise falls like 1/n: ten times as many
+# windows would reach the same accuracy at a tenth of μ.
 
 # %%
 means = np.stack(

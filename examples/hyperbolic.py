@@ -3,8 +3,8 @@
 #
 # A tree does not fit into the plane: the number of leaves grows exponentially, the room at distance r only like r. In
 # the hyperbolic plane the room grows exponentially too, so trees (taxonomies, social networks, disease networks) are
-# embedded there. We release the mean of such an embedding, and meet a thing that flat space does not have: a floor
-# under the privacy of intrinsic noise.
+# embedded there. This tutorial releases the mean of such an embedding, and shows an effect that flat space does not have:
+# isotropic noise cannot bring μ below a certain floor.
 
 # %%
 import matplotlib.pyplot as plt
@@ -40,8 +40,8 @@ print(kind, points.shape)
 # %% [markdown]
 # ## Release the mean
 #
-# Embedding software keeps points off the rim of the disc; a hyperbolic radius of 10 means an ordinary radius of
-# 0.9999. That is public. On spaces of curvature ≤ 0 one record moves the mean by at most 2r/n, however long the ball.
+# Embedding software keeps points away from the rim of the disk; a hyperbolic radius of 10 is a Euclidean radius of 0.9999.
+# That is public knowledge. On spaces of curvature ≤ 0 one record moves the mean by at most 2r/n, however large the ball is.
 
 # %%
 mean = PrivateFrechetMean(disc, radius=10.0, guarantee=GDP(1.0)).fit(points)
@@ -54,8 +54,8 @@ print(
 # %% [markdown]
 # ## The floor
 #
-# In flat space more noise is always more privacy. Not here. The volume of a hyperbolic ball grows so fast that wide
-# noise runs to the rim, and seen from the rim two centers stay apart. [No rotation-invariant noise of any
+# In flat space more noise always gives more privacy, but not in hyperbolic space. The volume of a ball grows so fast that
+# wide noise runs to the rim, and from the rim two centers remain distinguishable. [No rotation-invariant noise of any
 # scale](../theory/hyperbolic-floor.md) gets below a floor that depends on dimension and sensitivity.
 
 # %%
@@ -68,12 +68,12 @@ except UnattainableGuarantee as refusal:
     print("refused:", refusal)
 
 # %% [markdown]
-# The way out is noise in a chart: take the logarithm of the mean at the public center, add ordinary Gaussian noise
-# there, and go back. The logarithm does not stretch on such spaces, so this is exactly μ = Δ/σ and has no floor.
+# The remedy is noise in normal coordinates: take the logarithm of the mean at the public center, add ordinary Gaussian noise
+# there, and map back. The logarithm does not stretch distances on such spaces, so μ = Δ/σ exactly, and there is no floor.
 
 # %%
 chart = LogGaussianMechanism.calibrated(Lorentz(10), 0.2, GDP(0.25))
-print(f"log-map Gaussian: sigma = {chart.sigma:.3f}")
+print(f"tangent-gaussian: sigma = {chart.sigma:.3f}")
 
 # %%
 figure, (left, right) = plt.subplots(1, 2, figsize=(10, 4.6), layout="constrained")

@@ -1,5 +1,5 @@
 # %% [markdown]
-# # Local privacy: places that nobody may hold
+# # Local privacy: places
 #
 # Earthquake epicenters stand in for the places of people. Each person perturbs their own place before it is sent, so
 # that nobody holds the places. The server sees reports only, and still finds where the people are on average, and how

@@ -1,9 +1,9 @@
 # %% [markdown]
 # # A polar wander path
 #
-# Rocks remember where the magnetic pole was when they formed. Seen from a continent, the pole wanders over the sphere
-# in the course of 320 million years. *Geodesic regression* fits a great circle, run through at constant speed, to the
-# poles: it is linear regression for responses on a sphere.
+# Rocks record where the magnetic pole was when they formed. Seen from a continent, the pole has wandered over the sphere for
+# 320 million years. *Geodesic regression* fits a great circle, traversed at constant speed, to the poles: it is linear
+# regression for responses on a sphere.
 
 # %%
 import matplotlib.pyplot as plt
@@ -36,12 +36,12 @@ print(
 )
 
 # %% [markdown]
-# ## Thirty-three records carry little
+# ## Thirty-three records are too few
 #
-# Public: today's pole is the south pole (center), the pole's mean place over 320 Myr lies within 0.7 rad of it,
-# plates carry the pole by at most 1.5 rad in that time (speed), and one pole is trusted for 0.4 rad (clip). With n =
-# 33 the density of the pure ε mechanism varies by at most e^{nε/4} over its whole domain. So a small ε gives an
-# answer with almost nothing in it, and we show that.
+# The public parameters: today's pole is the south pole (center), the mean position of the pole over 320 Myr lies within
+# 0.7 rad of it (radius), plates move the pole by at most 1.5 rad in that time (speed), and residuals are clipped to 0.4 rad
+# (clip). With n = 33 the density of the pure ε mechanism varies by at most e^{nε/4} over its whole domain, so a release at
+# a small ε is almost pure noise.
 
 # %%
 public = {
@@ -91,9 +91,9 @@ print(
 )
 
 # %% [markdown]
-# The paper that proposed private geodesic regression prints an algorithm that is not private in five ways; the
-# [errata](../errata.md) (E19 to E24) name them, and the [page on regression](../theory/regression.md) has the proofs for
-# this one.
+# Three places of the paper that proposed private geodesic regression are unsafe if they are followed literally (E20, E22
+# and E24 of the [errata](../errata.md)). The [page on regression](../theory/regression.md) has the proofs for the
+# algorithm that is used here.
 
 # %%
 figure, panels = plt.subplots(1, 2, figsize=(10, 4.7), layout="constrained")

@@ -1,8 +1,9 @@
 # %% [markdown]
-# # Poses of a gripper
+# # Rigid-body poses
 #
-# A rotation and a place, half a meter counting as much as a radian: `SpecialEuclidean(3, length=0.5)`. The detour adds noise
-# to the twelve matrix entries. Near the identity they are nearly a chart, so it loses little; far from it, it loses more.
+# A pose of a gripper is a rotation and a position, where half a meter counts as one radian:
+# `SpecialEuclidean(3, length=0.5)`. The detour through vectors adds noise to the twelve matrix entries. Near the identity
+# these entries are nearly normal coordinates, so it loses little; far from it, it loses more.
 
 # %%
 import numpy as np

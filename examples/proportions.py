@@ -1,8 +1,8 @@
 # %% [markdown]
-# # Proportions on a triangle
+# # Compositional data
 #
-# Counts of three species in 300 samples, as shares. Zeros are allowed in Fisher–Rao geometry: the boundary belongs to the
-# simplex. Log-ratios need them replaced, here by ½ %, and the bound must cover it.
+# Counts of three species in 300 samples, as proportions. Fisher–Rao geometry allows zeros: the boundary belongs to the
+# simplex. Log-ratios need zeros replaced, here by ½%, and the bound must cover the replacement.
 
 # %%
 import numpy as np

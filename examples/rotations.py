@@ -1,8 +1,8 @@
 # %% [markdown]
 # # Wrist rotations
 #
-# How people hold a drill; rows with a missing quaternion are left out. The detour adds noise to nine entries and takes the
-# nearest rotation.
+# Orientations of the wrist of people who hold a drill. Rows with a missing quaternion are skipped. The detour through
+# vectors adds noise to nine matrix entries and takes the nearest rotation.
 
 # %%
 import numpy as np

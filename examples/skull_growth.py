@@ -3,7 +3,7 @@
 #
 # X-ray pictures of growing rats give eight landmarks on the outline of each skull. Without position, size and
 # rotation they are *shapes*: points of Kendall's shape space. The first principal geodesic of such shapes is mostly
-# growth. We release it privately, with its variance, and see how many directions are more than noise.
+# growth. This tutorial releases it privately, with its variance, and finds how many directions are more than noise.
 
 # %%
 import os

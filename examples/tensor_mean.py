@@ -1,13 +1,13 @@
 # %% [markdown]
 # # The mean of diffusion tensors
 #
-# A diffusion tensor says how water moves in one small block of the brain: a symmetric positive definite 3×3 matrix. A
-# study wants to publish the mean tensor of a region. The mean is released privately. Here the
-# unit of privacy is one tensor, because the example data are voxels of one volume. In a study of people, pass
-# `groups=person_ids`, so that the guarantee covers all tensors of a person.
+# A diffusion tensor describes how water moves in one small block of the brain: a symmetric positive definite 3×3 matrix. A
+# study wants to publish the mean tensor of a region, with differential privacy. Here the privacy unit is one tensor,
+# because the example data are voxels of one volume. In a study of people, pass `groups=person_ids`, so that the guarantee
+# covers all tensors of a person.
 #
-# The right mean is not the arithmetic one: averaging tensors entry by entry swells them. The *Fréchet mean* is the
-# point with the least mean squared distance, and the affine-invariant distance does not care about units or axes.
+# The arithmetic mean is not the right one: averaging tensors entry by entry swells them. The *Fréchet mean* is the point
+# with the least mean squared distance, and the affine-invariant distance does not depend on units or axes.
 
 # %%
 import matplotlib.pyplot as plt
@@ -35,7 +35,7 @@ print(kind, tensors.shape)
 # %% [markdown]
 # ## A public ball
 #
-# Two numbers must come from what everybody knows, not from these tensors: a center and a radius. Water at body
+# A center and a radius must come from public knowledge, not from these tensors. Water at body
 # temperature diffuses at about 3·10⁻³ mm²/s when nothing stops it, and in tissue at a third of that. So the center is
 # the isotropic tensor of 10⁻³ mm²/s, which is the identity in our units. A radius of 2.5 allows every axis to be 4
 # times longer or shorter (√3·log 4 = 2.4). Tensors outside the ball are clipped to its boundary; the release does not
@@ -66,9 +66,9 @@ for eps, delta in certificate.claims.curve:
 # %% [markdown]
 # ## How much does privacy cost?
 #
-# Half the μ, twice the noise. With n records the noise falls like 1/n, so a large study pays almost nothing. The
-# dashed line is the sampling error that the mean of n tensors has anyway. Where the dots are below it, privacy is
-# cheaper than having measured other voxels. What is left at large μ is not noise but clipping bias: tensors outside the
+# Half the μ means twice the noise. With n records the noise falls like 1/n, so privacy costs a large study almost nothing.
+# The dashed line is the sampling error that the mean of n tensors has anyway. Where the dots are below it, the noise is
+# smaller than the effect of measuring other voxels. The error that remains at large μ is clipping bias: tensors outside the
 # public ball are clipped to its boundary, which shifts the mean. (On the 972 voxels that the picture shows, 43 are
 # outside, and the shift is 0.028; the simulated stand-in has hardly any.) A wider ball has less bias and more noise.
 

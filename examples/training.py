@@ -1,9 +1,9 @@
 # %% [markdown]
 # # Private training
 #
-# Some statistics have no closed form: they are the minimum of a loss over a manifold. Gradient descent finds it, and
-# it is private if every gradient is clipped and noised. We look for the leading direction of handwritten digits (a
-# point on a sphere), and then for a robust mean with a loss of our own.
+# Some statistics have no closed form: they minimize a loss over a manifold. Gradient descent finds the minimum, and it is
+# private if every gradient is clipped and noise is added. This tutorial computes the leading direction of handwritten digits
+# (a point on a sphere), and then a robust mean with a custom loss.
 
 # %%
 import jax.numpy as jnp
@@ -24,9 +24,9 @@ print(records.shape)
 # %% [markdown]
 # ## Three ways to the same direction
 #
-# The guarantee is for all steps together, and the optimizer works out the noise from it. `dp_rgd` reads all records
-# at each step; `dp_rsgd` reads a random batch, and the randomness of the batch is part of the privacy. Nothing here
-# looks at the data to set the step, the clipping norm or the number of steps.
+# The guarantee covers all steps together, and the optimizer derives the noise from it. `dp_rgd` reads all records at each
+# step; `dp_rsgd` reads a random batch, and the randomness of the batch adds privacy. The step size, the clipping norm and the
+# number of steps are chosen without the data.
 
 # %%
 target, problem = ApproxDP(1.0, 1e-6), LeadingEigenvectorProblem(64)
@@ -44,12 +44,12 @@ moment = records.T @ records / len(records)
 best = np.linalg.eigvalsh(moment)[-1]
 for name, run in runs.items():
     print(
-        f"{name:26}: noise sd {run.noise:.4f} a step, explained {run.point @ moment @ run.point:.4f}"
+        f"{name:26}: noise sd {run.noise:.4f} per step, explained {run.point @ moment @ run.point:.4f}"
     )
 print(f"{'without privacy':26}: explained {best:.4f}")
 
 # %% [markdown]
-# A history of the loss reads the data at every step: it is for looking at, not for publishing.
+# A history of the loss reads the data at every step: it is not private.
 #
 # ## If there is a closed form, take it
 #
@@ -65,9 +65,9 @@ print(f"PrivatePCA, one release   : explained {direction @ moment @ direction:.4
 # %% [markdown]
 # ## A loss of your own
 #
-# Any loss of one record works; derivatives come from JAX. Here is a mean that far records cannot pull away: the loss
-# grows like the distance, not its square. Write distances so that they differentiate well: half the chord, not the
-# arc cosine.
+# Any loss of one record works; derivatives come from JAX. This example is a mean that distant records influence little: the
+# loss grows like the distance, not like its square. Write distances so that they are easy to differentiate: half the chord,
+# not the arc cosine.
 
 # %%
 sphere = Sphere(63)

@@ -1,9 +1,9 @@
 # %% [markdown]
 # # Wind on the torus
 #
-# Two measurements of the wind in a row are two angles: a point of the flat torus. North is 0 and also 2π: as numbers, the
-# mean of two northerly winds points south. The mean's sensitivity on the torus is 2r/n for every r < π/2. The ball about
-# north cuts off the winds from the south; most of our error is that, not noise.
+# Two successive measurements of the wind direction are two angles: a point of the flat torus. North is both 0 and 2π, so as
+# numbers the mean of two northerly winds points south. The sensitivity of the mean on the torus is 2r/n for every r < π/2.
+# Winds from the south are clipped to the ball about north; most of the error on the manifold is this bias, not noise.
 
 # %%
 import numpy as np
@@ -23,7 +23,7 @@ pairs = np.asarray(
 )
 
 # %% [markdown]
-# The detour takes angles from 0 to 2π as numbers, with the square that holds them as its bound.
+# The detour through vectors treats angles from 0 to 2π as numbers; its bound is the square that contains them.
 
 # %%
 found = compare(

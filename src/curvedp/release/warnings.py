@@ -590,20 +590,21 @@ def _useless_mean_warnings(mechanism: Mechanism, radius: float) -> list[Warning]
     radius : float
         The radius of the public ball.
     """
-    remedies = _suggested_remedies(mechanism.statistic.value_space)
-    cures = f"{remedies}, as would a smaller ball"
+    remedies = _suggested_remedies(
+        mechanism.statistic.value_space, dimensions="fewer dimensions, a smaller ball"
+    )
     error = _noticeable_error(mechanism, radius)
     if error is not None and error >= baseline_error(mechanism.statistic):
         text = (
             f"the predicted error {error:.3g} is so large (radius {radius:g}) that the "
-            f"center of the ball is an equally good estimate; {cures}"
+            f"center of the ball is an equally good estimate; {remedies}"
         )
         return [Warning(WarningKind.ERROR_TOO_LARGE, text)]
     if isinstance(mechanism, HasNoiseLength) and mechanism.noise_length >= radius / 3:
         text = (
             f"the noise has a typical length of {mechanism.noise_length:.3g} in a ball of "
             f"radius {radius:g}, so the release says little more than the center of the "
-            f"ball does; {cures}"
+            f"ball does; {remedies}"
         )
         return [Warning(WarningKind.OF_LITTLE_USE, text)]
     return []
@@ -636,7 +637,11 @@ def _useless_variance_warnings(mechanism: Mechanism) -> list[Warning]:
     return [Warning(WarningKind.ERROR_TOO_LARGE, text)]
 
 
-def _suggested_remedies(space: Manifold, n_records: int | None = None) -> str:
+def _suggested_remedies(
+    space: Manifold,
+    n_records: int | None = None,
+    dimensions: str = "fewer dimensions (channels, regions)",
+) -> str:
     """Return a clause that suggests how to get a release with less noise.
 
     Parameters
@@ -645,11 +650,11 @@ def _suggested_remedies(space: Manifold, n_records: int | None = None) -> str:
         The manifold of the records.
     n_records : int, optional
         The number of records that would be enough, if it is known.
+    dimensions : str
+        What about the space and the ball could be reduced.
     """
     number = "more records" if n_records is None else f"about {n_records} records"
-    remedies = (
-        f"{number}, fewer dimensions (channels, regions) or a larger budget would help"
-    )
+    remedies = f"{number}, {dimensions} or a larger budget would help"
     if not isinstance(space, SPD):
         return remedies
     return (
