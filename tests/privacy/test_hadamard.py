@@ -38,7 +38,7 @@ CASES += [
 @pytest.mark.parametrize(("M", "sigma", "D"), CASES, ids=str)
 def test_never_below_the_exact_profile(M, sigma, D):
     exact = RiemannianGaussian(M, sigma).profile(D)
-    bound = HadamardProfile.of(M.dim, sigma, D, ricci_lower_bound(M))
+    bound = HadamardProfile.from_ricci_bound(M.dim, sigma, D, ricci_lower_bound(M))
     assert np.all(bound.delta(EPS) >= exact.delta(EPS) * (1 - 1e-8))
     assert exact.mu <= bound.mu * (1 + 1e-8)
     assert bound.mu <= exact.mu / math.sqrt(1 + ricci_lower_bound(M) * sigma**2) * (
@@ -69,7 +69,7 @@ def test_a_smaller_curvature_would_be_refuted(wrong):
     M, sigma, D = Lorentz(10), 0.2, 0.4
     exact, lie = (
         RiemannianGaussian(M, sigma).profile(D),
-        HadamardProfile.of(10, sigma, D, wrong * ricci_lower_bound(M)),
+        HadamardProfile.from_ricci_bound(10, sigma, D, wrong * ricci_lower_bound(M)),
     )
     assert lie.mu < exact.mu
 
@@ -121,12 +121,12 @@ def test_the_scale_is_the_smallest(k):
         sigma = hadamard_scale(float(flat), -k)
         assert k * sigma**2 <= 0.5
         assert sigma * math.sqrt(1 - k * sigma**2) == pytest.approx(flat, rel=1e-11)
-        assert HadamardProfile.of(3, sigma, 1.0, -k).scale >= flat
+        assert HadamardProfile.from_ricci_bound(3, sigma, 1.0, -k).scale >= flat
     if k:
         with pytest.raises(UnattainableGuarantee, match="tangent-gaussian"):
             hadamard_scale(0.51 / math.sqrt(k), -k)
         with pytest.raises(ParameterError, match="no bound"):
-            HadamardProfile.of(3, 0.8 / math.sqrt(k), 1.0, -k)
+            HadamardProfile.from_ricci_bound(3, 0.8 / math.sqrt(k), 1.0, -k)
 
 
 TARGETS = [GDP(1.0), ApproxDP(1.0, 1e-6), ZCDP(0.3), RenyiDP(4.0, 1.0)]

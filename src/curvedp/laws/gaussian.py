@@ -111,7 +111,7 @@ class RiemannianGaussian(IsotropicLaw):
             return product_profile(_TWO_CIRCLES, self.scale, sensitivity)
         if isinstance(backend, GrassmannGaussian | TorusGaussian):
             # Theorem P6: no curvature is negative.
-            return PositiveCurvatureProfile.of(
+            return PositiveCurvatureProfile.from_gaussian(
                 self.manifold.dim, self.scale, sensitivity
             )
         factors = constant_curvature_factors(self.manifold)
@@ -168,7 +168,7 @@ class RiemannianGaussian(IsotropicLaw):
             return None
         if -ricci_lower_bound(manifold) * self.scale * self.scale > within:
             return None
-        return HadamardProfile.of(
+        return HadamardProfile.from_ricci_bound(
             manifold.dim, self.scale, sensitivity, ricci_lower_bound(manifold)
         )
 

@@ -1,5 +1,6 @@
-"""Privacy profiles δ(ε) of noise laws, one module for each kind of space.
+"""Privacy profiles: the smallest δ at every ε, for each noise on each kind of space.
 
-`base` derives everything that a profile can be asked from the law of its privacy loss;
-the other modules say which law that is, and for which pair of neighboring data sets.
+`base` computes δ(ε) and all other privacy parameters from the distribution of the
+privacy loss. The other modules state that distribution for one kind of space, and for
+the two neighboring data sets that are easiest to tell apart.
 """

@@ -1,10 +1,13 @@
-"""Exact privacy profiles of Riemannian Gaussian and Laplace noise on constant curvature.
+"""What Gaussian or Laplace noise promises on a sphere, a hyperbolic or a flat space.
 
-`gaussian_profile` and `laplace_profile` return them, and `gaussian_floor` the smallest
-μ that any scale of Gaussian noise can reach.
+The noise is isotropic about a center, which is at most `sensitivity` farther on for a
+neighboring data set. A profile gives δ at every ε, and other privacy parameters.
 
-Theorem P1 (docs/theory/exact-profiles.md). The worst pair of neighbors is any pair
-whose noise centers are exactly the sensitivity apart: moving the second center away
+`gaussian_profile` and `laplace_profile` return profiles, and `gaussian_floor` the
+smallest μ of Gaussian DP that any scale of Gaussian noise can reach.
+
+Theorem P1 (docs/theory/exact-profiles.md). Two data sets are easiest to tell apart if
+their noise centers are exactly the sensitivity apart: moving the second center away
 from the first raises δ(ε) at every ε. So no search over distances is needed.
 
 Theorem P3 (docs/theory/hyperbolic-floor.md). On a hyperbolic space the profile does not
@@ -57,8 +60,9 @@ _SINH_SQUARE_OVERFLOWS = 350  # the radius beyond which sinh² would overflow
 def _check_range(name: str, value: float, low: float, high: float) -> None:
     """Raise `ParameterError` unless low <= value <= high.
 
-    A calibration makes many profiles, so that the common case must be quick:
-    `_validate.within`, which builds the message, is slow and is called on failure only.
+    A search for the best noise scale builds many profiles, so that this check must be
+    quick. `_validate.within`, which composes the message, is slow. It is called only if
+    the value is out of range.
 
     Parameters
     ----------
@@ -86,7 +90,7 @@ class RadialProfile(PrivacyProfile):
 
     kind: Kind
 
-    # Whether everything about the loss is in closed form.
+    # Whether δ(ε) and the other parameters have closed forms.
     is_closed_form: ClassVar[bool] = False
 
     @property
@@ -101,32 +105,33 @@ class RadialProfile(PrivacyProfile):
 
     @cached_property
     def loss_table(self) -> TabulatedLossLaw:
-        """The tabulated privacy loss.
+        """A table of the distribution of the privacy loss, built on first access.
 
-        If errors of the quadrature prevent a table, the number of nodes is doubled.
+        If quadrature errors are too large for a table, the number of quadrature nodes
+        is doubled.
         """
         law = self.loss_law
         while True:
             try:
                 return TabulatedLossLaw(law)
             except ArithmeticError:
-                can_be_refined = (
-                    isinstance(law, SpaceFormLoss)
-                    and law.order <= _MAX_QUADRATURE_NODES
-                )
-                if not can_be_refined:
+                if not isinstance(law, SpaceFormLoss):
                     raise
-                assert isinstance(law, SpaceFormLoss)
+                if law.order > _MAX_QUADRATURE_NODES:
+                    raise
                 law = replace(law, order=2 * law.order)
 
     @cached_property
     def rao(self) -> float:
-        """The Rao distance Δ·√(Fisher information), which is the scale of the loss."""
+        """The Rao distance: the sensitivity times √(Fisher information), rounded up."""
         return float(round_up(self.loss_law.loss_scale, RELATIVE_ERROR))
 
     @property
     def quadrature_law(self) -> PrivacyLossLaw | None:
-        """The privacy loss with a fixed number of nodes; None if there is a closed form."""
+        """The privacy loss with 128 quadrature nodes, for quick estimates.
+
+        None if no quadrature is needed, because there is a closed form.
+        """
         law = None if self.is_closed_form else self.unresolved_loss_law
         if not isinstance(law, SpaceFormLoss):
             return None
@@ -134,9 +139,10 @@ class RadialProfile(PrivacyProfile):
 
     @property
     def tabulated_mu(self) -> float | None:
-        """The largest μ_ε within the table of the loss; None if there is a closed form.
+        """A quick lower bound on the smallest μ of Gaussian DP.
 
-        μ_ε is the μ with δ_μ(ε) = δ(ε).
+        It takes into account only the ε in the table of the privacy loss. None if there
+        is a closed form.
         """
         return None if self.is_closed_form else self._mu_in_table
 
@@ -184,41 +190,45 @@ class ConstantCurvatureProfile(RadialProfile):
     length_fields: ClassVar[tuple[str, ...]] = ("scale", "sensitivity")
 
     def __post_init__(self) -> None:
-        """Validate the space, the sensitivity and the range that doubles can resolve."""
+        """Validate the space, the sensitivity and the range that floats can resolve."""
         super().__post_init__()
         if self.kind not in ("gaussian", "laplace"):
             raise ParameterError(
                 "must be 'gaussian' or 'laplace'", parameter="kind", value=self.kind
             )
         self._validate_space()
-        root = math.sqrt(abs(self.curvature))
-        self._validate_sensitivity(root)
-        self._validate_resolved_range(root)
-        self._validate_integrability(root)
+        root_curvature = math.sqrt(abs(self.curvature))
+        self._validate_sensitivity(root_curvature)
+        self._validate_resolved_range(root_curvature)
+        self._validate_integrability(root_curvature)
 
     def _validate_space(self) -> None:
-        """Check the curvature and the dimension, and store them as a float and an int."""
-        dim_is_plain = type(self.dim) is int and 1 <= self.dim < 2**53
-        curvature_is_plain = (
+        """Check the curvature and the dimension, and store them as a float and an int.
+
+        Plain valid numbers take a short cut, because many profiles are built in a
+        search.
+        """
+        dim_is_valid_int = type(self.dim) is int and 1 <= self.dim < 2**53
+        curvature_is_valid_float = (
             type(self.curvature) is float and abs(self.curvature) <= 1e300
         )
-        if dim_is_plain and curvature_is_plain:
+        if dim_is_valid_int and curvature_is_valid_float:
             return
         curvature = _validate.within("curvature", self.curvature, -1e300, 1e300)
         object.__setattr__(self, "curvature", curvature)
         object.__setattr__(self, "dim", _validate.integer("dim", self.dim, 1))
 
-    def _validate_sensitivity(self, root: float) -> None:
+    def _validate_sensitivity(self, root_curvature: float) -> None:
         """Check that the sensitivity does not exceed the diameter of a sphere.
 
         Parameters
         ----------
-        root : float
+        root_curvature : float
             √|curvature|, the inverse of the curvature radius.
         """
         if self.curvature <= 0:
             return
-        diameter = math.pi / root
+        diameter = math.pi / root_curvature
         if self.sensitivity > diameter * (1 + 4e-16):
             raise ParameterError(
                 f"must not exceed the diameter {diameter:g} of the space",
@@ -226,45 +236,54 @@ class ConstantCurvatureProfile(RadialProfile):
                 value=self.sensitivity,
             )
 
-    def _validate_resolved_range(self, root: float) -> None:
-        """Check that the integrals can be computed in doubles for these parameters.
+    def _validate_resolved_range(self, root_curvature: float) -> None:
+        """Check that floating-point arithmetic can handle these parameters.
 
         Parameters
         ----------
-        root : float
+        root_curvature : float
             √|curvature|, the inverse of the curvature radius.
         """
+        relative_scale = self.scale * root_curvature
+        relative_sensitivity = self.sensitivity * root_curvature
+
+        # Integrals over the radius.
         if self.dim > 1 and not self.is_closed_form:
-            _check_range("scale·√|curvature|", self.scale * root or 1.0, *_SCALE_RANGE)
+            # On flat space there is no curvature radius to compare with.
+            _check_range("scale·√|curvature|", relative_scale or 1.0, *_SCALE_RANGE)
             ratio = self.sensitivity / self.scale
             _check_range("sensitivity/scale", ratio, *_RATIO_RANGE)
+
+        # Hyperbolic functions of the sensitivity.
         if self.dim > 1 and self.curvature < 0:
             _check_range(
                 "sensitivity·√|curvature|",
-                self.sensitivity * root,
-                0,
-                _LARGEST_HYPERBOLIC_SENSITIVITY,
+                relative_sensitivity,
+                low=0,
+                high=_LARGEST_HYPERBOLIC_SENSITIVITY,
             )
+
+        # Closed forms on the circle.
         if self.dim == 1 and self.curvature > 0:
-            _check_range("scale·√curvature", self.scale * root, *_CIRCLE_RANGE)
-            _check_range(
-                "sensitivity·√curvature", self.sensitivity * root, *_CIRCLE_RANGE
-            )
+            _check_range("scale·√curvature", relative_scale, *_CIRCLE_RANGE)
+            _check_range("sensitivity·√curvature", relative_sensitivity, *_CIRCLE_RANGE)
 
-    def _validate_integrability(self, root: float) -> None:
-        """Raise `NotIntegrable` if the Laplace density has infinite mass.
+    def _validate_integrability(self, root_curvature: float) -> None:
+        """Raise `NotIntegrable` if the integral of the Laplace density is infinite.
 
-        On a hyperbolic space of dimension d its scale must be below
-        1/(√|curvature|·(d−1)).
+        On a hyperbolic space of dimension d, volumes grow so fast that the scale must
+        be below 1/(√|curvature|·(d−1)).
 
         Parameters
         ----------
-        root : float
+        root_curvature : float
             √|curvature|, the inverse of the curvature radius.
         """
-        may_diverge = self.kind == "laplace" and self.curvature < 0 and self.dim > 1
-        if may_diverge and self.scale * root * (self.dim - 1) >= 1:
-            largest = 1 / (root * (self.dim - 1))
+        is_hyperbolic_laplace = (
+            self.kind == "laplace" and self.curvature < 0 and self.dim > 1
+        )
+        if is_hyperbolic_laplace and self.scale * root_curvature * (self.dim - 1) >= 1:
+            largest = 1 / (root_curvature * (self.dim - 1))
             raise NotIntegrable(
                 f"must be below {largest:g} on the space of dimension {self.dim} and "
                 f"curvature {self.curvature:g}: above it the Laplace density has "
@@ -275,10 +294,10 @@ class ConstantCurvatureProfile(RadialProfile):
 
     @property
     def unresolved_loss_law(self) -> PrivacyLossLaw:
-        """The privacy loss before the number of quadrature nodes is chosen.
+        """The privacy loss, with a default number of quadrature nodes.
 
-        It is stated in units in which the curvature is −1, 0 or 1: lengths are multiplied
-        by √|curvature|. One-dimensional spaces have closed forms.
+        Lengths are multiplied by √|curvature|, so that the curvature becomes −1, 0 or
+        1. Spaces of dimension 1 (the circle and the line) have closed forms.
         """
         length_unit = math.sqrt(abs(self.curvature)) or 1.0
         curvature_sign = (self.curvature > 0) - (self.curvature < 0)
@@ -296,12 +315,15 @@ class ConstantCurvatureProfile(RadialProfile):
             return CircleLaplaceLoss(scale, distance)
         if self.kind == "laplace":
             return LineLaplaceLoss(scale, distance)
-        # The loss of a Gaussian has the same law on every flat space.
-        return SpaceFormLoss("gaussian", 0, 2, scale, distance)
+        # On the line, a Gaussian has the same privacy loss as on a plane.
+        return SpaceFormLoss("gaussian", k=0, d=2, s=scale, distance=distance)
 
     @property
     def _zero_from(self) -> float:
-        """The smallest ε at which `delta` returns 0: Δ/s, rounded up, for Laplace noise."""
+        """The smallest ε at which `delta` returns 0.
+
+        For Laplace noise it is sensitivity/scale, rounded up.
+        """
         if self.kind == "gaussian":
             return self.pure_epsilon
         ratio = Fraction(self.sensitivity) / Fraction(self.scale)
@@ -309,7 +331,10 @@ class ConstantCurvatureProfile(RadialProfile):
 
     @cached_property
     def floor(self) -> PrivacyProfile | None:
-        """The limit of the profile for growing scales on a hyperbolic space; else None."""
+        """The profile that remains for arbitrarily much noise, on a hyperbolic space.
+
+        On all other spaces δ(ε) tends to 0 as the scale grows, and this is None.
+        """
         if self.curvature < 0 and self.dim > 1:
             return FloorProfile(
                 self.curvature, self.dim, self.sensitivity, adjacency=self.adjacency
@@ -329,15 +354,19 @@ class ConstantCurvatureProfile(RadialProfile):
 
     @property
     def _tail_mu(self) -> float:
-        """Δ/σ: for large losses the loss behaves like that of a flat Gaussian."""
+        """The limit, as ε grows, of the μ at which N(0, 1) against N(μ, 1) has δ(ε).
+
+        It is sensitivity/σ, as for a Gaussian on flat space.
+        """
         return self.sensitivity / self.scale
 
     def _subgaussian_tail(self) -> SubgaussianTail:
-        """Return a bound on the moments of the loss of a Gaussian on a hyperbolic space.
+        """Return a bound on the exponential moments of the privacy loss L.
 
-        In units of curvature −1, with the scale s, the distance D of the centers, the
-        radius r, its density ρ and the mode m of ρ (docs/theory/exact-profiles.md,
-        Theorem P2),
+        The noise is a Gaussian of scale s on a hyperbolic space of dimension d and
+        curvature −1. Let D be the distance of the two noise centers, r the distance of
+        an output from the first one, ρ its density, and m the mode of ρ. Then
+        (docs/theory/exact-profiles.md, Theorem P2)
 
             L <= (2rD + D²)/2s²,
             ρ(m+u)/ρ(m) <= (1 + 1/(e^{2m} − 1))^{d−1}·e^{−u²/2s²}.
@@ -360,15 +389,17 @@ class ConstantCurvatureProfile(RadialProfile):
             - law.log_mass
             + math.log(law.s * math.sqrt(2 * math.pi))
         )
-        # ∫ρ is at most the integral of its bound: log K below 0 is round-off.
+        # K is at least 1, because ∫ρ is at most the integral of its bound. A negative
+        # log K is a rounding error.
         return SubgaussianTail(max(log_k, 0.0), law.mode * law.distance / law.s**2)
 
 
 @dataclass(frozen=True)
 class GaussianProfile(ConstantCurvatureProfile):
-    """The profile of a Gaussian on a flat space, in closed form: exactly Δ/σ-GDP.
+    """The profile of a Gaussian on a flat space, in closed form.
 
-    Dong, Roth and Su (2022). The parameters are those of `ConstantCurvatureProfile`.
+    It is that of N(0, 1) against N(μ, 1) with μ = sensitivity/σ (Dong, Roth and Su
+    2022). The parameters are those of `ConstantCurvatureProfile`.
     """
 
     is_closed_form: ClassVar[bool] = True
@@ -387,22 +418,25 @@ class GaussianProfile(ConstantCurvatureProfile):
 
     @cached_property
     def mu(self) -> float:
-        """Δ/σ, rounded up."""
+        """The μ of Gaussian DP: sensitivity/σ, rounded up."""
         return float(round_up(self.sensitivity / self.scale, 2.0**-52))
 
     @property
     def rao(self) -> float:
-        """Δ/σ: the Fisher information is 1/σ²."""
+        """The Rao distance: sensitivity/σ, because the Fisher information is 1/σ²."""
         return self.mu
 
     @cached_property
     def rho(self) -> float:
-        """μ²/2, rounded up."""
+        """The ρ of zCDP: μ²/2, rounded up."""
         return float(round_up(self.mu * self.mu / 2, 2.0**-51))
 
     @cached_property
     def hellinger_angle(self) -> float:
-        """The angle of two Gaussians: ∫√(p₁p₂) = e^{−μ²/8}."""
+        """The Hellinger angle 2·arccos∫√(p₁p₂), rounded up.
+
+        For the densities p₁ and p₂ of N(0, 1) and N(μ, 1) the integral is e^{−μ²/8}.
+        """
         one_minus_affinity = -math.expm1(-(self.mu * self.mu) / 8)
         angle = 4 * math.asin(math.sqrt(one_minus_affinity / 2))
         return min(float(round_up(angle, 1e-15)), math.pi)
@@ -412,7 +446,18 @@ class GaussianProfile(ConstantCurvatureProfile):
         return np.asarray(gdp_delta(self.mu, eps))
 
     def _tradeoff(self, alpha: Array) -> Array:
-        """Return the smallest type II error of N(0, 1) against N(μ, 1) at type I errors."""
+        """Return the trade-off curve of telling N(0, 1) from N(μ, 1).
+
+        Parameters
+        ----------
+        alpha : array
+            Type I errors from 0 to 1.
+
+        Returns
+        -------
+        array
+            The smallest type II error for each of them.
+        """
         return np.asarray(gdp_tradeoff(self.mu, alpha))
 
     def renyi_at(self, order: float) -> float:
@@ -431,11 +476,11 @@ class GaussianProfile(ConstantCurvatureProfile):
         return float(round_up(order * self.mu * self.mu / 2, 2.0**-51))
 
     def mu_at(self, eps: Array) -> Array:
-        """Return μ itself at every ε: the profile is that of N(0, 1) against N(μ, 1)."""
+        """Return μ at every ε: the profile is that of N(0, 1) against N(μ, 1)."""
         return np.full_like(eps, self.mu)
 
     def mu_of_tradeoff(self, alpha: Array) -> Array:
-        """Return μ itself at every α: the trade-off curve is that of N(0, 1) and N(μ, 1)."""
+        """Return μ at every α: the trade-off curve is that of N(0, 1) and N(μ, 1)."""
         return np.full_like(alpha, self.mu)
 
 
@@ -458,8 +503,8 @@ class LineLaplaceProfile(ConstantCurvatureProfile):
         array
             Upper bounds on δ(ε), of the shape of `eps`.
         """
-        gap = np.minimum(eps - self._zero_from, 0.0)
-        delta = -np.expm1(gap / 2) * (1 + 1e-15)
+        eps_minus_largest_loss = np.minimum(eps - self._zero_from, 0.0)
+        delta = -np.expm1(eps_minus_largest_loss / 2) * (1 + 1e-15)
         delta = np.minimum(np.nextafter(delta, 1.0), 1.0)
         return np.asarray(np.where(eps < self._zero_from, delta, 0.0))
 
@@ -468,10 +513,11 @@ class LineLaplaceProfile(ConstantCurvatureProfile):
 class FloorProfile(PrivacyProfile):
     """The limit of the profile of a Gaussian on a hyperbolic space as its scale grows.
 
-    The privacy loss tends to (d−1)·log(cosh Δ − sinh Δ·cos φ), where φ is the angle of
-    a uniform direction. This is the loss between the harmonic measures on the boundary
-    seen from the two centers. Brownian motion turns *any* isotropic noise into these
-    measures, so that none does better (docs/theory/hyperbolic-floor.md, Theorem P3).
+    On a hyperbolic space some privacy loss remains, however much noise is added. It
+    tends to (d−1)·log(cosh Δ − sinh Δ·cos φ), where φ is the angle between a uniformly
+    random direction and that of the second center. No isotropic noise does better,
+    because Brownian motion turns every one into this limit
+    (docs/theory/hyperbolic-floor.md, Theorem P3).
 
     Parameters
     ----------
@@ -517,10 +563,10 @@ def constant_curvature_profile(
     *,
     adjacency: str = "replace-one",
 ) -> ConstantCurvatureProfile:
-    """Return the profile of isotropic noise, by a closed form if there is one.
+    """Return the privacy profile of isotropic noise, in closed form if there is one.
 
-    Within a thread, the same parameters give the same object, so that what it has
-    computed is used again.
+    Within a thread, the same parameters give the same object, so that the table of its
+    privacy loss is computed only once.
 
     Parameters
     ----------
@@ -546,7 +592,8 @@ def constant_curvature_profile(
     numbers = (curvature, dim, scale, sensitivity)
     are_numbers = all(isinstance(number, int | float) for number in numbers)
     if not (isinstance(kind, str) and are_numbers):
-        # The constructor refuses what is not a number, and says so.
+        # Such parameters cannot be looked up in a cache. The constructor converts them,
+        # or raises an error that names the wrong one.
         return ConstantCurvatureProfile(
             kind, curvature, dim, scale, sensitivity, adjacency=adjacency
         )
@@ -565,9 +612,10 @@ def _cached_profile(
     sensitivity: float,
     adjacency: str,
 ) -> ConstantCurvatureProfile:
-    """Return the profile of isotropic noise; one object for each thread and parameters.
+    """Return the privacy profile of isotropic noise from a cache.
 
-    Threads do not share profiles, because the table of a loss is extended in place.
+    Threads do not share profiles, because the table of a privacy loss is extended in
+    place.
 
     Parameters
     ----------

@@ -1,4 +1,9 @@
-"""The guarantee that a privacy profile has: what is composed, converted and charged."""
+"""A guarantee that states a whole privacy profile: δ(ε) at every ε.
+
+A profile is computed from the noise of one release. Wrapped in `ProfileGuarantee`, it
+can be composed with other guarantees, converted to another definition of privacy, and
+charged to a ledger.
+"""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -14,16 +19,17 @@ if TYPE_CHECKING:
 class ProfileGuarantee(Guarantee):
     """The guarantee that a release satisfies a privacy profile: its δ(ε) at every ε.
 
-    It is stronger than any one parameter of the profile, such as μ. Its costs do not
-    add up over releases: it composes through privacy loss distributions, and a ledger
-    converts it to the definition of its budget.
+    It is stronger than any one parameter of the profile, such as the μ of Gaussian DP.
+    Several releases are composed through their privacy loss distributions. A ledger
+    converts the guarantee to the definition of privacy of its budget.
 
     Parameters
     ----------
     profile : PrivacyProfile
         The profile.
     adjacency : str
-        That of the profile.
+        The kind of neighboring data sets: 'replace-one' or 'add-remove'. It must be
+        that of the profile.
 
     Examples
     --------
@@ -79,5 +85,5 @@ class ProfileGuarantee(Guarantee):
         return self.profile.renyi_at(order)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the fields of the profile; `guarantee_from_dict` reads them."""
+        """Return the fields of the profile, from which it can be built again."""
         return self.profile.to_dict()

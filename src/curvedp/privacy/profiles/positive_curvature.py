@@ -1,8 +1,10 @@
-"""A privacy profile in closed form for Gaussian noise where no curvature is negative.
+"""A bound on δ(ε) of Gaussian noise on spaces whose curvature is nowhere negative.
 
-Theorem P6 (docs/theory/exact-profiles.md). On a compact symmetric space whose
-injectivity domain is convex, such as planes in Rᵐ, the Riemannian Gaussians of scale σ
-about two points at most Δ apart are Δ/σ-GDP: no harder to protect than on flat space.
+There, noise of scale σ protects at least as well as on flat space: two noise centers at
+most Δ apart are as hard to tell apart as N(0, 1) and N(Δ/σ, 1).
+
+Theorem P6 (docs/theory/exact-profiles.md) proves this on every compact symmetric space
+whose injectivity domain is convex, such as the space of planes in Rᵐ.
 """
 
 from dataclasses import dataclass
@@ -13,17 +15,22 @@ from curvedp.privacy.profiles.constant_curvature import GaussianProfile
 
 @dataclass(frozen=True)
 class PositiveCurvatureProfile(GaussianProfile):
-    """The profile of the flat Gaussian of the same scale, which bounds the curved one."""
+    """The profile of the flat Gaussian of the same scale.
+
+    It bounds that of a Gaussian on a space whose curvature is nowhere negative.
+    """
 
     @property
     def is_exact(self) -> bool:
         return False
 
     @classmethod
-    def of(
+    def from_gaussian(
         cls, dim: int, sigma: float, sensitivity: float
     ) -> "PositiveCurvatureProfile":
-        """Return the bound of Theorem P6.
+        """Return a bound on the privacy profile of a Gaussian on a curved space.
+
+        No sectional curvature of the space may be negative (Theorem P6).
 
         Parameters
         ----------
@@ -32,14 +39,20 @@ class PositiveCurvatureProfile(GaussianProfile):
         sigma : float
             The scale σ of the noise.
         sensitivity : float
-            The largest distance Δ between two centers.
+            The largest distance Δ between two noise centers.
 
         Returns
         -------
         PositiveCurvatureProfile
             A profile that is nowhere below that of the Gaussian on the space.
         """
-        return cls("gaussian", 0.0, dim, _validate.length("sigma", sigma), sensitivity)
+        return cls(
+            kind="gaussian",
+            curvature=0.0,
+            dim=dim,
+            scale=_validate.length("sigma", sigma),
+            sensitivity=sensitivity,
+        )
 
     @property
     def space(self) -> str:

@@ -1,11 +1,11 @@
-"""Exact privacy profiles of Riemannian Gaussian and Laplace noise on projective spaces.
+"""What Gaussian or Laplace noise on a projective space promises: δ(ε), μ and so on.
 
-Theorem P1 (docs/theory/exact-profiles.md). The worst pair of neighbors is any pair
-whose noise centers are exactly the sensitivity apart, as on spaces of constant
-curvature.
+A projective space is the space of lines through the origin of Rᵐ or ℂᵐ. This module
+checks parameters and converts them to units in which two lines are at most π/2 apart.
 
-The privacy loss is computed in `loss.projective`. This module validates the parameters
-and converts them to units in which the diameter is π/2.
+The privacy loss itself is computed in `loss.projective`. Theorem P1
+(docs/theory/exact-profiles.md): two neighboring data sets are easiest to tell apart if
+their noise centers are exactly the sensitivity apart.
 """
 
 import math
@@ -55,14 +55,14 @@ class ProjectiveProfile(RadialProfile):
     length_fields: ClassVar[tuple[str, ...]] = ("scale", "sensitivity")
 
     def __post_init__(self) -> None:
-        """Validate the space, the sensitivity and the range that doubles can resolve."""
+        """Validate the space, the sensitivity and the range that floats can resolve."""
         super().__post_init__()
-        known_kind = self.kind in ("gaussian", "laplace")
-        known_field = self.field in ("real", "complex")
-        if not (known_kind and known_field):
+        kind_is_valid = self.kind in ("gaussian", "laplace")
+        field_is_valid = self.field in ("real", "complex")
+        if not (kind_is_valid and field_is_valid):
             raise ParameterError(
-                f"kind={self.kind!r}, field={self.field!r}: "
-                "gaussian or laplace, real or complex"
+                f"kind={self.kind!r}, field={self.field!r}: kind must be 'gaussian' or "
+                "'laplace', and field 'real' or 'complex'"
             )
         smallest_dim = 2 if self.field == "real" else 4
         dim = _validate.integer("dim", self.dim, smallest_dim)

@@ -1,7 +1,8 @@
-"""Privacy profiles in closed form that bound the exact ones where those are not known.
+"""Bounds on δ(ε) for noise whose exact privacy profile is not known.
 
-`HadamardProfile` bounds Gaussian noise on spaces without positive curvature, and
-`PureProfile` any noise with a bounded privacy loss.
+`HadamardProfile` bounds Gaussian noise on spaces without positive curvature by that of
+a flat Gaussian with a smaller scale. `PureProfile` bounds any noise whose privacy loss
+is bounded.
 
 Theorem P4 (docs/theory/exact-profiles.md). On a complete, simply connected manifold
 with sectional curvatures <= 0 and Ric >= −k, kσ² < 1, the Gaussians of scale σ about
@@ -21,6 +22,12 @@ from curvedp.privacy.guarantees.definitions import PureDP
 from curvedp.privacy.profiles.base import PrivacyProfile
 from curvedp.privacy.profiles.constant_curvature import GaussianProfile
 
+# More than the relative rounding error of σ√(1 − kσ²): a few units of 2^-53.
+_FORMULA_ROUNDING = 2.0**-50
+# By this, relative, 4k·flat² must stay below 1, so that rounding cannot hide that the
+# equation in `hadamard_scale` has no root.
+_DISCRIMINANT_MARGIN = 2.0**-40
+
 
 @dataclass(frozen=True)
 class HadamardProfile(GaussianProfile):
@@ -35,10 +42,13 @@ class HadamardProfile(GaussianProfile):
         return False
 
     @classmethod
-    def of(
+    def from_ricci_bound(
         cls, dim: int, sigma: float, sensitivity: float, ricci: float
     ) -> "HadamardProfile":
-        """Return the bound for a Gaussian of scale σ on a space with Ric >= `ricci`.
+        """Return a bound on the privacy profile of a Gaussian on a curved space.
+
+        No sectional curvature of the space may be positive, and its Ricci curvature
+        must be at least `ricci`.
 
         Parameters
         ----------
@@ -61,8 +71,14 @@ class HadamardProfile(GaussianProfile):
         ParameterError
             If ricci·σ² < −½: beyond that, more noise would not improve the bound.
         """
-        scale = _flat_scale(_validate.length("sigma", sigma), -ricci)
-        return cls("gaussian", 0.0, dim, scale, sensitivity)
+        flat_scale = _flat_scale(_validate.length("sigma", sigma), -ricci)
+        return cls(
+            kind="gaussian",
+            curvature=0.0,
+            dim=dim,
+            scale=flat_scale,
+            sensitivity=sensitivity,
+        )
 
     @property
     def space(self) -> str:
@@ -71,11 +87,12 @@ class HadamardProfile(GaussianProfile):
 
 @dataclass(frozen=True)
 class PureProfile(PrivacyProfile):
-    """The profile that follows from a bound |L| <= ε on the privacy loss alone.
+    """The profile that follows from a bound |L| <= ε on the privacy loss L alone.
 
-    Randomized response is the worst case (Kairouz, Oh and Viswanath 2015). An example
-    is the Laplace law exp(−d/σ) with a constant normalizer: |L| <= Δ/σ, and |∂L| <= 1/σ
-    along a geodesic, so that the Rao distance is at most ε too.
+    Randomized response is the worst such release (Kairouz, Oh and Viswanath 2015). For
+    example, Laplace noise with the density c·exp(−d/σ), with a constant c and the
+    distance d from its center, has |L| <= Δ/σ for centers Δ apart. The Rao distance is
+    at most ε too.
 
     Parameters
     ----------
@@ -93,7 +110,7 @@ class PureProfile(PrivacyProfile):
 
     @property
     def _pure(self) -> PureDP:
-        """The pure guarantee, which implies everything but the Rao distance."""
+        """The ε-DP guarantee, from which all parameters but the Rao distance follow."""
         return PureDP(self.eps, adjacency=self.adjacency)
 
     @property
@@ -131,10 +148,11 @@ class PureProfile(PrivacyProfile):
 
 
 def _flat_scale(sigma: float, k: float) -> float:
-    """Return the scale s = σ√(1 − kσ²) of a flat Gaussian that reveals as much; rounded down.
+    """Return the scale s = σ√(1 − kσ²) of a flat Gaussian that protects no better.
 
-    It is the scale of Theorem P4 (docs/theory/exact-profiles.md) for a Gaussian of
-    scale σ on a space whose Ricci curvature is at least −k.
+    By Theorem P4 (docs/theory/exact-profiles.md), it protects no better than a Gaussian
+    of scale σ on a space without positive curvature whose Ricci curvature is at least
+    −k. The result is rounded down.
 
     Parameters
     ----------
@@ -151,7 +169,7 @@ def _flat_scale(sigma: float, k: float) -> float:
     Raises
     ------
     ParameterError
-        If kσ² > ½, where s would decrease with σ.
+        If kσ² > ½: then s would decrease with σ, so that more noise would not help.
     """
     if not k * sigma * sigma <= 0.5:
         largest = math.sqrt(0.5 / k)
@@ -160,20 +178,22 @@ def _flat_scale(sigma: float, k: float) -> float:
             parameter="sigma",
             value=sigma,
         )
-    return sigma * math.sqrt(1 - k * sigma * sigma) * (1 - 2.0**-50)
+    return sigma * math.sqrt(1 - k * sigma * sigma) * (1 - _FORMULA_ROUNDING)
 
 
 def hadamard_scale(flat: float, ricci: float) -> float:
-    """Return the smallest σ whose flat scale σ√(1 + ricci·σ²) is large enough; rounded up.
+    """Return the smallest scale on a curved space that replaces a given flat scale.
 
-    With k = −ricci, the equation σ²(1 − kσ²) = flat² is quadratic in σ². Its smaller
-    root is σ² = 2·flat²/(1 + √(1 − 4k·flat²)). Rounding may leave it too small; then σ
-    is raised float by float until the condition was evaluated to hold.
+    It is called when the scale that flat Gaussian noise needs is known. On a space
+    without positive curvature, a Gaussian of scale σ protects at least as well as a
+    flat one of scale σ√(1 − kσ²), with k = −ricci. The equation σ²(1 − kσ²) = flat² is
+    quadratic in σ², and its smaller root is σ² = 2·flat²/(1 + √(1 − 4k·flat²)). If
+    rounding left σ too small, it is raised in tiny steps until it is large enough.
 
     Parameters
     ----------
     flat : float
-        The scale that a flat Gaussian needs to meet the guarantee.
+        The scale that Gaussian noise on flat space needs to meet the guarantee.
     ricci : float
         A lower bound on the Ricci curvature, <= 0.
 
@@ -189,14 +209,15 @@ def hadamard_scale(flat: float, ricci: float) -> float:
     """
     flat = _validate.length("flat", flat)
     k = -ricci
-    discriminant = 1 - 4 * k * flat * flat * (1 + 2.0**-40)
+    discriminant = 1 - 4 * k * flat * flat * (1 + _DISCRIMINANT_MARGIN)
     if discriminant < 0:
         largest = 0.5 / math.sqrt(k)
         raise UnattainableGuarantee(
-            f"so much noise ({flat:.4g} in flat space, at most {largest:.4g}) has no "
-            "proved bound on this space; use the mechanism tangent-gaussian"
+            f"the guarantee needs noise of scale {flat:.4g} in flat space, but beyond "
+            f"{largest:.4g} there is no proved bound on this space; use the mechanism "
+            "tangent-gaussian"
         )
     sigma = flat * math.sqrt(2 / (1 + math.sqrt(discriminant)))
     while _flat_scale(sigma, k) < flat:
-        sigma = math.nextafter(sigma * (1 + 2.0**-50), math.inf)
+        sigma = math.nextafter(sigma * (1 + _FORMULA_ROUNDING), math.inf)
     return sigma
