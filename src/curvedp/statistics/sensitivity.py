@@ -1,8 +1,11 @@
-"""How far the Fréchet mean can move when one record of n is replaced, all records in a public ball.
+"""The sensitivity of the Fréchet mean: how far one replaced record can move it.
 
-`docs/theory/sensitivity.md` has the theorem and its proof; the names below follow it.
-Everything is public: the bound depends on the manifold, the ball's radius and n, never
-on the data.
+All n records lie in a public ball of radius r on a manifold with curvature at most κ.
+Every function here takes only these public numbers, never the data. The theorems and
+their proofs are in docs/theory/sensitivity.md, whose symbols are used below:
+
+- s = r√κ is the radius of the ball in units of the curvature;
+- a is the distance of a point x from the center of the ball, in the same units.
 """
 
 from collections.abc import Callable
@@ -15,14 +18,23 @@ from curvedp import _validate
 from curvedp.errors import ParameterError
 from curvedp.geometry.manifold import Manifold, check_manifold
 
-# Relative. tan(s)/s in floats is off by less: s by 2 units in the last place, which the
-# tangent makes at most 2s/sin(2s) ≤ 22 times as many for s < 1.5, and 3 more roundings.
-_TANGENT_MARGIN = 2.0**-46
-# Relative, for R(a), whose maximum is found to float accuracy. Near r√κ = π/2 and a =
-# r√κ floats know A = a·cot a to fewer digits: to 1e-7 at π/2 − 1e-9.
-_SPREAD_MARGIN = 1e-5
-_LARGEST = 1.5  # of r√κ, where the Hessian s·cot s may fall to 0.1
-_HALVINGS = 60  # of [u, π], until the place of a maximum is known to float accuracy
+# A bound on the relative rounding error of tan(s)/s for s < 1.5: s itself is off by 2
+# units in the last place, which the tangent makes at most 2s/sin(2s) ≤ 22 times as
+# many, and 3 more roundings follow.
+_TANGENT_ERROR = 2.0**-46
+
+# A bound on the relative rounding error of R(a), the largest gradient difference. It is
+# worst near a = s = π/2, where doubles know a·cot(a) to fewer digits: to 1e-7 at
+# π/2 − 1e-9.
+_GRADIENT_DIFFERENCE_ERROR = 1e-5
+
+# The largest s for which the tight bound is used. Beyond it the Hessian of the squared
+# distance, s·cot(s), falls below 0.1, and the bound grows without limit.
+_LARGEST_RADIUS = 1.5
+
+# Bisections of an interval of length at most π, after which its ends agree to the
+# accuracy of doubles.
+_N_BISECTIONS = 60
 
 
 def frechet_mean_sensitivity(
@@ -31,22 +43,37 @@ def frechet_mean_sensitivity(
     n: int,
     bound: Literal["tight", "reimherr"] = "tight",
 ) -> float:
-    """Largest distance between the Fréchet means of two data sets that differ in one of n records, in a ball of `radius`.
+    """Return the largest distance between the Fréchet means of neighboring data sets.
 
-    Guarantees
-    - never below the true supremum over adjacent data sets (attacked in
-      `tests/mechanisms/test_sensitivity.py`);
-    - never above 2r, the diameter of the ball, and decreasing in n.
+    The two data sets have n records each in a ball of the given radius, and differ in
+    one record.
+
+    Theorem S1 (docs/theory/sensitivity.md). Let the curvature be at most κ, and
+    s = r√κ. The distance is at most 2r/n if κ ≤ 0, and at most (2r/n)·tan(s)/s if
+    κ > 0. Some data sets come arbitrarily close to this.
 
     Parameters
     ----------
-    manifold, radius, n : Manifold, float and int
-        Where the records live, r of the public ball, and the number of records.
-    bound : "tight" or "reimherr"
-        Our theorem: 2r/n where curvature is <= 0, and tan(s)/s times that for s = r√κ
-        where it is at most κ > 0, which data sets come arbitrarily close to. Or the
-        published one, (2r/n)(2-h)/h with h = 2s·cot 2s (Reimherr, Bharath & Soto 2021,
-        Theorem 2), which needs s < π/4.
+    manifold : Manifold
+        The space of the records.
+    radius : float
+        The radius r of the public ball that holds all records.
+    n : int
+        The number of records.
+    bound : {"tight", "reimherr"}
+        "tight" is Theorem S1. "reimherr" is the published bound (2r/n)·(2 − h)/h with
+        h = 2s·cot(2s), which needs s < π/4 (Reimherr, Bharath & Soto 2021, Theorem 2).
+
+    Returns
+    -------
+    float
+        An upper bound, rounded up, and never more than the diameter 2r of the ball.
+
+    Raises
+    ------
+    ParameterError
+        If the ball is so large that the mean need not be unique, or the bound is not
+        defined for it.
 
     Examples
     --------
@@ -56,132 +83,172 @@ def frechet_mean_sensitivity(
     >>> round(frechet_mean_sensitivity(Sphere(2), radius=0.7, n=10, bound="reimherr"), 4)
     1.0196
     """
-    if _validate.choice("bound", bound, ("tight", "reimherr")) == "tight":
-        return _mean_moves(manifold, radius, n, _tight_factor)
-    return _mean_moves(manifold, radius, n, _reimherr_factor)
+    _validate.choice("bound", bound, ("tight", "reimherr"))
+    curvature_factor = _tight_factor if bound == "tight" else _reimherr_factor
+    return _enlarged_flat_sensitivity(manifold, radius, n, curvature_factor)
 
 
 def mean_chart_sensitivity(manifold: Manifold, radius: float, n: int) -> float:
-    """Largest distance between the two means' coordinates in the normal chart at the ball's center.
+    """Return how far the mean's coordinates in the chart at the ball's center can move.
 
-    Theorem (docs/theory/sensitivity.md, "In the chart at the center"). It is the bound
-    on the means themselves: the logarithm stretches by at most a/sin a at distance a
-    from the center, and R(a)/h(a)·a/sin a is at most tan(r√κ), the value at a = 0, for
-    r√κ ≤ 1.5. Where curvature is at most 0 the logarithm does not stretch at all.
+    The coordinates are those of the logarithm at the center.
 
-    Parameters
-    ----------
-    manifold, radius, n : Manifold, float and int
-        As for `frechet_mean_sensitivity`.
-    """
-    return _mean_moves(manifold, radius, n, _tight_factor)
-
-
-def _mean_moves(
-    manifold: Manifold, radius: float, n: int, factor: Callable[[float], float]
-) -> float:
-    """Return the sensitivity 2r/n of a mean in flat space, enlarged for curvature.
+    Theorem (docs/theory/sensitivity.md, "In the chart at the center"). The bound of
+    Theorem S1 holds for the coordinates too. At distance a from the center the
+    logarithm stretches distances by at most a/sin(a), and the product with the
+    movement of the mean there is at most tan(s), its value at a = 0, for s ≤ 1.5.
+    Where the curvature is at most 0, the logarithm stretches nothing.
 
     Parameters
     ----------
     manifold : Manifold
-        Where the records are.
+        The space of the records.
+    radius : float
+        The radius of the public ball that holds all records.
+    n : int
+        The number of records.
+    """
+    return _enlarged_flat_sensitivity(manifold, radius, n, _tight_factor)
+
+
+def _enlarged_flat_sensitivity(
+    manifold: Manifold,
+    radius: float,
+    n: int,
+    curvature_factor: Callable[[float], float],
+) -> float:
+    """Return the sensitivity 2r/n of a mean in flat space times a factor for curvature.
+
+    The result is rounded up, and never more than the diameter 2r of the ball.
+
+    Parameters
+    ----------
+    manifold : Manifold
+        The space of the records.
     radius : float
         The radius r of the public ball.
     n : int
         The number of records.
-    factor : callable
-        Maps r√κ to the factor for curvature at most κ > 0.
+    curvature_factor : callable
+        Maps s = r√κ to the factor. It is called only if the curvature can be positive.
     """
-    s, upper = _normalized_radius(manifold, radius)
-    n, curvature_factor = _validate.integer("n", n, 1), factor(s) if upper > 0 else 1.0
-    return nextafter(min(2 * radius * curvature_factor / n, 2 * radius), inf)
+    normalized_radius, max_curvature = _normalized_radius(manifold, radius)
+    n = _validate.integer("n", n, 1)
+    factor = curvature_factor(normalized_radius) if max_curvature > 0 else 1.0
+    return nextafter(min(2 * radius * factor / n, 2 * radius), inf)
 
 
 def mean_gradient_sensitivity(
     manifold: Manifold, radius: float, n: int, distance: Any = None
 ) -> Any:
-    """Return how far the gradient of ½·mean d²(x, xᵢ) moves if one record is replaced.
+    """Return how far the gradient of the mean squared distance can move.
 
-    At distance a from the center it moves by at most 2R(a)/n
-    (docs/theory/sensitivity.md), and R increases with a.
+    The gradient is that of ½·mean d²(x, xᵢ) at a public point x, which is the negative
+    mean logarithm of the records. One of the n records is replaced. At distance a from
+    the center of the ball the gradient moves by at most 2R(a)/n, and R increases with a
+    (docs/theory/sensitivity.md).
 
     Parameters
     ----------
     manifold : Manifold
-        Where the records are.
+        The space of the records.
     radius : float
         The radius of the public ball.
     n : int
         The number of records.
-    distance : array, optional
-        Distances a of the point x from the center. By default a is the radius, so that
-        the result holds in the whole ball.
+    distance : float or array, optional
+        The distance of x from the center of the ball. By default it is the radius, so
+        that the result holds for every x in the ball.
+
+    Returns
+    -------
+    float or array of the shape of `distance`
     """
-    s, upper = _normalized_radius(manifold, radius)
+    normalized_radius, max_curvature = _normalized_radius(manifold, radius)
     n = _validate.integer("n", n, 1)
     distance = np.asarray(radius if distance is None else distance)
-    if upper <= 0:
-        return np.broadcast_to(np.nextafter(2 * radius / n, inf), distance.shape)[()]
-    center_distance = np.minimum(distance.ravel() * sqrt(upper), s)
-    spread = _spread(s, center_distance) / s * (1 + _SPREAD_MARGIN)
-    return np.nextafter(2 * radius * spread / n, inf).reshape(distance.shape)[()]
+    if max_curvature <= 0:
+        flat_sensitivity = np.nextafter(2 * radius / n, inf)
+        return np.broadcast_to(flat_sensitivity, distance.shape)[()]
+
+    center_distance = distance.ravel() * sqrt(max_curvature)
+    center_distance = np.minimum(center_distance, normalized_radius)
+    difference = _largest_gradient_difference(normalized_radius, center_distance)
+    factor = difference / normalized_radius * (1 + _GRADIENT_DIFFERENCE_ERROR)
+    return np.nextafter(2 * radius * factor / n, inf).reshape(distance.shape)[()]
 
 
 def dispersion_sensitivity(manifold: Manifold, radius: float, n: int) -> float:
-    """Largest change of the Fréchet variance V = min_x mean d²(x, xᵢ) when one of n records in a ball is replaced.
+    """Return the largest change of the Fréchet variance if one record is replaced.
 
-    Theorem (docs/theory/sensitivity.md, Theorem S3). It is at most 4r²(n−1)/n² where
-    curvatures have one sign, and on products of factors of one sign each where r√κ <
-    π/4; it is at most 4r²/n everywhere. The first is attained in flat space.
+    The Fréchet variance is the least mean squared distance min_x mean d²(x, xᵢ).
 
-    Parameters
-    ----------
-    manifold, radius, n : Manifold, float and int
-        As for `frechet_mean_sensitivity`.
-    """
-    s, _ = _normalized_radius(manifold, radius)
-    n = _validate.integer("n", n, 1)
-    factors_have_one_sign = all(map(_has_one_sign, manifold.factors))
-    is_sharp = _has_one_sign(manifold) or (factors_have_one_sign and s < pi / 4)
-    share = (n - 1) / n if is_sharp else 1.0
-    return nextafter(4 * radius**2 * share / n, inf)
-
-
-def _has_one_sign(manifold: Manifold) -> bool:
-    """Whether all sectional curvatures are at least 0, or all at most 0."""
-    low, high = manifold.curvature_bounds
-    return low >= 0 or high <= 0
-
-
-def _normalized_radius(manifold: Manifold, radius: float) -> tuple[float, float]:
-    """Return (r√κ, κ) after checking that the mean in the ball is unique.
-
-    The ball must be strongly convex (Afsari 2011, Theorem 2.1).
+    Theorem S3 (docs/theory/sensitivity.md). The change is at most 4r²(n − 1)/n² on a
+    manifold whose curvatures have one sign, and on a product of such manifolds if
+    r√κ < π/4. It is at most 4r²/n on every manifold. In flat space the first bound is
+    attained.
 
     Parameters
     ----------
     manifold : Manifold
-        Where the records are.
+        The space of the records.
     radius : float
-        The radius of the public ball.
+        The radius r of the public ball that holds all records.
+    n : int
+        The number of records.
+    """
+    normalized_radius, _ = _normalized_radius(manifold, radius)
+    n = _validate.integer("n", n, 1)
+    is_sharper_bound_proved = _has_curvatures_of_one_sign(manifold) or (
+        all(map(_has_curvatures_of_one_sign, manifold.factors))
+        and normalized_radius < pi / 4
+    )
+    ratio = (n - 1) / n if is_sharper_bound_proved else 1.0
+    return nextafter(4 * radius**2 * ratio / n, inf)
+
+
+def _has_curvatures_of_one_sign(manifold: Manifold) -> bool:
+    """Return whether all sectional curvatures are at least 0, or all are at most 0."""
+    smallest, largest = manifold.curvature_bounds
+    return smallest >= 0 or largest <= 0
+
+
+def _normalized_radius(manifold: Manifold, radius: float) -> tuple[float, float]:
+    """Return r√κ and κ, after checking that records in the ball have a unique mean.
+
+    The mean is unique if the ball is strongly convex (Afsari 2011, Theorem 2.1): r must
+    be less than half the injectivity radius, and less than π/(2√κ).
+
+    Parameters
+    ----------
+    manifold : Manifold
+        The space of the records.
+    radius : float
+        The radius r of the public ball.
+
+    Returns
+    -------
+    normalized_radius : float
+        r√κ; 0 if the curvature is at most 0.
+    max_curvature : float
+        κ, the largest sectional curvature, which may be negative.
 
     Raises
     ------
     ParameterError
-        If the ball is too wide.
+        If the ball is too large, or the curvature has no upper bound.
     """
     check_manifold(manifold)
     radius = _validate.length("radius", radius)
-    upper = manifold.curvature_bounds[1]
-    if not isfinite(upper):
+    max_curvature = manifold.curvature_bounds[1]
+    if not isfinite(max_curvature):
         raise ParameterError(
-            f"no sensitivity of the Fréchet mean is known on {manifold!r}, whose curvature has no upper bound; "
-            "use a flat or affine-invariant metric"
+            f"no sensitivity of the Fréchet mean is known on {manifold!r}, whose "
+            "curvature has no upper bound; use a flat or affine-invariant metric"
         )
     limit = manifold.injectivity_radius / 2
-    if upper > 0:
-        limit = min(limit, pi / (2 * sqrt(upper)))
+    if max_curvature > 0:
+        limit = min(limit, pi / (2 * sqrt(max_curvature)))
     if not radius < limit:
         raise ParameterError(
             f"must be < {limit:.6g} on {manifold!r}: in a larger ball the Fréchet "
@@ -190,18 +257,18 @@ def _normalized_radius(manifold: Manifold, radius: float) -> tuple[float, float]
             parameter="radius",
             value=radius,
         )
-    return radius * sqrt(max(upper, 0.0)), upper
+    return radius * sqrt(max(max_curvature, 0.0)), max_curvature
 
 
 def _reimherr_factor(s: float) -> float:
-    """Return the published factor (2 − h)/h with h = 2s·cot 2s (Reimherr et al. 2021).
+    """Return the published factor by which curvature enlarges the sensitivity 2r/n.
 
-    It is that of Theorem 2 of Reimherr, Bharath & Soto.
+    It is (2 − h)/h with h = 2s·cot(2s) (Reimherr, Bharath & Soto 2021, Theorem 2).
 
     Parameters
     ----------
     s : float
-        The radius r√κ < π/4.
+        The normalized radius r√κ of the ball, less than π/4.
     """
     if not s < pi / 4:
         raise ParameterError(
@@ -212,68 +279,73 @@ def _reimherr_factor(s: float) -> float:
 
 
 def _tight_factor(s: float) -> float:
-    """Return tan(s)/s, by which curvature at most 1 enlarges the sensitivity 2s/n.
+    """Return tan(s)/s, by which curvature enlarges the sensitivity 2r/n of a mean.
 
-    Theorem (docs/theory/sensitivity.md, "The supremum is at the center"). Let the mean
-    be at distance a from the center m₀ of a ball of radius s. Let h(a) be the least
-    eigenvalue of the Hessian there, and R(a) the largest ‖log_x y − log_x m₀‖. Then
-    R(a)/h(a) ≤ tan(s) for 0 ≤ a ≤ s < π/2, with equality at a = 0.
+    Theorem (docs/theory/sensitivity.md, "The supremum is at the center"). Let x be the
+    mean, at distance a from the center o of the ball, for curvature 1. Let h(a) be the
+    least eigenvalue of the Hessian of ½d² at x, and R(a) the largest
+    ‖log_x(y) − log_x(o)‖ over the ball. Then R(a)/h(a) ≤ tan(s) for 0 ≤ a ≤ s < π/2,
+    with equality at a = 0.
 
     Parameters
     ----------
     s : float
-        The radius of the ball, in units of 1/√κ.
+        The normalized radius r√κ of the ball.
     """
-    if not s < _LARGEST:
+    if not s < _LARGEST_RADIUS:
         raise ParameterError(
-            f"radius·√κ={s:.6g} is too large: the mean's Hessian is no longer bounded away from 0; use a smaller radius"
+            f"radius·√κ={s:.6g} is too large: the mean's Hessian is no longer bounded "
+            "away from 0; use a smaller radius"
         )
-    return tan(s) / s * (1 + _TANGENT_MARGIN)
+    return tan(s) / s * (1 + _TANGENT_ERROR)
 
 
-def _spread(s: float, a: np.ndarray) -> np.ndarray:
-    """Return R(a) = max ‖log_x y − log_x m₀‖ over d(y, m₀) = s, with d(x, m₀) = a.
+def _largest_gradient_difference(s: float, a: np.ndarray) -> np.ndarray:
+    """Return R(a), the largest ‖log_x(y) − log_x(o)‖ over points y at distance s from o.
 
-    On the unit sphere, for 0 ≤ a ≤ s < π/2. With d = d(x, y), cos u = cos s/cos a,
-    A = a·cot a and q(d) = d/sin d the law of cosines gives
+    This is on the unit sphere, where x is at distance a from o, and 0 ≤ a ≤ s < π/2.
+    With d = d(x, y), cos(u) = cos(s)/cos(a) and A = a·cot(a), the law of cosines gives
 
-        ‖log_x y − log_x m₀‖² = a² + d² + 2A·q(d)·(cos d − cos u),    s − a ≤ d ≤ s + a.
+        ‖log_x(y) − log_x(o)‖² = a² + d² + 2A·(d/sin d)·(cos d − cos u).
 
-    As a function of d the right side rises up to the place where (cos u − cos d)/ρ(d) =
-    (1 − A)/A, ρ(d) = d·sin²d/(sin d − d·cos d), and falls after it
-    (docs/theory/sensitivity.md): the left side of that equation rises on (u, π), so
-    that halving finds the place.
+    Its maximum over s − a ≤ d ≤ s + a is where (cos u − cos d)/ρ(d) = (1 − A)/A, with
+    ρ(d) = d·sin²d/(sin d − d·cos d), or at the nearer end of this interval. The left
+    side of the equation increases on (u, π), so bisection solves it
+    (docs/theory/sensitivity.md).
 
     Parameters
     ----------
     s : float
-        The radius of the ball, in units of 1/√κ.
+        The radius of the ball about o.
     a : array
-        Distances of x from the center.
+        The distances of points x from o.
     """
-    A = _cot_times(a)
-    # (1 − cos u)/2, without the cancellation of 1 − cos s/cos a
+    A = _times_cotangent(a)
+    # sin²(u/2) = (1 − cos u)/2, without the cancellation in 1 − cos(s)/cos(a).
     half_chord = np.sin((s - a) / 2) * np.sin((s + a) / 2) / np.cos(a)
     u = 2 * np.arcsin(np.sqrt(half_chord))
-    below, above = u, np.full_like(a, pi)
-    for _ in range(_HALVINGS):
-        d = (below + above) / 2
-        # (cos u − cos d)/ρ(d) < (1 − A)/A, without a division by zero
-        left = _cosine_difference(u, d) * (np.sin(d) - d * np.cos(d)) * A
-        rises = left < (1 - A) * d * np.sin(d) ** 2
-        below, above = np.where(rises, d, below), np.where(rises, above, d)
 
-    d = np.clip(below, s - a, s + a)
-    stretch = 1 / np.sinc(d / pi)
-    square = a * a + d * d - 2 * A * stretch * _cosine_difference(u, d)
+    lower, upper = u, np.full_like(a, pi)
+    for _ in range(_N_BISECTIONS):
+        d = (lower + upper) / 2
+        # Both sides times A·ρ(d)·(sin d − d·cos d), so that nothing is divided by 0.
+        left = _cosine_difference(u, d) * (np.sin(d) - d * np.cos(d)) * A
+        right = (1 - A) * d * np.sin(d) ** 2
+        is_below_maximum = left < right
+        lower = np.where(is_below_maximum, d, lower)
+        upper = np.where(is_below_maximum, upper, d)
+
+    d = np.clip(lower, s - a, s + a)
+    d_over_sin_d = 1 / np.sinc(d / pi)
+    square = a * a + d * d - 2 * A * d_over_sin_d * _cosine_difference(u, d)
     return np.asarray(np.sqrt(square))
 
 
 def _cosine_difference(u: np.ndarray, d: np.ndarray) -> np.ndarray:
-    """Return cos u − cos d without cancellation."""
+    """Return cos(u) − cos(d), computed without cancellation."""
     return np.asarray(2 * np.sin((d - u) / 2) * np.sin((d + u) / 2))
 
 
-def _cot_times(a: np.ndarray) -> np.ndarray:
-    """Return a·cot a, which is 1 at 0."""
+def _times_cotangent(a: np.ndarray) -> np.ndarray:
+    """Return a·cot(a), which is 1 at a = 0."""
     return np.asarray(np.cos(a) / np.sinc(a / pi))
