@@ -81,9 +81,11 @@ _STEPS = 4
 _STEPS_OF_LARGE_CLUSTERS = 6
 _LARGE_CLUSTER = 30.0
 
-# Up to this many dimensions no subspace is needed: the moment serves the candidates.
+# Up to this many dimensions no subspace is needed: the moment serves the candidates,
+# and a good start is worth more than precise steps.
 _FEW_DIMENSIONS = 8
 _MOMENT_SHARE_IN_FEW_DIMENSIONS = 0.05
+_CANDIDATE_SHARE_IN_FEW_DIMENSIONS = 0.3
 
 # An eigenvalue counts if it is above this multiple of the largest one of the noise.
 _EDGE_MARGIN = 1.0
@@ -392,7 +394,7 @@ class KMeansMechanism(StagedMechanism, NeedsManyRecords, RefusesRelease):
         """The fraction of the budget of all steps together."""
         spent = self._moment_share + _SPREAD_SHARE + _SIZES_SHARE
         if self.statistic.starts is None:
-            spent += _CANDIDATE_SHARE
+            spent += self._candidate_share
         if isinstance(self.statistic.manifold, Sphere):
             spent += _CENTER_SHARE
         else:
@@ -422,11 +424,23 @@ class KMeansMechanism(StagedMechanism, NeedsManyRecords, RefusesRelease):
         return _STEPS
 
     @property
+    def _has_few_dimensions(self) -> bool:
+        """Whether records have so few dimensions that no subspace is needed."""
+        return vector_size(self.statistic.manifold) <= _FEW_DIMENSIONS
+
+    @property
     def _moment_share(self) -> float:
         """The fraction of the budget of the second moment."""
-        if vector_size(self.statistic.manifold) <= _FEW_DIMENSIONS:
+        if self._has_few_dimensions:
             return _MOMENT_SHARE_IN_FEW_DIMENSIONS
         return _MOMENT_SHARE
+
+    @property
+    def _candidate_share(self) -> float:
+        """The fraction of the budget of the histogram of candidates."""
+        if self._has_few_dimensions:
+            return _CANDIDATE_SHARE_IN_FEW_DIMENSIONS
+        return _CANDIDATE_SHARE
 
     @property
     def center_noise(self) -> float:
@@ -555,7 +569,7 @@ class KMeansMechanism(StagedMechanism, NeedsManyRecords, RefusesRelease):
         )
         moment = vector_to_symmetric(noisy.values, size)
 
-        margin = 0.0 if size <= _FEW_DIMENSIONS else _EDGE_MARGIN
+        margin = 0.0 if self._has_few_dimensions else _EDGE_MARGIN
         subspace = leading_subspace(moment, noisy.std, n, _MAX_COMPONENTS, margin)
         # Shortened by the rounding to the grid, so that lengths stay at most 1.
         directions = round_to_grid(subspace.directions)
@@ -709,7 +723,7 @@ class KMeansMechanism(StagedMechanism, NeedsManyRecords, RefusesRelease):
         noisy = self._release_sum(
             budget,
             "candidates",
-            _CANDIDATE_SHARE,
+            self._candidate_share,
             self.stage_sensitivities.histogram * (1 + _ROUNDING_MARGIN),
             queries.sum(partial(_count_nearest, space, candidates), len(candidates)),
         )
