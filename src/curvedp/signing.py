@@ -1,8 +1,9 @@
-"""JSON in one canonical spelling, and Ed25519 signatures over it.
+"""Ed25519 signatures of JSON values, and the canonical spelling that they need.
 
-Certificates and federated messages are hashed and signed with these functions. A digest
-finds an accidental change; whoever changes a file on purpose can compute the digest
-again. Only a signature ties a certificate to the holder of a key.
+The same JSON value can be written in many ways, but a hash or signature needs one
+spelling: the canonical one (RFC 8785). Certificates and messages between sites are
+hashed and signed here. A hash finds an accidental change; only a signature ties a
+certificate to the holder of a key.
 """
 
 import hashlib
@@ -32,6 +33,11 @@ from curvedp.errors import ParameterError
 # How many bytes of a private key's file are read: a key in PEM has about 120.
 _LONGEST_KEY_FILE = 1 << 14
 
+# ECMAScript writes a number without an exponent if it is less than 10^21 and at least
+# 10^-6.
+_MAX_DIGITS_BEFORE_POINT = 21
+_MAX_ZEROS_AFTER_POINT = 6
+
 # Ed25519 (RFC 8032): the field's prime, and the second coordinates y of the eight
 # points whose order divides 8. These are 1 (the identity), −1 (order 2), 0 (order 4,
 # twice) and ±y₈ (order 8, twice each); a test finds them again by the curve's own
@@ -47,7 +53,9 @@ _SMALL_ORDER = frozenset(
 
 
 def canonical(value: Any) -> bytes:
-    """Return a JSON value as bytes, in the one spelling of RFC 8785.
+    """Return a JSON value as bytes in canonical spelling (RFC 8785).
+
+    Equal values give equal bytes, so that they can be hashed and signed.
 
     Whole numbers beyond 2^53 are an exception: RFC 8785 rounds them, and here they are
     written in full.
@@ -77,17 +85,20 @@ def canonical(value: Any) -> bytes:
         raise
     except (RecursionError, ValueError):
         raise ParameterError(
-            "a value nested so deeply, or a whole number of so many digits, is refused"
+            "the value is nested too deeply, or a whole number has too many digits"
         ) from None
 
 
 def digest(value: Any) -> bytes:
-    """Return the SHA-256 of a value's canonical JSON."""
+    """Return the SHA-256 hash of a JSON value in canonical spelling."""
     return hashlib.sha256(canonical(value)).digest()
 
 
 def _canonical_text(value: Any) -> str:
-    """Return a JSON value as a text in canonical spelling; see `canonical`."""
+    """Return a JSON value as text in canonical spelling (RFC 8785).
+
+    There are no spaces, and the members of an object are sorted by name.
+    """
     if isinstance(value, str):
         return json.encoder.encode_basestring(value)
     if value is None or isinstance(value, bool):
@@ -114,10 +125,10 @@ def _utf16_order(name: str) -> bytes:
 
 
 def _canonical_number(value: float) -> str:
-    """Return a double as ECMAScript writes it.
+    """Return a float as ECMAScript writes it, such as "1e-7" for 1e-07.
 
-    It has the fewest digits that read back as the same double, and an exponent if it is
-    at least 1e21 or less than 1e-6.
+    The text has the fewest digits that read back as the same float, and an exponent if
+    the number is at least 1e21 or less than 1e-6.
     """
     if not isfinite(value):
         raise ParameterError("NaN and infinities are not JSON numbers")
@@ -130,8 +141,7 @@ def _canonical_number(value: float) -> str:
     digits = "".join(map(str, figures)).rstrip("0")
     if not digits:
         return "0"
-    digits_before_point = len(figures) + int(exponent)
-    text = _place_decimal_point(digits, digits_before_point)
+    text = _place_decimal_point(digits, before_point=len(figures) + int(exponent))
     return f"-{text}" if is_negative else text
 
 
@@ -145,11 +155,11 @@ def _place_decimal_point(digits: str, before_point: int) -> str:
     before_point : int
         How many digits come before the decimal point; negative for zeros after it.
     """
-    if len(digits) <= before_point <= 21:
+    if len(digits) <= before_point <= _MAX_DIGITS_BEFORE_POINT:
         return digits.ljust(before_point, "0")
-    if 0 < before_point <= 21:
+    if 0 < before_point <= _MAX_DIGITS_BEFORE_POINT:
         return f"{digits[:before_point]}.{digits[before_point:]}"
-    if -6 < before_point <= 0:
+    if -_MAX_ZEROS_AFTER_POINT < before_point <= 0:
         return "0." + "0" * -before_point + digits
     fraction = f".{digits[1:]}" if len(digits) > 1 else ""
     return f"{digits[0]}{fraction}e{before_point - 1:+d}"
@@ -193,16 +203,15 @@ def public_key(text: Any) -> Ed25519PublicKey:
     Raises
     ------
     ParameterError
-        For anything that is not such a text, and for a key that anybody can sign for: a
-        point of small order, or one that is not written as RFC 8032 (section 5.1.3)
-        asks.
+        If the text is not a key, or if anybody can sign for the key: it is a point of
+        small order, or is not written as RFC 8032 (section 5.1.3) asks.
 
     Notes
     -----
     A signature (R, S) of the message m verifies if [S]B = R + [k]A with k = H(R, A, m).
-    For a public key A of order 1 the pair (R, S) = (identity, 0) verifies for every
-    message, and for one of order 2, 4 or 8 it does for one message in so many. Nobody
-    holds such a key.
+    Here B is a fixed point of the curve and A the public key. If A has order 1, the pair
+    (R, S) = (identity, 0) verifies for every message; if it has order 2, 4 or 8, for one
+    message in so many. Nobody holds such a key.
     """
     try:
         raw = bytes.fromhex(text)
@@ -216,13 +225,13 @@ def public_key(text: Any) -> Ed25519PublicKey:
     y = int.from_bytes(raw, "little") % 2**255
     if y >= _PRIME or y in _SMALL_ORDER:
         raise ParameterError(
-            f"{_validate.shown(text)} is no one's public key: anybody can sign for it"
+            f"{_validate.shown(text)} is nobody's public key: anybody can sign for it"
         )
     return key
 
 
 def write_key(path: str | Path, identity: Ed25519PrivateKey) -> None:
-    """Write a private key to a new file, in PEM, that only its owner can read.
+    """Write a private key in PEM to a new file that only its owner can read.
 
     Parameters
     ----------
@@ -243,7 +252,12 @@ def write_key(path: str | Path, identity: Ed25519PrivateKey) -> None:
 
 
 def read_key(path: str | Path) -> Ed25519PrivateKey:
-    """Return the private key in a PEM file.
+    """Read a private key from a PEM file that only its owner can read.
+
+    Parameters
+    ----------
+    path : str or Path
+        The file, which must have no password.
 
     Raises
     ------
@@ -272,14 +286,14 @@ def read_key(path: str | Path) -> Ed25519PrivateKey:
 
 
 def signature(identity: Ed25519PrivateKey, message: Any, purpose: str) -> str:
-    """Sign a JSON value for one purpose.
+    """Sign a JSON value for one purpose, and return the signature.
 
     Parameters
     ----------
     identity : Ed25519PrivateKey
-        Who signs.
+        The private key of the signer.
     message : JSON value
-        What is signed, in its canonical spelling.
+        The value to sign, in its canonical spelling.
     purpose : str
         What the signature is for. A signature for one purpose is invalid for any other.
 
@@ -314,5 +328,5 @@ def is_signed(key: str, message: Any, sign: Any, purpose: str) -> bool:
 
 
 def _signed_bytes(message: Any, purpose: str) -> bytes:
-    """Return the bytes that are signed: the purpose, a line end, and the canonical JSON."""
+    """Return the bytes to sign: the purpose, a line end, and the canonical JSON."""
     return purpose.encode() + b"\n" + canonical(message)

@@ -1,11 +1,14 @@
-"""Tell the public about releases: a registry entry, a one-page label and a worksheet.
+"""Pages that tell the public about private releases: a label, a worksheet, an entry.
 
-A statement is about one certificate, or about all certificates of a study together.
-The entry is for the OpenDP registry of deployments, and the worksheet follows NIST SP
-800-226. They keep three voices apart. What is *recomputed* from the certificate is
-checked before anything is written. What the software *recorded* in the certificate
-holds if that software ran unchanged. What the *curator* says in `study.toml` no
-software can check.
+Each release has a certificate, which states its privacy guarantee. A curator, who
+publishes the releases, answers further questions in a file `study.toml`. From both,
+this module writes a one-page privacy label, a worksheet by NIST SP 800-226, and an
+entry for the OpenDP registry of deployments.
+
+A statement is about one certificate, or about all certificates of a study together. It
+keeps three voices apart. What is *recomputed* from the certificate is checked before
+anything is written. What the software *recorded* in the certificate holds if that
+software ran unchanged. What the *curator* says no software can check.
 """
 
 import json
@@ -122,10 +125,13 @@ _MAX_STUDY_BYTES = 1 << 20
 
 
 def template() -> str:
-    """Return the questions as a TOML file for the curator to fill in."""
+    """Return the text of a `study.toml` with all questions, for the curator to answer.
+
+    It has an example answer for each question, or an empty one.
+    """
     heading = (
-        "# What no certificate can know. Everything here is your word, and is shown as "
-        "such."
+        "# Questions that no certificate can answer. The pages show your answers as "
+        "stated by you."
     )
     entries = [
         f"# {question.description}\n{name} = {json.dumps(question.example)}"
@@ -135,12 +141,12 @@ def template() -> str:
 
 
 def read_study(path: str | Path) -> dict[str, Any]:
-    """Return the curator's answers, by name, from a file that `template` began.
+    """Read the curator's answers from a `study.toml`, by the name of the question.
 
     Parameters
     ----------
     path : str or Path
-        The file.
+        The file, which `template` made and the curator has filled in.
 
     Raises
     ------
@@ -170,14 +176,15 @@ def read_study(path: str | Path) -> dict[str, Any]:
 
 
 def _check_answer(name: str, answer: Any) -> None:
-    """Refuse an answer that is empty, not text, or not one of the allowed ones.
+    """Refuse an answer of the curator that is empty, not text, or not allowed.
 
     Parameters
     ----------
     name : str
         The name of the question.
     answer : object
-        What the file says.
+        The answer in the file: a text, or a list of texts if the question's example is
+        a list.
     """
     question = QUESTIONS[name]
     texts = [answer]
@@ -202,7 +209,8 @@ _VARIANT_NAMES: dict[type[Guarantee], str] = {
     ZCDP: "Zero-concentrated DP",
     RenyiDP: "Renyi DP",
 }
-# The δ at which ε is quoted, as officers ask for it; and the part of it that may be slack.
+# The δ at which ε is quoted, as officers ask for it; and the part of it that may be
+# slack.
 _QUOTED_DELTA = 1e-6
 _SLACK_PART = 1e-3
 # Without a μ, the quoted point of the certified curve is the first with at most this δ.
@@ -210,20 +218,22 @@ _LARGEST_QUOTED_DELTA = 1e-5
 # Beyond this ε, e^ε is near the largest float, and no δ below 1 is stated.
 _MAX_EXPONENT = 700
 # Sums of parameters are multiplied by this, which covers their rounding.
-_ROUNDED_UP = 1 + 1e-12
+_ROUNDING_MARGIN = 1 + 1e-12
 
 Certificates = Certificate | Sequence[Certificate]
 """What a statement is about: one certificate, or all of a study."""
 
 
 class _Promise(NamedTuple):
-    """What one release, or all releases of a study together, promise.
+    """The privacy that one release, or all releases of a study together, promise.
 
     Attributes
     ----------
     guarantee : Guarantee
+        The guarantee in one definition of privacy, such as μ-GDP.
     claims : Claims
-        The same in every definition of privacy, with the slack of all.
+        What it implies in every definition of privacy. The slack in it bounds the total
+        variation between the releases and ideal ones.
     """
 
     guarantee: Guarantee
@@ -231,12 +241,12 @@ class _Promise(NamedTuple):
 
 
 def _as_list(certificates: Certificates) -> list[Certificate]:
-    """Return certificates as a list that is not empty.
+    """Return one or several certificates as a list that is not empty.
 
     Raises
     ------
     ParameterError
-        If there is none, or one is given twice: it would count twice.
+        If there is no certificate, or one occurs twice and would count twice.
     """
     if isinstance(certificates, Certificate):
         return [certificates]
@@ -249,17 +259,18 @@ def _as_list(certificates: Certificates) -> list[Certificate]:
 
 
 def _promise_of(certificates: Sequence[Certificate]) -> _Promise:
-    """Return what releases promise together.
+    """Return the privacy guarantee of several releases together.
 
-    Certificates that name one entry of a ledger were paid for together, because they
-    are about disjoint groups of records: the largest parameter of them counts
-    (McSherry 2009). Apart from that, squared μ, ε or ρ add up. The parameters are those
-    that every certificate has; slacks add up, because total variation distances do.
+    A ledger records what releases cost. Certificates that name the same entry of a
+    ledger are about disjoint groups of records, so that only the largest of their
+    parameters counts (McSherry 2009). Apart from that, μ², ε or ρ add up, whichever
+    parameter all certificates have. Slacks (bounds on a total variation distance) add
+    up too.
 
     Parameters
     ----------
     certificates : sequence of Certificate
-        Of releases that protect the same unit.
+        The certificates of releases that protect the same unit.
 
     Raises
     ------
@@ -276,19 +287,19 @@ def _promise_of(certificates: Sequence[Certificate]) -> _Promise:
             "the certificates are for different adjacencies, which do not add up: make "
             "one statement for each"
         )
-    groups = _paid_together(certificates)
-    total = _sum_of_largest(groups)
+    groups = _group_by_payment(certificates)
+    total = _compose_payments(groups)
     if total.adjacency not in adjacencies:
         raise ParameterError("the certificates cannot be composed")
-    slack = _ROUNDED_UP * fsum(each.claims.slack for each in certificates)
+    slack = _ROUNDING_MARGIN * fsum(each.claims.slack for each in certificates)
     return _Promise(total, Claims.from_profile(total, slack))
 
 
 def _common_unit(certificates: Sequence[Certificate]) -> PrivacyUnit:
-    """Return the unit for which the guarantees of all certificates hold.
+    """Return the privacy unit (a record, a person) for which all guarantees hold.
 
-    A guarantee for one record implies one for a record within its class, not the
-    converse (`PrivacyUnit.implies`).
+    A guarantee for one record implies one for a record within its class, but not the
+    other way round (`PrivacyUnit.implies`).
 
     Raises
     ------
@@ -305,15 +316,21 @@ def _common_unit(certificates: Sequence[Certificate]) -> PrivacyUnit:
     )
 
 
-def _paid_together(certificates: Sequence[Certificate]) -> list[list[Certificate]]:
-    """Return the certificates in lists, one for each payment.
+def _group_by_payment(certificates: Sequence[Certificate]) -> list[list[Certificate]]:
+    """Group certificates by the ledger entry that paid for them.
 
-    Without a ledger nothing shows that releases are about disjoint records, so that
-    each is a payment of its own.
+    A certificate without a ledger is a group of its own: nothing shows that its records
+    are disjoint from those of other releases.
 
     Parameters
     ----------
     certificates : sequence of Certificate
+        The certificates of the releases.
+
+    Returns
+    -------
+    list of lists of Certificate
+        One list for each payment.
     """
     payments: dict[Any, list[Certificate]] = {}
     for number, certificate in enumerate(certificates):
@@ -324,34 +341,43 @@ def _paid_together(certificates: Sequence[Certificate]) -> list[list[Certificate
     return list(payments.values())
 
 
-def _sum_of_largest(payments: Sequence[Sequence[Certificate]]) -> Guarantee:
-    """Return the composition of payments, of each of which the largest part counts.
+def _compose_payments(payments: Sequence[Sequence[Certificate]]) -> Guarantee:
+    """Return the guarantee of all payments together.
+
+    Each payment covers releases about disjoint records, so that its largest parameter
+    counts. These parameters are added up: as μ² if every release has a μ (Gaussian
+    DP), else as ε (pure DP), else as ρ (zCDP). Without a common parameter the
+    guarantees are composed one by one.
 
     Parameters
     ----------
     payments : sequence of sequences of Certificate
+        The certificates that each payment covers.
     """
     adjacency = payments[0][0].guarantee.adjacency
 
-    def largest(name: str) -> list[float] | None:
-        """Return the largest parameter of each payment; None if one has no such."""
-        values = [
-            [each.claims.parameters()[name] for each in payment] for payment in payments
+    def largest_of_each_payment(definition: str) -> list[float] | None:
+        """Return the largest parameter of each payment; None if a release has none."""
+        parameters = [
+            [certificate.claims.parameters()[definition] for certificate in payment]
+            for payment in payments
         ]
-        if any(value is None for group in values for value in group):
+        if any(value is None for group in parameters for value in group):
             return None
-        return [max(value for value in group if value is not None) for group in values]
+        return [
+            max(value for value in group if value is not None) for group in parameters
+        ]
 
-    mus = largest("gdp")
+    mus = largest_of_each_payment("gdp")
     if mus is not None:
         total = sqrt(fsum(mu * mu for mu in mus))
-        return GDP(_ROUNDED_UP * total, adjacency=adjacency)
-    epsilons = largest("pure")
+        return GDP(_ROUNDING_MARGIN * total, adjacency=adjacency)
+    epsilons = largest_of_each_payment("pure")
     if epsilons is not None:
-        return PureDP(_ROUNDED_UP * fsum(epsilons), adjacency=adjacency)
-    rhos = largest("zcdp")
+        return PureDP(_ROUNDING_MARGIN * fsum(epsilons), adjacency=adjacency)
+    rhos = largest_of_each_payment("zcdp")
     if rhos is not None:
-        return ZCDP(_ROUNDED_UP * fsum(rhos), adjacency=adjacency)
+        return ZCDP(_ROUNDING_MARGIN * fsum(rhos), adjacency=adjacency)
     return compose(
         certificate.guarantee for payment in payments for certificate in payment
     )
@@ -403,13 +429,15 @@ class _CertificateWords:
     trust_model: str
 
 
-def _certificate_words(certificates: Sequence[Certificate]) -> _CertificateWords:
-    """Put one certificate, or all of a study together, into words for the public.
+def _describe_certificates(certificates: Sequence[Certificate]) -> _CertificateWords:
+    """Return what certificates say, as texts that the public can read.
+
+    The pages of this module quote these texts.
 
     Parameters
     ----------
     certificates : sequence of Certificate
-        The certificates of the releases.
+        The certificates of one release, or of all releases of a study.
     """
     certificate = certificates[0]
     promise = _promise_of(certificates)
@@ -424,9 +452,9 @@ def _certificate_words(certificates: Sequence[Certificate]) -> _CertificateWords
 
     slack_words = ""
     if claims.slack:
-        slack_words = f", up to a total variation of {_rounded_up(claims.slack)}"
+        slack_words = f", up to a total variation of {_format_rounded_up(claims.slack)}"
     curve_words = "; ".join(
-        f"δ({eps:g}) = {_rounded_up(delta)}" for eps, delta in claims.curve
+        f"δ({eps:g}) = {_format_rounded_up(delta)}" for eps, delta in claims.curve
     )
     unprotected = "All public parameters."
     if is_count_public:
@@ -435,59 +463,68 @@ def _certificate_words(certificates: Sequence[Certificate]) -> _CertificateWords
         variant=_variant_name(promise),
         parameters=_registry_parameters(promise),
         strength=(
-            f"{together}{guarantee}; among other things "
-            f"(ε, δ) = ({quoted_eps:g}, {_rounded_up(quoted_delta)})"
+            f"{together}{guarantee}; this implies "
+            f"(ε, δ) = ({quoted_eps:g}, {_format_rounded_up(quoted_delta)})"
         ),
         guarantee=f"{together}{guarantee}{slack_words}; {curve_words}",
         attacker=_attacker_sentence(promise, certificate),
-        unit=_each(certificates, _neighbors_sentence),
+        unit=_join_sentences(certificates, _neighbors_sentence),
         unprotected=unprotected,
-        statistic=_each(certificates, _statistic_words),
-        mechanism=_each(certificates, _mechanism_words),
+        statistic=_join_sentences(certificates, _statistic_words),
+        mechanism=_join_sentences(certificates, _mechanism_words),
         payment=_payment_sentence(certificates),
-        post_processing=_each(certificates, post_processing_sentence),
-        trust_model=_each(certificates, _trust_name),
+        post_processing=_join_sentences(certificates, post_processing_sentence),
+        trust_model=_join_sentences(certificates, _trust_name),
     )
 
 
-def _each(
+def _join_sentences(
     certificates: Sequence[Certificate], sentence: Callable[[Certificate], str]
 ) -> str:
-    """Return what a sentence says of every certificate; what is the same is said once.
+    """Return a sentence about each certificate, joined by semicolons.
+
+    A sentence that several certificates have in common is written once.
 
     Parameters
     ----------
     certificates : sequence of Certificate
-    sentence : function of Certificate
+        The certificates of the releases.
+    sentence : callable
+        Takes a certificate and returns a sentence about it.
     """
-    return "; ".join(dict.fromkeys(sentence(each) for each in certificates))
+    sentences = [sentence(certificate) for certificate in certificates]
+    return "; ".join(dict.fromkeys(sentences))
 
 
 def _statistic_words(certificate: Certificate) -> str:
-    """Name the statistic and the space of its records."""
+    """Return the name of the statistic and of the space of its records."""
     return f"{certificate.statistic.get('name')} on {record_space(certificate)}"
 
 
 def _trust_name(certificate: Certificate) -> str:
-    """Name who is trusted in one word, such as "Central"."""
+    """Return the model of trust in one word, such as "Central"."""
     return certificate.trust.value.capitalize()
 
 
-def _rounded_up(value: float) -> str:
+def _format_rounded_up(value: float) -> str:
     """Return a number as text, rounded up to three significant digits."""
     context = Context(prec=3, rounding=ROUND_CEILING)
     return f"{float(context.create_decimal_from_float(value)):g}"
 
 
 def _quoted_point(promise: _Promise) -> tuple[float, float]:
-    """Return ε at δ = 10⁻⁶, rounded up; without a μ, a certified (ε, δ) with a small δ.
+    """Return the point (ε, δ) at which the guarantee is quoted to the public.
 
-    With a slack s in total variation, (ε, δ) becomes (ε, δ + (1 + e^ε)·s).
+    With a parameter μ of Gaussian DP it is ε at δ = 10⁻⁶, rounded up, provided that the
+    slack s takes only a small part of δ: it turns (ε, δ) into (ε, δ + (1 + e^ε)·s).
+    Otherwise it is the first certified point with a small δ, or the last one.
     """
     claims = promise.claims
     mu = claims.gdp
     if mu is not None:
-        eps = float(_rounded_up(GDP(mu).epsilon(_QUOTED_DELTA * (1 - _SLACK_PART))))
+        eps = float(
+            _format_rounded_up(GDP(mu).epsilon(_QUOTED_DELTA * (1 - _SLACK_PART)))
+        )
         if eps < _MAX_EXPONENT:
             slack = (1 + exp(eps)) * claims.slack
             if slack <= _QUOTED_DELTA * _SLACK_PART:
@@ -499,31 +536,32 @@ def _quoted_point(promise: _Promise) -> tuple[float, float]:
 
 
 def _variant_name(promise: _Promise) -> str:
-    """Return the registry's name of the definition that the releases satisfy.
+    """Return the registry's name of the definition of privacy, such as "Pure DP".
 
-    A pure ε that holds up to a slack in total variation is approximate DP.
+    A pure ε that holds only up to a total variation (the slack) is approximate DP.
 
     Parameters
     ----------
     promise : _Promise
-        What the releases promise.
+        The guarantee of the releases and its slack.
     """
-    kind = type(promise.guarantee)
-    if kind is PureDP and promise.claims.slack:
-        kind = ApproxDP
-    return _VARIANT_NAMES.get(kind, "Custom")
+    definition = type(promise.guarantee)
+    if definition is PureDP and promise.claims.slack:
+        definition = ApproxDP
+    return _VARIANT_NAMES.get(definition, "Custom")
 
 
 def _registry_parameters(promise: _Promise) -> dict[str, float]:
-    """Return the parameters of the guarantee, by the registry's names.
+    """Return the parameters of the guarantee by the registry's names, such as "rho".
 
-    With a slack s in total variation, (ε, δ)-DP becomes (ε, δ + (1 + e^ε)·s)-DP. A
-    definition that the registry does not know is quoted at one point (ε, δ).
+    If the guarantee holds only up to a total variation s (the slack), (ε, δ)-DP becomes
+    (ε, δ + (1 + e^ε)·s)-DP. A definition of privacy that the registry does not know is
+    quoted at one point (ε, δ).
 
     Parameters
     ----------
     promise : _Promise
-        What the releases promise.
+        The guarantee of the releases and its slack.
     """
     guarantee = promise.guarantee
     if isinstance(guarantee, ZCDP):
@@ -542,31 +580,32 @@ def _registry_parameters(promise: _Promise) -> dict[str, float]:
 
 
 def _attacker_sentence(promise: _Promise, certificate: Certificate) -> str:
-    """Say how often the best attacker guesses right.
+    """Return a sentence on how often the best attacker guesses right.
 
-    δ(0) bounds the total variation distance TV between the outcomes on neighboring data
-    sets. With equal odds the best guess is right with probability (1 + TV)/2.
+    The attacker knows everything but whose data one unit has. δ(0) bounds the total
+    variation distance TV between the outcomes on neighboring data sets. With equal odds
+    the best guess is right with probability (1 + TV)/2.
 
     Parameters
     ----------
     promise : _Promise
-        What the releases promise.
+        The guarantee of the releases.
     certificate : Certificate
-        One of them, whose unit is that of all.
+        One of their certificates; all protect the same unit, such as a person.
     """
     _, delta_at_zero = promise.claims.curve[0]
     success = min((1 + delta_at_zero) / 2, 1.0)
     success_percent = ceil(1000 * success) / 10
     noun = UNIT_WORDS[certificate.privacy_unit].noun
     return (
-        f"Who knows every other {noun} and must say "
+        f"An attacker who knows every other {noun} and must guess "
         f"{neighbor_words(certificate).guess} is right with probability "
         f"at most {success_percent}% (50% is guessing)."
     )
 
 
 def _neighbors_sentence(certificate: Certificate) -> str:
-    """Say when two data sets are neighbors, and whether their size is public.
+    """Return words on when data sets are neighbors, and whether their size is public.
 
     Parameters
     ----------
@@ -585,7 +624,7 @@ def _neighbors_sentence(certificate: Certificate) -> str:
 
 
 def _mechanism_words(certificate: Certificate) -> str:
-    """Name the mechanism, how its noise was sampled, and the software.
+    """Return the names of the mechanism, of the way of sampling and of the software.
 
     Parameters
     ----------
@@ -603,33 +642,33 @@ def _mechanism_words(certificate: Certificate) -> str:
 
 
 def _payment_sentence(certificates: Sequence[Certificate]) -> str:
-    """Say which entries of a ledger paid for the releases, if any did.
+    """Return sentences on which entries of a ledger paid for the releases, if any.
 
     Parameters
     ----------
     certificates : sequence of Certificate
         The certificates of the releases.
     """
+    # The hash of the ledger after each entry, by the number of the entry.
     heads = {}
     for certificate in certificates:
         if certificate.ledger is not None:
             heads[certificate.ledger["entry"]] = certificate.ledger["head"]
-    unpaid = sum(certificate.ledger is None for certificate in certificates)
+    n_unpaid = sum(certificate.ledger is None for certificate in certificates)
+
     sentences = []
     if len(heads) == 1:
         ((entry, head),) = heads.items()
-        sentences.append(
-            f"Paid by entry {entry} of a ledger, whose hash there is {head}."
-        )
+        sentences.append(f"Charged to entry {entry} of a ledger, with hash {head}.")
     elif heads:
         entries = ", ".join(str(entry) for entry in sorted(heads))
         sentences.append(
-            f"Paid by the entries {entries} of a ledger, whose hash after the last of "
-            f"them is {heads[max(heads)]}."
+            f"Charged to entries {entries} of a ledger; the hash of the last one is "
+            f"{heads[max(heads)]}."
         )
-    if unpaid and heads:
-        sentences.append(f"{unpaid} of the releases name no ledger.")
-    if unpaid and not heads:
+    if n_unpaid and heads:
+        sentences.append(f"{n_unpaid} of the releases name no ledger.")
+    if n_unpaid and not heads:
         sentences.append(
             "No ledger is named: other releases from these data may add to the loss."
         )
@@ -637,14 +676,14 @@ def _payment_sentence(certificates: Sequence[Certificate]) -> str:
 
 
 def ledger_sentence(ledger: "Ledger", certificates: Certificates) -> str:
-    """Say what a ledger has spent in all, and on which releases there is no certificate.
+    """Return sentences on what a ledger has spent, and for which other releases.
 
     Parameters
     ----------
     ledger : Ledger
-        The ledger of the study.
+        The record of what all releases from the data of the study have cost.
     certificates : Certificate or sequence of Certificate
-        What the statement is about.
+        The releases that the statement is about. Entries for others are named.
 
     Raises
     ------
@@ -676,7 +715,9 @@ def ledger_sentence(ledger: "Ledger", certificates: Certificates) -> str:
 
 
 def _utility_sentence(certificate: Certificate) -> str:
-    """Say how near the release is to the truth, or why nothing is known about it.
+    """Return words on how near a release is to the truth, or on why that is unknown.
+
+    The truth is the value for the population, or that for the records.
 
     Parameters
     ----------
@@ -684,17 +725,18 @@ def _utility_sentence(certificate: Certificate) -> str:
         The certificate of a release.
     """
     sentences = []
-    for of in ("population", "records"):
+    for target in ("population", "records"):
         try:
-            region = region_of(certificate, of=of)
+            region = region_of(certificate, of=target)
         except ParameterError as error:
             sentences.append(str(error))
             continue
         sentences.append(
-            f"within {_rounded_up(region.radius)} of {region.description}, "
+            f"within {_format_rounded_up(region.radius)} of {region.description}, "
             f"with probability 95% ({region.theorem})"
         )
-    # Where the population has no region for the same reason as the records, it is said once.
+    # Where the population has no region for the same reason as the records, it is said
+    # once.
     return "; ".join(dict.fromkeys(sentences))
 
 
@@ -702,7 +744,7 @@ def _utility_sentence(certificate: Certificate) -> str:
 
 
 def registry(certificates: Certificates, study: Mapping[str, Any]) -> dict[str, Any]:
-    """Return an entry for the OpenDP registry of deployments, as a draft of tier 3.
+    """Return a draft entry for the OpenDP registry of deployments (its tier 3).
 
     Parameters
     ----------
@@ -717,7 +759,7 @@ def registry(certificates: Certificates, study: Mapping[str, Any]) -> dict[str, 
         The entry by the schema of the registry; `yaml` writes it.
     """
     listed = _as_list(certificates)
-    words = _certificate_words(listed)
+    words = _describe_certificates(listed)
     return {
         "url_slug": study["slug"],
         "status": "Draft",
@@ -741,14 +783,14 @@ def registry(certificates: Certificates, study: Mapping[str, Any]) -> dict[str, 
                 ),
             },
             "privacy_loss": {
-                "privacy_unit": _each(listed, protected_unit_sentence),
+                "privacy_unit": _join_sentences(listed, protected_unit_sentence),
                 "privacy_unit_details": words.unit,
                 "privacy_parameters": words.parameters,
                 "privacy_parameters_details": words.guarantee,
             },
             "deployment_model": {
                 "model_name": words.trust_model,
-                "model_name_details": _each(listed, trust_sentence),
+                "model_name_details": _join_sentences(listed, trust_sentence),
                 "actors": study["actors"],
                 "release_type": study["releases"],
                 "release_type_details": study["plans"],
@@ -776,7 +818,7 @@ def registry(certificates: Certificates, study: Mapping[str, Any]) -> dict[str, 
 
 
 def _registry_notes(certificates: Sequence[Certificate]) -> str:
-    """Tell the registry's reviewers who vouches for which part of an entry.
+    """Return a note for the registry's reviewers: who vouches for which part.
 
     Parameters
     ----------
@@ -790,12 +832,14 @@ def _registry_notes(certificates: Sequence[Certificate]) -> str:
         f"from the {noun} with SHA-256 {hashes} (curvedp verify); "
         "variant_name, model_name, accounting and the rest of "
         "mechanisms are recorded in it by the software; "
-        "all else is the curator's word."
+        "everything else is stated by the curator."
     )
 
 
 def yaml(value: Any, indent: str = "") -> str:
-    """Return nested values as block YAML.
+    """Write nested values as YAML, with one line for each text or number.
+
+    For {"name": "x", "links": ["y"]} it returns 'name: "x"\\nlinks:\\n  - "y"\\n'.
 
     Parameters
     ----------
@@ -833,7 +877,7 @@ class _Voice(Enum):
 _VOICE_WORDS = {
     _Voice.RECOMPUTED: "recomputed from the certificate",
     _Voice.RECORDED: "recorded by the software",
-    _Voice.CURATOR: "said by the curator",
+    _Voice.CURATOR: "stated by the curator",
 }
 
 
@@ -870,9 +914,9 @@ def label(
         HTML that makes no request, and is one side of paper when printed.
     """
     listed = _as_list(certificates)
-    words = _certificate_words(listed)
-    protected_unit = _each(listed, protected_unit_sentence)
-    trust = _each(listed, trust_sentence)
+    words = _describe_certificates(listed)
+    protected_unit = _join_sentences(listed, protected_unit_sentence)
+    trust = _join_sentences(listed, trust_sentence)
     payment = f"{words.payment} {ledger_note}".strip()
     rows = [
         _Row("What is published", _Voice.CURATOR, study["description"]),
@@ -920,21 +964,23 @@ def worksheet(
         HTML that makes no request.
     """
     listed = _as_list(certificates)
-    words = _certificate_words(listed)
+    words = _describe_certificates(listed)
     variant = f"{words.variant}: {_promise_of(listed).guarantee}"
     unconfirmed = "; ".join(notes) or "nothing"
     bias = (
         f"post-processing: {words.post_processing}; "
-        "records are moved into the public ball first"
+        "records are clipped to the public ball first"
     )
     count = "one release" if len(listed) == 1 else f"{len(listed)} releases"
     query_model = f"not interactive: {count}. {words.payment} {ledger_note}".strip()
-    threat_model = f"{words.trust_model.lower()}: {_each(listed, trust_sentence)}"
+    threat_model = (
+        f"{words.trust_model.lower()}: {_join_sentences(listed, trust_sentence)}"
+    )
     side_channels = (
         "No certificate covers the time a release takes; "
         "do not let an adversary measure it."
     )
-    utility = _each(listed, _utility_sentence)
+    utility = _join_sentences(listed, _utility_sentence)
     curator = _Voice.CURATOR
     recorded = _Voice.RECORDED
     recomputed = _Voice.RECOMPUTED
@@ -979,17 +1025,18 @@ def _page(
     certificates: Sequence[Certificate],
     rows: Sequence[_Row],
 ) -> str:
-    """Return a page of rows as HTML; all texts are escaped.
+    """Return an HTML page with a table; all texts are escaped.
 
     Parameters
     ----------
     title : str
         The heading of the page.
     curators : sequence of str
-        Who publishes the data.
+        The names of those who publish the data.
     certificates : sequence of Certificate
-        Named at the foot of the page, by their dates and hashes.
+        The certificates that the foot of the page names, by their dates and hashes.
     rows : sequence of _Row
+        The rows of the table: what each says, and who vouches for it.
     """
     table_rows = "".join(
         f'<tr><th>{escape(row.heading)}<small class="{row.voice.value}">'

@@ -1,10 +1,10 @@
 """The process that recomputes a stranger's certificate, with little time and memory.
 
-A certificate is a file from somebody else, and recomputing its claims may take as long
-as its author likes. So `curvedp.verification` starts this module as a process of its
-own (`python -P -m curvedp.verify_worker`), sends one question as JSON to its standard
-input and reads one answer as JSON from its standard output. The process limits itself
-after its imports and before it looks at the question.
+A certificate states the privacy guarantee of a release. It is a file from somebody
+else, and recomputing its claims may take as long as its author likes. So
+`curvedp.verification` starts this module as a process of its own, sends it one question
+as JSON and reads one answer. The process limits its own time and memory before it looks
+at the certificate.
 """
 
 import csv
@@ -26,6 +26,11 @@ from curvedp.local.wording import promise_sentences
 from curvedp.release.rebuild import mechanism_of
 from curvedp.release.verify import remarks_on, verify_certificate
 from curvedp.release.warnings import certificate_warnings
+from curvedp.statistics.tangent_moments import (
+    SearchedTangentMoments,
+    TangentMoments,
+    TangentMomentsSum,
+)
 
 # Bytes that a question may take beyond what the process holds when it starts.
 MEMORY_LIMIT = 2 << 30
@@ -33,15 +38,36 @@ MEMORY_LIMIT = 2 << 30
 # The largest distance at which two subspaces count as the same, up to rounding.
 _LARGEST_SUBSPACE_DISTANCE = 1e-6
 
+# Statistics that are published as a mean and principal directions.
+_TANGENT_MOMENTS = (TangentMoments, TangentMomentsSum, SearchedTangentMoments)
+
+# A value in a file may differ from the certified one by these tolerances: a file has
+# fewer digits.
+_VALUE_RTOL = 1e-9
+_VALUE_ATOL = 1e-12
+
+# A certificate holds the middle of a geodesic with one predictor; its start is half a
+# unit of the predictor earlier.
+_START_OF_GEODESIC = -0.5
+
 Operation = Callable[[dict[str, Any]], Any]
 
 
 def verify(question: dict[str, Any]) -> dict[str, Any]:
-    """Check every claim of a certificate.
+    """Check every claim of a certificate, and return the results.
 
-    The question has the certificate's text as `certificate`. To check a signature as
-    well, it has a `public_key` (hexadecimal) and the `signature` beside the certificate
-    (None where there is none).
+    Parameters
+    ----------
+    question : dict
+        The text of the "certificate". To check a signature as well, it also has a
+        "public_key" in hexadecimal digits and the "signature", which is None if there
+        is none.
+
+    Returns
+    -------
+    dict
+        "checks", with a claim, whether it holds and a detail each; and "notes", remarks
+        for the reader, if no claim is refuted.
     """
     if is_local_certificate(question["certificate"]):
         return _verify_local(question)
@@ -66,10 +92,13 @@ def verify(question: dict[str, Any]) -> dict[str, Any]:
 def _verify_local(question: dict[str, Any]) -> dict[str, Any]:
     """Check every claim of a certificate of local reports, and say what it promises.
 
+    In local privacy every person adds noise to their own report. The parameters and the
+    result are those of `verify`, but such certificates have no signatures.
+
     Parameters
     ----------
     question : dict
-        As in `verify`. Such certificates have no signatures.
+        The text of the "certificate", and possibly a "public_key".
     """
     local = LocalCertificate.from_json(question["certificate"])
     checks = verify_local_certificate(local)
@@ -84,11 +113,23 @@ def _verify_local(question: dict[str, Any]) -> dict[str, Any]:
 
 
 def region(question: dict[str, Any]) -> dict[str, Any]:
-    """Compute the confidence region of a published value, from its verified certificate.
+    """Compute the confidence region of a published value from its certificate.
 
-    The question has the certificate's text, the `value_path` of the published value,
-    the `level`, what the region is `of`, and the text of a second certificate as
-    `against`, or None.
+    The certificate is verified first.
+
+    Parameters
+    ----------
+    question : dict
+        The text of the "certificate" and its "path", the "value_path" of the published
+        value, the "level" of the region, and what it is "of": the population's value or
+        that of the records. If "against" is the text of a second certificate, from
+        "against_path", the two releases are compared as well.
+
+    Returns
+    -------
+    dict
+        The region as JSON values. "consistent" says whether the second release agrees
+        with this one, or is None.
     """
     from curvedp.inference import consistent, region_of
     from curvedp.inference.region import count_components
@@ -121,13 +162,13 @@ OPERATIONS: Mapping[str, Operation] = {"verify": verify, "region": region}
 
 
 def _load_and_check(text: str) -> tuple[Certificate, list[Check]]:
-    """Read a certificate and recompute its claims."""
+    """Return a certificate, read from its text, and the result for each claim."""
     certificate = Certificate.from_json(text)
     return certificate, verify_certificate(certificate)
 
 
 def _load_verified(text: str, path: str) -> Certificate:
-    """Return a certificate of which no claim is refuted.
+    """Read a certificate and verify it; raise an exception if a claim is refuted.
 
     Parameters
     ----------
@@ -155,14 +196,16 @@ def _check_to_list(check: Check) -> list[Any]:
 
 
 def _read_value(path: Path, certificate: Certificate) -> np.ndarray:
-    """Read a published value as `curvedp release --out` writes it.
+    """Read a published value from an npy or csv file.
+
+    The command `curvedp release --out` writes such files.
 
     Parameters
     ----------
     path : path
-        The npy or csv file.
+        The file.
     certificate : Certificate
-        The certificate of the value, which names its space.
+        The certificate of the value, which names the space in which it lies.
     """
     try:
         if path.suffix == ".csv":
@@ -176,17 +219,18 @@ def _read_value(path: Path, certificate: Certificate) -> np.ndarray:
 
 
 def _read_table(path: Path, certificate: Certificate) -> np.ndarray:
-    """Read a csv file of numbers, or of released points below a line with column names.
+    """Read a csv file of released numbers or points.
 
-    The names tell the form in which the points are written. Those of the entries of a
-    point are of no form.
+    A file of points has a first line with the names of the columns, such as "released",
+    "latitude" and "longitude". They say in which form the points are written, so that
+    they can be converted to points of the manifold. Any other file is read as numbers.
 
     Parameters
     ----------
     path : path
         The csv file.
     certificate : Certificate
-        The certificate of the value, which names its space.
+        The certificate of the value, which names the space in which it lies.
     """
     from curvedp.records.forms import find_form
     from curvedp.records.output_forms import form_of_columns
@@ -210,10 +254,12 @@ def _check_value(
 ) -> None:
     """Refuse a published value that is not the one of this certificate.
 
+    The value is computed again from the integers that the certificate records.
+
     Parameters
     ----------
     certificate : Certificate
-        The value is made again from its integers.
+        The certificate of a release.
     published : array
         The published value. If it is the means of several classes, one of them has to
         be this certificate's.
@@ -232,7 +278,9 @@ def _check_value(
         certified = _geodesic_as_rows(space, *certified)
     certified = np.asarray(certified)
 
-    if components is not None:
+    if isinstance(mechanism.statistic, _TANGENT_MOMENTS):
+        is_certified = _are_leading_geodesics(published, certified, certificate)
+    elif components is not None:
         is_certified = _spans_leading_directions(published, certified)
     elif published.size % certified.size == 0:
         candidates = published.reshape(-1, *certified.shape)
@@ -252,26 +300,64 @@ def _geodesic_as_rows(
 ) -> np.ndarray:
     """Return a certified geodesic as it is published: its start, then its velocities.
 
-    A certificate holds the middle of a geodesic with one predictor, half a unit of the
-    predictor after its start.
+    If there is one predictor, the certificate holds the middle of the geodesic, which
+    is half a unit of the predictor after its start. So the geodesic is followed back.
 
     Parameters
     ----------
     space : Manifold
-        Where the geodesic lies.
+        The space in which the geodesic lies.
     footpoint : array
         The certified point.
     velocities : array
         The certified velocities, one for each predictor.
     """
     if len(velocities) == 1:
-        footpoint, velocities = follow_geodesic(space, footpoint, velocities[0], -0.5)
+        footpoint, velocities = follow_geodesic(
+            space, footpoint, velocities[0], _START_OF_GEODESIC
+        )
     rows = velocities.reshape(-1, *footpoint.shape)
     return np.concatenate([footpoint[None], rows])
 
 
+def _are_leading_geodesics(
+    published: np.ndarray, moments: np.ndarray, certificate: Certificate
+) -> bool:
+    """Return whether a published mean and its directions are those of a certificate.
+
+    Parameters
+    ----------
+    published : array
+        The mean, and the leading principal directions, each as long as its deviation; in
+        rows if it was read from a table. The sign of a direction is free.
+    moments : array
+        The certified vector.
+    certificate : Certificate
+    """
+    from curvedp.inference.tangent_regions import geodesics_of_release
+
+    certified = geodesics_of_release(moments, certificate)
+    rows = certified.reshape(len(certified), -1)
+    if published.size % rows.shape[1]:
+        return False
+    mean, *directions = published.reshape(-1, rows.shape[1])
+    if len(directions) > len(rows) - 1:
+        return False
+    tolerances = {
+        "rtol": _LARGEST_SUBSPACE_DISTANCE,
+        "atol": _LARGEST_SUBSPACE_DISTANCE,
+    }
+    return np.allclose(mean, rows[0], **tolerances) and all(
+        np.allclose(direction, row, **tolerances)
+        or np.allclose(-direction, row, **tolerances)
+        for direction, row in zip(directions, rows[1:], strict=False)
+    )
+
+
 def _spans_leading_directions(published: np.ndarray, second_moment: np.ndarray) -> bool:
-    """Return whether published directions span those of a released second moment.
+    """Return whether published directions are the leading ones of a second moment.
+
+    They are if they span the same space as its leading eigenvectors.
 
     Parameters
     ----------
@@ -295,36 +381,45 @@ def _spans_leading_directions(published: np.ndarray, second_moment: np.ndarray) 
 def _is_same_value(space: Manifold, value: np.ndarray, certified: np.ndarray) -> bool:
     """Return whether a value is the certified one, up to the rounding of a file."""
     aligned = _align_shape(space, value, certified)
-    return np.allclose(aligned, certified, rtol=1e-9, atol=1e-12)
+    return np.allclose(aligned, certified, rtol=_VALUE_RTOL, atol=_VALUE_ATOL)
 
 
-def _align_shape(space: Manifold, candidate: np.ndarray, own: np.ndarray) -> np.ndarray:
-    """Return a published shape in the position of the certificate's; others as they are.
+def _align_shape(
+    space: Manifold, published: np.ndarray, certified: np.ndarray
+) -> np.ndarray:
+    """Move a published point to the position of the certified one, if that is free.
 
-    A shape may be published in any position.
+    A shape of landmarks, for example, may be published in any rotation. Values of other
+    spaces, and values that are no points, are returned unchanged.
 
     Parameters
     ----------
     space : Manifold
-        Where the value lies.
-    candidate : array
+        The space in which the value lies.
+    published : array
         The published value.
-    own : array
+    certified : array
         The certified value.
     """
     from curvedp.records.output_forms import align_to_center
 
-    if candidate.shape != space.point_shape:
-        return candidate
-    return np.asarray(align_to_center(space, candidate, own))
+    if published.shape != space.point_shape:
+        return published
+    return np.asarray(align_to_center(space, published, certified))
 
 
 def limit_process(seconds: float) -> None:
-    """Let this process compute for so many more seconds, and take 2 GB more memory.
+    """Limit this process to some more seconds of CPU time and 2 GB more memory.
 
-    Computing time is limited and not waiting time: a certificate cannot make the
-    process wait, and on a busy machine an honest one is confirmed too. Windows has no
-    such limits; there only the parent's deadline ends the process.
+    The process is stopped beyond these limits. Only computing time counts, not waiting
+    time: a certificate cannot make the process wait, and on a busy machine an honest
+    one shall be confirmed too. Windows has no such limits; there only the deadline of
+    the parent process ends it.
+
+    Parameters
+    ----------
+    seconds : float
+        The CPU time that the process may still use.
     """
     try:
         import resource
@@ -334,7 +429,9 @@ def limit_process(seconds: float) -> None:
     end = ceil(usage.ru_utime + usage.ru_stime + seconds)
     resource.setrlimit(resource.RLIMIT_CPU, (end, end + 1))
 
-    statm = Path("/proc/self/statm")  # Linux only: elsewhere, 2 GB in all
+    # The memory that the process has now is known on Linux only. Elsewhere the limit is
+    # 2 GB in total.
+    statm = Path("/proc/self/statm")
     pages = int(statm.read_text().split()[0]) if statm.exists() else 0
     limit = pages * resource.getpagesize() + MEMORY_LIMIT
     _, hard_limit = resource.getrlimit(resource.RLIMIT_AS)
@@ -344,10 +441,15 @@ def limit_process(seconds: float) -> None:
 
 
 def answer(operations: Mapping[str, Operation]) -> None:
-    """Read one question from standard input, answer it on standard output, and end.
+    """Read one question from standard input, and write the answer to standard output.
 
-    The answer is {"result": …} or {"error": {"kind": …, "message": …}}, where the kind
-    is the name of one of `curvedp.errors`, "OSError" or "MemoryError".
+    This is all that the process does. The answer is JSON: {"result": …} or {"error":
+    {"kind": …, "message": …}}, where the kind is the name of an exception.
+
+    Parameters
+    ----------
+    operations : mapping
+        The functions that answer questions, by the name of the operation.
     """
     question = json.load(sys.stdin)
     limit_process(question["seconds"])
@@ -360,13 +462,15 @@ def answer(operations: Mapping[str, Operation]) -> None:
     except CurvedpError as error:
         reply = _error(type(error).__name__, str(error))
     except Exception as error:
-        # Nothing is known of it but its name: the certificate may have chosen the text.
+        # Only the name of the exception is told: the certificate may have chosen the
+        # text of its message.
         text = f"the certificate cannot be recomputed ({type(error).__name__})"
         reply = _error("ParameterError", text)
     json.dump(reply, sys.stdout)
 
 
 def _error(kind: str, message: str) -> dict[str, Any]:
+    """Return an answer that reports an exception by its name and message."""
     return {"error": {"kind": kind, "message": message}}
 
 

@@ -182,8 +182,9 @@ def derive_key(secret: bytes, *info: bytes | int) -> bytes:
     """
     parts = [PROTOCOL.encode()]
     for part in info:
-        is_number = isinstance(part, int)
-        parts.append(part.to_bytes(_NUMBER_BYTES, "little") if is_number else part)
+        if isinstance(part, int):
+            part = part.to_bytes(_NUMBER_BYTES, "little")
+        parts.append(part)
 
     parts_with_lengths = [
         len(part).to_bytes(_LENGTH_BYTES, "little") + part for part in parts
