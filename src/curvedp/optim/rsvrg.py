@@ -61,7 +61,7 @@ def dp_rsvrg(
     rng: Any = None,
     batch_size: float | None = None,
     sampling: Literal["poisson", "fixed-size"] = "poisson",
-    output: Literal["last", "random"] = "last",
+    output: Literal["last", "random", "I", "II"] = "last",
     restarts: int = 1,
     record_history: int = False,
     groups: Any = None,
@@ -90,8 +90,8 @@ def dp_rsvrg(
         Of the differences. By default ⌈√n⌉: then √n inner steps cost as much as the
         pass at the anchor. Where n is private (adjacency="add-remove"), the share of
         the records.
-    output : {"last", "random"}
-        The paper's option I, or its option II, a uniformly drawn iterate.
+    output : {"last", "random", "I", "II"}
+        The last iterate, the paper's option I; or a uniformly drawn one, its option II.
     restarts : int
         How often all this is run, each time from the output of the run before (the
         paper's Algorithm 12). All runs are charged.
@@ -126,7 +126,9 @@ def dp_rsvrg(
     inner_steps = _validate.integer("inner_steps", inner_steps, 1)
     restarts = _validate.integer("restarts", restarts, 1)
     clips = _check_pair("clip", clip)
-    _validate.choice("output", output, ("last", "random"))
+    _validate.choice("output", output, ("last", "random", "I", "II"))
+    if output in ("I", "II"):
+        output = "last" if output == "I" else "random"
     learning_rates = loop.learning_rates(learning_rate, epochs * inner_steps)
     is_recorded = loop.recorded_steps(record_history, restarts * epochs * inner_steps)
     n_is_private = adds_or_removes(guarantee, noise)

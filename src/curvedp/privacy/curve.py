@@ -48,7 +48,7 @@ class PrivacyCurve:
     Examples
     --------
     >>> from curvedp.privacy import GDP, PrivacyCurve, gaussian_profile
-    >>> profile = gaussian_profile(curvature=0.0, dim=3, sigma=2.0, sensitivity=1.0)
+    >>> profile = gaussian_profile(curvature=0.0, dim=3, scale=2.0, sensitivity=1.0)
     >>> curves: list[PrivacyCurve] = [GDP(0.5), profile]
     >>> [round(curve.delta(1.0), 5) for curve in curves]
     [0.00683, 0.00683]

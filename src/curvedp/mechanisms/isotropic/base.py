@@ -302,7 +302,8 @@ class ValueMechanism(Mechanism, SimulatesRelease, LeadsToRegion, RefusesRelease)
 class IsotropicMechanism(ValueMechanism):
     """A mechanism whose noise density depends only on the distance from the value.
 
-    Subclasses are dataclasses with one field, the noise scale.
+    Subclasses are dataclasses with one field, the noise scale. Where a manifold and a
+    sensitivity are stated, a guarantee may stand for the scale: it is calibrated then.
     """
 
     noise_kind: ClassVar[NoiseKind]
@@ -320,6 +321,8 @@ class IsotropicMechanism(ValueMechanism):
     ) -> None:
         if statistic is None:
             statistic = ExternalValue(manifold, sensitivity)
+            if isinstance(scale, Guarantee):
+                scale = type(self).calibrated(manifold, sensitivity, scale).scale
         checked_scale = check_length(self.scale_name, scale)
         assign(self, statistic=statistic, **{self.scale_name: checked_scale})
         self.__post_init__()

@@ -9,6 +9,7 @@ from curvedp.papers.rao.discrete import (
     geometric_rao,
     randomized_response_rao,
 )
+from curvedp.papers.rao.generalized import GeneralizedGaussianMechanism
 from curvedp.papers.rao.laws import (
     CoordinatewiseLaplace,
     GeneralizedGaussian,
@@ -38,6 +39,7 @@ __all__ = [
     "KLDP",
     "CoordinatewiseLaplace",
     "GeneralizedGaussian",
+    "GeneralizedGaussianMechanism",
     "MeanConcentratedDP",
     "MultivariateGaussian",
     "MultivariateLaplace",

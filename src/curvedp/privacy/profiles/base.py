@@ -100,7 +100,7 @@ class PrivacyProfile(PrivacyCurve):
     Examples
     --------
     >>> from curvedp.privacy import gaussian_profile
-    >>> gaussian_profile(curvature=1.0, dim=2, sigma=0.2, sensitivity=0.1).mu <= 0.5
+    >>> gaussian_profile(curvature=1.0, dim=2, scale=0.2, sensitivity=0.1).mu <= 0.5
     True
     """
 

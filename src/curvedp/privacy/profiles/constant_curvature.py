@@ -648,7 +648,7 @@ def _cached_profile(
 
 
 def gaussian_profile(
-    curvature: float, dim: int, sigma: float, sensitivity: float
+    curvature: float, dim: int, scale: float, sensitivity: float
 ) -> ConstantCurvatureProfile:
     """Return the exact profile of the Riemannian Gaussian on constant curvature.
 
@@ -660,7 +660,7 @@ def gaussian_profile(
         The curvature of the space.
     dim : int
         The dimension of the space.
-    sigma : float
+    scale : float
         The scale σ of the noise.
     sensitivity : float
         The largest distance between two centers of the noise.
@@ -675,7 +675,7 @@ def gaussian_profile(
     >>> round(gaussian_profile(1.0, 2, 1.0, 1.0).mu, 5)
     0.82248
     """
-    return constant_curvature_profile("gaussian", curvature, dim, sigma, sensitivity)
+    return constant_curvature_profile("gaussian", curvature, dim, scale, sensitivity)
 
 
 def laplace_profile(

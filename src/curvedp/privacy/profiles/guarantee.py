@@ -34,7 +34,7 @@ class ProfileGuarantee(Guarantee):
     Examples
     --------
     >>> from curvedp.privacy import GDP, convert, gaussian_profile
-    >>> profile = gaussian_profile(curvature=1.0, dim=2, sigma=1.0, sensitivity=1.0)
+    >>> profile = gaussian_profile(curvature=1.0, dim=2, scale=1.0, sensitivity=1.0)
     >>> convert(profile.guarantee, to=GDP).mu == profile.mu
     True
     """
