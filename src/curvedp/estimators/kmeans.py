@@ -30,7 +30,7 @@ from curvedp.mechanisms.staged.kmeans import (
 )
 from curvedp.privacy import GDP, Guarantee
 from curvedp.randomness import Source
-from curvedp.records.base import is_chunked, open_records
+from curvedp.records.base import is_chunked, open_streamed
 from curvedp.records.chunked import map_records
 from curvedp.records.persons import encode_persons
 from curvedp.statistics.clusters import (
@@ -98,7 +98,8 @@ class PrivateKMeans(PrivateTransformer):
 
     Notes
     -----
-    X may be a dask array, which is streamed, without `groups`.
+    X is read once for each stage. An array in a memory-mapped file is read in blocks,
+    so it may be larger than the memory; a dask array, too, but without `groups`.
 
     A cluster whose noisy count is below its error bar may be noise alone. `predict`,
     `transform` and `score` are computed from records without noise: what they return is
@@ -213,7 +214,7 @@ class PrivateKMeans(PrivateTransformer):
         """
         min_records = 0 if self._n_is_private else 2
         point_shape = check_manifold(self.manifold).point_shape
-        records = open_records(X, point_shape, min_records=min_records)
+        records = open_streamed(X, point_shape, min_records=min_records)
         if groups is None:
             return ClusterData(records), records.n, ProtectedUnit.RECORD
 

@@ -219,6 +219,30 @@ def open_records(
     return records
 
 
+def open_streamed(
+    X: Any, point_shape: tuple[int, ...], name: str = "X", min_records: int = 2
+) -> Records:
+    """Return data as `Records` that are read block by block, where X allows it.
+
+    An array of floats, such as a memory-mapped file, is neither copied nor converted:
+    kernels of `Records.sums` get blocks of its own type. Everything else is opened by
+    `open_records`.
+
+    Parameters
+    ----------
+    X, point_shape, name, min_records
+        As for `open_records`.
+    """
+    is_plain_array = type(X) in (np.ndarray, np.memmap)
+    if not is_plain_array or X.dtype.kind != "f" or X.shape[1:] != point_shape:
+        return open_records(X, point_shape, name, min_records)
+    if len(X) < min_records:
+        raise ParameterError(
+            f"{name} has {len(X)} records; at least {min_records} are needed"
+        )
+    return Records(X)
+
+
 def _open_where_it_lies(X: Any, point_shape: tuple[int, ...], name: str) -> Records:
     """Return X as records in chunks, on a device or in memory; see `open_records`.
 

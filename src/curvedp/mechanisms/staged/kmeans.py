@@ -121,7 +121,10 @@ _NOISE_LENGTHS = 0.5
 _CONTRIBUTION_BITS = 32
 _POSITION_BITS = 25
 _MAX_RECORDS = 2**30
-_BLOCK = 1 << 13
+# How many records are read at once: so few that what is computed of them stays in the
+# processor's cache; and more where each block ends with a large matrix of integers.
+_BLOCK = 1 << 10
+_GRAM_BLOCK = 1 << 12
 
 # Sensitivities are enlarged by this relative margin (Theorem K3). Truncation changes
 # the count of a person by at most 2^12·2^-32, and a sum over at most 2^30 records is
@@ -942,9 +945,9 @@ def _blockwise(
     block: Any,
     weights: Any,
 ) -> np.ndarray:
-    """Add up a kernel over parts of at most 2^13 records, as int64.
+    """Add up a kernel over parts of at most 2^10 records, as int64.
 
-    Sums over such a part are exact in doubles: 2^13 terms of at most 2^33 units.
+    Sums over such a part are exact in doubles: 2^10 terms of at most 2^33 units.
 
     Parameters
     ----------
@@ -1005,8 +1008,8 @@ def _sum_grams(chart: Chart, block: Any, weights: Any = None) -> np.ndarray:
     """
     records = np.asarray(block)
     total = np.zeros(6 * chart.size**2, dtype=np.int64)
-    for first in range(0, len(records), _BLOCK):
-        part = slice(first, first + _BLOCK)
+    for first in range(0, len(records), _GRAM_BLOCK):
+        part = slice(first, first + _GRAM_BLOCK)
         vectors = chart.vectors(records[part])
         if weights is not None:
             vectors = vectors * np.sqrt(np.asarray(weights)[part])[:, None]
