@@ -138,6 +138,30 @@ def test_what_is_no_place_is_the_public_one(device):
     assert device.cost([[np.nan, 1.0], [0.0, 0.0]]).new_cells == 0
 
 
+NO_PLACES = [
+    ["Frau Mueller", 1.0],
+    [None, None],
+    [1.0],
+    [1.0, 2.0, 3.0],
+    [10**400, 1.0],
+    [1e308, 1e308],
+    [[1.0, 2.0]],
+    None,
+    1 + 0j,
+    10**400,
+    "x",
+    {},
+]
+
+
+@pytest.mark.parametrize("place", NO_PLACES, ids=lambda place: str(place)[:20])
+def test_whatever_a_place_is_it_raises_nothing(device, place):
+    """The next place of a trace is data: an error would tell which one it was."""
+    public = device.report(EARTH.public_record)
+    assert device.report(place).shape == public.shape
+    assert device.cost([HOME, place, WORK]).visits == 3
+
+
 def test_only_places_on_the_earth(tmp_path):
     with pytest.raises(ParameterError):
         DeviceLedger(tmp_path / "x", MetricLaplace(Sphere(2), 1.0), per_day=1.0)

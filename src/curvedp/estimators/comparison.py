@@ -180,9 +180,17 @@ def compare_groups(
     check_payer(ledger, label)
     with quiet_about_records():
         arrays = read_samples(manifold, samples)
-    names = _check_names(names, len(arrays))
+    sample_names = _check_names(names, len(arrays))
     _rehearse(
-        manifold, arrays, radius, center, guarantee, level, permutations, names, groups
+        manifold,
+        arrays,
+        radius,
+        center,
+        guarantee,
+        level,
+        permutations,
+        sample_names,
+        groups,
     )
     with collect_release_warnings() as warning_texts:
         comparison = _release_comparison(
@@ -193,7 +201,7 @@ def compare_groups(
             guarantee,
             level,
             permutations,
-            names,
+            sample_names,
             groups,
             ledger,
             label,

@@ -62,7 +62,7 @@ class BoundedNoise(LocalMechanism):
     Parameters
     ----------
     manifold : Manifold
-        Where the records live.
+        The manifold of the records.
     center : array
         The center of the public ball.
     radius : float
@@ -205,7 +205,7 @@ class LocalGaussian(BoundedNoise):
     Parameters
     ----------
     manifold : Manifold
-        Where the records live.
+        The manifold of the records.
     center : array
         The center of the public ball.
     radius : float
@@ -238,7 +238,7 @@ class LocalLaplace(BoundedNoise):
     Parameters
     ----------
     manifold : Manifold
-        Where the records live.
+        The manifold of the records.
     center : array
         The center of the public ball.
     radius : float

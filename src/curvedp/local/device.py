@@ -22,7 +22,7 @@ from curvedp import _validate
 from curvedp._files import write_atomically
 from curvedp.errors import BudgetExceeded, LedgerCorrupted, ParameterError
 from curvedp.local.metric import MetricLaplace
-from curvedp.local.spaces import Earth
+from curvedp.local.spaces import Earth, read_batch
 
 SCHEMA = "curvedp-device-ledger/1"
 
@@ -81,8 +81,29 @@ class EarthCells:
         place : pair of float
             Latitude and longitude in degrees. What is no place is the public place.
         """
-        point = self.earth.read(np.asarray(place, dtype=np.float64).reshape(1, 2))
-        latitude, longitude = self.earth.write(point)[0].tolist()
+        # In a list, whatever the place is can be no reason to raise.
+        (index,) = self.indices([place])
+        return index
+
+    def indices(self, places: Any) -> list[tuple[int, int]]:
+        """Return the ring and the column of every place.
+
+        Parameters
+        ----------
+        places : array or list, shape (n, 2)
+            Latitudes and longitudes in degrees. What is no place is the public place.
+        """
+        points, _ = read_batch(self.earth, places)
+        return [self._index(*place) for place in self.earth.write(points).tolist()]
+
+    def _index(self, latitude: float, longitude: float) -> tuple[int, int]:
+        """Return the ring and the column of a place.
+
+        Parameters
+        ----------
+        latitude, longitude : float
+            In degrees.
+        """
         ring = min(int((latitude / 180 + 0.5) * self._rings), self._rings - 1)
         columns = self._columns(ring)
         return ring, int((longitude / 360 + 0.5) * columns) % columns
@@ -219,8 +240,8 @@ class DeviceLedger:
         """
         entries = self._load()
         known = {tuple(entry["cell"]) for entry in entries if entry["report"]}
-        visits = np.asarray(trace, dtype=np.float64).reshape(-1, 2)
-        new = {self.cells.index(place) for place in visits} - known
+        visits = self.cells.indices(trace)
+        new = set(visits) - known
         epsilon = len(new) * self.mechanism.epsilon
         left = self.left(day)
         fits = epsilon <= left * (1 + _SUM_ERROR)

@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from curvedp._silence import quiet_about_records
 from curvedp.core.codes import SamplingPath
 from curvedp.laws.law import check_rng
 from curvedp.local.certificate import LocalCertificate, describe_reports
@@ -124,8 +125,9 @@ class LocalMechanism(ABC):
         bits = check_source(source)
         points, is_single = read_batch(self.space, X)
         bits.refresh()
-        integers = self.draw_reports(points, bits)
-        reports = self.space.write(self.points_from_grid(integers))
+        with quiet_about_records():
+            integers = self.draw_reports(points, bits)
+            reports = self.space.write(self.points_from_grid(integers))
         self.certificate_ = self._certificate(bits, integers)
         return reports[0] if is_single else reports
 
@@ -141,7 +143,8 @@ class LocalMechanism(ABC):
         """
         check_rng(rng)
         points, is_single = read_batch(self.space, X)
-        reports = self.space.write(self.simulate_points(points, rng))
+        with quiet_about_records():
+            reports = self.space.write(self.simulate_points(points, rng))
         return reports[0] if is_single else reports
 
     def _certificate(

@@ -13,6 +13,7 @@ import numpy as np
 from scipy.optimize import brentq
 
 from curvedp import _validate
+from curvedp._silence import quiet_about_records
 from curvedp.core.chart import grid_of
 from curvedp.errors import ParameterError
 from curvedp.geometry import Manifold, Sphere, Torus
@@ -180,7 +181,8 @@ class MetricLaplace(LocalMechanism):
         """
         report_points, _ = read_batch(self.space, reports)
         points, is_single = read_batch(self.space, X)
-        distances = self.space.manifold.dist(points, report_points)
+        with quiet_about_records():
+            distances = self.space.manifold.dist(points, report_points)
         # The volume element of the space in the unit of ε.
         log_volume = self.space.manifold.dim * math.log(self.space.unit_length)
         values = -distances / self.scale - self._law.log_normalizer - log_volume

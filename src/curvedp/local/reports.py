@@ -108,7 +108,7 @@ def _read_points(space: RecordSpace, reports: Any) -> np.ndarray:
     Parameters
     ----------
     space : RecordSpace
-        Where the records live.
+        The manifold of the records.
     reports : array, shape (n, *record_shape)
         The reports.
     """
@@ -440,7 +440,7 @@ class PublicCells:
     Parameters
     ----------
     manifold : Manifold or Earth
-        Where the records live.
+        The manifold of the records.
     centers : array, shape (k, *record_shape)
         Public places, chosen without looking at the records.
 

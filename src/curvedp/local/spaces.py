@@ -88,7 +88,7 @@ class PointRecords:
     Parameters
     ----------
     manifold : Manifold
-        Where the records live.
+        The manifold of the records.
     public_point : array, optional
         What stands for a record that cannot be read; the manifold's origin by default.
         On an unbounded space, records farther than 10^9 from it are moved to that
@@ -296,7 +296,7 @@ def record_space(manifold: "Manifold | RecordSpace", public_point: Any) -> Recor
     Parameters
     ----------
     manifold : Manifold or Earth
-        Where the records live.
+        The manifold of the records.
     public_point : array or None
         What stands for an unreadable record on a manifold.
     """
@@ -318,7 +318,7 @@ def read_batch(space: RecordSpace, X: Any) -> tuple[np.ndarray, bool]:
     Parameters
     ----------
     space : RecordSpace
-        Where the records live.
+        The manifold of the records.
     X : array, frame or list, shape (n, *record_shape) or record_shape
         The records.
     """

@@ -214,7 +214,7 @@ class PrivateConnectome(BaseEstimator):
         ParameterError
             Before anything is paid, because of parameters and shapes.
         """
-        shape = np.shape(X)
+        shape = _validate.public_shape("X", X)
         if len(shape) != 3 or shape[1] != shape[2] or shape[1] < 2:
             raise ParameterError(
                 f"must have shape (n, k, k): one matrix a record, not {shape}",

@@ -170,7 +170,7 @@ def _space_of_records(X: Any, metric: str) -> Manifold:
     metric : str
         pyRiemann's name of the metric.
     """
-    shape = np.shape(X)
+    shape = _validate.public_shape("X", X)
     if len(shape) != 3 or shape[1] != shape[2]:
         raise ParameterError(
             f"must have shape (n, n_channels, n_channels), not {shape}", parameter="X"

@@ -345,7 +345,7 @@ class PrivateRegionTensors(BaseEstimator):
         ParameterError
             Before anything is paid, because of parameters and shapes.
         """
-        shape = np.shape(X)
+        shape = _validate.public_shape("X", X)
         if len(shape) != 4 or shape[2:] != (3, 3) or shape[1] < 1:
             raise ParameterError(
                 f"must have shape (n, regions, 3, 3), not {shape}", parameter="X"

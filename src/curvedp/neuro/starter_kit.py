@@ -163,7 +163,7 @@ class PrivateStarterKit(ClassifierMixin, BaseEstimator):
         ParameterError
             Before anything is paid, because of parameters, shapes, labels and ids.
         """
-        shape = np.shape(X)
+        shape = _validate.public_shape("X", X)
         if len(shape) != 3 or shape[1] != shape[2]:
             raise ParameterError(
                 f"must have shape (n, channels, channels), not {shape}", parameter="X"
