@@ -1,7 +1,9 @@
-"""The ledger as its users see it: a budget on disk from which releases are paid.
+"""The ledger: a privacy budget in a file, from which private releases are paid.
 
-`Ledger` opens the file, charges entries and reports what is left. The arithmetic is in
-`ledger.rule`, the file in `ledger.store`, and the theorems are in docs/howto/budget.md.
+`Ledger` opens the file, charges an entry for each release before it is drawn, and
+reports what is left. A ledger protects a privacy unit, such as one record or one
+person. The arithmetic is in `ledger.rule`, the file in `ledger.store`, and the theorems
+are in docs/howto/budget.md.
 """
 
 import os
@@ -207,7 +209,7 @@ class Ledger:
         space: str | None = None,
         statistic: str | None = None,
     ) -> Entry:
-        """Charge one release, BEFORE it is sampled, and return the entry as it was written.
+        """Charge one release, BEFORE it is sampled, and return the entry.
 
         Parameters
         ----------
@@ -260,11 +262,12 @@ class Ledger:
         space: str | None = None,
         statistic: str | None = None,
     ) -> Entry:
-        """Charge one entry for releases about disjoint groups of records, BEFORE any is sampled.
+        """Charge one entry for releases about disjoint groups of records.
 
-        Each guarantee is converted to the definition in which the ledger counts, and
-        all are refused if one of them has no expression there. The largest of every
-        parameter is charged (parallel composition).
+        Call this BEFORE any of them is sampled. Each guarantee is converted to the
+        definition in which the ledger counts, and all are refused if one of them has no
+        expression there. The largest of every parameter is charged (parallel
+        composition).
 
         Parameters
         ----------
@@ -339,7 +342,7 @@ class Ledger:
             checked_facts = checked_facts._replace(unit=checked_facts.unit.in_class)
 
         def body_after(state: State) -> dict[str, Any]:
-            """Return the line of the entry after this state; raise if it does not fit."""
+            """Return the new entry's line in the file; raise if it does not fit."""
             state.check_unit(checked_facts.unit)
             try:
                 charge = state.charge_disjoint(guarantees, partition, group)
@@ -370,7 +373,7 @@ class Ledger:
         return _entry_of(row)
 
     def freeze(self, reason: str) -> None:
-        """Close the ledger for good: no release is charged to it any more.
+        """Close the ledger for good, so that no release can be charged to it.
 
         What was spent stays on record, and so does what every entry says. Nothing can
         reopen the ledger. Freezing it once more does nothing.
@@ -456,8 +459,7 @@ class Ledger:
         """What can still be spent in one entry outside any partition, rounded down.
 
         It is None if nothing is left or the ledger is frozen. Its definition is that of
-        `account`: after a GDP
-        release from an (ε, δ) budget it is GDP.
+        `account`: after a GDP release from an (ε, δ) budget it is GDP.
         """
         return self._state().remaining
 
@@ -486,7 +488,10 @@ class Ledger:
             return any(row.digest == head for row in rows)
 
     def verify(self, *heads: str) -> int:
-        """Add up every entry anew, look for noted hashes, and return the number of entries.
+        """Check the whole ledger again, and return the number of its entries.
+
+        Every entry is added up anew, and hashes that were noted elsewhere are looked
+        for.
 
         Parameters
         ----------
@@ -515,6 +520,7 @@ class Ledger:
         return sum(not is_freeze(row.body) for row in rows[1:])
 
     def __repr__(self) -> str:
+        """Return the path and what is left of the budget; never raise."""
         try:
             state = self._state()
         except CurvedpError:
@@ -551,7 +557,7 @@ class Ledger:
         return self.__copy__()
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return what a pickle holds: where the file is, and which entry must be in it.
+        """Return what a pickle holds: the paths, and an entry that must be in the file.
 
         Totals are not pickled; they are read from the file again.
 
@@ -582,9 +588,9 @@ class Ledger:
         self._seen = None
 
     def _start(self, budget: Guarantee, unit: PrivacyUnit | None, lazy: bool) -> None:
-        """Make the file of a new ledger, now or with its first entry.
+        """Make the file of a new ledger now, or plan to make it with its first entry.
 
-        A ledger that exists already is left as it is.
+        A file that exists already is left as it is.
 
         Parameters
         ----------
@@ -623,12 +629,14 @@ class Ledger:
             self._create(planned)
 
     def _create(self, planned: "_PlannedFile") -> None:
-        """Make the file; if another process makes it first, that file is the ledger.
+        """Make the ledger's file, with a first line that states budget and unit.
+
+        If another process makes the file at the same time, that file is used.
 
         Parameters
         ----------
         planned : _PlannedFile
-            The budget and the unit that the file's first line states.
+            The budget of the new ledger, and the privacy unit that it protects.
         """
         key = read_key(self.key)
         body = {
@@ -648,16 +656,20 @@ class Ledger:
         return not self.path.exists()
 
     def _state(self) -> State:
-        """Return the state of the file, or of the ledger that will be made."""
+        """Return what the ledger says now: its budget, its entries' total, and so on.
+
+        If the file is not yet made, it is the state that it will begin with.
+        """
         if self._planned is not None and self._is_not_made:
             return self._planned.state()
         with transaction(self.path) as connection:
             return self._advance(connection, read_key(self.key))
 
     def _advance(self, connection: Connection, key: bytes | None) -> State:
-        """Return the state of the file: the last known state and the entries since.
+        """Read the entries that are new since the last look, and return the new state.
 
-        The state is remembered. It holds committed entries only.
+        The state, such as the total of all entries, is remembered for the next look. It
+        covers committed entries only.
 
         Parameters
         ----------
@@ -684,13 +696,18 @@ class Ledger:
         return state
 
     def _remember(self, state: State) -> None:
-        """Remember a state of the file, unless another thread has remembered a later one."""
+        """Remember a state of the file, unless a later one is known.
+
+        Another thread may have read the file in between.
+        """
         if self._seen is None or state.number >= self._seen.number:
             self._seen = state
             self._witness = (state.number, state.head)
 
     def _check_continues(self, connection: Connection) -> None:
-        """Refuse a file without the last entry that this object, or a copy, has seen.
+        """Refuse a file that lacks the last entry which this object has seen.
+
+        A copy of a ledger that has no file yet shares what its original has seen.
 
         Parameters
         ----------
@@ -751,7 +768,7 @@ class _Facts(NamedTuple):
 
 
 class _CheckedFacts(NamedTuple):
-    """The same after `_check_facts`."""
+    """What a caller states about a release, checked and with the final types."""
 
     unit: PrivacyUnit | None
     n: int | None
@@ -760,12 +777,12 @@ class _CheckedFacts(NamedTuple):
 
 
 def entry_row(entry: Entry) -> tuple[str, ...]:
-    """Return the cells that a table shows of an entry, in the order of `ENTRY_HEADER`.
+    """Return an entry as the cells of a table, in the order of `ENTRY_HEADER`.
 
     Parameters
     ----------
     entry : Entry
-        A charge of the ledger.
+        What was charged for one release.
     """
     return (
         str(entry.number),
@@ -783,14 +800,14 @@ def _html_row(entry: Entry) -> str:
 
 
 def _facts_in_words(entry: Entry) -> str:
-    """Return the statistic, n and the space of an entry as one text.
+    """Return what an entry is about as one text, such as "mean, n = 50, on Sphere(2)".
 
     Facts that the entry does not state are left out.
 
     Parameters
     ----------
     entry : Entry
-        A charge of the ledger.
+        What was charged for one release.
     """
     facts = []
     if entry.statistic is not None:
@@ -803,7 +820,7 @@ def _facts_in_words(entry: Entry) -> str:
 
 
 def unit_in_words(unit: PrivacyUnit | None) -> str:
-    """Return in words whose data a ledger's budget protects.
+    """Return in words whose data the budget of a ledger protects.
 
     Parameters
     ----------
@@ -820,16 +837,16 @@ def unit_in_words(unit: PrivacyUnit | None) -> str:
 def _check_same(
     path: Path, state: State, budget: Guarantee | None, unit: PrivacyUnit | None
 ) -> None:
-    """Refuse to open a ledger with a budget or a unit that is not its own.
+    """Refuse to open a ledger with a budget or a privacy unit that is not its own.
 
     Parameters
     ----------
     path : Path
         The file, for messages.
     state : State
-        What the file says.
+        What the file says: its budget, its unit, and what was spent.
     budget, unit : Guarantee and PrivacyUnit, or None
-        What the caller of `Ledger` passes; None where nothing is passed.
+        What the caller of `Ledger` passes; None if nothing is passed.
 
     Raises
     ------
@@ -853,7 +870,7 @@ def _check_same(
 
 
 def _check_facts(facts: _Facts, guarantees: Sequence[Guarantee]) -> _CheckedFacts:
-    """Check what a caller states about a release.
+    """Check what a caller states about a release besides its guarantee.
 
     Parameters
     ----------
@@ -884,12 +901,14 @@ def _check_facts(facts: _Facts, guarantees: Sequence[Guarantee]) -> _CheckedFact
 
 
 def _charge_to_dict(charge: Charge) -> dict[str, Any]:
-    """Return what an entry says about its cost, as JSON values; fractions are texts.
+    """Return the cost of an entry as the JSON values that the file holds.
+
+    Exact fractions are written as texts.
 
     Parameters
     ----------
     charge : Charge
-        The cost of an entry, and the totals after it.
+        The cost of the entry, and the totals after it.
 
     Returns
     -------
@@ -897,13 +916,12 @@ def _charge_to_dict(charge: Charge) -> dict[str, Any]:
         The values under the keys of the file's format.
     """
     account = charge.converts_budget_to
+    group_total = charge.group_total
     return {
         "guarantee": charge.guarantee.to_dict(),
         "opens": None if account is None else account.to_dict(),
         "total": _cost_to_list(charge.total),
-        "of_group": (
-            None if charge.group_total is None else _cost_to_list(charge.group_total)
-        ),
+        "of_group": None if group_total is None else _cost_to_list(group_total),
     }
 
 
@@ -942,7 +960,7 @@ def _resolve_path(name: str, value: Any) -> Path:
 
 
 def _check_text(name: str, text: Any) -> None:
-    """Refuse a text for people that is empty, too long or not printable.
+    """Refuse a label or another text for people that is empty, long or not printable.
 
     Parameters
     ----------
@@ -966,12 +984,12 @@ def _check_text(name: str, text: Any) -> None:
 
 
 def _state_of_first_line(row: Row) -> State:
-    """Return the state of a ledger without entries, from its first line.
+    """Return the state of a ledger before its first entry, from its first line.
 
     Parameters
     ----------
     row : Row
-        The first line, which states format, budget and unit.
+        The first line of the file, which states format, budget and privacy unit.
 
     Raises
     ------

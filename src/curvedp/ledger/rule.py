@@ -1,4 +1,8 @@
-"""How a ledger adds up: its state after some entries, and what the next entry costs.
+"""How a ledger adds up privacy costs: its state, and what the next entry costs.
+
+A ledger is a file with a privacy budget and an entry for each release. Costs are exact
+fractions: one for each parameter of the guarantee that adds up. The account is the
+guarantee in whose definition of privacy (such as GDP) costs are counted.
 
 A budget of any definition but (ε, δ) is one additive filter: the costs of the entries
 are added and compared with the cost of the budget. Under an (ε, δ) budget, entries of
@@ -51,6 +55,9 @@ GroupName = tuple[str | None, str | None]
 # The smallest positive double: the δ of an (ε, δ) guarantee that has spent no δ,
 # because (ε, 0) is not an (ε, δ) guarantee.
 _SMALLEST_DELTA = 5e-324
+
+# How far the inverse of an account's parameter is searched for.
+_LARGEST_INVERSE = 1e100
 
 
 @dataclass(frozen=True)
@@ -143,13 +150,20 @@ class State:
     def new(
         cls, budget: Guarantee, head: str, unit: PrivacyUnit | None = None
     ) -> "State":
-        """Return the state of a ledger without entries."""
-        return cls(budget, 0, head, budget, _zero_cost(budget), unit=unit)
+        """Return the state of a ledger that has a budget and no entries yet."""
+        return cls(
+            budget=budget,
+            number=0,
+            head=head,
+            account=budget,
+            total=_zero_cost(budget),
+            unit=unit,
+        )
 
     def charge(
         self, guarantee: Guarantee, partition: str | None, group: str | None
     ) -> Charge:
-        """Return what one release costs; see `charge_disjoint`."""
+        """Return what one release costs, possibly about one group of a partition."""
         return self.charge_disjoint([guarantee], partition, group)
 
     def charge_disjoint(
@@ -159,6 +173,8 @@ class State:
         group: str | None,
     ) -> Charge:
         """Return what releases about disjoint groups of records cost together.
+
+        The account is the guarantee in whose definition the ledger counts.
 
         Theorem (parallel composition, McSherry 2009). If a neighboring data set differs
         in the records of one group only, then releases about disjoint groups satisfy
@@ -180,7 +196,8 @@ class State:
         BudgetExceeded
             If the releases do not fit into what is left, or the ledger is frozen.
         ParameterError, UnattainableGuarantee
-            For another adjacency, and for what the account's definition cannot express.
+            If a guarantee is for another adjacency, or the account's definition cannot
+            express it.
         """
         self.check_open()
         self._check_adjacency(guarantees)
@@ -245,13 +262,14 @@ class State:
         )
 
     def converted_to(self, account: Guarantee) -> "State":
-        """Return the state after the rest of an (ε, δ) budget became an account.
+        """Return the state after converting the rest of an (ε, δ) budget.
+
+        From then on, costs are added up in another definition of privacy.
 
         Parameters
         ----------
         account : Guarantee
-            What the rest of the budget allows, in another definition of privacy. From
-            now on costs are added up in that definition.
+            What the rest of the budget allows, in that definition.
         """
         return dataclasses.replace(
             self,
@@ -264,9 +282,9 @@ class State:
 
     @property
     def spent(self) -> Guarantee | None:
-        """All entries together in the budget's definition, rounded up.
+        """The guarantee of all entries together, in the budget's definition.
 
-        It is None if nothing is spent.
+        It is rounded up, and None if nothing is spent.
         """
         spent = guarantee_of_cost(self.account, self.total, up=True)
         if not self.spent_before_conversion or spent is None:
@@ -284,24 +302,31 @@ class State:
 
     @property
     def remaining(self) -> Guarantee | None:
-        """What fits into one more entry, in the account's definition, rounded down.
+        """The largest guarantee that can still be charged in one entry, rounded down.
 
-        It is None if nothing is left, or the ledger is frozen.
+        It is None if nothing is left, or the ledger is frozen. Its definition of
+        privacy is that in which the ledger counts.
         """
         if self.freeze is not None:
             return None
-        budget = cost(self.account, self.account)
-        rest = tuple(b - t for b, t in zip(budget, self.total, strict=True))
-        return guarantee_of_cost(self.account, rest, up=False)
+        allowed_cost = cost(self.account, self.account)
+        cost_left = tuple(
+            allowed - spent
+            for allowed, spent in zip(allowed_cost, self.total, strict=True)
+        )
+        return guarantee_of_cost(self.account, cost_left, up=False)
 
     def _does_not_fit(self) -> BudgetExceeded:
-        """Return the refusal of an entry that is more than what is left."""
+        """Return the exception for an entry that costs more than what is left."""
         return BudgetExceeded(
             f"does not fit: {self.remaining or 'nothing'} of {self.budget} remains"
         )
 
     def _check_adjacency(self, guarantees: Sequence[Guarantee]) -> None:
         """Refuse guarantees for another adjacency than the budget's.
+
+        The adjacency says when two data sets are neighbors: if a record is replaced, or
+        if one is added or removed.
 
         Parameters
         ----------
@@ -316,19 +341,21 @@ class State:
                 )
 
     def _find_conversion(self, guarantees: Sequence[Guarantee]) -> Guarantee | None:
-        """Return the account to which an entry converts the rest of an (ε, δ) budget.
+        """Return the guarantee to which an entry converts the rest of an (ε, δ) budget.
+
+        The first entry that is neither (ε, δ) nor pure ε converts it into its own
+        definition of privacy. From then on the ledger counts in that definition.
 
         Parameters
         ----------
         guarantees : sequence of Guarantee
             The guarantees of the entry. The first one that is neither (ε, δ) nor pure ε
-            decides about the new account.
+            decides about the definition.
 
         Returns
         -------
         Guarantee or None
-            None if the entry is counted in the present account: because that is not (ε,
-            δ), or because all guarantees of the entry are (ε, δ) or pure ε.
+            None if the entry converts nothing.
         """
         if not isinstance(self.account, ApproxDP):
             return None
@@ -338,17 +365,22 @@ class State:
         return None
 
     def _convert_rest(self, guarantee: Guarantee) -> Guarantee:
-        """Return the largest account of a definition that what is left allows.
+        """Convert what is left of an (ε, δ) budget into another definition of privacy.
 
         Parameters
         ----------
         guarantee : Guarantee
-            A guarantee whose definition of privacy the account will have.
+            A guarantee of that definition.
+
+        Returns
+        -------
+        Guarantee
+            The largest guarantee of the definition that implies the (ε, δ) left.
 
         Raises
         ------
         BudgetExceeded
-            If nothing is left, or no such account exists.
+            If nothing is left, or there is no such guarantee.
         """
         example = _with_filter(guarantee)
         rest = _rest_of_budget(self.account, self.total)
@@ -360,7 +392,9 @@ class State:
         return account
 
     def _in_account_definition(self, guarantee: Guarantee) -> Guarantee:
-        """Express a guarantee in the account's definition, never stronger than it is.
+        """Express a guarantee in the definition of privacy in which the ledger counts.
+
+        The result is never stronger than the guarantee itself.
 
         Parameters
         ----------
@@ -390,24 +424,27 @@ class State:
         _check_same_rule(guarantee, account)
         return guarantee
 
-    def _add(self, part: Cost, partition: str | None, group: str | None) -> Totals:
-        """Return the totals after one more cost.
+    def _add(
+        self, entry_cost: Cost, partition: str | None, group: str | None
+    ) -> Totals:
+        """Return what is spent after one more entry.
 
-        Of a partition only its most expensive group counts, component by component:
-        with m the largest cost of its groups before the entry and m' after it, the
-        total grows by m' - m (parallel composition).
+        If the records are partitioned into groups, only the most expensive group
+        counts, component by component (parallel composition). With m the largest cost
+        of its groups before the entry and m' after it, the total grows by m' − m.
 
         Parameters
         ----------
-        part : Cost
+        entry_cost : Cost
             The cost of the entry.
         partition, group : str or None
             The partition of the records, and the group of it that the entry is about.
         """
         if partition is None:
-            return Totals(_add_costs(self.total, part), None)
-        zero = tuple(Fraction(0) for _ in part)
-        group_total = _add_costs(self.groups.get((partition, group), zero), part)
+            return Totals(_add_costs(self.total, entry_cost), None)
+        zero = tuple(Fraction(0) for _ in entry_cost)
+        group_cost_before = self.groups.get((partition, group), zero)
+        group_total = _add_costs(group_cost_before, entry_cost)
         largest_before = self.max_group_cost.get(partition, zero)
         largest_after = _max_costs(largest_before, group_total)
         total = tuple(
@@ -423,17 +460,17 @@ class State:
 
 
 def replay(state: State, rows: Sequence[Row], *, exactly: bool = False) -> State:
-    """Return the state after more entries.
+    """Return the state of a ledger after reading more lines of its file.
 
     Parameters
     ----------
     state : State
-        The ledger before these entries.
+        The ledger before these lines.
     rows : sequence of Row
-        The entries. Each states the total after it; those of version 0.1 do not, and
-        are added up.
+        The lines. Each states the total after it; those of version 0.1 do not, and are
+        added up.
     exactly : bool
-        Add up all entries, and compare the result with what they state.
+        Add up all entries, and compare the result with the totals that they state.
 
     Raises
     ------
@@ -456,10 +493,13 @@ def replay(state: State, rows: Sequence[Row], *, exactly: bool = False) -> State
                 state, number=row.number, head=row.digest, freeze=freeze
             )
             continue
+
         state = _with_unit_of_entry(state, body)
         following = rows[index + 1].body if index + 1 < len(rows) else {}
         if not exactly and _is_superseded(body, following):
             continue
+
+        # "opens" is the account into which the entry converts the budget.
         if body.get("opens") is not None:
             account = guarantee_from_dict(body["opens"])
             # This raises unless the account so far is an (ε, δ) budget.
@@ -481,13 +521,19 @@ def replay(state: State, rows: Sequence[Row], *, exactly: bool = False) -> State
 
 
 def _is_superseded(body: dict[str, Any], following: dict[str, Any]) -> bool:
-    """Return whether the next entry's total tells everything that this entry tells.
+    """Return whether an entry need not be read, because the next one says enough.
 
-    So it is if both state a total, this one is about no group of a partition, and
-    neither converts the budget.
+    Every entry states the total after it. So an entry can be skipped if both state a
+    total, it is not about a group of a partition, and neither converts the budget.
+
+    Parameters
+    ----------
+    body, following : dict
+        The entry and the next one; the latter is empty if there is none.
     """
     is_plain = "total" in body and body["partition"] is None and body["opens"] is None
-    return is_plain and "total" in following and following["opens"] is None
+    next_is_plain = "total" in following and following["opens"] is None
+    return is_plain and next_is_plain
 
 
 def is_freeze(body: dict[str, Any]) -> bool:
@@ -496,7 +542,7 @@ def is_freeze(body: dict[str, Any]) -> bool:
 
 
 def _check_conversion(budget: Guarantee, rest: "Rest", account: Guarantee) -> None:
-    """Refuse an account that is more than what was left of the (ε, δ) budget.
+    """Refuse a recorded conversion of an (ε, δ) budget that grants too much.
 
     Parameters
     ----------
@@ -515,13 +561,16 @@ def _check_conversion(budget: Guarantee, rest: "Rest", account: Guarantee) -> No
 
 
 def unit_in(body: dict[str, Any]) -> PrivacyUnit | None:
-    """Return the privacy unit that a line states; those of version 0.2 and before have none."""
+    """Return the privacy unit that a line of the file states.
+
+    It is None in a line of version 0.2 or before.
+    """
     stored = body.get("unit")
     return None if stored is None else PrivacyUnit(stored)
 
 
 def _with_unit_of_entry(state: State, body: dict[str, Any]) -> State:
-    """Give the ledger the privacy unit of its first entry that states one.
+    """Return the state with the privacy unit of an entry, if it had none before.
 
     Parameters
     ----------
@@ -555,7 +604,7 @@ def _with_unit_of_entry(state: State, body: dict[str, Any]) -> State:
 
 
 def _totals_after(state: State, body: dict[str, Any], exactly: bool) -> Totals:
-    """Return what is spent after an entry: as the entry states it, or added up.
+    """Return what is spent after an entry, as it states it or by adding up.
 
     Parameters
     ----------
@@ -574,8 +623,8 @@ def _totals_after(state: State, body: dict[str, Any], exactly: bool) -> Totals:
             group_total = _parse_cost(stored_group_total, state.total)
         return Totals(_parse_cost(stored_total, state.total), group_total)
 
-    part = cost(state.account, guarantee_from_dict(body["guarantee"]))
-    totals = state._add(part, body["partition"], body["group"])
+    entry_cost = cost(state.account, guarantee_from_dict(body["guarantee"]))
+    totals = state._add(entry_cost, body["partition"], body["group"])
     if stored_total is not None:
         if _parse_cost(stored_total, state.total) != totals.total:
             raise LedgerCorrupted(
@@ -585,7 +634,10 @@ def _totals_after(state: State, body: dict[str, Any], exactly: bool) -> Totals:
 
 
 def _parse_cost(stored: Any, example: Cost) -> Cost:
-    """Return a stored cost, a list of fractions as texts, of the same length as an example."""
+    """Return a cost that the file stores as a list of texts such as "1/3".
+
+    Its length must be that of `example`.
+    """
     return tuple(Fraction(number) for number, _ in zip(stored, example, strict=True))
 
 
@@ -593,9 +645,10 @@ def _parse_cost(stored: Any, example: Cost) -> Cost:
 
 
 def cost(account: Guarantee, guarantee: Guarantee) -> Cost:
-    """Return what a guarantee of the account's definition costs.
+    """Return the cost of a guarantee: one exact number per parameter that adds up.
 
-    A pure ε costs an (ε, δ) account no δ.
+    The guarantee is of the account's definition of privacy. An account that counts
+    (ε, δ) also takes a pure ε, which costs no δ.
     """
     if isinstance(account, ApproxDP) and isinstance(guarantee, PureDP):
         return (Fraction(guarantee.eps), Fraction(0))
@@ -603,14 +656,14 @@ def cost(account: Guarantee, guarantee: Guarantee) -> Cost:
 
 
 def guarantee_of_cost(account: Guarantee, total: Cost, *, up: bool) -> Guarantee | None:
-    """Return the guarantee of the account's definition that has a given cost.
+    """Return the guarantee that has a given cost.
 
     Parameters
     ----------
     account : Guarantee
-        Its definition and adjacency are taken.
+        A guarantee of the wanted definition of privacy and adjacency.
     total : Cost
-        The cost.
+        The cost, one exact number for each parameter that adds up.
     up : bool
         Round parameters up, for what was spent, or down, for what is left.
 
@@ -629,7 +682,7 @@ def guarantee_of_cost(account: Guarantee, total: Cost, *, up: bool) -> Guarantee
 
 
 def _zero_cost(account: Guarantee) -> Cost:
-    """Return the cost of nothing in an account's definition."""
+    """Return a cost of zeros, with a number for each parameter of the account."""
     return tuple(Fraction(0) for _ in cost(account, account))
 
 
@@ -647,7 +700,9 @@ def _max_costs(first: Cost, second: Cost) -> Cost:
 
 
 def _has_same_definition(guarantee: Guarantee, account: Guarantee) -> bool:
-    """Return whether two guarantees are of one definition, Rényi orders included.
+    """Return whether two guarantees have the same definition of privacy.
+
+    Rényi guarantees of different orders count as different definitions.
 
     Parameters
     ----------
@@ -662,9 +717,9 @@ def _has_same_definition(guarantee: Guarantee, account: Guarantee) -> bool:
 
 
 def _check_same_rule(guarantee: Guarantee, account: Guarantee) -> None:
-    """Refuse a Rényi order, or a kind of Rao angle, that is not the account's.
+    """Refuse a guarantee whose cost cannot be added to those of the ledger.
 
-    Costs are added for one order and for one kind of angle only.
+    Costs are added up for one Rényi order, and for one kind of Rao angle, only.
 
     Parameters
     ----------
@@ -690,8 +745,9 @@ def _largest_of_each_parameter(
 ) -> Guarantee:
     """Return the strongest guarantee that each of these guarantees implies.
 
-    In every definition a larger parameter is a weaker statement, so it has the largest
-    value of each parameter. In an (ε, δ) account a pure ε counts as (ε, 0).
+    In every definition of privacy a larger parameter is a weaker statement. So the
+    result has the largest value of each parameter. Where (ε, δ) is counted, a pure ε
+    counts as (ε, 0).
 
     Parameters
     ----------
@@ -713,7 +769,7 @@ def _largest_of_each_parameter(
 
 
 def _largest_approximate(guarantees: Sequence[Guarantee]) -> Guarantee:
-    """Return the largest ε with the largest δ of (ε, δ) and pure guarantees.
+    """Return the guarantee with the largest ε and the largest δ of several.
 
     Parameters
     ----------
@@ -738,9 +794,9 @@ def _largest_approximate(guarantees: Sequence[Guarantee]) -> Guarantee:
 
 
 def _with_filter(guarantee: Guarantee) -> Guarantee:
-    """Return a guarantee that this one implies and whose costs a ledger can add up.
+    """Return a guarantee that this one implies and whose cost a ledger can add up.
 
-    It is the guarantee itself if its definition has one parameter that adds up.
+    It is the guarantee itself if its definition has a single parameter that adds up.
     Otherwise it is the μ-GDP that it implies or, if there is none, the ρ-zCDP.
 
     Parameters
@@ -768,7 +824,7 @@ def _with_filter(guarantee: Guarantee) -> Guarantee:
 
 
 class Rest(NamedTuple):
-    """What is left of an (ε, δ) budget, each rounded down."""
+    """The ε and the δ that are left of an (ε, δ) budget, rounded down."""
 
     epsilon: float
     delta: float
@@ -794,16 +850,16 @@ def _rest_of_budget(budget: Guarantee, spent: Cost) -> Rest:
 def largest_account(
     example: Guarantee, epsilon: float, delta: float
 ) -> Guarantee | None:
-    """Return the largest guarantee of an example's definition that implies (ε, δ).
+    """Return the largest guarantee of a given definition that implies (ε, δ).
 
-    The parameter is found as 1/t, where t is a root of "the ε at δ of parameter 1/t,
-    minus ε", which decreases in t. It is right to 12 digits, and t is rounded up, so
-    that the guarantee does imply (ε, δ).
+    Let ε(p) be the ε at δ of the guarantee with the parameter p. The parameter is 1/t,
+    where t is the root of ε(1/t) − ε, which decreases in t. The root is found to 12
+    digits and rounded up, so that the guarantee does imply (ε, δ).
 
     Parameters
     ----------
     example : Guarantee
-        A guarantee with one parameter, whose other fields the account keeps.
+        A guarantee of the definition, with one parameter; its other fields are kept.
     epsilon, delta : float
         The (ε, δ) that the account must imply.
 
@@ -814,14 +870,16 @@ def largest_account(
     """
     (name,) = example.additive_fields
 
-    def with_inverse(inverse: float) -> Guarantee:
+    def guarantee_at(inverse: float) -> Guarantee:
+        """Return the guarantee whose parameter is 1/inverse."""
         parameters: dict[str, Any] = {name: 1 / inverse}
         return dataclasses.replace(example, **parameters)
 
     def excess(inverse: float) -> float:
-        return float(with_inverse(inverse).epsilon(delta)) - epsilon
+        """Return by how much the ε of that guarantee is above the wanted one."""
+        return float(guarantee_at(inverse).epsilon(delta)) - epsilon
 
-    lower, upper = expand_bracket(excess, 1.0, limit=1e100)
+    lower, upper = expand_bracket(excess, 1.0, limit=_LARGEST_INVERSE)
     if lower <= 0 or upper == math.inf:
         return None
-    return with_inverse(root_rounded_up(excess, lower, upper))
+    return guarantee_at(root_rounded_up(excess, lower, upper))

@@ -1,4 +1,8 @@
-"""The ledger's file: one SQLite table of lines, chained by hashes.
+"""The file of a ledger, which records what private releases have cost.
+
+It is one SQLite table of lines. The hash of each line covers all lines before it, so
+that changes are noticed. The first line states the budget, and each later one is an
+entry for a release.
 
 Every access is one exclusive and durable transaction. SQLite uses a rollback journal
 here and not a write-ahead log, so that an entry which was acknowledged is in the one
@@ -87,12 +91,12 @@ def write_key(path: str | os.PathLike[str]) -> None:
     Parameters
     ----------
     path : path
-        Where to; a file that exists is never overwritten.
+        The new file; a file that exists is never overwritten.
 
     Raises
     ------
     ParameterError
-        Where there is a file already, or none can be made.
+        If there is a file already, or none can be made.
 
     Examples
     --------
@@ -121,10 +125,10 @@ def write_key(path: str | os.PathLike[str]) -> None:
 
 
 def read_key(path: Path | None) -> bytes | None:
-    """Return the key in a file, without white space around it.
+    """Read the secret key of a ledger's hashes from a file.
 
     Whoever has the key can rewrite the ledger without being noticed. So a key that
-    others than its owner may read is refused.
+    others than its owner may read is refused. White space around it is ignored.
 
     Parameters
     ----------
@@ -253,7 +257,7 @@ def _check_folder(folder: Path, ledger_status: os.stat_result | None) -> None:
 def _check_file_beside(
     path: Path, beside: Path, ledger_status: os.stat_result | None
 ) -> None:
-    """Refuse a file beside the ledger that SQLite would read and the ledger did not make.
+    """Refuse a file beside the ledger that SQLite would read but did not make.
 
     Parameters
     ----------
@@ -377,7 +381,7 @@ def transaction(path: Path) -> Iterator[sqlite3.Connection]:
     """
     check_place(path)
     try:
-        # With mode=rw, SQLite does not make a file anew that is gone.
+        # With mode=rw, SQLite does not create a file that is missing.
         connection = sqlite3.connect(
             f"{path.as_uri()}?mode=rw",
             uri=True,
@@ -416,12 +420,14 @@ def transaction(path: Path) -> Iterator[sqlite3.Connection]:
 def read(
     connection: sqlite3.Connection, since: int, previous: str, key: bytes | None
 ) -> list[Row]:
-    """Return the lines from a position on, after checking their numbers and hashes.
+    """Return the lines of a ledger from a given number on, after checking them.
+
+    Numbers must be consecutive, and each hash must cover all lines before.
 
     Parameters
     ----------
     connection : sqlite3.Connection
-        Of a `transaction`.
+        An open `transaction` on the ledger.
     since : int
         The number of the first line that is read.
     previous : str
@@ -490,7 +496,7 @@ def read_hash(connection: sqlite3.Connection, number: int) -> str | None:
 def append(
     connection: sqlite3.Connection, body: dict[str, Any], key: bytes | None
 ) -> Row:
-    """Write one more line and return it.
+    """Write one more line at the end of a ledger, and return it.
 
     Parameters
     ----------
@@ -504,9 +510,11 @@ def append(
     last = connection.execute(
         "SELECT number, hash FROM entries ORDER BY number DESC LIMIT 1"
     ).fetchone()
-    number, previous = 0, ""
+    number = 0
+    previous = ""
     if last is not None:
-        number, previous = last[0] + 1, last[1]
+        last_number, previous = last
+        number = last_number + 1
     text = json.dumps(body, sort_keys=True, separators=(",", ":"))
     digest = _chained_hash(previous, number, text, key)
     connection.execute("INSERT INTO entries VALUES (?, ?, ?)", (number, text, digest))
@@ -552,9 +560,9 @@ def _check_table(connection: sqlite3.Connection) -> None:
 
 
 def _check_key_is_needed(connection: sqlite3.Connection, key: bytes | None) -> None:
-    """Refuse a missing or a superfluous key.
+    """Refuse a missing or a superfluous key of the hashes.
 
-    A wrong hash would refuse it too, but would say less clearly what is wrong.
+    Without this check a wrong hash would raise an error, which is less clear.
 
     Parameters
     ----------
@@ -579,10 +587,11 @@ def _check_key_is_needed(connection: sqlite3.Connection, key: bytes | None) -> N
 
 
 def _check_single_name(path: Path) -> None:
-    """Refuse a file with a second name.
+    """Refuse a ledger's file that has a second name.
 
-    If `create` was killed between its two steps, it has left a second name behind,
-    which is removed here.
+    SQLite finds the journal of an interrupted transaction by the name, so that after a
+    crash the two names would disagree. If `create` was killed between its two steps, it
+    has left a second name behind, which is removed here.
 
     Parameters
     ----------
@@ -596,8 +605,9 @@ def _check_single_name(path: Path) -> None:
     """
     if path.stat().st_nlink == 2:
         for other in path.parent.iterdir():
-            is_unfinished = other.name.startswith(f"{path.name}.")
-            is_unfinished = is_unfinished and other.name.endswith(".new")
+            is_unfinished = other.name.startswith(
+                f"{path.name}."
+            ) and other.name.endswith(".new")
             if is_unfinished and other.samefile(path):
                 other.unlink(missing_ok=True)
     if path.stat().st_nlink != 1 or _is_mount_point(path):
@@ -608,7 +618,9 @@ def _check_single_name(path: Path) -> None:
 
 
 def _is_mount_point(path: Path) -> bool:
-    """Return whether the file itself is mounted; always False beyond Linux.
+    """Return whether a file is mounted by itself, and so has a second name.
+
+    This is known on Linux only; elsewhere the answer is False.
 
     Parameters
     ----------
