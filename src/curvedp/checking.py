@@ -1,6 +1,8 @@
-"""Find what is wrong with records, for people who may see them: `check`.
+"""Look for problems in records before they are released privately: `check`.
 
-Nothing here is private, and no release reads any of it.
+The results are for people who may see the records. Nothing here is private, and no
+release reads any of it. A private release clips records to a public ball, so that the
+checks compare the records with that ball.
 """
 
 import html
@@ -56,6 +58,19 @@ _MEAN_SAMPLE_SIZE = 256
 _TESTED_RECORDS = 1000
 # The fractions of the records for which quantiles of a measurement are reported.
 _QUANTILE_SHARES = (0.5, 0.9, 0.99, 1.0)
+# Correlations are at most 1. Entries beyond this are something else.
+_BEYOND_CORRELATION = 1.5
+# Matrices with an eigenvalue below this share of the largest one, negatively, are not
+# rounded covariances.
+_CLEARLY_INDEFINITE = -0.1
+# An eigenvalue above this share, negatively, is 0 up to rounding.
+_ZERO_EIGENVALUE = -1e-9
+# Lengths of records that differ by more than this factor are not lengths of points.
+_LENGTH_FACTOR = 1.2
+# Records that are off the manifold by less than this are rounded points.
+_ROUNDED_RESIDUAL = 0.01
+# Half of the records differ in length from points by more than this share.
+_LENGTH_TOLERANCE = 1e-3
 # Records fit a space if more than this fraction of them satisfy its equations to within
 # this tolerance.
 _FITTING_SHARE = 0.9
@@ -69,7 +84,7 @@ class Checked:
     Attributes
     ----------
     manifold : Manifold
-        Where the records are meant to live.
+        The manifold on which the records should lie.
     facts : dict
         Counts and measurements by name, such as "outside the ball".
     advice : list of str
@@ -135,7 +150,7 @@ def check(
     Parameters
     ----------
     manifold : Manifold
-        Where the records are meant to live.
+        The manifold on which the records should lie.
     X : array, frame, list or path
         The records, in any form that `curvedp.records.read_records` accepts.
     center : array, optional
@@ -221,7 +236,7 @@ class _Inspection:
     Attributes
     ----------
     manifold : Manifold
-        Where the records are meant to live.
+        The manifold on which the records should lie.
     records : array of shape (n, *point_shape)
         The records as they were read.
     center : array of shape point_shape
@@ -256,7 +271,11 @@ class _Inspection:
         radius: float | None,
         groups: ArrayLike | None,
     ) -> None:
-        """Measure the records; the parameters are those of `check`, validated."""
+        """Measure the records.
+
+        The parameters are those of `check`, after they were checked: the public ball
+        with its center and radius, and the person of each record.
+        """
         self.manifold = manifold
         self.records = records
         self.center = center
@@ -285,7 +304,7 @@ class _Inspection:
 
     @cached_property
     def n_copies(self) -> int:
-        """How many finite records are exact copies of an earlier one."""
+        """The number of finite records that are exact copies of an earlier one."""
         record_size = self.records[0].size
         rows = np.ascontiguousarray(
             self.records[self.is_finite].reshape(-1, record_size)
@@ -296,7 +315,7 @@ class _Inspection:
 
     @cached_property
     def n_constant_entries(self) -> int:
-        """How many entries have the same value in all usable records.
+        """The number of entries (columns) with the same value in all usable records.
 
         Entries that are constant on the manifold, such as the diagonal of a correlation
         matrix, are not counted. The number is 0 if there are fewer than three records,
@@ -311,9 +330,10 @@ class _Inspection:
 
     @cached_property
     def least_eigenvalues(self) -> np.ndarray | None:
-        """The smallest eigenvalue of each finite record, divided by the largest one.
+        """The smallest eigenvalue of each finite matrix, divided by its largest one.
 
-        It is None if points of the manifold are not positive definite matrices.
+        It is None if points of the manifold are not positive definite matrices. The
+        largest eigenvalue is that of largest absolute value.
         """
         if not isinstance(self.manifold, SPD | CorrelationMatrices):
             return None
@@ -326,7 +346,10 @@ class _Inspection:
 
     @cached_property
     def n_repaired(self) -> int:
-        """How many usable records have a negative eigenvalue before they are repaired."""
+        """The number of usable matrices with a negative eigenvalue.
+
+        A release repairs such records by raising the eigenvalue.
+        """
         halves = self.usable_records / 2  # sums of two entries could overflow
         symmetric_parts = halves + halves.swapaxes(1, 2)
         if not len(symmetric_parts):
@@ -356,7 +379,10 @@ class _Inspection:
 
     @cached_property
     def is_scale_free(self) -> bool:
-        """Whether multiples of points are points too, so that any unit fits the space."""
+        """Whether multiples of points are points too, as for covariance matrices.
+
+        Then records in any unit are points of the space.
+        """
         multiples = 1e3 * self.points[:100]
         residuals = np.asarray(self.manifold.residual(multiples))
         return bool(np.all(residuals <= OFF_MANIFOLD_TOLERANCE))
@@ -382,9 +408,9 @@ class _Inspection:
         yield "spaces they fit", self._fitting_spaces()
 
     def _measurements(self) -> Iterator[tuple[str, Any]]:
-        """Yield the facts about lengths and distances of the usable records.
+        """Yield facts about lengths and distances of the usable records.
 
-        They are pairs of a name and a value.
+        Each is a pair of a name and a value.
         """
         yield "distance off the manifold (50/90/99/100%)", _quantiles(self.residuals)
         yield (
@@ -412,7 +438,10 @@ class _Inspection:
         return int((self.center_distances > radius).sum())
 
     def _fitting_spaces(self) -> list[str]:
-        """Return the names of the spaces whose equations nearly all records satisfy."""
+        """Return the names of the spaces in which nearly all records lie.
+
+        A record lies in a space if it satisfies its equations up to a tolerance.
+        """
         tested_records = self.records[self.is_finite][:_TESTED_RECORDS]
         if not len(tested_records):
             return []
@@ -470,7 +499,7 @@ class _Inspection:
             )
             return
         is_correlation = isinstance(self.manifold, CorrelationMatrices)
-        if is_correlation and (np.abs(finite_records) > 1.5).any():
+        if is_correlation and (np.abs(finite_records) > _BEYOND_CORRELATION).any():
             yield (
                 "There are entries beyond 1.5: a covariance is scaled to a correlation, "
                 "Fisher's z values are not correlations; take tanh of them."
@@ -483,12 +512,13 @@ class _Inspection:
                 f"rounded matrices are: {self.n_repaired} of {n} records, whose small "
                 "eigenvalues are raised."
             )
-        if 2 * n_singular > n and float(np.median(least)) > -1e-9:
+        are_mostly_singular = 2 * n_singular > n
+        if are_mostly_singular and float(np.median(least)) > _ZERO_EIGENVALUE:
             yield (
                 "Covariances of fewer samples than channels are singular: "
                 "take fewer channels, or regularize."
             )
-        elif n_singular and float(least.min()) < -0.1:
+        elif n_singular and float(least.min()) < _CLEARLY_INDEFINITE:
             yield (
                 f"Clearly indefinite: the least eigenvalue is {float(least.min()):.2g} of "
                 "the largest. No covariance or correlation matrix is; is the file read as "
@@ -522,7 +552,7 @@ class _Inspection:
             )
 
     def _unit_advice(self) -> Iterator[str]:
-        """Yield advice on records in other units, or in another form than points.
+        """Yield advice on records that seem to be in wrong units or in a wrong form.
 
         Several causes are tested in turn, and only the first one that fits is reported.
         """
@@ -548,7 +578,7 @@ class _Inspection:
                 f"The records are {multiple} the center: change the units, "
                 f"choose a center {multiple} it, or a private radius."
             )
-        elif are_off_manifold and large > 1.2 * small:
+        elif are_off_manifold and large > _LENGTH_FACTOR * small:
             ratio = large / small if small > 0 else np.inf
             yield (
                 f"Lengths differ by a factor of {ratio:.3g}: are these points? "
@@ -562,19 +592,22 @@ class _Inspection:
             and has_large_entries
         ):
             yield _DEGREES_ADVICE
-        elif OFF_MANIFOLD_TOLERANCE < largest_residual < 0.01:
+        elif OFF_MANIFOLD_TOLERANCE < largest_residual < _ROUNDED_RESIDUAL:
             yield (
                 f"The records are off the manifold by up to {largest_residual:.1g}, as "
                 "rounded numbers are; the nearest points replace them."
             )
-        elif are_off_manifold and abs(median - 1) > 1e-3:
+        elif are_off_manifold and abs(median - 1) > _LENGTH_TOLERANCE:
             yield (
                 f"The records are {_three_digits(median):g} times as long as points "
                 "and are replaced by the nearest points. Are the units right?"
             )
 
     def _ball_advice(self) -> Iterator[str]:
-        """Yield advice on the public ball: which radius and center fit the records."""
+        """Yield advice on the public ball: whether it fits the records.
+
+        Records outside are clipped to its boundary; a larger ball needs more noise.
+        """
         largest_distance = float(self.center_distances.max())
         if self.radius is not None and largest_distance > self.radius:
             yield (
@@ -608,7 +641,9 @@ class _Inspection:
 
 
 def _thin_out(points: np.ndarray, count: int) -> np.ndarray:
-    """Return every k-th point, with k such that at least `count` points remain.
+    """Return about `count` evenly spaced points.
+
+    It is every k-th point, with k such that at least `count` points remain.
 
     Parameters
     ----------
@@ -622,7 +657,7 @@ def _thin_out(points: np.ndarray, count: int) -> np.ndarray:
 
 
 def _written_decimals(records: np.ndarray) -> int | None:
-    """Return the number of decimals with which records were written.
+    """Return the number of decimals with which the numbers of a file were written.
 
     Parameters
     ----------
@@ -642,9 +677,10 @@ def _written_decimals(records: np.ndarray) -> int | None:
 
 
 def _spaces_of_shape(shape: tuple[int, ...]) -> Iterator[Manifold]:
-    """Yield every named space whose points are arrays of a given shape.
+    """Yield the spaces whose points are arrays of a given shape, such as (3, 3).
 
-    A space is omitted if every array is a point of it, because any records fit it.
+    The spaces are those that have names. A space is omitted if every array of the shape
+    is a point of it.
 
     Parameters
     ----------

@@ -186,7 +186,7 @@ class ExperimentalWarning(FutureWarning):
 
 
 class ReleaseWarning(UserWarning):
-    """What the user of a release should know, told from public numbers and released values alone.
+    """A warning about a release, derived from public parameters and released values alone.
 
     Examples
     --------

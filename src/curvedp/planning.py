@@ -171,7 +171,7 @@ class Plan:
     Attributes
     ----------
     manifold : Manifold
-        Where the records will live.
+        The manifold of the records.
     n : int
         The number of records, or of persons where a person has several records.
     radius : float, "private" or None
@@ -237,7 +237,11 @@ class Plan:
 
     @property
     def mechanism(self) -> str:
-        """The best mechanism, which "auto" takes; of classifiers, the call to make."""
+        """The name of the mechanism with the smallest predicted error.
+
+        `mechanism="auto"` chooses it. For a classifier it is the call to make, such as
+        "PrivateSoftmax".
+        """
         return next(iter(self.errors))
 
     @property
@@ -253,12 +257,12 @@ class Plan:
 
     @property
     def too_small(self) -> bool:
-        """Whether the release would be of little use: its error is `useless_error`."""
+        """Whether the predicted error is so large that the release is of little use."""
         return self.error >= self.useless_error
 
     @property
     def statistic_name(self) -> str:
-        """What is released, in words."""
+        """The name of the statistic that is released, such as "mean"."""
         if isinstance(self.statistic, str):
             return self.statistic
         return self.statistic.name
@@ -291,21 +295,21 @@ class Plan:
         if self._error_with(n=min_records) <= wanted_error:
             return min_records
 
-        def whole_records(count: float) -> int:
+        def to_record_count(count: float) -> int:
             """Round up to a number of records that a plan accepts."""
             return ceil(min(max(min_records, count), _MAX_RECORDS))
 
         # The error is about inversely proportional to the number of records.
-        first_guess = whole_records(self.n * self.error / wanted_error)
+        first_guess = to_record_count(self.n * self.error / wanted_error)
 
-        # Other mechanisms than here may be the best with that many records.
+        # With that many records, other mechanisms may be the best ones.
         nearby_plan = self
         if len(self.errors) > 2:
             nearby_plan = self._replan(n=first_guess)
 
         def error_at(count: float) -> float:
             """Return the predicted error with this number of records."""
-            return nearby_plan._error_with(n=whole_records(count))
+            return nearby_plan._error_with(n=to_record_count(count))
 
         count = _solve_for_error(
             error_at, float(first_guess), wanted_error, increasing=False
@@ -358,7 +362,10 @@ class Plan:
             return region_of(simulated_release.certificate, level).radius
 
     def _check_region_is_simulated(self) -> None:
-        """Refuse plans whose confidence region `region` cannot simulate."""
+        """Refuse plans for which `region` cannot simulate a confidence region.
+
+        They are plans of anything but a single mean, and of too many records.
+        """
         has_too_many_records = self.n > _MAX_SIMULATED_RECORDS
         is_one_mean = self.statistic == "mean" and self.classes == 1
         if is_one_mean and not has_too_many_records:
@@ -372,7 +379,7 @@ class Plan:
         )
 
     def _simulated_population(self, statistic: "_PlannedStatistic") -> Population:
-        """Return public records with their mean, to simulate a release of.
+        """Return made-up records with their mean, for a simulated release.
 
         Parameters
         ----------
@@ -390,14 +397,14 @@ class Plan:
     def _simulated_data(
         self, mechanism: Mechanism, population: Population
     ) -> np.ndarray:
-        """Return the data for a simulated release by a mechanism.
+        """Return the data that a mechanism needs for a simulated release.
 
         Parameters
         ----------
         mechanism : Mechanism
-            The mechanism.
+            The mechanism that is simulated.
         population : Population
-            Public records with their mean.
+            Made-up records with their mean.
 
         Returns
         -------
@@ -561,7 +568,7 @@ class Plan:
         radius: float | None = None,
         guarantee: Guarantee | None = None,
     ) -> float:
-        """Return the predicted error of the release with other parameters.
+        """Predict the error of the same release with other parameters.
 
         Only the two best mechanisms of this plan are tried, and the smaller error is
         returned. Parameters that are None are those of this plan.
@@ -625,9 +632,10 @@ class Plan:
         return [line.text for line in self.advice_with_kinds()]
 
     def advice_with_kinds(self) -> list[Advice]:
-        """Return the sentences of `advice`, each with a code for its subject.
+        """Return advice that follows from the predictions, as sentences with codes.
 
-        Programs use the codes to show only some of the sentences.
+        The code of a sentence says what it is about. Programs use it to show only some
+        of the sentences.
 
         Returns
         -------
@@ -663,10 +671,12 @@ class Plan:
         return lines + self._region_advice()
 
     def _region_advice(self) -> list[Advice]:
-        """Return a line that names a mechanism with a useful region, where the best has none.
+        """Return advice if the best mechanism has a useless confidence region.
 
-        The regions of Newton's steps rest on bounds of the Hessian over the whole ball.
-        In wide balls on spheres they are as wide as the ball, while the error is small.
+        The advice names a mechanism with a narrower region. This can happen if the best
+        mechanism is "newton": its regions rest on bounds of the Hessian over the whole
+        ball. In wide balls on spheres they are as wide as the ball, although the error
+        is small.
         """
         is_newton = self.mechanism == NewtonMechanism.info.option
         is_one_mean = self.statistic == "mean" and self.classes == 1
@@ -674,12 +684,13 @@ class Plan:
             return []
         if not isinstance(self.radius, float):
             return []
-        widest = self.region()
-        if widest < _WIDE_REGION_SHARE * self.radius:
+        best_region_radius = self.region()
+        if best_region_radius < _WIDE_REGION_SHARE * self.radius:
             return []
+
         for name, error in self.errors.items():
             radius = replace(self, errors={name: error}).region()
-            if radius < _WIDE_REGION_SHARE * widest:
+            if radius < _WIDE_REGION_SHARE * best_region_radius:
                 text = (
                     f"the 95% region of {self.mechanism} can be as wide as the ball; "
                     f"that of {name} about {radius:.3g}, at an error of {error:.3g}"
@@ -690,9 +701,9 @@ class Plan:
     def _error_relative_to(self, length_name: str) -> str:
         """Return a clause such as "the error is 0.2 of the radius".
 
-        The predicted error is compared with `spread`, or with its square for a
-        dispersion, whose error is that of a variance. That of a direction is an angle,
-        and is compared with nothing.
+        The predicted error is compared with `spread`. A dispersion is a variance, so
+        its error is compared with the square. The error of a principal direction is an
+        angle, which is not compared with anything.
 
         Parameters
         ----------
@@ -716,10 +727,11 @@ class Plan:
         return f"the error is {self.error / self.spread:.2g} of the {length_name}"
 
     def _private_ball_advice(self) -> list[Advice]:
-        """Return the advice on a release in a private ball.
+        """Return the advice on a release whose ball is searched for privately.
 
         The error is compared with the spread of the records and with the sampling error
-        of their mean. A warning is added if the records may have several means.
+        of their mean. A warning is added if the records may have several means, because
+        the ball is too large for its manifold.
         """
         error_as_share = self._error_relative_to("spread of the records")
         spread_name = "the root mean square distance to their mean"
@@ -740,13 +752,15 @@ class Plan:
             text = f"this study is too small: {error_as_share}"
             lines.append(Advice(AdviceKind.TOO_SMALL, text))
 
+        # Within a ball of this radius, records have only one mean.
         largest_unique_radius = self.manifold.convexity_radius
         has_bounded_curvature = isfinite(self.manifold.curvature_bounds[1])
-        if (
+        may_have_several_means = (
             has_bounded_curvature
             and self.found_radius is not None
             and self.found_radius >= largest_unique_radius
-        ):
+        )
+        if may_have_several_means:
             text = (
                 "records of this spread need a ball of radius "
                 f"{self.found_radius:.3g}, and have only one mean for sure below "
@@ -757,18 +771,20 @@ class Plan:
         return lines
 
     def _remedies(self) -> list[str]:
-        """Return sentences on what would make a mean accurate enough.
+        """Return sentences on what would make a private mean accurate enough.
 
         The first one states a number of records. In d dimensions the noise of a mean of
         n records in a ball of radius r has about the length 2r√d/(nμ) under μ-GDP, and
-        2r√(d(d+1))/(nε) under pure ε-DP. The stated n makes this length half of
-        `useless_error`. A private ball has about 1.5 times the spread as its radius, and
-        the mean in it gets 0.6 of the budget; together they double the number.
+        2r√(d(d+1))/(nε) under pure ε-DP. The stated n makes this length half of the
+        error at which a release is useless. A private ball needs twice as many records:
+        its radius is about 1.5 times the spread of the records, and the mean in it gets
+        0.6 of the budget.
         """
         # For sensitivity 1 the noise scale is 1/μ, or 1/ε for pure ε-DP.
         noise_law, inverse_budget = smallest_noise(self.guarantee)
         dim = self.manifold.dim
         unit_noise_length = sqrt(dim) * std_per_scale(noise_law, dim)
+        # Twice for the diameter of the ball, and twice for half of the useless error.
         factor = 8 if self._has_private_ball else 4
         noise_length = factor * self.spread * unit_noise_length * inverse_budget
         enough_per_class = ceil(noise_length / self.useless_error)
@@ -785,10 +801,10 @@ class Plan:
         return lines
 
     def _classifier_advice(self) -> list[Advice]:
-        """Return the advice on a classifier.
+        """Return the advice on a private classifier.
 
-        It names the best classifier and, if more than 20% of new records would be
-        misclassified, the number of records that would reduce this to 20%.
+        It names the best classifier. If that would misclassify more than 20% of new
+        records, it also says how many records would reduce this to 20%.
         """
         take_best = (
             f"take {self.mechanism}: {1 - self.error:.0%} right "
@@ -901,9 +917,9 @@ class Plan:
         )
 
     def rows(self) -> list[tuple[str, str]]:
-        """Return pairs of a mechanism's name and its predicted error, as texts.
+        """Return the rows of a table: a mechanism's name and its predicted error.
 
-        Mechanisms that were left out follow, with the reason in place of the error.
+        Mechanisms that were left out come last, with the reason in place of the error.
         """
         predicted = [(name, f"{error:.4g}") for name, error in self.errors.items()]
         excluded = [
@@ -950,9 +966,9 @@ def plan(
     Parameters
     ----------
     manifold : Manifold
-        Where the records will live.
+        The manifold of the records.
     n : int
-        How many records there will be; how many persons, if a person has several.
+        The number of records, or of people if a person has several records.
     radius : float or "private"
         The radius of the public ball. With "private" the release finds a ball, and the
         error depends on the spread. A classifier takes no radius.
@@ -1064,7 +1080,7 @@ def plan(
 
 
 def _check_point_size(manifold: Manifold) -> None:
-    """Refuse a manifold whose points are too large to simulate within minutes."""
+    """Refuse a manifold whose points have too many numbers to simulate quickly."""
     numbers = prod(manifold.point_shape)
     if numbers > _MAX_NUMBERS_PER_POINT:
         raise ParameterError(
@@ -1122,7 +1138,9 @@ def _check_class_sizes(n: int, classes: int, statistic: object) -> None:
 def _plan_classifier(
     manifold: Manifold, n: int, guarantee: Guarantee, mechanism: str, classes: int
 ) -> Plan:
-    """Plan a classifier of covariance matrices that are reduced privately.
+    """Return the plan of a classifier of covariance matrices of many channels.
+
+    The matrices are reduced to a few components privately.
 
     Parameters
     ----------
@@ -1218,7 +1236,7 @@ def _plan_public_ball(
     statistic: str | type[Statistic],
     classes: int,
 ) -> Plan:
-    """Plan a statistic of records that are clipped to a public ball.
+    """Return the plan of a statistic whose records are clipped to a public ball.
 
     Parameters
     ----------
@@ -1233,7 +1251,8 @@ def _plan_public_ball(
     errors, left_out = _predict_errors(planned, guarantee, mechanism)
     if statistic == "dispersion":
         spread = float(planned.radius)
-        # This is the variance of records that fill a ball of half the radius.
+        # The variance of records that fill a ball of half the radius, in dim
+        # dimensions.
         useless_error = spread**2 / 4 * manifold.dim / (manifold.dim + 2)
     else:
         ball = reference_ball(planned)
@@ -1259,12 +1278,12 @@ def _plan_public_ball(
 def _plan_tangent_pca(
     planned: TangentMoments, guarantee: Guarantee, mechanism: str
 ) -> Plan:
-    """Plan the principal geodesics of records that are clipped to a public ball.
+    """Return the plan of principal geodesics of records clipped to a public ball.
 
     Parameters
     ----------
     planned : TangentMoments
-        The moments of logarithms at the center of the ball.
+        The statistic: the moments of the records' logarithms at the ball's center.
     guarantee, mechanism
         As for `plan`.
     """
@@ -1416,7 +1435,9 @@ def _plan_private_ball(
     classes: int,
     spread: float | None,
 ) -> Plan:
-    """Plan a statistic in a private ball, by a rehearsal with public records.
+    """Return the plan of a statistic in a ball that is searched for privately.
+
+    The error is that of a rehearsal: a simulated release of made-up records.
 
     Parameters
     ----------
@@ -1472,7 +1493,9 @@ def _planned_statistic(
     outer_radius: float | None,
     statistic: str = "mean",
 ) -> _PlannedStatistic:
-    """Return the statistic with a given name, in a public or in a private ball.
+    """Return the statistic with a given name, for records in a ball.
+
+    The ball is public, or with `radius="private"` is searched for privately.
 
     Parameters
     ----------
@@ -1512,7 +1535,7 @@ def _planned_statistic(
 def _own_statistic(
     statistic: Any, manifold: Manifold, center: ArrayLike | None, radius: Any, n: int
 ) -> ClippedToBall:
-    """Return a statistic of the caller's own class, in a public ball.
+    """Return a statistic of a class that the caller has written.
 
     Parameters
     ----------
@@ -1552,7 +1575,10 @@ def _two_shifted_samples(
     spread: float,
     radius: float,
 ) -> np.ndarray:
-    """Draw two normal samples, `shift` apart along the first axis, in a ball's chart.
+    """Draw two normal samples of vectors whose centers are `shift` apart.
+
+    The vectors are coordinates in a chart of a ball. The samples are used to estimate
+    how often a two-sample test would find a difference.
 
     Parameters
     ----------
@@ -1619,7 +1645,8 @@ def _solve_for_error(
         ratio = target / start_error if increasing else start_error / target
         x = start * ratio
 
-    # Step toward the crossing: up if a larger x still has room, down otherwise.
+    # Step toward the crossing: up if the error is small enough and increases with x, or
+    # is too large and decreases; down otherwise.
     is_within_target = error_at(x) <= target
     factor = _FIRST_STEP_FACTOR
     if is_within_target != increasing:
@@ -1629,9 +1656,11 @@ def _solve_for_error(
         if (error_at(next_x) <= target) != is_within_target:
             break
         x = next_x
+        # Steps grow, up to a factor of about e².
         if abs(log(factor)) < 1:
             factor = factor**2
     else:
+        # No crossing was found.
         return inf if factor > 1 else 0.0
 
     within, beyond = (x, next_x) if is_within_target else (next_x, x)

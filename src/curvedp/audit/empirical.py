@@ -610,7 +610,7 @@ def data_sets(manifold: Manifold, radius: float, n: int) -> Pair:
     Parameters
     ----------
     manifold : Manifold
-        Where the records live.
+        The manifold of the records.
     radius : float
         The radius of the ball.
     n : int

@@ -105,7 +105,7 @@ def _read_groups(options: TypedOptions, space: Any) -> list[_Group]:
     options : dict
         What was typed; "labels" names the column of labels, or is None.
     space : Manifold
-        Where the records live.
+        The manifold of the records.
     """
     files = [_read_group(options, path, space) for path in options["files"]]
     if options["labels"] is None:
@@ -125,7 +125,7 @@ def _read_group(options: TypedOptions, path: Path, space: Any) -> _Group:
     path : Path
         The file.
     space : Manifold
-        Where the records live.
+        The manifold of the records.
     """
     import numpy as np
 

@@ -20,7 +20,7 @@ class ReleasedValue(NamedTuple):
     value : array
         What may be published.
     certificate : Certificate
-        Why it may be published.
+        The certificate of the release.
     """
 
     title: str

@@ -65,7 +65,7 @@ class PrivateAccuracy(PrivateEstimator):
     accuracy_ : float
         The private accuracy, between 0 and 1.
     certificate_ : Certificate
-        Why it may be published.
+        The certificate of the release.
 
     Notes
     -----

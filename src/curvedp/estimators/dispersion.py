@@ -27,7 +27,7 @@ class PrivateDispersion(BallEstimator):
         The private variance, between 0 and the square of the ball's radius, and its
         square root.
     certificate_ : Certificate
-        Why it may be published.
+        The certificate of the release.
     ball_ : Ball
         The public ball, or the one that was found.
 

@@ -21,12 +21,12 @@ class PrivateFrechetMean(BallEstimator):
     Parameters
     ----------
     manifold : Manifold
-        Where the records live.
+        The manifold of the records.
     radius : float or "private"
         The radius of the public ball that should contain the records; choose it from
         domain knowledge. Records outside the ball are clipped to it, and records that
-        are not finite are replaced by its center. No message says so, because a message
-        would reveal something about the records. "private" finds a ball privately,
+        are not finite are replaced by its center. There is no message, because it would
+        reveal something about the records. "private" finds a ball privately,
         inside the public outer ball.
     center : point, optional
         The center of the public ball; by default the manifold's origin.
@@ -35,7 +35,7 @@ class PrivateFrechetMean(BallEstimator):
         generous. By default it covers a compact space entirely and matrices in any unit
         of measurement; it is 25 in hyperbolic space and 1e6 in flat space.
     guarantee : Guarantee
-        What the release must meet.
+        The privacy guarantee of the release.
     mechanism : str
         "auto" takes the smallest predicted error. By name: "gaussian", "laplace",
         "tangent-gaussian", "tangent-laplace", "newton" (on spheres and hyperbolic
@@ -53,7 +53,7 @@ class PrivateFrechetMean(BallEstimator):
     location_ : ndarray
         The private mean, in the ball.
     certificate_ : Certificate
-        Why it may be published.
+        The certificate of the release.
     predicted_error_ : float
         The expected distance between `location_` and the mean of the clipped records,
         from public numbers alone. It does not include the effect of clipping; a
@@ -65,8 +65,8 @@ class PrivateFrechetMean(BallEstimator):
     Raises
     ------
     ParameterError, UnattainableGuarantee, BudgetExceeded
-        Because of parameters, shapes and types, never because of a record's values;
-        nothing is spent then.
+        Because of parameters, shapes and types, never because of a record's values,
+        and before anything is spent.
 
     Notes
     -----
@@ -77,8 +77,8 @@ class PrivateFrechetMean(BallEstimator):
     Guarantees
 
     - `fit` meets `guarantee` for replace-one adjacency with n public, for ANY data; for
-      add-remove adjacency with n private: noisy sums in the given ball, and nothing
-      that leaves tells n;
+      add-remove adjacency with n private: noisy sums in the given ball, and the
+      release does not reveal n;
     - errors depend on shapes and parameters only, never on values.
 
     Examples

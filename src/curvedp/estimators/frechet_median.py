@@ -21,7 +21,7 @@ class PrivateFrechetMedian(BallEstimator):
     Parameters
     ----------
     manifold : Manifold
-        Where the records live.
+        The manifold of the records.
     radius : float or "private"
         The radius of the public ball that should contain the records; it may be
         generous. With "private" the ball is the public outer ball.
@@ -33,7 +33,7 @@ class PrivateFrechetMedian(BallEstimator):
     location_ : ndarray
         The private median.
     certificate_ : Certificate
-        Why it may be published.
+        The certificate of the release.
     ball_ : Ball
         The public ball.
 

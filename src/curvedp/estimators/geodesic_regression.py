@@ -47,7 +47,7 @@ class PrivateGeodesicRegression(PrivateEstimator):
     Parameters
     ----------
     manifold : Manifold
-        Where the responses live.
+        The manifold of the responses.
     radius, center : float and point
         The public ball that contains the middle of the geodesic. "private" finds a ball
         of the responses privately and derives speed and clip from it: the geodesic
@@ -81,7 +81,7 @@ class PrivateGeodesicRegression(PrivateEstimator):
     manifold_, x_range_ : Manifold and ndarray
         The manifold and the range, one row for each predictor, that `fit` has used.
     certificate_, method_ : Certificate and str
-        Why they may be published, and which method was taken.
+        The certificate of the release, and the method that was used.
 
     Notes
     -----
@@ -470,7 +470,7 @@ def _read_data(
     Parameters
     ----------
     manifold : Manifold
-        Where the responses live.
+        The manifold of the responses.
     x, Y : arrays or lists
         Predictors and responses.
     x_range : pairs of numbers

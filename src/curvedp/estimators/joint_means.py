@@ -68,7 +68,7 @@ class PrivateJointMeans(ScoringClassifier, BallEstimator):
     Guarantees
 
     - errors are because of parameters, shapes, types, labels and persons, never of a
-      record's values, and nothing is spent then;
+      record's values, and come before anything is spent;
     - all means together meet `guarantee` for replacing one person with all their
       records by another who has records in every class, for ANY records.
 

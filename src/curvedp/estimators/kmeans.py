@@ -57,12 +57,12 @@ class PrivateKMeans(PrivateTransformer):
     Parameters
     ----------
     manifold : Manifold
-        Where the records live, such as `Sphere(383)` for embeddings with 384 numbers.
+        The manifold of the records, such as `Sphere(383)` for embeddings with 384 numbers.
         Rows of such embeddings need not have length 1: only their direction counts.
     n_clusters : int or "private"
         How many clusters; "private" chooses the number from what is released.
     guarantee : Guarantee
-        What the release must meet; Gaussian noise does not meet pure ε. With the
+        The privacy guarantee of the release; Gaussian noise does not meet pure ε. With the
         adjacency "add-remove" the number of records is private, too, and there is less
         noise.
     ledger, label, source
@@ -94,7 +94,7 @@ class PrivateKMeans(PrivateTransformer):
     n_components_ : int
         How many directions stand out of the noise; centers differ along these.
     certificate_ : Certificate
-        Why all of it may be published.
+        The certificate of the release.
 
     Notes
     -----
@@ -296,7 +296,7 @@ class PrivateKMeans(PrivateTransformer):
         return [
             published._replace(
                 title=f"center {index} of {count:.0f} ± {self.count_error_:.0f} "
-                f"{self._counted_units}",
+                f"{self.unit_name_}",
                 value=center,
             )
             for index, (center, count) in enumerate(
@@ -305,8 +305,8 @@ class PrivateKMeans(PrivateTransformer):
         ]
 
     @property
-    def _counted_units(self) -> str:
-        """What a count is of, in words."""
+    def unit_name_(self) -> str:
+        """What a count is of: "people" with `groups`, and "records" otherwise."""
         if self.certificate_.privacy_unit is ProtectedUnit.PERSON:
             return "people"
         return "records"

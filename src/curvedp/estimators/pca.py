@@ -87,7 +87,7 @@ class PrivatePCA(PrivateTransformer):
     components_ : ndarray of shape (n_components, features)
         Orthonormal rows.
     certificate_ : Certificate
-        Why they may be published.
+        The certificate of the release.
     method_ : str
         Which method was taken.
 

@@ -39,14 +39,14 @@ class PrivatePrototypes(PrivateTransformer, ScoringClassifier):
     Parameters
     ----------
     manifold : Manifold
-        Where the records live, such as `Sphere(383)` for embeddings with 384 numbers.
+        The manifold of the records, such as `Sphere(383)` for embeddings with 384 numbers.
     radius : float or "private"
         The radius of the public ball into which records are clipped. "private", which
         is for spheres, finds center and radius privately.
     center : point, optional
         The center of the public ball; by default the manifold's origin.
     guarantee : Guarantee
-        What the release must meet; Gaussian noise does not meet pure ε. With the
+        The privacy guarantee of the release; Gaussian noise does not meet pure ε. With the
         adjacency "add-remove" the number of records is private, too.
     ledger, label, source
         As in `PrivateFrechetMean`.
@@ -71,7 +71,7 @@ class PrivatePrototypes(PrivateTransformer, ScoringClassifier):
     ball_ : Ball
         The public ball, or the one that was found.
     certificate_ : Certificate
-        Why they may be published.
+        The certificate of the release.
     certificates_ : list of Certificate
         A list with the one certificate, because other classifiers have several.
 

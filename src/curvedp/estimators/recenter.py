@@ -151,7 +151,7 @@ class PrivateRecenter(TransformerMixin, BallEstimator):
     Guarantees
 
     - errors are because of parameters, shapes, types, labels and domains, never of a
-      record's values, and nothing is spent then;
+      record's values, and come before anything is spent;
     - all references and dispersions together meet `guarantee` for replacing one record
       within its domain, for ANY data; with `groups`, one person with all their records
       within the domain that these share.
@@ -672,7 +672,7 @@ def recenter(
     Parameters
     ----------
     manifold : Manifold
-        Where the records live.
+        The manifold of the records.
     reference : array of shape point_shape
         The private mean of their domain.
     factor : float

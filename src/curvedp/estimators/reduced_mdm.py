@@ -82,7 +82,7 @@ class PrivateReducedMDM(PrivateTransformer, ReducedClassifier):
     classifier_ : LinearClassifier
         The released reduction and means.
     certificate_ : Certificate
-        Why they may be published.
+        The certificate of the release.
 
     Notes
     -----

@@ -245,7 +245,7 @@ class PrivateSoftmax(ReducedClassifier):
     classifier_ : LinearClassifier
         The released reduction and weights.
     certificate_ : Certificate
-        Why they may be published.
+        The certificate of the release.
 
     Notes
     -----

@@ -58,7 +58,7 @@ class PrivateSynthesizer(PrivateEstimator):
     Parameters
     ----------
     manifold : Manifold
-        Where the records are.
+        The manifold of the records.
     model : {"auto", "wrapped-gaussian", "mixture", "tree"}
         "wrapped-gaussian" is one normal law of logarithms at a private base point, for
         each class; "mixture" several of them, in private clusters; "tree" corrects a
@@ -86,7 +86,7 @@ class PrivateSynthesizer(PrivateEstimator):
     classes_ : ndarray or None
         The classes, with labels.
     certificate_ : Certificate
-        Why synthetic records may be published.
+        The certificate of the release.
     ball_ : Ball
         The ball that holds the synthetic records.
 
@@ -95,7 +95,7 @@ class PrivateSynthesizer(PrivateEstimator):
     Guarantees
 
     - errors are because of parameters, shapes, types and public labels, never of a
-      record's values, and nothing is spent then;
+      record's values, and come before anything is spent;
     - `fit` meets `guarantee` for replacing one record together with its label and
       predictor, for ANY data; with public labels, within its class; with `groups`, for
       replacing one person with all their records.

@@ -66,22 +66,22 @@ class PrivateTangentPCA(PrivateTransformer, BallEstimator):
 
     The logarithms of the records at a point near their mean are vectors. One noisy
     release of their mean and of their second moment gives a private mean, principal
-    directions and variances: one certificate, one charge. How many directions are more
-    than noise is told, from the law of the noise.
+    directions and variances: one certificate, one charge. The distribution of the
+    noise shows how many directions are more than noise.
 
     Parameters
     ----------
     manifold, center, guarantee, ledger, label, source, outer_radius
         As in `PrivateFrechetMean`.
     radius : float or "private"
-        As in `PrivateFrechetMean`. In a public ball that holds all records nothing is
-        cut off. "private" finds a ball that holds most of them; what is released is
+        As in `PrivateFrechetMean`. In a public ball that contains all records
+        nothing is clipped. "private" finds a ball that holds most of them; what is released is
         about the records clipped to it, and their variances are a little smaller.
     mechanism : {"auto", "one-shot", "two-step"}
         How a public ball is used. "one-shot" takes the logarithms at its center.
         "two-step" first steps to a private mean: in curved space logarithms at a
-        distant center distort what they measure. "auto" takes the way with the smaller
-        predicted angle, which `curvedp.plan(statistic="tangent-pca")` tells.
+        distant center distort what they measure. "auto" takes the one with the smaller
+        predicted angle, which `curvedp.plan(statistic="tangent-pca")` reports.
     n_components : int, optional
         How many directions are kept. By default those that stand out of the noise, and
         at least one. Every number is post-processing of the same release.
@@ -110,7 +110,7 @@ class PrivateTangentPCA(PrivateTransformer, BallEstimator):
     ball_ : Ball
         The ball into which records were clipped.
     certificate_ : Certificate
-        Why all of it may be published.
+        The certificate of the release.
     predicted_error_ : float
         The expected angle between the first direction and the true one, in radians.
 

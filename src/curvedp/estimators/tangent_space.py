@@ -33,7 +33,7 @@ class PrivateTangentSpace(PrivateTransformer, PrivateFrechetMean):
     location_ : ndarray
         The reference point, a private mean.
     certificate_ : Certificate
-        Why it may be published.
+        The certificate of the release.
 
     Examples
     --------

@@ -76,7 +76,7 @@ def k_sample_test(
     Parameters
     ----------
     manifold : Manifold
-        Where the records live.
+        The manifold of the records.
     samples : sequence of arrays
         Two or more samples of shape (n, *point_shape), each with its own n. The records
         must be independent, unless `groups` says to whom they belong.
@@ -257,7 +257,7 @@ def read_samples(manifold: Any, samples: Any) -> list[np.ndarray]:
     Parameters
     ----------
     manifold : Manifold
-        Where the records live.
+        The manifold of the records.
     samples : list of arrays
         The samples.
 
@@ -294,7 +294,7 @@ def _average_persons(
     Parameters
     ----------
     manifold : Manifold
-        Where the records live.
+        The manifold of the records.
     arrays : list of arrays of shape (n, *point_shape)
         The samples.
     groups : sequence of arrays

@@ -51,7 +51,7 @@ class KernelStatistic(Statistic):
     Parameters
     ----------
     manifold : Manifold
-        Where the records live.
+        The manifold of the records.
     center, radius : point and float
         The public ball.
     sizes : list of int

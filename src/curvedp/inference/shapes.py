@@ -472,7 +472,7 @@ def _check_unique_mean(manifold: Manifold, ball: Ball) -> None:
     Parameters
     ----------
     manifold : Manifold
-        Where the records live.
+        The manifold of the records.
     ball : Ball
         The ball into which they were clipped.
     """
@@ -502,7 +502,7 @@ def _distance_to_mean(
     Parameters
     ----------
     manifold : Manifold
-        Where the records live.
+        The manifold of the records.
     farthest : float
         A bound on the distance of the records from the point.
     spread : float
@@ -544,7 +544,7 @@ def _shape_from_counts(
     Parameters
     ----------
     manifold : Manifold
-        Where the records live.
+        The manifold of the records.
     statistic : GeometricMedian
         The statistic, with the number of records and the public outer ball.
     draw : NoisyDraw

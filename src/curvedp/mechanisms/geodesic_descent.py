@@ -523,7 +523,7 @@ def _warm_up_steps(manifold: Manifold, domain: Domain) -> int:
     Parameters
     ----------
     manifold : Manifold
-        Where the responses live.
+        The manifold of the responses.
     domain : Domain
         The public domain of the middle point and the velocities.
     """
@@ -544,7 +544,7 @@ def _step_rate(manifold: Manifold, domain: Domain) -> float:
     Parameters
     ----------
     manifold : Manifold
-        Where the responses live.
+        The manifold of the responses.
     domain : Domain
         The public domain of the middle point and the velocities.
     """

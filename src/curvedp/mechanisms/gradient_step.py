@@ -507,7 +507,7 @@ def _sum_clipped_logs(
     Parameters
     ----------
     manifold : Manifold
-        Where the records are.
+        The manifold of the records.
     center : array of shape point_shape
         The center of the public ball, where logarithms are taken.
     radius : float

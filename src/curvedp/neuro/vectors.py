@@ -58,7 +58,7 @@ class NoisyMean:
         root mean square over the entries, from the mean square length that was released
         with the mean. None if it was not released.
     certificate : Certificate
-        Why it may be published.
+        The certificate of the release.
     """
 
     value: np.ndarray
@@ -202,7 +202,7 @@ def predicted_noise(
     radius : float or "private"
         As in `release_mean_vector`.
     guarantee : Guarantee
-        What the release must meet.
+        The privacy guarantee of the release.
     """
     share = 1.0
     if isinstance(radius, str):

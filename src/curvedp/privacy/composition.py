@@ -251,7 +251,7 @@ def compose(*guarantees: PrivacyCurve | Iterable[PrivacyCurve]) -> Guarantee:
     ------
     ParameterError
         If the adjacencies differ, if an argument is not a guarantee, or if the sum is
-        too large to promise anything.
+        too large for any guarantee.
 
     Examples
     --------

@@ -225,7 +225,7 @@ def _produces_points_of(manifold: Manifold, form: Form) -> bool:
     Parameters
     ----------
     manifold : Manifold
-        Where the records live.
+        The manifold of the records.
     form : Form
         How a record is written.
     """

@@ -138,7 +138,7 @@ def person_means(
     Parameters
     ----------
     manifold : Manifold
-        Where the records live.
+        The manifold of the records.
     ball : (center, radius)
         The public ball. Its center takes the place of a mean that cannot be computed.
     X : array, shape (n, *point_shape)

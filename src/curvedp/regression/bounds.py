@@ -170,7 +170,7 @@ def gradient_sensitivities(
     Parameters
     ----------
     manifold : Manifold
-        Where the responses live.
+        The manifold of the responses.
     speed : float
         V, the largest length of the velocity.
     clip : float

@@ -86,7 +86,7 @@ def population_of_spread(
     Parameters
     ----------
     manifold : Manifold
-        Where the records live.
+        The manifold of the records.
     center : point
         The public center, which the records are not at.
     spread : float

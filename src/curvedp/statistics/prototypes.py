@@ -51,7 +51,7 @@ class ClassPrototypes(Statistic):
     Attributes
     ----------
     manifold : Manifold
-        Where the records live.
+        The manifold of the records.
     center : point
         The center of the public ball; the origin if the ball is found privately.
     ball_radius : float or None

@@ -47,7 +47,7 @@ def ball_convexity(manifold: Manifold, radius: float) -> BallConvexity:
     Parameters
     ----------
     manifold : Manifold
-        Where the records are.
+        The manifold of the records.
     radius : float
         The radius of the public ball.
 

@@ -68,7 +68,7 @@ def default_outer_radius(manifold: Manifold, outer_radius: Any = None) -> float:
     Parameters
     ----------
     manifold : Manifold
-        Where the records live.
+        The manifold of the records.
     outer_radius : float, optional
         The radius, if the caller has chosen one.
 
@@ -105,7 +105,7 @@ class SearchedBallStatistic(Statistic):
     Attributes
     ----------
     manifold : Manifold
-        Where the records live.
+        The manifold of the records.
     center : point
         The center of the outer ball; None stands for the origin.
     outer_radius : float

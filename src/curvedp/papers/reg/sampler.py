@@ -133,7 +133,7 @@ def sequential_sampler(
     Parameters
     ----------
     manifold : Sphere or Euclidean
-        Where the responses live.
+        The manifold of the responses.
     x, Y : array
         Predictors in [0, 1], and responses.
     rng : numpy.random.Generator

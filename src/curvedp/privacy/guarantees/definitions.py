@@ -463,7 +463,7 @@ class RenyiDP(EpsilonFirst, Guarantee):
 
 @dataclass(frozen=True, repr=False)
 class GDP(Guarantee):
-    """μ-Gaussian DP: neighbors are as hard to tell apart as N(0, 1) and N(μ, 1).
+    """μ-Gaussian DP: neighbors are as hard to distinguish as N(0, 1) and N(μ, 1).
 
     Dong, Roth and Su (2022). `delta` is exact, with a relative error below 4e-14 on the
     upper side, at any ε.
