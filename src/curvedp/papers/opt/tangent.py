@@ -1,4 +1,8 @@
-"""Gaussian noise in a tangent space: `from_coordinates(p, σ·z)` with z standard normal, and nothing else."""
+"""Gaussian noise in a tangent space: `from_coordinates(p, σ·z)` with z standard normal.
+
+It is the law of the optimization paper's Definition 1, and nothing else is needed to draw
+from it.
+"""
 
 import math
 from dataclasses import dataclass
@@ -18,17 +22,26 @@ from curvedp.laws.law import (
     sample_blocks,
 )
 
+__all__ = ["TangentGaussian"]
+
 
 @dataclass(frozen=True)
 class TangentGaussian(Law):
-    """Isotropic normal tangent vectors, standard deviation `scale` along every unit direction, on every manifold.
+    """Isotropic normal tangent vectors, on every manifold.
 
-    `sample` returns tangent vectors at `center`; `log_prob(v, center)` is normalized with respect to the volume of the
-    tangent space, with the constant (2πσ²)^{−d/2} (printed as (2πσ²)^{1/2} in Han et al. 2023, Lemma 1).
+    Parameters
+    ----------
+    manifold : Manifold
+        Where the centers live.
+    scale : float
+        The standard deviation along every unit direction.
 
+    Examples
+    --------
     >>> import numpy as np
     >>> from curvedp.geometry import Sphere
-    >>> v = TangentGaussian(Sphere(2), 0.1).sample(np.random.default_rng(0), Sphere(2).origin, 4)
+    >>> law = TangentGaussian(Sphere(2), 0.1)
+    >>> v = law.sample(np.random.default_rng(0), Sphere(2).origin, 4)
     >>> v.shape, bool(np.all(v[:, 0] == 0))
     ((4, 3), True)
     """
@@ -36,40 +49,63 @@ class TangentGaussian(Law):
     def sample(
         self, rng: np.random.Generator, center: ArrayLike, size: Size = None
     ) -> Floats:
-        """Independent tangent vectors at `center`, of shape size + point shape; see `Law.sample`."""
+        """Return independent tangent vectors at the center.
+
+        Parameters
+        ----------
+        rng : numpy.random.Generator
+            The source of randomness.
+        center : point or array of points
+            Its leading axes broadcast to `size`.
+        size : int or tuple of int, optional
+            How many.
+
+        Returns
+        -------
+        array of shape size + point_shape
+        """
         check_rng(rng)
-        manifold, shape_of_point = self.manifold, self.manifold.point_shape
-        points, shape = check_center_and_size(size, center, shape_of_point)
-        out = np.empty((math.prod(shape), *shape_of_point))
-        for part, centers in sample_blocks(points, shape, shape_of_point, manifold.dim):
+        manifold, point_shape = self.manifold, self.manifold.point_shape
+        points, shape = check_center_and_size(size, center, point_shape)
+        vectors = np.empty((math.prod(shape), *point_shape))
+        for part, centers in sample_blocks(points, shape, point_shape, manifold.dim):
             z = rng.standard_normal((part.stop - part.start, manifold.dim))
             z *= self.scale
-            out[part] = manifold.from_coordinates(centers, z)
-        return out.reshape(shape + shape_of_point)
+            vectors[part] = manifold.from_coordinates(centers, z)
+        return vectors.reshape(shape + point_shape)
 
     def log_prob(self, x: ArrayLike, center: ArrayLike) -> Floats:
-        """Logarithm of the density at the tangent vector x at `center`; leading axes broadcast."""
+        """Return the logarithm of the density at a tangent vector.
+
+        It is normalized with respect to the volume of the tangent space, with the
+        constant (2πσ²)^{−d/2}, printed as (2πσ²)^{1/2} in Lemma 1 (docs/errata.md, E13).
+
+        Parameters
+        ----------
+        x : array
+            Tangent vectors at the center; leading axes broadcast.
+        center : point or array of points
+        """
         shape = self.manifold.point_shape
-        length = self.manifold.norm(
-            check_points("center", center, shape), check_points("x", x, shape)
-        )
-        constant = self.manifold.dim * (
-            math.log(2 * math.pi) / 2 + math.log(self.scale)
-        )
+        center = check_points("center", center, shape)
+        length = self.manifold.norm(center, check_points("x", x, shape))
+        log_unit = math.log(2 * math.pi) / 2 + math.log(self.scale)
+        constant = self.manifold.dim * log_unit
         return np.asarray(-((np.asarray(length) / self.scale) ** 2) / 2 - constant)
 
     def radial_cdf(self, r: ArrayLike) -> Floats:
-        """P(‖v‖ ≤ r): the chi law of `dim` degrees of freedom."""
+        """Return P(‖v‖ ≤ r), the chi law of `dim` degrees of freedom."""
         ratio = np.maximum(check_radii(r), 0.0) / self.scale
-        with np.errstate(over="ignore"):  # beyond every float the probability is 1
+        # An overflow means that the probability is 1.
+        with np.errstate(over="ignore"):
             return np.asarray(gammainc(self.manifold.dim / 2, ratio**2 / 2))
 
     @property
     def mean_radius(self) -> float:
-        """E‖v‖."""
+        """The mean of ‖v‖."""
         return self.scale * math.sqrt(2.0) * float(poch(self.manifold.dim / 2, 0.5))
 
     @property
     def mean_square_radius(self) -> float:
-        """E‖v‖²."""
+        """The mean of ‖v‖²."""
         return self.manifold.dim * self.scale**2

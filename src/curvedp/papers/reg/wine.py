@@ -8,73 +8,92 @@ from typing import Any
 
 import numpy as np
 
+# The guarantee of every line.
 EPSILON, DELTA = 2.0, 1e-5
-MIDDLE, UNIT = (
-    np.array([8.0, 0.997, 3.3, 2.2]),
-    np.array([1.5, 0.0015, 0.18, 1.2]),
-)  # public, from the trade
-ALCOHOL = (8.5, 11.5)  # public: what a vinho verde has
+# Public units of the four responses, from the trade.
+MIDDLE = np.array([8.0, 0.997, 3.3, 2.2])
+UNIT = np.array([1.5, 0.0015, 0.18, 1.2])
+# The public range of the predictor: what a vinho verde has, in percent.
+ALCOHOL = (8.5, 11.5)
 RESPONSES = ("fixed acidity", "density", "pH", "residual sugar")
 
 
 def first_wines(columns: dict[str, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-    """Alcohol (100,) and the responses in public units (100, 4)."""
+    """Return the first hundred wines, as the paper takes them.
+
+    Parameters
+    ----------
+    columns : dict of array
+        The table.
+
+    Returns
+    -------
+    alcohol, responses : array of shape (100,), array of shape (100, 4)
+        The responses are in public units.
+    """
     responses = np.column_stack([columns[name][:100] for name in RESPONSES])
     return columns["alcohol"][:100], (responses - MIDDLE) / UNIT
 
 
 def error(prediction: np.ndarray, Y: np.ndarray) -> float:
-    """Mean squared error in units of the data's standard deviations, as the paper's."""
+    """Return the mean squared error in units of the data's standard deviations."""
     return float(np.mean(((prediction - Y) / Y.std(axis=0)) ** 2))
 
 
 def ours(x: np.ndarray, Y: np.ndarray, repeats: int) -> dict[str, list[float]]:
-    """(2, 10⁻⁵)-DP by descent, for a record replaced and for one added or removed; pure ε = 2 as four K-norm lines."""
+    """Return errors of our private lines.
+
+    There are lines by descent at (2, 10⁻⁵), for one record replaced and for one added
+    or removed, and four K-norm lines of ε = ½ each. A record that is added or removed
+    moves a clipped sum by τ, and one that is replaced by 2τ. So a mechanism that is
+    μ-GDP for the former is 2μ-GDP for the latter.
+
+    Parameters
+    ----------
+    x, Y : array
+        As `first_wines` returns them.
+    repeats : int
+        Lines of each kind.
+    """
     from curvedp import GDP, ApproxDP, PrivateGeodesicRegression, PureDP
     from curvedp.geometry import Euclidean
     from curvedp.privacy import gaussian_profile, smallest_scale
     from curvedp.randomness import GeneratorSource
 
-    def fitted(responses: np.ndarray, seed: int, **more: Any) -> np.ndarray:
-        source = GeneratorSource(
-            np.random.default_rng(seed)
-        )  # the data of a benchmark are not at stake
+    def predict(responses: np.ndarray, seed: int, **parameters: Any) -> np.ndarray:
+        # The data of a benchmark are public, and need no cryptographic source.
+        source = GeneratorSource(np.random.default_rng(seed))
         model = PrivateGeodesicRegression(
-            Euclidean(responses.shape[1]), x_range=ALCOHOL, source=source, **more
+            Euclidean(responses.shape[1]), x_range=ALCOHOL, source=source, **parameters
         )
         return model.fit(x, responses).predict(x)
 
-    joint: dict[str, Any] = {"radius": 1.0, "speed": 3.0, "clip": 1.0}
-    alone: dict[str, Any] = {
-        "radius": 0.5,
-        "speed": 1.5,
-        "clip": 0.6,
-    }  # one response has half the length of four
+    # A single response has half the length of four.
+    of_four: dict[str, Any] = {"radius": 1.0, "speed": 3.0, "clip": 1.0}
+    of_one: dict[str, Any] = {"radius": 0.5, "speed": 1.5, "clip": 0.6}
     approx = ApproxDP(EPSILON, DELTA)
-    mu = 1 / smallest_scale(
-        lambda scale: gaussian_profile(0.0, 1, scale, 1.0), approx, 1.0
+    scale = smallest_scale(
+        lambda sigma: gaussian_profile(0.0, 1, sigma, 1.0), approx, 1.0
     )
+    for_added = GDP(2 / scale)
+    pure = PureDP(EPSILON / 4)
 
-    # A record added or removed moves a clipped sum by τ, one replaced by 2τ: μ for the former is 2μ for the latter.
-    def lines(seed: int) -> np.ndarray:
-        pure = PureDP(EPSILON / 4)
-        return np.concatenate(
-            [
-                fitted(Y[:, [k]], 4 * seed + k, guarantee=pure, **alone)
-                for k in range(4)
-            ],
-            axis=1,
-        )
+    def four_lines(seed: int) -> np.ndarray:
+        columns = [
+            predict(Y[:, [k]], 4 * seed + k, guarantee=pure, **of_one) for k in range(4)
+        ]
+        return np.concatenate(columns, axis=1)
+
+    def errors_at(guarantee: Any) -> list[float]:
+        return [
+            error(predict(Y, seed, guarantee=guarantee, **of_four), Y)
+            for seed in range(repeats)
+        ]
 
     return {
-        "ours, (ε, δ), one record replaced": [
-            error(fitted(Y, i, guarantee=approx, **joint), Y) for i in range(repeats)
-        ],
-        "ours, (ε, δ), one added or removed": [
-            error(fitted(Y, i, guarantee=GDP(2 * mu), **joint), Y)
-            for i in range(repeats)
-        ],
+        "ours, (ε, δ), one record replaced": errors_at(approx),
+        "ours, (ε, δ), one added or removed": errors_at(for_added),
         "ours, pure ε, one record replaced": [
-            error(lines(i), Y) for i in range(repeats)
+            error(four_lines(seed), Y) for seed in range(repeats)
         ],
     }
