@@ -1,4 +1,4 @@
-"""Differential privacy on curved spaces: release a statistic of manifold data with a certificate anybody can check."""
+"""Differential privacy on curved spaces: release a statistic of manifold data with a certificate anyone can check."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any

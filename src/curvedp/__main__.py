@@ -13,7 +13,7 @@ def main() -> None:
         return
 
     # Processes that a command starts import nothing from the working folder: the
-    # records may lie there beside somebody else's code.
+    # records may lie there beside someone else's code.
     os.environ["PYTHONSAFEPATH"] = "1"
     from curvedp.cli import app
 

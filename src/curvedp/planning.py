@@ -173,7 +173,7 @@ class Plan:
     manifold : Manifold
         The manifold of the records.
     n : int
-        The number of records, or of persons where a person has several records.
+        The number of records, or of people where a person has several records.
     radius : float, "private" or None
         The radius of the public ball, "private" where the release searches for a ball,
         and None for a classifier.

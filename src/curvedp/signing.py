@@ -203,7 +203,7 @@ def public_key(text: Any) -> Ed25519PublicKey:
     Raises
     ------
     ParameterError
-        If the text is not a key, or if anybody can sign for the key: it is a point of
+        If the text is not a key, or if anyone can sign for the key: it is a point of
         small order, or is not written as RFC 8032 (section 5.1.3) asks.
 
     Notes

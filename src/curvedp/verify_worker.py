@@ -1,6 +1,6 @@
 """The process that recomputes a stranger's certificate, with little time and memory.
 
-A certificate states the privacy guarantee of a release. It is a file from somebody
+A certificate states the privacy guarantee of a release. It is a file from someone
 else, and recomputing its claims may take as long as its author likes. So
 `curvedp.verification` starts this module as a process of its own, sends it one question
 as JSON and reads one answer. The process limits its own time and memory before it looks

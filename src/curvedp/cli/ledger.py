@@ -206,7 +206,7 @@ def verify(
     ] = None,
     key: KeyOption = None,
 ) -> None:
-    """Add every entry up anew, and look for each hash that was noted elsewhere."""
+    """Add every entry up again, and look for each hash that was noted elsewhere."""
     from curvedp.ledger import Ledger
 
     book = Ledger(path, key=key)

@@ -433,7 +433,7 @@ def _choice_record(choice: Choice) -> dict[str, Any]:
 def mechanism_from_parameters(
     kind: type[AnyMechanism], statistic: Statistic, parameters: Mapping[str, Any]
 ) -> AnyMechanism:
-    """Build the mechanism that a certificate describes, validated anew.
+    """Build the mechanism that a certificate describes, validated again.
 
     Parameters
     ----------

@@ -318,7 +318,7 @@ class ExternalValue(PointStatistic):
 
 
 def statistic_from_dict(record: Any) -> Statistic:
-    """Build the statistic that a certificate describes, validated anew.
+    """Build the statistic that a certificate describes, validated again.
 
     Raises
     ------

@@ -136,7 +136,7 @@ class NeighborWords(NamedTuple):
     change : str
         What is done, such as "replacing one person".
     guess : str
-        What an attacker who knows everybody else must guess.
+        What an attacker who knows everyone else must guess.
     """
 
     change: str

@@ -127,7 +127,7 @@ class PrivateAccuracy(PrivateEstimator):
         unit = ProtectedUnit.LABELED_RECORD
         if groups is not None:
             person_index = encode_persons(groups, len(is_right))
-            # Persons are numbered without gaps, so that each number is a person.
+            # People are numbered without gaps, so that each number is a person.
             person_index = np.unique(person_index, return_inverse=True)[1]
             is_right = _share_of_each(is_right, person_index)
             unit = ProtectedUnit.LABELED_PERSON

@@ -133,7 +133,7 @@ def compare_groups(
     names : sequence of str, optional
         What the groups are called: 1, 2, … by default.
     groups : sequence of arrays, optional
-        For each sample the persons to whom its records belong. Nobody may be in two.
+        For each sample the people to whom its records belong. Nobody may be in two.
     ledger : Ledger, optional
         Is charged for each part. A comparison of which a part does not fit is refused
         before the first.

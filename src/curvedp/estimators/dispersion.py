@@ -62,7 +62,7 @@ class PrivateDispersion(BallEstimator):
         groups : sequence of n ids, optional
             The person to whom each record belongs. Then a person is the unit of
             privacy: each person's records are averaged first, and n is the number of
-            persons.
+            people.
 
         Returns
         -------

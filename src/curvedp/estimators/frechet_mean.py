@@ -107,7 +107,7 @@ class PrivateFrechetMean(BallEstimator):
         groups : sequence of n ids, optional
             The person to whom each record belongs. Then a person is the unit of
             privacy, however many records they have: each person's records are averaged
-            first, and n is the number of persons.
+            first, and n is the number of people.
 
         Returns
         -------

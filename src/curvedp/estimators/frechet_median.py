@@ -66,7 +66,7 @@ class PrivateFrechetMedian(BallEstimator):
         groups : sequence of n ids, optional
             The person to whom each record belongs. Then a person is the unit of
             privacy: each person's records are averaged first, and n is the number of
-            persons.
+            people.
 
         Returns
         -------

@@ -136,7 +136,7 @@ class PrivateGeodesicRegression(PrivateEstimator):
         groups : sequence of n ids, optional
             The person to whom each record belongs. Then a person is the unit of
             privacy, however many records they have: each step averages a person's own
-            gradients first, and n is the number of persons.
+            gradients first, and n is the number of people.
 
         Returns
         -------
@@ -232,7 +232,7 @@ class PrivateGeodesicRegression(PrivateEstimator):
         Parameters
         ----------
         n : int
-            The number of records, or of persons.
+            The number of records, or of people.
         n_predictors : int
             The number of predictors.
         has_persons : bool

@@ -67,7 +67,7 @@ class PrivateJointMeans(ScoringClassifier, BallEstimator):
 
     Guarantees
 
-    - errors are because of parameters, shapes, types, labels and persons, never of a
+    - errors are because of parameters, shapes, types, labels and people, never of a
       record's values, and come before anything is spent;
     - all means together meet `guarantee` for replacing one person with all their
       records by another who has records in every class, for ANY records.
@@ -111,7 +111,7 @@ class PrivateJointMeans(ScoringClassifier, BallEstimator):
         Raises
         ------
         ParameterError
-            Before anything is paid, for wrong parameters, if there are no persons or
+            Before anything is paid, for wrong parameters, if there are no people or
             fewer than two classes, and if a person lacks records of a class.
         """
         self._validate_params()
@@ -247,7 +247,7 @@ def _check_complete(labels: Labels, person_index: np.ndarray) -> None:
 
 
 def _persons_of_classes(labels: Labels, person_index: np.ndarray) -> list[np.ndarray]:
-    """Return the persons of the records of each class, numbered alike and without gaps.
+    """Return the people of the records of each class, numbered alike and without gaps.
 
     Parameters
     ----------

@@ -1,7 +1,7 @@
 """Notice that scikit-learn was given `groups` which never arrive at `fit`.
 
 `cross_validate(model, X, y, groups=person)` gives the ids to the splitter alone. The
-model is then fitted without them, and what it releases protects records, not persons.
+model is then fitted without them, and what it releases protects records, not people.
 Only the frames of scikit-learn's own functions show this, so they are looked at here.
 """
 
@@ -23,7 +23,7 @@ LOST_GROUPS_TEXT = (
 
 
 def splitter_has_groups() -> bool:
-    """Return whether a caller in scikit-learn's `model_selection` has ids of persons.
+    """Return whether a caller in scikit-learn's `model_selection` has ids of people.
 
     This sees callers in the same process: folds that are fitted in other processes
     (`n_jobs`) are not noticed.
@@ -38,7 +38,7 @@ def splitter_has_groups() -> bool:
 
 
 def _has_groups(local_variables: dict[str, Any]) -> bool:
-    """Return whether ids of persons are among the local variables of a function."""
+    """Return whether ids of people are among the local variables of a function."""
     if local_variables.get("groups") is not None:
         return True
     dictionaries = [local_variables.get(name) for name in _DICTIONARIES]

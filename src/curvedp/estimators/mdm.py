@@ -70,7 +70,7 @@ class PrivateMDM(PrivateTransformer, ScoringClassifier, BallEstimator):
     which "auto" takes for embeddings: on spheres of 32 dimensions or more, where
     `radius="private"` and the records are in memory.
 
-    The same argument needs persons who are in one class only. With `groups=`, a person
+    The same argument needs people who are in one class only. With `groups=`, a person
     whose records belong to several classes would be read once for each of these
     classes, and the guarantee would not hold. `fit` refuses such data with a
     `ParameterError` before anything is paid. `reduce=` and `PrivateSoftmax` accept
@@ -669,7 +669,7 @@ def _labels_of_persons(y: Any, person_index: np.ndarray) -> np.ndarray:
 
     Returns
     -------
-    array of shape (number of persons,)
+    array of shape (number of people,)
 
     Raises
     ------

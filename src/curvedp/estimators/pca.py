@@ -149,7 +149,7 @@ class PrivatePCA(PrivateTransformer):
         groups : sequence of n ids, optional
             The person to whom each record belongs. Then a person is the unit of
             privacy, however many records they have: a person contributes the mean of
-            xxᵀ over their own records x, and n is the number of persons. Only
+            xxᵀ over their own records x, and n is the number of people. Only
             "one-shot" supports this.
 
         Returns

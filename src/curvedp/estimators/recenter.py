@@ -319,7 +319,7 @@ class PrivateRecenter(TransformerMixin, BallEstimator):
 
         Parameters
         ----------
-        X, domains, persons
+        X, domains, people
             As in `fit`.
         means : _DomainMeans
             The released references: their balls are public by now.
@@ -777,7 +777,7 @@ def _one_of_two(domains: Any, subjects: Any) -> Any:
 
 
 def _domains_and_persons(y: Any, groups: Any, domains: Any) -> tuple[Any, Any]:
-    """Return the domain of each record, and the persons to protect or None.
+    """Return the domain of each record, and the people to protect or None.
 
     Parameters
     ----------
@@ -818,7 +818,7 @@ def _are_extended_labels(y: Any) -> bool:
 
 
 def _check_persons_in_domains(labels: Labels, persons: Any) -> None:
-    """Refuse persons who have records in several domains, and domains of one person.
+    """Refuse people who have records in several domains, and domains of one person.
 
     A person of several domains would be read once for each of these, and one charge
     would not cover that.

@@ -273,7 +273,7 @@ class PrivateSynthesizer(PrivateEstimator):
         Parameters
         ----------
         n : int
-            The number of records, or of persons.
+            The number of records, or of people.
         n_classes : int
         has_predictor : bool
         """

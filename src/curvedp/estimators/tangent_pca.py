@@ -162,7 +162,7 @@ class PrivateTangentPCA(PrivateTransformer, BallEstimator):
         groups : sequence of n ids, optional
             The person to whom each record belongs. Then a person is the unit of
             privacy: each person's records are averaged first, and the directions are
-            those along which persons vary.
+            those along which people vary.
 
         Returns
         -------
@@ -224,7 +224,7 @@ class PrivateTangentPCA(PrivateTransformer, BallEstimator):
         Parameters
         ----------
         n : int
-            The number of records, or of persons.
+            The number of records, or of people.
         in_memory : bool
             Whether the records are in memory.
         """

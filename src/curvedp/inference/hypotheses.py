@@ -99,10 +99,10 @@ def k_sample_test(
     of : type of KernelStatistic
         The statistic that is compared with its permuted values.
     groups : sequence of arrays, optional
-        For each sample, n public ids of the persons to whom the records belong. Then a
+        For each sample, n public ids of the people to whom the records belong. Then a
         person is the unit of privacy and of the test, however many records they have:
         each person's records are averaged in the ball first, as by the estimators, and
-        the sizes are numbers of persons. Nobody may be in two samples (see
+        the sizes are numbers of people. Nobody may be in two samples (see
         `paired_test`).
 
     Returns
@@ -185,7 +185,7 @@ def two_sample_test(
         As in `k_sample_test`.
     **options
         Further arguments of `k_sample_test`. There `groups` is a pair of arrays: the
-        ids of the persons for the records of X, and for those of Y.
+        ids of the people for the records of X, and for those of Y.
 
     Returns
     -------
@@ -298,7 +298,7 @@ def _average_persons(
     arrays : list of arrays of shape (n, *point_shape)
         The samples.
     groups : sequence of arrays
-        For each sample, the ids of the persons to whom its records belong.
+        For each sample, the ids of the people to whom its records belong.
     center, radius
         The public ball into which records are clipped first.
     statistic : type of KernelStatistic
@@ -306,7 +306,7 @@ def _average_persons(
 
     Returns
     -------
-    list of arrays of shape (number of persons, *point_shape)
+    list of arrays of shape (number of people, *point_shape)
         One array for each sample.
     """
     ball = public_ball(manifold, center, radius)
@@ -320,7 +320,7 @@ def _average_persons(
 
 
 def _person_unit(statistic: type[KernelStatistic]) -> ProtectedUnit:
-    """Return the unit of privacy that is about persons, if the statistic supports one.
+    """Return the unit of privacy that is about people, if the statistic supports one.
 
     Raises
     ------
@@ -352,7 +352,7 @@ def index_persons(groups: Any, sizes: list[int], is_paired: bool) -> list[np.nda
     Returns
     -------
     list of arrays of int
-        One array for each sample; the persons of a sample are numbered from 0.
+        One array for each sample; the people of a sample are numbered from 0.
 
     Raises
     ------

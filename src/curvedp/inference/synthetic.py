@@ -43,7 +43,7 @@ class SyntheticEstimate(NamedTuple):
         The root mean square error that is to be expected of it, as an estimate of what
         the analysis would say of the whole population.
     file_error : array
-        The part of it that is due to the size of the files. It is all that somebody
+        The part of it that is due to the size of the files. It is all that someone
         sees who compares the files with each other.
     lower, upper : array
         The ends of the interval estimate ± z·standard_error.

@@ -84,7 +84,7 @@ class Entry(NamedTuple):
         Whose data the release protects: one record, or one person with all their
         records; None if that was not stated, as in entries of version 0.2 and before.
     n : int or None
-        How many records or persons it is about; None if that is private or not stated.
+        How many records or people it is about; None if that is private or not stated.
     space, statistic : str or None
         Where the records live, and what of them was released; None if not stated.
 
@@ -119,7 +119,7 @@ class Ledger:
       whose theorem); the sums are exact, in rational arithmetic;
     - the budget is the file's: no copy, pickle or old object has one of its own;
     - one ledger counts for one privacy unit: a release is charged only if what it
-      protects implies that unit (`PrivacyUnit.implies`). Records and persons are never
+      protects implies that unit (`PrivacyUnit.implies`). Records and people are never
       added up. A ledger for records takes no release that protects a record within its
       class only; a ledger for records within their classes takes both;
     - damage raises `LedgerCorrupted` before anything is spent.
@@ -222,14 +222,14 @@ class Ledger:
             Both or none. Releases about disjoint groups of a partition cost only as
             much as the most expensive group. This is sound if a record's group is
             public and fixed, so that replacing a record keeps it in its group. If
-            persons are protected, all records of a person must be in one group.
+            people are protected, all records of a person must be in one group.
         unit : PrivacyUnit or str, optional
             Whose data the guarantee protects, as for `Ledger`. A ledger that counts for
             a unit which this one does not imply refuses. With a partition, what is
             protected is a record or person within its group, and it is charged so.
             Without a unit you vouch that it is the ledger's.
         n : int, optional
-            How many records or persons it is about. It is refused if it is private
+            How many records or people it is about. It is refused if it is private
             (adjacency 'add-remove').
         space, statistic : str, optional
             Where the records live and what of them is released, for people to read.
@@ -273,13 +273,13 @@ class Ledger:
         ----------
         guarantees : sequence of Guarantee or PrivacyProfile
             What each of the releases satisfies. As with `spend`'s groups, a record's
-            group must be public and fixed, and if persons are protected, all records of
+            group must be public and fixed, and if people are protected, all records of
             a person must be in one group.
         label, unit, space, statistic
             As for `spend`. Of several groups, what is protected is a record or person
             within its group, and it is charged so.
         n : int, optional
-            How many records or persons all groups have together.
+            How many records or people all groups have together.
 
         Raises
         ------
@@ -490,7 +490,7 @@ class Ledger:
     def verify(self, *heads: str) -> int:
         """Check the whole ledger again, and return the number of its entries.
 
-        Every entry is added up anew, and hashes that were noted elsewhere are looked
+        Every entry is added up again, and hashes that were noted elsewhere are looked
         for.
 
         Parameters
@@ -566,7 +566,7 @@ class Ledger:
         ParameterError
             If the file is not yet made. A pickle of it could not tell a file that was
             never made from one that was made, spent and deleted: it would start the
-            budget anew.
+            budget again.
         """
         if self._is_not_made:
             raise ParameterError(
@@ -688,7 +688,7 @@ class Ledger:
         state = replay(known_state, rows)
         if self._planned is not None:
             _check_same(self.path, state, self._planned.budget, self._planned.unit)
-            # From now on, a file that is gone is not made anew: neither by this object
+            # From now on, a file that is gone is not made again: neither by this object
             # nor by its copies, which share the plan.
             self._planned.witness = (state.number, state.head)
             self._planned = None
@@ -743,7 +743,7 @@ class _PlannedFile:
     witness : (int, str) or None
         Number and hash of an entry that must be in the file, once one of the copies
         has seen the file; None before. A copy that finds no file then knows that it
-        was deleted, and does not make it anew.
+        was deleted, and does not make it again.
     """
 
     budget: Guarantee

@@ -588,7 +588,7 @@ def _with_unit_of_entry(state: State, body: dict[str, Any]) -> State:
     ------
     LedgerCorrupted
         If the entry protects another unit than the ledger's. `State.check_unit` refuses
-        such entries, so somebody else wrote it.
+        such entries, so someone else wrote it.
     """
     unit = unit_in(body)
     if unit is None:

@@ -227,7 +227,7 @@ def check_place(path: Path) -> None:
 
 
 def _check_folder(folder: Path, ledger_status: os.stat_result | None) -> None:
-    """Refuse a folder in which somebody else than the ledger's owner can make files.
+    """Refuse a folder in which someone else than the ledger's owner can make files.
 
     Parameters
     ----------

@@ -246,7 +246,7 @@ def map_in_blocks(function: Any, rows: Any, block_size: int) -> Any:
     """Apply a function to the rows of a JAX array, block by block on processors.
 
     Inside a loop, XLA's program for more than about 2^16 entries waits for its own
-    threads for ever (jaxlib 0.10 on two cores), so there the rows are cut into blocks
+    threads forever (jaxlib 0.10 on two cores), so there the rows are cut into blocks
     of `block_size`; the last block is filled up with copies of the last row.
 
     Parameters

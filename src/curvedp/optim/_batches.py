@@ -77,7 +77,7 @@ def check_batch(batch_size: float | None, n: int, sampling: str) -> int:
     batch_size : int
         The requested size.
     n : int
-        The number of records, or of persons.
+        The number of records, or of people.
     sampling : str
         "poisson" or "fixed-size".
     """
@@ -106,7 +106,7 @@ def draw_batches(
     ----------
     randomness : Randomness
     n : int
-        How many records, or persons.
+        How many records, or people.
     size : int
         The size of a batch, or its expected size.
     steps : int
@@ -248,7 +248,7 @@ def poisson_batches(
     ----------
     randomness : Randomness
     n : int
-        The number of records, or of persons.
+        The number of records, or of people.
     rate : float
         The probability of heads, in (0, 1].
     steps : int

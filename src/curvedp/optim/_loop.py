@@ -111,9 +111,9 @@ def _set_cache_folder(folder: str | None) -> None:
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Persons:
-    """Records in the order of their persons.
+    """Records in the order of their people.
 
-    Its length and its items are those of persons, not of records.
+    Its length and its items are those of people, not of records.
 
     Attributes
     ----------
@@ -132,7 +132,7 @@ class Persons:
         return len(self.first)
 
     def __getitem__(self, person_numbers: Any) -> "Persons":
-        """Return these persons; all records are shared, not copied."""
+        """Return these people; all records are shared, not copied."""
         return replace(
             self, first=self.first[person_numbers], count=self.count[person_numbers]
         )
@@ -149,14 +149,14 @@ def rows_of(data: Any, rows: Callable[[Any], Any]) -> Any:
     Parameters
     ----------
     data : array or Persons
-        The records, with or without their persons.
+        The records, with or without their people.
     rows : callable
         rows(records) returns one row for each record.
 
     Returns
     -------
     array of shape (n, …)
-        n is the number of records, or of persons.
+        n is the number of records, or of people.
     """
     if not isinstance(data, Persons):
         return rows(data)
@@ -285,7 +285,7 @@ def _by_person(records: Any, groups: Any, min_persons: int) -> Persons:
     groups : sequence of n ids
         The person of each record.
     min_persons : int
-        With fewer persons the data is refused.
+        With fewer people the data is refused.
     """
     person_index = encode_persons(groups, len(records), min_persons)
     count = np.bincount(person_index)
@@ -368,7 +368,7 @@ def _on_manifold(manifold: Manifold, start: np.ndarray, records: Any) -> Any:
         return np.concatenate(blocks)
     size = BLOCK if on_processor() else ACCELERATOR_BLOCK
     # One block after the other: two batched decompositions that share XLA's threads can
-    # wait for each other for ever (seen on two cores).
+    # wait for each other forever (seen on two cores).
     blocks = []
     for i in range(0, len(records), size):
         block = _nearest_points_jit(manifold, start, records[i : i + size])
@@ -520,13 +520,13 @@ def objective_if(is_recorded: Any, problem: Problem, w: Any, data: Any) -> Any:
     w : array of shape point_shape
         The iterate.
     data : array or Persons
-        With persons, the mean is over persons of their mean loss.
+        With people, the mean is over people of their mean loss.
     """
     if is_recorded is None:
         return None
 
     def objective() -> Any:
-        """Return the mean loss over records, or over persons of their mean loss."""
+        """Return the mean loss over records, or over people of their mean loss."""
         if not isinstance(data, Persons):
             return problem.objective(w, data).astype(w.dtype)
         losses = rows_of(data, jax.vmap(lambda z: problem.loss(w, z)[None]))
@@ -644,7 +644,7 @@ def exact_total(rows: Any, clip: Any, is_inside: Any = True) -> Any:
 
 
 def sum_over_all(data: Any, block_sum: Callable[[Any], Any]) -> Any:
-    """Sum over all records or persons, block by block: memory does not grow with n.
+    """Sum over all records or people, block by block: memory does not grow with n.
 
     Parameters
     ----------

@@ -81,7 +81,7 @@ def plan_replace_one(
     ----------
     manifold : Manifold
     n : int
-        How many records, or persons.
+        How many records, or people.
     steps : int
     clip : float
         C, the largest length of a record's gradient.
@@ -154,7 +154,7 @@ def plan_add_remove(
     ----------
     manifold : Manifold
     n : int
-        How many records, or persons: private.
+        How many records, or people: private.
     steps : int
     clip : float
         C, the largest length of a record's gradient.

@@ -51,7 +51,7 @@ def dp_rgd(
         is NOT private.
     groups : sequence of n ids, optional
         Whose record each is. Then a person's gradient is the mean of their records',
-        clipped once; n is the number of persons, and a person with all their records is
+        clipped once; n is the number of people, and a person with all their records is
         the unit of privacy.
 
     Returns

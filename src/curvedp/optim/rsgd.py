@@ -62,7 +62,7 @@ def dp_rsgd(
     sampling : {"poisson", "fixed-size"}
         A fixed-size batch is drawn without replacement.
     groups : sequence of n ids, optional
-        As in `dp_rgd`; batches are of persons then.
+        As in `dp_rgd`; batches are of people then.
 
     Returns
     -------

@@ -256,7 +256,7 @@ def _plan_replace_one(
     ----------
     manifold : Manifold
     n : int
-        The number of records, or of persons.
+        The number of records, or of people.
     schedule : _Schedule
         Numbers of epochs and inner steps, and the mean learning rate.
     clips : pair of floats
@@ -340,7 +340,7 @@ def _plan_add_remove(
     ----------
     manifold : Manifold
     n : int
-        The number of records, or of persons: private.
+        The number of records, or of people: private.
     schedule : _Schedule
         Numbers of epochs and inner steps, and the mean learning rate.
     clips : pair of floats
@@ -586,7 +586,7 @@ def run_epoch(
             """Return grad f(w) − PT grad f(anchor) of each record, in coordinates at w."""
             # Both points are in one batch. As two calls they would run side by side,
             # and two batched decompositions that share XLA's threads can wait for each
-            # other for ever (seen on two cores).
+            # other forever (seen on two cores).
             points = jnp.stack([w, anchor])
             at_w, at_anchor = jax.vmap(problem.gradients, (0, None))(points, records)
             return at_w - problem.carry(anchor, w, at_anchor)

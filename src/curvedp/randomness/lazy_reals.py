@@ -78,14 +78,14 @@ class LazyUniforms:
 
 
 class _DiscBatch(NamedTuple):
-    """Pairs of uniforms, and which of them lie in the unit disc and are used."""
+    """Pairs of uniforms, and which of them lie in the unit disk and are used."""
 
     uniforms: LazyUniforms
     pairs: np.ndarray
 
 
 class _NormalPair(NamedTuple):
-    """Two normals from one point of the disc, with the precision they were computed at."""
+    """Two normals from one point of the disk, with the precision they were computed at."""
 
     key: tuple[int, int, int]
     """Index of the pair, bits asked for, precision of Arb."""
@@ -95,7 +95,7 @@ class _NormalPair(NamedTuple):
 class LazyNormals:
     """Independent standard normals by the polar method, each to any precision.
 
-    For (x, y) uniform in the unit disc and s = x² + y², the numbers x·√(−2 log s/s) and
+    For (x, y) uniform in the unit disk and s = x² + y², the numbers x·√(−2 log s/s) and
     y·√(−2 log s/s) are independent standard normals (Marsaglia and Bray 1964). The
     method takes one logarithm and no trigonometry, so that its float version can be
     proved.
@@ -114,7 +114,7 @@ class LazyNormals:
         self._last_pair: _NormalPair | None = None
         missing = (n + 1) // 2
         while missing > 0:
-            # About π/4 of the pairs lie in the disc.
+            # About π/4 of the pairs lie in the disk.
             uniforms = LazyUniforms(source, 2 * (missing + missing // 3 + 2))
             pairs = np.flatnonzero(_are_in_disc(uniforms))[:missing]
             self._batches.append(_DiscBatch(uniforms, pairs))

@@ -1,4 +1,4 @@
-"""Converting labels of classes and ids of persons to arrays, and finding missing ones."""
+"""Converting labels of classes and ids of people to arrays, and finding missing ones."""
 
 from typing import Any
 

@@ -31,7 +31,7 @@ def encode_persons(groups: Any, n: int, min_persons: int = 2) -> np.ndarray:
     n : int
         How many records there are.
     min_persons : int
-        How many persons are needed.
+        How many people are needed.
 
     Returns
     -------
@@ -43,7 +43,7 @@ def encode_persons(groups: Any, n: int, min_persons: int = 2) -> np.ndarray:
     ParameterError
         If there is not one id for each record, an id is missing, ids cannot be
         compared, one person may have two ids (7 and "7", "a" and "a "), or there are
-        fewer persons than `min_persons`.
+        fewer people than `min_persons`.
     """
     try:
         ids = as_label_array(groups)
@@ -102,7 +102,7 @@ def _refuse_two_ids_of_one_person(ids: np.ndarray) -> None:
 
     Readers of tables make such ids of one: pandas reads a long csv file in parts, and
     7 is a number in one part and a text in another. A person with two ids would be
-    counted as two persons, whom the guarantee protects one by one only.
+    counted as two people, whom the guarantee protects one by one only.
 
     Parameters
     ----------
@@ -148,7 +148,7 @@ def person_means(
 
     Returns
     -------
-    array, shape (number of persons, *point_shape)
+    array, shape (number of people, *point_shape)
         Each row depends on the records of one person alone, whatever they are and
         however many they are.
     """
@@ -206,7 +206,7 @@ def person_rows(rows: np.ndarray, codes: np.ndarray) -> np.ndarray:
 
     Let a person have k rows, of which the first m = min(k, `MAX_ROWS_PER_PERSON`)
     count. The result holds x/√m for each of these rows x, so that Σ xxᵀ over the result
-    is the sum over all persons of the mean of xxᵀ over their rows.
+    is the sum over all people of the mean of xxᵀ over their rows.
 
     Parameters
     ----------

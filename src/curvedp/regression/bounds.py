@@ -52,7 +52,7 @@ class Domain(NamedTuple):
     clip : float
         τ: the length to which residuals, or contributions, are clipped.
     n : int
-        The number of records, or persons.
+        The number of records, or people.
     data_radius : float
         The radius of the ball that holds the responses.
     predictors : int

@@ -163,7 +163,7 @@ def clipped_direction(
         τ.
     p, V : arrays of shapes (*point_shape) and (k, *point_shape)
     person_index : array of n integers, optional
-        Whose record each is. Then the mean is over persons.
+        Whose record each is. Then the mean is over people.
 
     Returns
     -------
@@ -252,7 +252,7 @@ def contributions(
 def mean_over_persons(
     rows: np.ndarray, max_length: float, person_index: np.ndarray | None
 ) -> np.ndarray:
-    """Return the mean over persons of the mean of each person's rows.
+    """Return the mean over people of the mean of each person's rows.
 
     Parameters
     ----------

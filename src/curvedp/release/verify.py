@@ -3,7 +3,7 @@
 Statistic and mechanism are rebuilt from their dictionaries, and validated as if a user
 had passed them. A claimed number (sensitivity, noise, μ, ε, ρ, θ, δ) must be no better
 than the recomputed one; everything else must be what the mechanism itself would have
-written. A changed certificate does not have the SHA-256 that it states. If somebody
+written. A changed certificate does not have the SHA-256 that it states. If someone
 changes that too, the certificate is refused, or it claims less, or it describes another
 release.
 """
@@ -254,7 +254,7 @@ def _check_claims(certificate: Certificate, mechanism: Mechanism) -> list[Check]
     certificate : Certificate
         The certificate with the claims.
     mechanism : Mechanism
-        The mechanism that was built from it, whose profile is computed anew.
+        The mechanism that was built from it, whose profile is computed again.
     """
     claims = certificate.claims
     slack = certificate.numerics["slack"] or 0.0

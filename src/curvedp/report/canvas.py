@@ -1,7 +1,7 @@
 """Drawing tools shared by all figures on curved spaces, for matplotlib.
 
 They are the project's colors, an empty figure, the sphere seen from a point, the
-Poincaré disc, and positive definite matrices drawn as ellipses.
+Poincaré disk, and positive definite matrices drawn as ellipses.
 """
 
 from collections.abc import Iterator
@@ -23,7 +23,7 @@ INK = "#1d2b3a"  # text and axes
 ACCENT = "#0b6e99"  # the main curve
 SOFT = "#9ec9d9"  # the filled area that belongs to the main curve
 WARM = "#d1603d"  # the released value, and curves to compare with
-PANEL = "#f3f7f9"  # the background of a sphere or a disc
+PANEL = "#f3f7f9"  # the background of a sphere or a disk
 LINES = "#c4d3db"  # meridians and circles of equal distance
 TRACK = "#e8eef2"  # the empty part of a bar
 
@@ -43,7 +43,7 @@ def own_style() -> Iterator[None]:
     """Give matplotlib its own defaults, in a block or, as a decorator, in a function.
 
     Matplotlib reads a file `matplotlibrc` in the working folder, where the records of
-    somebody else may lie. Such a file can have texts set by LaTeX, a program that is
+    someone else may lie. Such a file can have texts set by LaTeX, a program that is
     then started with commands from the file; and a bad one makes every figure fail.
     """
     with style.context("default"):
@@ -61,7 +61,7 @@ def view_of(manifold: Manifold) -> str:
     Returns
     -------
     {"sphere", "disc", "tensors", "coordinates"}
-        On a sphere, in the Poincaré disc, as ellipses (of real positive definite
+        On a sphere, in the Poincaré disk, as ellipses (of real positive definite
         matrices of at least 2×2), or by normal coordinates.
     """
     if isinstance(manifold, Sphere) and manifold.dim == 2:
@@ -286,9 +286,9 @@ def draw_visible_curve(axes: Axes, curve: np.ndarray, **style: Any) -> None:
 
 
 def to_poincare_disc(manifold: Manifold, points: np.ndarray) -> np.ndarray:
-    """Return the points of the Poincaré disc that stand for hyperbolic points.
+    """Return the points of the Poincaré disk that stand for hyperbolic points.
 
-    Points of the hyperboloid (`Lorentz`) are projected stereographically onto the disc;
+    Points of the hyperboloid (`Lorentz`) are projected stereographically onto the disk;
     points of a `PoincareBall` are there already.
     """
     if isinstance(manifold, Lorentz):
@@ -297,7 +297,7 @@ def to_poincare_disc(manifold: Manifold, points: np.ndarray) -> np.ndarray:
 
 
 def draw_disc_grid(axes: Axes) -> None:
-    """Draw the Poincaré disc with circles of hyperbolic radius 1, 2, …, 5.
+    """Draw the Poincaré disk with circles of hyperbolic radius 1, 2, …, 5.
 
     Parameters
     ----------

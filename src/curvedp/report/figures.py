@@ -45,7 +45,7 @@ _REGION_STYLE: dict[str, Any] = {
 def region_figure(region: Region, value: np.ndarray | None = None) -> Figure:
     """Draw a confidence region where it lies, and the released value in it.
 
-    The region is drawn on the sphere, in the Poincaré disc, as tensors, as the outline
+    The region is drawn on the sphere, in the Poincaré disk, as tensors, as the outline
     of a shape, or in normal coordinates. With more than two dimensions the figure is a
     section: by the first two coordinates at the center, or by the first two axes of a
     tensor.
@@ -196,7 +196,7 @@ def _draw_on_sphere(axes: Axes, region: Region, value: np.ndarray) -> None:
 
 
 def _draw_in_disc(axes: Axes, region: Region, value: np.ndarray) -> None:
-    """Draw a region of the hyperbolic plane in the Poincaré disc, and the value.
+    """Draw a region of the hyperbolic plane in the Poincaré disk, and the value.
 
     Parameters
     ----------
@@ -250,7 +250,7 @@ def _zoomed_half_width(boundary: np.ndarray) -> float:
 
     `boundary` has shape (count, 2) and is relative to the center of the square. A wide
     region is shown with enough of the grid around it, and never more than the unit
-    disc; a tiny one, within 0.02 of the center, fills a quarter of the width.
+    disk; a tiny one, within 0.02 of the center, fills a quarter of the width.
 
     Parameters
     ----------

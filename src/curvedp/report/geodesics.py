@@ -19,7 +19,7 @@ from curvedp.report import canvas
 
 # Where points of a geodesic are drawn, in standard deviations from the mean.
 _STEPS = (-2.0, -1.0, 0.0, 1.0, 2.0)
-# Points of a curve on a globe or in a disc.
+# Points of a curve on a globe or in a disk.
 _CURVE_POINTS = 121
 # The colors of the first geodesics.
 _COLORS = (canvas.WARM, canvas.ACCENT, canvas.INK)
@@ -246,7 +246,7 @@ def _ellipse(matrix: np.ndarray) -> np.ndarray:
 
 
 def _draw_curves(axes: Axes, geodesics: PrincipalGeodesics) -> None:
-    """Draw the geodesics as curves: on a globe, in the disc, or in coordinates.
+    """Draw the geodesics as curves: on a globe, in the disk, or in coordinates.
 
     Elsewhere the first two coordinates at the mean are those along the first two
     directions, so that the geodesics are the axes of an ellipse of one deviation.

@@ -33,7 +33,7 @@ def synthetic_figure(
     """Draw synthetic records, and real ones beside them if they are given.
 
     Directions are drawn on a globe that is seen from above the base point, points of
-    the hyperbolic plane in the disc, two angles in a square. Elsewhere the axes are the
+    the hyperbolic plane in the disk, two angles in a square. Elsewhere the axes are the
     first two principal directions of the synthetic records' logarithms.
 
     Parameters
@@ -110,7 +110,7 @@ def _placement(manifold: Manifold, base: np.ndarray, synthetic: np.ndarray) -> A
 def _draw_background(
     axes: Axes, manifold: Manifold, base: np.ndarray, half_width: float
 ) -> None:
-    """Draw a globe, a disc or axes, so that all panels show the same part.
+    """Draw a globe, a disk or axes, so that all panels show the same part.
 
     Parameters
     ----------

@@ -146,7 +146,7 @@ class ClassPrototypes(Statistic):
         Theorem B3 (docs/theory/private-ball.md). If a record is replaced together with
         its label, the vector moves by at most max(2, √(2 + 2w²)), which is 2 for w ≤ 1.
         If a record is added with its label, it moves by at most √(1 + w²). The same
-        holds for persons whose rows are averages over their records.
+        holds for people whose rows are averages over their records.
 
         Rounding moves each of the C·(d + 1) entries of a row by at most 2^-21.
         """

@@ -12,7 +12,7 @@ so each request must show a secret. Three places where secrets leak are avoided:
 - *The browser's history*, which keeps the link. Its token works once: the page
   exchanges it for the secret at `/enter`.
 
-The page itself (`/`) is the same for everybody and holds nothing of the user's.
+The page itself (`/`) is the same for everyone and holds nothing of the user's.
 """
 
 import os

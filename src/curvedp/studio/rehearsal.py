@@ -111,7 +111,7 @@ def predict_release(
     guarantee : Guarantee
         What the release would pay.
     sizes : list of int
-        The number of records or persons; one number for each class if there are
+        The number of records or people; one number for each class if there are
         classes.
     mechanism : str
         One mechanism by name, which is faster than choosing among all with "auto".
@@ -167,7 +167,7 @@ def _predict_by_plan(
     options, guarantee, mechanism
         As for `predict_release`.
     n : int
-        The number of records, or of persons; with classes, those of the smallest.
+        The number of records, or of people; with classes, those of the smallest.
     """
     statistic = planned.load_statistic()
     n_clusters = options.get("n_clusters")

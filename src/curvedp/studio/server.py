@@ -116,7 +116,7 @@ def application(open_desk: Callable[[], "Desk"]) -> Starlette:
 
 
 async def _page(request: Request) -> Response:
-    """Return the page, the same for everybody but for a number that is used once."""
+    """Return the page, the same for everyone but for a number that is used once."""
     nonce = secrets.token_urlsafe(16)
     text = _PAGE.read_text(encoding="utf-8").replace("$nonce", nonce)
     policy = _PAGE_POLICY.format(nonce)

@@ -242,7 +242,7 @@ class Study:
         Returns
         -------
         dict
-            The records as "records", the persons as "groups" (None if the unit is a
+            The records as "records", the people as "groups" (None if the unit is a
             record), and the statistic's own column by its name.
 
         Raises
@@ -263,7 +263,7 @@ class Study:
         return {"records": records, **columns}
 
     def sizes(self, data: Path) -> list[int]:
-        """Count the records, or the persons if they are the unit; of each class if any.
+        """Count the records, or the people if they are the unit; of each class if any.
 
         Returns
         -------

@@ -24,7 +24,7 @@ _ANDERSON_MEMORY = 5
 # is linearly independent of later changes: the remainder is round-off.
 _LEAST_NEW_FRACTION = 1e-3
 
-# A Hessian is computed anew after a step that left more than this fraction of the
+# A Hessian is computed again after a step that left more than this fraction of the
 # residual.
 SLOW_CONVERGENCE = 0.1
 

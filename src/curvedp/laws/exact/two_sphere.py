@@ -75,7 +75,7 @@ def draw_places(
     The radius r has the density ∝ sin(r)·e^{−r/σ} on (0, π). With independent uniforms
     u, v and w, the proposal r = −σ·log(u·v) has the density ∝ r·e^{−r/σ}, and is
     accepted if r < π and w·r < sin r. The direction (x² − y², 2xy)/(x² + y²) is uniform
-    on the circle for (x, y) uniform in the disc (von Neumann 1951). With the frame
+    on the circle for (x, y) uniform in the disk (von Neumann 1951). With the frame
     (e₁, e₂) at the center p the draw is cos r·p + sin r·(a·e₁ + b·e₂).
 
     Parameters
@@ -189,7 +189,7 @@ class _Radii:
 
 @dataclass(frozen=True)
 class _Directions:
-    """Uniform points (x, y) of the square [−1, 1]², of which those in the disc are used.
+    """Uniform points (x, y) of the square [−1, 1]², of which those in the disk are used.
 
     Parameters
     ----------
@@ -218,7 +218,7 @@ class _Directions:
         return 2 * u - 1, 2 * v - 1
 
     def accepted(self) -> np.ndarray:
-        """Return the indices of the points in the disc, decided with certainty."""
+        """Return the indices of the points in the disk, decided with certainty."""
         x, y = self.floats()
         excess = x * x + y * y - 1.0
         is_inside = excess.mid + excess.rad < 0
@@ -228,7 +228,7 @@ class _Directions:
         return np.flatnonzero(is_inside)
 
     def _is_inside(self, index: int) -> bool:
-        """Decide in Arb balls whether one point lies in the disc.
+        """Decide in Arb balls whether one point lies in the disk.
 
         Parameters
         ----------
@@ -379,7 +379,7 @@ def _draw_noise(count: int, scale: float, source: Source) -> _Noise:
     directions: list[_DirectionBatch] = []
     missing = count
     while missing > 0:
-        # π/4 of the pairs lie in the disc.
+        # π/4 of the pairs lie in the disk.
         n_pairs = math.ceil(missing * 1.3) + 8
         pairs = _Directions(LazyUniforms(source, 2 * n_pairs))
         indices = pairs.accepted()[:missing]
@@ -468,7 +468,7 @@ def _point(
     radial : _SinCos
         sin r and cos r.
     x, y : balls
-        A point of the disc.
+        A point of the disk.
     """
     squared_length = sum(entry * entry for entry in center[1:]) + center[0] * center[0]
     length = squared_length.sqrt()

@@ -185,7 +185,7 @@ def _gaussian_eigenvalues_3x3(rng: np.random.Generator, n: int, beta: int) -> Fl
     eigenvalues λ, polar coordinates (q, θ) are used: ordered triples form a sector of
     60°, and ∏(λᵢ−λⱼ) = q³·sin 3θ/√2. The length q is χ with 2 + 3β degrees of freedom.
     For β = 1 cos 3θ is uniform; for β = 2 it is distributed like a coordinate of a
-    uniform point of the disc. The form 2·arcsin √u = arccos(1 − 2u) keeps its digits at
+    uniform point of the disk. The form 2·arcsin √u = arccos(1 − 2u) keeps its digits at
     both ends.
 
     Parameters

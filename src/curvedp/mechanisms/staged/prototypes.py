@@ -158,12 +158,12 @@ class PrototypeQueries(NamedTuple):
 def _blocks(
     data: LabeledPoints,
 ) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray | None]]:
-    """Yield blocks of points with their classes and persons; a person is in one block.
+    """Yield blocks of points with their classes and people; a person is in one block.
 
     Parameters
     ----------
     data : LabeledPoints
-        Sorted by person, if records belong to persons.
+        Sorted by person, if records belong to people.
     """
     points, class_index, person_index = data
     n = len(points)
@@ -180,7 +180,7 @@ def _blocks(
 
 
 def _person_averages(rows: np.ndarray, persons: np.ndarray | None) -> np.ndarray:
-    """Return the average of each person's rows; the rows themselves without persons.
+    """Return the average of each person's rows; the rows themselves without people.
 
     Parameters
     ----------

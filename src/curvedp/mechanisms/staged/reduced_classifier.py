@@ -174,7 +174,7 @@ def _average_by_person(rows: np.ndarray, person_index: np.ndarray | None) -> np.
     Returns
     -------
     array of shape (people, size)
-        The averages, in the order of the persons' indices.
+        The averages, in the order of the people's indices.
     """
     if person_index is None:
         return rows

@@ -331,7 +331,7 @@ class Guarantee(PrivacyCurve):
 
 
 def guarantee_from_dict(serialized: Mapping[str, Any]) -> Guarantee:
-    """Return the guarantee that `PrivacyCurve.to_dict` wrote, validated anew.
+    """Return the guarantee that `PrivacyCurve.to_dict` wrote, validated again.
 
     From the fields of a privacy profile, it is the guarantee of that profile.
 
