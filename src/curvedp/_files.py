@@ -17,12 +17,12 @@ def write_atomically(
     Parameters
     ----------
     path : str or Path
-        The file.
+        The file to write or replace.
     content : str or bytes
-        What it will hold; a text is encoded in UTF-8.
+        The new content; a text is encoded in UTF-8.
     mode : int
-        Who may read and write the new file, before the umask. It holds from the first
-        moment on.
+        The permissions of the new file, before the umask is applied. The file has them
+        from the first moment on.
     """
     target = Path(path)
     unfinished = target.with_name(f".{target.name}.{secrets.token_hex(6)}.part")

@@ -1,7 +1,10 @@
-"""What a record contains must not decide about a warning or an exception.
+"""Guards that keep records from causing a warning or an exception.
 
-A warning that one record causes tells that the record is there, with certainty and at
-no cost: it is a release without noise. So is an exception. Every entry point that reads
+A warning that a record causes reveals that the record is there: it is a release
+without noise. So is an exception. Code that reads private records therefore runs inside
+the guard `quiet_about_records`.
+
+Every entry point that reads
 records (`fit`, `Mechanism.release`, the optimizers, the tests of hypotheses, the sites
 of a federation, `check`) therefore runs inside `quiet_about_records`, from the point
 where its public parameters have been checked until its release is complete. Code that
@@ -25,7 +28,7 @@ from curvedp.errors import ReleaseWarning
 
 @contextmanager
 def numerical_silence() -> Iterator[None]:
-    """Let floating-point arithmetic in this thread neither warn nor raise.
+    """Keep floating-point arithmetic in this thread from warning and raising.
 
     Overflow, underflow, division by zero and invalid operations give the values that
     IEEE 754 says, whatever the caller has set by `numpy.seterr`, by
@@ -43,10 +46,10 @@ def numerical_silence() -> Iterator[None]:
 
 
 def _settings_of_other_libraries() -> list[AbstractContextManager[Any]]:
-    """Return what has to be entered so that SciPy and JAX are silent as well.
+    """Return context managers inside which SciPy and JAX neither warn nor raise.
 
-    Libraries that nobody has imported have no settings yet. Those of SciPy are slow to
-    change, so they are left alone inside another guard.
+    There is none for a library that has not been imported. SciPy's settings are slow to
+    change, so there is none either if SciPy is already silent.
     """
     settings: list[AbstractContextManager[Any]] = []
     if "scipy.special" in sys.modules:
@@ -63,17 +66,17 @@ def _settings_of_other_libraries() -> list[AbstractContextManager[Any]]:
 
 @contextmanager
 def quiet_about_records() -> Iterator[None]:
-    """Hide everything that a record's value could cause to be printed or raised.
+    """Hide all warnings that the value of a record could cause.
 
-    Inside, floating-point arithmetic is silent (`numerical_silence`) and warnings of
-    every category are ignored, whoever issues them, also where the caller has turned
-    warnings into errors. A `ReleaseWarning` is not ignored: it is computed from public
-    parameters and released values alone, and is shown, raised or hidden as the caller
-    has asked for.
+    Code that reads private records runs inside this guard. There, floating-point
+    arithmetic neither warns nor raises (`numerical_silence`), and warnings of every
+    category are ignored, even if the caller has turned warnings into errors. Only a
+    `ReleaseWarning` is treated as the caller wishes: it is computed from public
+    parameters and released values alone.
 
-    Python keeps one list of warning filters for all threads of a process. While a
-    guard is open in one thread, other threads do not hear warnings either; the last
-    guard to close restores the list.
+    Python keeps one list of warning filters for all threads of a process. While a guard
+    is open in one thread, other threads do not see warnings either; the last guard to
+    close restores the list.
     """
     with numerical_silence(), _only_release_warnings():
         yield
@@ -81,15 +84,22 @@ def quiet_about_records() -> Iterator[None]:
 
 @contextmanager
 def _only_release_warnings() -> Iterator[None]:
-    """Ignore all warnings but a `ReleaseWarning`; several threads may be inside."""
+    """Ignore all warnings except `ReleaseWarning`.
+
+    Several threads may be inside at once. The first one to enter changes the process's
+    warning filters, and the last one to leave restores them. `_guards` has an entry for
+    each thread inside; only the first entry holds the caller's filters.
+    """
     if sys.version_info >= (3, 14) and sys.flags.context_aware_warnings:
-        with warnings.catch_warnings():  # each thread has filters of its own
+        # Each thread has filters of its own.
+        with warnings.catch_warnings():
             _ignore_all_but_release_warnings()
             yield
         return
+
     with _lock:
-        first_inside = not _guards
-        guard = warnings.catch_warnings() if first_inside else None
+        is_first_inside = not _guards
+        guard = warnings.catch_warnings() if is_first_inside else None
         if guard is not None:
             guard.__enter__()
             _ignore_all_but_release_warnings()
@@ -105,27 +115,34 @@ def _only_release_warnings() -> Iterator[None]:
                 guard.__exit__(None, None, None)
 
 
+# Protects `_guards` and the process's warning filters.
 _lock = threading.Lock()
+
+# An entry for each guard that is open now; only the first one holds saved filters.
 _guards: list["warnings.catch_warnings[None] | None"] = []
 
 
 def _ignore_all_but_release_warnings() -> None:
-    """Narrow the caller's filters to `ReleaseWarning` and ignore everything else."""
+    """Replace the warning filters by ones that let only `ReleaseWarning` through.
+
+    The caller's own filters are kept, but each is narrowed to `ReleaseWarning` and its
+    subclasses, so that such warnings are shown, raised or hidden as before.
+    """
     filters = list(warnings.filters)
     warnings.resetwarnings()
     for action, message, category, module, line in filters:
         categories = category if isinstance(category, tuple) else (category,)
-        for one in categories:
-            if issubclass(one, ReleaseWarning):
-                narrowed = one
-            elif issubclass(ReleaseWarning, one):
-                narrowed = ReleaseWarning
+        for filtered_category in categories:
+            if issubclass(filtered_category, ReleaseWarning):
+                narrowed_category = filtered_category
+            elif issubclass(ReleaseWarning, filtered_category):
+                narrowed_category = ReleaseWarning
             else:
                 continue
             warnings.filterwarnings(
                 action,  # type: ignore[arg-type]  # the caller's own, hence valid
                 _pattern(message),
-                narrowed,
+                narrowed_category,
                 _pattern(module),
                 line,
                 append=True,
@@ -135,7 +152,10 @@ def _ignore_all_but_release_warnings() -> None:
 
 
 def _pattern(expression: "re.Pattern[str] | str | None") -> str:
-    """Return the text of a filter's regular expression; "" matches everything."""
+    """Return the regular expression of a warning filter as text.
+
+    It is "", which matches everything, if the filter has none.
+    """
     if expression is None:
         return ""
     return expression if isinstance(expression, str) else expression.pattern

@@ -1,7 +1,8 @@
-"""Checks of public parameters, which return the value in one type or raise.
+"""Checks of public parameters, such as a radius: `name` and `value` of a parameter.
 
-Each check is written so that NaN fails it. The `ParameterError` that it raises names
-the parameter, shows its value and states the rule.
+A check returns the value, converted to one type, or raises a `ParameterError` that
+names the parameter, shows its value and states the rule. Each check is written so that
+NaN fails it.
 """
 
 import math
@@ -17,11 +18,11 @@ from curvedp.errors import ParameterError
 from curvedp.errors import shown as shown
 
 # Public lengths (scales, radii, sensitivities) outside this range are mistakes. Their
-# squares would not be doubles any more.
+# squares could overflow or underflow.
 _SMALLEST_LENGTH = 1e-100
 _LARGEST_LENGTH = 1e100
 
-# Whole numbers up to this one are doubles.
+# All whole numbers up to this one are exact as floats.
 _LARGEST_INTEGER = 2**53
 
 
@@ -75,10 +76,10 @@ def within(
 
 
 def integer(name: str, value: Any, minimum: int) -> int:
-    """Return a whole number >= minimum as an int.
+    """Return a whole number >= minimum as an int, or raise `ParameterError`.
 
-    Floats are refused, even whole ones, and so are booleans and numbers beyond 2^53,
-    which are not doubles any more.
+    Floats are refused, even whole ones, and so are booleans. Numbers beyond 2^53 are
+    refused because floats cannot hold all of them.
     """
     try:
         if isinstance(value, bool):
@@ -96,7 +97,11 @@ def integer(name: str, value: Any, minimum: int) -> int:
 
 
 def length(name: str, value: Any) -> float:
-    """Return a number > 0 whose square is a double too: a scale, a radius, a sensitivity."""
+    """Return a length (a scale, a radius, a sensitivity) as a float.
+
+    It must be > 0, and so far from 0 and ∞ that its square is a float too. Anything
+    else raises `ParameterError`.
+    """
     number = positive(name, value)
     if not _SMALLEST_LENGTH <= number <= _LARGEST_LENGTH:
         raise ParameterError(
@@ -108,7 +113,7 @@ def length(name: str, value: Any) -> float:
 
 
 def choice(name: str, value: Any, options: tuple[str, ...]) -> str:
-    """Return a text that is one of a few options."""
+    """Return a text after checking that it is one of a few options."""
     if not isinstance(value, str) or value not in options:
         raise ParameterError(
             f"must be one of {', '.join(map(repr, options))}",
@@ -119,7 +124,7 @@ def choice(name: str, value: Any, options: tuple[str, ...]) -> str:
 
 
 def private_radius(value: Any) -> None:
-    """Refuse a radius that is a word other than "private"."""
+    """Raise `ParameterError` for a radius that is a word other than "private"."""
     if value != "private":
         raise ParameterError(
             "must be a number > 0, or 'private'", parameter="radius", value=value
@@ -127,10 +132,10 @@ def private_radius(value: Any) -> None:
 
 
 def array(name: str, value: Any) -> np.ndarray:
-    """Return real numbers as an array of doubles.
+    """Return real numbers as an array of 64-bit floats, or raise `ParameterError`.
 
-    Only the type can be refused, never a value: NaN is a number here. The message tells
-    the type alone, because what is refused may be records.
+    Only the type can be refused, never a value: NaN counts as a number. The message
+    states the type and no value, because the refused object may contain records.
     """
     try:
         numbers: np.ndarray = np.asarray(value)
@@ -198,7 +203,7 @@ def public_shape(name: str, value: Any, instead: str = "") -> tuple[int, ...]:
 
 
 def dense(name: str, value: Any) -> Any:
-    """Return the value unless it is one of SciPy's sparse arrays, which are refused.
+    """Return an array unchanged, but refuse SciPy's sparse arrays.
 
     They are recognized by their method `toarray`, so that SciPy need not be imported.
     """
@@ -211,7 +216,10 @@ def dense(name: str, value: Any) -> Any:
 
 
 def field_values(instance: Any) -> dict[str, Any]:
-    """Return the values of a dataclass instance by the name of the field, not copied."""
+    """Return the values of a dataclass instance by the names of its fields.
+
+    Unlike `dataclasses.asdict`, it does not copy them.
+    """
     return {entry.name: getattr(instance, entry.name) for entry in fields(instance)}
 
 

@@ -1,9 +1,9 @@
-"""The table of the statistics that can be released by name, and the files of a release.
+"""The statistics that can be released without writing Python, and a release's files.
 
-Each statistic declares its options once, in an `Offer`. The command line, the page of
-the studio, `curvedp plan`, their messages and the generated scripts all read that
-declaration. A new statistic is an estimator in its own file, an `Offer` here, and a
-line in `OFFERS`.
+The command line and the studio (a web page) offer statistics by name. Each statistic
+declares its options once, in an `Offer`: for both of them, their messages and the
+generated scripts. A new statistic is an estimator in its own file, an `Offer` here, and
+a line in `OFFERS`.
 
 Another package adds statistics of its own by entry points in its `pyproject.toml`:
 
@@ -37,8 +37,6 @@ if TYPE_CHECKING:
     from curvedp.estimators.base import PrivateEstimator
     from curvedp.geometry import Manifold
 
-# How far from its space a released point may be by rounding.
-_POINT_TOLERANCE = 1e-8
 
 # Reads a public point that somebody typed, such as the center of a ball. The command
 # line also accepts the name of a file here; the studio does not.
@@ -103,7 +101,10 @@ class Option:
         return self.kind if self.parse is None else str
 
     def accepts_type(self, value: Any) -> bool:
-        """Whether a value from the page has the right type, before it is parsed."""
+        """Return whether a value that the web page sent has the right type.
+
+        This is checked before the value is parsed.
+        """
         if isinstance(value, str):
             return self.kind is str or self.parse is not None
         if isinstance(value, bool):
@@ -113,14 +114,19 @@ class Option:
         return isinstance(value, self.kind)
 
     def parse_value(self, value: Any, read_point: PointReader) -> Any:
-        """Return the value that the estimator takes; None if it is to use its default.
+        """Convert what a user typed into the value that the estimator takes.
 
         Parameters
         ----------
         value : object
             What was typed; None if nothing was.
         read_point : callable
-            Reads a public point that was typed as text.
+            A function that reads a public point, such as a center, from text.
+
+        Returns
+        -------
+        object
+            The value; None if the estimator shall use its default.
 
         Raises
         ------
@@ -193,7 +199,7 @@ class PlannedError:
     error_description: str
 
     def load_statistic(self) -> "str | type[Statistic]":
-        """Return what `plan(statistic=)` takes: a name, or the class."""
+        """Return what `plan` takes as `statistic`: a name, or an imported class."""
         if ":" not in self.statistic:
             return self.statistic
         statistic: type[Statistic] = resolve_name(self.statistic)
@@ -282,14 +288,19 @@ class Offer:
     def parse_options(
         self, typed: Mapping[str, Any], read_point: PointReader
     ) -> dict[str, Any]:
-        """Return the values of the options by name, without those that are left out.
+        """Convert what a user typed into the options of the estimator.
 
         Parameters
         ----------
         typed : mapping
-            What was typed by the name of the option. Other names are ignored.
+            What was typed, by the name of the option. Other names are ignored.
         read_point : callable
-            Reads a public point that was typed as text.
+            A function that reads a public point, such as a center, from text.
+
+        Returns
+        -------
+        dict
+            The values by the name of the option, without options that are left out.
 
         Raises
         ------
@@ -304,7 +315,7 @@ class Offer:
         return values
 
     def build(self, options: Mapping[str, Any], **payment: Any) -> "PrivateEstimator":
-        """Return the estimator with these options, before it is fitted.
+        """Make the estimator with some options; it is not yet fitted.
 
         Parameters
         ----------
@@ -312,7 +323,8 @@ class Offer:
             Parsed options by name, and the manifold as "manifold". Those that the
             estimator does not have, and those that are None, are ignored.
         **payment
-            What every estimator takes: `guarantee`, `ledger`, `label`, `source`.
+            The arguments that every estimator takes: `guarantee`, `ledger`, `label` and
+            `source`.
         """
         estimator_class = resolve_name(self.estimator)
         estimator: PrivateEstimator = estimator_class(
@@ -356,7 +368,7 @@ class Offer:
 
 
 def parse_radius(value: Any, read_point: PointReader | None = None) -> float | str:
-    """Return a radius as it is typed: a number, or a word such as "private"."""
+    """Convert a typed radius into a number, or leave a word such as "private"."""
     try:
         return float(value)
     except ValueError:
@@ -364,14 +376,14 @@ def parse_radius(value: Any, read_point: PointReader | None = None) -> float | s
 
 
 def _parse_point(text: str, read_point: PointReader) -> Any:
-    """Return the public point that the text stands for; None if the text is empty."""
+    """Read a public point from text; an empty text gives None."""
     return read_point(text) if text else None
 
 
 def parse_range(
     text: Any, read_point: PointReader | None = None
 ) -> tuple[float, float]:
-    """Return the two numbers of a public range, such as "20,90"."""
+    """Convert a typed public range, such as "20,90", into two numbers."""
     low, _, high = str(text).partition(",")
     try:
         return float(low), float(high)
@@ -394,7 +406,7 @@ def parse_number_of_clusters(
 
 
 def _parse_labels(text: Any, read_point: PointReader) -> list[str]:
-    """Return the labels of a public set of classes, such as "rest,task"."""
+    """Split a typed set of classes, such as "rest,task", into its labels."""
     return [label.strip() for label in str(text).split(",")]
 
 
@@ -403,7 +415,11 @@ def _distance_from_origin(
     fitted_estimator: "PrivateEstimator",
     coordinates: "np.ndarray",
 ) -> float:
-    """Return how far a released point is from the origin, where the records center."""
+    """Return the error of a released point: its distance to the origin.
+
+    It is for a simulated release, whose records are centered at the origin. Their
+    coordinates are not used.
+    """
     return float(manifold.dist(manifold.origin, fitted_estimator.releases[0].value))
 
 
@@ -412,7 +428,11 @@ def _variance_error(
     fitted_estimator: "PrivateEstimator",
     coordinates: "np.ndarray",
 ) -> float:
-    """Return how far a released variance is from that of the simulated records."""
+    """Return the error of a released variance: its distance to the true one.
+
+    The true one is that of the simulated records, given by their normal coordinates
+    (one row for each).
+    """
     released_variance = float(fitted_estimator.releases[0].value[0])
     true_variance = float((coordinates**2).sum(axis=1).mean())
     return abs(released_variance - true_variance)
@@ -423,9 +443,10 @@ def _largest_principal_angle(
     fitted_estimator: "PrivateEstimator",
     coordinates: "np.ndarray",
 ) -> float:
-    """Return the largest angle between released and true principal directions.
+    """Return the error of released principal directions: an angle in radians.
 
-    The angle is in radians, between the spaces that the directions span.
+    It is the largest principal angle between the spaces that the released and the true
+    directions span. The true ones are those of the simulated records.
 
     Parameters
     ----------
@@ -827,7 +848,10 @@ def _offers_of_other_packages() -> dict[str, Offer]:
 
 
 def find_offer(name: str) -> Offer:
-    """Return the offer of this name, or raise an error that lists them all."""
+    """Return the statistic that is offered under a name, such as "mean".
+
+    An unknown name raises a `ParameterError` that lists all of them.
+    """
     offers = all_offers()
     if name not in offers:
         raise ParameterError(
@@ -837,7 +861,7 @@ def find_offer(name: str) -> Offer:
 
 
 def statistic_to_plan(name: str) -> "str | type[Statistic]":
-    """Return what `plan(statistic=)` takes for a name that is typed.
+    """Return what `plan` takes as its `statistic` for a name that was typed.
 
     A name that is not in the table is returned as it is: `plan` has names of its own
     ("classifier"), and refuses what it does not know.
@@ -860,7 +884,7 @@ def statistic_to_plan(name: str) -> "str | type[Statistic]":
 
 
 def parse_column(text: str) -> str | int:
-    """Return a column as it is typed: its place from 0 if it is a number, or its name.
+    """Convert a typed column into its number, counted from 0, or leave its name.
 
     Only ASCII digits make a number. Python also calls characters such as ² digits, but
     does not read them as numbers.
@@ -876,7 +900,9 @@ def write(
     report: Path | None,
     form: str | None = None,
 ) -> list[Path]:
-    """Write what was released: value, certificates and report, each if it has a path.
+    """Write the files of a release: the value, its certificates and a report.
+
+    Each is written only if it has a path.
 
     Parameters
     ----------
@@ -889,12 +915,13 @@ def write(
     report : path, optional
         The file of the page that explains the release.
     form : str, optional
-        The form in which records were read; a csv file has released points in it.
+        The form in which records were read; a csv file and the report have released
+        points in it.
 
     Returns
     -------
     list of path
-        What was written.
+        The files that were written.
     """
     written = []
     if out is not None:
@@ -909,7 +936,7 @@ def write(
         # The report needs an extra that others do not have to install.
         from curvedp.report import write_report
 
-        write_report(report, fitted_estimator)
+        write_report(report, fitted_estimator, form=form)
         written.append(report)
     return written
 
@@ -917,7 +944,7 @@ def write(
 def value_content(
     fitted_estimator: "PrivateEstimator", suffix: str, form: str | None = None
 ) -> bytes:
-    """Return the file content of all released values.
+    """Return the content of the file of all released values.
 
     Parameters
     ----------
@@ -926,9 +953,10 @@ def value_content(
     suffix : str
         ".csv" for text with all digits; any other suffix for numpy's own format.
     form : str, optional
-        The form in which records were read. A csv file has released points in it, such
-        as latitude and longitude in degrees, below a line that names the columns. It
-        has such a line, and says what each row is, where several values were released.
+        The form in which records were read, such as latitude and longitude in degrees.
+        A csv file has released points in the same form, below a line that names the
+        columns. It also has such a line if several points were released; the first
+        column then says what each row is.
     """
     import numpy as np
 
@@ -949,22 +977,20 @@ def value_content(
 
 
 def is_point(release: "ReleasedValue") -> bool:
-    """Whether a released value is one point of the space of its certificate.
+    """Return whether a released value is a single point of its manifold.
 
-    A velocity or a variance is none.
+    A velocity or a variance, for example, is not.
     """
-    import numpy as np
-
     from curvedp.geometry import parse_manifold
+    from curvedp.records.output_forms import is_point_of
 
-    manifold = parse_manifold(release.certificate.manifold)
-    value = np.asarray(release.value)
-    is_shaped = value.shape == manifold.point_shape
-    return bool(is_shaped and np.all(manifold.residual(value) <= _POINT_TOLERANCE))
+    return is_point_of(parse_manifold(release.certificate.manifold), release.value)
 
 
 def _table_of_points(fitted_estimator: "PrivateEstimator", form: str | None) -> bytes:
-    """Return a csv file with a row for each released point, in the form of the records.
+    """Return the content of a csv file with a row for each released point.
+
+    Points are written in the same form as the records, below a line of column names.
 
     Parameters
     ----------
@@ -979,13 +1005,13 @@ def _table_of_points(fitted_estimator: "PrivateEstimator", form: str | None) -> 
     rows: list[list[str]] = []
     for release in fitted_estimator.releases:
         manifold = parse_manifold(release.certificate.manifold)
-        written_as = output_form(form, manifold)
+        point_form = output_form(form, manifold)
         point = align_to_center(
             manifold, release.value, public_center(fitted_estimator)
         )
-        numbers = [f"{number:.17g}" for number in written_as.numbers(point)]
+        numbers = [f"{number:.17g}" for number in point_form.numbers(point)]
         rows.append([release.title, *numbers])
-    header = ["released", *written_as.columns]
+    header = ["released", *point_form.columns]
     text = io.StringIO()
     csv.writer(text, lineterminator="\n").writerows([header, *rows])
     return text.getvalue().encode()
@@ -999,7 +1025,7 @@ def public_center(fitted_estimator: "PrivateEstimator") -> Any:
 def certificate_contents(
     fitted_estimator: "PrivateEstimator", name: str
 ) -> dict[str, bytes]:
-    """Return the contents of the certificate files by file name; several are numbered.
+    """Return the contents of the certificate files of a release, by file name.
 
     Parameters
     ----------
@@ -1032,7 +1058,7 @@ def _file_name_of(title: str) -> str:
 
 
 def certificates_of(fitted_estimator: "PrivateEstimator") -> list["Certificate"]:
-    """Return the certificates of what was released, each once.
+    """Return the certificates of a fitted estimator's releases, each of them once.
 
     Several released values may share one certificate object.
     """

@@ -1,8 +1,9 @@
-"""Verify and sign the certificates in files.
+"""Verify and sign certificates, the files that state the privacy of releases.
 
-The command line and the studio call these functions. A file is read only once. Its text
-is sent to a separate process with limited time and memory (`curvedp.verify_worker`),
-and all later steps use the same text, so that nobody can swap the file in between.
+The command line and the studio call these functions. A certificate may come from a
+stranger, so it is checked in a separate process with limited time and memory
+(`curvedp.verify_worker`). A file is read only once, and all later steps use the same
+text, so that nobody can swap the file in between.
 """
 
 import json
@@ -42,6 +43,12 @@ _MAX_CERTIFICATE_BYTES = 1 << 25
 
 # The largest file of signatures, in bytes.
 _MAX_SIGNATURE_BYTES = 1 << 20
+
+# How many bytes of a file with a public key are read; a key has 64.
+_MAX_PUBLIC_KEY_BYTES = 200
+
+# The longest time that can be asked for, in seconds.
+_MAX_SECONDS = 1e6
 
 
 class ClaimCheck(NamedTuple):
@@ -268,7 +275,7 @@ def _parse_public_key(key_or_path: str) -> str:
     if not is_64_hex_digits(key.lower()):
         try:
             with Path(key_or_path).open("rb") as file:
-                key = file.read(200).decode("ascii").strip()
+                key = file.read(_MAX_PUBLIC_KEY_BYTES).decode("ascii").strip()
         except (OSError, ValueError):
             pass  # There is no such file, so `public_key` reports what is wrong.
     return public_key(key).public_bytes_raw().hex()
@@ -308,7 +315,7 @@ def run_in_worker(
     CurvedpError, OSError
         If the operation itself raised one of these in the worker.
     """
-    if not 0 < seconds < 1e6:
+    if not 0 < seconds < _MAX_SECONDS:
         raise ParameterError(
             "must be finite and > 0", parameter="seconds", value=seconds
         )
@@ -343,7 +350,10 @@ def run_in_worker(
 
 
 def _worker_environment() -> dict[str, str]:
-    """Return environment variables with which the worker imports this same curvedp."""
+    """Return the environment variables for a worker process.
+
+    With them the worker imports the same copy of curvedp as this process.
+    """
     package_folder = str(Path(__file__).resolve().parents[1])
     search_path = [package_folder]
     if os.environ.get("PYTHONPATH"):
@@ -356,7 +366,7 @@ def _worker_environment() -> dict[str, str]:
 
 
 def _time_limit_error(seconds: float) -> ParameterError:
-    """Return the error for a verification that exceeded its limit on CPU time."""
+    """Return the exception for a verification that took too much CPU time."""
     return ParameterError(
         f"the certificate was not recomputed within {seconds:g} s; "
         "--seconds gives it longer"
@@ -364,7 +374,9 @@ def _time_limit_error(seconds: float) -> ParameterError:
 
 
 def _to_exception(kind: str, message: str = "") -> Exception:
-    """Return the exception that a worker reported by name, to be raised here.
+    """Return the exception that a worker process reported by its name.
+
+    The caller raises it again in this process.
 
     Parameters
     ----------
