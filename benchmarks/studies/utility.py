@@ -141,7 +141,7 @@ def studies(folder: Path) -> Iterator[Study]:
     )
     mammals = np.array([[float(x) for x in line.split()[1:]] for line in lines])
     yield Study(
-        "mammals, Poincaré disc", PoincareBall(2), mammals, Ball(np.zeros(2), 10.0)
+        "mammals, Poincaré disk", PoincareBall(2), mammals, Ball(np.zeros(2), 10.0)
     )
     embeddings = arrays(folder / "horopca_poincare_embeddings.npz")
     for name, radius in (

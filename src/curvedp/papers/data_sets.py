@@ -101,7 +101,7 @@ pathmnist, polar-wander, storms, tensors, wine
 
 
 def embed_tree(parents: list[int], length: float = 1.0) -> np.ndarray:
-    """A rooted tree (`parents[0]` is −1, parents before children) in the Poincaré disc, edges `length` long: Sarkar 2011.
+    """A rooted tree (`parents[0]` is −1, parents before children) in the Poincaré disk, edges `length` long: Sarkar 2011.
 
     Children leave their parent at equal angles to one another and to the edge that it came by.
 
@@ -293,7 +293,7 @@ DATASETS: Mapping[str, Dataset] = {
     ),
     "mammals": Dataset(
         "mammals_poincare2d_drewwilimitis.csv",
-        "WordNet mammals embedded in the Poincaré disc",
+        "WordNet mammals embedded in the Poincaré disk",
         "github.com/drewwilimitis/hyperbolic-learning, or WordNet by the package nltk",
         _mammals,
         _mammals_wordnet,

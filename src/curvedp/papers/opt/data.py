@@ -23,5 +23,5 @@ def mnist(folder: Path | None = None, digit: int = 0) -> np.ndarray:
 
 
 def mammals(folder: Path | None = None) -> np.ndarray:
-    """Return WordNet's mammals, embedded in the Poincaré disc."""
+    """Return WordNet's mammals, embedded in the Poincaré disk."""
     return np.asarray(load_dataset("mammals", folder))
