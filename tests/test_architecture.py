@@ -175,7 +175,16 @@ ARROWS: dict[str, set[str]] = {
         "release",
         "statistics",
     },
-    "report": {"core", "geometry", "inference", "ledger", "privacy", "release"},
+    "report": {
+        "core",
+        "geometry",
+        "inference",
+        "ledger",
+        "privacy",
+        "records",
+        "release",
+        "statistics",
+    },
     "papers": {
         "audit",
         "estimators",
@@ -220,6 +229,7 @@ ARROWS: dict[str, set[str]] = {
     },
     "releasing": {"core", "estimators", "geometry", "records", "report"},
     "statement": {"core", "inference", "ledger", "privacy"},
+    "topics": {"geometry", "records"},
     "testing": {"conformance", "geometry"},
     "conformance": {
         "core",

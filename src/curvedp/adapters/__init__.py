@@ -8,6 +8,7 @@
   of torch or geoopt
 - `curvedp.adapters.events.to_dp_event`: guarantees as events of dp-accounting
 - `curvedp.adapters.measurements.make_measurement`: estimators as measurements of OpenDP
+- `curvedp.adapters.sentences.embed_texts`: embeddings of texts by a local encoder
 """
 
 __all__: list[str] = []

@@ -42,6 +42,7 @@ from curvedp.cli.release import (
 )
 from curvedp.cli.sign import key, sign, statement
 from curvedp.cli.synthesize import synthesize
+from curvedp.cli.topics import topics
 from curvedp.cli.verify import verify
 from curvedp.errors import CurvedpError, ParameterError, VerificationFailed
 from curvedp.releasing import CENTER, parse_radius, statistic_to_plan
@@ -122,6 +123,7 @@ _CHECK_DESCRIPTION = (
 app.command("check")(file_command(_CHECK_OPTIONS, _CHECK_DESCRIPTION, _check))
 app.command("perturb")(perturb)
 app.command("synthesize")(synthesize)
+app.command("topics")(topics)
 
 
 @app.command()

@@ -19,13 +19,18 @@ from curvedp.geometry.manifold import Manifold, check_manifold
 from curvedp.records import volumes
 from curvedp.records.base import is_chunked
 from curvedp.records.chunked import map_records
+from curvedp.records.columns import expand_ranges
 from curvedp.records.conversion import to_floats
 from curvedp.records.excel import read_excel_column, read_excel_records
 from curvedp.records.forms import Form, find_form, suggest_forms
 from curvedp.records.frames import frame_column
 from curvedp.records.options import ReadOptions
 from curvedp.records.tables import to_float_records
-from curvedp.records.text_tables import read_text_column, read_text_records
+from curvedp.records.text_tables import (
+    read_header,
+    read_text_column,
+    read_text_records,
+)
 
 # Reads records of a given shape from a table; the result has shape (n, prod(shape)).
 TableReader = Callable[[Path, tuple[int, ...], ReadOptions], Any]
@@ -246,6 +251,84 @@ def read_column(
         raise ParameterError(f"{path} does not exist")
     read = COLUMN_READERS[ending]
     return _with_refusals(ending, path, lambda: read(path, column, options))
+
+
+def record_width(
+    path: Path,
+    *,
+    header: bool | None = None,
+    key: str | None = None,
+    columns: Sequence[str | int] | None = None,
+    sep: str | None = None,
+    skip: int = 0,
+    encoding: str = "utf-8",
+    other_columns: Sequence[str | int] = (),
+    **_: Any,
+) -> int:
+    """Return how many numbers a record of a file of vectors has.
+
+    It follows from a header, a schema or the shape of an array, never from a record.
+
+    Parameters
+    ----------
+    path : path
+        A csv, tsv, parquet, npy or npz file.
+    header, key, columns, sep, skip, encoding, other_columns
+        As for `read_records`; its further options are ignored.
+
+    Raises
+    ------
+    ParameterError
+        If nothing that is public says it.
+    """
+    options = ReadOptions(
+        header=header,
+        key=key,
+        columns=columns,
+        sep=sep,
+        skip=skip,
+        encoding=encoding,
+        other_columns=other_columns,
+    )
+    if not path.exists():
+        raise ParameterError(f"{path} does not exist")
+    ending = _ending_of(path, (*_TEXT_ENDINGS, ".parquet", ".npy", ".npz"))
+    width: int | None = None
+    if ending in _TEXT_ENDINGS:
+        names = read_header(path, options)
+        if columns is not None:
+            width = len(expand_ranges(columns, names))
+        elif names is not None:
+            width = len(names) - len(other_columns)
+    elif ending == ".parquet":
+        width = _with_refusals(
+            ending, path, lambda: volumes.parquet_width(path, options)
+        )
+    elif ending is not None:
+        read = open_npy if ending == ".npy" else volumes.read_npz
+        array = _with_refusals(ending, path, lambda: read(path, options))
+        width = array.shape[1] if array.ndim == 2 else None
+    if width is None or width < 1:
+        raise ParameterError(
+            f"is missing: how many numbers a vector of {path.name} has; "
+            "sphere:383 stands for vectors of 384 numbers",
+            parameter="manifold",
+        )
+    return width
+
+
+def open_npy(path: Path, options: ReadOptions | None = None) -> np.ndarray:
+    """Return the array of an npy file, which stays in the file until it is needed.
+
+    Parameters
+    ----------
+    path : path
+        The file.
+    options : ReadOptions, optional
+        Not used: an npy file holds one array.
+    """
+    array: np.ndarray = np.load(path, mmap_mode="r", allow_pickle=False)
+    return array
 
 
 def load_point(

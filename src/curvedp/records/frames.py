@@ -106,12 +106,15 @@ def find_record_columns(
         How the file is read.
     """
     names = column_names(table)
-    columns = names if options.columns is None else options.columns
+    columns = options.columns
+    if columns is None:
+        others = {str(name) for name in options.other_columns}
+        columns = [name for name in names if name not in others]
     is_column_of_lists = (
         prod(shape) > 1 and len(columns) == 1 and not is_range(columns[0], names)
     )
     if is_column_of_lists:
-        return select_columns(where, names, ReadOptions(columns=options.columns), 1)
+        return select_columns(where, names, ReadOptions(columns=columns), 1)
     return select_columns(where, names, options, prod(shape))
 
 

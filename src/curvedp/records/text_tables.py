@@ -112,6 +112,24 @@ def read_text_column(path: Path, column: str | int, options: ReadOptions) -> np.
     return object_array(names)
 
 
+def read_header(path: Path, options: ReadOptions) -> list[str] | None:
+    """Return the names of the columns of a csv or tsv file; None without a header.
+
+    Parameters
+    ----------
+    path : path
+        The file.
+    options : ReadOptions
+        How the file is read.
+    """
+    with_header = _with_header_for_names(options)
+    separator = _separator(path, with_header)
+    if not with_header.header:
+        return None
+    header = next(_lines_after_skipped(path, with_header), None)
+    return [] if header is None else _names_in_header(path, header, separator)
+
+
 def _with_header_for_names(options: ReadOptions) -> ReadOptions:
     """Return the options with a header, if columns are wanted by name and it is not said.
 

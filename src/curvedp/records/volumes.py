@@ -19,6 +19,7 @@ import numpy as np
 from curvedp._validate import shown
 from curvedp.errors import ParameterError
 from curvedp.geometry.manifold import Manifold
+from curvedp.records.columns import expand_ranges
 from curvedp.records.conversion import cells_to_floats, complex_to_pairs
 from curvedp.records.frames import find_record_columns, frame_column, frame_records
 from curvedp.records.limits import check_unpacked, unpacked_limit
@@ -701,6 +702,38 @@ def read_parquet_column(
     positions = find_record_columns(path.name, empty_table, (), column_options)
     table = _read_parquet_table(path, None, positions, options.max_unpacked)
     return frame_column(path.name, table, 0)
+
+
+def parquet_width(path: Path, options: ReadOptions) -> int | None:
+    """Return how many numbers a record of a parquet file has, by its schema alone.
+
+    Parameters
+    ----------
+    path : path
+        The file.
+    options : ReadOptions
+        Its `columns` are the columns of the record, or all but its `other_columns`.
+
+    Returns
+    -------
+    int or None
+        None where one column has lists that may be of any length.
+    """
+    with _open_parquet(path) as file:
+        schema = file.schema_arrow
+    others = {str(name) for name in options.other_columns}
+    wanted = options.columns
+    if wanted is None:
+        wanted = [name for name in schema.names if name not in others]
+    columns = expand_ranges(wanted, schema.names)
+    if len(columns) != 1:
+        return len(columns)
+    name = columns[0] if isinstance(columns[0], str) else schema.names[columns[0]]
+    if name not in schema.names:
+        return None
+    # A list of a fixed size says it in its type.
+    size = getattr(schema.field(name).type, "list_size", None)
+    return None if size is None else int(size)
 
 
 def _read_parquet_records(

@@ -1,0 +1,59 @@
+"""Embeddings of texts by a sentence encoder that the user has installed.
+
+Nothing is downloaded: the encoder must lie on this machine.
+"""
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from curvedp.errors import MissingExtra, ParameterError
+
+# A longer text is cut off before it is embedded. One record must not take hours, or all
+# of the memory.
+_LONGEST_TEXT = 20_000
+
+
+def embed_texts(texts: Iterable[Any], encoder: str | Path) -> np.ndarray:
+    """Embed texts with a local sentence encoder.
+
+    Parameters
+    ----------
+    texts : iterable
+        The texts. What is no text is embedded as the empty one, so that no record
+        decides whether the data are read.
+    encoder : str or path
+        The folder of a model of sentence-transformers, or the name of one that is on
+        this machine already.
+
+    Returns
+    -------
+    array of float32, shape (n, size)
+        Unit vectors: records of `Sphere(size - 1)`.
+
+    Raises
+    ------
+    MissingExtra
+        If sentence-transformers is not installed.
+    ParameterError
+        If there is no such encoder on this machine.
+    """
+    try:
+        from sentence_transformers import SentenceTransformer
+    except ImportError as error:
+        raise MissingExtra(
+            "embedding texts needs: pip install sentence-transformers"
+        ) from error
+    try:
+        model = SentenceTransformer(str(encoder), local_files_only=True)
+    except (OSError, ValueError):
+        raise ParameterError(
+            "is not on this machine; nothing is downloaded",
+            parameter="encoder",
+            value=str(encoder),
+        ) from None
+    cleaned = [text[:_LONGEST_TEXT] if isinstance(text, str) else "" for text in texts]
+    vectors = model.encode(cleaned, normalize_embeddings=True, show_progress_bar=False)
+    return np.asarray(vectors, dtype=np.float32)

@@ -1,0 +1,485 @@
+"""`curvedp topics`: what the texts of a file are about, without exposing anybody.
+
+The file holds embeddings, or texts that a local encoder embeds. One private release
+gives the centers of topics with their sizes; phrases of a public vocabulary say what
+each is about.
+"""
+
+import csv
+import io
+import json as json_module
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import numpy as np
+import typer
+
+from curvedp import _validate
+from curvedp._files import write_atomically
+from curvedp.cli.console import (
+    check_picture,
+    console,
+    escape_markup,
+    print_table,
+    save_picture,
+    waiting,
+)
+from curvedp.cli.options import (
+    GUARANTEE,
+    JsonOption,
+    Options,
+    PictureOption,
+    guarantee_from_options,
+    option,
+)
+from curvedp.cli.release import (
+    PERSONS,
+    READING,
+    TypedOptions,
+    check_targets,
+    file_command,
+    open_ledger_file,
+    read_typed_column,
+    reading_options,
+)
+from curvedp.errors import ParameterError
+from curvedp.releasing import parse_column, parse_number_of_clusters
+
+if TYPE_CHECKING:
+    from curvedp import PrivateKMeans
+    from curvedp.geometry import Sphere
+    from curvedp.ledger import Ledger
+    from curvedp.topics import Phrase, Vocabulary
+
+# The adjacency under which the number of records is private.
+ADD_REMOVE = "add-remove"
+
+# The δ of `--epsilon` alone: Gaussian noise does not meet pure ε.
+_DELTA = 1e-6
+
+# How much of the phrases of a topic is printed in a line, in characters.
+_LONGEST_LINE = 90
+
+
+def _topics(options: TypedOptions) -> None:
+    """Run `curvedp topics FILE`: read, release, describe and write.
+
+    Parameters
+    ----------
+    options : mapping
+        The options of the command, by name.
+    """
+    from curvedp import PrivateKMeans
+
+    _check_outputs(options)
+    delta = options["delta"]
+    if options["epsilon"] is not None and delta is None:
+        delta = _DELTA
+    guarantee = guarantee_from_options(
+        options["mu"], options["epsilon"], delta, options["rho"]
+    )
+    if options["private_n"]:
+        guarantee = replace(guarantee, adjacency=ADD_REMOVE)
+    with waiting("reading the vectors"):
+        space, vectors = _read_vectors(options)
+        persons = read_typed_column(options, options["groups"])
+        vocabulary = _read_vocabulary(options, space)
+        init = _read_initial_centers(options, space)
+    model = PrivateKMeans(
+        space,
+        n_clusters=parse_number_of_clusters(options["clusters"]),
+        guarantee=guarantee,
+        ledger=_open_ledger(options),
+        label=options["label"] or f"topics of {options['data'].name}",
+        init=init,
+    )
+    with waiting("drawing exact noise"):
+        model.fit(vectors, groups=persons)
+    phrases = _describe(model, vocabulary, options["phrases"])
+    _write_and_print(model, phrases, options)
+
+
+def _check_outputs(options: TypedOptions) -> None:
+    """Refuse, before anything is paid, outputs and options that do not go together.
+
+    Parameters
+    ----------
+    options : mapping
+        The options of the command, by name.
+    """
+    check_picture(options["plot"])
+    inputs = ("data", "vocabulary", "init", "ledger", "ledger_key")
+    check_targets(
+        [options[name] for name in inputs],
+        out=options["out"],
+        plot=options["plot"],
+        report=options["report"],
+        certificate=options["certificate"],
+    )
+    if options["out"] is not None and options["out"].suffix not in (".csv", ".npz"):
+        raise ParameterError(f"--out {options['out']} must end in .csv or .npz")
+    if options["report"] is not None or options["plot"] is not None:
+        # Without the extra that a picture needs, nothing is paid.
+        import curvedp.report  # noqa: F401
+    if (options["text"] is None) != (options["encoder"] is None):
+        raise ParameterError("--text and --encoder go together")
+    for name in ("budget_mu", "ledger_key"):
+        if options[name] is not None and options["ledger"] is None:
+            raise ParameterError(f"--{name.replace('_', '-')} goes with --ledger")
+
+
+def _open_ledger(options: TypedOptions) -> "Ledger | None":
+    """Return the ledger to pay from; a new one counts what the release protects.
+
+    Parameters
+    ----------
+    options : mapping
+        The options of the command, by name.
+    """
+    from curvedp.privacy import GDP
+    from curvedp.release.pay import open_ledger
+
+    path, key = options["ledger"], options["ledger_key"]
+    if options["budget_mu"] is None or not options["private_n"]:
+        return open_ledger_file(path, options["budget_mu"], key)
+    budget = GDP(_validate.positive("budget_mu", options["budget_mu"]))
+    return open_ledger(path, replace(budget, adjacency=ADD_REMOVE), key=key, lazy=True)
+
+
+def _read_vectors(options: TypedOptions) -> "tuple[Sphere, Any]":
+    """Return where the vectors of the file live, and the vectors.
+
+    Parameters
+    ----------
+    options : mapping
+        The options of the command, by name.
+    """
+    from curvedp.geometry import Sphere, parse_manifold
+    from curvedp.records import read_records
+    from curvedp.records.files import open_npy, record_width
+
+    data = options["data"]
+    if options["text"] is not None:
+        from curvedp.adapters.sentences import embed_texts
+
+        texts = read_typed_column(options, options["text"])
+        embedded = embed_texts(texts.tolist(), options["encoder"])
+        return Sphere(embedded.shape[1] - 1), embedded
+
+    reading = reading_options(options)
+    if options["groups"] is not None:
+        reading["other_columns"] = [parse_column(options["groups"])]
+    if options["manifold"] is None:
+        space: Any = Sphere(record_width(data, **reading) - 1)
+    else:
+        space = parse_manifold(options["manifold"])
+    if not isinstance(space, Sphere):
+        raise ParameterError(
+            "must be a sphere, such as sphere:383 for vectors of 384 numbers; "
+            "`curvedp release kmeans` finds clusters elsewhere",
+            parameter="manifold",
+            value=options["manifold"],
+        )
+    if data.suffix == ".npy" and data.exists():
+        # A file beyond the memory is read in blocks.
+        array = open_npy(data)
+        if array.dtype.kind == "f" and array.shape[1:] == space.point_shape:
+            return space, array
+    return space, read_records(data, space, **reading)
+
+
+def _read_vocabulary(options: TypedOptions, space: "Sphere") -> "Vocabulary | None":
+    """Return the public vocabulary, if one was named.
+
+    Parameters
+    ----------
+    options : mapping
+        The options of the command, by name.
+    space : Sphere
+        Where the records live.
+    """
+    from curvedp.topics import make_vocabulary, read_vocabulary
+
+    path = options["vocabulary"]
+    if path is None:
+        return None
+    if not path.exists():
+        raise ParameterError(f"{path} does not exist")
+    if path.suffix != ".txt":
+        return read_vocabulary(path, space, options["phrase_column"])
+    if options["encoder"] is None:
+        raise ParameterError(
+            f"{path.name} has phrases without vectors: --encoder embeds them, "
+            "or give a csv, parquet or npz file with vectors"
+        )
+    from curvedp.adapters.sentences import embed_texts
+
+    lines = path.read_text(encoding="utf-8").splitlines()
+    phrases = [line.strip() for line in lines if line.strip()]
+    return make_vocabulary(phrases, embed_texts(phrases, options["encoder"]))
+
+
+def _read_initial_centers(options: TypedOptions, space: "Sphere") -> Any:
+    """Return public initial centers, if a file of them was named.
+
+    Parameters
+    ----------
+    options : mapping
+        The options of the command, by name.
+    space : Sphere
+        Where the records live.
+    """
+    from curvedp.records import read_records
+
+    if options["init"] is None:
+        return None
+    return space.project(read_records(options["init"], space, header=False))
+
+
+def _describe(
+    model: "PrivateKMeans", vocabulary: "Vocabulary | None", count: int
+) -> "list[list[Phrase]]":
+    """Return the phrases that are nearest to each topic; none without a vocabulary.
+
+    Parameters
+    ----------
+    model : PrivateKMeans
+        After `fit`.
+    vocabulary : Vocabulary or None
+    count : int
+        How many phrases describe a topic.
+    """
+    from curvedp.topics import nearest_phrases
+
+    if vocabulary is None:
+        return [[] for _ in model.counts_]
+    return nearest_phrases(vocabulary, model.cluster_centers_, count)
+
+
+def _write_and_print(
+    model: "PrivateKMeans", phrases: "list[list[Phrase]]", options: TypedOptions
+) -> None:
+    """Write the files that were asked for, and print the topics, the largest one first.
+
+    Parameters
+    ----------
+    model : PrivateKMeans
+        After `fit`.
+    phrases : list of list of Phrase
+        For each topic.
+    options : mapping
+        The options of the command, by name.
+    """
+    from curvedp.releasing import write
+    from curvedp.topics import NOT_COVERED, plane_positions
+
+    places = plane_positions(model.cluster_centers_, model.counts_)
+    write(model, None, options["certificate"], options["report"])
+    if options["out"] is not None:
+        content = _file_content(options["out"].suffix, model, phrases, places)
+        write_atomically(options["out"], content)
+    if options["plot"] is not None:
+        from curvedp.report.topics import topics_figure
+
+        names = [
+            near[0].text if near else str(index) for index, near in enumerate(phrases)
+        ]
+        figure = topics_figure(places, model.counts_, model.count_error_, names)
+        save_picture(figure, options["plot"])
+
+    certificate = model.certificate_
+    if options["json"]:
+        print(
+            json_module.dumps(
+                {
+                    "topics": _rows(model, phrases, places),
+                    "count_error": model.count_error_,
+                    "certificate": certificate.to_dict(),
+                    "not_covered": list(NOT_COVERED),
+                },
+                default=str,
+            )
+        )
+        return
+
+    order = np.argsort(-model.counts_, kind="stable")
+    is_known = model.counts_ > model.count_error_
+    table = []
+    for index in order[is_known[order]]:
+        words = ", ".join(phrase.text for phrase in phrases[index])
+        if len(words) > _LONGEST_LINE:
+            words = words[: _LONGEST_LINE - 1] + "…"
+        count = f"{model.counts_[index]:.0f}"
+        table.append((str(index), count, escape_markup(words)))
+    unit = model.unit_name_
+    print_table(
+        ("topic", f"{unit} ± {model.count_error_:.0f}", "nearest public phrases"),
+        table,
+        f"{model.n_clusters_} topics, {certificate.guarantee}",
+    )
+    if not is_known.all():
+        console.print(
+            f"{np.sum(~is_known)} more have counts below their error bar: they may be "
+            "noise, and are in the files only",
+            soft_wrap=True,
+        )
+    if model.ledger is not None:
+        remaining = model.ledger.remaining or "nothing"
+        console.print(escape_markup(f"remaining in the ledger: {remaining}"))
+    console.print("not covered by this guarantee:")
+    for sentence in NOT_COVERED:
+        console.print(escape_markup(f"- {sentence}"), soft_wrap=True, highlight=False)
+
+
+def _rows(
+    model: "PrivateKMeans", phrases: "list[list[Phrase]]", places: np.ndarray
+) -> list[dict[str, Any]]:
+    """Return the topics as plain values.
+
+    Parameters
+    ----------
+    model : PrivateKMeans
+        After `fit`.
+    phrases : list of list of Phrase
+        For each topic.
+    places : array, shape (topics, 2)
+    """
+    return [
+        {
+            "topic": index,
+            "count": float(model.counts_[index]),
+            "dispersion": float(model.dispersions_[index]),
+            "dispersion_error": float(model.dispersion_errors_[index]),
+            "place": places[index].tolist(),
+            "phrases": [phrase._asdict() for phrase in phrases[index]],
+            "center": model.cluster_centers_[index].tolist(),
+        }
+        for index in range(model.n_clusters_)
+    ]
+
+
+def _file_content(
+    suffix: str,
+    model: "PrivateKMeans",
+    phrases: "list[list[Phrase]]",
+    places: np.ndarray,
+) -> bytes:
+    """Return the content of a csv or npz file with all that was released.
+
+    Parameters
+    ----------
+    suffix : str
+        ".csv" or ".npz".
+    model : PrivateKMeans
+        After `fit`.
+    phrases : list of list of Phrase
+        For each topic.
+    places : array, shape (topics, 2)
+    """
+    words = ["; ".join(phrase.text for phrase in near) for near in phrases]
+    if suffix == ".npz":
+        buffer = io.BytesIO()
+        np.savez(
+            buffer,
+            centers=model.cluster_centers_,
+            counts=model.counts_,
+            count_error=model.count_error_,
+            dispersions=model.dispersions_,
+            dispersion_errors=model.dispersion_errors_,
+            places=places,
+            phrases=np.array(words),
+        )
+        return buffer.getvalue()
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    size = model.cluster_centers_.shape[1]
+    header = ["topic", "count", "count_error", "dispersion", "dispersion_error"]
+    entries = [f"center{entry}" for entry in range(size)]
+    writer.writerow([*header, "place_x", "place_y", "phrases", *entries])
+    for index in range(model.n_clusters_):
+        numbers = (
+            model.counts_[index],
+            model.count_error_,
+            model.dispersions_[index],
+            model.dispersion_errors_[index],
+            *places[index],
+        )
+        writer.writerow(
+            [
+                index,
+                *(f"{number:.10g}" for number in numbers),
+                words[index],
+                *(f"{entry:.17g}" for entry in model.cluster_centers_[index]),
+            ]
+        )
+    return text.getvalue().encode()
+
+
+_OPTIONS: Options = {
+    "clusters": option(
+        str,
+        "--clusters",
+        "-k",
+        help="how many topics, or private to choose the number from what is released",
+        default="private",
+    ),
+    **GUARANTEE,
+    "epsilon": option(
+        float, "--epsilon", help="approximate DP; δ is 1e-6 unless --delta says it"
+    ),
+    "private_n": (
+        Annotated[
+            bool,
+            typer.Option(
+                "--private-n",
+                help="how many records or people there are is private, too",
+            ),
+        ],
+        False,
+    ),
+    **PERSONS,
+    "manifold": option(
+        str, "--manifold", "-m", help="such as sphere:383, if the file does not say it"
+    ),
+    "vocabulary": option(
+        Path,
+        "--vocabulary",
+        help="public phrases with vectors (csv, parquet, npz), or a txt with --encoder",
+    ),
+    "phrase_column": option(
+        str,
+        "--phrase-column",
+        help="column of the phrases in the vocabulary",
+        default="phrase",
+    ),
+    "phrases": option(
+        int, "--phrases", help="how many phrases describe a topic", default=5
+    ),
+    "text": option(str, "--text", help="column with texts, which the encoder embeds"),
+    "encoder": option(
+        str,
+        "--encoder",
+        help="a sentence-transformers model on this machine; nothing is downloaded",
+    ),
+    "init": option(Path, "--init", help="public initial centers (npy or csv)"),
+    **READING,
+    "ledger": option(Path, "--ledger", help="budget to spend from"),
+    "ledger_key": option(
+        Path, "--ledger-key", help="file with the key of a keyed ledger"
+    ),
+    "budget_mu": option(
+        float, "--budget-mu", help="start the ledger with this GDP budget"
+    ),
+    "label": option(str, "--label", help="what the ledger's entry is called"),
+    "out": option(Path, "--out", help="write the topics (csv or npz)"),
+    "certificate": option(Path, "--certificate", help="write the certificate (json)"),
+    "report": option(Path, "--report", help="write a page about the release (html)"),
+    "plot": (PictureOption, None),
+    "json": (JsonOption, False),
+}
+_DESCRIPTION = (
+    "Topics of a file of embeddings or texts: private centers and sizes in one release, "
+    "and phrases of a public vocabulary that say what each is about."
+)
+topics: Any = file_command(_OPTIONS, _DESCRIPTION, _topics)

@@ -1,0 +1,68 @@
+"""A picture of released topics in the plane, made of released numbers alone."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from curvedp.report import canvas
+
+# The area of the largest circle, in square points, and that of the smallest one.
+_LARGEST_AREA = 1600.0
+_SMALLEST_AREA = 12.0
+
+# Longer names are cut off.
+_LONGEST_NAME = 28
+
+
+@canvas.own_style()
+def topics_figure(
+    places: np.ndarray, counts: np.ndarray, count_error: float, names: Sequence[str]
+) -> Figure:
+    """Draw each topic as a circle whose area is its noisy count.
+
+    Parameters
+    ----------
+    places : array, shape (topics, 2)
+        As `curvedp.topics.plane_positions` returns them.
+    counts : array, shape (topics,)
+        The noisy counts. A topic whose count is below its error bar is an empty circle.
+    count_error : float
+        The half-width of a 95 % interval of each count.
+    names : sequence of str
+        What is written beside each circle.
+    """
+    figure, axes = canvas.new_figure(
+        "topics: near to each other if they are alike", size=(7.6, 6.4)
+    )
+    largest = max(float(np.max(counts)), 1e-300)
+    areas = _LARGEST_AREA * np.maximum(counts, 0.0) / largest
+    is_known = counts > count_error
+    axes.scatter(
+        *places[is_known].T,
+        s=np.maximum(areas[is_known], _SMALLEST_AREA),
+        color=canvas.SOFT,
+        edgecolors=canvas.ACCENT,
+    )
+    axes.scatter(
+        *places[~is_known].T,
+        s=np.maximum(areas[~is_known], _SMALLEST_AREA),
+        facecolors="none",
+        edgecolors=canvas.LINES,
+    )
+    for place, name in zip(places, names, strict=True):
+        text = name if len(name) <= _LONGEST_NAME else name[: _LONGEST_NAME - 1] + "…"
+        # No part of a name is read as mathematics or as a command.
+        axes.text(
+            *place,
+            text,
+            color=canvas.INK,
+            fontsize=7,
+            ha="center",
+            va="center",
+            parse_math=False,
+        )
+    axes.set(xticks=[], yticks=[])
+    axes.margins(0.15)
+    axes.spines[:].set_visible(False)
+    return figure
