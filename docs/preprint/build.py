@@ -31,7 +31,10 @@ def section_text(name: str, left_out: tuple[str, ...]) -> str:
     text = re.sub(r"^```.*?^```\n", "", text, flags=re.S | re.M)
     text = re.sub(r"^!\[.*\n", "", text, flags=re.M)
     text = re.sub(
-        r"^(How to use|Published values beside).*?\n\n", "", text, flags=re.S | re.M
+        r"^(How to use|Published values beside).*?(\n\n|\Z)",
+        "",
+        text,
+        flags=re.S | re.M,
     )
     text = re.sub(r"(?<!!)\[([^\]]+)\]\([^)\s]+\)", r"\1", text)
     for title in left_out:
