@@ -1,24 +1,29 @@
-"""Figures 1 to 6, Table 1 and §4.2 of *Differentially private geodesic regression*: its sampler by two readings, and ours.
+"""Figures 1 to 6, Table 1 and §4.2 of *Differentially private geodesic regression*.
 
-What is called "gradient" or "displayed" is the paper's sampler and NOT PRIVATE (see
-`papers.reg.sampler`). "ours" is one exact draw
-of the K-norm law on the tangent bundle for a total of ε = 2, with public bounds: the paper's Assumption 3.2 has all data in a
-ball of radius π/8. The paper prints no speed of its geodesic: what depends on it is shown for several.
+What is called "gradient" or "displayed" is the paper's sampler by two readings, and NOT
+PRIVATE (see `papers.reg.sampler`). "ours" is one exact draw of the K-norm law on the
+tangent bundle for a total of ε = 2, with public bounds: the paper's Assumption 3.2 has
+all data in a ball of radius π/8. The paper prints no speed of its geodesic. What depends
+on it is shown for several.
 """
 
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from curvedp import PrivateGeodesicRegression, PureDP
 from curvedp.geometry import Sphere
 from curvedp.papers.reg.attack import attack
-from curvedp.papers.reg.line import reg_fig4, reg_line, reg_table1  # noqa: F401  (the runner asks for them here)
+
+# The runner looks for these three here.
+from curvedp.papers.reg.line import reg_fig4, reg_line, reg_table1  # noqa: F401
 from curvedp.papers.reg.pictures import plot_geodesic
 from curvedp.papers.reg.sampler import (
     NO_CLIP,
+    Samples,
     angles,
     errors,
     imposed,
@@ -43,177 +48,117 @@ from curvedp.regression import fit_geodesic
 from curvedp.regression.bounds import gradient_sensitivities
 from curvedp.regression.gradient import clipped_gradient
 
-M = Sphere(2)
-SPEED = 0.4  # where the gradient's law has the printed distance and spread of angles
+SPHERE = Sphere(2)
+# Where the gradient's law has the printed distance and spread of angles.
+SPEED = 0.4
 LAWS = {"gradient": RED, "displayed": ORANGE}
-SAID = {
+IMPOSED = "printed distance and angle"
+LABELS = {
     "gradient": "gradient's norm over Δ/ε",
     "displayed": "energy, as App. A displays it",
+    IMPOSED: "distance 0.01, angle sd 5.47° imposed",
 }
+# Public bounds of ours: geodesics within the ball of radius π/8.
 PUBLIC: dict[str, Any] = {
     "radius": 0.2,
     "speed": math.pi / 4,
     "clip": 0.2,
     "x_range": (0.0, 1.0),
-}  # geodesics within the ball of radius π/8
+}
 EPSILON = 2.0
 
 
 def reg_fig1(setting: Setting) -> tuple[dict[str, Any], Figure]:
-    """Twenty points on S², the fitted geodesic, and private ones: the paper's sampler and ours, one draw each."""
+    """Make Figure 1: twenty points on S², the fitted geodesic, and one draw of each."""
     rng = np.random.default_rng(1)
-    x, Y = sphere_data(20, 0.75, rng)  # within the ball of radius π/8
-    fit = fit_geodesic(M, x, Y)
-    theirs = sequential_sampler(M, x, Y, rng, 1)
-    drawn: dict[str, Any] = {
+    x, Y = sphere_data(20, 0.75, rng)
+    fit = fit_geodesic(SPHERE, x, Y)
+    samples = sequential_sampler(SPHERE, x, Y, rng, 1)
+    theirs = _Geodesic(samples.footpoints[0], samples.velocities[0, 0])
+    geodesics: dict[str, Any] = {
         "fitted, not private": fit,
-        "paper's sampler (gradient), not private": _Geodesic(
-            theirs.footpoints[0], theirs.velocities[0, 0]
-        ),
+        "paper's sampler (gradient), not private": theirs,
         "ours, ε = 2": _private(x, Y, rng),
     }
-    figures = {
-        "error": {
-            name: float(np.mean(M.dist(model.predict(x), Y)))
-            for name, model in drawn.items()
-        }
+    mean_errors = {
+        name: float(np.mean(SPHERE.dist(model.predict(x), Y)))
+        for name, model in geodesics.items()
     }
-    picture = plot_geodesic(M, x, Y, **drawn)
+    picture = plot_geodesic(SPHERE, x, Y, **geodesics)
     own_legend = picture.axes[0].get_legend()
     if own_legend is not None:
         own_legend.remove()
     legend(picture, picture.axes[0])
-    return figures, picture
+    return {"error": mean_errors}, picture
 
 
 def reg_fig2(setting: Setting) -> tuple[dict[str, Any], Figure]:
-    """Distance of private footpoints to the fitted one, and angle of private velocities to the fitted one; n = 20."""
+    """Make Figure 2: distances and angles of private geodesics to the fit, n = 20."""
     rng = np.random.default_rng(2)
     m, draws = (200, 100) if setting.full else (20, 12)
     figures: dict[str, Any] = {
         law: _over_data_sets(law, SPEED, setting, rng) for law in LAWS
     }
     x, Y = sphere_data(20, SPEED, rng)
-    shown = {law: sequential_sampler(M, x, Y, rng, m, law=law) for law in LAWS}
-    later = sphere_data(200, SPEED, rng)
+    samples = {law: sequential_sampler(SPHERE, x, Y, rng, m, law=law) for law in LAWS}
+    more_records = sphere_data(200, SPEED, rng)
     sound = {
-        n: _sound(*records, count, rng)
-        for n, records, count in ((20, (x, Y), draws), (200, later, draws // 4 + 1))
+        20: _sound(x, Y, draws, rng),
+        200: _sound(*more_records, draws // 4 + 1, rng),
     }
-    for n, found in sound.items():
+    for n, deviations in sound.items():
         figures[f"ours, n = {n}"] = {
-            name: _spread(found[name]) for name in ("distance", "angle")
+            name: _spread(deviations[name]) for name in ("distance", "angle")
         }
+
     picture = sheet(10, 6.4)
     grid = picture.subplots(2, 2)
-    columns = (
-        (
-            "distance",
-            "geodesic distance to the fitted footpoint",
-            np.linspace(0, 0.16, 33),
-        ),
-        ("angle", "angle to the fitted velocity, degrees", np.linspace(-90, 90, 37)),
-    )
-    for column, (name, label, bins) in enumerate(columns):
-        for law, samples in shown.items():
-            values = _deviations(samples)[name]
-            grid[0, column].hist(
-                values, bins=bins, color=LAWS[law], alpha=0.6, label=SAID[law]
-            )
-        wide = (
-            np.linspace(0, 0.8, 33)
-            if name == "distance"
-            else np.linspace(-180, 180, 37)
-        )
-        for (n, found), color in zip(sound.items(), (BLUE, INK), strict=True):
-            grid[1, column].hist(
-                found[name], bins=wide, histtype="step", lw=1.6, color=color,
-                weights=np.full(len(found[name]), m / len(found[name])), label=f"ours, sound, ε = 2, n = {n}",
-            )  # fmt: skip
-        for row in (0, 1):
-            grid[row, column].set(xlabel=label, ylabel=f"of {m} samples")
-            plain(grid[row, column])
-    grid[0, 0].set_title(
-        f"the paper's sampler, n = 20, speed {SPEED:g} (not private)",
-        loc="left",
-        fontsize=10,
-    )
+    label = "geodesic distance to the fitted footpoint"
+    bins, wide_bins = np.linspace(0, 0.16, 33), np.linspace(0, 0.8, 33)
+    _draw_deviations(grid[:, 0], "distance", label, bins, wide_bins, samples, sound, m)
+    label = "angle to the fitted velocity, degrees"
+    bins, wide_bins = np.linspace(-90, 90, 37), np.linspace(-180, 180, 37)
+    _draw_deviations(grid[:, 1], "angle", label, bins, wide_bins, samples, sound, m)
+    title = f"the paper's sampler, n = 20, speed {SPEED:g} (not private)"
+    grid[0, 0].set_title(title, loc="left", fontsize=10)
     grid[1, 0].set_title("made private", loc="left", fontsize=10)
     legend(picture, *grid[:, 0], columns=2)
     return figures, picture
 
 
 def reg_fig3(setting: Setting) -> tuple[dict[str, Any], Figure]:
-    """Mean absolute error, n = 20: the histogram, and what each reading gives at each speed."""
+    """Make Figure 3: mean absolute errors, n = 20, by reading and by speed."""
     rng = np.random.default_rng(3)
     m, draws = (200, 100) if setting.full else (20, 12)
     speeds = (0.4, 0.8, 1.2, 1.6, 2.0) if setting.full else (0.4, 2.0)
     figures: dict[str, Any] = {"speeds": list(speeds)}
-    for law in (*LAWS, "printed distance and angle"):
+    for law in (*LAWS, IMPOSED):
         figures[law] = [_over_data_sets(law, speed, setting, rng) for speed in speeds]
     figures["summary"] = {
         f"{law}, speed {speed:g}": figures[law][k]["error"]
         for law in LAWS
         for k, speed in enumerate(speeds)
     }
-    figures["at speed 2, printed distance and angle"] = figures[
-        "printed distance and angle"
-    ][-1]["error"]
+    figures[f"at speed 2, {IMPOSED}"] = figures[IMPOSED][-1]["error"]
     figures["fit"] = figures["gradient"][0]["fit"]
     x, Y = sphere_data(20, SPEED, rng)
     sound = _sound(x, Y, draws, rng)["error"]
     figures["ours"] = _spread(sound)
+
     picture = sheet(10.5, 4.2)
     left, right = picture.subplots(1, 2)
     bins = np.linspace(0, 0.2, 41)
     for law, color in LAWS.items():
-        values = errors(M, sequential_sampler(M, x, Y, rng, m, law=law), x, Y).mean(
-            axis=1
-        )
-        left.hist(values, bins=bins, color=color, alpha=0.6, label=SAID[law])
-    left.axvline(
-        float(fit_geodesic(M, x, Y).residuals(x, Y).mean()),
-        color=INK,
-        label="fit, not private",
-    )
-    left.axvline(
-        float(np.mean(sound)), color=BLUE, ls="--", label="ours, sound, ε = 2 (mean)"
-    )
-    left.set(
-        xlabel=f"mean absolute error, speed {SPEED:g}", ylabel=f"of {m} footpoints"
-    )
-    rows = {**LAWS, "printed distance and angle": GREY}
-    for law, color in rows.items():
-        mean, sd = (
-            np.array([row["error"][key] for row in figures[law]])
-            for key in ("mean", "sd")
-        )
-        band(
-            right,
-            speeds,
-            mean,
-            mean - sd,
-            mean + sd,
-            color,
-            SAID.get(law, "distance 0.01, angle sd 5.47° imposed"),
-        )
-    right.axhline(0.11, color=INK, ls="--", lw=1)
-    right.text(speeds[0], 0.112, "printed: 0.11", fontsize=8, color=INK)
-    right.axhline(0.043, color=INK, ls=":", lw=1)
-    right.text(
-        speeds[-1],
-        0.038,
-        "printed fit: 0.043",
-        fontsize=8,
-        color=INK,
-        ha="right",
-        va="top",
-    )
-    right.set(
-        xlabel="speed of the geodesic (not printed)",
-        ylabel="mean absolute error",
-        ylim=(0, None),
-    )
+        samples = sequential_sampler(SPHERE, x, Y, rng, m, law=law)
+        values = errors(SPHERE, samples, x, Y).mean(axis=1)
+        left.hist(values, bins=bins, color=color, alpha=0.6, label=LABELS[law])
+    fitted = float(fit_geodesic(SPHERE, x, Y).residuals(x, Y).mean())
+    left.axvline(fitted, color=INK, label="fit, not private")
+    label = "ours, sound, ε = 2 (mean)"
+    left.axvline(float(np.mean(sound)), color=BLUE, ls="--", label=label)
+    label = f"mean absolute error, speed {SPEED:g}"
+    left.set(xlabel=label, ylabel=f"of {m} footpoints")
+    _draw_errors_by_speed(right, speeds, figures)
     legend(picture, left, right, columns=3)
     for axes in (left, right):
         plain(axes)
@@ -221,15 +166,16 @@ def reg_fig3(setting: Setting) -> tuple[dict[str, Any], Figure]:
 
 
 def reg_fig5(setting: Setting) -> tuple[dict[str, Any], Figure]:
-    """Sensitivity bound over what adjacent data sets show: at random, as printed, and searched for."""
+    """Make Figure 5: sensitivity bounds over what adjacent data sets show.
+
+    The paper takes adjacent data sets at random. A search finds worse ones.
+    """
     rng = np.random.default_rng(5)
-    pairs, n = (100 if setting.full else 40), 20
-    ratios = np.array(
-        [_neighbors(n, rng) for _ in range(pairs)]
-    )  # (pairs, printed or ours, foot or velocity)
+    pairs = 100 if setting.full else 40
+    ratios = np.array([_bounds_over_change(20, rng) for _ in range(pairs)])
     clip = PUBLIC["clip"]
-    worst, tried = attack(
-        M,
+    changes, tried = attack(
+        SPHERE,
         1.0,
         clip,
         (0.0, 1.0),
@@ -237,182 +183,132 @@ def reg_fig5(setting: Setting) -> tuple[dict[str, Any], Figure]:
         600 if setting.full else 150,
         ascent=30 if setting.full else 8,
     )
-    found = [worst[name] for name in ("foot", "velocity")]
-    theirs = [
-        2 * clip * norm / f for norm, f in zip(jacobi_norms(M), found, strict=True)
-    ]
-    mine = [
-        bound / f
-        for bound, f in zip(
-            gradient_sensitivities(M, 1.0, clip, 1, max_predictor=1.0),
-            found,
-            strict=True,
-        )
-    ]
+    printed = [2 * clip * norm for norm in jacobi_norms(SPHERE)]
+    ours = gradient_sensitivities(SPHERE, 1.0, clip, 1, max_predictor=1.0)
     figures: dict[str, Any] = {"pairs": pairs, "searched": tried}
     for k, name in enumerate(("foot", "velocity")):
-        column = ratios[:, 0, k]
+        at_random = ratios[:, 0, k]
+        standard_error = at_random.std() / math.sqrt(pairs)
         figures[name] = {
-            "printed, at random, mean": float(column.mean()),
-            "printed, at random, sd of the mean": float(
-                column.std() / math.sqrt(pairs)
-            ),
-            "printed, at random, least": float(column.min()),
-            "printed, at random, share below 1": float(np.mean(column < 1)),
-            "printed, searched": theirs[k],
+            "printed, at random, mean": float(at_random.mean()),
+            "printed, at random, sd of the mean": float(standard_error),
+            "printed, at random, least": float(at_random.min()),
+            "printed, at random, share below 1": float(np.mean(at_random < 1)),
+            "printed, searched": printed[k] / changes[name],
             "ours, at random, least": float(ratios[:, 1, k].min()),
-            "ours, searched": mine[k],
+            "ours, searched": ours[k] / changes[name],
         }
+
     picture = sheet(10, 4.4)
     grid = picture.subplots(1, 2)
-    for k, (axes, name) in enumerate(zip(grid, ("footpoint", "velocity"), strict=True)):
-        axes.hist(
-            np.minimum(ratios[:, 0, k], 14.75), bins=np.arange(0, 15.5, 0.5), color=RED, alpha=0.6,
-            label="printed bound, random neighbors",
-        )  # fmt: skip
-        axes.axvline(1, color=INK, ls=":", label="below 1 a bound is refuted")
-        axes.axvline(
-            theirs[k],
-            color=RED,
-            lw=2,
-            label="printed bound, searched neighbors: cos 1, sin 1",
-        )
-        axes.axvline(mine[k], color=BLUE, lw=2, label="our bound, searched neighbors")
-        axes.set(
-            title=name,
-            xlabel="bound over difference of gradients (last bar: 14.5 or more)",
-            ylabel=f"of {pairs} pairs",
-        )
-        plain(axes)
+    _draw_bounds(grid[0], "footpoint", ratios[:, 0, 0], figures["foot"])
+    _draw_bounds(grid[1], "velocity", ratios[:, 0, 1], figures["velocity"])
     legend(picture, grid[0], columns=2)
     return figures, picture
 
 
 def reg_fig6(setting: Setting) -> tuple[dict[str, Any], Figure]:
-    """Mean absolute error against n, 11 draws each, the paper's sampler and ours."""
+    """Make Figure 6: mean absolute error against n, 11 draws each."""
     rng = np.random.default_rng(6)
     sizes, draws = ((10, 20, 50, 100, 200, 500), 11) if setting.full else ((20, 100), 5)
     rows: list[dict[str, Any]] = []
     for n in sizes:
         x, Y = sphere_data(n, SPEED, rng)
-        row: dict[str, Any] = {
-            "n": n,
-            "ours": _spread(_sound(x, Y, draws, rng)["error"]),
-        }
+        sound = _sound(x, Y, draws, rng)["error"]
+        row: dict[str, Any] = {"n": n, "ours": _spread(sound)}
         for law in LAWS:
-            samples = sequential_sampler(M, x, Y, rng, draws, thin=10, law=law)
-            row[law] = _spread(errors(M, samples, x, Y).mean(axis=1))
-        rows.append({**row, "fit": float(samples.fit.residuals(x, Y).mean())})
+            samples = sequential_sampler(SPHERE, x, Y, rng, draws, thin=10, law=law)
+            row[law] = _spread(errors(SPHERE, samples, x, Y).mean(axis=1))
+        row["fit"] = float(samples.fit.residuals(x, Y).mean())
+        rows.append(row)
     summary = {
         f"{who} over fit at n = {row['n']}": row[who]["mean"] / row["fit"]
         for row in rows
         for who in (*LAWS, "ours")
     }
+
     picture = sheet(10, 4.2)
-    grid = picture.subplots(1, 2)
-    for axes, drawn, title in zip(
-        grid,
-        (LAWS, {"ours": BLUE}),
-        ("the paper's sampler (not private)", "ours, sound, ε = 2"),
-        strict=True,
-    ):
-        for who, color in drawn.items():
-            mean, sd = (
-                np.array([row[who][key] for row in rows]) for key in ("mean", "sd")
-            )
-            low = np.minimum(sd, mean)  # an error is not negative
-            axes.errorbar(
-                sizes,
-                mean,
-                [low, sd],
-                color=color,
-                marker="o",
-                ms=4,
-                capsize=3,
-                label=SAID.get(who, title),
-            )
-        axes.plot(
-            sizes,
-            [row["fit"] for row in rows],
-            color=INK,
-            ls=":",
-            label="fit, not private",
-        )
-        axes.set(
-            title=title,
-            xlabel="n",
-            ylabel="mean absolute error",
-            xscale="log",
-            ylim=(0, None),
-        )
-        axes.set_xticks(sizes, [str(n) for n in sizes])
-        axes.minorticks_off()
-        axes.legend(frameon=False, fontsize=9)
-        plain(axes)
+    left, right = picture.subplots(1, 2)
+    _draw_errors_by_size(left, rows, LAWS, "the paper's sampler (not private)")
+    _draw_errors_by_size(right, rows, {"ours": BLUE}, "ours, sound, ε = 2")
     return {"rows": rows, "summary": summary}, picture
 
 
 # --- parts
 
 
-class _Geodesic:
-    def __init__(self, footpoint: np.ndarray, velocity: np.ndarray) -> None:
-        self.footpoint, self.velocity = footpoint, velocity
+class _Geodesic(NamedTuple):
+    """A geodesic of S² that predicts, to be drawn."""
+
+    footpoint: np.ndarray
+    velocity: np.ndarray
 
     def predict(self, x: np.ndarray) -> np.ndarray:
-        return np.asarray(M.exp(self.footpoint, np.asarray(x)[:, None] * self.velocity))
+        """Return the points at predictors."""
+        steps = np.asarray(x)[:, None] * self.velocity
+        return np.asarray(SPHERE.exp(self.footpoint, steps))
 
 
 def _over_data_sets(
     law: str, speed: float, setting: Setting, rng: np.random.Generator
 ) -> dict[str, Any]:
-    """Each number of Figures 2 and 3 as its mean and standard deviation over data sets: the paper has one such set."""
-    sets, m = (8, 40) if setting.full else (2, 24)
+    """Return the numbers of Figures 2 and 3, spread over data sets.
+
+    The paper has one data set; the standard deviation says what another would give.
+    """
+    n_sets, m = (8, 40) if setting.full else (2, 24)
     rows = []
-    for _ in range(sets):
+    for _ in range(n_sets):
         x, Y = sphere_data(20, speed, rng)
-        if law in LAWS:
-            samples = sequential_sampler(M, x, Y, rng, m, law=law, thin=10)
+        if law == IMPOSED:
+            samples = imposed(SPHERE, fit_geodesic(SPHERE, x, Y), rng, m, 0.01, 5.47)
         else:
-            samples = imposed(M, fit_geodesic(M, x, Y), rng, m, 0.01, 5.47)
-        off, error = _deviations(samples), errors(M, samples, x, Y).mean(axis=1)
-        spreads = [
-            f(values)
-            for values in (off["distance"], off["angle"], error)
-            for f in (np.mean, np.std)
-        ]
-        rows.append([*spreads, samples.fit.residuals(x, Y).mean()])
-    names = ("distance", "distance sd", "angle", "angle sd", "error", "error sd", "fit")
+            samples = sequential_sampler(SPHERE, x, Y, rng, m, law=law, thin=10)
+        row = {}
+        mean_errors = errors(SPHERE, samples, x, Y).mean(axis=1)
+        for name, values in {**_deviations(samples), "error": mean_errors}.items():
+            row[name] = float(np.mean(values))
+            row[f"{name} sd"] = float(np.std(values))
+        row["fit"] = float(samples.fit.residuals(x, Y).mean())
+        rows.append(row)
+    return {name: _spread(np.array([row[name] for row in rows])) for name in rows[0]}
+
+
+def _deviations(samples: Samples) -> dict[str, np.ndarray]:
+    """Return how far samples are from the fit, as the paper takes it.
+
+    It takes distances of all footpoints, and angles of the velocities of the first.
+    """
+    fit = samples.fit
+    first = samples.footpoints[0]
     return {
-        name: _spread(column)
-        for name, column in zip(names, np.array(rows).T, strict=True)
+        "distance": np.asarray(SPHERE.dist(samples.footpoints, fit.footpoint)),
+        "angle": angles(SPHERE, fit, first, samples.velocities[0]),
     }
 
 
-def _deviations(samples: Any) -> dict[str, np.ndarray]:
-    """Distances of all footpoints, and angles of the velocities of the first, as the paper takes them."""
-    return {
-        "distance": np.asarray(M.dist(samples.footpoints, samples.fit.footpoint)),
-        "angle": angles(M, samples.fit, samples.footpoints[0], samples.velocities[0]),
-    }
+def _bounds_over_change(n: int, rng: np.random.Generator) -> list[list[float]]:
+    """Return sensitivity bounds over the change of the gradients of Appendix B.
 
+    Of n + 1 points the first or the last is left out.
 
-def _neighbors(n: int, rng: np.random.Generator) -> list[list[float]]:
-    """App. B: n + 1 points, the first or the last left out; the printed bounds and ours over the gradients' differences."""
+    Returns
+    -------
+    list of two lists
+        The printed bounds and ours, for footpoint and velocity.
+    """
     x, Y = sphere_data(n + 1, SPEED, rng)
-    fit = fit_geodesic(M, x[1:], Y[1:])
+    fit = fit_geodesic(SPHERE, x[1:], Y[1:])
     clip = float(fit.residuals(x, Y).max())
-    sides = [
-        clipped_gradient(M, x[part], Y[part], NO_CLIP, 1.0)(
-            fit.footpoint[None], fit.velocity[None]
-        )
-        for part in (slice(1, None), slice(None, -1))
-    ]
-    found = [float(np.linalg.norm(a - b)) for a, b in zip(*sides, strict=True)]
-    printed = [2 * clip * norm / n for norm in jacobi_norms(M)]
-    ours = gradient_sensitivities(M, PUBLIC["speed"], clip, n, max_predictor=1.0)
+    p, v = fit.footpoint[None], fit.velocity[None]
+    without_first = clipped_gradient(SPHERE, x[1:], Y[1:], NO_CLIP, 1.0)(p, v)
+    without_last = clipped_gradient(SPHERE, x[:-1], Y[:-1], NO_CLIP, 1.0)(p, v)
+    pairs = zip(without_first, without_last, strict=True)
+    changes = [float(np.linalg.norm(a - b)) for a, b in pairs]
+    printed = [2 * clip * norm / n for norm in jacobi_norms(SPHERE)]
+    ours = gradient_sensitivities(SPHERE, PUBLIC["speed"], clip, n, max_predictor=1.0)
     return [
-        [bound / f for bound, f in zip(bounds, found, strict=True)]
+        [bound / change for bound, change in zip(bounds, changes, strict=True)]
         for bounds in (printed, ours)
     ]
 
@@ -420,28 +316,141 @@ def _neighbors(n: int, rng: np.random.Generator) -> list[list[float]]:
 def _private(
     x: np.ndarray, Y: np.ndarray, rng: np.random.Generator
 ) -> PrivateGeodesicRegression:
-    source = GeneratorSource(rng)  # the data of a reproduction are not at stake
+    """Return one of our private fits. The data are made up, and so is the randomness."""
     return PrivateGeodesicRegression(
-        M, guarantee=PureDP(EPSILON), method="kng", source=source, **PUBLIC
+        SPHERE,
+        guarantee=PureDP(EPSILON),
+        method="kng",
+        source=GeneratorSource(rng),
+        **PUBLIC,
     ).fit(x, Y)
 
 
 def _sound(
     x: np.ndarray, Y: np.ndarray, draws: int, rng: np.random.Generator
 ) -> dict[str, np.ndarray]:
-    """Distance, angle and error of `draws` private fits, total ε = 2."""
-    fit, rows = fit_geodesic(M, x, Y), []
+    """Return distances, angles and errors of our private fits, total ε = 2."""
+    fit = fit_geodesic(SPHERE, x, Y)
+    distances, turns, mean_errors = [], [], []
     for _ in range(draws):
         model = _private(x, Y, rng)
-        distance = float(M.dist(model.footpoint_, fit.footpoint))
-        angle = float(angles(M, fit, model.footpoint_, model.velocity_))
-        rows.append((distance, angle, float(np.mean(M.dist(model.predict(x), Y)))))
-    return dict(zip(("distance", "angle", "error"), np.array(rows).T, strict=True))
+        distances.append(float(SPHERE.dist(model.footpoint_, fit.footpoint)))
+        turns.append(float(angles(SPHERE, fit, model.footpoint_, model.velocity_)))
+        mean_errors.append(float(np.mean(SPHERE.dist(model.predict(x), Y))))
+    return {
+        "distance": np.array(distances),
+        "angle": np.array(turns),
+        "error": np.array(mean_errors),
+    }
 
 
 def _spread(values: np.ndarray) -> dict[str, float]:
+    """Return mean, standard deviation and mean absolute value."""
     return {
         "mean": float(np.mean(values)),
         "sd": float(np.std(values)),
         "mean of size": float(np.mean(np.abs(values))),
     }
+
+
+# --- pictures
+
+
+def _draw_deviations(
+    column: Any,
+    name: str,
+    label: str,
+    bins: np.ndarray,
+    wide_bins: np.ndarray,
+    samples: dict[str, Samples],
+    sound: dict[int, dict[str, np.ndarray]],
+    m: int,
+) -> None:
+    """Draw histograms of distances or angles: the paper's sampler, and below it ours."""
+    upper, lower = column
+    for law, drawn in samples.items():
+        values = _deviations(drawn)[name]
+        upper.hist(values, bins=bins, color=LAWS[law], alpha=0.6, label=LABELS[law])
+    for (n, deviations), color in zip(sound.items(), (BLUE, INK), strict=True):
+        values = deviations[name]
+        lower.hist(
+            values,
+            bins=wide_bins,
+            histtype="step",
+            lw=1.6,
+            color=color,
+            weights=np.full(len(values), m / len(values)),
+            label=f"ours, sound, ε = 2, n = {n}",
+        )
+    for axes in column:
+        axes.set(xlabel=label, ylabel=f"of {m} samples")
+        plain(axes)
+
+
+def _draw_errors_by_speed(
+    axes: Axes, speeds: tuple[float, ...], figures: dict[str, Any]
+) -> None:
+    """Draw what each reading gives at each speed, and the two printed numbers."""
+    for law, color in {**LAWS, IMPOSED: GREY}.items():
+        mean = np.array([row["error"]["mean"] for row in figures[law]])
+        sd = np.array([row["error"]["sd"] for row in figures[law]])
+        band(axes, speeds, mean, mean - sd, mean + sd, color, LABELS[law])
+    axes.axhline(0.11, color=INK, ls="--", lw=1)
+    axes.text(speeds[0], 0.112, "printed: 0.11", fontsize=8, color=INK)
+    axes.axhline(0.043, color=INK, ls=":", lw=1)
+    below: dict[str, Any] = {"ha": "right", "va": "top"}
+    axes.text(speeds[-1], 0.038, "printed fit: 0.043", fontsize=8, color=INK, **below)
+    label = "speed of the geodesic (not printed)"
+    axes.set(xlabel=label, ylabel="mean absolute error", ylim=(0, None))
+
+
+def _draw_bounds(
+    axes: Axes, title: str, at_random: np.ndarray, row: dict[str, float]
+) -> None:
+    """Draw the printed bound over the change of random neighbors, and what a search finds."""
+    # The last bar holds everything beyond.
+    shown = np.minimum(at_random, 14.75)
+    label = "printed bound, random neighbors"
+    bins = np.arange(0, 15.5, 0.5).tolist()
+    axes.hist(shown, bins=bins, color=RED, alpha=0.6, label=label)
+    label = "printed bound, searched neighbors: cos 1, sin 1"
+    axes.axvline(row["printed, searched"], color=RED, lw=2, label=label)
+    label = "our bound, searched neighbors"
+    axes.axvline(row["ours, searched"], color=BLUE, lw=2, label=label)
+    # Above the line of our bound, which is at 1 as well.
+    label = "below 1 a bound is refuted"
+    axes.axvline(1, color=INK, ls=":", lw=2, zorder=3, label=label)
+    axes.set(
+        title=title,
+        xlabel="bound over difference of gradients (last bar: 14.5 or more)",
+        ylabel=f"of {len(at_random)} pairs",
+    )
+    plain(axes)
+
+
+def _draw_errors_by_size(
+    axes: Axes, rows: list[dict[str, Any]], colors: dict[str, str], title: str
+) -> None:
+    """Draw mean absolute errors against n, with bars of one standard deviation."""
+    sizes = [row["n"] for row in rows]
+    for who, color in colors.items():
+        mean = np.array([row[who]["mean"] for row in rows])
+        sd = np.array([row[who]["sd"] for row in rows])
+        # An error is not negative.
+        below = np.minimum(sd, mean)
+        bars: dict[str, Any] = {"marker": "o", "ms": 4, "capsize": 3}
+        label = LABELS.get(who, title)
+        axes.errorbar(sizes, mean, [below, sd], color=color, label=label, **bars)
+    fits = [row["fit"] for row in rows]
+    axes.plot(sizes, fits, color=INK, ls=":", label="fit, not private")
+    axes.set(
+        title=title,
+        xlabel="n",
+        ylabel="mean absolute error",
+        xscale="log",
+        ylim=(0, None),
+    )
+    axes.set_xticks(sizes, [str(n) for n in sizes])
+    axes.minorticks_off()
+    axes.legend(frameon=False, fontsize=9)
+    plain(axes)
