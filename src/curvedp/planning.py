@@ -1020,7 +1020,7 @@ def plan(
     check_manifold(manifold)
     if isinstance(statistic, str):
         _validate.choice("statistic", statistic, _STATISTIC_NAMES)
-    adjacencies = ("replace-one",)
+    adjacencies: tuple[str, ...] = ("replace-one",)
     if statistic == "kmeans":
         adjacencies = ("replace-one", ADD_REMOVE)
     check_guarantee(guarantee, *adjacencies)

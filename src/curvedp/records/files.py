@@ -1,9 +1,10 @@
-"""Reading records and columns from files of many kinds, from frames, lists and arrays.
+"""Reading records from files of many kinds, and from frames, lists and arrays.
 
-Only what is public can be refused: the kind of a file, a shape, a type, a name.
-Replacing one record never changes how many there are, whether they are read, or what a
-message says. A record that cannot be read as numbers is NaN, and an estimator later
-replaces it by the center of the public ball.
+A record is a point of a manifold, written as numbers. Files are refused for public
+reasons only: the kind of a file, a shape, a type, a name. Replacing one record never
+changes the number of records, whether they are read, or what a message says. A record
+that cannot be read as numbers becomes NaN, and an estimator later replaces it by the
+center of the public ball.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -179,7 +180,7 @@ def read_records(
 
 
 def _is_on_device(source: Any) -> bool:
-    """Return whether records are in an array of JAX, torch, CuPy or another such library."""
+    """Return whether data are in an array of JAX, torch, CuPy or a similar library."""
     if not is_array_api_obj(source):
         return False
     return not is_numpy_array(source) and not is_chunked(source)
@@ -265,9 +266,9 @@ def record_width(
     other_columns: Sequence[str | int] = (),
     **_: Any,
 ) -> int:
-    """Return how many numbers a record of a file of vectors has.
+    """Return how many numbers a record of a file has, if records are vectors.
 
-    It follows from a header, a schema or the shape of an array, never from a record.
+    This is read from a header, a schema or the shape of an array, never from a record.
 
     Parameters
     ----------
@@ -279,7 +280,7 @@ def record_width(
     Raises
     ------
     ParameterError
-        If nothing that is public says it.
+        If nothing public says how many numbers a record has.
     """
     options = ReadOptions(
         header=header,
@@ -318,7 +319,7 @@ def record_width(
 
 
 def open_npy(path: Path, options: ReadOptions | None = None) -> np.ndarray:
-    """Return the array of an npy file, which stays in the file until it is needed.
+    """Open the array of an npy file without reading it into memory.
 
     Parameters
     ----------
@@ -327,8 +328,11 @@ def open_npy(path: Path, options: ReadOptions | None = None) -> np.ndarray:
     options : ReadOptions, optional
         Not used: an npy file holds one array.
     """
-    array: np.ndarray = np.load(path, mmap_mode="r", allow_pickle=False)
-    return array
+
+    def open_file() -> np.ndarray:
+        return np.lib.format.open_memmap(path, mode="r")
+
+    return _with_refusals(".npy", path, open_file)
 
 
 def load_point(
@@ -340,7 +344,7 @@ def load_point(
     ----------
     source : str or Path
         A file that holds an array of the point's shape or one record; or the numbers
-        themselves as a text, see `written_point`.
+        themselves as a text, see `parse_point_text`.
     manifold : Manifold
         Where the point lives.
     form : str, optional
@@ -354,7 +358,7 @@ def load_point(
     """
     path = Path(source)
     if _ending_of(path, (*TABLE_READERS, *volumes.READERS)) is None:
-        return written_point(str(source), manifold, form)
+        return parse_point_text(str(source), manifold, form)
 
     own_form = find_form(None, manifold)
     if path.suffix.lower() == ".npy" and path.exists():
@@ -374,8 +378,10 @@ def load_point(
     return np.asarray(values, dtype=np.float64).reshape(manifold.point_shape)
 
 
-def written_point(text: str, manifold: Manifold, form: str | None = None) -> np.ndarray:
-    """Return a public point that is typed as a text, such as "1 0 0" or "48.1, 11.6".
+def parse_point_text(
+    text: str, manifold: Manifold, form: str | None = None
+) -> np.ndarray:
+    """Read a public point that was typed as a text, such as "1 0 0" or "48.1, 11.6".
 
     Parameters
     ----------
@@ -404,7 +410,9 @@ def written_point(text: str, manifold: Manifold, form: str | None = None) -> np.
 
 
 def _read_file(path: Path, options: ReadOptions) -> Any:
-    """Return the records of a file, shape (n, *form.shape), by the reader for its ending.
+    """Read the records of a file with the reader for its ending.
+
+    The result has shape (n, *form.shape), where the form says how a point is written.
 
     Parameters
     ----------
@@ -436,7 +444,7 @@ def _read_file(path: Path, options: ReadOptions) -> Any:
 
 
 def _ending_of(path: Path, endings: Iterable[str]) -> str | None:
-    """Return the first of some endings that the name of a file has; None if it has none.
+    """Return the ending of a file's name, such as ".csv.gz", if it is a known one.
 
     Parameters
     ----------
@@ -453,10 +461,9 @@ def _ending_of(path: Path, endings: Iterable[str]) -> str | None:
 
 
 def _with_refusals(ending: str, path: Path, read: Callable[[], Result]) -> Result:
-    """Call a reader, and turn whatever it raises into one line about the file.
+    """Call a reader, and turn every error into a `ParameterError` about the file.
 
-    What a library says about a damaged file is left out of the message, because it may
-    quote a record.
+    The error message of a library is left out, because it may quote a record.
 
     Parameters
     ----------
@@ -484,14 +491,16 @@ def _with_refusals(ending: str, path: Path, read: Callable[[], Result]) -> Resul
 
 
 def _to_doubles(where: str, X: Any, options: ReadOptions) -> Any:
-    """Convert records in memory to doubles; a dask array stays as it is."""
+    """Convert records in memory to floats; leave a dask array as it is."""
     if is_chunked(X):
         return X
     return to_float_records(where, X, options.form.shape, options)
 
 
 def _shape_records(where: str, X: Any, options: ReadOptions) -> Any:
-    """Give records the shape (n, *form.shape), or refuse them by their own shape.
+    """Bring records to the shape (n, *form.shape), or refuse their shape.
+
+    The form says how a point is written as numbers.
 
     Parameters
     ----------
@@ -516,7 +525,9 @@ def _shape_records(where: str, X: Any, options: ReadOptions) -> Any:
 
 
 def _shape_hint(shape: tuple[int, ...], form: Form) -> str:
-    """Return the end of an error message that says what a caller with this shape can do.
+    """Return advice for a caller whose records have the wrong shape.
+
+    It is the end of an error message, and empty if there is nothing to advise.
 
     Parameters
     ----------

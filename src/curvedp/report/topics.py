@@ -38,23 +38,27 @@ def topics_figure(
     largest = max(float(np.max(counts)), 1e-300)
     areas = _LARGEST_AREA * np.maximum(counts, 0.0) / largest
     is_known = counts > count_error
+    x, y = places.T
     axes.scatter(
-        *places[is_known].T,
+        x[is_known],
+        y[is_known],
         s=np.maximum(areas[is_known], _SMALLEST_AREA),
         color=canvas.SOFT,
         edgecolors=canvas.ACCENT,
     )
     axes.scatter(
-        *places[~is_known].T,
+        x[~is_known],
+        y[~is_known],
         s=np.maximum(areas[~is_known], _SMALLEST_AREA),
         facecolors="none",
         edgecolors=canvas.LINES,
     )
-    for place, name in zip(places, names, strict=True):
+    for index, name in enumerate(names):
         text = name if len(name) <= _LONGEST_NAME else name[: _LONGEST_NAME - 1] + "…"
         # No part of a name is read as mathematics or as a command.
         axes.text(
-            *place,
+            x[index],
+            y[index],
             text,
             color=canvas.INK,
             fontsize=7,
