@@ -1,12 +1,10 @@
-"""Calibration: the smallest noise scale that provably meets a guarantee.
+"""Find the smallest noise scale that provably meets a target guarantee (calibration).
 
-`smallest_scale` searches for it, in any definition of privacy, and `meets` checks one
-scale.
+A profile says how private the noise of one scale is. Its *cost* is its parameter in the
+target's definition of privacy: its μ, its ρ, or its δ at the target's ε. The cost falls
+as the scale grows, and must not exceed the target's own parameter.
 
-Definition. A profile *spends* the parameter that its guarantee implies in the
-definition of the target (`Guarantee.parameter_of`): its smallest μ, ρ, or δ at the
-target's ε. It meets the target if it spends at most the target's own parameter. What it
-spends falls as the noise scale grows.
+`smallest_scale` searches for the scale, and `meets` checks one scale.
 
 The answer is a point of a fixed lattice: the multiples of 2^-40 of a power of two
 (2^-30 for zCDP, 2^-22 on products). At this lattice point the profile, rounded to the
@@ -14,9 +12,8 @@ private side, was evaluated and meets the target; at its predecessor it was eval
 and does not. So the answer does not depend on the course of the search, and a stricter
 target never gets less noise.
 
-The search itself evaluates cheap functions first: a lower bound on what a profile
-spends (`_spent_lower_bound`), or an estimate of it by one quadrature
-(`_spent_estimate`).
+The search itself evaluates cheap functions first: a lower bound on the cost
+(`_cost_lower_bound`), or an estimate of it by one quadrature (`_cost_estimate`).
 """
 
 import math
@@ -36,7 +33,7 @@ from curvedp.privacy.profiles.base import RELATIVE_ERROR, PrivacyProfile
 
 # The profile of the noise at a given scale.
 ProfileAt = Callable[[float], PrivacyProfile]
-# log(spent/allowed) at a given scale: <= 0 exactly where the target is met.
+# log(cost/allowed cost) at a given scale: <= 0 exactly where the target is met.
 Excess = Callable[[float], float]
 
 # The fineness of the lattice of scales, in bits.
@@ -45,14 +42,16 @@ _LATTICE_BITS_OF_ZCDP = 30  # ρ is a supremum over orders, computed to 1e-10
 _LATTICE_BITS_OF_PRODUCTS = 22  # a supremum over splits, computed to 1e-7
 # Orders α at which D_α/α gives a lower bound on ρ. It is mostly largest at order 1.
 _RHO_ORDERS = (1.0, 2.0, 8.0, 64.0)
-# The excess of a profile that spends nothing at all: about log of the smallest positive
-# double. An excess of −600 or less counts as such.
-_NOTHING_SPENT = -700.0
-_NEARLY_NOTHING_SPENT = -600
+# The excess of a profile whose cost is 0: about log of the smallest positive double. An
+# excess of −600 or less counts as such.
+_EXCESS_AT_ZERO_COST = -700.0
+_EXCESS_NEAR_ZERO_COST = -600
 # The longest step of the secant method in log scale (a factor of e³ = 20 in the scale),
 # and the largest number of its steps. It usually takes 4 to 8.
 _LARGEST_STEP = 3.0
 _MAX_SECANT_STEPS = 40
+# If the first point is far too large, this step back halves the scale: log 2 = 0.69.
+_STEP_BACK = 0.7
 # The relative width of the bracket at which `_Search._bisect` ends.
 _BISECTION_WIDTH = 2.0**-38
 # δ = 0 has no logarithm; this number stands for it. It is below log of every double.
@@ -139,17 +138,18 @@ def smallest_scale(
         raise ParameterError(
             "must be a guarantee, such as GDP(1.0)", parameter="target", value=target
         )
-    is_plain = type(sensitivity) is float and 1e-100 <= sensitivity <= 1e100
-    if not is_plain:
+    is_ordinary = type(sensitivity) is float and 1e-100 <= sensitivity <= 1e100
+    if not is_ordinary:  # a slower check, with an error message
         sensitivity = _validate.length("sensitivity", sensitivity)
     return _Search(cache(profile_at), target, sensitivity).run()
 
 
 class _Search:
-    """The search of `smallest_scale`, in three stages: guess, refine, decide.
+    """The search for the smallest scale, in three stages: guess, refine, decide.
 
-    In what follows, the *excess* at a scale is log(spent/allowed): <= 0 where the
-    target is met. A *lattice point* is an integer index times the step of the lattice.
+    The *excess* at a scale is log(cost/allowed cost): <= 0 where the target is met. A
+    *lattice point* is a scale that is an integer (its index) times the step of the
+    lattice.
 
     Parameters
     ----------
@@ -165,12 +165,12 @@ class _Search:
     def __init__(
         self, profile_at: ProfileAt, target: Guarantee, sensitivity: float
     ) -> None:
-        """Find a scale at which the noise exists, and what no scale can go below."""
+        """Find a scale at which the noise exists, and the cost that always remains."""
         self.profile_at = profile_at
         self.target = target
         self.start = _scale_where_law_exists(profile_at, target, sensitivity)
         self.profile = profile_at(self.start)
-        self.floor = _spent_at_floor(self.profile, target)
+        self.floor = _cost_at_floor(self.profile, target)
         self.uses_delta = (
             isinstance(target, ApproxDP) and self.profile.delta_vanishes_at_finite_scale
         )
@@ -186,27 +186,28 @@ class _Search:
             return _LATTICE_BITS_OF_ZCDP
         return _LATTICE_BITS
 
-    def _excess_of(
-        self, spent_by: Callable[[PrivacyProfile, Guarantee], float]
+    def _excess_function(
+        self, cost_of: Callable[[PrivacyProfile, Guarantee], float]
     ) -> Excess:
-        """Return the excess as a cached function of the scale.
+        """Return a cached function that says how far a scale misses the target.
 
         Parameters
         ----------
-        spent_by : callable
-            What a profile spends, in the parameter of a target: exact, a lower bound,
-            or an estimate.
+        cost_of : callable
+            A function of a profile and a target that returns the cost of the profile:
+            its parameter in the target's definition of privacy. It may be exact, a
+            lower bound, or an estimate.
 
         Returns
         -------
         callable
-            log(spent/allowed) at a scale; infinity at scales at which the noise has no
-            finite mass.
+            A function from a noise scale to log(cost/allowed cost). It returns infinity
+            if the noise has infinite mass at that scale.
         """
 
         @cache
         def excess(scale: float) -> float:
-            """Return log(spent/allowed) at one noise scale, computed once.
+            """Return log(cost/allowed cost) at one noise scale, computed once.
 
             Parameters
             ----------
@@ -216,36 +217,42 @@ class _Search:
             Returns
             -------
             float
-                The excess; infinity if the noise law has no finite mass at this scale.
+                The excess; infinity if the noise has infinite mass at this scale.
             """
             try:
-                spent = spent_by(self.profile_at(scale), self.target)
+                cost = cost_of(self.profile_at(scale), self.target)
             except NotIntegrable:
                 return math.inf
-            return log_excess(self.target, spent, self.floor, by_delta=self.uses_delta)
+            return log_excess(self.target, cost, self.floor, by_delta=self.uses_delta)
 
         return excess
 
     @cached_property
     def exact_excess(self) -> Excess:
-        """The excess that decides whether a scale meets the target."""
-        return self._excess_of(_spent)
+        """A function that decides whether a scale meets the target: then it is <= 0.
+
+        At a scale it returns log(cost/allowed cost).
+        """
+        return self._excess_function(_cost)
 
     @cached_property
     def cheap_excess(self) -> Excess:
-        """A lower bound on the excess, if there is a cheaper one; else the exact excess."""
+        """A cheap lower bound on `exact_excess`, or that function if there is none.
+
+        A scale at which it is positive misses the target.
+        """
         if self.bits < _LATTICE_BITS or isinstance(self.target, GDP):
-            return self._excess_of(_spent_lower_bound)
+            return self._excess_function(_cost_lower_bound)
         return self.exact_excess
 
     @property
     def has_estimate(self) -> bool:
-        """Whether one quadrature gives a good estimate of what a profile spends."""
+        """Whether one quadrature gives a good estimate of the cost of a profile."""
         is_estimated = isinstance(self.target, GDP | ApproxDP)
         return is_estimated and self.profile.quadrature_law is not None
 
     def is_met(self, index: int, step: float) -> bool:
-        """Say whether the scale index·step meets the target, as evaluated."""
+        """Say whether the noise scale index·step meets the target."""
         scale = index * step
         return self.cheap_excess(scale) <= 0 and self.exact_excess(scale) <= 0
 
@@ -265,7 +272,10 @@ class _Search:
         return self._first_index_that_meets(index, step) * step
 
     def _guess(self) -> float:
-        """Return an approximation of the scale, from the cheapest excess that works.
+        """Return an approximation of the smallest scale that meets the target.
+
+        It is the root of the cheapest function that says how far a scale misses the
+        target. If the secant method fails, bisection is used.
 
         Returns
         -------
@@ -274,7 +284,7 @@ class _Search:
         """
         excess = self.cheap_excess
         if self.has_estimate:
-            excess = self._excess_of(_spent_estimate)
+            excess = self._excess_function(_cost_estimate)
         if self.uses_delta:
             guess = self._secant_before_cap(excess)
         else:
@@ -282,10 +292,11 @@ class _Search:
         return guess or self._bisect(self.cheap_excess)
 
     def _refined_index(self, guess: float, step: float) -> int:
-        """Return the lattice index next to a guess, corrected where the guess is off.
+        """Return the lattice index next to a guess, corrected if the guess is bad.
 
-        It is corrected first by the lower bound on the excess, if the estimate misled
-        the search, and then by the exact excess, if that differs from the lower bound.
+        A guess may come from an estimate of the excess (how far a scale misses the
+        target). Then it is checked, and if necessary corrected, by a lower bound on the
+        excess. It is corrected by the exact excess if that bound is not sharp.
 
         Parameters
         ----------
@@ -300,24 +311,27 @@ class _Search:
             The index of a lattice point at or next to the smallest one that meets the
             target.
         """
-        cheap, exact = self.cheap_excess, self.exact_excess
+        cheap = self.cheap_excess
+        exact = self.exact_excess
         index = math.ceil(guess / step)
         if self.has_estimate:
-            estimate_is_right = cheap(index * step) <= 0 < cheap((index - 1) * step)
-            if not estimate_is_right:
-                corrected = self._secant(cheap, index * step) or guess
-                index = math.ceil(corrected / step)
-        if cheap(index * step) <= 0 < exact(index * step):
-            corrected = self._secant(exact, index * step) or guess
-            index = math.ceil(corrected / step)
+            guess_is_right = cheap(index * step) <= 0 < cheap((index - 1) * step)
+            if not guess_is_right:
+                corrected_scale = self._secant(cheap, index * step) or guess
+                index = math.ceil(corrected_scale / step)
+
+        bound_is_not_sharp = cheap(index * step) <= 0 < exact(index * step)
+        if bound_is_not_sharp:
+            corrected_scale = self._secant(exact, index * step) or guess
+            index = math.ceil(corrected_scale / step)
         return index
 
     def _first_index_that_meets(self, index: int, step: float) -> int:
         """Return the smallest lattice index whose noise scale meets the target.
 
-        This is the only stage that decides: its answer was evaluated and meets the
-        target, and the index before it was evaluated and does not. From the given index
-        the search goes up and down in steps that double, and then bisects.
+        This is the only stage that decides. At its answer the profile was evaluated and
+        meets the target; at the index before, it was evaluated and does not. From the
+        given index the search goes up and down in steps that double, and then bisects.
 
         Parameters
         ----------
@@ -336,6 +350,7 @@ class _Search:
         UnattainableGuarantee
             If the noise ceases to exist before the target is met.
         """
+        # Go up until the target is met.
         low = index
         high = index
         jump = 1
@@ -346,11 +361,13 @@ class _Search:
             low, high = high, high + jump
             jump *= 2
 
+        # Go down until it is not.
         jump = 1
         while low == high or (low > 0 and self.is_met(low, step)):
             low, high = max(low - jump, 0), low
             jump *= 2
 
+        # Bisect.
         while high - low > 1:
             middle = (low + high) // 2
             if self.is_met(middle, step):
@@ -364,31 +381,37 @@ class _Search:
     def _secant(self, excess: Excess, start: float) -> float | None:
         """Return the scale at which an excess is 0, by the secant method.
 
-        The excess is nearly linear in log scale, with the slope −`scale_exponent` of
-        the target. None is returned if the method does not converge.
+        The excess says how far a scale misses the target. It is nearly linear in the
+        logarithm of the scale, with the slope −`target.scale_exponent`.
 
         Parameters
         ----------
         excess : callable
-            The excess as a function of the scale.
+            The excess as a function of the noise scale.
         start : float
             The scale at which the search starts.
+
+        Returns
+        -------
+        float or None
+            The scale, or None if the method does not converge.
         """
-        x = secant_root(
-            lambda x: excess(math.exp(x)),
-            math.log(start),
-            -self.target.scale_exponent,
-            self.bits,
+        log_scale = secant_root(
+            function=lambda log_scale: excess(math.exp(log_scale)),
+            x=math.log(start),
+            slope=-self.target.scale_exponent,
+            bits=self.bits,
         )
-        return None if x is None else math.exp(x)
+        return None if log_scale is None else math.exp(log_scale)
 
     def _secant_before_cap(self, excess: Excess) -> float | None:
         """Return the scale at which an excess is 0, for Laplace noise and (ε, δ).
 
-        With the sensitivity Δ, δ(ε) is 0 from the scale Δ/ε (the cap) on. The variable
-        of the secant method is x = −log(Δ/(ε·scale) − 1). Towards the cap, δ falls like
-        the power (d+1)/2 of the remaining loss ε·e^{−x}, d the dimension, so that log δ
-        is nearly linear in x.
+        The excess says how far a scale misses the target. For Laplace noise, δ(ε) is 0
+        at scales from Δ/ε (the cap) on, with the sensitivity Δ. The secant method is
+        applied to the variable x = −log(Δ/(ε·scale) − 1), which is infinite at the cap.
+        Towards the cap, log δ is nearly linear in x, with the slope −(d+1)/2 in
+        dimension d.
 
         Parameters
         ----------
@@ -411,20 +434,26 @@ class _Search:
             return float(cap / (1 + math.exp(-x)))
 
         start = math.log(target.eps) - math.log(target.delta0) / power
-        x = secant_root(lambda x: excess(scale_at(x)), start, -power, self.bits)
+        x = secant_root(
+            function=lambda x: excess(scale_at(x)),
+            x=start,
+            slope=-power,
+            bits=self.bits,
+        )
         return None if x is None else scale_at(x)
 
     def _bisect(self, excess: Excess) -> float:
         """Return the scale at which an excess changes its sign, by bisection.
 
-        It serves where the secant method fails: where the excess jumps, or where the
-        noise ceases to exist beyond some scale.
+        It is called if the secant method fails: if the excess jumps, or if the noise
+        exists up to some scale only.
 
         Parameters
         ----------
         excess : callable
-            A function of the noise scale: positive where the mechanism misses the
-            target, and infinite where it has no finite cost.
+            A function of the noise scale. It is positive if the mechanism misses the
+            target at that scale, and infinite if its cost is infinite or if the noise
+            does not exist.
 
         Returns
         -------
@@ -439,6 +468,7 @@ class _Search:
         UnattainableGuarantee
             If no scale does.
         """
+        # Enclose the sign change.
         low = self.start
         high = self.start
         while excess(low) <= 0:
@@ -454,8 +484,8 @@ class _Search:
         while high > low * (1 + _BISECTION_WIDTH):
             middle = math.sqrt(low) * math.sqrt(high)
             value = excess(middle)
-            # Below the start an infinite excess means that too much is spent. Above it,
-            # it means that the noise no longer exists.
+            # Below the start an infinite excess means that the cost is infinite. Above
+            # it, it means that the noise does not exist.
             is_missed = value > 0 and (value < math.inf or middle < self.start)
             if is_missed:
                 low = middle
@@ -470,12 +500,12 @@ def secant_root(function: Excess, x: float, slope: float, bits: int) -> float | 
     """Return a root of a decreasing function by the secant method; None if it fails.
 
     The step from a point x is −f(x)/slope, where the slope is that of the line through
-    the last two points. Three precautions keep it on track:
+    the last two points. There are three precautions:
 
-    - a step is at most 3 long;
-    - where f(x) <= −600 (which says that δ is 0, beyond the cap of the loss), the
-      search returns halfway to the last good point, and never passes x again;
-    - an infinite f(x) ends the search without a result.
+    - A step is at most 3 long.
+    - If f(x) <= −600, x is far too large: there the cost of the noise is 0. The search
+      returns halfway to the last good point, and never passes x again.
+    - An infinite f(x) ends the search without a result.
 
     Parameters
     ----------
@@ -486,9 +516,9 @@ def secant_root(function: Excess, x: float, slope: float, bits: int) -> float | 
     slope : float
         The slope of the first step, negative.
     bits : int
-        The search ends where the error of the next point would be below 2^−bits. The
-        secant method multiplies errors, so that error is about the product of the last
-        two steps.
+        The search ends if the error of the next point would be below 2^−bits. By the
+        theory of the secant method, that error is about the product of the last two
+        steps.
 
     Returns
     -------
@@ -497,51 +527,55 @@ def secant_root(function: Excess, x: float, slope: float, bits: int) -> float | 
     """
     value = function(x)
     previous_step = 1.0
-    last_good = math.nan
-    beyond_cap = math.inf
+    last_good_x = math.nan
+    smallest_x_too_large = math.inf
     for _ in range(_MAX_SECANT_STEPS):
         if math.isinf(value):
             return None
-        if value <= _NEARLY_NOTHING_SPENT:
-            beyond_cap = min(x, beyond_cap)
-            # Without a good point to return to, halve the scale: log 2 is about 0.7.
-            x = (x + last_good) / 2 if math.isfinite(last_good) else x - 0.7
+
+        # Far too large: go back.
+        if value <= _EXCESS_NEAR_ZERO_COST:
+            smallest_x_too_large = min(x, smallest_x_too_large)
+            if math.isfinite(last_good_x):
+                x = (x + last_good_x) / 2
+            else:
+                x = x - _STEP_BACK
             value = function(x)
             continue
 
+        # A secant step.
         step = min(max(-value / slope, -_LARGEST_STEP), _LARGEST_STEP)
-        if x + step >= beyond_cap:
-            step = (beyond_cap - x) / 2
+        if x + step >= smallest_x_too_large:
+            step = (smallest_x_too_large - x) / 2
         if abs(step * previous_step) < 2.0**-bits:
             return x + step
 
         next_value = function(x + step)
-        is_usable = _NEARLY_NOTHING_SPENT < next_value < math.inf
+        is_usable = _EXCESS_NEAR_ZERO_COST < next_value < math.inf
         is_decreasing = (next_value - value) * step < 0
         if is_usable and is_decreasing:
             slope = (next_value - value) / step
-        last_good = x
+        last_good_x = x
         previous_step = step
         x = x + step
         value = next_value
     return None
 
 
-# ---- what a profile spends, in the definition of the target (μ, ρ, δ at its ε, …)
+# ---- the cost of a profile, in the definition of the target (μ, ρ, δ at its ε, …)
 
 
-def _spent(profile: PrivacyProfile, target: Guarantee) -> float:
-    """Return what a profile spends, in the parameter of the target; rounded up.
+def _cost(profile: PrivacyProfile, target: Guarantee) -> float:
+    """Return the parameter of a profile in the target's definition; rounded up.
 
-    This is the number that decides: the target is met if it is at most the target's own
-    parameter.
+    This number decides: the target is met if it is at most the target's own parameter.
 
     Parameters
     ----------
     profile : PrivacyProfile
-        The profile of the noise at one scale.
+        The privacy profile of the noise at one scale.
     target : Guarantee
-        The guarantee in whose parameter the cost is expressed.
+        The guarantee whose definition of privacy is used.
 
     Returns
     -------
@@ -552,56 +586,57 @@ def _spent(profile: PrivacyProfile, target: Guarantee) -> float:
     return target.parameter_of(profile.guarantee)
 
 
-def _spent_lower_bound(profile: PrivacyProfile, target: Guarantee) -> float:
-    """Return a quick lower bound on what a profile spends (`_spent`).
+def _cost_lower_bound(profile: PrivacyProfile, target: Guarantee) -> float:
+    """Return a quick lower bound on the cost of a profile.
 
-    On a product only the extreme splits are evaluated; for zCDP only a few orders; for
-    GDP only the table of the loss, without the proof about its tail. The result is
-    rounded up in the same way as `_spent`.
+    The cost is the profile's parameter in the target's definition of privacy.
+    On a product of spaces, only changes within one factor are evaluated; for zCDP, only
+    a few Rényi orders; for GDP, only the ε in the table of the privacy loss. The result
+    is rounded up in the same way as `_cost`.
 
     Parameters
     ----------
     profile : PrivacyProfile
-        The profile of the noise at one scale.
+        The privacy profile of the noise at one scale.
     target : Guarantee
-        The guarantee in whose parameter the cost is expressed.
+        The guarantee whose definition of privacy is used.
 
     Returns
     -------
     float
-        At most `_spent(profile, target)`, in the same parameter.
+        At most `_cost(profile, target)`, in the same parameter.
     """
-    splits = profile.extreme_splits
-    if len(splits) > 1:
-        return max(_spent_lower_bound(split, target) for split in splits)
+    profiles_of_factors = profile.extreme_splits
+    if len(profiles_of_factors) > 1:
+        return max(_cost_lower_bound(one, target) for one in profiles_of_factors)
     if isinstance(target, ZCDP):
         ratios = [profile.renyi(order) / order for order in _RHO_ORDERS]
         return float(round_up(max(ratios), RELATIVE_ERROR))
     if isinstance(target, GDP) and profile.tabulated_mu is not None:
         return float(round_up(profile.tabulated_mu, 2 * RELATIVE_ERROR))
-    return _spent(profile, target)
+    return _cost(profile, target)
 
 
-def _spent_estimate(profile: PrivacyProfile, target: Guarantee) -> float:
-    """Return a quick estimate of `_spent` for GDP or (ε, δ), by one integral.
+def _cost_estimate(profile: PrivacyProfile, target: Guarantee) -> float:
+    """Return a quick estimate of the μ, or of the δ, of a profile, by one integral.
 
-    For (ε, δ) it is δ(ε) with few quadrature nodes. For GDP it is the μ with P₁(L <= 0)
-    = Φ(−μ/2), where L is the privacy loss, P₁ its law on the first of two neighboring
-    data sets, and Φ the normal distribution function. A Gaussian mechanism satisfies
-    this equation exactly. For other noise it is the μ that belongs to ε = 0, where the
-    supremum over ε mostly is; the estimate is off where it is not.
+    For an (ε, δ) target it is δ(ε) with few quadrature nodes. For GDP it is the μ with
+    P₁(L <= 0) = Φ(−μ/2), where L is the privacy loss, P₁ the output distribution on the
+    first of two neighboring data sets, and Φ the normal distribution function. This is
+    the μ that ε = 0 needs. It is exact for Gaussian noise on flat space, and mostly
+    good for other noise.
 
     Parameters
     ----------
     profile : PrivacyProfile
-        The profile of the noise at one scale; it must have a `quadrature_law`.
+        The privacy profile of the noise at one scale; it must have a `quadrature_law`.
     target : GDP or ApproxDP
-        The guarantee in whose parameter the cost is expressed.
+        The guarantee whose definition of privacy is used.
 
     Returns
     -------
     float
-        An approximation of `_spent(profile, target)`, on either side of it.
+        An approximation of `_cost(profile, target)`, above or below it.
     """
     law = profile.quadrature_law
     assert law is not None
@@ -613,83 +648,89 @@ def _spent_estimate(profile: PrivacyProfile, target: Guarantee) -> float:
     return float(round_up(law.delta(target.eps), RELATIVE_ERROR))
 
 
-def _spent_at_floor(profile: PrivacyProfile, target: Guarantee) -> float:
-    """Return what a profile spends at every scale, in the parameter of the target.
+def _cost_at_floor(profile: PrivacyProfile, target: Guarantee) -> float:
+    """Return the cost that remains for arbitrarily much noise: the floor.
 
-    On hyperbolic spaces, for example, a part of the privacy loss remains however much
-    noise is added: the *floor* of the profile.
+    The cost is the parameter of the profile in the target's definition of privacy. On
+    hyperbolic spaces, a part of the privacy loss remains however much noise is added.
 
     Parameters
     ----------
     profile : PrivacyProfile
-        The profile of the noise at any scale.
+        The privacy profile of the noise at any scale.
     target : Guarantee
-        The guarantee in whose parameter the cost is expressed.
+        The guarantee whose definition of privacy is used.
 
     Returns
     -------
     float
-        The cost of the floor; 0 if the profile has none.
+        The floor; 0 if enough noise makes the cost arbitrarily small.
     """
     if profile.floor is None:
         return 0.0
-    return _spent(profile.floor, target)
+    return _cost(profile.floor, target)
 
 
 def log_excess(
-    target: Guarantee, spent: float, floor: float, by_delta: bool = False
+    target: Guarantee, cost: float, floor: float, by_delta: bool = False
 ) -> float:
-    """Return log((spent − floor)/(allowed − floor)): how far a scale misses a target.
+    """Return how far a noise scale misses a target, as a logarithm.
 
-    It is <= 0 exactly where spent <= allowed, whatever the rounding. As a function of
-    the logarithm of the scale it is nearly linear, which makes root searches fast.
+    It is log((cost − floor)/(allowed − floor)), with the numbers defined below.
+    It is <= 0 exactly if cost <= allowed, in spite of rounding. As a function of the
+    logarithm of the scale it is nearly linear, which makes root searches fast.
 
     Parameters
     ----------
     target : Guarantee
-        The guarantee that must be met. Its own parameter is what is *allowed*.
-    spent : float
-        What a profile spends at one scale, in that parameter.
+        The guarantee that must be met. Its parameter (such as μ, or δ at its ε) is the
+        allowed cost.
+    cost : float
+        The parameter, in the same definition of privacy, of the noise at this scale.
     floor : float
-        What a profile spends at every scale, in that parameter.
+        The cost that remains for arbitrarily much noise.
     by_delta : bool
         For (ε, δ) targets: whether the three numbers are compared as δ's. Otherwise
-        each of them is first replaced by about the μ with δ_μ(ε) = δ, where δ_μ is the
-        profile of a Gaussian mechanism with parameter μ.
+        each δ is first replaced by about the μ for which telling N(0, 1) from N(μ, 1)
+        has that δ at the target's ε.
 
     Returns
     -------
     float
-        Infinity if infinitely much is spent; −700 if nothing is spent above the floor.
+        The logarithm. It is infinite if the cost is, and −700 if the cost is at most
+        the floor.
 
     Raises
     ------
     ParameterError
-        If `spent` is negative or not a number: the target is beyond what doubles can
-        resolve.
+        If `cost` is negative or not a number: floats cannot resolve such a target.
     """
     allowed = target.parameter_of(target)
-    if not spent >= 0:
+    if not cost >= 0:
         raise ParameterError(
             f"{target!r} lies beyond what doubles resolve: "
-            f"its cost came out as {spent!r}"
+            f"its cost came out as {cost!r}"
         )
-    is_met = spent <= allowed
+    is_met = cost <= allowed
+
+    # Compare μ's instead of δ's.
     if isinstance(target, ApproxDP) and not by_delta:
         log_deltas = [
             math.log(min(delta, _LARGEST_BELOW_ONE)) if delta > 0 else _LOG_OF_ZERO
-            for delta in (spent, allowed, floor)
+            for delta in (cost, allowed, floor)
         ]
-        spent, allowed, floor = gdp_mu_below(target.eps, np.array(log_deltas)).tolist()
+        cost, allowed, floor = gdp_mu_below(target.eps, np.array(log_deltas)).tolist()
 
-    if math.isinf(spent):
+    if math.isinf(cost):
         return math.inf
-    if spent <= floor < allowed:
-        return _NOTHING_SPENT
+    if cost <= floor < allowed:
+        return _EXCESS_AT_ZERO_COST
     if allowed > floor:
-        excess = math.log((spent - floor) / (allowed - floor))
+        excess = math.log((cost - floor) / (allowed - floor))
     else:
-        excess = math.log(spent / allowed)
+        excess = math.log(cost / allowed)
+
+    # Rounding must not change the sign.
     return min(excess, 0.0) if is_met else max(excess, _SMALLEST_POSITIVE_EXCESS)
 
 
@@ -699,9 +740,10 @@ def log_excess(
 def _scale_where_law_exists(
     profile_at: ProfileAt, target: Guarantee, scale: float
 ) -> float:
-    """Return a scale at which the noise exists: the given one, halved if necessary.
+    """Return a scale at which the noise exists, to start a search there.
 
-    A Laplace law on a hyperbolic space has a finite mass only at small scales.
+    It is the given scale, halved as often as necessary: Laplace noise on a hyperbolic
+    space exists at small scales only, where its density has a finite integral.
 
     Parameters
     ----------
@@ -720,8 +762,8 @@ def _scale_where_law_exists(
     Raises
     ------
     UnattainableGuarantee
-        If no scale can meet the target: because the loss is unbounded and the target
-        pure, or because the floor of the profile is above the target.
+        If no scale can meet the target: because the target is pure DP and the privacy
+        loss unbounded, or because the cost that always remains exceeds the target.
     """
     while True:
         try:
@@ -730,7 +772,7 @@ def _scale_where_law_exists(
                 raise _unattainable(profile, target)
             if profile.floor is not None:
                 allowed = target.parameter_of(target)
-                if not _spent_at_floor(profile, target) < allowed:
+                if not _cost_at_floor(profile, target) < allowed:
                     raise _unattainable(profile, target)
             return scale
         except NotIntegrable:
@@ -738,12 +780,13 @@ def _scale_where_law_exists(
 
 
 def _unattainable(profile: PrivacyProfile, target: Guarantee) -> UnattainableGuarantee:
-    """Return the error that says why no scale meets a target, and what to use instead.
+    """Build the error that says why no scale meets a target, and what to use instead.
 
     Parameters
     ----------
     profile : PrivacyProfile
-        The profile at some scale. It names the noise, the space and the floor.
+        The privacy profile at some scale. It names the noise, the space, and the
+        privacy loss that always remains.
     target : Guarantee
         The guarantee that no scale meets.
 
@@ -753,7 +796,8 @@ def _unattainable(profile: PrivacyProfile, target: Guarantee) -> UnattainableGua
         The error, for the caller to raise.
     """
     noise = f"the Riemannian {profile.noise_name} on {profile.space}"
-    numbers = [f"{v:g}" for v in target.to_dict().values() if isinstance(v, float)]
+    fields = target.to_dict().values()
+    numbers = [f"{value:g}" for value in fields if isinstance(value, float)]
     name = f"{type(target).__name__}({', '.join(numbers)})"
     is_pure = isinstance(target, PureDP)
     alternative = "tangent-laplace" if is_pure else "tangent-gaussian"
@@ -764,7 +808,7 @@ def _unattainable(profile: PrivacyProfile, target: Guarantee) -> UnattainableGua
             "use the mechanism tangent-laplace"
         )
     if profile.floor is not None:
-        floor = _spent_at_floor(profile, target)
+        floor = _cost_at_floor(profile, target)
         sensitivity = profile.sensitivity  # type: ignore[attr-defined]
         return UnattainableGuarantee(
             f"{name} is below the floor {target.symbol}={floor:.4g} of {noise} at "

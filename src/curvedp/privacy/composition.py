@@ -1,14 +1,17 @@
 """The guarantee of several releases together, if all guarantees were fixed beforehand.
 
-Theorem C8 (docs/theory/accounting.md, "Composition"). Within one definition of privacy
-the compositions are Σε-DP, (Σε, Σδ)-DP, Σρ-zCDP, Rényi DP with Σε at one order,
-√Σμ²-GDP, a parametric Rao distance √Σθ², and a Hellinger angle θ with cos(θ/2) =
-∏cos(θᵢ/2).
+Within one definition of privacy there is often a formula: for example, the ε of pure DP
+add up. A mixture of definitions is composed through privacy loss distributions: the
+total privacy loss is the sum of the losses of all releases.
+
+Theorem C8 (docs/theory/accounting.md, "Composition"). The formulas are Σε-DP,
+(Σε, Σδ)-DP, Σρ-zCDP, Rényi DP with Σε at one order, √Σμ²-GDP, a parametric Rao distance
+√Σθ², and a Hellinger angle θ with cos(θ/2) = ∏cos(θᵢ/2).
 
 `compose` uses them where it can: `Guarantee.additive_fields` states which powers add
 up, and zCDP and Rényi DP combine with pure DP and GDP, whose divergences are known.
-Every other mixture becomes a `Composition`, which convolves privacy loss distributions
-(Theorem C2). docs/theory/accounting.md treats guarantees that are not fixed beforehand.
+Every other mixture becomes a `Composition` (Theorem C2). docs/theory/accounting.md
+treats guarantees that are not fixed beforehand.
 """
 
 import functools
@@ -48,6 +51,7 @@ _SMALLEST_TRUNCATION = 1e-290
 _LARGEST_TRUNCATION = 1e8
 # The number of grid points for `cheap_delta_bound`, relative to that for `delta`.
 _COARSE_FINENESS = 0.1
+_FULL_FINENESS = 1.0
 
 
 @dataclass(frozen=True, repr=False)
@@ -83,7 +87,7 @@ class Composition(Guarantee):
     counts: tuple[int, ...]
 
     def __post_init__(self) -> None:
-        """Check that there is one count for each part, and one adjacency."""
+        """Check that there is one count for each part, and one adjacency for all."""
         super().__post_init__()
         counts = tuple(_validate.integer("count", count, 1) for count in self.counts)
         object.__setattr__(self, "parts", tuple(self.parts))
@@ -95,39 +99,46 @@ class Composition(Guarantee):
             )
         common_adjacency((self, *self.parts))
 
-    def _directions(self, fineness: float) -> list[ComposedPLD]:
-        """Return the composed loss distribution for each direction of change.
+    def _pld_by_direction(self, fineness: float) -> list[ComposedPLD]:
+        """Return the distribution of the total privacy loss, or two of them.
 
-        If adding a record costs the same as removing it, one distribution serves both
-        directions. Otherwise there are two, and δ is the larger of theirs.
+        If adding a record is as costly as removing it, there is one distribution.
+        Otherwise there are two, and δ is the larger of theirs.
 
         Parameters
         ----------
         fineness : float
-            A factor of the number of grid points.
+            A factor by which the number of grid points is multiplied: 1 for a tight
+            bound, less for a cheap one.
 
         Returns
         -------
         list of ComposedPLD
             One distribution, or those for removing and for adding a record.
         """
-        remove = _composed_pld(self.parts, self.counts, fineness, reverse=False)
-        if all(part.delta_add is None for part in self.parts):
-            return [remove]
-        add = _composed_pld(self.parts, self.counts, fineness, reverse=True)
-        return [remove, add]
+        pld_when_removing = _composed_pld(
+            self.parts, self.counts, fineness, reverse=False
+        )
+        directions_agree = all(part.delta_add is None for part in self.parts)
+        if directions_agree:
+            return [pld_when_removing]
+        pld_when_adding = _composed_pld(self.parts, self.counts, fineness, reverse=True)
+        return [pld_when_removing, pld_when_adding]
 
     def _delta(self, eps: Array) -> Any:
-        """Return δ(ε), the larger one of the two directions."""
-        return np.max([pld.delta(eps) for pld in self._directions(1.0)], axis=0)
+        """Return δ(ε): the larger one of removing and adding a record."""
+        deltas = [pld.delta(eps) for pld in self._pld_by_direction(_FULL_FINENESS)]
+        return np.max(deltas, axis=0)
 
     def _epsilon(self, delta: Array) -> Any:
-        """Return ε(δ), the larger one of the two directions."""
-        eps_by_direction = [_pld_epsilon(pld, delta) for pld in self._directions(1.0)]
-        return np.max(eps_by_direction, axis=0)
+        """Return ε(δ): the larger one of removing and adding a record."""
+        plds = self._pld_by_direction(_FULL_FINENESS)
+        return np.max([_pld_epsilon(pld, delta) for pld in plds], axis=0)
 
     def cheap_delta_bound(self, eps: float) -> float:
-        """Return an upper bound on δ(ε) from a grid with a tenth of the points.
+        """Return an upper bound on δ(ε) from a grid with a tenth of the usual points.
+
+        Searches for a noise scale call it many times.
 
         Parameters
         ----------
@@ -139,8 +150,8 @@ class Composition(Guarantee):
         float
             At least δ(ε).
         """
-        directions = self._directions(_COARSE_FINENESS)
-        return max(float(pld.delta(np.array([eps]))[0]) for pld in directions)
+        plds = self._pld_by_direction(_COARSE_FINENESS)
+        return max(float(pld.delta(np.array([eps]))[0]) for pld in plds)
 
     def implied_pure_epsilon(self) -> float:
         """Return the ε of pure DP that this implies: the sum of the ε of its parts."""
@@ -157,7 +168,10 @@ class Composition(Guarantee):
         return self._sum_over_parts([part.implied_rho() for part in self.parts])
 
     def implied_hellinger_angle(self) -> float:
-        """Return the Hellinger angle θ with cos(θ/2) = ∏cos(θᵢ/2), θᵢ the angles of the parts."""
+        """Return the Hellinger angle θ that the composition implies.
+
+        With the angles θᵢ of the parts, cos(θ/2) = ∏cos(θᵢ/2).
+        """
         angles = [part.implied_hellinger_angle() for part in self.parts]
         return hellinger_compose(angles, self.counts)
 
@@ -177,17 +191,18 @@ class Composition(Guarantee):
         return self._sum_over_parts([part.implied_renyi(order) for part in self.parts])
 
     def _sum_over_parts(self, bounds: list[float], power: int = 1) -> float:
-        """Return the cost of all parts together, (Σ countᵢ·boundᵢ^power)^(1/power).
+        """Return a privacy parameter of all parts together, from those of the parts.
 
-        Costs of pure DP (ε), zCDP (ρ) and Rényi DP at one order add up, which is the power
-        1. For GDP the squares of μ add up, which is the power 2.
+        It is (Σ countᵢ·boundᵢ^power)^(1/power). The ε of pure DP, the ρ of zCDP and the
+        ε of Rényi DP at one order add up, which is power 1. For Gaussian DP the squares
+        of μ add up, which is power 2.
 
         Parameters
         ----------
         bounds : list of float
-            What each part spends if it is used once.
+            The parameter of each part, used once.
         power : {1, 2}
-            The power of the costs that adds up.
+            The power of the parameter that adds up.
 
         Returns
         -------
@@ -217,7 +232,7 @@ class Composition(Guarantee):
 
     @classmethod
     def from_fields(cls, fields: dict[str, Any]) -> "Composition":
-        """Return the composition with the given fields: the inverse of `to_dict`.
+        """Build a composition from its fields: the inverse of `to_dict`.
 
         Parameters
         ----------
@@ -227,7 +242,7 @@ class Composition(Guarantee):
         Returns
         -------
         Composition
-            The composition that was written.
+            The composition that was serialized.
         """
         parts = tuple(guarantee_from_dict(part) for part in fields.pop("parts", ()))
         counts = tuple(fields.pop("counts", ()))
@@ -245,7 +260,8 @@ def compose(*guarantees: PrivacyCurve | Iterable[PrivacyCurve]) -> Guarantee:
     Returns
     -------
     Guarantee
-        Of the same definition if there is a closed form, else a `Composition`.
+        A guarantee of the same definition if there is a formula for it, else a
+        `Composition`, which is computed from privacy loss distributions.
 
     Raises
     ------
@@ -265,20 +281,23 @@ def compose(*guarantees: PrivacyCurve | Iterable[PrivacyCurve]) -> Guarantee:
     if len(parts) == 1:
         return parts[0]
 
-    kinds = {type(part) for part in parts}
-    has_divergence = not kinds.isdisjoint({ZCDP, RenyiDP})
-    if has_divergence and kinds <= {PureDP, GDP, ZCDP, RenyiDP}:
+    # zCDP and Rényi DP combine with definitions whose Rényi divergences are known.
+    definitions = {type(part) for part in parts}
+    has_divergence = not definitions.isdisjoint({ZCDP, RenyiDP})
+    if has_divergence and definitions <= {PureDP, GDP, ZCDP, RenyiDP}:
         parts = _as_divergences(parts)
-        kinds = {type(parts[0])}
+        definitions = {type(parts[0])}
 
-    if kinds == {RaoDP}:
+    # Hellinger angles have a formula of their own.
+    if definitions == {RaoDP}:
         is_parametric = [part.implied_rao_distance() < math.inf for part in parts]
         if not all(is_parametric):
             angles = [part.implied_hellinger_angle() for part in parts]
             theta = hellinger_compose(angles)
             return RaoDP(theta, angle="hellinger", adjacency=adjacency)
 
-    if len(kinds) == 1 and parts[0].additive_fields:
+    # In other single definitions, costs (or their squares) add up.
+    if len(definitions) == 1 and parts[0].additive_fields:
         total = _sum_of_costs(parts)
         if total is not None:
             return total
@@ -290,11 +309,11 @@ def compose(*guarantees: PrivacyCurve | Iterable[PrivacyCurve]) -> Guarantee:
 
 
 def _as_divergences(parts: tuple[Guarantee, ...]) -> tuple[Guarantee, ...]:
-    """Convert all guarantees to one definition by Rényi divergences: Rényi DP or zCDP.
+    """Convert all guarantees to one definition: Rényi DP or zCDP.
 
-    If one of them is Rényi DP, all become Rényi DP at the smallest order among those;
-    otherwise all become zCDP. Pure DP and GDP have a known divergence at every order,
-    so that nothing is lost for them.
+    Both bound Rényi divergences, which add up. If one of the guarantees is Rényi DP,
+    all become Rényi DP at the smallest of the orders; otherwise all become zCDP. Pure
+    DP and GDP have a known divergence at every order, so that nothing is lost for them.
 
     Parameters
     ----------
@@ -304,7 +323,7 @@ def _as_divergences(parts: tuple[Guarantee, ...]) -> tuple[Guarantee, ...]:
     Returns
     -------
     tuple of Guarantee
-        The converted guarantees, in the same order.
+        The converted guarantees, one for each argument.
     """
     orders = [part.order for part in parts if isinstance(part, RenyiDP)]
     if not orders:
@@ -313,10 +332,10 @@ def _as_divergences(parts: tuple[Guarantee, ...]) -> tuple[Guarantee, ...]:
 
 
 def _sum_of_costs(parts: tuple[Guarantee, ...]) -> Guarantee | None:
-    """Return the guarantee whose cost is the sum of the costs of all parts.
+    """Return the guarantee of all parts together, if they share one definition.
 
     The *cost* of a guarantee is the tuple of numbers that add up in its definition,
-    such as (ε, δ) or μ². The sum is exact and rounded up once.
+    such as (ε, δ) or μ². The costs are added exactly, and the sum is rounded up once.
 
     Parameters
     ----------
@@ -326,8 +345,8 @@ def _sum_of_costs(parts: tuple[Guarantee, ...]) -> Guarantee | None:
     Returns
     -------
     Guarantee or None
-        The sum in that definition. None if it leaves the range of the definition, as
-        twice (ε, ½) does; then only privacy loss distributions give a bound.
+        The guarantee whose cost is the sum. None if the sum is out of range: two times
+        (ε, ½) would have δ = 1. Then only privacy loss distributions give a bound.
     """
     costs = []
     for part, count in _count_parts(parts).items():
@@ -340,11 +359,11 @@ def _sum_of_costs(parts: tuple[Guarantee, ...]) -> Guarantee | None:
 
 
 def compose_profiles(guarantees: Iterable[PrivacyCurve]) -> Guarantee:
-    """Compose through privacy loss distributions even where a closed form exists.
+    """Compose guarantees through their privacy loss distributions, where this helps.
 
-    The result is never weaker than the profiles of the parts allow. Parts of one
-    `composition_family` (GDP; divergences; angles) are still combined in closed form
-    first, because it is sharper than their profiles.
+    For many pure DP guarantees this is much tighter than adding their ε. Guarantees of
+    one `composition_family` (GDP; zCDP and Rényi DP; Hellinger angles) are still
+    combined by their formula first, because that is tighter.
 
     Parameters
     ----------
@@ -354,7 +373,7 @@ def compose_profiles(guarantees: Iterable[PrivacyCurve]) -> Guarantee:
     Returns
     -------
     Guarantee
-        The one part if there is only one after merging, else a `Composition`.
+        A `Composition`, or a single guarantee if the formulas combine them all.
 
     Examples
     --------
@@ -364,37 +383,40 @@ def compose_profiles(guarantees: Iterable[PrivacyCurve]) -> Guarantee:
     """
     parts = _checked_parts((guarantees,))
     adjacency = common_adjacency(parts)
-    counted = _count_parts(parts)
+    count_of_part = _count_parts(parts)
 
-    families = sorted({part.composition_family for part in counted} - {""})
-    merged: Counter[Guarantee] = Counter()
+    # Combine the members of each family by their formula.
+    families = sorted({part.composition_family for part in count_of_part} - {""})
+    combined: Counter[Guarantee] = Counter()
     for family in families:
         members = [
             part
-            for part, count in counted.items()
+            for part, count in count_of_part.items()
             if part.composition_family == family
             for _ in range(count)
         ]
-        merged.update([compose(members)])
-    for part, count in counted.items():
-        if not part.composition_family:
-            merged[part] += count
+        combined.update([compose(members)])
 
-    if merged.total() == 1:
-        return next(iter(merged))
-    return Composition(tuple(merged), tuple(merged.values()), adjacency=adjacency)
+    # All others keep their counts.
+    for part, count in count_of_part.items():
+        if not part.composition_family:
+            combined[part] += count
+
+    if combined.total() == 1:
+        return next(iter(combined))
+    return Composition(tuple(combined), tuple(combined.values()), adjacency=adjacency)
 
 
 def _count_parts(parts: tuple[Guarantee, ...]) -> Counter[Guarantee]:
-    """Count how often each guarantee occurs, with the parts of compositions taken out.
+    """Count how often each guarantee occurs.
 
-    Parts are counted by object identity first, because comparing many profiles is slow.
+    A `Composition` is replaced by its own parts. Guarantees are counted by object
+    identity first, because comparing many of them by value is slow.
 
     Parameters
     ----------
     parts : tuple of Guarantee
-        The guarantees, with repetitions. A `Composition` among them is replaced by its
-        own parts, each as often as it says.
+        The guarantees, with repetitions.
 
     Returns
     -------
@@ -421,10 +443,10 @@ def _composed_pld(
     *,
     reverse: bool,
 ) -> ComposedPLD:
-    """Return the privacy loss distribution (PLD) of several guarantees, cached.
+    """Return the distribution of the total privacy loss of several guarantees.
 
-    Each part is discretized up to its *truncation*, the loss beyond which its δ is
-    below 1e-44; the mass beyond it counts as an infinite loss.
+    The losses of each part are put on a grid up to its *truncation*, the ε beyond which
+    its δ is below 1e-44. Larger losses count as infinite. Results are cached.
 
     Parameters
     ----------
@@ -433,11 +455,11 @@ def _composed_pld(
     counts : tuple of int
         How often each of them is used.
     fineness : float
-        A factor of the number of grid points: 1 for a tight bound, less for a cheap
-        one.
+        A factor by which the number of grid points is multiplied: 1 for a tight bound,
+        less for a cheap one.
     reverse : bool
-        False for the loss when a record is removed (or replaced), True for the loss
-        when one is added.
+        False for the loss if a record is removed or replaced, True for the loss if one
+        is added.
 
     Returns
     -------
@@ -458,7 +480,7 @@ def _composed_pld(
 
 
 def _pld_epsilon(pld: ComposedPLD, delta: Array) -> Array:
-    """Return the smallest ε with δ(ε) <= delta under a loss distribution, elementwise.
+    """Return the smallest ε with δ(ε) <= delta for a total privacy loss, elementwise.
 
     Parameters
     ----------
@@ -476,22 +498,23 @@ def _pld_epsilon(pld: ComposedPLD, delta: Array) -> Array:
     low = brackets[:, 0].reshape(delta.shape)
     high = brackets[:, 1].reshape(delta.shape)
 
-    is_reached = np.isfinite(high)
-    low = np.where(is_reached, low, 0.0)
-    high = np.where(is_reached, high, 0.0)
+    # Where no ε is large enough, the bisection has nothing to do.
+    has_solution = np.isfinite(high)
+    low = np.where(has_solution, low, 0.0)
+    high = np.where(has_solution, high, 0.0)
 
     def is_large_enough(eps: Array) -> NDArray[np.bool_]:
-        """Say where δ(ε) <= delta; true where no ε is searched."""
-        return np.asarray(~is_reached | (pld.delta(eps) <= delta))
+        """Say where δ(ε) <= delta; always true where there is no solution."""
+        return np.asarray(~has_solution | (pld.delta(eps) <= delta))
 
     eps = bisect_floats(is_large_enough, low, high)
-    return np.where(is_reached, eps, np.inf)
+    return np.where(has_solution, eps, np.inf)
 
 
 def _checked_parts(
     guarantees: tuple[PrivacyCurve | Iterable[PrivacyCurve], ...],
 ) -> tuple[Guarantee, ...]:
-    """Return the arguments of `compose` as a tuple of guarantees.
+    """Convert the arguments of `compose` to a tuple of guarantees.
 
     Parameters
     ----------

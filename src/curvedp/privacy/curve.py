@@ -1,9 +1,12 @@
-"""What every statement about privacy answers: δ(ε), ε(δ) and the trade-off curve.
+"""What every statement about privacy can tell: δ(ε), ε(δ) and the trade-off curve.
+
+δ(ε) is the smallest δ for which (ε, δ)-differential privacy holds. The trade-off curve
+gives the errors of tests that tell two neighboring data sets apart.
 
 `PrivacyCurve` has two kinds of subclasses. A `Guarantee` (`guarantees.base`) states one
 definition of privacy, such as (ε, δ)-DP; guarantees are converted, composed and charged
-to ledgers. A `PrivacyProfile` (`profiles.base`) is the curve of one noise law, computed
-from its privacy loss. It is no guarantee, but has one: its property `guarantee`.
+to ledgers. A `PrivacyProfile` (`profiles.base`) is the exact curve of one kind of
+noise. It is not a guarantee itself, but has one as its property `guarantee`.
 """
 
 import dataclasses
@@ -97,21 +100,22 @@ class PrivacyCurve:
         Parameters
         ----------
         names : iterable of str
-            The fields.
+            The names of the fields.
         check : callable
-            The function of (name, value) that validates a value out of the ordinary.
+            A function of (name, value) that returns a valid value as a float, and
+            raises an error otherwise. It is slow, so ordinary floats skip it.
         """
         smallest, largest = _ORDINARY_RANGE
         values = _validate.field_values(self)
         for name in names:
             value = values[name]
-            # Searches construct many curves, so the common case is decided quickly.
+            # Searches build many curves, so the common case must be quick.
             if type(value) is float and smallest <= value <= largest:
                 continue
             object.__setattr__(self, name, check(name, value))
 
     def __repr__(self) -> str:
-        """Return the constructor call, without options that have their default value."""
+        """Return the constructor call that builds this object, without defaults."""
         positional = []
         options = []
         values = _validate.field_values(self)
@@ -126,7 +130,7 @@ class PrivacyCurve:
     @property
     @abstractmethod
     def guarantee(self) -> "Guarantee":
-        """The guarantee that this curve is, or has: what is composed and converted."""
+        """The guarantee of a release with this curve: this object, or a wrapper."""
 
     @property
     def is_exact(self) -> bool:
@@ -175,7 +179,10 @@ class PrivacyCurve:
         )
 
     def tradeoff(self, alpha: Any) -> Any:
-        """Return a lower bound on the type II error of any test between neighbors.
+        """Return a lower bound on the type II error of any test between two data sets.
+
+        The data sets are neighbors. The test sees one output and decides from which of
+        the two it came.
 
         Parameters
         ----------
@@ -205,10 +212,10 @@ class PrivacyCurve:
         raise NotImplementedError
 
     def _epsilon(self, delta: Array) -> Any:
-        """Return ε(δ) for a validated array of δ's, by a search over δ(ε).
+        """Return the smallest ε with δ(ε) <= delta, by a search over δ(ε).
 
-        The result is infinite if δ(ε) never falls that low, and 0 if δ(0) is already
-        low enough.
+        `epsilon` calls it after it has validated its argument. The result is infinite
+        if δ(ε) never falls that low, and 0 if δ(0) is already low enough.
 
         Parameters
         ----------
@@ -220,25 +227,26 @@ class PrivacyCurve:
         array
             ε >= 0, of the shape of `delta`.
         """
-        flat = delta.ravel()
-        is_reachable = self._delta(np.full(flat.shape, _LARGEST_FLOAT)) <= flat
-        holds_at_zero = self._delta(np.zeros(flat.shape)) <= flat
+        flat_delta = delta.ravel()
+        shape = flat_delta.shape
+        is_reachable = self._delta(np.full(shape, _LARGEST_FLOAT)) <= flat_delta
+        holds_at_zero = self._delta(np.zeros(shape)) <= flat_delta
         needs_search = is_reachable & ~holds_at_zero
 
         eps = np.where(is_reachable, 0.0, np.inf)
         if np.any(needs_search):
-            eps[needs_search] = _search_epsilon(self._delta, flat[needs_search])
+            eps[needs_search] = _search_epsilon(self._delta, flat_delta[needs_search])
         return eps.reshape(delta.shape)
 
     def _tradeoff(self, alpha: Array) -> Any:
-        """Return a lower bound on type II errors, for an array of type I errors.
+        """Return a lower bound on type II errors β, for an array of type I errors α.
 
-        Every point (ε, δ(ε)) of the curve gives two lines below the trade-off curve of
-        type II errors β against type I errors α (Wasserman and Zhou 2010):
+        These are the errors of a test that tells two neighboring data sets apart. Every
+        (ε, δ) with δ = δ(ε) gives two lower bounds (Wasserman and Zhou 2010):
 
             β >= 1 − δ − e^ε·α    and    β >= e^−ε·(1 − δ − α).
 
-        The maximum over many points (`_tradeoff_support_points`) is returned.
+        The maximum over many ε (`_tradeoff_support_points`) is returned.
 
         Parameters
         ----------
@@ -257,15 +265,23 @@ class PrivacyCurve:
         return np.max(np.maximum(steep_lines, shallow_lines), axis=-1)
 
     def _tradeoff_support_points(self) -> tuple[Array, Array]:
-        """Return arrays (ε, δ(ε)) of points whose lines bound the trade-off curve."""
+        """Return many ε and their δ(ε), from which the trade-off curve is bounded.
+
+        Each (ε, δ) gives two straight lines below the trade-off curve.
+
+        Returns
+        -------
+        eps, delta : array
+            ε from 0 to 50, and δ(ε).
+        """
         eps = np.concatenate([[0.0], np.geomspace(1e-4, 50.0, 400)])
         return eps, np.asarray(self._delta(eps))
 
     def delta_upper_bound(self, eps: Array) -> Array:
         """Return δ(ε), or an upper bound on it that is cheaper to compute.
 
-        Compositions evaluate it on grids. If removing a record has another curve than
-        adding one, this is the curve for removing one.
+        It is called when several guarantees are composed, at many ε at once. If δ(ε)
+        for removing a record differs from that for adding one, it is the former.
 
         Parameters
         ----------
@@ -301,7 +317,7 @@ class PrivacyCurve:
 
     @classmethod
     def from_fields(cls, fields: dict[str, Any]) -> Self:
-        """Return the curve with the given fields: the inverse of `to_dict`.
+        """Build an object of this class from its fields: the inverse of `to_dict`.
 
         Parameters
         ----------
@@ -311,7 +327,7 @@ class PrivacyCurve:
         Returns
         -------
         PrivacyCurve
-            The curve that was written.
+            The object that was serialized.
         """
         return cls(**fields)
 
@@ -320,9 +336,9 @@ def _search_epsilon(profile: Callable[[Array], Any], delta: Array) -> Array:
     """Return the smallest ε > 0 with profile(ε) <= delta, elementwise.
 
     The caller has checked that ε = 0 does not satisfy this, and that the largest float
-    does. The search has three steps: find an upper bound by factors of 16, shrink the
-    bracket around the sign change of log(profile(ε)/delta), and bisect it to the last
-    float.
+    does. There are three steps: find an upper bound, by factors of 16; shrink the
+    interval around the sign change of log(profile(ε)/delta); and bisect it down to two
+    neighboring floats.
 
     Parameters
     ----------
@@ -334,7 +350,7 @@ def _search_epsilon(profile: Callable[[Array], Any], delta: Array) -> Array:
     Returns
     -------
     array
-        ε > 0, of the shape of `delta`; profile(ε) <= delta was evaluated to hold there.
+        ε > 0, of the shape of `delta`. It was verified that profile(ε) <= delta.
     """
 
     def log_excess(eps: Array) -> Array:
@@ -378,25 +394,25 @@ def _evaluate_checked(
     rule: str,
     function: Callable[[Array], Any],
 ) -> Any:
-    """Check every number of an argument, then evaluate a function at it.
+    """Validate a user's argument, then return the value of a function there.
 
     Parameters
     ----------
     name : str
-        The name of the argument, for messages.
+        The name of the argument, for error messages.
     value : object
         The argument: a number or an array of numbers.
     is_allowed : callable
-        The condition on the numbers, elementwise.
+        A function that says which entries of an array are in the allowed range.
     rule : str
-        The condition in words that follow "must".
+        The allowed range in words that follow "must", such as "be >= 0".
     function : callable
-        The function, from arrays to arrays.
+        The function to evaluate, from arrays to arrays.
 
     Returns
     -------
     float or array
-        A float for a number, an array for an array.
+        The value of the function: a float for a number, an array for an array.
 
     Raises
     ------

@@ -1,13 +1,13 @@
-"""The cost of choosing: a release is repeated, and only the best run is published.
+"""The privacy cost of repeating a private computation and publishing only the best run.
 
-`NegativeBinomialRuns` is the random number of runs, and computes what the best run
-costs.
+The number K of runs is random and never published. Then the best run costs about as
+much privacy as two or three runs, however many there were. `NegativeBinomialRuns` is
+the distribution of K, and computes this cost.
 
 Theorem (Liu and Talwar 2019; Papernot and Steinke 2022; docs/theory/accounting.md,
-Theorem C5). If the number K of runs is random and never published, the best run costs
-about two or three runs, however many there are. "Best" is by a score that is part of
-each run's private output, with ties broken by the order of the outputs. Here K is
-truncated negative binomial: P(K = k) ∝ (1−γ)^k·∏_{l<k}(l+η)/(l+1), k >= 1.
+Theorem C5). "Best" is by a score that is part of each run's private output, with ties
+broken by the order of the outputs. Here K is truncated negative binomial:
+P(K = k) ∝ (1−γ)^k·∏_{l<k}(l+η)/(l+1), k >= 1.
 """
 
 import functools
@@ -33,12 +33,14 @@ from curvedp.privacy.guarantees.gaussian import gdp_mu
 # Orders λ̂ of the second term in `NegativeBinomialRuns.best`. Each of them gives a
 # bound, and the smallest bound is used.
 _SECOND_ORDERS = np.concatenate([[1.0], 1 + np.geomspace(1e-3, 1e6, 400)])
-# Orders λ from which a calibration to (ε, δ) chooses.
+# Rényi orders λ from which a search for an (ε, δ) guarantee chooses.
 _CALIBRATION_ORDERS = 1 + np.geomspace(0.05, 5e3, 60)
 # A δ below this number is replaced by it before its logarithm is taken.
 _SMALLEST_DELTA = 1e-300
-# How far a calibrated noise scale may exceed the smallest one, relative to it.
+# How far the noise scale that a search returns may exceed the smallest one, relative.
 _SCALE_TOLERANCE = 1e-3
+# A search starts as if the best of many runs cost as much as so many runs.
+_RUNS_THAT_COST_AS_MUCH = 3
 # Bisections of γ: more than the 53 bits of a float.
 _BISECTIONS = 60
 # The range of γ in which `of_mean` searches: expected numbers of runs from 1 + 5e-10 to
@@ -49,7 +51,7 @@ _LARGEST_STOP = 1 - 1e-9
 
 @dataclass(frozen=True)
 class NegativeBinomialRuns:
-    """The random number of runs: truncated negative binomial.
+    """The random number of runs of which the best is published: negative binomial.
 
     Parameters
     ----------
@@ -94,7 +96,10 @@ class NegativeBinomialRuns:
 
     @classmethod
     def of_mean(cls, mean: float) -> "NegativeBinomialRuns":
-        """Return the logarithmic law (η = 0) whose expected number of runs is about `mean`.
+        """Return the distribution with a given expected number of runs.
+
+        It is the logarithmic one (`shape` 0). Its parameter γ (`stop`) is found by
+        bisection, because the expected number decreases with γ.
 
         Parameters
         ----------
@@ -104,12 +109,12 @@ class NegativeBinomialRuns:
         Returns
         -------
         NegativeBinomialRuns
-            The law, with an expected number of at most `mean`.
+            The distribution. Its expected number is at most `mean`, and close to it.
         """
         _validate.within("mean", mean, 1, 1e12, open_low=True)
         low = _SMALLEST_STOP
         high = _LARGEST_STOP
-        for _ in range(_BISECTIONS):  # the mean falls as γ grows
+        for _ in range(_BISECTIONS):
             middle = math.sqrt(low * high)
             if cls(middle).mean > mean:
                 low = middle
@@ -118,7 +123,9 @@ class NegativeBinomialRuns:
         return cls(high)
 
     def one_of(self, target: Guarantee) -> tuple[Guarantee, float | None]:
-        """Return what one run must satisfy so that the best run satisfies `target`.
+        """Return the guarantee of one run with which the best run satisfies `target`.
+
+        It is the inverse of `best`, and is called to choose the noise of each run.
 
         Parameters
         ----------
@@ -128,7 +135,8 @@ class NegativeBinomialRuns:
         Returns
         -------
         run : PureDP or GDP
-            The largest pure ε, or the largest μ of GDP, that one run may spend.
+            The weakest guarantee that suffices: ε-DP for a pure target, or μ of
+            Gaussian DP for (ε, δ).
         order : float or None
             The Rényi order at which the best run is proved to meet (ε, δ); None for
             pure ε.
@@ -138,6 +146,7 @@ class NegativeBinomialRuns:
         ParameterError
             For other targets.
         """
+        # A closed form for pure DP: the best run costs 2 + η runs.
         if isinstance(target, PureDP):
             exact_eps = Fraction(target.eps) / (2 + Fraction(self.shape))
             eps = round_fraction(exact_eps, up=False)
@@ -152,30 +161,32 @@ class NegativeBinomialRuns:
             delta, _ = self._delta_of_best(1 / scale, target)
             return math.log(max(delta, _SMALLEST_DELTA)) - math.log(target.delta0)
 
-        # The best of many costs about as much as three runs.
-        start = 3 / float(gdp_mu(target.eps, target.delta0))
-        low, high = expand_bracket(log_excess, start)
+        # A search for (ε, δ), over the noise scale 1/μ of one run.
+        mu_of_target = float(gdp_mu(target.eps, target.delta0))
+        first_scale = _RUNS_THAT_COST_AS_MUCH / mu_of_target
+        low, high = expand_bracket(log_excess, first_scale)
         scale = root_rounded_up(log_excess, low, high, relative=_SCALE_TOLERANCE)
         _, order = self._delta_of_best(1 / scale, target)
         return GDP(1 / scale, adjacency=target.adjacency), order
 
     def _delta_of_best(self, mu: float, target: ApproxDP) -> tuple[float, float]:
-        """Return δ(ε) of the best of many μ-GDP runs, and the Rényi order that proves it.
+        """Return δ(ε) of the best of many runs, and the Rényi order that proves it.
 
-        ε is that of the target. Among 60 orders λ the one with the smallest bound
+        Every run satisfies μ-GDP, and ε is that of the target. Let D_λ be the Rényi
+        divergence of the best run at the order λ. Among 60 orders, the one with the
+        smallest bound
 
             log δ <= (λ−1)(D_λ − ε + log(1 − 1/λ)) − log λ
 
-        is chosen, where D_λ is the Rényi divergence of the best run (Canonne, Kamath
-        and Steinke 2020). δ is then the exact largest one that D_λ allows at that
-        order.
+        (Canonne, Kamath and Steinke 2020) is chosen. At that order, the exact largest δ
+        that D_λ allows is returned.
 
         Parameters
         ----------
         mu : float
-            The μ that every run satisfies.
+            The μ of Gaussian DP that every run satisfies.
         target : ApproxDP
-            Its ε is the one at which δ is computed.
+            The guarantee whose ε is used.
 
         Returns
         -------
@@ -196,21 +207,20 @@ class NegativeBinomialRuns:
     def best(self, run: PrivacyCurve, order: float | None = None) -> PureDP | RenyiDP:
         """Return the guarantee of the best run, if every run satisfies `run`.
 
-        The number of runs has the parameters γ (`stop`) and η (`shape`). If each run is
-        ε-DP, the best run is (2 + η)ε-DP (Papernot and Steinke 2022, Corollary 3). If
-        the Rényi divergence of one run at the order λ is D(λ), that of the best run is
-        at most, for any second order λ̂ >= 1 (Theorem 2),
+        Only the best run is published. The number K of runs is random, with the
+        parameters γ (`stop`) and η (`shape`). If each run is ε-DP, the best run is
+        (2 + η)ε-DP (Papernot and Steinke 2022, Corollary 3). If one run has the Rényi
+        divergence D(λ) at the order λ, that of the best run is at most, for any second
+        order λ̂ >= 1 (Theorem 2),
 
-            D(λ) + (1+η)(1 − 1/λ̂)·D(λ̂) + (1+η)·log(1/γ)/λ̂ + log E[K]/(λ − 1),
-
-        where K is the number of runs.
+            D(λ) + (1+η)(1 − 1/λ̂)·D(λ̂) + (1+η)·log(1/γ)/λ̂ + log E[K]/(λ − 1).
 
         Parameters
         ----------
         run : Guarantee or PrivacyProfile
-            What one run satisfies; pure where no order is given.
+            What one run satisfies. It must be PureDP if no order is given.
         order : float, optional
-            λ > 1, for a bound in Rényi divergence.
+            The Rényi order λ > 1 at which the best run is bounded.
 
         Returns
         -------
@@ -222,8 +232,9 @@ class NegativeBinomialRuns:
         ParameterError
             If `run` is not pure and no order is given.
         UnattainableGuarantee
-            If one run has no such divergence.
+            If the Rényi divergence of one run is infinite.
         """
+        # Without an order: pure DP.
         if order is None:
             if not isinstance(run, PureDP):
                 raise ParameterError(
@@ -232,6 +243,7 @@ class NegativeBinomialRuns:
             total = (2 + Fraction(self.shape)) * Fraction(run.eps)
             return PureDP(round_fraction(total, up=True), adjacency=run.adjacency)
 
+        # With an order: Rényi divergences.
         guarantee_of_run = run.guarantee
         one_run = RenyiDP.implied_by(guarantee_of_run, None, None, order)
         log_stop = math.log(self.stop)
@@ -239,29 +251,30 @@ class NegativeBinomialRuns:
             guarantee_of_run, log_stop
         )
         cost_of_choice = cost_of_choice + math.log(self.mean) / (one_run.order - 1)
-        # The best of several never costs less than one run.
-        spent = float(round_up(one_run.eps + max(cost_of_choice, 0.0), 1e-13))
-        if not spent < math.inf:
+        cost_of_choice = max(cost_of_choice, 0.0)
+        divergence_of_best = float(round_up(one_run.eps + cost_of_choice, 1e-13))
+        if not divergence_of_best < math.inf:
             raise UnattainableGuarantee(
-                f"{one_run!r} of one run leaves no bound on the best of many"
+                f"one run satisfies {one_run!r}, which gives no bound on the best of "
+                "many runs"
             )
-        return RenyiDP(one_run.order, spent, adjacency=one_run.adjacency)
+        return RenyiDP(one_run.order, divergence_of_best, adjacency=one_run.adjacency)
 
 
 @functools.lru_cache(maxsize=64)
 def _smallest_second_term(run: Guarantee, log_stop: float) -> float:
-    """Return the smallest (1 − 1/λ̂)·D(λ̂) + log(1/γ)/λ̂ over orders λ̂ >= 1; cached.
+    """Return the smallest (1 − 1/λ̂)·D(λ̂) + log(1/γ)/λ̂ over orders λ̂ >= 1.
 
-    It is the part of the cost of the best run (`NegativeBinomialRuns.best`) that
-    depends on the free second order λ̂. 401 orders are tried; each of them gives a
-    valid bound.
+    This is the part of the privacy cost of the best of many runs that depends on a free
+    order λ̂ (`NegativeBinomialRuns.best`). Every order gives a valid bound, and 401 of
+    them are tried. Results are cached.
 
     Parameters
     ----------
     run : Guarantee
         The guarantee of one run; D(λ̂) is its Rényi divergence of the order λ̂.
     log_stop : float
-        log γ, the parameter of the number of runs.
+        log γ, where γ is the parameter `stop` of the random number of runs.
 
     Returns
     -------

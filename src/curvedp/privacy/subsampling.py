@@ -1,10 +1,12 @@
-"""The Gaussian mechanism on random batches: exact profiles of a step, and many steps.
+"""The privacy of noisy sums over random batches of records, one step or many.
+
+A step draws a batch, in which each record is with probability q (the sampling rate). It
+adds the vectors of these records, each clipped to the norm C, and Gaussian noise of
+standard deviation σ·C. σ is called the noise multiplier.
 
 `subsampled_gaussian` returns the guarantee of a given noise, and
-`subsampled_noise_multiplier` the noise for a given guarantee.
-
-Each step releases Σ_{i in batch} xᵢ + N(0, σ²C²), with records clipped to ‖xᵢ‖ <= C.
-Write q for the sampling rate and δ_μ for the profile of N(0, 1) against N(μ, 1).
+`subsampled_noise_multiplier` the noise for a given guarantee. Write δ_μ(ε) for the
+profile of telling N(0, 1) from N(μ, 1).
 
 Poisson batches. When a record is replaced, the worst pair of output distributions is
 (1−q)·N(0) + q·N(C) against (1−q)·N(0) + q·N(−C). When one is removed, it is the first
@@ -47,9 +49,11 @@ _SMALLEST_MULTIPLIER = 1e-6
 # The relative rounding error of intermediate ε's, which are lowered by it.
 _ROUNDING = 1e-15
 # From this x on, asinh(e^x) equals x + log 2 in floats: e^(−2x) is below 2^−53.
-_FAR = 20.0
+_LARGE_X = 20.0
 # From this ε on, e^ε − 1 is replaced by its lower bound e^ε·(1 − e^−30).
 _LARGE_EPS = 30.0
+# An infinite ε is replaced by this number where 0·inf would be undefined.
+_LARGEST_EPS = 1e300
 
 
 @dataclass(frozen=True, repr=False)
@@ -84,7 +88,7 @@ class _Step(Guarantee):
         object.__setattr__(self, "sampling_rate", rate)
 
     def _delta(self, eps: Array) -> Any:
-        """Return δ(ε) of one noisy sum; the sampling rate if there is next to no noise.
+        """Return δ(ε) of one noisy sum over a random batch.
 
         Parameters
         ----------
@@ -102,7 +106,9 @@ class _Step(Guarantee):
         return self._noisy_delta(eps)
 
     def _noisy_delta(self, eps: Array) -> Any:
-        """Return δ(ε) if the noise is not negligible. Subclasses define it.
+        """Return δ(ε) of one noisy sum, if the noise multiplier is at least 1e-6.
+
+        Subclasses define it for their way of drawing batches.
 
         Parameters
         ----------
@@ -117,35 +123,37 @@ class _Step(Guarantee):
         raise NotImplementedError
 
     def mu_of_shift(self, clips: int) -> float:
-        """Return the μ of two Gaussians whose means are `clips` clipping norms apart.
+        """Return how many standard deviations of the noise a record shifts a sum.
 
-        It is clips/σ, rounded up: every δ in this module increases with it.
+        It is clips/σ, rounded up, because δ increases with it. σ is the noise
+        multiplier: the standard deviation of the noise in clipping norms.
 
         Parameters
         ----------
         clips : int
-            The distance of the means in clipping norms: 1 for a record that is
-            added, 2 for one that is replaced.
+            The shift in clipping norms: 1 if a record is added or removed, 2 if it is
+            replaced.
 
         Returns
         -------
         float
-            μ = clips/σ.
+            The shift in standard deviations.
         """
         return round_fraction(clips / Fraction(self.noise_multiplier), up=True)
 
     def _amplified_delta(self, mu: float, eps: Array) -> Any:
-        """Return the δ of a Gaussian after random sampling, q·δ_μ(ε′), rounded up.
+        """Return δ(ε) of a noisy sum in which a record takes part with probability q.
 
-        q is the sampling rate, δ_μ the profile of N(0, 1) against N(μ, 1), and ε′ =
-        log(1 + (e^ε−1)/q) (Balle, Barthe and Gaboardi 2018). From ε = 30 on, where e^ε
-        might overflow, the argument of the logarithm is replaced by the smaller e^ε·(1
-        − e^−30)/q. ε′ is rounded down, because δ_μ decreases with it.
+        It is q·δ_μ(ε′) with ε′ = log(1 + (e^ε−1)/q), rounded up (Balle, Barthe and
+        Gaboardi 2018). q is the sampling rate, and δ_μ the profile of telling N(0, 1)
+        from N(μ, 1). From ε = 30 on, where e^ε might overflow, the argument of the
+        logarithm is replaced by the smaller e^ε·(1 − e^−30)/q. ε′ is rounded down,
+        because δ_μ decreases with it.
 
         Parameters
         ----------
         mu : float
-            μ, the distance of the two means in units of the noise.
+            By how many standard deviations of the noise the record shifts the sum.
         eps : array
             ε >= 0.
 
@@ -158,6 +166,7 @@ class _Step(Guarantee):
         if q == 1:
             return gdp_delta(mu, eps)
 
+        # ε′, before rounding.
         with np.errstate(over="ignore"):
             small_eps = np.minimum(eps, _LARGE_EPS)
             inner_eps_if_small = np.log1p(np.expm1(small_eps) / q)
@@ -165,8 +174,9 @@ class _Step(Guarantee):
             inner_eps_if_large = inner_eps_if_large + math.log1p(-math.exp(-_LARGE_EPS))
             is_small = eps < _LARGE_EPS
             inner_eps = np.where(is_small, inner_eps_if_small, inner_eps_if_large)
-        # An infinite ε is cut only to keep this product from being inf·0.
-        size = np.minimum(np.abs(inner_eps), 1e300) + 1
+
+        # ε′ lowered by its rounding error; at ε = 0 it is exact.
+        size = np.minimum(np.abs(inner_eps), _LARGEST_EPS) + 1
         rounding = _ROUNDING * size * (eps > 0)
         inner_eps = np.where(eps == np.inf, np.inf, inner_eps - rounding)
         delta = q * gdp_delta(mu, np.maximum(inner_eps, 0.0))
@@ -175,15 +185,19 @@ class _Step(Guarantee):
 
 @dataclass(frozen=True, repr=False)
 class PoissonGaussianStep(_Step):
-    """One noisy sum over a Poisson batch, which contains every record with probability q.
+    """One noisy sum over a Poisson batch: each record is in it with probability q.
 
-    The profile is exact for the worst pair of neighboring data sets, in any dimension,
-    for either adjacency. The parameters are `noise_multiplier` σ and `sampling_rate` q.
+    δ(ε) is attained by the worst two neighboring data sets, in any dimension, whether a
+    record is replaced, or added and removed. The parameters are `noise_multiplier` σ
+    and `sampling_rate` q.
     """
 
     @property
     def delta_add(self) -> Callable[[Array], Array] | None:
-        """δ(ε) for adding a record, if that differs from `delta`; else None."""
+        """A function that returns δ(ε) for adding a record.
+
+        None if it is the same function as `delta`, which is for removing a record.
+        """
         is_symmetric = self.adjacency == "replace-one"
         if is_symmetric or self.noise_multiplier < _SMALLEST_MULTIPLIER:
             return None
@@ -192,8 +206,9 @@ class PoissonGaussianStep(_Step):
     def _delta_when_adding(self, eps: Array) -> Array:
         """Return δ(ε) for adding a record, rounded up.
 
-        Theorem C4 (docs/theory/accounting.md). With the sampling rate q, μ = 1/σ, and
-        δ_μ the profile of N(0, 1) against N(μ, 1),
+        Write q for the sampling rate, σ for the noise multiplier, and δ_μ for the
+        profile of telling N(0, 1) from N(μ, 1), with μ = 1/σ. By Theorem C4
+        (docs/theory/accounting.md),
 
             δ(ε) = s·δ_μ(ε′),    s = q − (e^ε − 1)(1 − q),    ε′ = ε + log(q/s),
 
@@ -224,7 +239,7 @@ class PoissonGaussianStep(_Step):
         return np.where(s > 0, np.minimum(delta, 1.0), 0.0)
 
     def _noisy_delta(self, eps: Array) -> Any:
-        """Return δ(ε) for removing a record, or for replacing one.
+        """Return δ(ε) for the adjacency of this step: replacing or removing a record.
 
         Parameters
         ----------
@@ -243,15 +258,16 @@ class PoissonGaussianStep(_Step):
     def _delta_when_replacing(self, eps: Array) -> Any:
         """Return δ(ε) for replacing a record, rounded up.
 
-        q is the sampling rate, μ = 1/σ with the noise multiplier σ, and δ_μ the profile
-        of N(0, 1) against N(μ, 1). The worst pair of outputs is (1−q)·N(0) + q·N(μ)
-        against (1−q)·N(0) + q·N(−μ), in units of the noise. Its loss exceeds ε where
-        the noise exceeds z/μ, with z = ε/2 + asinh(e^x) and e^x =
-        ((1−q)/q)·e^{μ²/2}·sinh(ε/2). So
+        Write q for the sampling rate, σ for the noise multiplier, μ = 1/σ, and δ_μ for
+        the profile of telling N(0, 1) from N(μ, 1). In units of the noise, the two
+        output distributions that are easiest to tell apart are the mixtures
+        (1−q)·N(0, 1) + q·N(μ, 1) and (1−q)·N(0, 1) + q·N(−μ, 1). The privacy loss of an
+        output y exceeds ε if y > z/μ, where z = ε/2 + asinh(e^x) and
+        e^x = ((1−q)/q)·e^{μ²/2}·sinh(ε/2). Hence
 
             δ(ε) = q·(δ_μ(z − μ²/2) + e^{ε/2 − asinh(e^x) − μ²/2}·δ_μ(z + μ²/2)).
 
-        It decreases with z, which is rounded down, and increases with the factor e^{…},
+        It decreases with z, which is rounded down, and increases with the power of e,
         which is rounded up.
 
         Parameters
@@ -268,18 +284,20 @@ class PoissonGaussianStep(_Step):
         mu = self.mu_of_shift(1)
         half_square = mu * mu / 2
         log_odds = np.log1p(-q) - math.log(q) if q < 1 else -np.inf
-        asinh, lag, is_far = _asinh_and_lag(eps, log_odds, half_square)
+        asinh, difference, x_is_large = _asinh_and_difference(
+            eps, log_odds, half_square
+        )
 
-        # The rounding error of a sum is that of its largest terms. The lag of a far
-        # value is written without ε.
+        # The rounding error of a sum is that of its largest terms. For a large x the
+        # difference ε/2 − asinh(e^x) is computed without ε.
         finite_log_odds = log_odds if q < 1 else 0.0
-        size = np.where(is_far, 0.0, eps) + abs(finite_log_odds) + half_square + 1
+        size = np.where(x_is_large, 0.0, eps) + abs(finite_log_odds) + half_square + 1
         error = _ROUNDING * size
         z = (eps / 2 + asinh) * (1 - _ROUNDING) - error
-        gain = np.exp(lag - half_square + error)
+        factor = np.exp(difference - half_square + error)
         delta = q * (
             _gdp_delta_at_any_eps(mu, z - half_square)
-            + gain * _gdp_delta_at_any_eps(mu, z + half_square)
+            + factor * _gdp_delta_at_any_eps(mu, z + half_square)
         )
         return np.minimum(round_up(delta, 4e-15), 1.0)
 
@@ -299,11 +317,11 @@ class FixedSizeGaussianStep(_Step):
         if self.adjacency != "replace-one":
             raise ParameterError(
                 "batches of a fixed size are for replace-one: "
-                "their rate tells the number of records"
+                "their sampling rate tells the number of records"
             )
 
     def _noisy_delta(self, eps: Array) -> Any:
-        """Return the amplified δ of two means that are two clipping norms apart."""
+        """Return δ(ε) of one noisy sum; a replaced record shifts it by up to 2C."""
         return self._amplified_delta(self.mu_of_shift(2), eps)
 
 
@@ -317,9 +335,10 @@ def subsampled_gaussian(
 ) -> Guarantee:
     """Return the guarantee of many noisy sums over random batches.
 
-    `delta` is an upper bound at every ε. The steps may adapt to earlier outputs, while
-    noise, rate and number of steps are fixed beforehand. At rate 1 the answer is GDP in
-    closed form, with the sensitivity 2C for replacing a record or C for adding one.
+    A step may use the outputs of earlier steps, but noise, sampling rate and number of
+    steps must be fixed beforehand. At rate 1 every batch contains all records, and the
+    result is Gaussian DP (GDP) in closed form: replacing a record changes a sum by up
+    to 2C, adding one by up to C, where C is the clipping norm.
 
     Parameters
     ----------
@@ -363,10 +382,10 @@ def subsampled_gaussian(
 def subsampled_noise_multiplier(
     target: ApproxDP, sampling_rate: float, steps: int, *, sampling: str = "poisson"
 ) -> float:
-    """Return the smallest noise multiplier at which `subsampled_gaussian` meets (ε, δ).
+    """Return the smallest noise multiplier at which noisy sums meet (ε, δ).
 
-    It exceeds the smallest one by at most 1e-4 of it, and was evaluated to meet the
-    target.
+    It inverts `subsampled_gaussian`. The result was verified to meet the target, and
+    exceeds the smallest possible one by at most 1e-4 of it.
 
     Parameters
     ----------
@@ -397,7 +416,7 @@ def subsampled_noise_multiplier(
     """
     if not isinstance(target, ApproxDP):
         raise ParameterError(
-            f"{target!r}: a subsampled Gaussian is calibrated to an ApproxDP target"
+            f"{target!r}: the noise on random batches is computed for ApproxDP only"
         )
 
     def guarantee_at(noise_multiplier: float) -> Guarantee:
@@ -435,21 +454,23 @@ def smallest_scale_meeting(
     Parameters
     ----------
     guarantee_at : callable
-        The guarantee as a function of the noise scale; its δ(ε) decreases with it.
+        A function that returns the guarantee for a noise scale. Its δ(ε) must decrease
+        as the scale grows.
     target : ApproxDP
-        The guarantee that must be met.
+        The guarantee (ε, δ) that must be met.
     start : float
         The scale at which the search starts.
     relative : float
-        How far the answer may exceed the smallest scale, relative to it.
+        How far the result may exceed the smallest scale, relative to it.
 
     Returns
     -------
     float
-        A scale that was evaluated to meet the target.
+        A scale that was verified to meet the target.
     """
 
     def log_excess(scale: float) -> float:
+        """Return log(δ at this scale/target δ), which is <= 0 for enough noise."""
         delta = guarantee_at(scale).cheap_delta_bound(target.eps)
         return math.log(delta) - math.log(target.delta0)
 
@@ -460,28 +481,29 @@ def smallest_scale_meeting(
 def smallest_noise_multiplier(
     guarantee_at: Callable[[float], Guarantee], target: ApproxDP
 ) -> float:
-    """Return the smallest noise multiplier at which a guarantee meets (ε, δ), rounded up.
+    """Return the smallest noise multiplier at which a guarantee meets (ε, δ).
 
-    It calls `smallest_scale_meeting`, after it has checked that some noise is needed.
+    The noise multiplier is the standard deviation of the noise in clipping norms. A
+    target that needs no noise at all is refused first.
 
     Parameters
     ----------
     guarantee_at : callable
-        The guarantee as a function of the noise multiplier; its δ(ε) decreases with
-        it.
+        A function that returns the guarantee for a noise multiplier. Its δ(ε) must
+        decrease as the multiplier grows.
     target : ApproxDP
-        The guarantee that must be met.
+        The guarantee (ε, δ) that must be met.
 
     Returns
     -------
     float
-        A noise multiplier that was evaluated to meet the target.
+        A noise multiplier, rounded up, that was verified to meet the target.
 
     Raises
     ------
     ParameterError
-        If next to no noise meets (ε, δ). Then a record that is drawn would be published
-        in full, which no δ is meant to allow.
+        If δ of the target exceeds the probability that a record is in any batch. Then
+        (ε, δ) would allow to publish the records of a batch in full.
     """
     without_noise = guarantee_at(_SMALLEST_MULTIPLIER / 2)
     if without_noise.cheap_delta_bound(target.eps) <= target.delta0:
@@ -494,50 +516,54 @@ def smallest_noise_multiplier(
     return smallest_scale_meeting(guarantee_at, target)
 
 
-def _asinh_and_lag(
+def _asinh_and_difference(
     eps: Array, log_odds: float, half_square: float
 ) -> tuple[Array, Array, NDArray[np.bool_]]:
-    """Return asinh(e^x) and ε/2 − asinh(e^x) for the x of `_delta_when_replacing`.
+    """Return asinh(e^x) and ε/2 − asinh(e^x) without loss of digits.
 
-    With sinh(ε/2) = e^{ε/2}·(1 − e^{−ε})/2,
+    Both appear in δ(ε) for replacing a record in a random batch, with
+    e^x = ((1−q)/q)·e^{μ²/2}·sinh(ε/2), the sampling rate q and the shift μ. So
 
         x = log((1−q)/q) + μ²/2 + ε/2 + log(1 − e^{−ε}) − log 2.
 
-    Beyond x = 20, asinh(e^x) equals x + log 2 in floats. There the lag ε/2 −
-    asinh(e^x) is written out without the ε/2 that cancels.
+    From x = 20 on, asinh(e^x) equals x + log 2 in floats. There the terms ε/2 of the
+    difference cancel, and are left out.
 
     Parameters
     ----------
     eps : array
         Numbers ε >= 0.
     log_odds : float
-        log((1−q)/q), q the sampling rate; −∞ for q = 1.
+        log((1−q)/q); −∞ for q = 1.
     half_square : float
         μ²/2.
 
     Returns
     -------
-    asinh, lag : array
-        The two numbers.
-    is_far : array of bool
-        Where x is beyond 20.
+    asinh : array
+        asinh(e^x).
+    difference : array
+        ε/2 − asinh(e^x).
+    x_is_large : array of bool
+        Whether x > 20.
     """
     with np.errstate(divide="ignore", invalid="ignore"):
         log_one_minus_exp = np.where(eps > 0, np.log(-np.expm1(-eps)), -np.inf)
         x = log_odds + half_square + eps / 2 + log_one_minus_exp - math.log(2)
-        is_far = x > _FAR
-        near_asinh = np.arcsinh(np.exp(np.minimum(x, _FAR)))
-        asinh = np.where(is_far, x + math.log(2), near_asinh)
-        far_lag = -log_odds - half_square - log_one_minus_exp
-        lag = np.where(is_far, far_lag, eps / 2 - asinh)
-    return asinh, lag, is_far
+        x_is_large = x > _LARGE_X
+        asinh_if_small = np.arcsinh(np.exp(np.minimum(x, _LARGE_X)))
+        asinh = np.where(x_is_large, x + math.log(2), asinh_if_small)
+        difference_if_large = -log_odds - half_square - log_one_minus_exp
+        difference = np.where(x_is_large, difference_if_large, eps / 2 - asinh)
+    return asinh, difference, x_is_large
 
 
 def _gdp_delta_at_any_eps(mu: float, eps: Array) -> Any:
     """Return the Gaussian profile δ_μ(ε) at any real ε, also a negative one.
 
-    δ_μ is the profile of N(0, 1) against N(μ, 1), computed by `gdp_delta` for ε >= 0.
-    By symmetry of the pair, δ_μ(−ε) = 1 − e^{−ε} + e^{−ε}·δ_μ(ε).
+    δ_μ is the profile of telling N(0, 1) from N(μ, 1). `gdp_delta` computes it for
+    ε >= 0. Since the roles of the two laws can be exchanged,
+    δ_μ(−ε) = 1 − e^{−ε} + e^{−ε}·δ_μ(ε).
 
     Parameters
     ----------

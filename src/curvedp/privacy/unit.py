@@ -1,8 +1,9 @@
 """Whose data a guarantee protects: one record, or one person with all their records.
 
-A guarantee bounds what a change between two neighboring data sets can tell. The
-adjacency says what is done (replace, or add and remove); the privacy unit says to what.
-A bound for one record says little about a person with twenty, and a bound for changes
+A guarantee compares two data sets that differ in one privacy unit: a record or a
+person. In a data set with classes, the class of that record or person may be public.
+
+A bound for one record says little about a person with twenty. A bound for changes
 within a public class says nothing about a change of class. A ledger therefore counts
 for one unit only (docs/howto/budget.md, "One unit of privacy").
 """
@@ -43,7 +44,7 @@ class PrivacyUnit(StrEnum):
 
     @property
     def in_class(self) -> "PrivacyUnit":
-        """The same unit where its class is public and never differs."""
+        """The variant of this unit whose class is public and never differs."""
         if self in (PrivacyUnit.RECORD, PrivacyUnit.RECORD_IN_CLASS):
             return PrivacyUnit.RECORD_IN_CLASS
         return PrivacyUnit.PERSON_IN_CLASS
@@ -54,12 +55,11 @@ class PrivacyUnit(StrEnum):
         return _WORDS[self]
 
     def implies(self, other: "PrivacyUnit") -> bool:
-        """Return whether a guarantee for this unit is a guarantee for the other one too.
+        """Return whether a guarantee for this unit is also one for the other unit.
 
-        Data sets that differ in one record within its class differ in one record. So
-        what bounds every change of a record bounds the changes within a class. The
-        converse is false: a record that changes its class changes two classes and
-        their sizes. Records and persons are kept apart both ways.
+        A guarantee for all changes of a record covers changes within its class. The
+        converse is false: a record that moves to another class changes two classes and
+        their sizes. Records and persons never imply each other here.
 
         Parameters
         ----------
@@ -83,24 +83,24 @@ _WORDS = {
 
 
 def check_unit(name: str, value: Any) -> PrivacyUnit | None:
-    """Return a privacy unit by its name; None stays None.
+    """Convert a user's argument to a privacy unit; None stays None.
 
     Parameters
     ----------
     name : str
-        The parameter's name, for the error message.
+        The name of the argument, for the error message.
     value : PrivacyUnit, str or None
-        A unit, or its name.
+        A unit, its name such as 'record', or None if the user chose none.
 
     Returns
     -------
     PrivacyUnit or None
-        The unit, or None if none was stated.
+        The unit.
 
     Raises
     ------
     ParameterError
-        For anything else.
+        For any other value.
 
     Examples
     --------

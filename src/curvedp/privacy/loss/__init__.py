@@ -1,6 +1,9 @@
-"""The law of the privacy loss L = log p₁/p₂ under p₁, for each kind of space.
+"""The distribution of the privacy loss, for each noise on each kind of space.
 
-`law` is the interface (two tails), `table` turns any law into fast series, and `sum`
-adds two independent losses. `space_form`, `projective`, `hyperbolic_limit` and
-`line_and_circle` are the laws themselves.
+The privacy loss is L = log p₁(Y)/p₂(Y), where p₁ and p₂ are the output densities on two
+neighboring data sets and Y is drawn from p₁.
+
+`law` is the interface: the probabilities that L exceeds a level or not. `table` turns
+any law into fast series, and `sum` adds two independent losses. `space_form`,
+`projective`, `hyperbolic_limit` and `line_and_circle` are the laws themselves.
 """

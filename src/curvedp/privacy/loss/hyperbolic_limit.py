@@ -1,9 +1,13 @@
 """The privacy loss that remains on a hyperbolic space for arbitrarily much noise.
 
+The noise is centered at one of two points, D apart. Even very far out, an output shows
+by its direction which of the two centers is nearer.
+
 Theorem (docs/theory/hyperbolic-floor.md, Theorem P3). As the scale grows, the loss of
-every isotropic law on H^d tends to the one between the harmonic measures on the
-boundary, seen from the two centers D apart: L = (d−1)·log(cosh D − sinh D·cos φ), φ the
-angle of a uniform direction.
+every isotropic law on the hyperbolic space of dimension d tends to
+L = (d−1)·log(cosh D − sinh D·cos φ), with φ the angle between a uniformly random
+direction and that of the second center. This is the loss between the two harmonic
+measures on the boundary.
 """
 
 import math
@@ -58,17 +62,17 @@ class LimitingLoss(PrivacyLossLaw):
     def log_tails(self, t: Array) -> tuple[Array, Array]:
         """Return log P₁(L > t) and log P₁(L <= t) at losses 0 <= t < max_loss.
 
-        With the distance D of the centers, the loss is L = (d−1)·log(e^D − 2·sinh
-        D·cos²(φ/2)), and cos²(φ/2) ~ Beta(a, a) with a = (d−1)/2. So L > t exactly if
-        cos²(φ/2) < x, where λ = t/(d−1) and
+        L is the privacy loss, d the dimension, D the distance of the two centers, and φ
+        the angle between a uniformly random direction and that of the second center.
+        Then L = (d−1)·log(e^D − 2·sinh D·cos²(φ/2)), and cos²(φ/2) ~ Beta(a, a) with
+        a = (d−1)/2. So L > t exactly if cos²(φ/2) < x, where λ = t/(d−1) and
 
             x     = (e^D − e^λ)/(2·sinh D) = (e^{λ−D} − 1)/(e^{−2D} − 1),
             1 − x = e^{λ−D}·(e^{−λ−D} − 1)/(e^{−2D} − 1).
 
         The tails are I_x(a, a) and I_{1−x}(a, a), with I the regularized incomplete
-        beta function. If 1 − x is too small for a float, I_{1−x}(a, a) is the first
-        term of its power series, (1−x)^a/(a·B(a, a)), computed from the logarithm of 1
-        − x.
+        beta function. If 1 − x is too small for a float, the second one is replaced by
+        the first term of its power series, (1−x)^a/(a·B(a, a)).
 
         Parameters
         ----------
@@ -90,6 +94,7 @@ class LimitingLoss(PrivacyLossLaw):
         log_upper = log_symmetric_beta(a, x, one_minus_x)
         log_lower = log_symmetric_beta(a, one_minus_x, x)
 
+        # The first term of the power series of the lower tail.
         log_one_minus_x = level - D + np.log(np.expm1(-level - D) / denominator)
         log_beta_function = float(scipy.special.betaln(a, a))
         first_term = a * log_one_minus_x - math.log(a) - log_beta_function

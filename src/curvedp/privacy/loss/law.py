@@ -1,8 +1,10 @@
-"""The interface of a privacy loss law: its two tails, and where they end.
+"""The interface that every distribution of a privacy loss implements.
 
-Definition. For two output distributions p₁ and p₂ of neighboring data sets the privacy
-loss is L = log p₁(Y)/p₂(Y) with Y drawn from p₁. Here an isometry swaps p₁ and p₂, so
-that P₂(L > t) = P₁(L < −t), and P₁(L > t) for t >= 0 determines everything.
+For the output densities p₁ and p₂ on two neighboring data sets, the privacy loss is
+L = log p₁(Y)/p₂(Y) at an output Y drawn from p₁. Its tails are P(L > t) and P(L <= t).
+
+An isometry of the space swaps p₁ and p₂ here. So P₂(L > t) = P₁(L < −t), and P₁(L > t)
+for t >= 0 determines everything.
 """
 
 import math
@@ -55,25 +57,28 @@ class PrivacyLossLaw:
 
     @property
     def loss_scale(self) -> float:
-        """A length on which the tails vary: about the standard deviation of L."""
+        """About the standard deviation of L: the length on which its tails vary."""
         raise NotImplementedError
 
     def resolved(self) -> "PrivacyLossLaw":
-        """Return the same law with as many quadrature nodes as its tails need.
+        """Return a law with enough quadrature nodes for accurate tails.
 
-        A law whose tails have a closed form returns itself.
+        It is called once, before the tails are tabulated. A law whose tails have closed
+        forms needs no quadrature and returns itself, which is the default.
 
         Returns
         -------
         PrivacyLossLaw
-            This law itself if its tails have a closed form.
+            The same distribution.
         """
         return self
 
     def log_tails(self, t: Array) -> tuple[Array, Array]:
         """Return log P₁(L > t) and log P₁(L <= t), both to full relative precision.
 
-        L is the privacy loss and P₁ the output distribution on the first data set.
+        L is the privacy loss and P₁ the output distribution on the first of two
+        neighboring data sets. Subclasses must define this method. Neither probability
+        may be computed as one minus the other if that would lose digits.
 
         Parameters
         ----------
@@ -83,22 +88,21 @@ class PrivacyLossLaw:
         Returns
         -------
         log_upper, log_lower : array
-            One logarithm for each t. Neither is computed as one minus the other when
-            that would lose digits.
+            One logarithm for each t.
         """
         raise NotImplementedError
 
     def delta(self, eps: float) -> float:
         """Return a quick estimate of δ(ε), by one quadrature.
 
-        δ(ε) is the smallest δ for which the pair of output distributions is (ε,
-        δ)-private. With the privacy loss L and the output distribution P₁ on the first
-        data set it is ∫_ε^∞ e^{ε−t}·P₁(L > t) dt. The estimate is not rounded up: use
-        it to start a search, not to claim privacy.
+        δ(ε) is the smallest δ for which the release is (ε, δ)-differentially private.
+        With the privacy loss L and the output distribution P₁ on the first data set, it
+        is ∫_ε^∞ e^{ε−t}·P₁(L > t) dt. The estimate is not rounded up: use it to start a
+        search, not to claim privacy.
 
-        The integral is cut off where its integrand is negligible. With s the standard
-        deviation of L, a normal loss N(s²/2, s²) has fallen by the factor e^-44 at the
-        distance h past ε with (h + ε − s²/2)² − (ε − s²/2)² = 88·s².
+        The integral is cut off where its integrand is negligible. Let s be the standard
+        deviation of L. The density of N(s²/2, s²) falls by the factor e^-44 between ε
+        and ε + h, where (h + ε − s²/2)² − (ε − s²/2)² = 88·s².
 
         Parameters
         ----------
@@ -111,7 +115,7 @@ class PrivacyLossLaw:
             An approximation of δ(ε); 0 from the largest loss on.
         """
         # The integrand ends at the largest loss, or where e^{ε−t} is negligible, or
-        # where the tail of a normal loss is.
+        # where the tail of a normal loss is negligible.
         distance_past_mean = eps - self.loss_scale**2 / 2
         root = math.sqrt(
             distance_past_mean * distance_past_mean

@@ -1,10 +1,14 @@
-"""Privacy losses in one dimension, in closed form: the circle and the line.
+"""How much a noisy point on the circle or on the line can reveal, in closed form.
 
-Definitions. Noise on a circle of circumference 2π or on the line is centered at η₁ or
-at η₂, a distance D apart; s is its scale. y is the signed distance from η₁, and η₂ is
-at y = D. The privacy loss exceeds t on one interval −r_b < y < y_a, whose ends each
-class states. Jiang et al. (2023), Corollary 3.2.1, prints another set for the Gaussian
-on the circle, and a δ that is too small (docs/errata.md, E1).
+The noise is centered at η₁ for one data set and at η₂, a distance D away, for a
+neighboring one. The privacy loss L is the log ratio of the two output densities, at a
+random output drawn around η₁ (with probabilities P₁).
+
+Definitions. The circle has circumference 2π, and s is the scale of the noise. y is the
+signed distance of an output from η₁, and η₂ is at y = D. The privacy loss exceeds t on
+one interval −r_b < y < y_a, whose ends each class states. Jiang et al. (2023),
+Corollary 3.2.1, prints another set for the Gaussian on the circle, and a δ that is too
+small (docs/errata.md, E1).
 """
 
 import math
@@ -22,6 +26,14 @@ _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(32)
 # The integrals of `_log_normal_between` are taken by quadrature if the log density of
 # the normal law changes by less than this across the interval.
 _QUADRATURE_MAX_CHANGE = 4.0
+# Beyond this many standard deviations a normal density is negligible: e^-72.
+_NEGLIGIBLE_DEVIATIONS = 12
+# A logarithm that is just below 0, in place of 0.
+_JUST_BELOW_ZERO = -1e-300
+# The table of a Laplace loss ends at a loss t with T − t < 1e-4, T the largest loss,
+# and −log(1 − t/T) at least 16: log(1e4) is 9.2.
+_LOG_GAP_AT_TABLE_END = 9.5
+_SMALLEST_TABLE_END = 16.0
 
 
 @dataclass(frozen=True)
@@ -53,12 +65,13 @@ class CircleGaussianLoss(PrivacyLossLaw):
 
     @property
     def root_fisher_information(self) -> float:
-        """√(Fisher information about the center): √E[y²]/s².
+        """The square root of the Fisher information about the center of the noise.
 
-        y is the signed distance from the center: normal with the scale s, truncated to
-        [−π, π]. Its mean square is a ratio of two integrals over [0, min(π, 12s)].
+        It is √E[y²]/s², where y is the signed distance from the center: normal with the
+        standard deviation s, truncated to [−π, π]. The mean square is a ratio of two
+        integrals over [0, min(π, 12s)].
         """
-        y = min(math.pi, 12 * self.s) * ((_NODES + 1) / 2)
+        y = min(math.pi, _NEGLIGIBLE_DEVIATIONS * self.s) * ((_NODES + 1) / 2)
         weight = _WEIGHTS / 2 * np.exp(-y * y / (2 * self.s**2))
         mean_square = float(np.sum(weight * y * y) / np.sum(weight))
         return math.sqrt(mean_square) / self.s**2
@@ -129,27 +142,38 @@ class _LaplaceLoss(PrivacyLossLaw):
 
     @property
     def root_fisher_information(self) -> float:
-        """√(Fisher information about the center): 1/s, because |d/dη log p| = 1/s a.e."""
+        """The square root of the Fisher information about the center of the noise.
+
+        It is 1/s with the scale s, because log p changes at the rate ±1/s if the center
+        is moved.
+        """
         return 1 / self.s
 
     @property
     def loss_scale(self) -> float:
-        """D/s, at which the loss has an atom."""
+        """The length on which the tails vary: D/s, a value with positive probability.
+
+        D is the distance of the two centers of the noise and s its scale.
+        """
         return self.distance / self.s
 
     @property
     def table_end(self) -> float:  # type: ignore[override]  # a class attribute there
-        """How close to the largest loss T a table must go, as −log(1 − t/T).
+        """How close to the largest loss T a table must go, expressed as −log(1 − t/T).
 
-        Next to the atom at T the tails vary with T − t itself, so the table ends at a
-        loss t with T − t < 1e-4.
+        The loss takes the value T with positive probability. Close to T the tails vary
+        with T − t itself, so the table ends at a loss t with T − t < 1e-4.
         """
-        return max(16.0, math.log(self.max_loss) + 9.5)
+        end = math.log(self.max_loss) + _LOG_GAP_AT_TABLE_END
+        return max(_SMALLEST_TABLE_END, end)
 
 
 @dataclass(frozen=True)
 class CircleLaplaceLoss(_LaplaceLoss):
-    """The privacy loss of the density ∝ exp(−d/s) on the circle, with centers D apart."""
+    """The privacy loss of Laplace noise on the circle of circumference 2π.
+
+    The density is ∝ exp(−d/s), with d the distance from the center of the noise.
+    """
 
     def log_tails(self, t: Array) -> tuple[Array, Array]:
         """Return log P₁(L > t) and log P₁(L <= t) at losses 0 <= t < max_loss.
@@ -186,7 +210,10 @@ class CircleLaplaceLoss(_LaplaceLoss):
 
 @dataclass(frozen=True)
 class LineLaplaceLoss(_LaplaceLoss):
-    """The privacy loss of the density exp(−|y|/s)/2s on the line, with centers D apart."""
+    """The privacy loss of Laplace noise on the line, with centers D apart.
+
+    The density is exp(−|y|/s)/2s, with y the signed distance from the center.
+    """
 
     def log_tails(self, t: Array) -> tuple[Array, Array]:
         """Return log P₁(L > t) and log P₁(L <= t) at losses 0 <= t < max_loss.
@@ -210,12 +237,12 @@ class LineLaplaceLoss(_LaplaceLoss):
 
 
 def _log_normal_between(a: Array, b: Array) -> Array:
-    """Return log(Φ(b) − Φ(a)), the log probability of [a, b] under the normal law.
+    """Return the log probability of an interval [a, b] under the standard normal law.
 
-    Φ is the normal distribution function. The result has full relative precision:
-    intervals in the right tail are reflected to the left, and if the normal density
-    changes little between a and b, it is integrated by quadrature. Otherwise the
-    difference of two values of Φ loses no digits.
+    It is log(Φ(b) − Φ(a)), with Φ the normal distribution function, and has full
+    relative precision. Intervals in the right tail are reflected to the left. If the
+    normal density changes little between a and b, it is integrated by quadrature;
+    otherwise the difference of two values of Φ loses no digits.
 
     Parameters
     ----------
@@ -233,19 +260,21 @@ def _log_normal_between(a: Array, b: Array) -> Array:
     a, b = np.where(is_right, -b, a), np.where(is_right, -a, b)
     width = np.maximum(b - a, 0.0)
     with np.errstate(divide="ignore", invalid="ignore"):
+        # By quadrature, for intervals on which the density changes little.
         log_density_change = width * np.maximum(np.abs(a), 1.0)
-        is_close = log_density_change < _QUADRATURE_MAX_CHANGE
-        start = np.where(is_close, a, 0.0)[..., None]
-        length = np.where(is_close, width, 0.0)[..., None]
+        changes_little = log_density_change < _QUADRATURE_MAX_CHANGE
+        start = np.where(changes_little, a, 0.0)[..., None]
+        length = np.where(changes_little, width, 0.0)[..., None]
         nodes = start + length * (_NODES + 1) / 2
         by_quadrature = (
             np.log(width)
             + log_sum_exp(-nodes * nodes / 2 + np.log(_WEIGHTS / 2), axis=-1)
             - 0.5 * math.log(2 * math.pi)
         )
+
+        # As a difference, for all others. Φ(a) = Φ(b) would give log 0.
         log_high = scipy.special.log_ndtr(b)
         log_low = scipy.special.log_ndtr(a)
-        # A ratio of exactly 1 would give log 0; such intervals are left to quadrature.
-        ratio = np.minimum(log_low - log_high, -1e-300)
-        by_difference = log_high + np.log(-np.expm1(ratio))
-    return np.where(is_close, by_quadrature, by_difference)
+        log_ratio = np.minimum(log_low - log_high, _JUST_BELOW_ZERO)
+        by_difference = log_high + np.log(-np.expm1(log_ratio))
+    return np.where(changes_little, by_quadrature, by_difference)

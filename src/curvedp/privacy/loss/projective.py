@@ -1,13 +1,14 @@
-"""The privacy loss of isotropic noise on a real or complex projective space.
+"""How much a noisy point of a projective space (a space of lines) can reveal.
 
-`ProjectiveLoss` computes its tails by one radial integral, as `SpaceFormLoss` does on
-spheres.
+The noise is centered at η₁ for one data set and at η₂ for a neighboring one. The
+privacy loss L is the log ratio of the two output densities at a random output.
+`ProjectiveLoss` computes P(L > t) and P(L <= t) by an integral over the distance r of
+the output from η₁.
 
-Definitions. Units are such that the cut locus is at the distance π/2. The centers of
-the noise are η₁ and η₂, a distance D apart; an output is at the distance r from η₁ and
-d₂ from η₂. L is the privacy loss, and b is the value of d₂ on its level L = t. d is the
-real dimension of the space, a = (d−1)/2, s the scale of the noise, and ρ the density of
-r.
+Definitions. Units are such that the cut locus is at the distance π/2. The centers are a
+distance D apart; d₂ is the distance of an output from η₂, and b the value of d₂ at
+which L = t. d is the real dimension of the space, a = (d−1)/2, s the scale of the
+noise, and ρ the density of r.
 
 Theorem (docs/theory/exact-profiles.md, Theorem P1). cos d₂ = |cos r·cos D +
 sin r·sin D·w|, where w is real or complex with |w| <= 1. So the loss exceeds t, that is
@@ -48,18 +49,26 @@ _DISC_COSINES = np.cos(2 * math.pi * (np.arange(48) + 0.5) / 48)
 _LOG_NEAR_UNDERFLOW = -500.0
 # A logarithm: an integrand below e^-45 of its maximum is negligible.
 _LARGEST_DECAY = 45
-# Where I_x(a, a) and I_{x₂}(a, a) agree to within this difference of logarithms, their
-# difference would lose digits.
+# If the logarithms of I_x(a, a) and I_{x₂}(a, a) are closer than this, the difference
+# of the two numbers would lose digits.
 _CANCELING_LOG_RATIO = -0.1
+# A disc |w + c| < R comes near w = 0 if (R − c)²·(n − 1) is below this, n the complex
+# dimension: then the power (1−|w|²)^{n−1} is still large there.
+_NEAR_POLE = 0.5
+# A disc is small if its radius is below this fraction of the distance of its center
+# from the unit circle.
+_SMALL_DISC_FRACTION = 0.3
+# A positive number in place of 0, for divisors.
+_TINY = 1e-300
 
 
 class _LiftAngle(NamedTuple):
-    """The angle φ at which one lift of η₂ is at distance b, as cos²(φ/2) and sin²(φ/2).
+    """An angle φ seen from the first noise center, as x = cos²(φ/2) and 1 − x.
 
-    η₂ is the second center of the noise, and b the distance from it at which the
-    privacy loss has the value in question. On the sphere above the projective space, η₂
-    has two lifts; φ is measured at the first center. The far lift can have x < 0, that
-    is, no such angle.
+    A line through the origin meets the unit sphere in two opposite points, its lifts. φ
+    is the angle at which a point is at a given distance b from one lift of the second
+    noise center, where the privacy loss has the value in question. x < 0 means that
+    there is no such angle.
     """
 
     x: Array
@@ -70,14 +79,15 @@ class _LiftAngle(NamedTuple):
 class ProjectiveLoss(SpaceFormLoss):
     """The privacy loss of isotropic noise on a projective space of real dimension d.
 
-    The diameter is π/2, and the curvature is k = 1. On ℂPⁿ, d = 2n, the density of the
-    radius r is that of the sphere times cos r.
+    The diameter is π/2. The density of the distance r of an output from its center is
+    that on a sphere of curvature k = 1, times cos r on a complex space.
 
     Attributes
     ----------
     is_complex : bool
-        Whether the space is ℂPⁿ (n >= 2) or real. The other attributes (kind, d, s,
-        distance, order) have the same meaning as those of `SpaceFormLoss`.
+        Whether the space is the complex one, ℂPⁿ with d = 2n and n >= 2, or the real
+        one. The other attributes (kind, d, s, distance, order) have the same meaning as
+        those of `SpaceFormLoss`.
     """
 
     is_complex: bool = False
@@ -93,39 +103,44 @@ class ProjectiveLoss(SpaceFormLoss):
 
     @cached_property
     def mode(self) -> float:
-        """The mode m of the density ρ of the radius.
+        """The most likely distance m of an output from the center of the noise.
 
-        On a real space it is that of the sphere, which is below π/2. On ℂPⁿ it solves
-        (log ρ)′(m) = (d−1)·cot m − tan m − m/s² = 0, with 1/s in place of m/s² for the
-        Laplace law; d is the real dimension and s the scale.
+        It maximizes the density ρ of that distance. On a real projective space it is
+        that on the sphere. On a complex one it solves
+        (log ρ)′(m) = (d−1)·cot m − tan m − m/s² = 0 for the Gaussian, with 1/s in place
+        of m/s² for the Laplace law; d is the real dimension and s the scale.
         """
         if not self.is_complex:
             return super().mode
 
-        def log_slope(radius: float) -> float:
+        def log_density_slope(radius: float) -> float:
             """Return (log ρ)′ at a radius."""
             is_gaussian = self.kind == "gaussian"
             weight_slope = radius / self.s**2 if is_gaussian else 1 / self.s
             return (self.d - 1) / math.tan(radius) - math.tan(radius) - weight_slope
 
+        lower = 1e-30
         upper = HALF_PI * (1 - 1e-15)
-        return float(scipy.optimize.brentq(log_slope, 1e-30, upper, xtol=1e-300))
+        root = scipy.optimize.brentq(log_density_slope, lower, upper, xtol=1e-300)
+        return float(root)
 
     def log_rho(self, u: Array) -> Array:
-        """Return log ρ(m + u) − log ρ(m), for the density ρ of the radius with mode m.
+        """Return the log density of the radius, relative to its value at the mode.
 
-        It is that of the sphere plus, on ℂPⁿ, the logarithm of
+        The radius r is the distance of an output from the center of the noise, ρ its
+        density, and m the mode of ρ. The result is that on the sphere plus, on a
+        complex projective space, the logarithm of
         cos(m+u)/cos m = 1 − 2·sin(u/2)·(tan m·cos(u/2) + sin(u/2)).
 
         Parameters
         ----------
         u : array
-            r − m, the radius relative to the mode.
+            Offsets u = r − m of radii r from the mode m.
 
         Returns
         -------
         array
-            Numbers <= 0, of the shape of `u`.
+            log ρ(m + u) − log ρ(m) <= 0, of the shape of `u`.
         """
         log_rho_of_sphere = super().log_rho(u)
         if not self.is_complex:
@@ -139,10 +154,11 @@ class ProjectiveLoss(SpaceFormLoss):
 
     @cached_property
     def width(self) -> float:
-        """The length scale on which the density ρ of the radius varies near its mode m.
+        """The width of the peak of the density ρ of the radius at its mode m.
 
-        It is (−(log ρ)″(m))^{−1/2}, where −(log ρ)″ is (d−1)/sin² m, plus 1/s² for the
-        Gaussian, plus 1/cos² m on ℂPⁿ.
+        The radius is the distance of an output from the center of the noise. The width
+        is (−(log ρ)″(m))^{−1/2}, where −(log ρ)″ is (d−1)/sin² m, plus 1/s² for the
+        Gaussian, plus 1/cos² m on a complex projective space.
         """
         curvature = (self.d - 1) / math.sin(self.mode) ** 2
         if self.kind == "gaussian":
@@ -154,22 +170,23 @@ class ProjectiveLoss(SpaceFormLoss):
     # ---- the level sets of the loss
 
     def _level_set(self, t: Array) -> LevelSet:
-        """Return the radii r_a, r_c and r_e at which the set {L > t} changes its shape.
+        """Return the radii at which the set of directions with L > t changes shape.
 
-        L is the privacy loss and a radius is a distance from the first center η₁. Below
-        r_a the loss exceeds t in all directions or in none. Beyond r_c both lifts of
-        the second center η₂ to the sphere matter. Beyond r_e the level L = t would be
-        farther than π/2 from η₂, so the loss exceeds t in no direction.
+        The radius of an output is its distance from the first center of the noise.
+        There are three of them, r_a, r_c and r_e, for each t. Below r_a the privacy
+        loss exceeds t in all directions or in none. Beyond r_c, two points of the
+        sphere above the second center matter instead of one. Beyond r_e the loss
+        exceeds t in no direction.
 
         Parameters
         ----------
         t : array
-            Levels of the loss, in one dimension.
+            Values of the loss, in one dimension.
 
         Returns
         -------
         LevelSet
-            The radii, one array each with one entry for each t.
+            The three radii, and whether the loss at the first center is larger than t.
         """
         on_sphere = super()._level_set(t)
         r_a, r_c = on_sphere.radii
@@ -180,26 +197,26 @@ class ProjectiveLoss(SpaceFormLoss):
         return LevelSet([r_a, r_c, np.maximum(r_e, r_c)], on_sphere.center_exceeds)
 
     def _far_lift(self, r: Array, t: Array) -> _LiftAngle:
-        """Return cos²(φ/2) and sin²(φ/2) of the angle φ of the far lift's level.
+        """Return the angle at which the far lift of the second center decides the loss.
 
-        A point of the projective space is a set of points of the sphere above it, its
-        lifts. The second center η₂ of the noise has a near and a far lift, seen from
-        the first center η₁. At the distance r from η₁, let φ be the angle at which the
-        far lift is at the distance b, where b is the distance from η₂ on the level L =
-        t of the privacy loss. With the distance D of the centers, x₂ = cos²(φ/2) and 1
-        − x₂ are
+        A line through the origin meets the unit sphere in two opposite points, its
+        lifts. Seen from the first noise center η₁, the second one, η₂, has a near and a
+        far lift. Consider outputs at the distance r from η₁. Let b be the distance from
+        η₂ at which the privacy loss is t, and φ the angle, seen from η₁, at which an
+        output is at the distance b from the far lift. With the distance D of the
+        centers, x₂ = cos²(φ/2) and 1 − x₂ are
 
             x₂     = sin((r+D+b−π)/2)·sin((r+D+π−b)/2) / (sin r·sin D),
             1 − x₂ = sin((π−b−r+D)/2)·sin((π−b+r−D)/2) / (sin r·sin D).
 
-        The results are not clipped: x₂ < 0 if the far lift is never the nearer one.
+        They are not clipped to [0, 1]: x₂ < 0 if the near lift is always closer.
 
         Parameters
         ----------
         r : array
-            The distance from η₁.
+            Distances of outputs from η₁.
         t : array
-            The level of the loss; it broadcasts with `r`.
+            Values of the loss; they broadcast with `r`.
 
         Returns
         -------
@@ -229,26 +246,27 @@ class ProjectiveLoss(SpaceFormLoss):
     def _log_integrand(
         self, u: Array, t: Array, direction: Direction, is_rough: bool = False
     ) -> Array:
-        """Return log(ρ(m+u)/ρ(m)·F), with F the probability of some directions.
+        """Return log(ρ(m+u)/ρ(m)·F), the logarithm of the integrand of a tail.
 
-        ρ is the density of the radius r = m + u and m its mode; L is the privacy loss.
-        F is 1, or the probability of the directions with L > t or with L <= t at this
-        radius. Those with L > t are |w + c| < R, where w is the (real or complex)
-        coordinate of the direction, c = cot r·cot D, R = cos b/(sin r·sin D), D is the
-        distance of the centers and b the distance from the second center at which the
-        loss is t.
+        The radius r = m + u of an output is its distance from the first center, ρ the
+        density of r, and m its mode. F is the probability, given r, that the direction
+        of the output is one of those that count: all, or those with a privacy loss
+        L > t, or with L <= t. Directions have a real or complex coordinate w, and L > t
+        exactly if |w + c| < R. Here c = cot r·cot D and R = cos b/(sin r·sin D), with
+        the distance D of the centers and the distance b from the second center at which
+        the loss is t.
 
         Parameters
         ----------
         u : array
-            r − m, the radius relative to the mode.
+            Offsets u = r − m of radii r from the mode m.
         t : array
-            The level of the loss, broadcast with `u`.
+            Values of the loss; they broadcast with `u`.
         direction : Direction
-            The directions whose probability is F.
+            The directions that count.
         is_rough : bool
-            Whether F is wanted only up to a slowly varying factor, which is enough to
-            find where the integrand is not negligible.
+            Whether F may be off by a slowly varying factor. This is cheaper, and enough
+            to find where the integrand is not negligible.
 
         Returns
         -------
@@ -282,16 +300,17 @@ class ProjectiveLoss(SpaceFormLoss):
         radius: Array,
         direction: Direction,
     ) -> Array:
-        """Return the log probability of some directions, up to a slowly varying term.
+        """Return a rough log probability of the directions with a loss > t, or <= t.
 
-        It only serves to find where a radial integrand is not negligible. With x and x₂
-        the values of cos²(φ/2) for the near and the far lift of the second center, a =
-        (d−1)/2 and R the radius of the set of directions, the probability F is about
+        It is off by a slowly varying term, and only serves to find where an integrand
+        is not negligible. The directions with a loss > t are |w + c| < R, for a
+        coordinate w. In terms of (1+w)/2 they end at x on one side and at x₂ on the
+        other. With a = (d−1)/2, their probability is about
 
             (4x(1−x))^a   if x < 1/2, and 1 otherwise,
 
-        times min(R, 1) for the directions above the level, and at least x₂^a. For the
-        directions below the level, x and 1 − x are swapped.
+        times min(R, 1), and at least x₂^a. For the directions with a loss <= t, x and
+        1 − x are exchanged, and the factor min(R, 1) is absent.
 
         Parameters
         ----------
@@ -307,7 +326,7 @@ class ProjectiveLoss(SpaceFormLoss):
         Returns
         -------
         array
-            About log F.
+            The rough logarithms.
         """
         a = (self.d - 1) / 2
         x, one_minus_x = near_lift
@@ -325,17 +344,17 @@ class ProjectiveLoss(SpaceFormLoss):
         radius: Array,
         direction: Direction,
     ) -> Array:
-        """Return log P(−c−R < w < −c+R) for a real w, or that of the complement.
+        """Return the log probability of the interval |w + c| < R, or of its complement.
 
-        w is the coordinate of a random direction: v = (1+w)/2 ~ Beta(a, a) with a =
-        (d−1)/2. In this coordinate the interval ends at right_end = (1 + R − c)/2,
-        which belongs to the near lift of the second center, and at left_end = (1 − R −
-        c)/2, which belongs to the far one. With I the regularized incomplete beta
-        function, P = I(right_end) − I(left_end), and the complement is I(1 − right_end)
-        + I(left_end).
+        w is the coordinate of a random direction on a real projective space, and
+        v = (1+w)/2 ~ Beta(a, a) with a = (d−1)/2. In terms of v the interval ends at
+        left_end = (1 − R − c)/2 and right_end = (1 + R − c)/2. With I the regularized
+        incomplete beta function, its probability is I(right_end) − I(left_end), and
+        that of the complement I(1 − right_end) + I(left_end).
 
-        If the two terms nearly cancel, sin^{d−2} is integrated instead over the angles
-        between the two lifts; the half width of that interval is arcsin(R/sin(middle)).
+        If the two terms of the difference nearly cancel, the density sin^{d−2} φ of the
+        angle φ is integrated instead over the angles of that interval. Its half width
+        is arcsin(R/sin(middle)).
 
         Parameters
         ----------
@@ -354,15 +373,17 @@ class ProjectiveLoss(SpaceFormLoss):
             The logarithms, of the shape of `radius`.
         """
         a = (self.d - 1) / 2
-        right_end, above_right = near_lift
+        right_end, above_right = near_lift  # above_right is 1 − right_end
         left_end = np.clip(far_lift.x, 0.0, 1.0)
         above_left = np.clip(far_lift.one_minus_x, 0.0, 1.0)
+
+        # The complement: log P(v < left_end) and log P(v > right_end), added.
         log_below_left = log_symmetric_beta(a, left_end, above_left)
         if direction is Direction.BELOW:
-            return np.logaddexp(
-                log_symmetric_beta(a, above_right, right_end), log_below_left
-            )
+            log_beyond_right = log_symmetric_beta(a, above_right, right_end)
+            return np.logaddexp(log_beyond_right, log_below_left)
 
+        # The interval: P(v < right_end) − P(v < left_end).
         log_below_right = log_symmetric_beta(a, right_end, above_right)
         if a == 1.0:  # w is uniform
             return np.where(left_end > 0, np.log(radius), log_below_right)
@@ -395,11 +416,11 @@ class ProjectiveLoss(SpaceFormLoss):
         radius: Array,
         direction: Direction,
     ) -> Array:
-        """Return log P(|w + c| < R) for a complex w, or that of the complement.
+        """Return the log probability of the disc |w + c| < R, or of its complement.
 
-        w is the coordinate of a random direction on ℂPⁿ, with the density
-        (n−1)/π·(1−|w|²)^{n−2} on the unit disc. The work is done by
-        `log_disc_probabilities`, which takes arrays in one dimension.
+        w is the coordinate of a random direction on ℂPⁿ (d = 2n), with the density
+        (n−1)/π·(1−|w|²)^{n−2} on the unit disc. `log_disc_probabilities` computes both
+        logarithms, for arrays in one dimension.
 
         Parameters
         ----------
@@ -446,7 +467,8 @@ def log_disc_probabilities(
       fraction of that circle inside the disc.
     - For a small disc inside the unit disc (`is_small`) the density itself is
       integrated.
-    - If the power n−1 would underflow, that of the largest 1−|w|² on the arc is factored
+    - If the power n−1 would underflow, that of the largest 1−|w|² on the arc is
+    factored
       out (`log_unit`). The arc is then far from the pole.
 
     Parameters
@@ -454,7 +476,8 @@ def log_disc_probabilities(
     n : int
         The complex dimension, n >= 2.
     right_end : array, shape (k,)
-        (1 + R − c)/2: the disc ends at w = −c + R on the real axis, mapped by (1 + w)/2.
+        (1 + R − c)/2: the disc ends at w = −c + R on the real axis, mapped by (1 +
+        w)/2.
     above_right : array, shape (k,)
         1 − right_end, to full precision.
     left_end : array, shape (k,)
@@ -467,8 +490,10 @@ def log_disc_probabilities(
     log_inside, log_outside : array, shape (k,)
         log P and log(1 − P).
     """
-    center_offset = np.maximum(radius - (right_end - above_right), 0.0)
-    is_central = (right_end - above_right) ** 2 * (n - 1) < 0.5
+    # On the real axis the disc ends at R − c = 2·right_end − 1.
+    end_on_axis = right_end - above_right
+    center_offset = np.maximum(radius - end_on_axis, 0.0)  # c
+    is_central = end_on_axis**2 * (n - 1) < _NEAR_POLE
     is_small = _is_small_disc(
         n, right_end, above_right, left_end, radius, center_offset
     )
@@ -509,7 +534,8 @@ def _flux_through_arc(
 ) -> tuple[Array, Array]:
     """Return the flux of a radial field through an arc in the unit disc.
 
-    The arc is w = −c + R·e^{iψ} within the unit disc. The field is
+    It is the main part of the probability of a disc |w + c| < R. The arc is
+    w = −c + R·e^{iψ} within the unit disc. The field is
     (1−|w|²)^{n−1}/(2π|w|²)·w, or (1 − (1−|w|²)^{n−1})/(2π|w|²)·w if `is_central`: then
     the pole at w = 0 is subtracted. With R − c = 2·right_end − 1, on the arc
 
@@ -540,31 +566,26 @@ def _flux_through_arc(
     """
     smallest_square = (right_end - above_right) ** 2
     # Rc is a divisor below; a tiny number in place of 0 makes the arc end at ψ = π.
-    radius_times_offset = np.maximum(radius * center_offset, 1e-300)
+    radius_times_offset = np.maximum(radius * center_offset, _TINY)
 
-    # The arc ends where (1−|w|²)^{n−1} is e^-45 of its largest value.
+    # The arc ends at the unit circle, or where (1−|w|²)^{n−1} is e^-45 of its largest
+    # value.
     used_fraction = np.where(is_central, 1.0, -math.expm1(-_LARGEST_DECAY / (n - 1)))
-    psi_end = 2 * np.arcsin(
-        np.sqrt(
-            np.minimum(
-                right_end * above_right / radius_times_offset * used_fraction, 1.0
-            )
-        )
-    )
+    sin_square_at_end = right_end * above_right / radius_times_offset * used_fraction
+    psi_end = 2 * np.arcsin(np.sqrt(np.minimum(sin_square_at_end, 1.0)))
     psi = psi_end[:, None] * (_NODES + 1) / 2
     sin_square = np.sin(psi / 2) ** 2
     square = smallest_square[:, None] + 4 * radius_times_offset[:, None] * sin_square
 
     # (1−|w|²)^{n−1}, divided by exp(log_unit) so that it does not underflow.
-    base, log_unit = _scaled_base(4 * right_end * above_right, n - 1)
+    base, log_unit = _underflow_divisor(4 * right_end * above_right, n - 1)
     one_minus_square = (
         4 * (right_end * above_right)[:, None]
         - 4 * radius_times_offset[:, None] * sin_square
     )
     power = np.maximum(one_minus_square / base[:, None], 0.0) ** (n - 1)
-    normal_component = (right_end - above_right)[:, None] + 2 * center_offset[
-        :, None
-    ] * sin_square
+    end_on_axis = (right_end - above_right)[:, None]
+    normal_component = end_on_axis + 2 * center_offset[:, None] * sin_square
 
     # At w = 0 the field with the pole subtracted has the limit n − 1.
     field_strength = np.where(is_central[:, None], 1 - power, power) / square
@@ -584,11 +605,11 @@ def _circle_fraction(right_end: Array, left_end: Array, center_offset: Array) ->
     Parameters
     ----------
     right_end : array
-        (1 + R − c)/2.
+        (1 + R − c)/2: the right end of the disc on the real axis, mapped by (1 + w)/2.
     left_end : array
-        (1 − R − c)/2.
+        (1 − R − c)/2: the left end of the disc, mapped likewise.
     center_offset : array
-        c.
+        c; the center of the disc is −c.
 
     Returns
     -------
@@ -596,7 +617,7 @@ def _circle_fraction(right_end: Array, left_end: Array, center_offset: Array) ->
         Numbers from 0 to 1.
     """
     squared_sine = np.where(
-        left_end < 0, -right_end * left_end / np.maximum(center_offset, 1e-300), 0.0
+        left_end < 0, -right_end * left_end / np.maximum(center_offset, _TINY), 0.0
     )
     half_angle = np.arcsin(np.sqrt(np.clip(squared_sine, 0.0, 1.0)))
     return np.asarray(2 / math.pi * half_angle)
@@ -610,26 +631,27 @@ def _is_small_disc(
     radius: Array,
     center_offset: Array,
 ) -> NDArray[np.bool_]:
-    """Say for which discs |w + c| < R the density itself is integrated, not a flux.
+    """Say for which discs |w + c| < R a density is integrated over the disc itself.
 
-    These are the discs inside the unit disc that are small relative to their distance
-    from its boundary, and across which the density (1−|w|²)^{n−2} does not vary much.
-    If it varies more, the flux does not cancel.
+    Otherwise its probability is computed as a flux through the boundary, which would
+    lose digits for these discs: they lie inside the unit disc, are small compared with
+    their distance from its boundary, and the density (1−|w|²)^{n−2} varies little
+    across them.
 
     Parameters
     ----------
     n : int
         The complex dimension, n >= 2.
     right_end : array
-        (1 + R − c)/2.
+        (1 + R − c)/2: the right end of the disc on the real axis, mapped by (1 + w)/2.
     above_right : array
         1 − right_end.
     left_end : array
-        (1 − R − c)/2.
+        (1 − R − c)/2: the left end of the disc, mapped likewise.
     radius : array
-        R.
+        R, the radius of the disc.
     center_offset : array
-        c.
+        c; the center of the disc is −c.
 
     Returns
     -------
@@ -637,36 +659,38 @@ def _is_small_disc(
         One truth value for each disc.
     """
     is_inside = left_end > 0
-    is_far_from_circle = radius < 0.3 * (radius + 2 * np.maximum(left_end, 0.0))
+    distance_of_center = radius + 2 * np.maximum(left_end, 0.0)  # from the unit circle
+    is_far_from_circle = radius < _SMALL_DISC_FRACTION * distance_of_center
     density_varies_little = (
         n - 2
     ) * radius * center_offset < 4 * right_end * above_right
     return np.asarray(is_inside & is_far_from_circle & density_varies_little)
 
 
-def _scaled_base(largest: Array, power: int) -> tuple[Array, Array]:
-    """Return a factor by which to divide some bases before a power of them is taken.
+def _underflow_divisor(largest: Array, power: int) -> tuple[Array, Array]:
+    """Return a divisor that keeps powers of small numbers from underflowing.
 
-    This keeps the power from underflowing.
+    The caller wants x^power for several x <= `largest`. It computes (x/divisor)^power
+    instead, and adds the logarithm of divisor^power to its result.
 
     Parameters
     ----------
     largest : array
-        The largest of the bases.
+        The largest of the numbers x.
     power : int
         The power.
 
     Returns
     -------
-    factor : array
-        The largest base if its power is close to underflow, else 1.
-    log_factor_power : array
-        log(factor^power), which the caller adds to undo the division.
+    divisor : array
+        `largest` if its power is close to underflow, else 1.
+    log_divisor_power : array
+        log(divisor^power).
     """
     with np.errstate(divide="ignore"):
         is_near_underflow = power * np.log(largest) < _LOG_NEAR_UNDERFLOW
-    factor = np.where(is_near_underflow & (largest > 0), largest, 1.0)
-    return factor, power * np.log(factor)
+    divisor = np.where(is_near_underflow & (largest > 0), largest, 1.0)
+    return divisor, power * np.log(divisor)
 
 
 def _log_small_disc(n: int, center_offset: Array, radius: Array) -> Array:
@@ -681,9 +705,9 @@ def _log_small_disc(n: int, center_offset: Array, radius: Array) -> Array:
     n : int
         The complex dimension, n >= 2.
     center_offset : array, shape (k,)
-        c.
+        c; the center of the disc is −c.
     radius : array, shape (k,)
-        The radius of the disc.
+        R, the radius of the disc.
 
     Returns
     -------
@@ -698,7 +722,7 @@ def _log_small_disc(n: int, center_offset: Array, radius: Array) -> Array:
         - 2 * offset_column * polar_radius * _DISC_COSINES
     )
     largest = 1 - np.maximum(center_offset - radius, 0.0) ** 2
-    base, log_base_power = _scaled_base(largest, n - 2)
+    base, log_base_power = _underflow_divisor(largest, n - 2)
     powers = ((1 - square) / base[:, None, None]) ** (n - 2)
     mean_density = np.mean(powers, axis=2) @ _DISC_AREAS
     return np.asarray(np.log((n - 1) * radius**2 * mean_density) + log_base_power)

@@ -1,6 +1,8 @@
-"""The privacy loss of two independent releases: the sum of their privacy losses.
+"""The privacy loss of two independent releases: the sum of their losses A and B.
 
-`SumOfLosses` computes the tails of A + B by a convolution integral,
+A privacy loss is the log ratio of the output densities on two neighboring data sets, at
+a random output of the first one (with probabilities P₁). `SumOfLosses` computes the
+tails of A + B by a convolution integral,
 
     P₁(A + B > t) = ∫ f_B(b)·P₁(A > t − b) db,
 
@@ -41,14 +43,21 @@ _NEGLIGIBLE_DEPTH = 42
 _FEWEST_NODES = 64
 _MOST_NODES = 1024
 # Losses at which `_find_resolving_order` compares two rules, in standard deviations of
-# A + B.
+# A + B; and by how much two logarithms of a tail may differ, absolutely and relatively.
 _TEST_LOSSES = np.array([0.0, 0.3, 1.0, 2.0, 4.0, 8.0])
+_LOG_TAIL_TOLERANCE = 1e-10
+_LOG_TAIL_RELATIVE_TOLERANCE = 1e-12
+# Tables must reach this many standard deviations of A + B past the losses in question.
+_TABLE_MARGIN = 20
+# Rounds in which the support of an integrand is narrowed down.
+_SUPPORT_ROUNDS = 3
 
 
 class LossOnLine(Protocol):
-    """The interface of a summand: tails and density of its privacy loss L on the line.
+    """What a privacy loss L must provide to be added to another one.
 
-    P₁ is the output distribution on the first of two neighboring data sets.
+    These are its tails and its density at any real number. P₁ is the output
+    distribution on the first of two neighboring data sets.
 
     Attributes
     ----------
@@ -62,7 +71,7 @@ class LossOnLine(Protocol):
     breakpoints: tuple[float, ...]
 
     def cover(self, t: float) -> None:
-        """Prepare for losses up to t. A table may be extended in place."""
+        """Prepare for losses up to t; a table of the loss may be extended in place."""
 
     def log_upper_on_line(self, t: Array) -> Array:
         """Return log P₁(L > t) for any real t."""
@@ -75,7 +84,7 @@ class LossOnLine(Protocol):
 
 
 class GaussianLoss:
-    """The privacy loss N(μ²/2, μ²) of Gaussian noise on a flat space, in closed form."""
+    """The privacy loss of Gaussian noise on a flat space: N(μ²/2, μ²)."""
 
     def __init__(self, mu: float) -> None:
         """Store μ > 0, the distance of the two centers divided by the noise scale."""
@@ -137,7 +146,7 @@ class SumOfLosses(PrivacyLossLaw):
     def __init__(
         self, a: LossOnLine, b: LossOnLine, a_scale: float, b_scale: float
     ) -> None:
-        """Derive scale, range, breakpoints and number of nodes of the sum."""
+        """Store the summands and compute the properties of their sum."""
         self.a = a
         self.b = b
         self.b_scale = b_scale
@@ -153,56 +162,63 @@ class SumOfLosses(PrivacyLossLaw):
     def _find_breakpoints(self) -> tuple[float, ...]:
         """Return the losses t > 0 at which the tails of A + B are not analytic.
 
-        They are the sums and differences of the largest losses and breakpoints of A and
-        of B. There are none if A or B is unbounded.
+        If A is not analytic at a loss u and B not at a loss v, then A + B may not be at
+        u + v and at |u − v|. The largest loss of A or B counts as such a point. There
+        are none if A or B is unbounded.
 
         Returns
         -------
         tuple of float
-            The losses, in no order.
+            The losses, in no particular order.
         """
         if math.isinf(self.a.max_loss) or math.isinf(self.b.max_loss):
             return ()
-        points = set()
+        breakpoints = set()
         for point_of_a in [*self.a.breakpoints, self.a.max_loss]:
             for point_of_b in [*self.b.breakpoints, self.b.max_loss]:
-                points |= {point_of_a + point_of_b, abs(point_of_a - point_of_b)}
-        return tuple({point for point in points if 0 < point < self.max_loss})
+                breakpoints.add(point_of_a + point_of_b)
+                breakpoints.add(abs(point_of_a - point_of_b))
+        return tuple({point for point in breakpoints if 0 < point < self.max_loss})
 
     def _find_resolving_order(self) -> int:
         """Return the number of quadrature nodes that the convolution integrals need.
 
-        The number is doubled until doubling changes both log tails of A + B, at six
-        test losses, by at most 1e-10 + 1e-12·|log tail|. On hyperbolic spaces with a
-        large distance of the centers, the density of a loss has two steep flanks, which
-        need many nodes.
+        The number is doubled until a further doubling changes the two log tails of
+        A + B, at six test losses, by at most 1e-10 + 1e-12·|log tail|. Many nodes are
+        needed on hyperbolic spaces if the two noise centers are far apart: then the
+        density of a loss has two steep flanks.
 
         Returns
         -------
         int
             A power of 2 from 64 to 1024.
         """
-        t = self.loss_scale * _TEST_LOSSES
-        t = t[t < 0.9 * self.max_loss]
+        test_losses = self.loss_scale * _TEST_LOSSES
+        test_losses = test_losses[test_losses < 0.9 * self.max_loss]
         order = _FEWEST_NODES
-        coarse_tails = self._log_tails(t, order)
+        log_tails = self._log_tails(test_losses, order)
         while order < _MOST_NODES:
-            finer_tails = self._log_tails(t, 2 * order)
-            agreements = [
-                np.all(np.abs(coarse - finer) <= 1e-10 + 1e-12 * np.abs(coarse))
-                for coarse, finer in zip(coarse_tails, finer_tails, strict=True)
+            finer_log_tails = self._log_tails(test_losses, 2 * order)
+            differences_are_small = [
+                np.all(
+                    np.abs(coarse - finer)
+                    <= _LOG_TAIL_TOLERANCE
+                    + _LOG_TAIL_RELATIVE_TOLERANCE * np.abs(coarse)
+                )
+                for coarse, finer in zip(log_tails, finer_log_tails, strict=True)
             ]
-            if all(agreements):
+            if all(differences_are_small):
                 break
             order = 2 * order
-            coarse_tails = finer_tails
+            log_tails = finer_log_tails
         return order
 
     def log_tails(self, t: Array) -> tuple[Array, Array]:
         """Return log P₁(A + B > t) and log P₁(A + B <= t) at losses t >= 0.
 
-        P₁ is the output distribution on the first data set. The tables of A and B may
-        be extended in place.
+        A and B are independent privacy losses, and P₁ is the output distribution on the
+        first of two neighboring data sets. The tables of A and B may be extended in
+        place.
 
         Parameters
         ----------
@@ -217,23 +233,23 @@ class SumOfLosses(PrivacyLossLaw):
         return self._log_tails(t, self.order)
 
     def _log_tails(self, t: Array, order: int) -> tuple[Array, Array]:
-        """Return log P₁(A + B > t) and log P₁(A + B <= t) at losses t >= 0.
+        """Return log P₁(A + B > t) and log P₁(A + B <= t), with `order` nodes.
 
-        With f_B the density of B and T_A, T_B the largest values of |A| and |B|,
+        With f_B the density of B, and T_A and T_B the largest values of |A| and |B|,
 
             P₁(A + B > t) = ∫_low^high f_B(b)·P₁(A > t − b) db + P₁(B > high),
 
-        where low = max(t − T_A, −T_B) and high = min(t + T_A, T_B); the last term is 0
-        unless high < T_B. The lower tail is the same with P₁(A <= t − b) and P₁(B <=
-        low). Finally both tails are divided by their sum, which is 1 up to the error of
-        f_B.
+        where low = max(t − T_A, −T_B) and high = min(t + T_A, T_B). The last term is 0
+        unless high < T_B. The lower tail is the same with P₁(A <= t − b) and
+        P₁(B <= low). Finally both tails are divided by their sum, which is 1 up to the
+        error of f_B.
 
         The tables of A and B may be extended in place.
 
         Parameters
         ----------
         t : array
-            Losses, in one dimension.
+            Losses t >= 0, in one dimension.
         order : int
             The number of quadrature nodes.
 
@@ -243,8 +259,9 @@ class SumOfLosses(PrivacyLossLaw):
             The logarithms of the two tails, at most 0, with the shape of `t`.
         """
         a, b = self.a, self.b
-        for summand in (a, b):
-            summand.cover(2 * float(t.max()) + 20 * self.loss_scale)
+        largest_loss = 2 * float(t.max()) + _TABLE_MARGIN * self.loss_scale
+        a.cover(largest_loss)
+        b.cover(largest_loss)
 
         low = np.maximum(t - a.max_loss, -b.max_loss)
         high = np.minimum(t + a.max_loss, b.max_loss)
@@ -279,20 +296,22 @@ class SumOfLosses(PrivacyLossLaw):
     ) -> Array:
         """Return log ∫ f_B(b)·tail(t − b) db from low to high, one for each t.
 
-        f_B is the density of B, and `tail` is the upper or lower tail of A. The steps
-        are:
+        A and B are two privacy losses, f_B is the density of B, and `tail` is the upper
+        or the lower tail of A. The steps are:
 
-        1. Lay a coarse grid over [low, high] for each t. If A or B is bounded, an even
-           grid is added to the one about the mean of B.
+        1. Lay a coarse grid over [low, high]. If A or B is bounded, it consists of an
+           evenly spaced grid and one about the mean of B, otherwise of the latter.
         2. Three times, shrink the interval to where the integrand is not negligible,
-           and lay a finer grid there. This finds the support, because the integrand is
-           unimodal.
+           and lay a finer grid there. This finds the support, because the integrand has
+           one peak.
         3. Integrate over that interval by a rule that is dense at both ends.
 
         Parameters
         ----------
-        t, low, high : array
-            Losses of the sum, and the interval of b for each of them; in one dimension.
+        t : array
+            Losses of the sum, in one dimension.
+        low, high : array
+            The interval of b for each t.
         log_tail : callable
             The logarithm of the tail of A, for an array of real losses.
         order : int
@@ -311,15 +330,19 @@ class SumOfLosses(PrivacyLossLaw):
             """Return log(f_B(b)·tail(t − b))."""
             return np.asarray(self.b.log_density_on_line(b) + log_tail(t - b))
 
-        b = np.clip(self.b_scale**2 / 2 + self.b_scale * _FIRST_GRID_OFFSETS, low, high)
+        # Step 1.
+        mean_of_b = self.b_scale**2 / 2
+        b = np.clip(mean_of_b + self.b_scale * _FIRST_GRID_OFFSETS, low, high)
         if math.isfinite(self.b.max_loss) or math.isfinite(self.a.max_loss):
             even_grid = low + (high - low) * _GRID_FRACTIONS
             b = np.sort(np.concatenate([b, even_grid], axis=1), axis=1)
-        for _ in range(3):
+
+        # Step 2.
+        for _ in range(_SUPPORT_ROUNDS):
             left, right = _find_support(b, log_integrand(b))
             b = left + (right - left) * _GRID_FRACTIONS
 
-        # The rule is one for (0, 2); halved, it is one for (0, 1).
+        # Step 3. The rule is one for (0, 2); halved, it is one for (0, 1).
         nodes, weights = (values / 2 for values in endpoint_quadrature(order))
         with np.errstate(divide="ignore"):
             log_terms = (
@@ -331,22 +354,23 @@ class SumOfLosses(PrivacyLossLaw):
 
 
 def _find_support(b: Array, log_values: Array) -> tuple[Array, Array]:
-    """Return the interval on which a function is not negligible, row by row.
+    """Return, for each function, an interval outside of which it is negligible.
 
-    A value is negligible if it is below e^-42 of the maximum of its row. The grid may
-    contain a point several times; the interval reaches to the next different point.
+    Each function is known on a grid. A value is negligible if it is below e^-42 of the
+    largest value of that function. A grid may contain a point several times.
 
     Parameters
     ----------
-    b, log_values : array
-        Increasing grid points and the logarithm of the function there. Each row is one
-        function.
+    b : array, shape (n_functions, n_points)
+        Increasing grid points, one row for each function.
+    log_values : array, shape (n_functions, n_points)
+        The logarithm of the function at these points.
 
     Returns
     -------
-    left, right : array
-        Two columns: for each function, the last grid point before the values that are
-        not negligible and the first one after them, or the ends of the grid.
+    left, right : array, shape (n_functions, 1)
+        The last grid point before, and the first one after, the values that are not
+        negligible; or the ends of the grid.
     """
     is_inside = log_values >= log_values.max(axis=1, keepdims=True) - _NEGLIGIBLE_DEPTH
     first = np.argmax(is_inside, axis=1)[:, None]

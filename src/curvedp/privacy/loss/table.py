@@ -1,11 +1,13 @@
-"""A table of the two tails of a privacy loss, and the integrals over it that give δ(ε).
+"""A table of the distribution of a privacy loss L, from which δ(ε) is computed quickly.
 
-The table stores the logarithms of P₁(L > t) and P₁(L <= t) as piecewise Chebyshev
-series, so that δ(ε), moments and trade-off curves are quick integrals over it.
+P₁ and P₂ are the output distributions on two neighboring data sets, and L is the
+logarithm of their density ratio. The table stores log P₁(L > t) and log P₁(L <= t), for
+losses t >= 0, as piecewise polynomials in a coordinate w of t.
 
-Theorem (docs/theory/exact-profiles.md, "The integral"). P₁ and P₂ are the output
-distributions on two neighboring data sets that an isometry swaps, and L is the privacy
-loss. Then
+So δ(ε), moments and trade-off curves are quick integrals over the table.
+
+Theorem (docs/theory/exact-profiles.md, "The integral"). An isometry of the space swaps
+P₁ and P₂. Then
 
     δ(ε)      = ∫_ε^∞ e^{ε−t}·P₁(L > t) dt,
     1 − δ(ε)  = ∫_ε^∞ e^{ε−t}·P₁(L <= t) dt,
@@ -51,18 +53,20 @@ _LOWEST_LOG = -760.0
 _LEGENDRE_NODES, _LEGENDRE_WEIGHTS = np.polynomial.legendre.leggauss(16)
 _PANEL_NODES = (_LEGENDRE_NODES + 1) / 2
 _PANEL_WEIGHTS = _LEGENDRE_WEIGHTS / 2
-# The end of the table of a bounded loss, in the coordinate w. Rounding allows no more,
-# and less if the tails are noisy.
+# The end of the table of a bounded loss, in the coordinate w. Rounding errors allow no
+# larger w, and only a smaller one if the tails are inaccurate.
 _LAST_W = 16.0
 _LAST_W_OF_NOISY_TAILS = 12.0
 # Edges, in w, of the cells between the end of the table and the largest loss T. At the
 # last of them 1 − t/T is e^-36, which is below the rounding of a double.
 _CONTINUED_W = (20.0, 26.0, 36.0)
 # The relative error of the extrapolated tail of a loss with an atom at its maximum, at
-# least: what the model of `_slope_change_at_end` leaves out. The other number is charged
-# near the maximum, where rounding ε matters too.
+# least: what the model of `_slope_change_at_end` leaves out. The other number is
+# charged near the maximum, where rounding ε matters too.
 _LEAST_CONTINUATION_ERROR = 1e-9
 _CONTINUATION_ERROR_NEAR_MAX = 1e-6
+_LOSS_ROUNDING = 2.0**-50  # relative rounding error of a loss: a few units of 2^-53
+_NEAR_MAX_W = 2  # a loss t with a larger w is near the largest loss: 1 − t/T < e^-2
 # The number of ε's that are integrated at a time, so that the arrays stay in the cache.
 _MAX_BATCH = 2048
 # Terms that are smaller than the largest one by these factors are negligible. The
@@ -76,6 +80,8 @@ _NEGLIGIBLE_END = 60  # of the table, before an adaptive rule is applied
 _RESOLVED_CHANGE = 3
 # A cell of an adaptive rule is halved if the log integrand changes by more across it.
 _STEEP_CHANGE = 8
+_MOST_HALVINGS = 60  # more would halve intervals below the spacing of floats
+_FEWEST_CELLS = 8
 
 
 class _MomentNodes(NamedTuple):
@@ -126,7 +132,7 @@ class TabulatedLossLaw:
     """
 
     def __init__(self, law: PrivacyLossLaw) -> None:
-        """Build the table, up to the largest loss or until the upper tail underflows."""
+        """Build the table, up to the largest loss or until P₁(L > t) underflows."""
         self.max_loss = law.max_loss
         self.breakpoints = law.breakpoints
         self._has_atom_at_max = law.table_end is not None
@@ -146,14 +152,15 @@ class TabulatedLossLaw:
                 self.extend()
 
     def _bounded_panel_edges(self, law: PrivacyLossLaw) -> Array:
-        """Return the first edges of the panels for a loss with the maximum T.
+        """Return where the panels (intervals) of the table begin, for a loss <= T.
 
-        1. Up to 0.6·T the edges are those of a normal loss. If these end before 0.45·T,
-           further edges double up to there.
-        2. A panel ends at every breakpoint of the law.
+        These are first guesses: the series halves a panel where one polynomial is not
+        accurate enough.
+
+        1. Up to 0.6·T the edges are those for a normal loss. If these end before
+           0.45·T, further edges double up to there.
+        2. A panel ends at every loss at which the tails are not analytic.
         3. A few edges approach T: those at w = 1.5, 4, 9 and the end of the table.
-
-        The series refines these panels as needed.
 
         Parameters
         ----------
@@ -203,14 +210,17 @@ class TabulatedLossLaw:
         return float(last_w)
 
     def loss_at(self, w: Array) -> Array:
-        """Return the loss t at the coordinate w: T·(1 − e^{−w}), or w if T is infinite."""
+        """Return the loss t at the coordinate w of the table.
+
+        It is T·(1 − e^{−w}) if the largest loss T is finite, and w otherwise.
+        """
         return -self.max_loss * np.expm1(-w) if self._is_bounded else w
 
     def _coordinate(self, t: Array, distance_to_max: Array) -> Array:
         """Return the coordinate w of a loss t: −log(1 − t/T), or t if T is infinite.
 
-        T is the largest loss. Below T/2 the logarithm is taken of 1 − t/T, above it of
-        (T − t)/T, so that no digits are lost.
+        T is the largest loss. So that no digits are lost, the logarithm is computed
+        from t/T below T/2, and from (T − t)/T above it.
 
         Parameters
         ----------
@@ -232,10 +242,10 @@ class TabulatedLossLaw:
         return np.where(2 * t < self.max_loss, near_zero, near_max)
 
     def _coordinate_rounding(self, w: Array) -> Array:
-        """Return by how much one rounding of the loss changes the coordinate w, in units of 2^-50.
+        """Return by how much rounding a loss t changes its coordinate w.
 
-        For a loss bounded by T, w = −log(1 − t/T) changes by about e^w; for an unbounded
-        loss w = t.
+        The unit is 2^-50. If losses are bounded by T, w = −log(1 − t/T) changes by
+        about e^w of these units; otherwise w = t changes by about w of them.
 
         Parameters
         ----------
@@ -250,24 +260,31 @@ class TabulatedLossLaw:
         return np.exp(w) if self._is_bounded else w
 
     def extend(self, times: int = 1) -> None:
-        """Double the range of the table of an unbounded loss, `times` times, in place."""
+        """Double the range of the table `times` times, in place.
+
+        The loss must be unbounded.
+        """
         end = self.series.end
         self.series.add(np.array([end * 2.0**n for n in range(times + 1)]))
 
     def cover(self, t: float) -> None:
-        """Extend the table of an unbounded loss, in place, until it contains the loss t."""
+        """Extend the table in place until it contains the loss t.
+
+        A table of a bounded loss contains all losses already.
+        """
         while not self._is_bounded and self.end < t:
             self.extend()
 
     def grid(self) -> Array:
-        """Return increasing losses from 0 to the end of the table, 12 for each panel.
+        """Return a grid of losses from 0 to the end of the table.
 
-        Only the last panel has a thirteenth, its end.
+        It has 12 evenly spaced points in each panel of the table, and the end of the
+        last one. A caller searches it for maxima.
 
         Returns
         -------
         array
-            The losses.
+            Increasing losses.
         """
         edges = self.series.edges
         fractions = np.linspace(0.0, 1.0, 13)[:-1]
@@ -285,12 +302,12 @@ class TabulatedLossLaw:
         return self._tail(self._coordinate(t, self.max_loss - t), Tail.LOWER)
 
     def log_second_tail(self, t: Array) -> Array:
-        """Return log P₂(L > t), the tail of the loss on the second data set, for t >= 0.
+        """Return log P₂(L > t), where P₂ is the output distribution on data set two.
 
-        L is the privacy loss, P₁ and P₂ the output distributions on the two data sets,
-        and δ(t) the privacy profile. Then P₂(L > t) = e^{−t}·(P₁(L > t) − δ(t)). The
-        difference also equals (1 − δ(t)) − P₁(L <= t). The form with the smaller tail
-        loses fewer digits and is used.
+        With the privacy loss L, the output distribution P₁ on the first data set, and
+        the privacy profile δ(t), P₂(L > t) = e^{−t}·(P₁(L > t) − δ(t)). The difference
+        also equals (1 − δ(t)) − P₁(L <= t). The form with the smaller tail loses fewer
+        digits and is used.
 
         Parameters
         ----------
@@ -317,33 +334,36 @@ class TabulatedLossLaw:
         return log_difference - t
 
     def _tail(self, w: Array, tail: Tail) -> Array:
-        """Return one log tail at the coordinate w, continued beyond the last panel.
+        """Return the logarithm of one tail of the loss, also beyond the table's end.
 
         Parameters
         ----------
         w : array
-            −log(1 − t/T) for losses t with the maximum T, or t if T is infinite.
+            Coordinates of losses t: w = −log(1 − t/T) if the largest loss T is finite,
+            and w = t otherwise.
         tail : Tail
             UPPER for log P₁(L > t), LOWER for log P₁(L <= t).
 
         Returns
         -------
         array
-            One log tail for each w.
+            One logarithm for each w.
         """
-        value = self.series.value(w, tail)
+        log_tail = self.series.value(w, tail)
         is_beyond = w > self.series.end
         if np.any(is_beyond):
-            value[is_beyond] = self._tail_and_slope(w[is_beyond], tail)[0]
-        return value
+            extrapolated, _ = self._tail_and_slope(w[is_beyond], tail)
+            log_tail[is_beyond] = extrapolated
+        return log_tail
 
     def _tail_and_slope(self, w: Array, tail: Tail) -> tuple[Array, Array]:
-        """Return one log tail and its derivative in w, at the coordinate w.
+        """Return the logarithm of one tail of the loss, and its derivative in w.
 
-        w is −log(1 − t/T) for a loss with the maximum T. Beyond the last panel, which
-        ends at w₀, the log tail is continued linearly in w, that is, the tail is a
-        power of T − t. If the loss has an atom at T, the slope −k + C at w₀ becomes −k
-        + C·e^{w₀ − w}, with C the constant of `_slope_change_at_end`.
+        w is the coordinate −log(1 − t/T) of a loss t, with T the largest loss. Beyond
+        the end w₀ of the table, the logarithm is continued linearly in w: then the tail
+        is a power of T − t. If the loss takes the value T with positive probability,
+        the slope is not constant. It is −k + C·e^{w₀ − w}, with C from
+        `_slope_change_at_end` and −k + C the slope at w₀.
 
         Parameters
         ----------
@@ -367,16 +387,17 @@ class TabulatedLossLaw:
         return value, slope
 
     def _slope_change_at_end(self, tail: Tail) -> float:
-        """Return C, how fast the slope of a log tail changes at the end of the table.
+        """Return how fast the slope of a log tail changes at the end of the table.
 
-        Near the end w₀ of the table, the derivative of the log tail in the coordinate w
-        is modeled as −k + C·e^{w₀ − w}. So the slopes at w₀ − h and at w₀ differ by
-        C·(e^h − 1), from which C follows; h is at most 1 and within the last panel. C
-        is stored in this object until the table is extended.
+        The tail is extrapolated beyond the end w₀ of the table. Near w₀ the derivative
+        of its logarithm in the coordinate w is modeled as −k + C·e^{w₀ − w}, and C is
+        returned. The slopes at w₀ − h and at w₀ differ by C·(e^h − 1), from which C
+        follows; h is at most 1 and within the last panel. C is stored until the table
+        is extended.
 
-        If the loss has an atom at its maximum, `_tail_and_slope` uses this model beyond
-        w₀. Otherwise C is mostly a rounding error, and the tail is continued with the
-        slope −k + C.
+        If the loss takes its largest value with positive probability, the model is used
+        beyond w₀. Otherwise C is mostly a rounding error, and the tail is continued
+        with the constant slope −k + C.
 
         Parameters
         ----------
@@ -404,8 +425,8 @@ class TabulatedLossLaw:
     def log_delta(self, eps: Array) -> Array:
         """Return log δ(ε) = log ∫_ε^∞ e^{ε−t}·P₁(L > t) dt.
 
-        δ is the privacy profile, L the privacy loss and P₁ the output distribution on the
-        first data set. For a bounded loss the result is rounded up.
+        δ is the privacy profile, L the privacy loss and P₁ the output distribution on
+        the first data set. For a bounded loss the result is rounded up.
 
         Parameters
         ----------
@@ -422,8 +443,8 @@ class TabulatedLossLaw:
     def log_one_minus_delta(self, eps: Array) -> Array:
         """Return log(1 − δ(ε)) = log ∫_ε^∞ e^{ε−t}·P₁(L <= t) dt.
 
-        δ is the privacy profile, L the privacy loss and P₁ the output distribution on the
-        first data set. For a bounded loss the result is rounded down.
+        δ is the privacy profile, L the privacy loss and P₁ the output distribution on
+        the first data set. For a bounded loss the result is rounded down.
 
         Parameters
         ----------
@@ -470,12 +491,12 @@ class TabulatedLossLaw:
     def _sum_over_panels(self, eps: Array, tail: Tail) -> Array:
         """Return log ∫_ε^∞ e^{ε−t}·P(t) dt for many ε, where P is one tail of the loss.
 
-        In the panel that contains ε the integral begins at ε; in all later panels it
-        begins at their left edge. So only as many different pieces need to be
-        integrated as there are ε's and panels. The steps are:
+        The table consists of panels, which are intervals of losses. An integral is a
+        sum of pieces: one from ε to the end of its panel, and one for every later
+        panel. The latter are shared by many ε. The steps are:
 
         1. Lay out the pieces.
-        2. For each ε and each panel, look up the piece, and estimate the integrand at its
+        2. For each ε and each panel, look up the piece and the integrand at its
            beginning. Skip pieces that are negligible beside the largest one.
         3. Integrate the remaining pieces, and add them up for each ε.
 
@@ -491,13 +512,14 @@ class TabulatedLossLaw:
         array
             One logarithm for each ε.
         """
+        # Step 1. The last panel is extended to the largest loss.
         edges = np.array(self.loss_at(self.series.edges))
         edges[-1] = self.max_loss
         lower_edges = edges[:-1]
         upper_edges = edges[1:]
         pieces = self._lay_out_pieces(eps, lower_edges, upper_edges, tail)
 
-        # Rows are ε's and columns are panels; an entry is the index of the piece.
+        # Step 2. Rows are ε's and columns are panels; an entry is the index of a piece.
         is_later_panel = eps[:, None] < lower_edges
         index_of_panel = len(eps) + np.arange(len(lower_edges))
         index_of_eps = np.arange(len(eps))[:, None]
@@ -508,6 +530,7 @@ class TabulatedLossLaw:
         is_right_of_eps = pieces.begin[piece] < upper_edges
         matters = is_right_of_eps & (log_integrand > largest - _NEGLIGIBLE_PIECE)
 
+        # Step 3.
         eps_index = np.nonzero(matters)[0]
         used_piece = piece[matters]
         log_discount = eps[eps_index] - pieces.begin[used_piece]
@@ -519,10 +542,12 @@ class TabulatedLossLaw:
     def _lay_out_pieces(
         self, eps: Array, lower_edges: Array, upper_edges: Array, tail: Tail
     ) -> _Pieces:
-        """Return the pieces of the integrals of a tail from each ε to infinity.
+        """Return the pieces into which the integrals of a tail are divided.
 
-        The first pieces run from an ε to the end of its panel, the others cover one
-        panel each.
+        Each integral runs from some ε to infinity.
+
+        The table consists of panels, which are intervals of losses. There is one piece
+        for each ε, from ε to the end of its panel, and then one for each panel.
 
         Parameters
         ----------
@@ -548,13 +573,13 @@ class TabulatedLossLaw:
         return _Pieces(begin, end, log_tail, slope)
 
     def _round_to_private_side(self, log_total: Array, eps: Array, tail: Tail) -> Array:
-        """Correct an integral over a tail for the error of the extrapolation of that tail.
+        """Raise δ, or lower 1 − δ, by the error of an extrapolated tail.
 
-        The integral is ∫_ε^∞ e^{ε−t}·P(t) dt. Between the end of the table and the
-        largest loss T, the tail P is only extrapolated. If P is the upper tail, the
-        integral is δ, and it is raised by the error that this can cause. If P is the
-        lower tail, the integral is 1 − δ, and it is lowered, after the part e^{ε−T} of
-        the losses beyond T, for which P = 1, has been added.
+        δ(ε) and 1 − δ(ε) are integrals ∫_ε^∞ e^{ε−t}·P(t) dt over the upper and the
+        lower tail P of the privacy loss. Between the end of the table and the largest
+        loss T, the tail P is only extrapolated. δ is raised by the error that this can
+        cause. 1 − δ is lowered by it, after the part e^{ε−T} of the losses beyond T, at
+        which the lower tail is 1, has been added.
 
         Parameters
         ----------
@@ -573,7 +598,8 @@ class TabulatedLossLaw:
         log_error = self._log_continuation_error(eps, tail)
         if tail is Tail.UPPER:
             return np.asarray(np.logaddexp(log_total, log_error))
-        log_total = np.logaddexp(log_total, np.minimum(eps - self.max_loss, 0.0))
+        log_part_beyond = np.minimum(eps - self.max_loss, 0.0)
+        log_total = np.logaddexp(log_total, log_part_beyond)
         relative_error = np.exp(np.minimum(log_error - log_total, 0.0))
         return np.asarray(log_total + np.log1p(-np.minimum(relative_error, 0.5)))
 
@@ -584,11 +610,12 @@ class TabulatedLossLaw:
         log_discount: Array,
         tail: Tail,
     ) -> Array:
-        """Return log ∫ e^{log_discount + begin − t}·P(t) dt over pieces [begin, end].
+        """Return the logarithms of ∫ e^{ε−t}·P(t) dt over intervals [begin, end].
 
-        P is one tail of the loss. The integrand falls at least like e^{−(decay rate)·(t
-        − begin)} if log P is concave, so the quadrature stops where it is negligible.
-        Each different piece is evaluated once.
+        P is one tail of the privacy loss. An interval is called a piece, and several ε
+        may need the same piece, which is evaluated once. If log P is concave, the
+        integrand falls at least like e^{−(decay rate)·(t − begin)}. So the quadrature
+        stops where it is negligible.
 
         Parameters
         ----------
@@ -596,7 +623,7 @@ class TabulatedLossLaw:
             All pieces.
         used_piece : array of int
             The indices of the pieces to integrate. An index may occur several times,
-            with different discounts.
+            for different ε.
         log_discount : array
             ε − begin, for each entry of `used_piece`.
         tail : Tail
@@ -607,8 +634,8 @@ class TabulatedLossLaw:
         array
             One logarithm for each entry of `used_piece`.
         """
-        # `place[i]` is the position of `used_piece[i]` among the different indices.
-        different_pieces, place = np.unique(used_piece, return_inverse=True)
+        # Entry i of `used_piece` is entry position[i] of the different indices.
+        different_pieces, position = np.unique(used_piece, return_inverse=True)
         begin = pieces.begin[different_pieces]
         end = pieces.end[different_pieces]
         slope = pieces.slope[different_pieces]
@@ -624,18 +651,20 @@ class TabulatedLossLaw:
                 begin[:, None] + offset, distance_to_max[:, None] - offset
             )
             log_tail = self._tail(w, tail)
-            log_integrand = log_tail[place] + log_discount[:, None] - offset[place]
+            log_integrand = (
+                log_tail[position] + log_discount[:, None] - offset[position]
+            )
             log_means = log_sum_exp(log_integrand + UNIT_LOG_WEIGHTS, axis=1)
-            return np.asarray(np.log(length)[place] + log_means)
+            return np.asarray(np.log(length)[position] + log_means)
 
     def _log_continuation_error(self, eps: Array, tail: Tail) -> Array:
-        """Return the log of a bound on the error that the extrapolated tail causes.
+        """Return the log of a bound on the error that an extrapolated tail causes.
 
-        Beyond the end of the table a tail P of the loss is extrapolated up to the
+        Beyond the end of the table, a tail P of the loss is extrapolated up to the
         largest loss T. The bound is on the error of ∫_ε^T e^{ε−t}·P(t) dt, with a
-        factor of 2 to spare. Let C be the constant of `_slope_change_at_end`. The error
-        of log P is at most |C| if C is ignored, and of second order in C if it is used
-        (for a loss with an atom at T).
+        factor of 2 to spare. Let C be the number of `_slope_change_at_end`. The error
+        of log P is at most |C| if P was extrapolated with a constant slope, and of
+        second order in C if C was taken into account.
 
         Parameters
         ----------
@@ -667,9 +696,9 @@ class TabulatedLossLaw:
     def noise_near_max_loss(self, eps: Array) -> Array:
         """Return a bound on the relative error of δ(ε) close to the largest loss T.
 
-        δ is the privacy profile. The error comes from rounding ε, and from the
-        continuation of the table beyond its last panel. The bound is 0 for an unbounded
-        loss and for ε far from T (w = −log(1 − ε/T) <= 2).
+        The error comes from rounding ε, and from extrapolating the tails beyond the end
+        of the table. The bound is 0 if the loss is unbounded, and for ε far from T
+        (w = −log(1 − ε/T) <= 2).
 
         Parameters
         ----------
@@ -686,21 +715,21 @@ class TabulatedLossLaw:
         w = self._coordinate(eps, self.max_loss - eps)
         steepness = np.abs(self._tail_and_slope(w, Tail.UPPER)[1]) + 1
         with np.errstate(over="ignore", invalid="ignore"):
-            rounding = np.exp(np.minimum(w, _CONTINUED_W[-1])) * 2.0**-50
+            rounding = np.exp(np.minimum(w, _CONTINUED_W[-1])) * _LOSS_ROUNDING
             continuation_error = np.where(
                 w > self.series.edges[-1], _CONTINUATION_ERROR_NEAR_MAX, 0.0
             )
             noise = np.minimum(rounding + continuation_error, 1.0)
-            return steepness * np.where(w > 2, noise, 0.0)
+            return steepness * np.where(w > _NEAR_MAX_W, noise, 0.0)
 
     # ---- the loss on the whole line, for sums of independent losses
 
     @cached_property
     def _second_tail_series(self) -> PiecewiseChebyshev:
-        """A series of t + log P₂(L > t) in w, on the panels as they were first built.
+        """A series of t + log P₂(L > t), on the panels of the table when first used.
 
-        P₂ is the output distribution on the second data set; w is the coordinate of the
-        table.
+        L is the privacy loss and P₂ the output distribution on the second data set. The
+        variable is the coordinate w of the table.
         """
 
         def shifted_log_tail(w: Array) -> Array:
@@ -732,7 +761,7 @@ class TabulatedLossLaw:
 
     @property
     def _largest_usable(self) -> float:
-        """The largest |t| at which tails and density on the whole line are evaluated."""
+        """The largest |t| at which tails and density at any real t are evaluated."""
         return self.max_loss * (1 - 1e-12) if self._is_bounded else self.end
 
     def _usable_size(self, t: Array) -> Array:
@@ -757,7 +786,7 @@ class TabulatedLossLaw:
 
         L is the privacy loss, and P₁ and P₂ are the output distributions on the two
         data sets. For negative arguments P₁(L > −t) = 1 − P₂(L > t), because an
-        isometry swaps P₁ and P₂.
+        isometry of the space swaps P₁ and P₂.
 
         Parameters
         ----------
@@ -783,7 +812,7 @@ class TabulatedLossLaw:
 
         L is the privacy loss, and P₁ and P₂ are the output distributions on the two
         data sets. For negative arguments P₁(L <= −t) = P₂(L > t), because an isometry
-        swaps P₁ and P₂.
+        of the space swaps P₁ and P₂.
 
         Parameters
         ----------
@@ -804,9 +833,10 @@ class TabulatedLossLaw:
     def log_density_on_line(self, t: Array) -> Array:
         """Return the logarithm of the density f of the loss L under P₁, for any real t.
 
-        P₁ is the output distribution on the first data set. For t > 0, f(t) = −d/dt
-        P₁(L > t), from the slope of the series. For negative arguments f(−t) =
-        e^{−t}·f(t), because an isometry swaps the two output distributions.
+        P₁ is the output distribution on the first data set. For t > 0 the density is
+        f(t) = −d/dt P₁(L > t), from the slope of the series. For negative arguments
+        f(−t) = e^{−t}·f(t), because an isometry of the space swaps the output
+        distributions on the two data sets.
 
         Parameters
         ----------
@@ -832,18 +862,22 @@ class TabulatedLossLaw:
 
     @property
     def _continued_edges(self) -> list[float]:
-        """The edges, in w, of the cells between the end of the table and the maximum."""
+        """Coordinates w of losses between the end of the table and the largest loss.
+
+        They are the edges of cells for integrals over the extrapolated tail. There are
+        none if the loss is unbounded.
+        """
         if not self._is_bounded:
             return []
         return [w for w in _CONTINUED_W if w > self.series.edges[-1]]
 
     @cached_property
     def _moment_nodes(self) -> _MomentNodes:
-        """A fixed quadrature rule over the table, with the tail and δ(t) at its nodes t.
+        """A fixed quadrature rule over losses t, with P₁(L > t) and δ(t) at its nodes.
 
-        There are 16 nodes in each quarter of a panel, which is called a cell. The nodes
-        are laid out in the coordinate w of the table, and their weights include the
-        factor dt/dw of the substitution.
+        Every moment of the loss uses it. Each panel of the table is divided into four
+        cells with 16 nodes each. The nodes are laid out in the coordinate w of the
+        table, and their weights include the factor dt/dw of the substitution.
         """
         edges = np.append(self.series.edges, self._continued_edges)
         panel_width = np.diff(edges)[:, None]
@@ -866,15 +900,16 @@ class TabulatedLossLaw:
     def log_moment_integral(self, s: float) -> float:
         """Return log((E₁[e^{sL}] − 1)/s), an integral that gives the moment E₁[e^{sL}].
 
-        L is the privacy loss and E₁ the mean under the output distribution P₁ on the
-        first data set. With S(t) = P₁(L > t) and the privacy profile δ(t), for s > −1
+        L is the privacy loss, E₁ the mean under the output distribution P₁ on the first
+        data set, and δ(t) the privacy profile. With S(t) = P₁(L > t), for s > −1
         (docs/theory/exact-profiles.md),
 
             (E₁[e^{sL}] − 1)/s
                 = ∫₀^∞ (S(t)·(e^{st} − e^{−(s+1)t}) + e^{−(s+1)t}·δ(t)) dt.
 
-        A fixed rule is used if its nodes resolve this integrand, and an adaptive one
-        otherwise. The latter may extend the table of an unbounded loss in place.
+        A fixed quadrature rule is used if its nodes resolve this integrand, and an
+        adaptive one otherwise. The latter may extend the table of an unbounded loss in
+        place.
 
         Parameters
         ----------
@@ -898,8 +933,8 @@ class TabulatedLossLaw:
         values = log_integrand(nodes.t, nodes.log_upper_tail, nodes.log_delta)
         log_terms = values + nodes.log_weight
 
-        # The rule is good if the integrand varies slowly between all nodes that matter
-        # and is negligible at the end of a table that could be longer.
+        # The fixed rule is good if the integrand varies slowly between all nodes that
+        # matter, and is negligible at the end of a table that could be longer.
         largest = log_terms.max()
         matters = log_terms[1:] > largest - _NEGLIGIBLE_TERM
         changes = np.abs(np.diff(values))[matters]
@@ -915,12 +950,11 @@ class TabulatedLossLaw:
     def log_integral(
         self, log_integrand: Callable[[Array], Array], growth: float
     ) -> float:
-        """Return log ∫₀^T f(t) dt of a positive function f of the loss.
+        """Return log ∫₀^T f(t) dt of a positive function f of the privacy loss.
 
         T is the largest loss. If T is infinite, the table is first extended in place
-        until e^{growth·t}·P₁(L > t) is negligible. Then cells between the points of a
-        grid are refined until f varies little on each, and each cell is integrated with
-        16 nodes.
+        until f is negligible at its end. Then the intervals between grid points are
+        halved until f varies little on each, and each is integrated with 16 nodes.
 
         Parameters
         ----------
@@ -954,12 +988,13 @@ class TabulatedLossLaw:
     def _extend_until_ended(self, growth: float) -> None:
         """Extend the table in place until e^{growth·t}·P₁(L > t) is negligible.
 
-        Negligible means below e^-60 of the maximum. The loss must be unbounded.
+        An integrand is about as large as that. Negligible means below e^-60 of the
+        maximum. The privacy loss L must be unbounded.
 
         Parameters
         ----------
         growth : float
-            The rate at which the integrand grows relative to the tail.
+            The rate at which the integrand grows relative to the tail P₁(L > t).
         """
         while True:
             grid = self.grid()
@@ -972,25 +1007,25 @@ class TabulatedLossLaw:
     def _refine_cells(
         self, log_integrand: Callable[[Array], Array], low: Array, high: Array
     ) -> tuple[Array, Array]:
-        """Halve cells until a positive function f varies by less than e^8 on each.
+        """Halve intervals until a positive function f varies little on each.
 
-        Cells on which f is below e^-50 of its largest value at a cell's end are
-        dropped. There are at least 8 cells in the end, and at most 60 rounds of
-        halving.
+        On each of them f must vary by less than a factor of e^8. Intervals at whose
+        ends f is below e^-50 of its largest value are dropped. At least 8 intervals
+        remain. There are at most 60 rounds of halving.
 
         Parameters
         ----------
         log_integrand : callable
             log f, a function of an array of losses.
         low, high : array
-            The ends of the cells, in the coordinate w.
+            The ends of the intervals, in the coordinate w of the table.
 
         Returns
         -------
         low, high : array
-            The ends of the remaining cells.
+            The ends of the remaining intervals.
         """
-        for _ in range(60):
+        for _ in range(_MOST_HALVINGS):
             ends = np.concatenate([low, high])
             values = self._log_integrand_in_w(log_integrand, ends)
             at_low = values[: len(low)]
@@ -1004,7 +1039,7 @@ class TabulatedLossLaw:
 
             # Stop if no cell needs to be halved.
             is_steep = np.abs(at_low - at_high) > _STEEP_CHANGE
-            has_too_few_cells = len(low) < 8
+            has_too_few_cells = len(low) < _FEWEST_CELLS
             can_be_halved = high - low > 1e-12 * high
             if not has_too_few_cells and not np.any(is_steep & can_be_halved):
                 break
@@ -1022,14 +1057,16 @@ class TabulatedLossLaw:
     def _log_integrand_in_w(
         self, log_integrand: Callable[[Array], Array], w: Array
     ) -> Array:
-        """Return log(f(t)·dt/dw), the log integrand of ∫f dt in the coordinate w.
+        """Return log(f(t)·dt/dw): the integrand of ∫f dt if w is the variable.
+
+        w is the coordinate of a loss t in the table.
 
         Parameters
         ----------
         log_integrand : callable
             log f, a function of an array of losses t.
         w : array
-            Coordinates in the table.
+            The coordinates of the losses.
 
         Returns
         -------
@@ -1040,11 +1077,11 @@ class TabulatedLossLaw:
 
 
 def _normal_panel_edges(loss_scale: float) -> Array:
-    """Return edges of panels for a loss that is nearly normal.
+    """Return where the panels of a table should begin, for a nearly normal loss.
 
-    With the standard deviation s, its distribution is about N(s²/2, s²). The edges are
-    0, the mean, and the points 4, 8, …, 64 standard deviations to either side of it, if
-    they exceed s/4.
+    With the standard deviation s, its distribution is about N(s²/2, s²). The edges of
+    the panels are 0, the mean, and the points 4, 8, …, 64 standard deviations to either
+    side of it. Edges below s/4, other than 0, are left out.
 
     Parameters
     ----------
