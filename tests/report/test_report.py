@@ -179,6 +179,21 @@ def test_a_page_about_classes_names_each_and_has_the_warnings_of_all(tmp_path):
         )
     write_report(tmp_path / "x.html", model)
     page = (tmp_path / "x.html").read_text(encoding="utf-8")
+    assert "Private Fréchet mean on euclidean:2: 2 released values" in page
+    assert "These are 2 statistics, of 200, 200 records" in page
     assert "The released value: mean of class a" in page
     assert "mean of class b" in page
     assert "on the edge of the ball" in page
+
+
+def test_a_page_shows_points_as_the_records_were_written(tmp_path):
+    X = np.tile(np.eye(3)[1], (200, 1))
+    mean = PrivateFrechetMean(Sphere(2), radius="private").fit(X)
+    classes = PrivateMDM(Sphere(2), radius="private").fit(X, np.arange(200) % 2)
+    for fitted in (mean, classes):
+        write_report(tmp_path / "x.html", fitted, form="latlon-degrees")
+        page = (tmp_path / "x.html").read_text(encoding="utf-8")
+        assert "latitude " in page
+        assert "longitude " in page
+    assert "95% of the population" in page
+    assert page.count("within ") >= 4

@@ -36,7 +36,6 @@ from curvedp.releasing import (
     all_offers,
     certificates_of,
     find_offer,
-    is_point,
     parse_column,
     public_center,
     write,
@@ -62,9 +61,6 @@ TypedOptions = Mapping[str, Any]
 # The most characters of a ledger's label, and of the name of who releases.
 _LONGEST_LABEL = 200
 _LONGEST_USER = 60
-
-# A point of at most this many numbers is printed in a sentence, in the records' form.
-_MAX_IN_SENTENCE = 6
 
 
 class _MeanByDefault(TyperGroup):
@@ -628,20 +624,12 @@ def _value_lines(
     form : str or None
         The form in which the records were written.
     """
-    import numpy as np
-
     from curvedp.geometry import parse_manifold
-    from curvedp.records.output_forms import align_to_center, output_form
+    from curvedp.records.output_forms import value_lines
 
     manifold = parse_manifold(release.certificate.manifold)
-    value = np.asarray(release.value)
-    lines = []
-    if is_point(release):
-        value = align_to_center(manifold, value, public_center(fitted_estimator))
-        written_as = output_form(form, manifold)
-        if written_as.name is not None and len(written_as.columns) <= _MAX_IN_SENTENCE:
-            lines.append(written_as.sentence(value))
-    return [*lines, *np.array2string(value, precision=8).splitlines()]
+    center = public_center(fitted_estimator)
+    return value_lines(manifold, release.value, form, center)
 
 
 def _released_dict(

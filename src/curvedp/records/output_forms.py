@@ -22,6 +22,12 @@ from curvedp.records.forms import (
     MatrixIndex,
 )
 
+# A point of at most this many numbers is told in a sentence, in the records' form.
+_MAX_IN_SENTENCE = 6
+
+# How far from its space a released point may be by rounding.
+_POINT_TOLERANCE = 1e-8
+
 # Maps one point to the numbers of a record.
 NumberMap = Callable[[np.ndarray], np.ndarray]
 
@@ -274,3 +280,50 @@ def align_to_center(
     if isinstance(manifold, KendallShapes):
         return align_shape(np.asarray(point), center)
     return point
+
+
+def is_point_of(manifold: Manifold, value: np.ndarray) -> bool:
+    """Whether a released value is one point of a space. A velocity or variance is none.
+
+    Parameters
+    ----------
+    manifold : Manifold
+    value : array
+    """
+    is_shaped = np.shape(value) == manifold.point_shape
+    return bool(is_shaped and np.all(manifold.residual(value) <= _POINT_TOLERANCE))
+
+
+def value_lines(
+    manifold: Manifold,
+    value: np.ndarray,
+    form: str | None = None,
+    center: np.ndarray | None = None,
+) -> list[str]:
+    """Return a released value as lines: in the form of the records, then as a point.
+
+    Parameters
+    ----------
+    manifold : Manifold
+        The space of the records.
+    value : array
+        What was released; only a point of the space has a form.
+    form : str or None
+        The form in which the records were written.
+    center : array or None
+        The public center, to which a shape is turned.
+
+    Examples
+    --------
+    >>> from curvedp.geometry import Sphere
+    >>> value_lines(Sphere(2), np.array([0.0, 1.0, 0.0]), "latlon-degrees")
+    ['latitude 0°, longitude 90°', '[0. 1. 0.]']
+    """
+    value = np.asarray(value)
+    lines = []
+    if is_point_of(manifold, value):
+        value = align_to_center(manifold, value, center)
+        written_as = output_form(form, manifold)
+        if written_as.name is not None and len(written_as.columns) <= _MAX_IN_SENTENCE:
+            lines.append(written_as.sentence(value))
+    return [*lines, *np.array2string(value, precision=8, threshold=400).splitlines()]

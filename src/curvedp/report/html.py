@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from matplotlib.figure import Figure
+from sklearn.base import BaseEstimator
 
 from curvedp._files import write_atomically
 from curvedp.core.certificate import Certificate, record_space
@@ -27,12 +28,14 @@ from curvedp.core.wording import (
     protected_unit_sentence,
 )
 from curvedp.errors import CurvedpError, ParameterError
+from curvedp.geometry import parse_manifold
 from curvedp.inference import Region, region_of
 from curvedp.inference.error_bars import distance_sentence
-from curvedp.inference.region import count_components
+from curvedp.inference.region import count_components, simultaneous
 from curvedp.ledger import Ledger
 from curvedp.ledger.book import ENTRY_HEADER, entry_row, unit_in_words
 from curvedp.privacy import Guarantee
+from curvedp.records.output_forms import value_lines
 from curvedp.release.predict import predicted_error_of_release
 from curvedp.release.rebuild import mechanism_of
 from curvedp.release.warnings import release_warnings, several_means_warnings
@@ -137,6 +140,7 @@ def write_report(
     certificate: Certificate | None = None,
     ledger: Ledger | None = None,
     tables: Sequence[TableLike] = (),
+    form: str | None = None,
 ) -> None:
     """Write an HTML page that explains a release to people who were not there.
 
@@ -152,6 +156,9 @@ def write_report(
         The ledger that paid for the release.
     tables : sequence of (title, header, rows)
         Further tables to show, such as a comparison made for a demonstration.
+    form : str, optional
+        The form in which the records were read, such as "latlon-degrees": released
+        points are shown in it, too.
 
     Examples
     --------
@@ -165,7 +172,7 @@ def write_report(
     >>> "certificate" in page.read_text().lower()
     True
     """
-    write_atomically(path, render_report(value, certificate, ledger, tables))
+    write_atomically(path, render_report(value, certificate, ledger, tables, form))
 
 
 def render_report(
@@ -173,35 +180,42 @@ def render_report(
     certificate: Certificate | None = None,
     ledger: Ledger | None = None,
     tables: Sequence[TableLike] = (),
+    form: str | None = None,
 ) -> str:
     """Return the page as HTML text; the parameters are those of `write_report`."""
+    center = None
     if certificate is None:
         releases = releases_of(value)
         ledger = ledger or value.ledger
+        if isinstance(value, BaseEstimator):
+            center = value.get_params(deep=False).get("center")
     else:
         releases = [ReleasedValue("", value, certificate)]
     main = releases[0]
     certificate = main.certificate
 
-    all_tables = list(tables)
-    if len(releases) > 1:
-        all_tables.append(_other_values(releases[1:]))
     components = count_components(mechanism_of(certificate).statistic, main.value)
     regions = _known_regions(certificate, components)
     pictures = _release_pictures(certificate, main.value, regions, components)
+    values = [_written_value(release, form, center) for release in releases]
+    all_tables = list(tables)
+    if len(releases) > 1:
+        all_regions = _regions_together(releases)
+        pictures = _comparison_pictures(releases, all_regions) + pictures
+        all_tables.append(_all_values(releases, values, all_regions))
     if ledger is not None:
         pictures.append(_budget_picture(ledger))
     error = _predicted_error(certificate)
 
     return _PAGE.substitute(
-        title=_page_title(certificate),
+        title=_page_title(releases),
         guarantee=escape(str(certificate.guarantee)),
         warning=_warning_paragraphs(releases),
         what=f": {escape(main.title)}" if len(releases) > 1 else "",
-        explanation=_explanation(certificate, error),
+        explanation=_explanation(releases, error),
         keys=_key_cards(_key_figures(certificate, error, regions, ledger)),
         pictures="".join(_figure_element(picture) for picture in pictures),
-        value=escape(np.array2string(main.value, precision=8, threshold=400)),
+        value=escape(values[0]),
         extra="".join(_section(ReportTable(*table)) for table in all_tables),
         budget="" if ledger is None else _budget_section(ledger),
         claims=_table(("definition", "value"), _claim_rows(certificate)),
@@ -210,10 +224,53 @@ def render_report(
     )
 
 
-def _page_title(certificate: Certificate) -> str:
-    """Return the heading of the page, such as "Private Fréchet mean on Sphere(d=2)"."""
+def _page_title(releases: list[ReleasedValue]) -> str:
+    """Return the heading of the page, such as "Private Fréchet mean on Sphere(d=2)".
+
+    Of several releases it says how many there are.
+    """
+    certificate = releases[0].certificate
     statistic = escape(_statistic_name(certificate))
-    return f"Private {statistic} on {escape(record_space(certificate))}"
+    title = f"Private {statistic} on {escape(record_space(certificate))}"
+    if len(releases) > 1:
+        title += f": {len(releases)} released values"
+    return title
+
+
+def _written_value(
+    release: ReleasedValue, form: str | None, center: np.ndarray | None
+) -> str:
+    """Return a released value as text, in the form of the records where it has one.
+
+    Parameters
+    ----------
+    release : ReleasedValue
+    form : str or None
+        The form of the records.
+    center : array or None
+        The public center, to which a shape is turned.
+    """
+    manifold = parse_manifold(release.certificate.manifold)
+    return "\n".join(value_lines(manifold, release.value, form, center))
+
+
+def _regions_together(releases: list[ReleasedValue]) -> dict[str, list[Region]]:
+    """Return a region for each release, which hold at once, by what they are of.
+
+    What they are of is "population" or "records"; one for which some release has no
+    region is left out.
+
+    Parameters
+    ----------
+    releases : list of ReleasedValue
+        What an estimator has released.
+    """
+    certificates = [release.certificate for release in releases]
+    regions = {}
+    for of in ("population", "records"):
+        with suppress(ParameterError):
+            regions[of] = simultaneous(certificates, of=of)
+    return regions
 
 
 def _known_regions(certificate: Certificate, components: int | None) -> list[Region]:
@@ -246,25 +303,60 @@ def _predicted_error(certificate: Certificate) -> float | None:
         return None
 
 
-def _other_values(releases: list[ReleasedValue]) -> ReportTable:
-    """Return the table of what was released together with the main value.
+def _all_values(
+    releases: list[ReleasedValue],
+    values: list[str],
+    regions: Mapping[str, list[Region]],
+) -> ReportTable:
+    """Return the table of all that was released together, with the error bars.
 
-    Such values are the means of other classes, for example.
+    Such values are the means of several classes, for example.
 
     Parameters
     ----------
     releases : list of ReleasedValue
         What an estimator has released.
+    values : list of str
+        Their values in words.
+    regions : mapping
+        What `_regions_together` returned.
     """
-    rows = [
-        (
-            release.title,
-            str(release.certificate.statistic.get("n", "")),
-            np.array2string(release.value, precision=6),
-        )
-        for release in releases
-    ]
-    return ReportTable("Other released values", ("what", "records", "value"), rows)
+    names = {"population": "95% of the population", "records": "95% of the noise alone"}
+    rows = []
+    for place, (release, value) in enumerate(zip(releases, values, strict=True)):
+        row = [release.title, str(release.certificate.statistic.get("n", ""))]
+        for of_all in regions.values():
+            region = of_all[place]
+            row.append(f"within {distance_sentence(region.manifold, region.radius)}")
+        rows.append((*row, value))
+    header = ("what", "records", *(names[of] for of in regions), "value")
+    return ReportTable("All released values", header, rows)
+
+
+def _comparison_pictures(
+    releases: list[ReleasedValue], regions: Mapping[str, list[Region]]
+) -> list[_Picture]:
+    """Return a figure with the regions of all releases, if they can be in one figure.
+
+    Parameters
+    ----------
+    releases : list of ReleasedValue
+        What an estimator has released.
+    regions : mapping
+        What `_regions_together` returned; the regions of the population are drawn where
+        there are any.
+    """
+    if not regions:
+        return []
+    of_all = next(iter(regions.values()))
+    titles = [release.title for release in releases]
+    named = dict(zip(titles, of_all, strict=True))
+    try:
+        figure = figures.regions_figure(named)
+    except ParameterError:  # too many, or on several spaces
+        return []
+    caption = "All releases; their regions hold at once."
+    return [_Picture(figure, caption, is_wide=True)]
 
 
 def _release_pictures(
@@ -391,7 +483,7 @@ def _warning_paragraphs(releases: list[ReleasedValue]) -> str:
     return "".join(f'<p class="warn">{escape(text)}</p>' for text in texts)
 
 
-def _explanation(certificate: Certificate, error: float | None) -> str:
+def _explanation(releases: list[ReleasedValue], error: float | None) -> str:
     """Return the lead paragraph of the page: what the release promises, in plain words.
 
     With TV the total variation distance between the outcomes on two neighboring data
@@ -400,22 +492,22 @@ def _explanation(certificate: Certificate, error: float | None) -> str:
 
     Parameters
     ----------
-    certificate : Certificate
+    releases : list of ReleasedValue
+        What is released together. The promise quoted is that of the first.
     error : float or None
         The expected distance that the noise moves the result, if it is known.
     """
+    certificate = releases[0].certificate
     unit_words = UNIT_WORDS[certificate.privacy_unit]
     change, guess = neighbor_words(certificate)
-    n = certificate.statistic.get("n")
-    subject = f"{escape(str(n))} {unit_words.plural}" if n else "the data"
+    what = _what_it_is(releases, unit_words.plural)
 
     _, delta_at_zero = certificate.claims.curve[0]
     success_percent = 50 * (1 + delta_at_zero)
     eps, delta = _quoted_point(certificate)
     additive_term = f", plus {delta:.2g}" if delta > 0 else ""
     return (
-        f"This is a statistic of {subject} with random noise added, so that it says "
-        "little about any one of them. How little: "
+        f"{what} How little: "
         f"suppose an attacker knows every other {unit_words.noun} and must guess "
         f"{guess}: a coin is right "
         "50% of the time, the best possible attack on this page at most "
@@ -423,6 +515,32 @@ def _explanation(certificate: Certificate, error: float | None) -> str:
         f"{change} changes the probability of every outcome by a factor of at most "
         f"e<sup>{eps:g}</sup>"
         f"{additive_term}.{_error_sentences(certificate, error)}"
+    )
+
+
+def _what_it_is(releases: list[ReleasedValue], plural: str) -> str:
+    """Return the sentence that says of what the released values are statistics.
+
+    Parameters
+    ----------
+    releases : list of ReleasedValue
+        What is released together.
+    plural : str
+        What is protected, in the plural, such as "records".
+    """
+    counts = [release.certificate.statistic.get("n") for release in releases]
+    subject = "the data"
+    if all(counts):
+        subject = f"{escape(', '.join(str(n) for n in counts))} {plural}"
+    if len(releases) == 1:
+        return (
+            f"This is a statistic of {subject} with random noise added, so that it says "
+            "little about any one of them."
+        )
+    return (
+        f"These are {len(releases)} statistics, of {subject}, with random noise added, "
+        "so that they say little about any one of them. Each has a certificate; the "
+        "numbers on this page are about the first where they do not name another."
     )
 
 

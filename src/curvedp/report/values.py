@@ -99,7 +99,7 @@ def values_figure(regions: Mapping[str, Region]) -> Figure:
 def _error_title(region: Region) -> str:
     """Say of what the error bars in a figure are."""
     target = "the population" if region.of == "population" else "the privacy noise"
-    return f"with {100 * region.level:g}% error bars of {target}"
+    return f"Releases with {100 * region.level:g}% error bars of {target}"
 
 
 def draw_outlines(axes: Axes, regions: Mapping[str, Region]) -> None:

@@ -13,14 +13,14 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
-import numpy as np
-
 from curvedp._files import write_atomically
 from curvedp.core.wording import protected_unit_sentence
 from curvedp.errors import ParameterError
 from curvedp.estimators.base import PrivateEstimator
+from curvedp.geometry import parse_manifold
 from curvedp.ledger import Entry, Ledger
 from curvedp.records import FORMS
+from curvedp.records.output_forms import value_lines
 from curvedp.release.pay import cheapest_request, open_ledger
 from curvedp.release.warnings import estimator_warnings
 from curvedp.releasing import (
@@ -28,6 +28,7 @@ from curvedp.releasing import (
     Option,
     all_offers,
     certificate_contents,
+    public_center,
     value_content,
 )
 from curvedp.signing import key_of, read_key
@@ -407,7 +408,9 @@ class Desk:
         label : str
             What the ledger calls the release.
         """
-        release.add_file("value.csv", lambda: value_content(fitted_estimator, ".csv"))
+        release.add_file(
+            "value.csv", lambda: value_content(fitted_estimator, ".csv", study.form)
+        )
         for name, content in certificate_contents(
             fitted_estimator, "certificate.json"
         ).items():
@@ -421,7 +424,7 @@ class Desk:
         script = study.script(source, str(self.ledger_path), label, key)
         release.add_file("release.py", lambda: script)
         release.add_file("release.ipynb", lambda: notebook(script))
-        release.add_file("report.html", lambda: _report(fitted_estimator))
+        release.add_file("report.html", lambda: _report(study, fitted_estimator))
 
     def save(self, request: Any) -> dict[str, Any]:
         """Try again to write the files of the release with the requested "number"."""
@@ -531,21 +534,26 @@ def _summary(study: Study, fitted_estimator: PrivateEstimator) -> dict[str, Any]
     fitted_estimator : PrivateEstimator
         The estimator after `fit`.
     """
-    certificate = fitted_estimator.releases[0].certificate
-    value = np.array2string(
-        fitted_estimator.released_array(), precision=6, threshold=400
-    )
+    releases = fitted_estimator.releases
+    certificate = releases[0].certificate
+    center = public_center(fitted_estimator)
+    lines = []
+    for release in releases:
+        manifold = parse_manifold(release.certificate.manifold)
+        if len(releases) > 1:
+            lines.append(f"{release.title}:")
+        lines += value_lines(manifold, release.value, study.form, center)
     return {
         "what": study.offer.title,
-        "value": value,
+        "value": "\n".join(lines),
         "guarantee": str(certificate.guarantee),
         "unit": protected_unit_sentence(certificate),
     }
 
 
-def _report(fitted_estimator: Any) -> str:
+def _report(study: Study, fitted_estimator: Any) -> str:
     """Return the report about a release, as an HTML page."""
     # The report needs an extra that others do not have to install.
     from curvedp.report.html import render_report
 
-    return render_report(fitted_estimator)
+    return render_report(fitted_estimator, form=study.form)
