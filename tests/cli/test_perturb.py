@@ -62,7 +62,7 @@ def test_json_and_npy(places, tmp_path):
     told = json.loads(result.stdout)
     assert told["expected_displacement"] == pytest.approx(1.0, abs=1e-6)
     assert told["reports"] == 6
-    reports = np.load(out)
+    reports = np.load(tmp_path / "reports.npy")
     assert float(Earth().dist([51, 0], reports[2])) < 20
 
 

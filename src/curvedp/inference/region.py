@@ -43,7 +43,14 @@ from curvedp.statistics.frechet_mean import FrechetMean
 from curvedp.statistics.geodesic import GeodesicLine
 from curvedp.statistics.searched_ball import BallSearchStatistic, SearchedVariance
 from curvedp.statistics.second_moment import SecondMoment
-from curvedp.statistics.tangent_moments import TangentMoments
+from curvedp.statistics.tangent_moments import (
+    SearchedTangentMoments,
+    TangentMoments,
+    TangentMomentsSum,
+)
+
+# Statistics whose region is one of their mean.
+_TANGENT_MOMENTS = (TangentMoments, TangentMomentsSum, SearchedTangentMoments)
 
 # The ball into which records were clipped, in words, for those kinds of draws for which
 # it is not the public ball.
@@ -552,4 +559,7 @@ def _describe(
     # A draw in another frame was made in a ball that was found privately.
     kind = draw.kind if draw.frame is None else "gradient"
     ball = _BALL_WORDS.get(kind, "the public ball")
-    return f"the {statistic.name} of the {owners}, clipped to {ball}"
+    name = statistic.name
+    if isinstance(statistic, _TANGENT_MOMENTS):
+        name = FrechetMean.name  # the region of moments is one of the mean
+    return f"the {name} of the {owners}, clipped to {ball}"

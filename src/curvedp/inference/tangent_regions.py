@@ -7,7 +7,7 @@ at c, clipped to the ball. docs/theory/tangent-pca.md has the proofs.
 """
 
 from math import inf, sqrt
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.special import gammainccinv, ndtri
@@ -41,6 +41,7 @@ from curvedp.statistics.tangent_moments import (
     estimate_moments,
     largest_noise_eigenvalue,
     moments_size,
+    separate_from_noise,
     split_moments,
 )
 
@@ -176,6 +177,34 @@ def estimate_of_release(
         raise ParameterError(f"the {statistic.name} is no tangent covariance")
     ball = Ball(statistic.center, statistic.radius)
     return estimate_moments(statistic.manifold, ball, vector, noise_std)
+
+
+def geodesics_of_release(vector: np.ndarray, certificate: Certificate) -> np.ndarray:
+    """Return the mean, and all principal directions as long as their deviations.
+
+    Parameters
+    ----------
+    vector, certificate
+        As for `estimate_of_release`.
+
+    Returns
+    -------
+    array of shape (1 + dim, *point_shape)
+        The sign of a direction is arbitrary.
+    """
+    estimate = estimate_of_release(vector, certificate)
+    spectrum = separate_from_noise(
+        estimate.covariance,
+        estimate.covariance_noise,
+        components_above_noise(vector, certificate),
+    )
+    deviations = np.sqrt(spectrum.variances)
+    statistic: Any = final_mechanism_of(certificate).statistic
+    manifold = statistic.manifold
+    tangents = manifold.from_coordinates(
+        estimate.mean, deviations[:, None] * spectrum.directions
+    )
+    return np.concatenate([estimate.mean[None], np.asarray(tangents)])
 
 
 def components_above_noise(
