@@ -1,9 +1,10 @@
-"""Records wherever they lie: in memory, on a device, or in chunks on a cluster.
+"""`Records`: a data set in memory, on a device such as a GPU, or in chunks on a cluster.
 
-`Records` is the one interface through which statistics and mechanisms see data. Nothing
-here raises, warns or changes n because of what a record contains: a record that is not
-finite or not on the manifold is replaced by the center of the public ball when a kernel
-reads it. Types, shapes and dtypes are public and may be refused.
+It is the one interface through which statistics and mechanisms see data. A record is a
+point of a manifold, as an array of shape `point_shape`. Nothing here raises, warns or
+changes the number n of records because of what a record contains: a record that is not
+finite or not on the manifold is replaced by the center of a public ball when it is
+used. Types and shapes are public and may be refused.
 """
 
 from collections.abc import Callable
@@ -43,7 +44,9 @@ _BLOCK = 1 << 13
 
 
 class Records:
-    """The records of one data set; those of this class lie in a NumPy array.
+    """The records of one data set, in memory: a NumPy array.
+
+    Subclasses are for records on a device and for records in chunks.
 
     Parameters
     ----------
@@ -53,9 +56,9 @@ class Records:
     Attributes
     ----------
     n : int
-        How many records there are.
+        The number of records.
     location : {"memory", "device", "chunks"}
-        Where they lie.
+        Where the records are stored.
     """
 
     n: int
@@ -66,22 +69,23 @@ class Records:
         self.n = int(records.shape[0])
 
     def array(self) -> np.ndarray:
-        """Return all records as a NumPy array of doubles, shape (n, *point_shape).
+        """Return all records as one NumPy array of floats, shape (n, *point_shape).
 
-        A dask array is refused, whatever its size is.
+        Records in chunks (a dask array) are refused, whatever their number is.
         """
         return np.asarray(self._records)
 
     def sums(self, kernel: Kernel, *beside: Any) -> np.ndarray:
-        """Return the sum of a kernel over all records.
+        """Add up a vector of integers over all records.
 
         Parameters
         ----------
         kernel : callable
-            Maps a block of records, and the same rows of each array in `beside`, to a
-            vector of int64: the sum of one vector for each record.
+            The function that is added up. It takes a block of records, and the same
+            rows of each array in `beside`, and returns the sum over the block, a vector
+            of int64.
         *beside : arrays, shape (n, ...)
-            Further values of each record, such as the codes of its class.
+            Further values of each record, such as the number of its class.
 
         Returns
         -------
@@ -101,21 +105,21 @@ class Records:
     def moments(self, ball: PublicBall) -> Moments:
         """Return the Fréchet mean of the records and their mean square distance to it.
 
-        The records are clipped into the public ball before. The mean is within
+        The records are clipped into the public ball first. The mean is within
         `solver_error(manifold, radius)` of the true one, whatever the records are.
         Neither value is private: noise has to be added before anything is released.
         """
         return mean_of_array(ball, self._records)
 
     def labels(self, y: Any, classes: Any = None) -> "Labels | ChunkedLabels":
-        """Return the labels of the records, after checking that each record has one.
+        """Return the class labels of the records, after checking that each has one.
 
         Parameters
         ----------
         y : array, list or series, length n
-            The labels.
+            The label of each record.
         classes : list, optional
-            The public set of classes; see `Labels`.
+            The public set of classes. With it the labels are private.
         """
         from curvedp.records.labels import Labels
 
@@ -127,7 +131,9 @@ class Records:
     def class_moments(
         self, ball: PublicBall, labels: "Labels | ChunkedLabels"
     ) -> list[Moments]:
-        """Return the `moments` of each class, in the order of `labels.classes`.
+        """Return the Fréchet mean of each class and the mean square distance to it.
+
+        They are in the order of `labels.classes`.
 
         Parameters
         ----------
@@ -142,15 +148,16 @@ class Records:
         ]
 
     def to_canonical_frame(self, manifold: Manifold, center: np.ndarray) -> "Records":
-        """Return the records in the canonical frame.
+        """Return the records after moving a public center to its canonical place.
 
-        They are moved by the isometry that takes a public center to its canonical place
+        The canonical place is usually the origin, where formulas are simplest. All
+        records are moved by the isometry that takes the center there
         (`geometry.capabilities.move_to_origin`).
         """
         return Records(carry_records(manifold, center, self._records))
 
     def select_class(self, labels: "Labels | ChunkedLabels", code: int) -> "Records":
-        """Return the records of one class, which is `labels.classes[code]`."""
+        """Return the records of one class, the one at position `code` of the classes."""
         return Records(self._records[labels.codes == code])
 
 
@@ -167,11 +174,17 @@ class DeviceRecords(Records):
         return np.asarray(to_host(self._records), dtype=np.float64)
 
     def moments(self, ball: PublicBall) -> Moments:
-        """Return mean and mean square distance as `Records.moments`, computed on the device."""
+        """Return the Fréchet mean and the mean square distance to it.
+
+        Both are computed on the device.
+        """
         return mean_of_device_array(ball, self._records)
 
     def to_canonical_frame(self, manifold: Manifold, center: np.ndarray) -> Records:
-        """Return the records in the canonical frame, on the same device."""
+        """Return the records after moving a public center to its canonical place.
+
+        They stay on the device.
+        """
         return DeviceRecords(carry_on_device(manifold, center, self._records))
 
     def select_class(self, labels: "Labels | ChunkedLabels", code: int) -> Records:
@@ -185,7 +198,10 @@ class DeviceRecords(Records):
 def open_records(
     X: Any, point_shape: tuple[int, ...], name: str = "X", min_records: int = 2
 ) -> Records:
-    """Return data as `Records`, which stay where they lie.
+    """Return data of any form as `Records`, without moving them.
+
+    Data in memory stay in memory, data on a device (such as a GPU) stay on the device,
+    and data in chunks stay in chunks.
 
     Parameters
     ----------
@@ -211,7 +227,7 @@ def open_records(
             f"{name} is a path, not records: curvedp.records.read_records reads files"
         )
     with quiet_about_records():
-        records = _open_where_it_lies(X, point_shape, name)
+        records = _open_by_location(X, point_shape, name)
     if records.n < min_records:
         raise ParameterError(
             f"{name} has {records.n} records; at least {min_records} are needed"
@@ -222,7 +238,7 @@ def open_records(
 def open_streamed(
     X: Any, point_shape: tuple[int, ...], name: str = "X", min_records: int = 2
 ) -> Records:
-    """Return data as `Records` that are read block by block, where X allows it.
+    """Return data as `Records` that are read block by block, if X allows it.
 
     An array of floats, such as a memory-mapped file, is neither copied nor converted:
     kernels of `Records.sums` get blocks of its own type. Everything else is opened by
@@ -243,13 +259,13 @@ def open_streamed(
     return Records(X)
 
 
-def _open_where_it_lies(X: Any, point_shape: tuple[int, ...], name: str) -> Records:
-    """Return X as records in chunks, on a device or in memory; see `open_records`.
+def _open_by_location(X: Any, point_shape: tuple[int, ...], name: str) -> Records:
+    """Return data as `Records` of the kind that suits the place where they are stored.
 
     Parameters
     ----------
     X : array-like
-        The records.
+        The data: a dask array, an array on a device, or anything in memory.
     point_shape : tuple of int
         The shape of one point.
     name : str
@@ -270,7 +286,7 @@ def _open_where_it_lies(X: Any, point_shape: tuple[int, ...], name: str) -> Reco
 
 
 def is_chunked(X: Any) -> bool:
-    """Return whether X is a dask array, without importing dask where it is not in use."""
+    """Return whether X is a dask array, without importing dask."""
     package = type(X).__module__.partition(".")[0]
     return package == "dask" and hasattr(X, "chunks")
 
@@ -283,9 +299,9 @@ def is_complex_array(X: Any) -> bool:
 
 
 def check_record_shape(X: Any, point_shape: tuple[int, ...], name: str) -> Any:
-    """Return X if its shape is (n, *point_shape), and refuse it otherwise.
+    """Return X unchanged if its shape is (n, *point_shape), and refuse it otherwise.
 
-    The message does not tell n, which may be private.
+    The error message does not state n, which may be private.
 
     Parameters
     ----------

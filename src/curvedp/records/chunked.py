@@ -1,8 +1,8 @@
-"""A dask array of records, seen through exact sums over its chunks.
+"""Records in a dask array, which are never loaded as a whole.
 
-Workers see their own chunks and send back sums; the client adds them up and never loads
-the records. A worker or a cluster that fails is reported in one line that quotes no
-record.
+A dask array consists of chunks, which workers read. Workers apply a function to their
+own chunks and send back exact sums; the client adds them up. A worker or a cluster that
+fails is reported in one line that quotes no record.
 """
 
 from functools import partial
@@ -38,8 +38,8 @@ from curvedp.records.conversion import cells_to_floats
 if TYPE_CHECKING:
     from curvedp.records.labels import ChunkedLabels, Labels
 
-# How many records one worker gathers to find a start for the mean. More would take
-# longer and would not save passes over the data.
+# How many records one worker gathers to find a starting point for the mean. More would
+# take longer and would not save passes over the data.
 SAMPLE_SIZE = 1 << 14
 
 # How many partial sums one task adds up.
@@ -54,7 +54,7 @@ _CLUSTER_PACKAGES = ("dask", "distributed", "concurrent", "asyncio")
 
 
 def refuse_chunked(name: str, X: Any) -> None:
-    """Refuse a dask array, of any size, where the records are needed in memory.
+    """Refuse a dask array, because the records are needed in memory.
 
     Parameters
     ----------
@@ -71,7 +71,9 @@ def refuse_chunked(name: str, X: Any) -> None:
 
 
 def check_chunk_sizes(name: str, X: Any) -> None:
-    """Refuse a dask array with chunks of unknown size, because n is part of the guarantee.
+    """Refuse a dask array with chunks of unknown size.
+
+    The number of records is part of the privacy guarantee, so it must be known.
 
     Parameters
     ----------
@@ -94,7 +96,9 @@ def map_records(
     rest: tuple[int, ...],
     dtype: Any = np.float64,
 ) -> Any:
-    """Apply a function to records; for a dask array, chunk by chunk when it is computed.
+    """Apply a function to records, in memory or chunk by chunk.
+
+    For a dask array, the function is applied when the result is computed.
 
     Parameters
     ----------
@@ -194,16 +198,19 @@ class ChunkedRecords(Records):
         return list(self._records.to_delayed().ravel())
 
     def sums(self, kernel: Kernel, *beside: Any) -> np.ndarray:
-        """Return the sum of a kernel over all records, as `Records.sums`.
+        """Add up a vector of integers over all records.
 
         The workers apply the kernel to their chunks, and a tree of tasks adds up the
-        results. The arrays `beside` are dask arrays with the same chunks along their
-        first axis.
+        results.
 
         Parameters
         ----------
         kernel : callable
-            Maps a block of records to sums.
+            The function that is added up. It takes a block of records and the same rows
+            of each array in `beside`, and returns the sum over the block, a vector of
+            int64.
+        *beside : dask arrays, shape (n, ...)
+            Further values of each record, in the same chunks along the first axis.
         """
         # dask aligns arrays of the same number of dimensions, hence the axes of length
         # 1.
@@ -238,12 +245,15 @@ class ChunkedRecords(Records):
     def to_canonical_frame(
         self, manifold: Manifold, center: np.ndarray
     ) -> "ChunkedRecords":
-        """Return the records in the canonical frame; chunks are moved when they are read.
+        """Return the records after moving a public center to its canonical place.
+
+        The canonical place is usually the origin. All records are moved by the same
+        isometry, chunk by chunk when they are read.
 
         Parameters
         ----------
         manifold : Manifold
-            Where the points live.
+            The space in which the records lie.
         center : array
             The center of the public ball, which is moved.
         """
@@ -276,14 +286,15 @@ class ChunkedRecords(Records):
         return cast("ChunkedLabels", labels).moments(ball)
 
     def moments(self, ball: PublicBall) -> Moments:
-        """Return mean and mean square distance as `Records.moments`, by passes over the data.
+        """Return the Fréchet mean of the records and their mean square distance to it.
 
-        One worker finds a start for them from the first records.
+        One worker finds a starting point from the first records. Then a few passes over
+        all chunks improve it.
 
         Parameters
         ----------
-        ball : Ball
-            The public ball.
+        ball : PublicBall
+            The public ball, into which records are clipped.
         """
         import dask
 
@@ -291,10 +302,11 @@ class ChunkedRecords(Records):
         sample = self._records[:SAMPLE_SIZE].rechunk(whole_axes)
         start: Start = compute(dask.delayed(_start_from_chunk)(ball, sample))
 
-        def sums(x: np.ndarray) -> np.ndarray:
-            return self.sums(partial(block_sums, ball, x)).reshape(2, -1)
+        def sums_at(point: np.ndarray) -> np.ndarray:
+            """Return the sums over all records that improve this estimate of the mean."""
+            return self.sums(partial(block_sums, ball, point)).reshape(2, -1)
 
-        return streamed_mean(ball, self.n, sums, start)
+        return streamed_mean(ball, self.n, sums_at, start)
 
 
 # ---- on the workers ------------------------------------------------------------------
@@ -303,11 +315,11 @@ class ChunkedRecords(Records):
 def check_chunk(
     point_shape: tuple[int, ...], chunk: Any, *beside: np.ndarray
 ) -> np.ndarray:
-    """Return a chunk in a worker's memory, if it holds what its dask array promises.
+    """Return the records of a chunk, after checking that they have the right shape.
 
-    Whatever type the array declares, the type of a chunk is data: where a chunk is a
-    part of a table, one text or complex number in it changes that type. So what is not
-    a number becomes NaN.
+    The type of a chunk is private, whatever type the dask array declares: if a chunk is
+    a part of a table, one text or complex number in it changes that type. So it is not
+    refused, and whatever is not a number becomes NaN.
 
     Parameters
     ----------
@@ -336,12 +348,12 @@ def check_chunk(
 def _apply_to_chunk(
     function: Kernel, point_shape: tuple[int, ...], chunk: Any
 ) -> np.ndarray:
-    """Apply a function to the records of a chunk, as doubles.
+    """Apply a function to the records of a chunk, after converting them to floats.
 
     Parameters
     ----------
     function : callable
-        Maps a block of records to a block.
+        Maps an array of records to an array with one row for each.
     point_shape : tuple of int
         The shape of one point.
     chunk : array
@@ -356,12 +368,14 @@ def _apply_to_chunk(
 def _sum_over_chunk(
     kernel: Kernel, point_shape: tuple[int, ...], chunk: Any, *beside: np.ndarray
 ) -> np.ndarray:
-    """Return one row of int64: the kernel's sums over a chunk, and the number of records.
+    """Return the sum of a kernel over a chunk, followed by the number of its records.
+
+    A worker calls this. The result is an array with one row of int64.
 
     Parameters
     ----------
     kernel : callable
-        Maps the records of a block, and the values beside them, to sums.
+        Maps the records of a block, and the values beside them, to a vector of sums.
     point_shape : tuple of int
         The shape of one point.
     chunk : array
@@ -376,7 +390,10 @@ def _sum_over_chunk(
 
 
 def _start_from_chunk(ball: PublicBall, chunk: np.ndarray) -> Start:
-    """Find a start for the Fréchet mean from a sample of the records."""
+    """Return a starting point for the search of the Fréchet mean.
+
+    It is computed from a chunk with a sample of the records.
+    """
     sample = check_chunk(ball.manifold.point_shape, chunk)
     with quiet_about_records():
         return start_from_sample(ball, np.asarray(sample, dtype=np.float64))
@@ -386,22 +403,22 @@ def _start_from_chunk(ball: PublicBall, chunk: np.ndarray) -> Start:
 
 
 def compute(collection: Any, name: str = "X") -> Any:
-    """Return the value of a lazy collection of dask, on whichever scheduler is in charge.
+    """Compute a lazy value of dask, on whichever scheduler is in use.
 
     Parameters
     ----------
     collection : dask array or delayed value
-        What is computed.
+        The value to compute.
     name : str
-        What error messages call the data.
+        The name of the data in error messages.
 
     Raises
     ------
     ParameterError
-        If the computation fails. Errors of the cluster and of the storage speak of
-        machines and files, and are quoted. Any other error may quote a record (a
-        reader's "could not convert ..."), so only its type is told, and it is left out
-        of the traceback too.
+        If the computation fails. An error of the cluster or of the storage is about
+        machines and files, and is quoted. Any other error may quote a record (such as
+        "could not convert ..."), so the message states its type only, and the traceback
+        does not show it.
     """
     try:
         return collection.compute()
@@ -409,7 +426,7 @@ def compute(collection: Any, name: str = "X") -> Any:
         raise
     except Exception as error:
         kind = type(error).__name__
-        if _speaks_of_machines(error):
+        if _is_error_of_machines(error):
             text = " ".join(str(error).split()).rstrip(".")
             reason = f"{kind}: {text}"
         else:
@@ -419,14 +436,20 @@ def compute(collection: Any, name: str = "X") -> Any:
         ) from None
 
 
-def _speaks_of_machines(error: Exception) -> bool:
-    """Return whether an error comes from the cluster or the storage, and not from a task."""
+def _is_error_of_machines(error: Exception) -> bool:
+    """Return whether an error comes from the cluster or the storage.
+
+    Errors of other origins may quote a record.
+    """
     package = type(error).__module__.partition(".")[0]
     return isinstance(error, OSError | MemoryError) or package in _CLUSTER_PACKAGES
 
 
 def _check_scheduler() -> None:
-    """Refuse a cluster that does not answer; without one, dask's own threads do the work."""
+    """Refuse a cluster whose scheduler does not answer.
+
+    Without a cluster nothing is checked, because dask then uses threads of its own.
+    """
     import sys
 
     if "distributed" not in sys.modules:

@@ -1,4 +1,8 @@
-"""Finding the columns of a table that hold a record, by public names and positions alone."""
+"""Finding the columns of a table that hold a record.
+
+A row of a table is a record: a point, written as several numbers. Columns are chosen by
+their public names or positions (from 0), never by what their cells hold.
+"""
 
 import re
 from collections.abc import Sequence
@@ -40,7 +44,8 @@ def select_columns(
         None for a text file without a header.
     options : ReadOptions
         Its `columns` says which columns are wanted; without it the table must have
-        exactly `width` columns, or so many besides its `other_columns`. Its `form` says in which order they are expected.
+        exactly `width` columns, or so many besides its `other_columns`. Its `form` says
+        in which order they are expected.
     width : int
         How many entries a record has.
 
@@ -83,7 +88,7 @@ def select_columns(
 def _columns_besides(
     where: str, names: Sequence[Column] | None, others: Sequence[Column]
 ) -> list[int]:
-    """Return the positions of the columns that are not among the others.
+    """Return the positions of all columns except some that hold other things.
 
     Parameters
     ----------
@@ -96,8 +101,10 @@ def _columns_besides(
     """
     if names is None:
         return []
-    taken = {_find_column(where, names, column) for column in others}
-    return [position for position in range(len(names)) if position not in taken]
+    other_positions = {_find_column(where, names, column) for column in others}
+    return [
+        position for position in range(len(names)) if position not in other_positions
+    ]
 
 
 def _check_column_count(
@@ -120,7 +127,7 @@ def _check_column_count(
         return
     noun = "column" if len(names) == 1 else "columns"
     rule = (
-        f"is missing: {where} has {len(names)} {noun} ({_listed(names)}), and a record has "
+        f"is missing: {where} has {len(names)} {noun} ({_list_names(names)}), and a record has "
         f"{width} entries; name its columns"
     )
     if len(names) == 1:
@@ -132,15 +139,15 @@ def _check_column_count(
 def _requested_columns(
     columns: Sequence[Column], names: Sequence[Column] | None
 ) -> list[Column]:
-    """Return what a caller passed as `columns`, as a list without ranges.
+    """Return the wanted columns as a list, with ranges such as "2-31" written out.
 
-    A single text is accepted if it is a range such as "2-31". Any other single text
-    yields an empty list, which `select_columns` refuses.
+    A single text is accepted if it is a range. Any other single text yields an empty
+    list, which the caller refuses.
 
     Parameters
     ----------
     columns : sequence
-        What the caller asks for: names, or positions from 0.
+        The wanted columns: names, positions from 0, or ranges.
     names : sequence or None
         The names of all columns; None if the table has no names.
     """
@@ -220,7 +227,7 @@ def _find_column(where: str, names: Sequence[Column] | None, column: Column) -> 
     if names is None:
         columns_in_words = "no header"
     else:
-        columns_in_words = f"{len(names)} columns ({_listed(names)})"
+        columns_in_words = f"{len(names)} columns ({_list_names(names)})"
     raise ParameterError(
         f"{where} has no column {shown(column)}: it has {columns_in_words}; places count "
         f"from 0{_suggest_encoding(names or ())}"
@@ -228,24 +235,27 @@ def _find_column(where: str, names: Sequence[Column] | None, column: Column) -> 
 
 
 def _suggest_range(columns: Sequence[Column]) -> str:
-    """Return how a range is written, for those who write it as in Python."""
+    """Return a hint on how ranges are written, if a column looks like "2:31"."""
     has_slice = any(isinstance(column, str) and ":" in column for column in columns)
     return "; a range of places is written 2-31" if has_slice else ""
 
 
 def _suggest_encoding(names: Sequence[Column]) -> str:
-    """Return what to do where names of columns were decoded wrongly, or nothing."""
+    """Return a hint about the encoding if a name of a column was decoded wrongly.
+
+    Otherwise the hint is empty.
+    """
     is_garbled = any(_UNDECODED in str(name) for name in names)
     if not is_garbled:
         return ""
     return "; some names are not in this encoding: state it (encoding), such as latin-1"
 
 
-def _listed(names: Sequence[Column]) -> str:
-    """Return the names of columns as an error message lists them.
+def _list_names(names: Sequence[Column]) -> str:
+    """Return the names of columns as a list for an error message.
 
-    A number is left out: if a caller takes a line of records for a header, then the
-    message must not show that record.
+    Numbers are left out. If a caller takes a line of records for a header, the message
+    must not show that record.
 
     Parameters
     ----------

@@ -1,8 +1,8 @@
-"""Conversion of cells, columns and rows of any type to doubles.
+"""Conversion of the cells of tables and arrays, of any type, to 64-bit floats.
 
-What is not a number becomes NaN. The type of an array is public and may be refused.
-What a cell holds is data: converting it never raises, never warns, and the result
-depends on that cell alone.
+Whatever is not a number becomes NaN. Converting a private cell never raises and never
+warns, and the result depends on that cell alone. Only the type of a whole array is
+public and may be refused.
 """
 
 import sys
@@ -21,6 +21,10 @@ from curvedp.errors import ParameterError
 _REAL_KINDS = "biuf"
 _OBJECT_AND_TEXT_KINDS = "OUST"
 
+# The largest number that is a character (`sys.maxunicode`) may be exceeded in damaged
+# texts; this replacement character stands for such a number.
+_REPLACEMENT_CHARACTER = 0xFFFD
+
 # The most characters that a number may have, and that a name keeps (`text_tables`). A
 # number in full precision has fewer than 30; reading a text of many megabytes as one
 # takes minutes.
@@ -28,7 +32,7 @@ LONGEST_CELL = 1 << 12
 
 
 def to_float(cell: Any) -> float:
-    """Return the number in a cell, NaN if there is none. Never raises and never warns.
+    """Return the number in a cell, or NaN if there is none; never raise and never warn.
 
     A complex number is a number if its imaginary part is 0. An array with several
     entries, a masked cell and a text of more than `LONGEST_CELL` characters are not
@@ -37,7 +41,7 @@ def to_float(cell: Any) -> float:
     Parameters
     ----------
     cell : object
-        A cell of the table.
+        The content of a cell: a number, a text, or anything else.
     """
     try:
         if isinstance(cell, np.ndarray):
@@ -58,7 +62,7 @@ def to_float(cell: Any) -> float:
 
 
 def to_floats(where: str, values: Any) -> np.ndarray:
-    """Convert an array of numbers or texts to doubles, and refuse any other array.
+    """Convert an array of numbers or texts to floats, and refuse any other array.
 
     Parameters
     ----------
@@ -88,7 +92,7 @@ def to_floats(where: str, values: Any) -> np.ndarray:
 
 
 def cells_to_floats(values: Any) -> np.ndarray:
-    """Convert an array of any type to doubles, cell by cell, without ever refusing it.
+    """Convert an array of any type to floats, cell by cell; never refuse it.
 
     Parameters
     ----------
@@ -109,7 +113,7 @@ def cells_to_floats(values: Any) -> np.ndarray:
     kind = cells.dtype.kind
     with np.errstate(all="ignore"):
         if kind in _REAL_KINDS:
-            # A long double that is larger than every double becomes an infinity.
+            # A longer float that is larger than every 64-bit float becomes infinite.
             return cells.astype(np.float64, copy=False)
         if kind == "c":
             real_numbers = np.where(cells.imag == 0, cells.real, np.nan)
@@ -123,15 +127,16 @@ def cells_to_floats(values: Any) -> np.ndarray:
 
 
 def valid_texts(cells: np.ndarray) -> np.ndarray:
-    """Return an array of texts whose characters all exist; any other array as it is.
+    """Repair an array of texts that has numbers which are not characters.
 
-    NumPy stores each character of a text as a number of 4 bytes, and raises when a
-    number that is no character becomes a text of Python. Such a character becomes
-    U+FFFD, the replacement character, in its own cell alone.
+    NumPy stores each character of a text as a number of 4 bytes. It raises an error
+    when a number that is not a character is converted to a text of Python. Here such a
+    number is replaced by U+FFFD, the replacement character. Arrays of other types are
+    returned unchanged.
 
     Parameters
     ----------
-    cells : sequence
+    cells : array
         The cells of a column.
     """
     if cells.dtype.kind != "U" or cells.dtype.itemsize == 0:
@@ -141,7 +146,8 @@ def valid_texts(cells: np.ndarray) -> np.ndarray:
     is_invalid = characters > sys.maxunicode
     if not is_invalid.any():
         return cells
-    repaired = np.where(is_invalid, 0xFFFD, characters).astype(f"{order}u4")
+    repaired = np.where(is_invalid, _REPLACEMENT_CHARACTER, characters)
+    repaired = repaired.astype(f"{order}u4")
     return repaired.view(cells.dtype).reshape(cells.shape)
 
 
@@ -171,7 +177,10 @@ def complex_to_pairs(values: np.ndarray) -> np.ndarray:
 
 
 def _to_pair(cell: Any) -> tuple[float, float]:
-    """Return the real and the imaginary part of the number in a cell, NaN if there is none."""
+    """Return the real and the imaginary part of the number in a cell.
+
+    The real part is NaN if the cell holds no number.
+    """
     if isinstance(cell, complex | np.complexfloating):
         return float(cell.real), float(cell.imag)
     return to_float(cell), 0.0
@@ -182,7 +191,7 @@ def stack_records(
     shape: tuple[int, ...],
     columns: Sequence[str | int] | None = None,
 ) -> np.ndarray:
-    """Convert records that come one by one to an array of shape (n, *shape).
+    """Convert records that come one by one to one array of shape (n, *shape).
 
     Parameters
     ----------
@@ -209,7 +218,7 @@ def stack_records(
 def _record_to_floats(
     record: Any, shape: tuple[int, ...], columns: Sequence[str | int] | None
 ) -> np.ndarray:
-    """Convert one record of any type to doubles of the given shape, NaN if it is not one.
+    """Convert one record of any type to an array of floats; NaN if that is impossible.
 
     Parameters
     ----------
@@ -236,9 +245,10 @@ def _record_to_floats(
 
 
 def _as_array(record: Any, columns: Sequence[str | int] | None) -> np.ndarray:
-    """Return one record of any type as an array of any shape; may raise anything.
+    """Return one record of any type as an array of any shape.
 
-    With `columns`, the array holds what the record gives for each of these keys.
+    With `columns`, the array has the record's values for these keys. Any exception may
+    be raised, because a record may be any object.
 
     Parameters
     ----------
@@ -255,8 +265,8 @@ def _as_array(record: Any, columns: Sequence[str | int] | None) -> np.ndarray:
         record = record.as_matrix()
 
     if isinstance(record, list | tuple):
-        # Objects, because in an array of texts one long text takes its length for each
-        # cell.
+        # An array of objects: in an array of texts, every cell would take as much
+        # memory as the longest text.
         record = np.array(record, dtype=object)
     if isinstance(record, np.ma.MaskedArray):
         return record
@@ -285,15 +295,15 @@ def is_scipy_rotation(X: Any) -> bool:
 
 
 def object_array(values: Iterable[Any]) -> np.ndarray:
-    """Return an array of shape (n,) that holds n values as they are, of any types.
+    """Return a one-dimensional array of objects that holds values unchanged.
 
-    NumPy's own conversion would look for a common type, and would make a matrix of
-    lists.
+    NumPy's own conversion would look for a common type, and would turn lists into a
+    matrix.
 
     Parameters
     ----------
-    values : array
-        The values of a column.
+    values : iterable
+        The values, of any types.
     """
     items = list(values)
     objects = np.empty(len(items), dtype=object)

@@ -1,7 +1,8 @@
-"""Reading a range of cells from an Excel file.
+"""Reading records from a range of cells of an Excel file, such as "Sheet1!A2:C201".
 
-The caller names the range, because an empty last row leaves no trace in the file:
-without a range, emptying one record could change n.
+Each row of the range is a record. The caller names the range, because an empty last row
+leaves no trace in the file: without a range, emptying one record could change the
+number of records.
 """
 
 import warnings
@@ -48,7 +49,7 @@ class CellRange(NamedTuple):
 
     @property
     def shape(self) -> tuple[int, int]:
-        """How many rows and columns the range has."""
+        """The number of rows and the number of columns of the range."""
         return self.bottom - self.top + 1, self.right - self.left + 1
 
 
@@ -84,14 +85,19 @@ def read_excel_records(
 def read_excel_column(
     path: Path, column: str | int, options: ReadOptions
 ) -> np.ndarray:
-    """Read one value for each record from a range of cells, such as "D2:D201"."""
+    """Read one value for each record from a range of cells.
+
+    Here `column` is the range, such as "D2:D201".
+    """
     return read_excel_cells(path, str(column), options.max_unpacked).ravel()
 
 
 def read_excel_cells(
     path: Path, where: str | None, max_unpacked: int | None = None
 ) -> np.ndarray:
-    """Read what the cells of a range hold, as an array of objects; empty cells are None.
+    """Read the contents of a range of cells as an array of objects.
+
+    Empty cells become None.
 
     Parameters
     ----------
@@ -173,7 +179,7 @@ def _find_sheet(path: Path, workbook: Any, cell_range: CellRange) -> Any:
 
 
 def _copy_cells(workbook: Any, sheet: Any, cell_range: CellRange) -> np.ndarray:
-    """Return what the cells of a range hold, as an array of objects.
+    """Return the contents of a range of cells as an array of objects.
 
     Parameters
     ----------
@@ -203,7 +209,8 @@ def _copy_cells(workbook: Any, sheet: Any, cell_range: CellRange) -> np.ndarray:
         for row_number, row in parser.parse():
             if row_number > cell_range.bottom:
                 break
-            if row_number < next_row:  # above the range, or a row that was read before
+            # Skip rows above the range, and rows that were read before.
+            if row_number < next_row:
                 continue
             next_row = row_number + 1
             for cell in row:
@@ -226,10 +233,16 @@ def _cell_by_cell_parser() -> Any:
     from openpyxl.worksheet._reader import WorkSheetParser
 
     class CellByCellParser(WorkSheetParser):
+        """A parser of a sheet for which a cell that cannot be read is empty."""
+
+        # The number of the last column that was read; openpyxl counts in it.
         col_counter: int
 
         def parse_cell(self, element: Any) -> Any:
-            """Return a cell as openpyxl does; one that cannot be read has no value."""
+            """Return a cell as openpyxl does; an unreadable one is returned empty.
+
+            First the whole cell is parsed, then only its place, then nothing of it.
+            """
             column_before = self.col_counter
             try:
                 return super().parse_cell(element)

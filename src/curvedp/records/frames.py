@@ -1,8 +1,8 @@
-"""Reading records from frames and columns in memory: those of pandas, polars and pyarrow.
+"""Reading records from the tables (frames) of pandas, polars and pyarrow.
 
-The type of a column is data, because one cell can change it: a single complex number or
-date makes a column of them. So no column is refused for its type, and a cell that
-cannot be read affects its own record alone.
+A row of a table is a record. A single cell can change the type of its column: one
+complex number makes a column of complex numbers. So the type is private: no column is
+refused for it, and a cell that cannot be read affects its own record alone.
 """
 
 from collections.abc import Callable
@@ -19,7 +19,7 @@ from curvedp.records.options import ReadOptions
 
 @runtime_checkable
 class PandasFrame(Protocol):
-    """What is used of a frame of pandas."""
+    """The part of a pandas frame that is used here."""
 
     columns: Any
     iloc: Any
@@ -27,14 +27,14 @@ class PandasFrame(Protocol):
 
 @runtime_checkable
 class PandasSeries(Protocol):
-    """What is used of a series of pandas."""
+    """The part of a pandas series that is used here."""
 
     iloc: Any
 
 
 @runtime_checkable
 class PolarsFrame(Protocol):
-    """What is used of a frame of polars."""
+    """The part of a polars frame that is used here."""
 
     columns: Any
 
@@ -44,7 +44,7 @@ class PolarsFrame(Protocol):
 
 @runtime_checkable
 class ArrowTable(Protocol):
-    """What is used of a table of pyarrow."""
+    """The part of a pyarrow table that is used here."""
 
     columns: Any
     column_names: Any
@@ -58,15 +58,15 @@ Frame = PandasFrame | PolarsFrame | ArrowTable
 def frame_records(
     where: str, table: Frame, shape: tuple[int, ...], options: ReadOptions
 ) -> np.ndarray:
-    """Return the records of a frame as doubles.
+    """Convert the records of a frame to an array of floats.
 
     Parameters
     ----------
     where : str
-        What error messages call the frame.
+        The name of the frame in error messages.
     table : frame
-        Its columns hold the entries of a record in row-major order; or one column holds
-        an array or a list for each record.
+        A table with one row for each record. Its columns hold the entries of a record
+        in row-major order, or one column holds an array or a list for each record.
     shape : tuple of int
         The shape of one record.
     options : ReadOptions
@@ -75,7 +75,8 @@ def frame_records(
     Returns
     -------
     array, shape (n, prod(shape)) or (n, *shape)
-        Flat where each column is one entry. A cell that is not a number is NaN.
+        The records, flat if each column is one entry. A cell that is not a number is
+        NaN.
     """
     positions = find_record_columns(where, table, shape, options)
     if len(positions) < prod(shape):
@@ -90,8 +91,8 @@ def find_record_columns(
 ) -> list[int]:
     """Return the positions of the columns that hold the records.
 
-    There is one for each entry of a record; or only one, if the frame has one column
-    (or the caller names one) and a record has several entries. That column then holds
+    Usually there is one column for each entry of a record. If a record has several
+    entries and there is only one column (or the caller names only one), its cells are
     lists.
 
     Parameters
@@ -148,14 +149,14 @@ def column_names(table: Frame) -> list[str]:
 
 
 def _column_at(table: Frame, position: int) -> np.ndarray:
-    """Return the cells of one column of a frame, by its position from 0.
+    """Return the cells of one column of a frame.
 
     Parameters
     ----------
     table : object
-        A frame of pandas, polars or Arrow.
+        A frame of pandas or polars, or a table of pyarrow.
     position : int
-        The place of the column or cell, from 0.
+        The position of the column, from 0.
     """
     if isinstance(table, PandasFrame):
         return column_cells(table.iloc[:, position])
@@ -176,7 +177,7 @@ def is_column(X: Any) -> bool:
 
 
 def _package_of(X: Any) -> str | None:
-    """Return which of pandas, polars and pyarrow the type of X comes from; None if none.
+    """Return the name of the package of X: "pandas", "polars", "pyarrow" or None.
 
     Parameters
     ----------
@@ -191,11 +192,11 @@ def _package_of(X: Any) -> str | None:
 
 
 def column_cells(column: Any) -> np.ndarray:
-    """Return the cells of a column as an array. Never raises for what a cell holds.
+    """Convert a column to a NumPy array of its cells; no cell makes it fail.
 
     Libraries convert a column as a whole, and one cell can make that fail: a text that
-    is not UTF-8, a time of more than 24 hours, a date beyond Python's. Then the cells
-    are converted one by one, and those that cannot be converted are None.
+    is not UTF-8, a time of more than 24 hours, a date beyond Python's range. Then the
+    cells are converted one by one, and those that cannot be converted become None.
 
     Parameters
     ----------
@@ -223,12 +224,14 @@ def column_cells(column: Any) -> np.ndarray:
 
 
 def _cells_one_by_one(column: Any) -> np.ndarray:
-    """Return the cells of a column as objects, None where a cell cannot be converted.
+    """Convert a column to an array of objects, cell by cell.
+
+    A cell that cannot be converted becomes None.
 
     Parameters
     ----------
-    column : str or int
-        The name or the place of the column.
+    column : series or array of pandas, polars or pyarrow
+        The column.
     """
     cells = np.full(len(column), None, dtype=object)
     for position in range(len(column)):
@@ -241,14 +244,16 @@ def _cells_one_by_one(column: Any) -> np.ndarray:
 
 
 def _cell_at(column: Any, position: int) -> Any:
-    """Return one cell of a column as an object of Python; may raise anything.
+    """Return one cell of a column as an object of Python.
+
+    Any exception may be raised if the cell cannot be converted.
 
     Parameters
     ----------
-    column : array
-        One column of a frame.
+    column : series or array of pandas, polars or pyarrow
+        The column.
     position : int
-        Which cell.
+        The position of the cell, from 0.
     """
     if _package_of(column) == "pyarrow":
         return column[position].as_py()
@@ -260,25 +265,25 @@ def _cell_at(column: Any, position: int) -> Any:
 
 
 def _is_conversion_error(error: BaseException) -> bool:
-    """Return whether an exception says that a conversion failed.
+    """Return whether an exception means that converting a cell has failed.
 
-    A panic of polars is not an `Exception`, and neither are the exceptions by which
-    users and Python end a program.
+    Polars reports some failures by a "PanicException", which is not an `Exception`.
+    Exceptions that end the program, such as `KeyboardInterrupt`, do not count.
     """
     return isinstance(error, Exception) or type(error).__name__ == "PanicException"
 
 
 def _arrow_cells(column: Any) -> np.ndarray:
-    """Return the cells of an array or a chunked array of pyarrow; may raise anything.
+    """Convert a column of pyarrow to an array of its cells.
 
-    In a dictionary-encoded column every distinct value is built once and shared by its
-    rows. NumPy's own conversion would take a missing value for the first entry of the
-    dictionary.
+    A dictionary-encoded column stores every distinct value once, and positions in that
+    list. It is decoded here, because NumPy's own conversion would read a missing value
+    as the first entry of the dictionary. Any exception may be raised.
 
     Parameters
     ----------
-    column : str or int
-        The name or the place of the column.
+    column : pyarrow array or chunked array
+        The column.
     """
     import pyarrow
 
@@ -298,10 +303,11 @@ def _arrow_cells(column: Any) -> np.ndarray:
 
 
 def _polars_cells(series: Any) -> np.ndarray:
-    """Return the cells of a series of polars; may raise anything.
+    """Convert a series of polars to an array of its cells.
 
-    Texts are read as bytes and decoded here: for a text that is not UTF-8, polars would
-    write to the terminal before it raises.
+    Texts are read as bytes and decoded here. For a text that is not UTF-8, polars
+    itself would write to the terminal before it raises an error. Any exception may be
+    raised.
 
     Parameters
     ----------
@@ -323,7 +329,7 @@ def _polars_cells(series: Any) -> np.ndarray:
 
 
 def _replace_type(dtype: Any, replaced_types: tuple[Any, ...], new_type: Any) -> Any:
-    """Return a type of polars with some types replaced by another, also inside of lists.
+    """Replace some types inside a type of polars, such as a list of texts.
 
     Parameters
     ----------

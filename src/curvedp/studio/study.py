@@ -20,7 +20,7 @@ from curvedp.geometry import Manifold, parse_manifold
 from curvedp.ledger import Ledger
 from curvedp.privacy import GDP, ZCDP, ApproxDP, Guarantee, PureDP
 from curvedp.records import read_column, read_records
-from curvedp.records.files import written_point
+from curvedp.records.files import parse_point_text
 from curvedp.releasing import Offer, Option, all_offers, find_offer, parse_column
 
 # The guarantees on the page by name: the class, and the names of its numbers.
@@ -183,7 +183,7 @@ class Study:
 
     def _read_point(self, text: str) -> list[Any]:
         """Return a point that was typed like a record, as nested lists of numbers."""
-        point: list[Any] = written_point(text, self.space, self.form).tolist()
+        point: list[Any] = parse_point_text(text, self.space, self.form).tolist()
         return point
 
     def reading(self) -> dict[str, Any]:
@@ -344,23 +344,31 @@ class Study:
                 source = f"read_column(data, {parse_column(typed_column)!r}{reading})"
             column_lines.append(f"{name} = {source}")
 
+        further_lines = ""
+        if self.offer.make_files is not None:
+            further_lines = _FURTHER_FILES.format(
+                statistic=self.statistic, form=self.form
+            )
         options = self.offer.select_options(self.options())
         arguments = _keyword_source({**options, "guarantee": self.guarantee})
         # The script has a variable for the manifold.
         arguments = arguments.replace(repr(self.space), "manifold", 1)
         module, estimator = self.offer.import_names
-        return _SCRIPT.format(
-            data=data,
-            ledger_arguments=ledger_arguments,
-            label=label,
-            manifold=self.manifold,
-            reading=_keyword_source(self.reading()),
-            columns="\n".join(column_lines),
-            guarantee_class=type(self.guarantee).__name__,
-            module=module,
-            estimator=estimator,
-            arguments=arguments.removeprefix(", "),
-            fit_arguments=", ".join(self.offer.fit_arguments),
+        return (
+            _SCRIPT.format(
+                data=data,
+                ledger_arguments=ledger_arguments,
+                label=label,
+                manifold=self.manifold,
+                reading=_keyword_source(self.reading()),
+                columns="\n".join(column_lines),
+                guarantee_class=type(self.guarantee).__name__,
+                module=module,
+                estimator=estimator,
+                arguments=arguments.removeprefix(", "),
+                fit_arguments=", ".join(self.offer.fit_arguments),
+            )
+            + further_lines
         )
 
     def key_at(self, data: Path, head: str) -> str:
@@ -427,6 +435,14 @@ ledger = Ledger({ledger_arguments})
 model = {estimator}({arguments}, ledger=ledger, label={label!r})
 model.fit({fit_arguments}, groups=groups)
 write(model, Path("value.csv"), Path("certificate.json"), Path("report.html"))
+"""
+
+_FURTHER_FILES = """
+# %% May be published: drawn from what was released, at no cost
+from curvedp.releasing import find_offer
+files = find_offer({statistic!r}).make_files(model, {form!r})
+for name, content in files.items():
+    Path(name).write_bytes(content)
 """
 
 # What separates the cells of a script; the rest of the line says what a cell does.
