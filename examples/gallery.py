@@ -29,6 +29,7 @@ TUTORIALS = (
     "polar_wander",
     "skull_growth",
     "synthetic_angles",
+    "private_topics",
     "local_privacy",
     "eeg_classification",
     "training",

@@ -13,7 +13,7 @@ messages to a bank (77 intents, all-MiniLM-L6-v2):
    noisy class sums;
 4. what noise on one single embedding leaves of it.
 
-docs/evidence/embeddings.md shows the output.
+docs/evidence/topics.md shows the output.
 """
 
 import argparse

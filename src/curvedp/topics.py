@@ -20,8 +20,8 @@ NOT_COVERED = (
     "a vocabulary must be public: phrases that were taken from the texts are private",
     "a second look costs again: other numbers of topics, other columns, other filters",
     "a topic whose count is below its error bar may be noise, and its phrases chance",
-    "a center stands for many people, but whoever wrote most of a small topic is seen "
-    "through it as through any statistic at this guarantee",
+    "a small topic in which one person wrote most texts may show that person's subject, "
+    "unless persons are named (`groups`)",
 )
 """Uses of released topics that their guarantee does not cover, a sentence each."""
 

@@ -2,7 +2,7 @@
 
 All noise is Gaussian, so the fractions of μ² that the stages take add up exactly. What
 is asked next depends on released numbers alone. docs/theory/clusters.md has the
-theorem about the sensitivities, and docs/howto/topics.md says what comes out.
+theorem about the sensitivities, and docs/howto/private-topics.md says what comes out.
 
 The stages:
 
