@@ -1,13 +1,15 @@
-"""Private geodesic regression on real data: a polar wander path, rat skulls, storm tracks. Tables, and pictures of each.
+"""Private geodesic regression on real data: tables, and a picture of each.
 
     python -m curvedp.papers.reg.examples --data-dir DIR [--out DIR] [--repeats 20]
 
-Every public number (center, radius, speed, clip, range) is stated with where it comes from; none is read off private data.
+The data are a polar wander path, rat skulls and storm tracks. Every public number
+(center, radius, speed, clip, range) is stated with where it comes from, and none is read
+off private data.
 """
 
 import argparse
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -17,41 +19,60 @@ from curvedp.geometry.manifold import Manifold
 from curvedp.papers.data_sets import find_file, load_dataset
 from curvedp.papers.reg.pictures import plot_geodesic
 from curvedp.randomness import GeneratorSource
-from curvedp.regression import fit_geodesic
+from curvedp.regression import GeodesicFit, fit_geodesic
 
-CORRUPTED = np.array([23, 101, 104, 160]) - 1  # rows of the rat data known to be so
+# Rows of the rat data that are known to be corrupted, and skulls of the public animal.
+CORRUPTED = np.array([23, 101, 104, 160]) - 1
+PUBLIC_SKULLS = 8
 
 
-def polar_wander(
-    folder: Path,
-) -> tuple[Manifold, np.ndarray, np.ndarray, dict[str, Any]]:
-    """33 poles of the global apparent polar wander path, age 0 to 320 million years; one pole is one record.
+class Example(NamedTuple):
+    """A data set with its public numbers.
 
-    Public: today's pole is the axis of rotation; continents do not drift much faster than a radian in 320 million years.
+    Attributes
+    ----------
+    manifold : Manifold
+        Where the responses live.
+    x, Y : array
+        Predictors and responses.
+    public : dict
+        Center, radius, speed, clip and range of the private estimator.
+    """
+
+    manifold: Manifold
+    x: np.ndarray
+    Y: np.ndarray
+    public: dict[str, Any]
+
+
+def polar_wander(folder: Path | None) -> Example:
+    """Return 33 poles of the global apparent polar wander path; a pole is a record.
+
+    Their ages go from 0 to 320 million years. Public are today's pole, which is the axis
+    of rotation, and that continents do not drift much faster than a radian in that time.
     """
     table = load_dataset("polar-wander", folder)
-    axis = np.array([0.0, 0.0, -1.0])
     public = {
-        "center": axis,
+        "center": np.array([0.0, 0.0, -1.0]),
         "radius": 0.6,
         "speed": 1.2,
         "clip": 0.3,
         "x_range": (0.0, 320.0),
     }
-    return Sphere(2), table["age"], table["pole"], public
+    return Example(Sphere(2), table["age"], table["pole"], public)
 
 
-def rat_skulls(folder: Path) -> tuple[Manifold, np.ndarray, np.ndarray, dict[str, Any]]:
-    """Eight landmarks of the skull of 21 rats at 8 ages, 7 to 150 days; log age.
+def rat_skulls(folder: Path | None) -> Example:
+    """Return eight landmarks of the skulls of 20 rats at 8 ages, against log age.
 
-    The first animal is given up as public: its skull at 40 days is the center and its growth sets speed and clip. Private are
-    the other 160 skulls, the corrupted ones among them.
+    There are 21 animals, of 7 to 150 days. The first one is given up as public: its
+    skull at 40 days is the center, and its growth sets speed and clip. Private are the
+    other 160 skulls, the corrupted ones among them.
     """
     path = find_file("calvaria.npz", "rat skulls", "the R package GeodRegr", folder)
     with np.load(path, allow_pickle=False) as table:
         age, shape = table["age_days"].astype(float), table["preshape"]
     points = np.stack([shape.real, shape.imag], axis=-1)
-    x = np.log(age)
     public = {
         "center": points[4],
         "radius": 0.1,
@@ -59,16 +80,16 @@ def rat_skulls(folder: Path) -> tuple[Manifold, np.ndarray, np.ndarray, dict[str
         "clip": 0.08,
         "x_range": (np.log(7.0), np.log(150.0)),
     }
-    return KendallShapes(8), x[8:], points[8:], public
+    private = slice(PUBLIC_SKULLS, None)
+    return Example(KendallShapes(8), np.log(age)[private], points[private], public)
 
 
-def storm_tracks(
-    folder: Path,
-) -> tuple[Manifold, np.ndarray, np.ndarray, dict[str, Any]]:
-    """How Atlantic storms travel: one fix of each, as seen from where it was first seen, against hours since then.
+def storm_tracks(folder: Path | None) -> Example:
+    """Return how Atlantic storms travel: one fix of each; a storm is a record.
 
-    A storm is one record. Its way (east, north, along the geodesic) is drawn from a public place, 20°N 60°W. Public: storms
-    live about ten days and make some 300 km a day.
+    The predictor is hours since the storm was first seen. Its way from there (east,
+    north, along the geodesic) is drawn from a public place, 20°N 60°W. Public is that
+    storms live about ten days and make some 300 km a day.
     """
     path = find_file(
         "hurdat2_AL.npz",
@@ -76,21 +97,24 @@ def storm_tracks(
         "NOAA (HURDAT2, Atlantic)",
         folder,
     )
+    names = ("key", "lat", "lon", "unix_time")
     with np.load(path, allow_pickle=False) as table:
-        key, lat, lon, time = (
-            table[name] for name in ("key", "lat", "lon", "unix_time")
-        )
+        key, lat, lon, time = (table[name] for name in names)
+
+    # Which fix of a storm is taken is a public rule.
     _, first, count = np.unique(key, return_index=True, return_counts=True)
-    one = first + np.floor(np.random.default_rng(0).random(len(first)) * count).astype(
-        int
-    )  # a public rule
-    known = np.isfinite(lon[one] + lon[first])  # a few fixes have no longitude
-    one, first = one[known], first[known]
-    M = Sphere(2)
-    (start, frame), (end, _) = (_place(lat[part], lon[part]) for part in (first, one))
-    way = np.einsum("nki,ni->nk", frame, np.asarray(M.log(start, end)))
-    center, compass = _place(np.array([20.0]), np.array([-60.0]))
-    points = np.asarray(M.exp(center[0], way @ compass[0]))
+    shares = np.random.default_rng(0).random(len(first))
+    later = first + np.floor(shares * count).astype(int)
+    has_longitudes = np.isfinite(lon[later] + lon[first])
+    later, first = later[has_longitudes], first[has_longitudes]
+
+    sphere = Sphere(2)
+    start, start_frame = _place(lat[first], lon[first])
+    end, _ = _place(lat[later], lon[later])
+    ways = np.einsum("nki,ni->nk", start_frame, np.asarray(sphere.log(start, end)))
+    center, center_frame = _place(np.array([20.0]), np.array([-60.0]))
+    points = np.asarray(sphere.exp(center[0], ways @ center_frame[0]))
+    hours = (time[later] - time[first]) / 3600
     public = {
         "center": center[0],
         "radius": 0.3,
@@ -98,15 +122,13 @@ def storm_tracks(
         "clip": 0.3,
         "x_range": (0.0, 240.0),
     }
-    return M, (time[one] - time[first]) / 3600, points, public
+    return Example(sphere, hours, points, public)
 
 
 def _place(lat: np.ndarray, lon: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Unit vectors of degrees, and the directions east and north there."""
-    a, b = (
-        np.radians(np.asarray(lat, dtype=float)),
-        np.radians(np.asarray(lon, dtype=float)),
-    )
+    """Return unit vectors of places in degrees, and the directions east and north."""
+    a = np.radians(np.asarray(lat, dtype=float))
+    b = np.radians(np.asarray(lon, dtype=float))
     east = np.stack([-np.sin(b), np.cos(b), np.zeros_like(b)], axis=-1)
     north = np.stack(
         [-np.sin(a) * np.cos(b), -np.sin(a) * np.sin(b), np.cos(a)], axis=-1
@@ -123,6 +145,7 @@ EXAMPLES = {
 
 
 def main() -> None:
+    """Study all examples, or one."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data-dir", type=Path, default=None)
     parser.add_argument("--out", type=Path, default=Path("out"))
@@ -132,22 +155,31 @@ def main() -> None:
     arguments.out.mkdir(parents=True, exist_ok=True)
     for name, (load, guarantees) in EXAMPLES.items():
         if arguments.only in (None, name):
-            study(
-                name,
-                *load(arguments.data_dir),
-                guarantees,
-                arguments.repeats,
-                arguments.out,
-            )
+            example = load(arguments.data_dir)
+            study(name, example, guarantees, arguments.repeats, arguments.out)
 
 
 def permutation_pvalue(
-    M: Manifold, x: Any, Y: Any, permutations: int, rng: np.random.Generator
+    manifold: Manifold, x: Any, Y: Any, permutations: int, rng: np.random.Generator
 ) -> float:
-    """How often a random pairing of x and Y is fitted as well: (1 + count)/(1 + permutations), exact under independence."""
+    """Return how often a random pairing of x and Y is fitted as well. NOT PRIVATE.
+
+    (1 + count)/(1 + permutations) is an exact p-value under independence.
+
+    Parameters
+    ----------
+    manifold : Manifold
+    x, Y : array
+        The data.
+    permutations : int
+        Number of random pairings.
+    rng : numpy.random.Generator
+        The source of randomness.
+    """
 
     def energy(order: np.ndarray) -> float:
-        return float(np.mean(fit_geodesic(M, x[order], Y).residuals(x[order], Y) ** 2))
+        fit = fit_geodesic(manifold, x[order], Y)
+        return float(np.mean(fit.residuals(x[order], Y) ** 2))
 
     observed = energy(np.arange(len(x)))
     count = sum(
@@ -158,58 +190,76 @@ def permutation_pvalue(
 
 
 def study(
-    name: str,
-    M: Manifold,
-    x: Any,
-    Y: Any,
-    public: dict[str, Any],
-    guarantees: Any,
-    repeats: int,
-    out: Path,
+    name: str, example: Example, guarantees: Any, repeats: int, out: Path
 ) -> None:
-    """The non-private fit, private fits at each guarantee, and a picture."""
+    """Print the fit and private fits of an example, and draw them.
+
+    Parameters
+    ----------
+    name : str
+        Of the example.
+    example : Example
+    guarantees : sequence of Guarantee
+        Of the private fits.
+    repeats : int
+        Private fits at each guarantee.
+    out : Path
+        The folder for the picture.
+    """
+    manifold, x, Y, public = example
     low, high = public["x_range"]
     times = np.linspace(low, high, 50)
-    fit = fit_geodesic(M, x, Y)
-    p = permutation_pvalue(M, x, Y, permutations=99, rng=np.random.default_rng(0))
-    typical = float(np.median(fit.residuals(x, Y)))
-    print(
-        f"\n{name}: {M!r}, n = {len(x)}; fit: R² = {fit.score(x, Y):.3f}, p = {p:.2f}, median residual {typical:.4f} rad"
-    )
-    fits = {"fitted": fit}
+    fit = fit_geodesic(manifold, x, Y)
+    rng = np.random.default_rng(0)
+    p = permutation_pvalue(manifold, x, Y, permutations=99, rng=rng)
+    median = float(np.median(fit.residuals(x, Y)))
+    print(f"\n{name}: {manifold!r}, n = {len(x)}; fit: R² = {fit.score(x, Y):.3f}, ")
+    print(f"  p = {p:.2f}, median residual {median:.4f} rad")
+    geodesics: dict[str, Any] = {"fitted": fit}
     if name == "rat-skulls":
-        sound = np.ones(len(x), dtype=bool)
-        sound[CORRUPTED - 8] = False
-        fits = {
-            "fitted": fit_geodesic(M, x[sound], Y[sound]),
-            "fitted, 4 corrupted": fit,
-        }
-        clean = fits["fitted"].residuals(x[sound], Y[sound])
-        r2 = fits["fitted"].score(x[sound], Y[sound])
-        print(
-            f"  without the {np.sum(~sound)} corrupted: R² = {r2:.3f}, median {np.median(clean):.4f}"
-        )
-        off = np.asarray(M.dist(fit.predict(times), fits["fitted"].predict(times)))
-        print(f"  least squares with the corrupted ones is off by {off.mean():.4f}")
-    drawn = dict(fits)
+        geodesics = _without_corrupted(example, fit, times)
+
+    reference = geodesics["fitted"]
     for guarantee in guarantees:
-        rows = []
+        distances, medians = [], []
         for seed in range(repeats):
             source = GeneratorSource(np.random.default_rng(seed))
             model = PrivateGeodesicRegression(
-                M, guarantee=guarantee, source=source, **public
+                manifold, guarantee=guarantee, source=source, **public
             ).fit(x, Y)
-            off = np.asarray(
-                M.dist(model.predict(times), fits["fitted"].predict(times))
-            )
-            rows.append((off.mean(), float(np.median(M.dist(model.predict(x), Y)))))
-        mean, spread = np.mean(rows, axis=0), np.std(rows, axis=0)
-        said = f"distance to the fit {mean[0]:.4f} (sd {spread[0]:.4f}), median residual {mean[1]:.4f}"
-        print(f"  {guarantee!r:<24} {model.method_:<7} {said}")
+            off = manifold.dist(model.predict(times), reference.predict(times))
+            distances.append(float(np.mean(np.asarray(off))))
+            medians.append(float(np.median(manifold.dist(model.predict(x), Y))))
+        print(
+            f"  {guarantee!r:<24} {model.method_:<7} distance to the fit "
+            f"{np.mean(distances):.4f} (sd {np.std(distances):.4f}), "
+            f"median residual {np.mean(medians):.4f}"
+        )
         if isinstance(guarantee, PureDP) or guarantee is guarantees[0]:
-            drawn[f"private, ε = {guarantee.eps:g}"] = model
-    picture = plot_geodesic(M, np.clip(x, low, high), Y, **drawn)
+            geodesics[f"private, ε = {guarantee.eps:g}"] = model
+    picture = plot_geodesic(manifold, np.clip(x, low, high), Y, **geodesics)
     picture.savefig(out / f"regression-{name}.png", dpi=100)
+
+
+def _without_corrupted(
+    example: Example, fit: GeodesicFit, times: np.ndarray
+) -> dict[str, Any]:
+    """Return the fits of the rat skulls without and with the corrupted ones."""
+    manifold, x, Y, _ = example
+    is_clean = np.ones(len(x), dtype=bool)
+    is_clean[CORRUPTED - PUBLIC_SKULLS] = False
+    x, Y = x[is_clean], Y[is_clean]
+    clean_fit = fit_geodesic(manifold, x, Y)
+    median = np.median(clean_fit.residuals(x, Y))
+    n_corrupted = np.sum(~is_clean)
+    r_squared = clean_fit.score(x, Y)
+    print(
+        f"  without the {n_corrupted} corrupted: R² = {r_squared:.3f}, "
+        f"median {median:.4f}"
+    )
+    off = np.asarray(manifold.dist(fit.predict(times), clean_fit.predict(times)))
+    print(f"  least squares with the corrupted ones is off by {off.mean():.4f}")
+    return {"fitted": clean_fit, "fitted, 4 corrupted": fit}
 
 
 if __name__ == "__main__":
