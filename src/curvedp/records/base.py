@@ -1,4 +1,4 @@
-"""`Records`: a data set in memory, on a device such as a GPU, or in chunks on a cluster.
+"""`Records`: a data set in memory, on a device, or in chunks on a cluster.
 
 It is the one interface through which statistics and mechanisms see data. A record is a
 point of a manifold, as an array of shape `point_shape`. Nothing here raises, warns or
@@ -157,12 +157,12 @@ class Records:
         return Records(carry_records(manifold, center, self._records))
 
     def select_class(self, labels: "Labels | ChunkedLabels", code: int) -> "Records":
-        """Return the records of one class, the one at position `code` of the classes."""
+        """Return the records of the class at position `code` among the classes."""
         return Records(self._records[labels.codes == code])
 
 
 class DeviceRecords(Records):
-    """Records in an array of JAX, torch, CuPy or another library, which stay on its device.
+    """Records in an array of JAX, torch or CuPy, which stay on its device.
 
     Only sums come back to the host, unless `array` asks for all records.
     """

@@ -135,7 +135,7 @@ def map_records(
 
 
 def check_whole_records(X: Any, point_shape: tuple[int, ...], name: str = "X") -> None:
-    """Refuse a dask array unless each of its chunks holds whole records of real numbers.
+    """Refuse a dask array unless its chunks hold whole records of real numbers.
 
     Parameters
     ----------
@@ -282,7 +282,10 @@ class ChunkedRecords(Records):
     def class_moments(
         self, ball: PublicBall, labels: "Labels | ChunkedLabels"
     ) -> list[Moments]:
-        """Return the moments of each class; one pass over the data serves all classes."""
+        """Return the Fréchet mean of each class and the mean square distance to it.
+
+        One pass over the data serves all classes.
+        """
         return cast("ChunkedLabels", labels).moments(ball)
 
     def moments(self, ball: PublicBall) -> Moments:
@@ -303,7 +306,7 @@ class ChunkedRecords(Records):
         start: Start = compute(dask.delayed(_start_from_chunk)(ball, sample))
 
         def sums_at(point: np.ndarray) -> np.ndarray:
-            """Return the sums over all records that improve this estimate of the mean."""
+            """Return the sums over all records that a step from this point needs."""
             return self.sums(partial(block_sums, ball, point)).reshape(2, -1)
 
         return streamed_mean(ball, self.n, sums_at, start)

@@ -157,7 +157,7 @@ def _requested_columns(
 
 
 def is_range(column: Column, names: Sequence[Column] | None) -> bool:
-    """Return whether a column is written as a range such as "2-31", and is not a name."""
+    """Return whether a column is written as a range such as "2-31", not as a name."""
     if not isinstance(column, str) or not looks_like_range(column):
         return False
     return column.strip() not in [str(name).strip() for name in names or ()]
@@ -197,7 +197,7 @@ def expand_ranges(
 
 
 def _find_column(where: str, names: Sequence[Column] | None, column: Column) -> int:
-    """Return the position of one column, which the caller gives by its name or position.
+    """Return the position of a column that is given by its name or its position.
 
     Parameters
     ----------

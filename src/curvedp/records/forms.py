@@ -1,9 +1,10 @@
-"""The forms in which points are written: angles, quaternions, tensors, landmarks, counts.
+"""Forms: the ways in which points of a manifold are written as numbers.
 
-A form maps the numbers of one record to a point of a manifold. Every form is total: a
-record that is not valid in its form becomes NaN, and an estimator later replaces it by
-the center of the public ball. The unit (degrees or radians) and the order of the
-numbers are part of a form's name, because guessing them would mean looking at the data.
+A form, such as latitude and longitude in degrees, maps the numbers of a record to a
+point of a manifold. A record that is not valid in its form becomes NaN, and an
+estimator later replaces it by the center of a public ball. The unit and the order of
+the numbers are part of a form's name, because guessing them would mean looking at the
+data.
 """
 
 import re
@@ -69,12 +70,12 @@ class Form(NamedTuple):
 
     @property
     def width(self) -> int:
-        """How many numbers one record has."""
+        """The number of numbers of one record."""
         return prod(self.shape)
 
 
 def find_form(name: str | None, manifold: Manifold) -> Form:
-    """Return the form of a given name for the points of a manifold.
+    """Return the form with a given name, for writing points of a manifold.
 
     Parameters
     ----------
@@ -103,12 +104,14 @@ def find_form(name: str | None, manifold: Manifold) -> Form:
 
 
 def _refuse_incomplete_name(name: object) -> None:
-    """Refuse a name such as "latlon", which leaves out the unit or the order.
+    """Refuse the name of a form that leaves out the unit or the order.
+
+    For example, "latlon" does not say whether the numbers are degrees or radians.
 
     Parameters
     ----------
-    name : str
-        What error messages call the argument.
+    name : object
+        The name that the caller gives.
     """
     if not isinstance(name, str) or name in FORMS:
         return
@@ -121,7 +124,7 @@ def _refuse_incomplete_name(name: object) -> None:
 
 
 def suggest_forms(width: int, form: Form) -> str:
-    """Return the end of an error message that names the forms with `width` numbers.
+    """Return advice for an error message: the forms with `width` numbers per record.
 
     Parameters
     ----------
@@ -146,7 +149,7 @@ def suggest_forms(width: int, form: Form) -> str:
 
 
 def check_order(where: str, form: Form, names: Sequence[str | int]) -> None:
-    """Refuse columns whose names say that they are in another order than the form's.
+    """Refuse columns whose names show that they are in the wrong order for a form.
 
     An example is a file with the columns lon, lat that is read as latitude and
     longitude.
@@ -178,7 +181,7 @@ def _is_in_order(form: Form, names: Sequence[str | int]) -> bool | None:
     Parameters
     ----------
     form : Form
-        How a point is written.
+        The form, which knows the usual names of its columns.
     names : sequence
         The names of the columns, in their order.
     """
@@ -186,19 +189,19 @@ def _is_in_order(form: Form, names: Sequence[str | int]) -> bool | None:
         unicodedata.normalize("NFKC", str(name)).strip().casefold() for name in names
     ]
     for order_test in form.order_tests:
-        in_order = order_test(normalized_names)
-        if in_order is not None:
-            return in_order
+        is_in_order = order_test(normalized_names)
+        if is_in_order is not None:
+            return is_in_order
     return None
 
 
 def _forms_in_order(form: Form, names: Sequence[str | int]) -> list[str]:
-    """Return the names of the forms of the same points whose order the columns have.
+    """Return the names of forms of the same points that have the columns' order.
 
     Parameters
     ----------
     form : Form
-        How a point is written.
+        The form that the caller chose.
     names : sequence
         The names of the columns, in their order.
     """
@@ -214,13 +217,15 @@ def _forms_in_order(form: Form, names: Sequence[str | int]) -> list[str]:
 
 
 def _forms_for_shape(point_shape: Shape) -> list[Form]:
-    """Return every form of `FORMS` that writes points of this shape."""
+    """Return all forms in which points of this shape can be written."""
     candidates = [build(name, point_shape) for name, build in FORMS.items()]
     return [form for form in candidates if form is not None]
 
 
 def _produces_points_of(manifold: Manifold, form: Form) -> bool:
-    """Return whether a valid record of the form is mapped to a point of the manifold.
+    """Return whether a form writes points of a manifold.
+
+    This is tried with one valid record of the form.
 
     Parameters
     ----------
@@ -240,10 +245,10 @@ def _produces_points_of(manifold: Manifold, form: Form) -> bool:
 
 
 def _nan_where_invalid(points: PointMap, records: np.ndarray) -> np.ndarray:
-    """Apply a map to records, and return NaN for each record without a finite image.
+    """Map records to points, with NaN for each record that has no finite point.
 
-    This makes every form total: no record raises or warns, and each image depends on
-    its own record alone.
+    No record raises an error or a warning, and each point depends on its own record
+    alone.
 
     Parameters
     ----------
@@ -260,15 +265,15 @@ def _nan_where_invalid(points: PointMap, records: np.ndarray) -> np.ndarray:
 
 
 def _has_finite_entries(rows: np.ndarray) -> np.ndarray:
-    """Return for each row, shape (n, ...), whether all of its entries are finite."""
+    """Return whether all entries of each row are finite; rows are the first axis."""
     return np.asarray(np.isfinite(rows).all(axis=tuple(range(1, rows.ndim))))
 
 
 def _points_from_latlon(radians_per_unit: float, records: np.ndarray) -> np.ndarray:
-    """Map (latitude, longitude) to the unit sphere in R³.
+    """Map pairs (latitude, longitude) to points of the unit sphere in R³.
 
-    (1, 0, 0) is 0°N 0°E and (0, 0, 1) is the north pole. A latitude beyond a pole does
-    not exist and becomes NaN.
+    Latitude 0, longitude 0 is mapped to (1, 0, 0), and the north pole to (0, 0, 1). A
+    latitude beyond a pole does not exist and becomes NaN.
 
     Parameters
     ----------
@@ -287,7 +292,7 @@ def _points_from_latlon(radians_per_unit: float, records: np.ndarray) -> np.ndar
 
 
 def _rotations_from_quaternions(order: list[int], records: np.ndarray) -> np.ndarray:
-    """Map quaternions of any length but 0 to rotation matrices.
+    """Map quaternions to rotation matrices; their length does not matter, except 0.
 
     Parameters
     ----------
@@ -316,9 +321,10 @@ def _rotations_from_quaternions(order: list[int], records: np.ndarray) -> np.nda
 
 
 def _rotations_from_vectors(radians_per_unit: float, vectors: np.ndarray) -> np.ndarray:
-    """Map rotation vectors (axis times angle), shape (n, 3), to rotation matrices.
+    """Map rotation vectors (axis times angle) to rotation matrices.
 
-    With h half the angle, the quaternion is (cos h, sin(h)/h · vector/2).
+    The rotation has the quaternion (cos h, sin(h)/h · vector/2), where h is half the
+    angle.
 
     Parameters
     ----------
@@ -339,7 +345,9 @@ def _rotations_from_vectors(radians_per_unit: float, vectors: np.ndarray) -> np.
 def _rotations_from_axis_angle(
     radians_per_unit: float, records: np.ndarray
 ) -> np.ndarray:
-    """Map (axis, angle), shape (n, 4), to rotation matrices; an axis has any length but 0.
+    """Map rotations by an angle around an axis to rotation matrices.
+
+    The length of the axis does not matter, except that it must not be 0.
 
     Parameters
     ----------
@@ -356,15 +364,15 @@ def _rotations_from_axis_angle(
 
 
 def _symmetric_matrices(indices: list[MatrixIndex], records: np.ndarray) -> np.ndarray:
-    """Fill symmetric matrices from some of their entries.
+    """Build symmetric matrices from the entries of one triangle.
 
     Parameters
     ----------
     indices : list of (row, column)
-        The index of each number of a record, from 0; the mirrored entry gets the same
-        value.
+        For each number of a record, its place in the matrix, from 0. The mirrored entry
+        gets the same value.
     records : array, shape (n, len(indices))
-        The entries.
+        The entries of each matrix.
     """
     rows, columns = np.array(indices).T
     size = 1 + max(rows.max(), columns.max())
@@ -375,9 +383,10 @@ def _symmetric_matrices(indices: list[MatrixIndex], records: np.ndarray) -> np.n
 
 
 def _centered_unit_landmarks(landmarks: np.ndarray) -> np.ndarray:
-    """Move landmarks, shape (n, k, 2), to mean 0 and scale them to Frobenius norm 1.
+    """Move landmarks of the plane to mean 0, and scale them to Frobenius norm 1.
 
-    Landmarks that are all the same point have no shape: 0/0 makes them NaN.
+    Only their shape and rotation remain. If all landmarks of a record are the same
+    point, they have no shape and become NaN (by 0/0).
 
     Parameters
     ----------
@@ -394,7 +403,10 @@ def _centered_unit_landmarks(landmarks: np.ndarray) -> np.ndarray:
 
 
 def _proportions(counts: np.ndarray) -> np.ndarray:
-    """Divide counts, shape (n, k), by their sum; a record with a negative count is NaN."""
+    """Divide the counts of each record (a row) by their sum.
+
+    A record with a negative count becomes NaN.
+    """
     nonnegative_counts = np.where(counts >= 0, counts, np.nan)
     # Dividing by the largest count first keeps the sum from overflowing.
     shares = nonnegative_counts / np.max(counts, axis=1, keepdims=True)
@@ -405,23 +417,25 @@ def _proportions(counts: np.ndarray) -> np.ndarray:
 
 
 def _order_by_patterns(*patterns: str) -> OrderTest:
-    """Return an order test for columns whose names match known words.
+    """Return a function that says whether columns are in a form's order.
 
     Parameters
     ----------
     *patterns : str
-        A regular expression for each column of the form, in the form's order.
+        A regular expression for the name of each column, in the form's order.
 
     Returns
     -------
     callable
-        The names of the columns -> True or False where each name matches the pattern of
-        exactly one column of the form, and None otherwise.
+        It takes the names of the columns. It returns None unless each name matches
+        exactly one pattern and each pattern one name, and otherwise whether they are in
+        order.
     """
     compiled = [re.compile(pattern) for pattern in patterns]
     form_order = [[place] for place in range(len(patterns))]
 
     def is_in_order(names: list[str]) -> bool | None:
+        """Return whether names are in the form's order; None if they do not tell."""
         matching_places = [
             [place for place, pattern in enumerate(compiled) if pattern.search(name)]
             for name in names
@@ -439,12 +453,17 @@ _NUMBER_THEN_AXIS = re.compile(r"(?:^|[^0-9])([0-9]{1,6})[ _.-]*([xy])$")
 
 
 def _parse_landmark_name(name: str) -> tuple[int, str] | None:
-    """Return the number and the axis in the name of a landmark's coordinate, or None.
+    """Return the landmark's number and the axis from a name such as "x1" or "1_y".
 
     Parameters
     ----------
     name : str
-        What error messages call the argument.
+        The name of a column, in lower case.
+
+    Returns
+    -------
+    (int, str) or None
+        For example (1, "x"); None if the name is not of this kind.
     """
     match = _AXIS_THEN_NUMBER.search(name)
     if match is not None:
@@ -456,9 +475,10 @@ def _parse_landmark_name(name: str) -> tuple[int, str] | None:
 
 
 def _landmarks_in_order(axis_by_axis: bool, names: list[str]) -> bool | None:
-    """Return whether columns of landmarks are in order, by their numbers and axes.
+    """Return whether columns of landmarks are in order, by names such as "x1".
 
-    The numbers may come in any order; only how x and y alternate is decided.
+    The landmarks may be numbered in any order; only the way in which x and y alternate
+    is checked.
 
     Parameters
     ----------
@@ -492,13 +512,20 @@ _TWO_DIGITS = re.compile(r"(?:^|[^0-9])([0-9])([0-9])\)?$")
 _TWO_NUMBERS = re.compile(r"(?:^|[^0-9])([0-9]{1,6})[ _.,:-]+([0-9]{1,6})\)?$")
 
 
-def _parse_matrix_name(name: str) -> MatrixIndex | None:
-    """Return the two indices in the name of a symmetric matrix's entry, smaller first.
+def _parse_entry_name(name: str) -> MatrixIndex | None:
+    """Return the indices in the name of a matrix entry, such as (1, 2) for "C21".
+
+    The matrix is symmetric, so the smaller index comes first.
 
     Parameters
     ----------
     name : str
-        What error messages call the argument.
+        The name of a column.
+
+    Returns
+    -------
+    (int, int) or None
+        None if the name has no two indices.
     """
     match = _TWO_NUMBERS.search(name) or _TWO_DIGITS.search(name)
     if match is None:
@@ -510,7 +537,7 @@ def _parse_matrix_name(name: str) -> MatrixIndex | None:
 def _matrix_entries_in_order(
     indices: list[MatrixIndex], names: list[str]
 ) -> bool | None:
-    """Return whether columns of a symmetric matrix's entries are in order, by their names.
+    """Return whether the entries of a symmetric matrix are in order, by their names.
 
     Parameters
     ----------
@@ -525,7 +552,8 @@ def _matrix_entries_in_order(
     bool or None
         None unless the names are exactly these entries.
     """
-    entries = [_parse_matrix_name(name) for name in names]
+    entries = [_parse_entry_name(name) for name in names]
+    # Names may count from any number: replace each number by its rank.
     numbers = sorted({number for entry in entries if entry for number in entry})
     rank = {number: place for place, number in enumerate(numbers)}
     ranked_entries = [
@@ -543,7 +571,7 @@ def _matrix_entries_in_order(
 def _form_for_shape(
     shape: Shape, point_shape: Shape, points: PointMap, *patterns: str
 ) -> FormBuilder:
-    """Return the builder of a form that exists for points of one shape only.
+    """Return a function that builds a form, for points of one shape only.
 
     Parameters
     ----------
@@ -554,13 +582,20 @@ def _form_for_shape(
     points : callable
         Maps records to points.
     *patterns : str
-        Regular expressions for the names of the columns, in order; none where the names
-        of columns tell nothing.
+        Regular expressions for the names of the columns, in order; none if the names do
+        not show the order.
+
+    Returns
+    -------
+    callable
+        It takes the form's name and the shape of a point, and returns the form, or None
+        for points of another shape.
     """
     order_tests = (_order_by_patterns(*patterns),) if patterns else ()
     total_points = partial(_nan_where_invalid, points)
 
     def build(name: str, wanted_shape: Shape) -> Form | None:
+        """Return the form, or None for points of another shape."""
         if wanted_shape != point_shape:
             return None
         return Form(name, shape, total_points, order_tests=order_tests)
@@ -569,7 +604,11 @@ def _form_for_shape(
 
 
 def _vector_form(points: PointMap, name: str, point_shape: Shape) -> Form | None:
-    """Build a form in which a record has as many numbers as its point, which is a vector."""
+    """Return a form for points that are vectors, with one number for each entry.
+
+    It is None if points are not vectors. `points` maps records to points, and `name` is
+    the form's name.
+    """
     if len(point_shape) != 1:
         return None
     return Form(name, point_shape, partial(_nan_where_invalid, points))
@@ -578,16 +617,16 @@ def _vector_form(points: PointMap, name: str, point_shape: Shape) -> Form | None
 def _tensor_form(
     indices: list[MatrixIndex], name: str, point_shape: Shape
 ) -> Form | None:
-    """Build a form of six entries of a symmetric 3 x 3 matrix, at these indices.
+    """Return a form of six numbers for symmetric 3 x 3 matrices.
 
     Parameters
     ----------
     indices : list of (row, column)
-        The place of each number in the matrix.
+        The place of each number in the matrix, from 0.
     name : str
-        What error messages call the argument.
+        The name of the form.
     point_shape : tuple of int
-        The shape of one record.
+        The shape of a point. The form is None unless this is (3, 3).
     """
     if point_shape != (3, 3):
         return None
@@ -595,7 +634,7 @@ def _tensor_form(
 
 
 def _triangle_form(is_upper: bool, name: str, point_shape: Shape) -> Form | None:
-    """Build a form of one triangle of a symmetric matrix of any size, row by row.
+    """Return a form of one triangle of a symmetric matrix of any size, row by row.
 
     Parameters
     ----------
@@ -617,16 +656,17 @@ def _triangle_form(is_upper: bool, name: str, point_shape: Shape) -> Form | None
 
 
 def _symmetric_form(indices: list[MatrixIndex], name: str) -> Form:
-    """Build a form that writes the entries of a symmetric matrix at these indices.
+    """Return a form whose numbers are some entries of a symmetric matrix.
 
     Parameters
     ----------
     indices : list of (row, column)
-        Which entry each column holds.
+        The place of each number in the matrix, from 0.
     name : str
         The name of the form.
     """
-    # Ones on the diagonal and small entries beside it are a positive definite matrix.
+    # A sample record: ones on the diagonal and small entries beside it give a positive
+    # definite matrix.
     near_identity = np.array(
         [1.0 if row == column else 0.1 / len(indices) for row, column in indices]
     )
@@ -640,10 +680,10 @@ def _symmetric_form(indices: list[MatrixIndex], name: str) -> Form:
 
 
 def _landmark_form(axis_by_axis: bool, name: str, point_shape: Shape) -> Form | None:
-    """Build a form of k landmarks in the plane, for points of shape (k, 2).
+    """Return a form of k landmarks in the plane, for points of shape (k, 2).
 
-    With `axis_by_axis` the order is x1, x2, …, y1, y2, …; otherwise it is x1, y1, x2,
-    y2, …
+    Its order is x1, x2, …, y1, y2, … with `axis_by_axis`, and x1, y1, x2, y2, …
+    otherwise.
 
     Parameters
     ----------
@@ -737,8 +777,8 @@ FORMS: dict[str, FormBuilder] = {
 }
 """The builder of each form by the form's name.
 
-A builder takes the name and the shape of a point, and returns a `Form`, or None where no
-point of this shape is written so.
+A builder takes the name and the shape of a point, and returns a `Form`, or None where
+no point of this shape is written so.
 
 - `latlon-degrees`, `latlon-radians`: latitude, longitude, on S².
 - `angles-degrees`, `angles-radians`: angles, on a torus.

@@ -10,7 +10,7 @@ from curvedp.records.frames import column_cells, is_column
 
 
 def as_label_array(values: Any) -> np.ndarray:
-    """Return public labels or ids of any type as an array, one for each record.
+    """Convert public labels or ids of persons to an array, one for each record.
 
     A list with a text keeps its objects. As an array of texts, 1 and 1.0 would differ,
     1 and "1" would be the same, NaN would be a name, and one long name would take its
@@ -36,7 +36,7 @@ def as_label_array(values: Any) -> np.ndarray:
 
 
 def any_missing(ids: np.ndarray, values: Any) -> bool:
-    """Return whether one of some labels or ids is masked, NaN, NaT, None or a blank text.
+    """Return whether any label or id is missing: masked, NaN, NaT, None or blank.
 
     Parameters
     ----------
@@ -57,12 +57,12 @@ def any_missing(ids: np.ndarray, values: Any) -> bool:
 
 
 def _is_missing(value: Any) -> bool:
-    """Return whether one label or id is None, is not equal to itself, or is a blank text.
+    """Return whether a single label or id is None, NaN or a blank text.
 
     Parameters
     ----------
     value : object
-        A cell.
+        The label or id; NaN is recognized because it is not equal to itself.
     """
     try:
         if value is None or bool(value != value):

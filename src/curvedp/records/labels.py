@@ -1,8 +1,8 @@
-"""Labels of records: the classes, how many records each has, and the records of one class.
+"""Labels: the class of each record, and the records of a single class.
 
-Labels are public unless the caller names the set of classes. Then a label is data, like
-the record: none of them raises, and one that is not in the set counts as the first
-class.
+A label becomes a code: the position of its class among all classes. Labels are public
+unless the caller states the set of classes. Then a label is private, like the record:
+no label raises an error, and one that is not in the set counts as the first class.
 """
 
 from collections.abc import Callable
@@ -72,6 +72,7 @@ class Labels:
     """
 
     def __init__(self, y: Any, n: int, classes: Any = None) -> None:
+        """Convert the labels to positions in the list of classes."""
         if classes is None:
             encoded = _encode_public_labels(y, n)
         else:
@@ -93,9 +94,10 @@ class EncodedLabels(NamedTuple):
 
 
 def _encode_public_labels(y: Any, n: int) -> EncodedLabels:
-    """Return public labels and the classes that occur among them, in order.
+    """Convert public labels to codes, the positions in the list of their classes.
 
-    Missing labels, and labels of types that have no order, are refused.
+    The classes are those that occur, in order. Missing labels, and labels of types that
+    have no order, are refused.
 
     Parameters
     ----------
@@ -116,7 +118,7 @@ def _encode_public_labels(y: Any, n: int) -> EncodedLabels:
 
 
 def _encode_private_labels(y: Any, n: int, classes: Any) -> EncodedLabels:
-    """Return private labels as positions in a public set of classes.
+    """Convert private labels to codes, the positions in a public list of classes.
 
     Only the length and the type of y can be refused, never a label.
 
@@ -138,11 +140,11 @@ def _encode_private_labels(y: Any, n: int, classes: Any) -> EncodedLabels:
 
 
 def _private_labels(y: Any) -> np.ndarray:
-    """Return private labels as an array of shape (n,), whatever each of them is.
+    """Convert private labels of any types to an array of shape (n,).
 
-    NumPy would look at all labels of a list to find a common type, and one of them
-    could change that type or make the conversion fail. So a list keeps its objects, and
-    an array keeps its type.
+    NumPy would look for a common type of all labels in a list, and one of them could
+    change that type or make the conversion fail. So a list keeps its objects, and an
+    array keeps its type.
 
     Parameters
     ----------
@@ -164,14 +166,14 @@ def _private_labels(y: Any) -> np.ndarray:
 
 
 def _as_text_array(classes: np.ndarray) -> np.ndarray:
-    """Return public classes as an array of texts if all of them are texts."""
+    """Convert an array of classes to an array of texts, if all of them are texts."""
     if classes.dtype.kind != "O" or not all(type(label) is str for label in classes):
         return classes
     return np.array(classes.tolist(), dtype=np.str_)
 
 
 def _check_shape(labels: Any, n: int) -> None:
-    """Refuse labels unless there is exactly one for each of n records."""
+    """Raise `ParameterError` unless there is one label for each of n records."""
     if labels.shape != (n,):
         raise ParameterError(
             "y does not match the records in length or shape; each record needs one label"
@@ -179,12 +181,12 @@ def _check_shape(labels: Any, n: int) -> None:
 
 
 def _refuse_lossy_classes(classes: np.ndarray) -> None:
-    """Refuse public classes that could match other labels in a column of another type.
+    """Refuse public classes whose meaning depends on the type of the labels' column.
 
-    One missing label turns a column of integers into floats, in which 2⁵³ and 2⁵³ + 1
-    are the same; one text turns a column of dates into objects. Then a single record
-    would decide which class all others are in. Numbers below 2⁵³ and texts are the same
-    in every type of column.
+    A single label can change that type. One missing label turns a column of integers
+    into floats, in which 2⁵³ and 2⁵³ + 1 are equal; one text turns a column of dates
+    into objects. Then one record would decide to which class all others belong. Texts
+    and numbers below 2⁵³ mean the same in every type of column.
 
     Parameters
     ----------
@@ -205,7 +207,7 @@ def _refuse_lossy_classes(classes: np.ndarray) -> None:
 
 
 def _distinct_classes(classes: Any) -> np.ndarray:
-    """Return the distinct classes in a caller's public list, in order.
+    """Return the distinct classes of a public list, in order.
 
     Parameters
     ----------
@@ -239,11 +241,10 @@ def _distinct_classes(classes: Any) -> np.ndarray:
 
 
 def _find_codes(classes: np.ndarray, labels: np.ndarray) -> np.ndarray:
-    """Return the position of each label among the classes, 0 if it is none of them.
+    """Return the position of each label among the classes; 0 if it is not a class.
 
-    Each position is a function of that label alone, whatever type its column has
-    (`_label_key`). The type of the array is never refused: where labels come from a
-    column of a table, one label can change it.
+    Each position depends on that label alone, whatever type its column has. The type of
+    the array is never refused: if labels come from a table, one label can change it.
 
     Parameters
     ----------
@@ -264,13 +265,13 @@ def _find_codes(classes: np.ndarray, labels: np.ndarray) -> np.ndarray:
 
 
 def _label_key(label: Any) -> float | str | None:
-    """Return what a label is compared by: a number, a text, or None. Never raises.
+    """Return a number or a text by which a label is compared; None if it has neither.
 
-    One odd label changes the type of a column: 1 becomes 1.0 beside a missing value,
-    and "1" beside a text, as where pandas or polars read a csv file; truth values
-    become texts likewise. So a text that spells a number is that number, and True is 1.
-    Numbers that are not whole are compared by 12 digits, because libraries may read the
-    last digits of a text differently.
+    One odd label changes the type of its column when a table is read: 1 becomes 1.0
+    beside a missing value, and "1" beside a text. So a text that spells a number stands
+    for that number, and True for 1. Numbers that are not whole are compared by 12
+    digits, because libraries may read the last digits differently. No label raises an
+    error.
 
     Parameters
     ----------
@@ -287,7 +288,8 @@ def _label_key(label: Any) -> float | str | None:
             if label.lower() in _TRUTH_VALUES:
                 return _TRUTH_VALUES[label.lower()]
         number = to_float(label)
-        if number == number:
+        is_nan = number != number
+        if not is_nan:
             is_whole = number == np.rint(number)
             return number if is_whole else float(f"{number:.12g}")
         is_text = isinstance(label, str) and label.lstrip("+-").lower() != "nan"
@@ -298,7 +300,7 @@ def _label_key(label: Any) -> float | str | None:
 
 
 def _encode_distinct(labels: np.ndarray) -> EncodedLabels:
-    """Return the distinct labels of an array as classes, with the code of each label.
+    """Return the distinct labels as classes, with the code of each label.
 
     Parameters
     ----------
@@ -341,6 +343,7 @@ class ChunkedLabels:
     def __init__(
         self, records: ChunkedRecords, y: Any, public_classes: Any = None
     ) -> None:
+        """Find the classes, the code of each record, and the counts of each chunk."""
         self._records = records
         if is_chunked(y):
             if public_classes is not None:
@@ -358,12 +361,17 @@ class ChunkedLabels:
         self.sizes = self._counts.sum(axis=0)
 
     def _read_chunked_labels(self, y: Any) -> list["ClassCounts"]:
-        """Set `classes` and `codes` from a dask array; return the counts of each chunk.
+        """Set `classes` and `codes` from labels in a dask array.
 
         Parameters
         ----------
-        y : object
-            What the caller passes as labels.
+        y : dask array
+            The labels.
+
+        Returns
+        -------
+        list of ClassCounts
+            How many records of each class every chunk has.
         """
         import dask
 
@@ -382,7 +390,7 @@ class ChunkedLabels:
         return counts
 
     def _read_labels(self, y: Any, public_classes: Any) -> list["ClassCounts"]:
-        """Set `classes` and `codes` from labels in memory; return the counts of each chunk.
+        """Set `classes` and `codes` from labels in memory.
 
         Parameters
         ----------
@@ -390,6 +398,11 @@ class ChunkedLabels:
             The labels, one for each record.
         public_classes : list or None
             The public classes; None if labels are public.
+
+        Returns
+        -------
+        list of ClassCounts
+            How many records of each class every chunk has.
         """
         import dask.array
 
@@ -414,15 +427,17 @@ class ChunkedLabels:
             The public ball.
         """
 
-        def sums(points: dict[int, np.ndarray]) -> list[np.ndarray]:
-            """Return the sums of the classes at a current point for each of them."""
+        def sums_at(points: dict[int, np.ndarray]) -> list[np.ndarray]:
+            """Return the sums over each class, at the current point of its search."""
             kernel = partial(_sum_by_class, ball, points)
             flat_totals = self._records.sums(kernel, self.codes)
             totals = flat_totals.reshape(len(points), -1)
             self.check_sizes(totals[:, -1], list(points))
             return [total[:-1].reshape(2, -1) for total in totals]
 
-        return streamed_means(ball, self.sizes.tolist(), sums, self._find_starts(ball))
+        return streamed_means(
+            ball, self.sizes.tolist(), sums_at, self._find_starts(ball)
+        )
 
     def check_sizes(self, counts: np.ndarray, codes: list[int]) -> None:
         """Refuse labels that have changed since they were counted.
@@ -440,9 +455,10 @@ class ChunkedLabels:
             raise ParameterError("y does not give the same labels each time it is read")
 
     def _find_starts(self, ball: PublicBall) -> list[Start]:
-        """Find a start for the mean of each class, from the first records of that class.
+        """Return a starting point for the mean of each class.
 
-        They may lie in several chunks; one worker gathers them.
+        It is found from the first records of the class, which may lie in several
+        chunks. One worker gathers them.
 
         Parameters
         ----------
@@ -488,20 +504,22 @@ class ClassRecords(Records):
     def __init__(
         self, labels: ChunkedLabels, records: ChunkedRecords, code: int
     ) -> None:
+        """Remember which records are meant; nothing is read yet."""
         self._labels = labels
         self._records = records
         self._code = code
         self.n = int(labels.sizes[code])
 
     def sums(self, kernel: Kernel, *beside: Any) -> np.ndarray:
-        """Return the sum of a kernel over the records of the class, as `Records.sums`.
-
-        Arrays `beside` the records are not supported, and nothing passes any.
+        """Add up a vector of integers over the records of the class.
 
         Parameters
         ----------
         kernel : callable
-            Maps a block of records to sums.
+            The function that is added up. It takes a block of records and returns the
+            sum over the block, a vector of int64.
+        *beside : arrays
+            Not supported here: further values of the records.
         """
         if beside:
             raise NotImplementedError(
@@ -519,7 +537,10 @@ class ClassRecords(Records):
     def to_canonical_frame(
         self, manifold: Manifold, center: np.ndarray
     ) -> "ClassRecords":
-        """Return the records in the canonical frame; chunks are moved when they are read."""
+        """Return the records after moving a public center to its canonical place.
+
+        Chunks are moved when they are read.
+        """
         moved_records = self._records.to_canonical_frame(manifold, center)
         return ClassRecords(self._labels, moved_records, self._code)
 
@@ -535,7 +556,7 @@ class ClassCounts(NamedTuple):
 
 
 def _count_classes(labels: np.ndarray) -> ClassCounts:
-    """Return the classes that occur among the labels of a chunk, and their counts."""
+    """Return the classes among the labels of a chunk, and how often each occurs."""
     encoded = _encode_distinct(np.asarray(labels))
     return ClassCounts(encoded.classes, encoded.sizes)
 
@@ -543,20 +564,18 @@ def _count_classes(labels: np.ndarray) -> ClassCounts:
 def _sum_over_class(
     kernel: Callable[..., np.ndarray], code: int, block: np.ndarray, codes: np.ndarray
 ) -> np.ndarray:
-    """Return the kernel's sums over the records of one class, and how many there are.
-
-    `codes` holds the class of each record of the block.
+    """Apply a kernel to the records of one class in a block; append their number.
 
     Parameters
     ----------
     kernel : callable
-        Maps a block of records to sums.
+        Maps an array of records to a vector of sums over them.
     code : int
-        The index of the class.
+        The position of the class among all classes.
     block : array
         Some of the records.
     codes : array of int
-        The index of the class or person of each record.
+        The position of the class of each of them.
     """
     is_in_class = codes == code
     return np.append(kernel(block[is_in_class]), np.count_nonzero(is_in_class))
@@ -568,18 +587,20 @@ def _sum_by_class(
     block: np.ndarray,
     codes: np.ndarray,
 ) -> np.ndarray:
-    """Return the sums of the mean's search over the records of each class.
+    """Return sums over the records of each class, for one step toward their means.
+
+    The means of all classes are searched for at once.
 
     Parameters
     ----------
     ball : PublicBall
-        The records are clipped into it.
+        The public ball, into which records are clipped.
     points : dict
-        The current point of the search by the code of its class.
+        The current estimate of the mean of each class, by the code of the class.
     block : array, shape (k, *point_shape)
         Some records.
     codes : array, shape (k,)
-        Their classes.
+        The code of the class of each of them.
 
     Returns
     -------
@@ -601,7 +622,7 @@ def _first_records_by_class(
     codes: np.ndarray,
     counts_wanted: np.ndarray,
 ) -> list[np.ndarray]:
-    """Return the first `wanted[code]` records of each class in a chunk, as doubles.
+    """Return the first few records of each class in a chunk, as arrays of floats.
 
     Parameters
     ----------
@@ -622,7 +643,7 @@ def _first_records_by_class(
 
 
 def _starts_by_class(ball: PublicBall, samples: list[list[np.ndarray]]) -> list[Start]:
-    """Find a start for the mean of each class.
+    """Return a starting point for the mean of each class, from samples of records.
 
     Parameters
     ----------

@@ -1,4 +1,6 @@
-"""How much memory a file may fill: a small packed file must not unpack to gigabytes.
+"""Limits on the memory that a file may fill when it is read.
+
+A small packed file must not unpack to gigabytes. Here "to unpack" means to decompress.
 
 The limit compares public numbers only: a file's size, and what its head declares (a
 shape, a number of rows, the sizes of its parts). Nothing here looks at what a record
@@ -24,7 +26,7 @@ VARIABLE = "CURVEDP_MAX_UNPACKED"
 
 
 def unpacked_limit(path: Path, max_unpacked: int | None = None) -> int:
-    """Return how many bytes of memory a file, or a folder of files, may fill.
+    """Return the limit in bytes on the memory that a file may fill when unpacked.
 
     Parameters
     ----------
@@ -58,8 +60,8 @@ def check_unpacked(path: Path, unpacked_size: int, limit: int) -> None:
     """
     if unpacked_size > limit:
         raise ParameterError(
-            f"{path.name} unpacks to more than {_in_words(limit)}, the limit for a file of "
-            f"{_in_words(_size_on_disk(path))}; if you trust it, set {VARIABLE} to more bytes"
+            f"{path.name} unpacks to more than {_format_bytes(limit)}, the limit for a file of "
+            f"{_format_bytes(_size_on_disk(path))}; if you trust it, set {VARIABLE} to more bytes"
         )
 
 
@@ -70,8 +72,8 @@ def _size_on_disk(path: Path) -> int:
     return path.stat().st_size
 
 
-def _in_words(size: int) -> str:
-    """Return a number of bytes as a person reads it, such as '1.5 GiB'.
+def _format_bytes(size: int) -> str:
+    """Return a number of bytes as a readable text, such as '1.5 GiB'.
 
     Parameters
     ----------
