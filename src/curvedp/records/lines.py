@@ -1,8 +1,9 @@
 """Reading a text file line by line, so that no line can change the number of lines.
 
-One line is one record. The bytes of a file are therefore cut into lines first, at line
-ends alone, and then each line is decoded by itself. This is right in the encodings
-listed here, in which a line end is always a line end; other encodings are refused.
+Each line is a record, and the number of records must not depend on what a record
+contains. So the bytes of a file are cut at line ends first, and then each line is
+decoded by itself. This is correct for the encodings listed here, in which the content
+of a line cannot be mistaken for a line end; other encodings are refused.
 """
 
 import codecs
@@ -147,10 +148,10 @@ class Line(NamedTuple):
 
 
 def read_lines(path: Path, encoding: str) -> Iterator[Line]:
-    """Yield the lines of a file, of which those that end in .gz are unpacked.
+    """Yield the lines of a file; a file whose name ends in .gz is unpacked.
 
-    The number of lines is the number of line ends, and one more where something follows
-    the last of them. Bytes that are no text become U+FFFD, in that line alone.
+    The number of lines is the number of line ends, plus one if something follows the
+    last of them. Bytes that are not text become U+FFFD, in that line alone.
 
     Parameters
     ----------
@@ -173,10 +174,10 @@ def read_lines(path: Path, encoding: str) -> Iterator[Line]:
 
 
 def has_more_lines(path: Path, encoding: str, most: int) -> bool:
-    """Return whether a file has more line ends than `most`, unpacking no more than needed.
+    """Return whether a file has more line ends than `most`.
 
-    This is quick where reading the lines is not: a packed file of 80 kB can hold 80
-    million.
+    Only as much of the file is unpacked as is needed. This is quicker than reading the
+    lines: a packed file of 80 kB can hold 80 million of them.
 
     Parameters
     ----------
@@ -201,9 +202,9 @@ def has_more_lines(path: Path, encoding: str, most: int) -> bool:
 
 
 def _known_encoding(encoding: str) -> str:
-    """Return Python's name for an encoding; refuse one that is not listed above.
+    """Return Python's name for an encoding, and refuse unsafe encodings.
 
-    In the listed encodings no content of a line can be mistaken for a line end.
+    An encoding is safe if the content of a line cannot be mistaken for a line end.
 
     Parameters
     ----------
@@ -232,16 +233,23 @@ def open_unpacked(path: Path) -> BinaryFile:
 
 
 def _byte_order(path: Path, name: str, start: bytes) -> tuple[str, bytes]:
-    """Return the encoding with its byte order, and the mark that the file begins with.
+    """Find out the byte order of a file's encoding.
 
     Parameters
     ----------
     path : path
         The file.
     name : str
-        The name of the encoding.
+        The name of the encoding, such as "utf-16".
     start : bytes
         The first bytes of the file.
+
+    Returns
+    -------
+    name : str
+        The encoding with its byte order, such as "utf-16-le".
+    mark : bytes
+        The byte order mark with which the file begins; empty if it has none.
     """
     if name in _MARKED:
         for mark, ordered in _MARKED[name].items():
@@ -282,7 +290,7 @@ def _raw_lines(
         The end of a line that is too long; None if `line` is the whole line.
     """
     unit = UNIT_ENCODINGS.get(name, np.dtype("u1"))
-    line = _Pieces()
+    line = _LineBuilder()
     for block in _whole_units(file, start, unit.itemsize):
         is_line_feed = np.frombuffer(block, unit) == _LINE_FEED
         line_start = 0
@@ -296,7 +304,10 @@ def _raw_lines(
 
 
 def _whole_units(file: BinaryFile, start: bytes, size: int) -> Iterator[bytes]:
-    """Yield `start` and the rest of the file in blocks of whole units of `size` bytes.
+    """Yield the bytes of a file in blocks of whole characters.
+
+    In some encodings a character consists of units of 2 or 4 bytes, and blocks are not
+    cut within a unit.
 
     Parameters
     ----------
@@ -316,23 +327,25 @@ def _whole_units(file: BinaryFile, start: bytes, size: int) -> Iterator[bytes]:
             break
         block = block[even:] + next_block
     if len(block) > even:
-        # The length of a file is public. Where it is no multiple of a unit's, one byte
-        # was lost or added, and from there on no line end would be found.
+        # The length of a file is public. If it is not a multiple of a unit's length, a
+        # byte was lost or added, and after that no line end would be found.
         raise ParameterError(
-            f"the file's bytes are no whole units of {size}, as UTF-{8 * size} has"
+            f"the number of the file's bytes is not a multiple of {size}, as it is in "
+            f"UTF-{8 * size}"
         )
 
 
-class _Pieces:
-    """One line as it is put together: all of it, or its two ends."""
+class _LineBuilder:
+    """Collects the bytes of one line; of a very long line, only its two ends."""
 
     def __init__(self) -> None:
+        """Begin with an empty line."""
         self.length = 0
         self._start = b""
         self._end = b""
 
     def add(self, piece: bytes) -> None:
-        """Append some bytes.
+        """Append some bytes to the line.
 
         Parameters
         ----------
@@ -347,7 +360,10 @@ class _Pieces:
             self._end = (self._end + remainder)[-LONGEST_LINE:]
 
     def take(self) -> tuple[bytes, bytes | None]:
-        """Return the line and None, or the two ends of a long line; begin the next line."""
+        """Return the line, and begin the next one.
+
+        The result is the line and None, or the start and the end of a long line.
+        """
         start = self._start
         end = self._end if self.length > LONGEST_LINE else None
         self.length = 0

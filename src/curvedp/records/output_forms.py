@@ -1,8 +1,9 @@
-"""Released points in the form in which records came in: degrees, quaternions, triangles.
+"""Writing released points in the same form as the records, such as degrees.
 
-`curvedp.records.forms` reads the numbers of a record as a point; the functions here turn
-a point back into such numbers, with a name for each. Everything is about released
-points, so it is post-processing and costs nothing.
+A form is a way to write a point of a manifold as numbers. `curvedp.records.forms` reads
+the numbers of a record as a point; the functions here turn a point back into such
+numbers, with a name for each. Everything is about released points, so it is
+post-processing and costs no privacy.
 """
 
 from collections.abc import Callable
@@ -50,7 +51,7 @@ class OutputForm(NamedTuple):
     numbers: NumberMap
 
     def sentence(self, point: np.ndarray) -> str:
-        """Return the point in words, such as "latitude -27.52°, longitude 113.4°".
+        """Return a point as text, such as "latitude -27.52°, longitude 113.4°".
 
         Parameters
         ----------
@@ -60,23 +61,23 @@ class OutputForm(NamedTuple):
         unit = "°" if self.name is not None and "degrees" in self.name else ""
         parts = []
         for column, number in zip(self.columns, self.numbers(point), strict=True):
-            has_angle = not column.startswith("axis")
-            parts.append(
-                f"{_bare_name(column)} {number:.6g}{unit if has_angle else ''}"
-            )
+            is_angle = not column.startswith("axis")
+            number_unit = unit if is_angle else ""
+            parts.append(f"{_name_without_unit(column)} {number:.6g}{number_unit}")
         return ", ".join(parts)
 
 
 def output_form(name: str | None, manifold: Manifold) -> OutputForm:
-    """Return how points of a manifold are written in the form of a given name.
+    """Return how released points are written in a form, such as "latlon-degrees".
 
     Parameters
     ----------
     name : str or None
-        A key of `curvedp.records.forms.FORMS` that suits the manifold. For None, and for
-        forms that lose information such as "counts", it is the entries of the point.
+        A key of `curvedp.records.forms.FORMS` that suits the manifold. For None, and
+        for forms that lose information such as "counts", the entries of a point are
+        written.
     manifold : Manifold
-        Where the released points live.
+        The space in which the released points lie.
 
     Examples
     --------
@@ -90,23 +91,25 @@ def output_form(name: str | None, manifold: Manifold) -> OutputForm:
         unit = name.removeprefix("latlon-")
         columns: tuple[str, ...] = (f"latitude_{unit}", f"longitude_{unit}")
         return OutputForm(
-            name, columns, partial(_latitude_longitude, _per_radian(name))
+            name, columns, partial(_latitude_longitude, _units_per_radian(name))
         )
     if name in ("angles-degrees", "angles-radians"):
         unit = name.removeprefix("angles-")
         columns = tuple(f"angle{k}_{unit}" for k in range(1, manifold.dim + 1))
-        return OutputForm(name, columns, partial(np.multiply, _per_radian(name)))
+        return OutputForm(name, columns, partial(np.multiply, _units_per_radian(name)))
     if name in ("quaternion-wxyz", "quaternion-xyzw"):
         order = name.removeprefix("quaternion-")
         return OutputForm(name, tuple(order), partial(_quaternion, order))
     if name in ("rotvec-degrees", "rotvec-radians"):
         unit = name.removeprefix("rotvec-")
         columns = tuple(f"rotation_{axis}_{unit}" for axis in "xyz")
-        return OutputForm(name, columns, partial(_rotation_vector, _per_radian(name)))
+        return OutputForm(
+            name, columns, partial(_rotation_vector, _units_per_radian(name))
+        )
     if name in ("axis-angle-degrees", "axis-angle-radians"):
         unit = name.removeprefix("axis-angle-")
         columns = ("axis_x", "axis_y", "axis_z", f"angle_{unit}")
-        return OutputForm(name, columns, partial(_axis_angle, _per_radian(name)))
+        return OutputForm(name, columns, partial(_axis_angle, _units_per_radian(name)))
     if name in ("landmarks", "landmarks-xxyy"):
         return _landmark_output(name, manifold)
 
@@ -117,30 +120,38 @@ def output_form(name: str | None, manifold: Manifold) -> OutputForm:
 
 
 def form_of_columns(columns: tuple[str, ...], manifold: Manifold) -> str | None:
-    """Return the name of the form whose columns have these names; None if it is none.
+    """Return the name of the form in which a file of released points is written.
 
     Parameters
     ----------
-    columns : sequence
-        The columns, by names or places.
+    columns : tuple of str
+        The names of the file's columns, such as ("latitude_degrees", ...).
     manifold : Manifold
-        Where the records live.
+        The space in which the points lie.
+
+    Returns
+    -------
+    str or None
+        None if no form has these columns.
     """
     for name, build in FORMS.items():
         if build(name, manifold.point_shape) is None:
             continue
-        written_as = output_form(name, manifold)
-        if written_as.name == name and written_as.columns == columns:
+        candidate = output_form(name, manifold)
+        if candidate.name == name and candidate.columns == columns:
             return name
     return None
 
 
 def align_shape(landmarks: np.ndarray, reference: np.ndarray | None) -> np.ndarray:
-    """Rotate centered landmarks in the plane onto a reference, which changes no shape.
+    """Rotate landmarks in the plane so that they match a reference as well as possible.
+
+    Their shape does not change.
 
     Parameters
     ----------
     landmarks : array, shape (k, 2)
+        The landmarks, with mean 0.
     reference : array, shape (k, 2), or None
         Another shape with the same landmarks, such as the public center. Without one,
         the first landmark comes to lie on the positive x axis.
@@ -157,25 +168,28 @@ def align_shape(landmarks: np.ndarray, reference: np.ndarray | None) -> np.ndarr
     return np.stack([rotated.real, rotated.imag], axis=-1)
 
 
-def _bare_name(column: str) -> str:
-    """Return the name of a column without its unit."""
+def _name_without_unit(column: str) -> str:
+    """Return the name of a column without its unit and with spaces."""
     return column.removesuffix("_degrees").removesuffix("_radians").replace("_", " ")
 
 
-def _per_radian(name: str) -> float:
-    """Return how many units of a form one radian is."""
+def _units_per_radian(name: str) -> float:
+    """Return how many units of angle one radian is: 180/π for forms in degrees."""
     return 180 / np.pi if name.endswith("degrees") else 1.0
 
 
 def _latitude_longitude(per_radian: float, point: np.ndarray) -> np.ndarray:
-    """Return latitude and longitude of a unit vector."""
+    """Return the latitude and the longitude of a point of the unit sphere in R³."""
     x, y, z = point
     latitude = np.arctan2(z, np.hypot(x, y))
     return per_radian * np.array([latitude, np.arctan2(y, x)])
 
 
 def _quaternion(order: str, rotation: np.ndarray) -> np.ndarray:
-    """Return the unit quaternion of a rotation with w ≥ 0, in the given order."""
+    """Return the unit quaternion of a rotation matrix, with scalar part w ≥ 0.
+
+    `order` is "wxyz" (scalar first) or "xyzw" (scalar last).
+    """
     xyzw = Rotation.from_matrix(rotation).as_quat()
     if xyzw[3] < 0:
         xyzw = -xyzw
@@ -183,12 +197,15 @@ def _quaternion(order: str, rotation: np.ndarray) -> np.ndarray:
 
 
 def _rotation_vector(per_radian: float, rotation: np.ndarray) -> np.ndarray:
-    """Return the axis of a rotation times its angle."""
+    """Return the rotation vector (axis times angle) of a rotation matrix."""
     return np.asarray(per_radian * Rotation.from_matrix(rotation).as_rotvec())
 
 
 def _axis_angle(per_radian: float, rotation: np.ndarray) -> np.ndarray:
-    """Return the unit axis of a rotation, and its angle; the axis of no turn is x."""
+    """Return the unit axis of a rotation matrix, followed by its angle.
+
+    The identity has no axis; the x axis is returned for it.
+    """
     vector = Rotation.from_matrix(rotation).as_rotvec()
     angle = float(np.linalg.norm(vector))
     axis = vector / angle if angle > 0 else np.array([1.0, 0.0, 0.0])
@@ -201,9 +218,9 @@ def _landmark_output(name: str, manifold: Manifold) -> OutputForm:
     Parameters
     ----------
     name : str
-        What error messages call the argument.
+        The name of the form: "landmarks" or "landmarks-xxyy".
     manifold : Manifold
-        Where the records live.
+        The space of the landmarks, whose points have shape (k, 2).
     """
     n_landmarks = manifold.point_shape[0]
     numbers = range(1, n_landmarks + 1)
@@ -215,22 +232,27 @@ def _landmark_output(name: str, manifold: Manifold) -> OutputForm:
 
 
 def _triangle_indices(name: str | None, manifold: Manifold) -> list[MatrixIndex] | None:
-    """Return the indices of a form of symmetric matrices; None for any other form.
+    """Return the entries of a symmetric matrix that a form writes, in its order.
 
     Parameters
     ----------
-    name : str
-        What error messages call the argument.
+    name : str or None
+        The name of the form.
     manifold : Manifold
-        Where the records live.
+        The space of the matrices.
+
+    Returns
+    -------
+    list of (row, column) or None
+        The places of the entries, from 0; None if it is not a form of matrices.
     """
-    fixed = {
+    indices_of_tensors = {
         "tensor6-lower": LOWER_TRIANGLE,
         "tensor6-upper": UPPER_TRIANGLE,
         "tensor6-diagonal": DIAGONAL_FIRST,
     }
-    if name in fixed:
-        return fixed[name]
+    if name in indices_of_tensors:
+        return indices_of_tensors[name]
     size = range(manifold.point_shape[0])
     if name == "upper":
         return [(row, column) for row in size for column in size if row <= column]
@@ -240,14 +262,14 @@ def _triangle_indices(name: str | None, manifold: Manifold) -> list[MatrixIndex]
 
 
 def _triangle_output(name: str | None, indices: list[MatrixIndex]) -> OutputForm:
-    """Return how the entries of a symmetric matrix at these indices are written.
+    """Return how some entries of a symmetric matrix are written.
 
     Parameters
     ----------
-    name : str
-        What error messages call the argument.
+    name : str or None
+        The name of the form.
     indices : list of (row, column)
-        The place of each number in the matrix.
+        The place of each written number in the matrix, from 0.
     """
     rows, columns = np.array(indices).T
     if name is not None and name.startswith("tensor6"):
@@ -266,14 +288,17 @@ def _entry_names(shape: tuple[int, ...]) -> tuple[str, ...]:
 def align_to_center(
     manifold: Manifold, point: np.ndarray, center: np.ndarray | None
 ) -> np.ndarray:
-    """Return a shape in the plane turned to the public center, any other point as it is.
+    """Rotate a released shape so that it can be compared with the public center.
 
-    A point of Kendall's shape space may lie in any position; how it lies says nothing.
+    The rotation of a point of Kendall's shape space has no meaning. Points of other
+    spaces are returned unchanged.
 
     Parameters
     ----------
     manifold : Manifold
+        The space in which the point lies.
     point : array
+        The released point.
     center : array or None
         The public center, if one was given.
     """

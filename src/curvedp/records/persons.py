@@ -1,7 +1,8 @@
-"""Several records of one person, combined to one contribution.
+"""Combining several records of one person into one contribution.
 
-The contribution of a person is a function of that person's records alone, however many
-they are. So replacing all records of a person replaces one contribution.
+A person may have several records. Then privacy protects persons: the contribution of a
+person is a function of that person's records alone, however many they are. So
+replacing all records of a person replaces one contribution.
 """
 
 from typing import Any
@@ -22,7 +23,7 @@ MAX_ROWS_PER_PERSON = 1 << 16
 
 
 def encode_persons(groups: Any, n: int, min_persons: int = 2) -> np.ndarray:
-    """Return a number from 0 on for the person to whom each record belongs.
+    """Convert ids of persons to numbers from 0 on, one for each record.
 
     Parameters
     ----------
@@ -73,10 +74,10 @@ def encode_persons(groups: Any, n: int, min_persons: int = 2) -> np.ndarray:
 
 
 def _codes_by_equality(ids: np.ndarray) -> np.ndarray:
-    """Return a number for each id, by equality alone, in order of first occurrence.
+    """Number ids of any type in the order in which they first occur.
 
-    They are not sorted: the order of some types is partial, such as that of sets, and
-    then sorting could give the records of one person several numbers.
+    Ids are compared by equality and not sorted. Some types, such as sets, have only a
+    partial order, and sorting could give the records of one person several numbers.
 
     Parameters
     ----------
@@ -85,10 +86,11 @@ def _codes_by_equality(ids: np.ndarray) -> np.ndarray:
     """
     codes: dict[Any, int] = {}
     types: set[Any] = set(map(type, ids))
-    # Such an object is equal to itself alone, so it cannot be the id of a person.
-    compares_identity = any(kind.__eq__ is object.__eq__ for kind in types)
+    # An object of a type without equality is equal to itself alone, so it cannot be the
+    # id of a person.
+    has_type_without_equality = any(kind.__eq__ is object.__eq__ for kind in types)
     try:
-        if compares_identity:
+        if has_type_without_equality:
             raise TypeError
         return np.array([codes.setdefault(person_id, len(codes)) for person_id in ids])
     except TypeError:  # An id that cannot be hashed raises this too.
@@ -100,9 +102,9 @@ def _codes_by_equality(ids: np.ndarray) -> np.ndarray:
 def _refuse_two_ids_of_one_person(ids: np.ndarray) -> None:
     """Refuse ids that differ only in their type, or in the blanks around a text.
 
-    Readers of tables make such ids of one: pandas reads a long csv file in parts, and
-    7 is a number in one part and a text in another. A person with two ids would be
-    counted as two people, whom the guarantee protects one by one only.
+    They probably belong to one person. For example, pandas reads a long csv file in
+    parts, and 7 may be a number in one part and a text in another. A person with two
+    ids would be counted as two people, whom the guarantee protects separately.
 
     Parameters
     ----------
@@ -113,15 +115,24 @@ def _refuse_two_ids_of_one_person(ids: np.ndarray) -> None:
         return
     distinct_ids = set(ids.tolist())
     texts = [
-        one.decode(errors="replace") if isinstance(one, bytes) else one
-        for one in distinct_ids
-        if isinstance(one, str | bytes)
+        person_id.decode(errors="replace")
+        if isinstance(person_id, bytes)
+        else person_id
+        for person_id in distinct_ids
+        if isinstance(person_id, str | bytes)
     ]
     stripped_texts = {text.strip() for text in texts}
-    others = {one for one in distinct_ids if not isinstance(one, str | bytes)}
+    other_ids = {
+        person_id
+        for person_id in distinct_ids
+        if not isinstance(person_id, str | bytes)
+    }
+
+    # An id such as 7 may also be spelled by a text such as "7" or "7.0".
     spelled_numbers = {to_float(text) for text in stripped_texts}
     is_spelled_twice = any(
-        str(one) in stripped_texts or to_float(one) in spelled_numbers for one in others
+        str(person_id) in stripped_texts or to_float(person_id) in spelled_numbers
+        for person_id in other_ids
     )
     if is_spelled_twice or len(stripped_texts) < len(texts):
         raise ParameterError(
@@ -133,7 +144,7 @@ def _refuse_two_ids_of_one_person(ids: np.ndarray) -> None:
 def person_means(
     manifold: Manifold, ball: tuple[np.ndarray, float], X: np.ndarray, codes: np.ndarray
 ) -> np.ndarray:
-    """Return the Fréchet mean of each person's records after clipping them to a ball.
+    """Return the Fréchet mean of each person's records, clipped to a public ball.
 
     Parameters
     ----------
@@ -164,14 +175,14 @@ def person_means(
 
 
 def _split_by_person(records: np.ndarray, codes: np.ndarray) -> list[np.ndarray]:
-    """Return the records of each person, by ascending code and in their own order.
+    """Split records into one array for each person, in the order of their numbers.
 
     Parameters
     ----------
     records : array of shape (n, ...)
-        Records; entries may be anything.
+        The records of all persons.
     codes : array of int
-        The index of the class or person of each record.
+        The number of the person to whom each record belongs.
     """
     if len(codes) == 0:
         return []
@@ -183,8 +194,8 @@ def _split_by_person(records: np.ndarray, codes: np.ndarray) -> list[np.ndarray]
 def _mean_of_person(manifold: Manifold, records: np.ndarray) -> np.ndarray:
     """Return the Fréchet mean of one person's records; NaN if it cannot be computed.
 
-    An error that is raised by one person's records must not become visible: it would
-    tell something about that person.
+    No error is raised: an error that is caused by one person's records would reveal
+    something about that person.
 
     Parameters
     ----------
@@ -202,11 +213,13 @@ def _mean_of_person(manifold: Manifold, records: np.ndarray) -> np.ndarray:
 
 
 def person_rows(rows: np.ndarray, codes: np.ndarray) -> np.ndarray:
-    """Scale rows so that each person contributes the mean of xxᵀ over their rows.
+    """Scale records so that each person contributes the mean of xxᵀ over their own.
 
-    Let a person have k rows, of which the first m = min(k, `MAX_ROWS_PER_PERSON`)
-    count. The result holds x/√m for each of these rows x, so that Σ xxᵀ over the result
-    is the sum over all people of the mean of xxᵀ over their rows.
+    The records x are vectors, and Σ xxᵀ over the result is a sum with one bounded term
+    for each person. Let a person have k rows, of which the first m = min(k,
+    `MAX_ROWS_PER_PERSON`) count. The result holds x/√m for each of these rows x, so
+    that Σ xxᵀ over the result is the sum over all people of the mean of xxᵀ over their
+    rows.
 
     Parameters
     ----------
@@ -220,6 +233,7 @@ def person_rows(rows: np.ndarray, codes: np.ndarray) -> np.ndarray:
     array, shape (at most n, features)
         The scaled rows, in the order of `rows`.
     """
+    # The rank of each row among the rows of its person, from 0.
     row_counts = np.bincount(codes)
     by_person = np.argsort(codes, kind="stable")
     first_rows = np.cumsum(row_counts) - row_counts

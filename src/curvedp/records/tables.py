@@ -1,8 +1,8 @@
-"""Records in whatever another library holds them in memory: arrays, frames, lists.
+"""Conversion of records in memory (arrays, frames, lists) to arrays of floats.
 
-The type and the shape of an array are public and may be refused. What lists, object
-arrays and frames hold is data: a record of another shape, or a cell that is not a
-number, is NaN.
+The type and the shape of an array are public and may be refused. The contents of lists,
+object arrays and frames are private: a record of another shape, or a cell that is not a
+number, becomes NaN.
 """
 
 from array import array
@@ -30,7 +30,7 @@ from curvedp.records.options import ReadOptions
 
 @runtime_checkable
 class ConvertibleToArray(Protocol):
-    """An object that says itself how it becomes an array: arrays and series of any library."""
+    """An object that can be converted to an array, such as a series of any library."""
 
     def __array__(self) -> Any: ...
 
@@ -41,12 +41,12 @@ def to_float_records(
     shape: tuple[int, ...],
     options: ReadOptions = ReadOptions(),  # noqa: B008 - frozen, so one default serves all
 ) -> np.ndarray:
-    """Convert records in memory to doubles.
+    """Convert records in memory to an array of 64-bit floats.
 
     Parameters
     ----------
     where : str
-        What error messages call the records.
+        The name of the records in error messages.
     X : array, frame, series, list or rotation of SciPy
         The records. Complex numbers are pairs of numbers if the shape ends in 2.
     shape : tuple of int
@@ -72,7 +72,7 @@ def to_float_records(
 def _convert(
     where: str, X: Any, shape: tuple[int, ...], options: ReadOptions
 ) -> np.ndarray:
-    """Convert records by the rules for their type; see `to_float_records`.
+    """Convert records in memory to floats, by the rules for their type.
 
     Parameters
     ----------
@@ -108,11 +108,11 @@ def _convert(
 def _column_records(
     column: Any, shape: tuple[int, ...], options: ReadOptions
 ) -> np.ndarray:
-    """Convert a series of pandas, polars or pyarrow to doubles, one cell for each record.
+    """Convert a series of pandas, polars or pyarrow, with one cell for each record.
 
-    Nothing is refused, because the type of a series is data: one cell can change it.
-    For the same reason a real number is a pair with imaginary part 0 where complex
-    numbers are pairs: one complex cell makes complex numbers of all.
+    Nothing is refused, because the type of a series is private: one cell can change it.
+    If a record is a pair of numbers, a complex number is such a pair, and so is a real
+    number, with imaginary part 0: one complex cell makes all numbers complex.
 
     Parameters
     ----------
@@ -144,7 +144,9 @@ def _column_records(
 def _record_keys(
     shape: tuple[int, ...], columns: Sequence[str | int] | None
 ) -> list[str | int] | None:
-    """Return what each record of a list is indexed with; None if records are read whole.
+    """Return the keys or positions of the wanted entries of each record in a list.
+
+    The result is None if the whole record is wanted.
 
     Parameters
     ----------
@@ -166,10 +168,10 @@ def _record_keys(
 
 
 def _to_numpy(where: str, X: Any) -> np.ndarray:
-    """Return an array of any library as a NumPy array.
+    """Convert an array of any library to a NumPy array, and refuse other objects.
 
-    An object that is not an array is refused by its type, which is public. NumPy would
-    make an array of objects of it, in which every record is unreadable.
+    NumPy itself would convert an object that is not an array to an array of objects, in
+    which every record is unreadable. Its type is public, so it may be refused.
 
     Parameters
     ----------

@@ -1,8 +1,8 @@
-"""Reading csv and tsv files: one line is one record, whatever is written in it.
+"""Reading csv and tsv files, in which each line is a record.
 
-Python's csv module would let an open quote join several lines to one record, and so
-would let a record change n. Here a file is cut into lines first, and each line into
-cells by itself.
+The number of records must not depend on what a record contains. Python's csv module
+would let an open quote join several lines into one record. Here a file is cut into
+lines first, and each line into cells by itself.
 """
 
 import csv
@@ -32,7 +32,7 @@ _BYTES_PER_NAME = 64
 
 
 class TextTable(NamedTuple):
-    """A csv or tsv file below its header. Nothing here depends on what a cell holds.
+    """The part of a csv or tsv file below its header, ready to be read.
 
     Attributes
     ----------
@@ -56,7 +56,7 @@ class TextTable(NamedTuple):
 def read_text_records(
     path: Path, shape: tuple[int, ...], options: ReadOptions
 ) -> np.ndarray:
-    """Read the records of a csv or tsv file.
+    """Read the records of a csv or tsv file as an array of floats.
 
     Records are counted by line ends alone, so no record can change their number.
 
@@ -113,7 +113,7 @@ def read_text_column(path: Path, column: str | int, options: ReadOptions) -> np.
 
 
 def read_header(path: Path, options: ReadOptions) -> list[str] | None:
-    """Return the names of the columns of a csv or tsv file; None without a header.
+    """Read the names of the columns of a csv or tsv file; None without a header.
 
     Parameters
     ----------
@@ -131,12 +131,17 @@ def read_header(path: Path, options: ReadOptions) -> list[str] | None:
 
 
 def _with_header_for_names(options: ReadOptions) -> ReadOptions:
-    """Return the options with a header, if columns are wanted by name and it is not said.
+    """Assume a header if columns are chosen by name and the caller says nothing.
 
     Parameters
     ----------
     options : ReadOptions
         What the caller says about the file.
+
+    Returns
+    -------
+    ReadOptions
+        The same options, possibly with `header=True`.
     """
     if options.header is not None or options.columns is None:
         return options
@@ -150,7 +155,7 @@ def _with_header_for_names(options: ReadOptions) -> ReadOptions:
 def _check_number_of_lines(
     path: Path, options: ReadOptions, bytes_per_line: int
 ) -> None:
-    """Refuse a file with so many lines that they would fill too much memory.
+    """Refuse a file with so many lines that reading them would take too much memory.
 
     Parameters
     ----------
@@ -167,7 +172,7 @@ def _check_number_of_lines(
 
 
 def _open_table(path: Path, width: int, options: ReadOptions) -> TextTable:
-    """Open a csv or tsv file and find the positions of `width` wanted cells in its lines.
+    """Open a csv or tsv file, read its header, and find the wanted columns.
 
     Parameters
     ----------
@@ -194,10 +199,10 @@ def _open_table(path: Path, width: int, options: ReadOptions) -> TextTable:
 
 
 def _lines_after_skipped(path: Path, options: ReadOptions) -> Iterator[Line]:
-    """Return the lines of a file without those that the caller skips.
+    """Return the lines of a file after those that the caller wants to skip.
 
-    A file whose lines end with a carriage return alone is one line. It is refused where
-    that line would be taken for the header, or is the only record.
+    A file whose lines end with a carriage return alone looks like a single line. It is
+    refused if that line would be taken for the header or is the only record.
 
     Parameters
     ----------
@@ -219,7 +224,9 @@ def _lines_after_skipped(path: Path, options: ReadOptions) -> Iterator[Line]:
 
 
 def _names_in_header(path: Path, header: Line, separator: str) -> list[str]:
-    """Return the names of the columns. A header is public, so messages may describe it.
+    """Split a header into the names of the columns.
+
+    A header is public, so error messages may describe it.
 
     Parameters
     ----------
@@ -242,7 +249,9 @@ def _names_in_header(path: Path, header: Line, separator: str) -> list[str]:
 
 
 def _separator(path: Path, options: ReadOptions) -> str:
-    """Return the character between cells, after checking header, separator and decimal.
+    """Return the character between cells, after checking the options about the format.
+
+    The options are whether there is a header, the separator and the decimal sign.
 
     Parameters
     ----------
@@ -276,17 +285,18 @@ def _separator(path: Path, options: ReadOptions) -> str:
 
 
 def _split_cells(line: str, separator: str, strict: bool = True) -> list[str]:
-    """Split one line into cells. With `strict`, an open quote raises `csv.Error`."""
+    """Split one line into cells; with `strict`, an open quote raises `csv.Error`."""
     if '"' not in line:
         return line.split(separator)
     return next(csv.reader([line], delimiter=separator, strict=strict))
 
 
 def _numbers_in_line(table: TextTable, line: Line, decimal: str) -> list[float]:
-    """Return the numbers in the wanted cells of a line, NaN where a cell holds none.
+    """Return the numbers in the wanted cells of a line.
 
-    All of them are NaN if the line is not a record: because it is too long to be kept,
-    has an open quote, or does not have the known number of cells.
+    A cell without a number gives NaN. All numbers are NaN if the line is not a record:
+    because it is too long to be kept, has an open quote, or has a wrong number of
+    cells.
 
     Parameters
     ----------
@@ -311,12 +321,12 @@ def _numbers_in_line(table: TextTable, line: Line, decimal: str) -> list[float]:
 
 
 def _name_in_line(table: TextTable, line: Line) -> str:
-    """Return the text in the wanted cell of a line, empty if there is none.
+    """Return the text in the wanted cell of a line; empty if there is none.
 
-    To whom a record belongs must not depend on the record. In a line with too many or
-    too few cells, or with an open quote, the first cell is still the first and the last
-    is still the last; which cell is which between them cannot be known, so they count
-    as empty.
+    The cell may name the person to whom the record belongs, which must not depend on
+    the record. In a line with too many or too few cells, or with an open quote, the
+    first cell is still the first and the last is still the last. The other cells cannot
+    be told apart, so they count as empty.
 
     Parameters
     ----------
@@ -372,14 +382,15 @@ def _name_in_long_line(table: TextTable, start: str, end: str) -> str:
 
 
 def _shorten_name(name: str) -> str:
-    """Return a name of ordinary length as it is, and of a longer one its start and digest.
+    """Shorten a very long name to its beginning and a hash.
 
-    The digest keeps different names different.
+    The hash keeps different names different. Names of ordinary length are returned
+    unchanged.
 
     Parameters
     ----------
     name : str
-        What error messages call the argument.
+        The text of a cell, such as the id of a person.
     """
     if len(name) <= LONGEST_CELL:
         return name

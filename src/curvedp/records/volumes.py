@@ -1,8 +1,8 @@
-"""Reading arrays from files: npy, npz, mat, zarr, NIfTI volumes with a mask, and parquet.
+"""Reading records from npy, npz, mat, zarr, NIfTI and parquet files.
 
-Shapes and types stand in a file's header and are public. They are read first: a file
+Shapes and types are in a file's header and are public. They are checked first: a file
 that does not hold numbers or texts is refused before anything is decoded, and so is one
-that would fill more memory than `curvedp.records.limits` allows.
+that would fill more memory than allowed (`curvedp.records.limits`).
 """
 
 import struct
@@ -62,14 +62,14 @@ def read_npz(path: Path, options: ReadOptions) -> np.ndarray:
 
 
 def read_npz_column(path: Path, column: str | int, options: ReadOptions) -> np.ndarray:
-    """Read the array of a given name from an npz file, one value for each record."""
+    """Read the array called `column` of an npz file, with one value per record."""
     return read_npz(path, options._replace(key=str(column)))
 
 
 def _read_npy_stream(path: Path, file: IO[bytes], limit: int) -> np.ndarray:
-    """Read an array in NumPy's own format from an open file.
+    """Read an array in NumPy's npy format from an open file.
 
-    The header tells the type and the shape. Arrays of objects and of named fields are
+    The header states the type and the shape. Arrays of objects and of named fields are
     refused, and no more bytes are unpacked than the header declares.
 
     Parameters
@@ -140,13 +140,13 @@ _BYTES_PER_COMPLEX = 16  # the largest number in a MATLAB file
 
 
 def read_mat(path: Path, options: ReadOptions) -> np.ndarray:
-    """Read the records in the array of a MATLAB file that `options.key` names.
+    """Read the records in an array of a MATLAB file, which `options.key` names.
 
-    One complex number makes all numbers of an array complex in MATLAB, so whether an
-    array is complex is data and is never refused. A complex number is a pair of numbers
-    if the array's shape without them is that of the records, and then a real number is
-    a pair with imaginary part 0. Otherwise it is a number if its imaginary part is 0,
-    and NaN if not.
+    One complex number makes all numbers of an array complex in MATLAB. So whether an
+    array is complex is private and is never refused. If a record ends in pairs of
+    numbers and the array has the shape without the pairs, each number is read as its
+    real and imaginary part. Otherwise a complex number is read as a real one if its
+    imaginary part is 0, and as NaN if not.
 
     Parameters
     ----------
@@ -167,7 +167,10 @@ def read_mat(path: Path, options: ReadOptions) -> np.ndarray:
 
 
 def _real_numbers(array: np.ndarray) -> np.ndarray:
-    """Return complex numbers as doubles, NaN if not real; any other array as it is."""
+    """Convert complex numbers to floats, with NaN for those that are not real.
+
+    Arrays of other types are returned unchanged.
+    """
     if array.dtype.kind == "c":
         return cells_to_floats(array)
     return array
@@ -208,7 +211,7 @@ def _read_mat_array(path: Path, options: ReadOptions) -> np.ndarray:
 
 
 def read_mat_column(path: Path, column: str | int, options: ReadOptions) -> np.ndarray:
-    """Read the array of a given name from a MATLAB file, one value for each record."""
+    """Read the array called `column` of a MATLAB file, with one value per record."""
     array = _read_mat_array(path, options._replace(key=str(column)))
     return _real_numbers(array).ravel()
 
@@ -216,8 +219,9 @@ def read_mat_column(path: Path, column: str | int, options: ReadOptions) -> np.n
 def _check_mat_elements(path: Path, limit: int) -> None:
     """Refuse a MATLAB file with an element that unpacks to more than `limit` bytes.
 
-    An element is a tag of two 4-byte numbers, its data type and its size, and then its
-    content. SciPy would unpack a compressed element before it knows how large that is.
+    A file is a sequence of elements. Each begins with two 4-byte numbers, its data type
+    and its size, followed by its content. SciPy would unpack a compressed element
+    without a limit on its size.
 
     Parameters
     ----------
@@ -372,12 +376,12 @@ class _NiftiLayout(NamedTuple):
 
 
 def _parse_nifti_layout(header: bytes) -> _NiftiLayout:
-    """Return where the parts of a NIfTI file begin, from the file's first 540 bytes.
+    """Return where the parts of a NIfTI file begin.
 
     Parameters
     ----------
-    header : Line
-        The first line of the file.
+    header : bytes
+        The first 540 bytes of the file.
     """
     sizes = (_NIFTI_1_HEADER_BYTES, _NIFTI_2_HEADER_BYTES)
     is_little_endian = int.from_bytes(header[:4], "little") in sizes
@@ -398,7 +402,7 @@ def _check_nifti_header(path: Path, limit: int) -> None:
     """Refuse a NIfTI file whose extensions fill more than `limit` bytes.
 
     Extensions lie between the header and the voxels, and each begins with its size.
-    nibabel reads all of them and believes their sizes.
+    nibabel reads all of them and does not check their sizes.
 
     Parameters
     ----------
@@ -428,7 +432,7 @@ def _check_extensions(
     end: int,
     largest_size: int,
 ) -> None:
-    """Refuse a NIfTI file with an extension that declares more than `largest_size` bytes.
+    """Refuse a NIfTI file with an extension that declares too large a size.
 
     Parameters
     ----------
@@ -544,7 +548,7 @@ def read_labels(labels: Any) -> np.ndarray:
 
 
 def _array_name(path: Path, names: list[str], key: str | None) -> str:
-    """Return which of a file's arrays is meant: the one called `key`, or the only one.
+    """Return the name of the wanted array of a file: `key`, or the only array.
 
     Parameters
     ----------
@@ -572,7 +576,10 @@ def _array_name(path: Path, names: list[str], key: str | None) -> str:
 
 
 def _refuse_objects(path: Path) -> NoReturn:
-    """Raise the error for a file that holds objects, which could run code when loaded."""
+    """Raise `ParameterError` for a file that holds objects.
+
+    Loading objects could run code that the file contains.
+    """
     raise ParameterError(
         f"{path.name} holds Python objects or cells, not numbers: save it as "
         "x.astype(float)"
@@ -580,7 +587,7 @@ def _refuse_objects(path: Path) -> NoReturn:
 
 
 def _refuse_fields(path: Path) -> NoReturn:
-    """Raise the error for a file whose records have named fields."""
+    """Raise `ParameterError` for a file whose records have named fields."""
     raise ParameterError(
         f"{path.name} holds records with named fields; an array of numbers is needed"
     )
@@ -705,7 +712,7 @@ def read_parquet_column(
 
 
 def parquet_width(path: Path, options: ReadOptions) -> int | None:
-    """Return how many numbers a record of a parquet file has, by its schema alone.
+    """Return how many numbers a record of a parquet file has, from its schema.
 
     Parameters
     ----------
@@ -717,7 +724,7 @@ def parquet_width(path: Path, options: ReadOptions) -> int | None:
     Returns
     -------
     int or None
-        None where one column has lists that may be of any length.
+        None if there is only one column and its lists may have any length.
     """
     with _open_parquet(path) as file:
         schema = file.schema_arrow
@@ -739,7 +746,9 @@ def parquet_width(path: Path, options: ReadOptions) -> int | None:
 def _read_parquet_records(
     path: Path, row_group: int | None, shape: tuple[int, ...], options: ReadOptions
 ) -> np.ndarray:
-    """Read the records of a parquet file, or of one of its row groups, as (n, *shape).
+    """Read the records of a parquet file, or of one of its row groups.
+
+    The result has shape (n, *shape). A row group is a block of rows in the file.
 
     Parameters
     ----------
@@ -759,14 +768,15 @@ def _read_parquet_records(
 
 
 def _open_parquet(path: Path, text_names: Sequence[str] = ()) -> Any:
-    """Open a parquet file; the columns in `text_names` are read as dictionaries.
+    """Open a parquet file for reading.
 
     Parameters
     ----------
     path : path
         The file.
     text_names : sequence of str
-        The columns of texts, each of which is stored once that way.
+        The columns that are read as dictionaries: each distinct text is then in memory
+        only once.
     """
     import pyarrow.parquet
 
@@ -779,7 +789,7 @@ def _open_parquet(path: Path, text_names: Sequence[str] = ()) -> Any:
 
 
 def _empty_table(path: Path) -> Any:
-    """Return a table of pyarrow with a parquet file's columns and no rows."""
+    """Return a pyarrow table with the columns of a parquet file and without rows."""
     with _open_parquet(path) as file:
         return file.schema_arrow.empty_table()
 
@@ -833,7 +843,9 @@ def _read_parquet_table(
 def _check_parquet_columns(
     path: Path, positions: list[int], max_unpacked: int | None
 ) -> ParquetColumns:
-    """Find columns by their positions, and refuse what the footer says is too large.
+    """Find the wanted columns of a parquet file, and refuse them if they are too large.
+
+    Sizes are read from the file's footer, before any value is decoded.
 
     Parameters
     ----------
@@ -900,7 +912,10 @@ def _bytes_per_value(metadata: Any, chunk: Any, leaf: int) -> int:
 
 
 def _column_of_leaf(leaf: str, names: list[str]) -> str | None:
-    """Return the column that a leaf of the schema belongs to, such as x for x.list.element."""
+    """Return the column to which a leaf of the schema belongs.
+
+    For the leaf "x.list.element" it is "x"; None if it is not one of `names`.
+    """
     for name in names:
         if leaf == name or leaf.startswith(f"{name}."):
             return name
@@ -910,10 +925,11 @@ def _column_of_leaf(leaf: str, names: list[str]) -> str | None:
 def _open_row_groups(
     paths: list[Path], shape: tuple[int, ...], options: ReadOptions
 ) -> Any:
-    """Return parquet files as one dask array with a delayed chunk for each row group.
+    """Open parquet files as one dask array, with a chunk for each row group.
 
-    The columns of every file are checked before, so that nothing is refused later, when
-    a worker reads a chunk.
+    A row group is a block of rows in a file; it is read when it is needed. The columns
+    of every file are checked here, so that nothing is refused later, when a worker
+    reads a chunk.
 
     Parameters
     ----------

@@ -1,8 +1,9 @@
 """Opening zarr arrays safely: their metadata are checked before the zarr library runs.
 
-A zarr file names the functions that decode it. Some of these run code that the file
-brings (pickle), and some unpack without end. So only arrays of numbers are opened, with
-codecs from a short list, after checking how much memory each chunk unpacks to.
+A zarr array is a folder with metadata and chunks, which codecs encode and compress.
+Some codecs run code that the file contains, and some unpack without a limit. So only
+arrays of numbers are opened, with codecs from a short list, after checking how much
+memory each chunk unpacks to. A shard is a file with many chunks.
 """
 
 import bz2
@@ -168,9 +169,9 @@ def open_zarr(path: Path, key: str | None, max_unpacked: int | None) -> Any:
 
 
 def _find_array(path: Path, key: str | None) -> Path:
-    """Return the folder of the array in `path` that is meant, or refuse.
+    """Return the folder of the wanted zarr array.
 
-    It is `path` itself, or the array called `key` in it, or the only one in it. The
+    It is `path` itself, or the array called `key` in it, or the only array in it. The
     consolidated metadata of a group, which describe several arrays, are never used.
 
     Parameters
@@ -196,14 +197,14 @@ def _find_array(path: Path, key: str | None) -> Path:
 
 
 def _is_array(folder: Path) -> bool:
-    """Return whether a folder holds an array, of format 3 or 2.
+    """Return whether a folder holds a zarr array, of format 3 or 2.
 
     If it has metadata of both formats, those of format 3 count, as they do in zarr.
 
     Parameters
     ----------
     folder : Path
-        The folder of the array.
+        The folder.
     """
     if (folder / "zarr.json").is_file():
         node_type = _read_json(folder / "zarr.json").get("node_type")
@@ -212,17 +213,17 @@ def _is_array(folder: Path) -> bool:
 
 
 def _read_json(path: Path) -> dict[str, Any]:
-    """Return the JSON object in a file; anything else raises `ValueError`."""
+    """Return the JSON object in a file; raise `ValueError` for anything else."""
     content = json.loads(path.read_bytes())
     if not isinstance(content, dict):
-        raise ValueError("metadata are an object")
+        raise ValueError("the metadata must be a JSON object")
     return content
 
 
 def _read_metadata(path: Path, folder: Path) -> _ArrayMetadata:
-    """Return what the metadata in a folder say, and refuse what is not safe to decode.
+    """Return the metadata of a zarr array, and refuse one that is unsafe to decode.
 
-    `path` is the file that error messages name.
+    `folder` is the folder of the array; `path` is named in error messages.
     """
     if (folder / "zarr.json").is_file():
         return _parse_format_3(path, _read_json(folder / "zarr.json"))
@@ -230,7 +231,7 @@ def _read_metadata(path: Path, folder: Path) -> _ArrayMetadata:
 
 
 def _parse_format_2(path: Path, metadata: dict[str, Any]) -> _ArrayMetadata:
-    """Return what the metadata of zarr's format 2 (.zarray) say about an array.
+    """Check and return the metadata of an array in zarr's format 2 (.zarray).
 
     Parameters
     ----------
@@ -255,7 +256,7 @@ def _parse_format_2(path: Path, metadata: dict[str, Any]) -> _ArrayMetadata:
 
 
 def _parse_format_3(path: Path, metadata: dict[str, Any]) -> _ArrayMetadata:
-    """Return what the metadata of zarr's format 3 (zarr.json) say about an array.
+    """Check and return the metadata of an array in zarr's format 3 (zarr.json).
 
     Parameters
     ----------
@@ -296,7 +297,9 @@ def _parse_shard(
     shard_shape: tuple[int, ...],
     inner_shape: tuple[int, ...],
 ) -> _Shard:
-    """Return where the index of a shard is and how many chunks it describes.
+    """Return the layout of a shard: the place and the length of its index.
+
+    A shard is a file with many chunks, and the index says where each chunk is.
 
     Parameters
     ----------
@@ -323,9 +326,10 @@ def _parse_shard(
 
 
 def _parse_codecs(steps: list[Any]) -> list[Codec]:
-    """Return the names and options of codecs of format 3, in the order of encoding.
+    """Return the name and the options of each codec in the metadata of format 3.
 
-    A name loses the prefix "numcodecs." that zarr gives to codecs of that package.
+    They are in the order of encoding. The prefix "numcodecs.", which zarr gives to
+    codecs of that package, is removed.
 
     Parameters
     ----------
@@ -343,7 +347,7 @@ def _parse_codecs(steps: list[Any]) -> list[Codec]:
 
 
 def _check_codecs(path: Path, codecs: list[Codec]) -> _CodecChain:
-    """Return how a chunk is stored, and refuse codecs that are not safe to decode.
+    """Return how the bytes of a chunk are stored, and refuse unsafe codecs.
 
     Parameters
     ----------
@@ -382,17 +386,20 @@ def _check_codecs(path: Path, codecs: list[Codec]) -> _CodecChain:
 
 
 def _refuse_type(path: Path) -> NoReturn:
-    """Raise the error for an array that does not hold numbers."""
+    """Raise `ParameterError` for an array that does not hold numbers."""
     raise ParameterError(
         f"{path.name} holds objects, texts or records, not numbers: save it as x.astype(float)"
     )
 
 
 def _parse_shape(values: Any) -> tuple[int, ...]:
-    """Return a shape from the metadata; anything but integers >= 0 raises `ValueError`."""
+    """Return a shape from the metadata, after checking its sizes.
+
+    Sizes other than integers >= 0 raise `ValueError`.
+    """
     sizes = tuple(values)
     if any(type(size) is not int or size < 0 for size in sizes):
-        raise ValueError("a shape is whole numbers")
+        raise ValueError("a shape must consist of whole numbers")
     return sizes
 
 
@@ -400,10 +407,10 @@ def _parse_shape(values: Any) -> tuple[int, ...]:
 
 
 def _chunk_files(folder: Path) -> Iterator[Path]:
-    """Yield every file of an array that is not metadata.
+    """Yield every file of a zarr array that holds chunks, not metadata.
 
-    Links to folders are followed, because zarr follows them too; a folder that links
-    lead to twice is visited once.
+    Links to folders are followed, because zarr follows them too. A folder to which
+    several links lead is visited once.
 
     Parameters
     ----------
@@ -423,7 +430,7 @@ def _chunk_files(folder: Path) -> Iterator[Path]:
 
 
 def _check_chunk_file(path: Path, array: _ArrayMetadata, file: Path) -> None:
-    """Refuse a file with a chunk that unpacks to more than the shape of a chunk says.
+    """Refuse a file with a chunk that unpacks to more bytes than its shape needs.
 
     Parameters
     ----------
@@ -453,7 +460,9 @@ def _check_chunk_file(path: Path, array: _ArrayMetadata, file: Path) -> None:
 def _chunk_places(
     array: _ArrayMetadata, stream: IO[bytes]
 ) -> Iterator[tuple[int, int]]:
-    """Yield the offset and the size of each packed chunk in a file, in bytes.
+    """Yield the offset and the size, in bytes, of each packed chunk in a file.
+
+    The file holds a single chunk, or is a shard with many chunks and an index.
 
     Parameters
     ----------
@@ -480,10 +489,10 @@ def _chunk_places(
 
 
 def _unpacks_within(compressor: str, packed: bytes, limit: int) -> bool:
-    """Return whether a packed chunk unpacks to at most `limit` bytes.
+    """Return whether a compressed chunk unpacks to at most `limit` bytes.
 
-    The sizes that Blosc, LZ4 and Zstandard declare are limits which their decoders keep
-    to. The other formats declare no size, so they are unpacked in blocks.
+    Blosc, LZ4 and Zstandard declare the unpacked size, and their decoders never exceed
+    it. The other formats declare no size, so the chunk is unpacked in blocks.
 
     Parameters
     ----------
@@ -548,10 +557,10 @@ class _ZstdFrameHeader(NamedTuple):
 
 
 def _zstd_content_size(packed: bytes) -> int | None:
-    """Return how many bytes a chunk of one or several Zstandard frames unpacks to.
+    """Return how many bytes a chunk in Zstandard format unpacks to.
 
-    A decoder unpacks all frames of a chunk, one after the other, so the sizes that they
-    declare are added up.
+    The chunk consists of one or several frames, which a decoder unpacks one after the
+    other. So the sizes that the frames declare are added up.
 
     Parameters
     ----------
