@@ -79,7 +79,7 @@ def leading_subspace(
     The noise is a symmetric Gaussian matrix whose entries off the diagonal have
     standard deviation τ = `noise_std`/√2. Its largest eigenvalue is about
     e = 2√d·τ (Wigner). An eigenvalue λ > √d·τ of the moment without noise appears at
-    λ + dτ²/λ (Baik, Ben Arous & Péché 2005), which is solved for λ.
+    λ + dτ²/λ (Baik et al. 2005), which is solved for λ.
 
     Parameters
     ----------
