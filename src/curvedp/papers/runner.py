@@ -80,8 +80,11 @@ class Reproduction(NamedTuple):
         Of one core, for the reduced and for the full form.
     expect : list of mappings
         What its numbers must be.
+    paper : str
+        What the paper prints, in words.
     reading : str
-        In words: what the paper says, and how its text was read.
+        What comes out, and how the text was read, with marks where a recorded number
+        stands (`papers.records`).
     """
 
     name: str
@@ -89,6 +92,7 @@ class Reproduction(NamedTuple):
     title: str
     seconds: Mapping[str, float]
     expect: list[Mapping[str, Any]]
+    paper: str = ""
     reading: str = ""
 
     def function(self) -> Callable[[Setting], tuple[Any, "Figure"]]:
@@ -207,6 +211,7 @@ def find_reproductions(folder: Path = HERE) -> dict[str, Reproduction]:
                 entry["title"],
                 entry["seconds"],
                 entry["expect"],
+                entry.get("paper", ""),
                 entry.get("reading", ""),
             )
     return reproductions
@@ -272,7 +277,7 @@ def check_figures(
 
 def _check(entry: Mapping[str, Any], figures: Any) -> Check:
     """Check one expectation; a NaN fails it."""
-    found = _number_at(figures, entry["figure"])
+    found = number_at(figures, entry["figure"])
     if "expected" in entry:
         low = entry["expected"] - entry["tolerance"]
         high = entry["expected"] + entry["tolerance"]
@@ -285,7 +290,7 @@ def _check(entry: Mapping[str, Any], figures: Any) -> Check:
         expected = " and ".join(finite)
 
     sd = entry.get("sd", 0.0)
-    sd = _number_at(figures, sd) if isinstance(sd, str) else float(sd)
+    sd = number_at(figures, sd) if isinstance(sd, str) else float(sd)
     printed = entry.get("printed")
     agrees = None
     if printed is not None:
@@ -305,7 +310,7 @@ def _check(entry: Mapping[str, Any], figures: Any) -> Check:
     )
 
 
-def _number_at(figures: Any, path: str) -> float:
+def number_at(figures: Any, path: str) -> float:
     """Return the number at a path such as rows/3/mean; NaN where it was not made."""
     for step in path.split("/"):
         try:

@@ -270,6 +270,11 @@ def opt_table2(setting: Setting) -> tuple[dict[str, Any], Figure]:
             "added by Metropolis–Hastings": chains["seconds per draw"] * TABLE_2_STEPS,
             "mean square of a chain": chains["mean square per dimension"],
         }
+    figures["hours"] = {
+        f"{name}, {method}": figures[name][f"added by {method}"] / 3600
+        for name in cases
+        for method in ("a basis", "Metropolis–Hastings")
+    }
     return figures, draw_added_time(figures)
 
 
