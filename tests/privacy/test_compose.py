@@ -95,7 +95,7 @@ def test_refusals():
     ):
         with pytest.raises((ParameterError, TypeError)):
             compose(*bad)
-    with pytest.raises(ParameterError, match="promise nothing"):
+    with pytest.raises(ParameterError, match="guarantee nothing"):
         compose(GDP(1.7e308), GDP(1.7e308))
     with pytest.raises(ParameterError):
         Composition((GDP(1.0),), (0,))

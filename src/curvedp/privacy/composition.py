@@ -164,7 +164,7 @@ class Composition(Guarantee):
         return self._sum_over_parts([part.implied_mu() for part in self.parts], power=2)
 
     def implied_rho(self) -> float:
-        """Return the ρ of zCDP that the composition implies: the sum of its parts' ρ."""
+        """Return the ρ of zCDP that the composition implies: the sum of all ρ."""
         return self._sum_over_parts([part.implied_rho() for part in self.parts])
 
     def implied_hellinger_angle(self) -> float:

@@ -1,9 +1,9 @@
-"""The interface of every definition of privacy.
+"""What every guarantee of privacy can do, whatever its definition: ε-DP, GDP, zCDP, ….
 
-A definition is a frozen dataclass derived from `Guarantee`. It answers `delta`,
-`epsilon` and `tradeoff`, as every `PrivacyCurve` does, and knows what it implies in
-other definitions. Conversion, composition, calibration and ledgers only use this
-interface.
+A guarantee such as `GDP(1.0)` is an object. It computes δ(ε), ε(δ) and errors of tests,
+and knows which parameters it implies in other definitions of privacy.
+
+Conversion, composition, calibration and ledgers use this interface only.
 
 A subclass defines `_delta` (or `_epsilon`, see `renyi.EpsilonFirst`), the fields that
 add up over releases, the bounds it implies in other definitions, and how it follows
@@ -26,6 +26,7 @@ from curvedp.privacy.curve import PrivacyCurve
 
 # The largest privacy loss that a composition considers; e^-10000 is 0 in floats.
 _LARGEST_LOSS = 1e4
+_SMALLEST_LOSS = 1e-12  # the smallest end of the grid of losses in a composition
 
 
 @dataclass(frozen=True, repr=False)
@@ -47,7 +48,7 @@ class Guarantee(PrivacyCurve):
 
     # The fields whose powers add up over releases, and the power of each: 1 or 2.
     additive_fields: ClassVar[dict[str, int]] = {}
-    # The letter of the parameter that `parameter_of` returns, for messages.
+    # The symbol of the parameter that `parameter_of` returns, for messages.
     symbol: ClassVar[str] = "δ"
     # That parameter is roughly proportional to this power of 1/(noise scale).
     scale_exponent: ClassVar[float] = 1.0
@@ -84,40 +85,43 @@ class Guarantee(PrivacyCurve):
 
     @property
     def delta_add(self) -> Callable[[Array], Array] | None:
-        """The function `delta_upper_bound` for adding a record; None if it is the same.
+        """A function that returns δ(ε) for adding a record, instead of removing one.
 
-        None says that adding a record has the same profile as removing one.
+        None, the default, means that it is the same as `delta_upper_bound`.
         """
         return None
 
     def truncation_loss(self, delta: float) -> float:
-        """Return about the smallest ε with δ(ε) <= delta, beyond which losses are truncated.
+        """Return about the smallest ε with δ(ε) <= delta.
 
-        If δ(ε) never falls that low, the result is the ε from which on δ(ε) is at its
-        infimum. Two successive grids find it to within a factor of 1.004.
+        A composition puts the losses of this guarantee on a grid up to that ε; larger
+        losses count as infinite. If δ(ε) never falls that low, the result is the ε from
+        which on δ(ε) is at its infimum. Two successive grids find it to within a factor
+        of 1.004.
 
         Parameters
         ----------
         delta : float
-            The probability beyond which larger losses are left out.
+            A small probability.
 
         Returns
         -------
         float
-            The ε, from 1e-12 to the largest loss that compositions use.
+            The ε, from 1e-12 to 10⁴.
         """
-        low = 1e-12
+        low = _SMALLEST_LOSS
         high = _LARGEST_LOSS
         infimum = float(self.delta_upper_bound(np.array([high]))[0])
         level = max(delta, infimum * (1 + 1e-9))
         for n_points in (200, 50):
             eps = np.geomspace(low, high, n_points)
-            first = int(np.argmax(self.delta_upper_bound(eps) <= level))
-            low, high = eps[max(first - 1, 0)], eps[first]
+            first_below = int(np.argmax(self.delta_upper_bound(eps) <= level))
+            low = eps[max(first_below - 1, 0)]
+            high = eps[first_below]
         return float(high)
 
     def cheap_delta_bound(self, eps: float) -> float:
-        """Return an upper bound on δ at one ε, cheaper than `delta` if that is slow.
+        """Return an upper bound on δ(ε); subclasses whose `delta` is slow speed it up.
 
         Parameters
         ----------
@@ -146,9 +150,10 @@ class Guarantee(PrivacyCurve):
         return math.inf
 
     def implied_hellinger_angle(self) -> float:
-        """Return the Hellinger angle 2·arccos∫√(pq) that this implies; infinity if none.
+        """Return the Hellinger angle that this guarantee implies; infinity if none.
 
-        p and q are the output densities on two neighboring data sets.
+        It is 2·arccos∫√(pq), with p and q the output densities on two neighboring data
+        sets.
 
         Returns
         -------
@@ -160,8 +165,8 @@ class Guarantee(PrivacyCurve):
     def implied_rao_distance(self) -> float:
         """Return the parametric Rao distance that this implies; infinity if none.
 
-        It is the length of a geodesic between two neighbors' output distributions
-        within a parametric family.
+        It is the length of a geodesic, within a parametric family of distributions,
+        between the output distributions on two neighboring data sets.
 
         Returns
         -------
@@ -171,7 +176,7 @@ class Guarantee(PrivacyCurve):
         return math.inf
 
     def implied_renyi(self, order: float) -> float:
-        """Return the Rényi divergence of an order that this guarantee implies; infinity if none.
+        """Return a bound on a Rényi divergence that this guarantee implies.
 
         It is the divergence between the output distributions on neighboring data sets.
 
@@ -201,8 +206,8 @@ class Guarantee(PrivacyCurve):
         Returns
         -------
         float or None
-            The parameter, such as μ for `GDP`. Infinity if `other` implies none; None if no
-            rule is known.
+            The parameter, such as μ for `GDP`. Infinity if `other` implies none; None
+            if this definition has no rule for it.
         """
         return None
 
@@ -216,7 +221,8 @@ class Guarantee(PrivacyCurve):
     ) -> Self:
         """Return the guarantee of this definition that another guarantee implies.
 
-        `convert` calls it. This default is for definitions with one parameter.
+        The function `convert` calls it. This default is for definitions with one
+        parameter; others override it.
 
         Parameters
         ----------
@@ -241,11 +247,12 @@ class Guarantee(PrivacyCurve):
         return cls(value, adjacency=other.adjacency)  # type: ignore[arg-type, misc]
 
     def parameter_of(self, other: "Guarantee") -> float:
-        """Return the parameter of this definition that another guarantee satisfies.
+        """Return the parameter of another guarantee in the definition of this one.
 
-        For a definition with several parameters, the others are those of this
-        guarantee: δ at its ε, or a divergence at its order. `other` satisfies this
-        guarantee exactly if self.parameter_of(other) <= self.parameter_of(self).
+        It is used to compare guarantees: `other` implies this guarantee exactly if
+        self.parameter_of(other) <= self.parameter_of(self). If a definition has several
+        parameters, all but one are those of this guarantee. For example, for (ε, δ)-DP
+        the result is the δ of `other` at the ε of this guarantee.
 
         Parameters
         ----------
@@ -273,10 +280,10 @@ class Guarantee(PrivacyCurve):
     # ---- additive cost and serialization
 
     def cost(self) -> tuple[Fraction, ...]:
-        """Return the exact numbers that add up over adaptively chosen releases.
+        """Return the numbers that add up if several releases are made, exactly.
 
-        There is one number for each of `additive_fields`: a power of that field
-        (docs/theory/accounting.md). Ledgers add them.
+        A ledger adds them to find what was spent. There is one number for each entry of
+        `additive_fields`: a power of that field (docs/theory/accounting.md).
 
         Returns
         -------
@@ -304,12 +311,12 @@ class Guarantee(PrivacyCurve):
     def from_cost(
         cls, cost: tuple[Fraction, ...], *, up: bool, like: Self
     ) -> Self | None:
-        """Return the guarantee with a given cost: the inverse of `cost`.
+        """Build the guarantee with a given cost: the inverse of `cost`.
 
         Parameters
         ----------
         cost : tuple of Fraction
-            One number for each of `additive_fields`.
+            The numbers that add up over releases: one for each of `additive_fields`.
         up : bool
             Whether each field is rounded up or down.
         like : Guarantee
@@ -318,7 +325,8 @@ class Guarantee(PrivacyCurve):
         Returns
         -------
         Guarantee or None
-            None if a field is 0 or rounds to 0: nothing is spent, or nothing is left.
+            The guarantee. None if a field is 0 or rounds to 0, because no guarantee has
+            such a parameter.
         """
         fields: dict[str, Any] = {}
         for (name, power), number in zip(
@@ -331,19 +339,20 @@ class Guarantee(PrivacyCurve):
 
 
 def guarantee_from_dict(serialized: Mapping[str, Any]) -> Guarantee:
-    """Return the guarantee that `PrivacyCurve.to_dict` wrote, validated again.
+    """Build a guarantee from its serialized form, with all fields validated.
 
-    From the fields of a privacy profile, it is the guarantee of that profile.
+    It is the inverse of `to_dict`. A serialized privacy profile gives the guarantee of
+    that profile.
 
     Parameters
     ----------
     serialized : mapping
-        The name of the definition under 'type', and the fields.
+        The class name under 'type', and the fields by their names.
 
     Returns
     -------
     Guarantee
-        The guarantee that was written.
+        The guarantee that was serialized.
 
     Raises
     ------
@@ -442,16 +451,16 @@ def common_adjacency(curves: tuple[PrivacyCurve, ...]) -> str:
 def conversion_impossible(
     source: Guarantee, definition: Any, reason: str
 ) -> UnattainableGuarantee:
-    """Return the error which says that a guarantee implies nothing in a definition.
+    """Build the error which says that a guarantee implies nothing in a definition.
 
     Parameters
     ----------
     source : Guarantee
-        The guarantee.
+        The guarantee that a user tried to convert.
     definition : type or object
         The definition of privacy to which it should be converted.
     reason : str
-        Why this is impossible: a clause that follows a colon.
+        Why this is impossible, as a clause that follows a colon.
 
     Returns
     -------

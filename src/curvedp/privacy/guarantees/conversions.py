@@ -1,8 +1,11 @@
-"""From one definition of privacy to another, and the formulas that this needs.
+"""Convert a guarantee from one definition of privacy to another, such as ε-DP to zCDP.
 
-Randomized response is the worst of all ε-DP mechanisms: its δ, trade-off curve and
-divergences bound those of every other one (Kairouz, Oh and Viswanath 2015). The table
-of all conversions, with proofs, is in docs/theory/accounting.md, "Conversions".
+Many formulas are those of randomized response, which reveals the most of all ε-DP
+mechanisms: its δ, its trade-off curve and its divergences bound those of every other
+one (Kairouz, Oh and Viswanath 2015).
+
+The table of all conversions, with proofs, is in docs/theory/accounting.md,
+"Conversions".
 """
 
 import math
@@ -41,13 +44,14 @@ def convert(
     Parameters
     ----------
     guarantee : Guarantee or PrivacyProfile
-        The guarantee that is known; of a profile, its `guarantee` is converted.
+        The guarantee that is known, or a profile, whose `guarantee` is converted.
     to : type
-        A definition, such as `ZCDP`.
+        The class of the definition to convert to, such as `ZCDP`.
     eps, delta : float, optional
-        For ApproxDP: exactly one of them.
+        Only for `to=ApproxDP`, which needs exactly one of them. The other one is
+        computed.
     order : float, optional
-        For RenyiDP: the order.
+        Only for `to=RenyiDP`, which needs it: the order of the divergence.
 
     Returns
     -------
@@ -76,11 +80,11 @@ def convert(
 
 
 def randomized_response_delta(eps0: float, eps: Array) -> Any:
-    """Return δ(ε) of randomized response, the worst of all ε₀-DP mechanisms; rounded up.
+    """Return δ(ε) of randomized response with the parameter ε₀, rounded up.
 
-    Theorem (Kairouz, Oh and Viswanath 2015). It is δ(ε) = (e^ε₀ − e^ε)₊/(1 + e^ε₀).
-    Divided by e^ε₀ this is (1 − e^{ε−ε₀})₊ times the logistic function of ε₀, which
-    cannot overflow.
+    It is the largest δ(ε) of all ε₀-DP mechanisms, δ(ε) = (e^ε₀ − e^ε)₊/(1 + e^ε₀)
+    (Kairouz, Oh and Viswanath 2015). To avoid overflow it is computed as
+    (1 − e^{ε−ε₀})₊ times the logistic function of ε₀.
 
     Parameters
     ----------
@@ -94,17 +98,18 @@ def randomized_response_delta(eps0: float, eps: Array) -> Any:
     array
         δ(ε) in [0, 1], of the shape of `eps`.
     """
-    gap = np.minimum(eps - eps0, 0.0)
-    delta = -np.expm1(gap) * scipy.special.expit(eps0)
+    eps_minus_eps0 = np.minimum(eps - eps0, 0.0)
+    delta = -np.expm1(eps_minus_eps0) * scipy.special.expit(eps0)
     return np.where(delta > 0, np.minimum(round_up(delta, 1e-15), 1.0), 0.0)
 
 
 def randomized_response_epsilon(eps0: float, delta: Array) -> Any:
-    """Return the ε at which δ(ε) of ε₀-randomized response falls to δ; rounded up.
+    """Return the smallest ε at which randomized response is (ε, δ)-DP; rounded up.
 
-    Solving δ = (e^ε₀ − e^ε)/(1 + e^ε₀) for ε gives ε = log(e^ε₀·(1 − δ) − δ), at most
-    ε₀. It is 0 for δ >= tanh(ε₀/2) = δ(0). With e^ε₀ factored out, the difference is at
-    least half of its first term, so nothing cancels; and 1 − δ is exact if it is small.
+    This bounds the ε of every ε₀-DP mechanism. From δ = (e^ε₀ − e^ε)/(1 + e^ε₀) follows
+    ε = log(e^ε₀·(1 − δ) − δ) <= ε₀. It is 0 for δ >= tanh(ε₀/2) = δ(0). With e^ε₀
+    factored out, the difference is at least half of its first term, so that no digits
+    are lost.
 
     Parameters
     ----------
@@ -120,15 +125,17 @@ def randomized_response_epsilon(eps0: float, delta: Array) -> Any:
     """
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         eps = eps0 + np.log((1 - delta) - delta * math.exp(-eps0))
-        rounded_up = eps + 2.0**-49 * (1 + eps0 + np.abs(eps))
+        rounding = 2.0**-49 * (1 + eps0 + np.abs(eps))  # a few units of 2^-53
+        rounded_up = eps + rounding
     delta_at_zero = round_up(math.tanh(eps0 / 2), 1e-15)
     return np.where(delta >= delta_at_zero, 0.0, np.clip(rounded_up, 0.0, eps0))
 
 
 def randomized_response_mu(eps: float) -> float:
-    """Return the μ of GDP that ε-DP implies: −2Φ⁻¹(1/(1 + e^ε)), rounded up.
+    """Return the μ of Gaussian DP that ε-DP implies, rounded up.
 
-    Φ is the normal distribution function. Below ε = 1 it is computed as
+    It is that of randomized response, −2Φ⁻¹(1/(1 + e^ε)), with Φ the normal
+    distribution function. Below ε = 1 it is computed as
     2√2·erf⁻¹(tanh(ε/2)), which is accurate for tiny ε; above, from the logarithm of the
     tail, which is accurate for huge ε.
 
@@ -151,12 +158,12 @@ def randomized_response_mu(eps: float) -> float:
 
 
 def randomized_response_renyi(eps: Any, order: Any) -> Any:
-    """Return the Rényi divergence of ε-randomized response, rounded up.
+    """Return the Rényi divergence of randomized response, rounded up.
 
-    It is the largest divergence D_α of order α among all ε-DP mechanisms: log(cosh A /
-    cosh B)/(α − 1) with A = (α − ½)ε and B = ε/2 (Bun and Steinke 2016). With x = A − B
-    = (α − 1)ε, the logarithm is computed in one of two forms that are accurate to
-    relative precision, also at orders close to 1:
+    It is the largest divergence D_α of order α among all ε-DP mechanisms:
+    log(cosh A / cosh B)/(α − 1) with A = (α − ½)ε and B = ε/2 (Bun and Steinke 2016).
+    With x = A − B = (α − 1)ε, the logarithm is computed in one of two forms. Both have
+    full relative precision, also at orders close to 1:
 
         x + log(1 − (1 − e^{−2x})/(1 + e^ε))            if αε > 2,
         log(1 + 2·sinh(αε/2)·sinh(x/2)/cosh(ε/2))       otherwise.
@@ -187,10 +194,10 @@ def randomized_response_renyi(eps: Any, order: Any) -> Any:
 
 
 def scaled_by_exp(eps: float, alpha: Array) -> Any:
-    """Return e^ε·α without overflow, as trade-off curves need it.
+    """Return e^ε·α without overflow, for use in max(0, 1 − e^ε·α).
 
-    Trade-off curves contain max(0, 1 − e^ε·α), where α is a type I error. If e^ε would
-    overflow, any number >= 1 does for α > 0, because the maximum is then 0.
+    Trade-off curves contain that expression, where α is a type I error. If e^ε would
+    overflow, 1 is returned for α > 0: then the maximum is 0, as it should be.
 
     Parameters
     ----------
@@ -232,7 +239,7 @@ def log_cosh(x: float) -> float:
 
 
 def half_square(mu: float) -> float:
-    """Return μ²/2, the ρ of a μ-GDP mechanism; rounded up unless it is exact."""
+    """Return μ²/2, the ρ of zCDP that μ-GDP implies; rounded up unless it is exact."""
     return round_fraction(Fraction(mu) ** 2 / 2, up=True)
 
 

@@ -1,12 +1,13 @@
-"""The definitions of differential privacy, one frozen class for each.
+"""Six definitions of differential privacy, each a class: PureDP, ApproxDP, ZCDP, ….
 
-Every class opens with its definition. The theorems that turn one into another are
-listed with their sources in docs/theory/accounting.md, "Conversions".
+An object such as `GDP(1.0)` is a guarantee. It computes δ(ε), ε(δ) and the smallest
+errors of tests between neighboring data sets, and the parameters that it implies in
+other definitions. Every number is rounded to the private side.
 
-They are `PureDP`, `ApproxDP`, `ZCDP`, `RenyiDP`, `GDP` and `RaoDP`. Each answers
-`delta`, `epsilon` and `tradeoff`, and every number is rounded to the private side. A
-parameter of 0 is refused everywhere: perfect privacy needs no mechanism, and as a
-target it is almost certainly a typing mistake.
+The theorems that turn one definition into another are listed with their sources in
+docs/theory/accounting.md, "Conversions". A parameter of 0 is refused everywhere:
+perfect privacy needs no mechanism, and as a target it is almost certainly a typing
+mistake.
 """
 
 import math
@@ -91,7 +92,9 @@ class PureDP(Guarantee):
         return randomized_response_epsilon(self.eps, delta)
 
     def _tradeoff(self, alpha: Array) -> Any:
-        """Return the smallest type II errors of randomized response, max(1 − e^ε·α, e^−ε·(1 − α)).
+        """Return the smallest type II error of a test, for each type I error.
+
+        It is that of randomized response: max(1 − e^ε·α, e^−ε·(1 − α)).
 
         Parameters
         ----------
@@ -108,7 +111,7 @@ class PureDP(Guarantee):
         return np.maximum(steep_line, shallow_line)
 
     def implied_pure_epsilon(self) -> float:
-        """Return ε itself."""
+        """Return the ε of this guarantee."""
         return self.eps
 
     def implied_mu(self) -> float:
@@ -133,7 +136,9 @@ class PureDP(Guarantee):
         return hellinger_angle(log_cosh(self.eps / 2))
 
     def implied_renyi(self, order: float) -> float:
-        """Return the Rényi divergence of randomized response, the largest of all ε-DP mechanisms.
+        """Return the largest Rényi divergence of all ε-DP mechanisms.
+
+        It is that of randomized response.
 
         Parameters
         ----------
@@ -204,9 +209,10 @@ class ApproxDP(Guarantee):
         self.__post_init__()
 
     def _delta(self, eps: Array) -> Any:
-        """Return δ(ε) of the worst (ε₀, δ₀)-DP mechanism: δ₀ + (1 − δ₀)·δ′(ε), rounded up.
+        """Return δ(ε) of the worst (ε₀, δ₀)-DP mechanism, rounded up.
 
-        δ′(ε) is that of ε₀-randomized response (Kairouz, Oh and Viswanath 2015).
+        It is δ₀ + (1 − δ₀)·δ′(ε), where δ′ is that of randomized response with ε₀
+        (Kairouz, Oh and Viswanath 2015).
 
         Parameters
         ----------
@@ -242,7 +248,9 @@ class ApproxDP(Guarantee):
         return np.where(delta >= self.delta0, eps, np.inf)
 
     def _tradeoff(self, alpha: Array) -> Any:
-        """Return the smallest type II errors, max(1 − δ₀ − e^ε₀·α, e^−ε₀·(1 − δ₀ − α)).
+        """Return the smallest type II error of a test, for each type I error α.
+
+        It is max(1 − δ₀ − e^ε₀·α, e^−ε₀·(1 − δ₀ − α)).
 
         Parameters
         ----------
@@ -259,11 +267,14 @@ class ApproxDP(Guarantee):
         return np.maximum(steep_line, shallow_line)
 
     def truncation_loss(self, delta: float) -> float:
-        """Return ε₀: for larger ε, δ(ε) is constant, and the loss has an atom at ε₀."""
+        """Return ε₀, because δ(ε) is constant for larger ε."""
         return self.eps
 
     def implied_hellinger_angle(self) -> float:
-        """Return the angle of the four-point pair: ∫√(pq) = (1 − δ₀)/cosh(ε₀/2)."""
+        """Return the Hellinger angle 2·arccos∫√(pq) of the worst mechanism.
+
+        For its output densities p and q, ∫√(pq) = (1 − δ₀)/cosh(ε₀/2).
+        """
         return hellinger_angle(log_cosh(self.eps / 2) - math.log1p(-self.delta0))
 
     @classmethod
@@ -315,8 +326,7 @@ class ApproxDP(Guarantee):
                 f"{other!r} implies no (ε, {delta:g})-DP, because its δ never falls "
                 f"below {infimum:g}"
             )
-        # ε = 0 is not a parameter of this class, but (0, δ) implies (ε, δ) for any ε >
-        # 0.
+        # ε = 0 is not allowed in this class, but (0, δ) implies (ε, δ) for every ε > 0.
         return cls(max(eps_at_delta, _SMALLEST_FLOAT), delta, adjacency=other.adjacency)
 
     def parameter_of(self, other: Guarantee) -> float:
@@ -357,11 +367,14 @@ class ZCDP(EpsilonFirst, Guarantee):
         return zcdp_epsilon(self.rho, delta)
 
     def implied_rho(self) -> float:
-        """Return ρ itself."""
+        """Return the ρ of this guarantee."""
         return self.rho
 
     def implied_hellinger_angle(self) -> float:
-        """Return the Hellinger angle, from −2·log∫√(pq) = D_½ <= D_1 <= ρ."""
+        """Return the largest Hellinger angle 2·arccos∫√(pq) that ρ-zCDP allows.
+
+        −2·log∫√(pq) is the Rényi divergence of order ½, which is at most ρ.
+        """
         return hellinger_angle(self.rho / 2)
 
     def implied_renyi(self, order: float) -> float:
@@ -404,7 +417,7 @@ class RenyiDP(EpsilonFirst, Guarantee):
     open_ranges: ClassVar[dict[str, tuple[float, float]]] = {"order": (1, math.inf)}
 
     def _epsilon(self, delta: Array) -> Any:
-        """Return the smallest (ε, δ)-DP parameter ε that the divergence bound implies."""
+        """Return the smallest ε of (ε, δ)-DP that the divergence bound implies."""
         return renyi_epsilon(self.order, self.eps, delta)
 
     def implied_renyi(self, order: float) -> float:
@@ -412,7 +425,10 @@ class RenyiDP(EpsilonFirst, Guarantee):
         return self.eps if order <= self.order else math.inf
 
     def implied_hellinger_angle(self) -> float:
-        """Return the Hellinger angle, from −2·log∫√(pq) = D_½ <= D_α <= ε."""
+        """Return the largest Hellinger angle 2·arccos∫√(pq) that this bound allows.
+
+        −2·log∫√(pq) is the Rényi divergence of order ½, which is at most ε.
+        """
         return hellinger_angle(self.eps / 2)
 
     @classmethod
@@ -497,7 +513,7 @@ class GDP(Guarantee):
         return gdp_tradeoff(self.mu, alpha)
 
     def implied_mu(self) -> float:
-        """Return μ itself."""
+        """Return the μ of this guarantee."""
         return self.mu
 
     def implied_rho(self) -> float:
@@ -582,11 +598,11 @@ class RaoDP(Guarantee):
         return rao_delta(self.theta, eps)
 
     def _epsilon(self, delta: Array) -> Any:
-        """Return the smallest ε with δ(ε) <= δ, for a Hellinger angle θ."""
+        """Return the smallest ε with δ(ε) <= delta, for a Hellinger angle θ."""
         return rao_epsilon(self.theta, delta)
 
     def _tradeoff(self, alpha: Array) -> Any:
-        """Return the smallest type II error of two distributions at Hellinger angle θ."""
+        """Return the smallest type II error of a test, for a Hellinger angle θ."""
         return rao_tradeoff(self.theta, alpha)
 
     def implied_hellinger_angle(self) -> float:
@@ -605,7 +621,9 @@ class RaoDP(Guarantee):
         delta: float | None,
         order: float | None,
     ) -> "RaoDP":
-        """Return the Hellinger angle that another guarantee implies; `convert` calls it.
+        """Return the Hellinger angle that another guarantee implies.
+
+        The function `convert` calls it.
 
         Parameters
         ----------
@@ -635,7 +653,9 @@ class RaoDP(Guarantee):
         return cls(theta, angle="hellinger", adjacency=other.adjacency)
 
     def parameter_of(self, other: Guarantee) -> float:
-        """Return the Rao distance that another guarantee implies, of the same kind as this one.
+        """Return the Rao distance that another guarantee implies.
+
+        It is of the same kind as θ: a parametric distance or a Hellinger angle.
 
         Parameters
         ----------
@@ -654,14 +674,20 @@ class RaoDP(Guarantee):
 
 
 def _resolve_alias(name: str, value: Any, stored_name: str, stored_value: Any) -> Any:
-    """Return an argument that may be given under either of two names.
+    """Return an argument that a caller may pass under either of two names.
+
+    For example, `PureDP` accepts `epsilon`, and also `eps`, under which it stores it.
 
     Parameters
     ----------
-    name, value : str, object
-        The name in the signature, and its value or `_MISSING`.
-    stored_name, stored_value : str, object
-        The name of the field, and its value or `_MISSING`.
+    name : str
+        The first name.
+    value : object
+        What the caller passed under the first name; `_MISSING` if nothing.
+    stored_name : str
+        The second name, which is also the name of the field.
+    stored_value : object
+        What the caller passed under the second name; `_MISSING` if nothing.
 
     Returns
     -------

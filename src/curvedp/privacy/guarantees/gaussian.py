@@ -1,4 +1,7 @@
-"""The privacy profile of N(0, 1) against N(μ, 1), from δ = 1 down to any log δ.
+"""The privacy profile δ_μ(ε) of telling N(0, 1) from N(μ, 1), and its inverse.
+
+It is the profile of Gaussian noise on flat space, and defines μ-Gaussian DP. It is
+accurate from δ = 1 down to numbers that are far too small for a float.
 
 Theorem (Balle and Wang 2018; Dong, Roth and Su 2022). With a = ε/μ − μ/2 and
 b = ε/μ + μ/2, Φ the normal distribution function and φ its density,
@@ -40,6 +43,11 @@ _WEIGHTS = 0.5 * _LEGENDRE_WEIGHTS
 # The number of integrals that are computed at a time, so that a block stays in the
 # cache.
 _BLOCK = 256
+# Twice −log of the relative size at which the tail of an integral is negligible: e^-44.
+_TWICE_NEGLIGIBLE = 88.0
+# If μ·(length of the interval of integration) is at most this, 64 nodes resolve the
+# integral, and it replaces a difference that would lose digits.
+_LARGEST_MU_FOR_INTEGRAL = 20.0
 # The square of a larger number is beyond the range of `two_prod`.
 _HUGE = 1e140
 # A number near the smallest positive double, to keep denominators and bounds above 0.
@@ -49,7 +57,7 @@ _LARGEST_MU = 1e300
 
 
 def gdp_delta(mu: Any, eps: Any) -> Any:
-    """Return δ_μ(ε), the privacy profile of N(0, 1) against N(μ, 1); rounded up.
+    """Return δ_μ(ε), the privacy profile of telling N(0, 1) from N(μ, 1); rounded up.
 
     Parameters
     ----------
@@ -106,15 +114,16 @@ def gdp_log_delta(mu: Any, eps: Any) -> Any:
 
 
 def _exponent_and_factor(mu: Array, eps: Array) -> tuple[Array, Array, Array]:
-    """Return (e, e′, f) with δ_μ(ε) = exp(e + e′)·f.
+    """Return e, e′ and f with δ_μ(ε) = exp(e + e′)·f, so that nothing underflows.
 
-    δ_μ(ε) = φ(a)·(R(a) − R(a + μ)) is the profile of N(0, 1) against N(μ, 1), where
-    a = ε/μ − μ/2, φ is the normal density, Φ its distribution function and
+    δ_μ(ε) = φ(a)·(R(a) − R(a + μ)) is the profile of telling N(0, 1) from N(μ, 1),
+    where a = ε/μ − μ/2, φ is the normal density, Φ its distribution function and
     R(x) = Φ(−x)/φ(x) is Mills' ratio. There are three cases:
 
-    - e + e′ is log φ(a) to twice the precision of a double, and f = R(a) − R(a + μ).
-    - If that difference would lose digits, f is ∫₀^∞ (1 − e^{−μs})·e^{−as − s²/2} ds
-      (`use_integral`).
+    - Usually, e + e′ is log φ(a) to twice the precision of a float, and
+      f = R(a) − R(a + μ).
+    - If that difference would lose digits, f is the same number as an integral,
+      ∫₀^∞ (1 − e^{−μs})·e^{−as − s²/2} ds (`use_integral`).
     - If δ is near 1, e = e′ = 0 and f = Φ(−a) − φ(a)·R(a + μ) (`is_near_one`).
 
     Parameters
@@ -133,9 +142,9 @@ def _exponent_and_factor(mu: Array, eps: Array) -> tuple[Array, Array, Array]:
 
         # as + s²/2 = 44 at s = upper_limit. The tail beyond is below 2^-60 of the
         # integral.
-        root = np.sqrt(a * a + 88.0)
-        upper_limit = np.where(a < 0, -a + root, 88.0 / (a + root))
-        use_integral = mu * upper_limit <= 20.0
+        root = np.sqrt(a * a + _TWICE_NEGLIGIBLE)
+        upper_limit = np.where(a < 0, -a + root, _TWICE_NEGLIGIBLE / (a + root))
+        use_integral = mu * upper_limit <= _LARGEST_MU_FOR_INTEGRAL
         integral = np.zeros_like(upper_limit)
         integral[use_integral] = _mills_integral(
             mu[use_integral], a[use_integral], upper_limit[use_integral]
@@ -155,12 +164,12 @@ def _exponent_and_factor(mu: Array, eps: Array) -> tuple[Array, Array, Array]:
 
 
 def _log_normal_density(mu: Array, eps: Array) -> tuple[Array, Array, Array]:
-    """Return a = (2ε − μ²)/2μ and log φ(a), the latter as the sum of two doubles.
+    """Return a = (2ε − μ²)/2μ and log φ(a), the latter as the sum of two floats.
 
-    φ is the normal density. Since log φ(a) contains a²/2, an error in a is multiplied
-    by a. Therefore both are computed with error-free transformations: a variable x and
-    its `x_low` stand for the unrounded sum x + x_low. If squares would overflow, plain
-    floats are used.
+    φ is the normal density. Since log φ(a) contains a²/2, an error of a would be
+    multiplied by a. Therefore a is computed to twice the precision of a float: a
+    variable and the one with `_low` appended stand for their unrounded sum. If squares
+    would overflow, plain floats are used.
 
     Parameters
     ----------
@@ -179,7 +188,7 @@ def _log_normal_density(mu: Array, eps: Array) -> tuple[Array, Array, Array]:
     numerator, numerator_low = two_sum(2 * eps, -mu_square)
     numerator_low = numerator_low - mu_square_low
 
-    # The quotient by 2μ, corrected by its remainder, and its square.
+    # a: the quotient by 2μ, corrected by its remainder. Then a².
     a = numerator / (2 * mu)
     product, product_low = two_prod(a, 2 * mu)
     a_low = ((numerator - product) - product_low + numerator_low) / (2 * mu)
@@ -199,7 +208,7 @@ def _log_normal_density(mu: Array, eps: Array) -> tuple[Array, Array, Array]:
 
 
 def _mills_ratio(x: Array) -> Array:
-    """Return Mills' ratio R(x) = Φ(−x)/φ(x) of the normal distribution."""
+    """Return Mills' ratio Φ(−x)/φ(x) of the normal distribution, elementwise."""
     return np.asarray(math.sqrt(math.pi / 2) * scipy.special.erfcx(x / math.sqrt(2)))
 
 
@@ -234,12 +243,12 @@ def _mills_integral(mu: Array, a: Array, upper_limit: Array) -> Array:
 
 
 def gdp_tradeoff(mu: Any, alpha: Any) -> Any:
-    """Return the smallest type II error of a test of N(0, 1) against N(μ, 1); rounded down.
+    """Return the trade-off curve of telling N(0, 1) from N(μ, 1), rounded down.
 
-    At the type I error α it is G_μ(α) = Φ(Φ⁻¹(1−α) − μ), with Φ the normal distribution
-    function (Dong, Roth and Su 2022, Definition 2.6). Φ⁻¹ and Φ err by a few units in
-    the last place. So the argument of Φ is lowered in proportion to its size, and the
-    result by a relative 4e-15.
+    It is the smallest type II error of a test with the type I error α:
+    G_μ(α) = Φ(Φ⁻¹(1−α) − μ), with Φ the normal distribution function (Dong, Roth and Su
+    2022, Definition 2.6). To cover rounding errors, the argument of Φ is lowered in
+    proportion to its size, and the result by a relative 4e-15.
 
     Parameters
     ----------
@@ -262,15 +271,15 @@ def gdp_tradeoff(mu: Any, alpha: Any) -> Any:
 
 
 def gdp_mu_below(eps: Any, log_delta: Any) -> Any:
-    """Return a cheap lower bound on the μ at which δ_μ(ε) = δ, to start searches.
+    """Return a quick lower bound on the μ at which δ_μ(ε) = δ, to start searches.
 
-    δ_μ(ε) is the profile of N(0, 1) against N(μ, 1). The bound is close to that μ, at
-    most a rounding error above it, and increases with δ. It is the larger one of two
+    δ_μ(ε) is the profile of telling N(0, 1) from N(μ, 1). The bound is close to that μ,
+    at most a rounding error above it, and increases with δ. It is the larger one of two
     bounds, with the normal distribution function Φ and density φ:
 
-    - Because δ_μ(ε) <= Φ(μ/2 − ε/μ), μ is at least the root of μ/2 − ε/μ = z with z =
-      Φ⁻¹(δ). This is a quadratic equation, with the root z + √(z² + 2ε) = 2ε/(√(z² + 2ε) −
-      z); of the two forms the one without a difference is used.
+    - Because δ_μ(ε) <= Φ(μ/2 − ε/μ), μ is at least the root of μ/2 − ε/μ = z, where
+      z = Φ⁻¹(δ). This root is z + √(z² + 2ε), which is the same as
+      2ε/(√(z² + 2ε) − z). The form without a difference is used.
     - Because δ_μ(ε) <= μ·φ(0), μ is at least δ/φ(0).
 
     Parameters
@@ -299,10 +308,10 @@ _MOST_DOUBLINGS = 1100
 
 
 def gdp_mu(eps: Any, delta: Any) -> Any:
-    """Return the μ of Gaussian DP whose profile passes through (ε, δ); rounded up.
+    """Return the μ of Gaussian DP that has exactly δ at ε; rounded up.
 
-    δ_μ(ε) is the profile of N(0, 1) against N(μ, 1), and the result solves δ_μ(ε) = δ.
-    No mechanism whose profile passes through (ε, δ) has a smaller μ.
+    δ_μ(ε) is the profile of telling N(0, 1) from N(μ, 1), and the result solves
+    δ_μ(ε) = δ. A mechanism that has this δ at ε cannot satisfy a smaller μ.
 
     Parameters
     ----------
@@ -325,8 +334,9 @@ def gdp_mu(eps: Any, delta: Any) -> Any:
     # true δ_μ(ε) has reached the target.
     log_target = np.log(target) + 4 * RELATIVE_ERROR
 
-    # δ_μ increases with μ and is at most Φ(μ/2 − ε/μ). So the root of μ/2 − ε/μ = z with
-    # z = Φ⁻¹(δ) is a lower bound. It is z + √(z² + 2ε) = 2ε/(√(z² + 2ε) − z).
+    # A lower bound. δ_μ increases with μ and is at most Φ(μ/2 − ε/μ). So μ is at least
+    # the root of μ/2 − ε/μ = z with z = Φ⁻¹(δ), which is z + √(z² + 2ε) or, without a
+    # difference for z < 0, 2ε/(√(z² + 2ε) − z).
     z = scipy.special.ndtri(target)
     root = np.sqrt(z * z + 2 * eps)
     for_negative_z = 2 * eps / np.where(z < 0, root - z, 1.0)

@@ -1,8 +1,11 @@
-"""Rao privacy: what the angle between two square-root densities implies.
+"""Rao privacy: what the Hellinger angle between two output distributions implies.
 
-Two distances share the name. The *parametric* one is the length of a geodesic within a
-family; the *Hellinger angle* θ = 2·arccos∫√(pq) is the angle among all densities. The
-second is never larger and is all that is needed here.
+For the output densities p and q on two neighboring data sets, the Hellinger angle is
+θ = 2·arccos∫√(pq). It is 0 if p = q, and π if an output always shows which of the two
+it comes from.
+
+There is also a *parametric* Rao distance, the length of a geodesic within a parametric
+family of distributions. It is never smaller than θ, and not needed here.
 
 Theorem (Helstrom; docs/theory/rao.md, Theorem R2). The largest δ(ε) of two
 distributions at Hellinger angle θ is ½(1 − γ + √((γ−1)² + 4γ·sin²(θ/2))), γ = e^ε. It
@@ -17,18 +20,20 @@ from curvedp.numerics.directed_rounding import round_down, round_up
 
 # The affinity is ∫√(pq); if −log of it exceeds this number, θ is π in floats.
 _LARGEST_MINUS_LOG_AFFINITY = 1e3
+_SMALLEST_FLOAT = 5e-324  # in place of 0, so that δ stays positive
 
 
 def hellinger_from_affinity(minus_log_affinity: Any) -> Any:
-    """Return the Hellinger angle θ = 2·arccos e^{−x}, rounded up.
+    """Return the Hellinger angle θ = 2·arccos∫√(pq) from x = −log∫√(pq), rounded up.
 
-    It is computed from sin(θ/2) = √(1 − e^{−2x}) and cos(θ/2) = e^{−x}, which is
-    accurate for tiny and for huge x.
+    p and q are the output densities on two neighboring data sets. The angle is computed
+    from sin(θ/2) = √(1 − e^{−2x}) and cos(θ/2) = e^{−x}, which is accurate for tiny and
+    for huge x.
 
     Parameters
     ----------
     minus_log_affinity : float or array
-        x = −log∫√(pq) >= 0, where p and q are the output densities.
+        x >= 0.
 
     Returns
     -------
@@ -74,14 +79,14 @@ def hellinger_compose(thetas: Any, counts: Any = 1) -> float:
 
 
 def rao_delta(theta: Any, eps: Any) -> Any:
-    """Return the largest δ(ε) of two distributions at Hellinger angle <= θ; rounded up.
+    """Return the largest δ(ε) that a Hellinger angle of at most θ allows; rounded up.
 
+    The angle is that between the output distributions on two neighboring data sets.
     Theorem (Helstrom; docs/theory/rao.md, Theorem R2). With s = sin(θ/2) and γ = e^ε,
 
         δ = 2γs²/((γ−1) + √((γ−1)² + 4γs²)).
 
-    Nothing cancels in this form. It is computed with all terms divided by γ, so that ε
-    may be infinite.
+    It is computed with all terms divided by γ, so that ε may be infinite.
 
     Parameters
     ----------
@@ -98,7 +103,7 @@ def rao_delta(theta: Any, eps: Any) -> Any:
     theta = np.asarray(theta, np.float64)
     eps = np.asarray(eps, np.float64)
 
-    sine = np.maximum(np.sin(np.minimum(theta, np.pi) / 2), 5e-324)
+    sine = np.maximum(np.sin(np.minimum(theta, np.pi) / 2), _SMALLEST_FLOAT)
     sine = np.where(theta >= np.pi, 1.0, sine)
     one_minus_inverse_gamma = -np.expm1(-eps)
     root = np.hypot(one_minus_inverse_gamma, 2 * np.exp(-eps / 2) * sine)
@@ -109,11 +114,11 @@ def rao_delta(theta: Any, eps: Any) -> Any:
 
 
 def rao_epsilon(theta: Any, delta: Any) -> Any:
-    """Return the smallest ε that a Hellinger angle θ implies at a given δ; rounded up.
+    """Return the smallest ε for which a Hellinger angle implies (ε, δ)-DP; rounded up.
 
-    With s = sin(θ/2) and γ = e^ε, the δ of `rao_delta` solves δ² − (1−γ)δ − γs² = 0.
-    Solved for γ, this gives γ − 1 = (s² − δ²)/(δ − s²). ε is infinite for δ <= s², and
-    0 for δ >= s.
+    With s = sin(θ/2) and γ = e^ε, the largest δ that the angle allows solves
+    δ² − (1−γ)δ − γs² = 0. Solved for γ, this gives γ − 1 = (s² − δ²)/(δ − s²). ε is
+    infinite for δ <= s², and 0 for δ >= s.
 
     Parameters
     ----------
@@ -142,10 +147,11 @@ def rao_epsilon(theta: Any, delta: Any) -> Any:
 
 
 def rao_tradeoff(theta: Any, alpha: Any) -> Any:
-    """Return the smallest type II error at Hellinger angle θ and type I error α.
+    """Return the smallest type II error that a Hellinger angle θ allows; rounded down.
 
-    It is cos²(arcsin√α + θ/2), and 0 if that angle exceeds π/2; rounded down. arcsin√α
-    is computed as an arctangent, which is accurate near α = 1.
+    The test tells two output distributions at that angle apart, with the type I error
+    α. The error is cos²(arcsin√α + θ/2), and 0 if that angle exceeds π/2. arcsin√α is
+    computed as an arctangent, which is accurate near α = 1.
 
     Parameters
     ----------

@@ -1,6 +1,8 @@
-"""From a bound on a Rényi divergence to (ε, δ): the best that the divergence implies.
+"""From a bound on a Rényi divergence to (ε, δ)-DP, as tightly as possible.
 
-`renyi_epsilon` takes a bound at one order, `zcdp_epsilon` one at all orders.
+The Rényi divergence D_α of order α > 1 compares the output distributions P and Q on two
+neighboring data sets. `renyi_epsilon` uses a bound on it at one order, `zcdp_epsilon`
+one at all orders (ρ-zCDP says D_α <= ρα).
 
 Theorem (docs/theory/accounting.md, Theorem C1; Asoodeh et al. 2021 as a dual bound).
 Let x = dP/dQ, D_α(P‖Q) <= ε_R and u in [0, 1). The function
@@ -39,20 +41,26 @@ _INVERSE_FACTORIALS = [1 / math.factorial(n + 1) for n in _SERIES_POWERS]
 
 # −log of the smallest positive float, 5e-324, rounded up.
 _LARGEST_MINUS_LOG_DELTA = 745.0
+_SMALLEST_FLOAT = 5e-324
+_LARGEST_BELOW_ONE = 1 - 2.0**-53  # the largest float below 1
+# e^ε is computed for ε up to this number; the largest float is e^709.8.
+_LARGEST_EXPONENT = 700.0
 
 
 class _GridRange(NamedTuple):
-    """The interval that a search grid covers along one axis, one for each δ."""
+    """The interval of one variable in a grid search, one for each δ in question."""
 
     low: Array
     high: Array
 
     def points(self, n: int) -> Array:
-        """Return the first n of 17 equidistant points, along a new last axis."""
+        """Return the first n of 17 evenly spaced points, along a new last axis."""
         return self.low + (self.high - self.low) * np.linspace(0.0, 1.0, _N_POINTS)[:n]
 
     def around(self, index: Array) -> "_GridRange":
-        """Return the interval of two cells on each side of a grid point.
+        """Return a four times shorter interval around a grid point.
+
+        It covers two cells of the grid on each side.
 
         Parameters
         ----------
@@ -122,8 +130,9 @@ def all_orders_epsilon(rho: float, divergence: Callable[[Any], Any], delta: Any)
     """Return an ε such that bounds on Rényi divergences imply (ε, δ)-DP; rounded up.
 
     D_α is the Rényi divergence of order α between the outputs on neighboring data sets.
-    The best order is near 1 + √(log(1/δ)/ρ) (Bun and Steinke 2016). Orders around it
-    are searched, at distances from 1 between e^-7 (or less) and e^3 times the best one.
+    Every order α gives an ε, and the smallest one is searched for. The best order is
+    near 1 + √(log(1/δ)/ρ) (Bun and Steinke 2016). Orders with α − 1 between e^-7 and
+    e^3 times this distance from 1 (or between smaller numbers) are tried.
 
     Parameters
     ----------
@@ -158,12 +167,12 @@ def all_orders_epsilon(rho: float, divergence: Callable[[Any], Any], delta: Any)
 
 
 def _large_order_epsilon(divergence: Any, delta: Array) -> Array:
-    """Return ε = ε_R + log(1 − δ), the best bound at an order α >= 1/δ; rounded up.
+    """Return the ε of (ε, δ)-DP that a Rényi divergence implies at an order >= 1/δ.
 
-    P and Q are the output distributions, x = dP/dQ, and D_α(P‖Q) <= ε_R. They are
-    (log γ, δ)-close if E_Q (x − γ)₊ <= δ. Among the functions c·x + λ·x^α that bound
-    (x − γ)₊ from above, the best one has c = (αδ − 1)/(α − 1), which is >= 0 at such an
-    order. This gives the closed form.
+    If the divergence is at most ε_R, it is ε = ε_R + log(1 − δ), rounded up. Proof. Let
+    P and Q be the output distributions, and x = dP/dQ. They are (log γ, δ)-close if
+    E_Q (x − γ)₊ <= δ. Among the functions c·x + λ·x^α that bound (x − γ)₊ from above,
+    the best one has c = (αδ − 1)/(α − 1), which is >= 0 at such an order α.
 
     Parameters
     ----------
@@ -186,11 +195,11 @@ def _large_order_epsilon(divergence: Any, delta: Array) -> Array:
 def _search_best_epsilon(low: Any, high: Any, divergence: Any, delta: Array) -> Array:
     """Return the smallest ε that bounds on Rényi divergences imply, by a grid search.
 
-    D_α is the Rényi divergence of order α between the outputs on neighboring data sets,
-    and D_α <= ε_R. For every order α and every u in [0, 1) there is a valid γ
-    (`_log_gamma`): the outputs are (log γ, δ)-close. So ε = log γ is minimized over a
-    grid in log(α − 1) and log(1 − u), which is shrunk around its best point eight
-    times. Since every point is valid, the search may miss the optimum without harm.
+    D_α is the Rényi divergence of order α between the outputs on neighboring data sets.
+    Every order α, with D_α <= ε_R, and every free parameter u in [0, 1) give a number γ
+    such that (log γ, δ)-DP holds (`_log_gamma`). So ε = log γ is minimized over a grid
+    in log(α − 1) and log(1 − u), which is shrunk around its best point eight times.
+    Every grid point gives a valid ε, so that it is harmless to miss the best one.
 
     Parameters
     ----------
@@ -220,7 +229,7 @@ def _search_best_epsilon(low: Any, high: Any, divergence: Any, delta: Array) -> 
     smallest_log_gamma = np.full(delta.shape, np.inf)
 
     for round_number in range(_N_ROUNDS):
-        # The grid of this round: orders …
+        # The grid of this round, first its orders.
         if has_one_order:
             log_a = _swap_grid_axes(order_range.points(1))
             alpha = np.full_like(log_a, only_order)
@@ -229,7 +238,7 @@ def _search_best_epsilon(low: Any, high: Any, divergence: Any, delta: Array) -> 
             alpha = 1 + np.exp(log_a)
         renyi_bound = divergence(alpha)
 
-        # … and values of w = 1 − u.
+        # Then its values of w = 1 − u.
         if round_number == 0:
             # If the divergence is small, the best 1 − u is near √(ε_R/α). The first
             # grid starts at a hundredth of that.
@@ -256,15 +265,15 @@ def _search_best_epsilon(low: Any, high: Any, divergence: Any, delta: Array) -> 
 
 
 def _swap_grid_axes(points: Array) -> Array:
-    """Exchange the last two axes, so that grid points run along the rows axis."""
+    """Exchange the last two axes, so that grid points run along the rows."""
     return np.swapaxes(points, -1, -2)
 
 
 def _log_gamma(alpha: Any, renyi_bound: Any, log_w: Any, delta: Any) -> Any:
-    """Return log γ, such that D_α <= ε_R implies (log γ, δ)-DP; rounded up.
+    """Return log γ such that D_α <= ε_R implies (log γ, δ)-DP; rounded up.
 
-    Theorem (docs/theory/accounting.md, Theorem C1). D_α is the Rényi divergence of
-    order α. For any u in [0, 1) let
+    D_α is the Rényi divergence of order α between the outputs on neighboring data sets.
+    Theorem (docs/theory/accounting.md, Theorem C1). For any u in [0, 1) let
 
         h_u(x) = x^α − α·u^{α−1}·x + (α−1)·u^α,
         C(u) = h_u(1) + e^{(α−1)ε_R} − 1,    λ = δ/C(u),    γ = max_x (x − λ·h_u(x)).
@@ -305,7 +314,7 @@ def _log_gamma(alpha: Any, renyi_bound: Any, log_w: Any, delta: Any) -> Any:
         t_power = np.exp(a * log_t)  # t^{α−1}
         one_minus_t_power = -np.expm1(a * log_t)
         one_minus_t = -np.expm1(log_t)
-        # λ·h_u(x*)/x*, by the formula above.
+        # penalty = λ·h_u(x*)/x*, by the formula above; γ = x*·(1 − penalty).
         penalty = (1 - a * t_power * one_minus_t / one_minus_t_power) / alpha
         log_gamma = log_x + np.log1p(-penalty)
 
@@ -337,11 +346,12 @@ def _compute_log_maximizer(
 ) -> Any:
     """Return log x*, where x* maximizes x − λ·h_u(x).
 
-    Here h_u(x) = x^α − α·u^{α−1}·x + (α−1)·u^α, with the order α > 1 of a Rényi
-    divergence and free parameters u in [0, 1) and λ > 0. Setting the derivative 1 −
-    λα(x^{α−1} − u^{α−1}) to 0 gives x*^{α−1} = u^{α−1} + 1/(λα). If this sum is 1 plus
-    terms of size α − 1, as for orders near 1, these terms are computed separately, so
-    that the division by α − 1 does not magnify a rounding error.
+    This is a step of converting a Rényi divergence of order α > 1 to (ε, δ)-DP. Here
+    h_u(x) = x^α − α·u^{α−1}·x + (α−1)·u^α, with free parameters u in [0, 1) and λ > 0.
+    Setting the derivative 1 − λα(x^{α−1} − u^{α−1}) to 0 gives
+    x*^{α−1} = u^{α−1} + 1/(λα). For orders near 1, this sum is 1 plus terms of size
+    α − 1. These terms are then computed separately, so that the division by α − 1 does
+    not magnify a rounding error.
 
     Parameters
     ----------
@@ -368,13 +378,15 @@ def _compute_log_maximizer(
 def _log_h_at_one(alpha: Any, log_u: Any) -> Any:
     """Return log h_u(1), where h_u(1) = 1 − α·u^{α−1} + (α−1)·u^α.
 
-    α is the order of a Rényi divergence, and u a free parameter of the bound that
-    `_log_gamma` computes. Near u = 1 the terms cancel: h_u(1) is about α(α−1)(1−u)²/2.
-    There it is summed as a series of positive terms: with y = −log u and z = αy,
+    This is a step of converting a Rényi divergence of order α to (ε, δ)-DP; u is a free
+    parameter of that bound. Near u = 1 the terms cancel: h_u(1) is about
+    α(α−1)(1−u)²/2. There it is summed as a series of positive terms. With y = −log u
+    and z = αy,
 
-        e^z·h_u(1) = e^z − αe^y + α − 1 = Σ_{n>=2} (zⁿ − α·yⁿ)/n! = Σ_{n>=2} zⁿ·(1 − α^{1−n})/n!,
+        e^z·h_u(1) = e^z − αe^y + α − 1 = Σ_{n>=2} (zⁿ − α·yⁿ)/n!
+                   = Σ_{n>=2} zⁿ·(1 − α^{1−n})/n!,
 
-    by Horner's rule from the highest power down to z², which is factored out.
+    which is computed by Horner's rule, with z² factored out.
 
     Parameters
     ----------
@@ -423,10 +435,11 @@ class EpsilonFirst:
     _epsilon: Callable[[Array], Any]
 
     def _delta(self, eps: Array) -> Any:
-        """Return δ(ε) by inverting ε(δ): the smallest δ with ε(δ) <= eps.
+        """Return the smallest δ with ε(δ) <= eps, by a search.
 
-        The search is one over −log δ, which is found to a relative precision of 2^-48.
-        If even the smallest float satisfies the condition, it is returned.
+        The search is over −log δ, which is found to a relative precision of 2^-48. The
+        result is never smaller than the smallest positive float, unless eps is
+        infinite.
 
         Parameters
         ----------
@@ -440,14 +453,21 @@ class EpsilonFirst:
         """
 
         @np.errstate(over="ignore", invalid="ignore")
-        def slack(minus_log_delta: Array) -> Any:
-            """Return a number that is positive where ε(δ) <= eps."""
-            delta = np.clip(np.exp(-minus_log_delta), 5e-324, 1 - 2.0**-53)
+        def eps_minus_needed_eps(minus_log_delta: Array) -> Any:
+            """Return a number that is positive if ε(δ) <= eps."""
+            delta = np.clip(
+                np.exp(-minus_log_delta), _SMALLEST_FLOAT, _LARGEST_BELOW_ONE
+            )
             return np.nextafter(eps, np.inf) - self._epsilon(delta)
 
         largest = np.full_like(eps, _LARGEST_MINUS_LOG_DELTA)
-        minus_log_delta, _ = bracket_sign_change(slack, np.zeros_like(eps), largest)
-        delta = np.where(slack(largest) > 0, 5e-324, np.exp(-minus_log_delta))
+        minus_log_delta, _ = bracket_sign_change(
+            eps_minus_needed_eps, np.zeros_like(eps), largest
+        )
+        smallest_float_suffices = eps_minus_needed_eps(largest) > 0
+        delta = np.where(
+            smallest_float_suffices, _SMALLEST_FLOAT, np.exp(-minus_log_delta)
+        )
         return np.where(eps == np.inf, 0.0, delta)
 
     def delta_upper_bound(self, eps: Array) -> Array:
@@ -473,7 +493,8 @@ class EpsilonFirst:
 
         # The position between the two points, on the scale of e^ε.
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-            numerator = np.expm1(np.minimum(eps - known_eps[left], 700.0))
+            step = np.minimum(eps - known_eps[left], _LARGEST_EXPONENT)
+            numerator = np.expm1(step)
             denominator = np.expm1(known_eps[right] - known_eps[left])
             weight = numerator / denominator  # NaN where two points coincide
         weight = np.clip(np.where(np.isnan(weight), 0.0, weight), 0.0, 1.0)
@@ -482,29 +503,29 @@ class EpsilonFirst:
         return np.asarray(np.minimum(round_up(chord, 1e-15), 1.0))
 
     def _tradeoff_support_points(self) -> tuple[Array, Array]:
-        """Return points (ε(δ), δ) of the profile, as an array of ε's and one of δ's.
+        """Return many δ and their ε(δ), from which the trade-off curve is bounded.
 
-        Each point gives two lines below the trade-off curve. Points at which e^ε would
-        overflow are left out, and (0, 1) is added.
+        Each (ε, δ) gives two straight lines below the trade-off curve. An ε for which
+        e^ε would overflow is left out, and (0, 1) is added.
 
         Returns
         -------
         eps, delta : array
-            The coordinates of about 300 points.
+            About 300 pairs.
         """
         delta = np.concatenate(
             [np.geomspace(1e-12, 0.05, 100), np.linspace(0.05, 0.999, 200)]
         )
         eps = np.asarray(self._epsilon(delta), np.float64)
-        is_usable = eps < 700
+        is_usable = eps < _LARGEST_EXPONENT
         return np.append(eps[is_usable], 0.0), np.append(delta[is_usable], 1.0)
 
 
 @lru_cache(maxsize=32)
 def _chord_points(guarantee: EpsilonFirst) -> tuple[Array, Array]:
-    """Return points (ε(δ), δ) of a guarantee's profile, with increasing ε; cached.
+    """Return about 1900 points (ε, δ) with ε = ε(δ), for interpolation between them.
 
-    The first point has ε = 0.
+    ε increases from 0. The points are cached for each guarantee.
 
     Parameters
     ----------
@@ -516,6 +537,7 @@ def _chord_points(guarantee: EpsilonFirst) -> tuple[Array, Array]:
     eps, delta : array
         The coordinates of the points.
     """
+    # Decreasing ε first, since ε(δ) decreases.
     delta = np.concatenate(
         [np.geomspace(1e-45, 1e-3, 700), np.linspace(1e-3, 1 - 1e-6, 1200)[1:], [1.0]]
     )
