@@ -152,6 +152,13 @@ CALLS = {
     "ledger": None,
     "check": None,
     "plan": (["-n", "100", *BALL, "--plot", "plan.svg"], 0),
+    "plan-connectome": (["-n", "100", "--regions", "9", "--mu", "1"], 0),
+    "synthesize": (["records.npy", *BALL, "--out", "out.npy", "--plot", "s.svg"], 0),
+    "perturb": (
+        ["records.npy", "-m", "sphere:2", "--epsilon", "4", "--out", "p.npy"],
+        0,
+    ),
+    "topics": (["records.npy", "--mu", "1", "--out", "t.csv", "--plot", "t.svg"], 0),
     "calibrate": None,
     "demo": None,
 }

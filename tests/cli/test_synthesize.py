@@ -132,6 +132,8 @@ def test_json_has_the_certificate(sphere_file, tmp_path):
         (("--labels", "side", "--out", "a.npy"), "no place for labels"),
         (("--plot", "a.gif", "--out", "a.csv"), "plot"),
         (("--x-range", "1;2", "--out", "a.csv"), "comma"),
+        ((), "would be lost"),
+        (("--plot", "a.svg"), "would be lost"),
     ],
 )
 def test_mistakes_are_one_line_and_cost_nothing(
@@ -150,6 +152,27 @@ def test_mistakes_are_one_line_and_cost_nothing(
     assert words in result.stderr.replace("\n", " ")
     assert len(result.stderr.strip().splitlines()) <= 3
     assert not ledger.exists()
+
+
+@pytest.mark.parametrize("output", ["out", "certificate", "plot"])
+def test_what_was_paid_for_is_printed_where_it_cannot_be_written(
+    sphere_file, tmp_path, monkeypatch, output
+):
+    def is_full(*_):
+        raise OSError("no space left on device")
+
+    writer = {"out": "write_points", "certificate": "write_atomically"}
+    where = {"out": "curvedp.records.writing"}.get(output, "curvedp.cli.synthesize")
+    monkeypatch.setattr(f"{where}.{writer.get(output, 'save_picture')}", is_full)
+    files = {"out": "x.csv", "certificate": "c.json", "plot": "p.svg"}
+    asked = {**dict.fromkeys(["certificate"], "c.json"), output: files[output]}
+    result = run(
+        *("synthesize", sphere_file / "x.npy", *BALL),
+        *(part for name in asked for part in (f"--{name}", tmp_path / asked[name])),
+    )
+    assert result.exit_code != 0
+    printed = Certificate.from_json(result.stdout[result.stdout.index("{") :])
+    assert printed.mechanism == "wrapped-gaussian"
 
 
 def test_a_certificate_of_something_else_is_refused(sphere_file, tmp_path):

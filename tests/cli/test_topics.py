@@ -10,6 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from curvedp import Ledger
+from curvedp.adapters.sentences import embed_texts
 from curvedp.cli import app
 from curvedp.core.certificate import Certificate
 from curvedp.release.verify import verify_certificate
@@ -108,6 +109,7 @@ def test_a_private_number_of_people_and_a_ledger(files):
         ["--epsilon", 1, "-k", 1300],
         ["--epsilon", 1, "--init", "init.npy", "-k", 3],
         ["--epsilon", 1, "--init", "init.npy"],
+        ["--epsilon", 1, "--phrases", 0, "--vocabulary", "words.npz"],
         [],
     ],
 )
@@ -156,3 +158,35 @@ def test_texts_are_embedded_by_what_is_installed(tmp_path, monkeypatch):
     result = run(*asked, "toy")
     assert result.exit_code == 0, result.output
     assert "apple" in result.stdout
+
+
+def test_what_was_paid_for_is_printed_where_it_cannot_be_written(files, monkeypatch):
+    def is_full(*_):
+        raise OSError("no space left on device")
+
+    monkeypatch.setattr("curvedp.cli.topics.write_atomically", is_full)
+    result = run(files / "v.npy", "--mu", 1, "-k", 4, "--out", files / "t.csv")
+    assert result.exit_code != 0
+    start = result.stdout.index("{")
+    certificate = Certificate.from_json(result.stdout[start:])
+    assert certificate.mechanism == "kmeans"
+
+
+def test_a_text_is_embedded_by_itself_whatever_the_others_are(monkeypatch):
+    """Padding to the longest text of a batch would change the digits of the others."""
+    calls = {}
+
+    class Recorder(Encoder):
+        def encode(self, texts, **options):
+            calls.update(options, texts=list(texts))
+            for text in texts:
+                text.encode("utf-8")  # as tokenizers do
+            return super().encode(texts)
+
+    module = ModuleType("sentence_transformers")
+    module.SentenceTransformer = Recorder
+    monkeypatch.setitem(sys.modules, "sentence_transformers", module)
+    cells = ["abc", None, float("nan"), 7, "\ud800", b"x", "x" * 10**6, ["a"]]
+    assert embed_texts(cells, "toy").shape == (len(cells), SIZE)
+    assert calls["batch_size"] == 1
+    assert max(map(len, calls["texts"])) <= 20_000

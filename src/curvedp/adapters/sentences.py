@@ -9,11 +9,16 @@ from typing import Any
 
 import numpy as np
 
+from curvedp._silence import quiet_about_records
 from curvedp.errors import MissingExtra, ParameterError
 
 # A longer text is cut off before it is embedded. One record must not take hours, or all
 # of the memory.
 _LONGEST_TEXT = 20_000
+
+# Each text is embedded by itself. In a batch texts are padded to the longest one, so
+# that one text would change the last digits of the embeddings of others.
+_BATCH_SIZE = 1
 
 
 def embed_texts(texts: Iterable[Any], encoder: str | Path) -> np.ndarray:
@@ -54,6 +59,26 @@ def embed_texts(texts: Iterable[Any], encoder: str | Path) -> np.ndarray:
             parameter="encoder",
             value=str(encoder),
         ) from None
-    cleaned = [text[:_LONGEST_TEXT] if isinstance(text, str) else "" for text in texts]
-    vectors = model.encode(cleaned, normalize_embeddings=True, show_progress_bar=False)
+    cleaned = [_clean(text) for text in texts]
+    with quiet_about_records():
+        vectors = model.encode(
+            cleaned,
+            batch_size=_BATCH_SIZE,
+            normalize_embeddings=True,
+            show_progress_bar=False,
+        )
     return np.asarray(vectors, dtype=np.float32)
+
+
+def _clean(text: Any) -> str:
+    """Return a text that every encoder takes: of a bounded length, and of whole letters.
+
+    Parameters
+    ----------
+    text : object
+        A cell; what is no text becomes the empty one.
+    """
+    if not isinstance(text, str):
+        return ""
+    # Half of a letter (a lone surrogate) cannot be encoded, and would raise.
+    return text[:_LONGEST_TEXT].encode("utf-8", errors="replace").decode()

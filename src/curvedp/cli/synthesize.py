@@ -102,7 +102,13 @@ def _synthesize(options: TypedOptions) -> None:
     else:
         _check_out(options, has_columns)
         source = _from_records(options)
-    _draw_and_write(source, n, seed, options)
+    try:
+        _draw_and_write(source, n, seed, options)
+    except BaseException:
+        if not is_certificate:
+            # What was paid for is printed if it cannot be written.
+            print(source.certificate.to_json())
+        raise
 
 
 def _check_out(options: TypedOptions, has_columns: bool) -> None:
@@ -123,6 +129,15 @@ def _check_out(options: TypedOptions, has_columns: bool) -> None:
             "--manifold is missing: where the records live, "
             "such as -m sphere:2 or -m spd-affine:3"
         )
+    outputs = ("out", "certificate", "json")
+    if not any(options[name] for name in outputs):
+        raise ParameterError(
+            "what is paid for would be lost: give --certificate, from which any number "
+            "of records is drawn later, or --out"
+        )
+    if options["plot"] is not None:
+        # Without the extra that a picture needs, nothing is paid.
+        import curvedp.report  # noqa: F401
     if options["out"] is not None:
         space = parse_manifold(options["manifold"])
         check_writable_form(options["out"], space, options["form"], has_columns)

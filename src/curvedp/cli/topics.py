@@ -96,8 +96,13 @@ def _topics(options: TypedOptions) -> None:
     )
     with waiting("drawing exact noise"):
         model.fit(vectors, groups=persons)
-    phrases = _describe(model, vocabulary, options["phrases"])
-    _write_and_print(model, phrases, options)
+    try:
+        phrases = _describe(model, vocabulary, options["phrases"])
+        _write_and_print(model, phrases, options)
+    except BaseException:
+        # What was paid for is printed if it cannot be written.
+        print(model.certificate_.to_json())
+        raise
 
 
 def _check_outputs(options: TypedOptions) -> None:
@@ -109,6 +114,7 @@ def _check_outputs(options: TypedOptions) -> None:
         The options of the command, by name.
     """
     check_picture(options["plot"])
+    _validate.integer("phrases", options["phrases"], 1)
     inputs = ("data", "vocabulary", "init", "ledger", "ledger_key")
     check_targets(
         [options[name] for name in inputs],
