@@ -81,6 +81,19 @@ def test_a_region_as_wide_as_the_ball_names_a_mechanism_with_a_narrower_one(
     assert 0.3 < found.radius / float(named[2]) < 6
 
 
+def test_a_region_of_the_population_names_the_mechanism_that_has_one():
+    M = Sphere(2)
+    X = records(M, 700, 0.2)
+    wide = PrivateFrechetMean(M, 1.2, mechanism="newton").fit(X)
+    region = wide.confidence_region(of="population")
+    assert "mechanism='gradient' has one" in region.theorem
+    narrow = PrivateFrechetMean(M, 1.2, mechanism="gradient").fit(X)
+    assert narrow.confidence_region(of="population").radius < region.radius / 2
+    pure = PrivateFrechetMean(M, 1.2, mechanism="newton", guarantee=PureDP(1.0)).fit(X)
+    theorem = pure.confidence_region(of="population").theorem
+    assert "mechanism='gradient'" not in theorem
+
+
 def test_a_plan_has_the_regions_of_several_mechanisms():
     radii = plan(Sphere(2), n=700, radius=1.2).regions()
     assert {"tangent-gaussian", "tangent-laplace"} < set(radii)

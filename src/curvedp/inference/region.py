@@ -35,7 +35,7 @@ from curvedp.inference.shapes import (
     shape_from_two_moments,
 )
 from curvedp.inference.tangent_regions import gradient_of_moments
-from curvedp.privacy import Guarantee
+from curvedp.privacy import Guarantee, PureDP
 from curvedp.randomness import GeneratorSource
 from curvedp.release.choose import choose_mechanism
 from curvedp.release.rebuild import mechanism_of, recorded_draw_of
@@ -373,7 +373,7 @@ def _build_region(
     if isinstance(mechanism.statistic, SearchedVariance):
         theorem = _clipped_variance(mechanism)
     if isinstance(mechanism.statistic, FrechetMean):
-        theorem += _narrower_region(mechanism, level, shape.radius)
+        theorem += _narrower_region(mechanism, level, shape.radius, of)
     description = _describe(mechanism.statistic, draw, of, components, unit_words)
     return Region(
         manifold, center, shape.radius, level, of, description, theorem, shape.within
@@ -439,11 +439,12 @@ def _clipped_variance(search: Any) -> str:
     )
 
 
-def _narrower_region(mechanism: Any, level: float, radius: float) -> str:
+def _narrower_region(mechanism: Any, level: float, radius: float, of: str) -> str:
     """Return a hint at a mechanism whose region is far narrower, or an empty text.
 
     The radii are those of simulated releases at the center of the same public ball,
-    with the mechanism's own guarantee, so they are public numbers.
+    with the mechanism's own guarantee, so they are public numbers. For the population
+    it is the gradient, which releases the variance of the records with their mean.
 
     Parameters
     ----------
@@ -453,11 +454,18 @@ def _narrower_region(mechanism: Any, level: float, radius: float) -> str:
         The level of its region.
     radius : float
         The radius of its region.
+    of : {"records", "population"}
+        What the region is about.
     """
     is_narrow = radius < _WIDE_REGION * mechanism.statistic.radius
     if is_narrow or mechanism.info.name in _CHART_MECHANISMS:
         return ""
     guarantee = strongest_guarantee(mechanism.privacy_profile)
+    if of == "population":
+        has_variance = mechanism.info.name == "gradient-step"
+        if has_variance or isinstance(guarantee, PureDP):
+            return ""
+        return "; mechanism='gradient' has one that is about as wide as without privacy"
     radii = regions_in_chart(mechanism.statistic, guarantee, level)
     if not radii:
         return ""

@@ -63,6 +63,7 @@ from curvedp.mechanisms.vector import (
     NoiseKind,
     std_per_scale,
 )
+from curvedp.numerics.threads import one_blas_thread
 from curvedp.privacy import Guarantee
 from curvedp.randomness import Source
 from curvedp.records.base import Records, open_records
@@ -404,6 +405,18 @@ class PrivateBallMechanism(
         -------
         Draw
             The released value, the integers of all stages, and the transcript.
+        """
+        # Many small matrices: threads of the BLAS would spend more time than they save.
+        with one_blas_thread():
+            return self._find_and_release(data, source)
+
+    def _find_and_release(self, data: Any, source: Source) -> Draw:
+        """Find a ball, and release the statistic in it, as `draw` does.
+
+        Parameters
+        ----------
+        data, source
+            As in `draw`.
         """
         search_data = self.statistic.split_data(data)
         queries = self.queries(search_data.search_records)
