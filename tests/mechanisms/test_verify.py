@@ -18,15 +18,20 @@ from curvedp import (
     PrivateFrechetMean,
     PrivateFrechetMedian,
     PrivateGeodesicRegression,
+    PrivateKMeans,
     PrivateMDM,
     PrivatePCA,
+    PrivatePrototypes,
     PrivateSoftmax,
+    PrivateSynthesizer,
+    PrivateTangentPCA,
     PureDP,
 )
 from curvedp.core import registry
 from curvedp.core.certificate import MAX_BYTES, hash_integers
 from curvedp.core.codes import ChoiceRule
 from curvedp.errors import CurvedpError
+from curvedp.estimators.accuracy import PrivateAccuracy
 from curvedp.geometry import (
     Euclidean,
     Grassmann,
@@ -246,6 +251,33 @@ MAKERS = {
         guarantee=PureDP(1.0, adjacency="add-remove"),
     ),
     "stated": lambda: GaussianMechanism(S2, 0.1, 0.2).release(S2.origin).certificate,
+    "clusters": lambda: fitted(PrivateKMeans, cloud(S2), manifold=S2, n_clusters=2),
+    "clusters from public centers": lambda: fitted(
+        PrivateKMeans, cloud(S2), manifold=S2, n_clusters=2, init=cloud(S2, 2)
+    ),
+    "prototypes": lambda: fitted(
+        PrivatePrototypes, X, np.arange(40) % 2, manifold=S2, radius=0.7
+    ),
+    "principal geodesics in one step": lambda: fitted(
+        PrivateTangentPCA, X, manifold=S2, radius=0.7, mechanism="one-shot"
+    ),
+    "principal geodesics in two steps": lambda: fitted(
+        PrivateTangentPCA, X, manifold=S2, radius=0.7, mechanism="two-step"
+    ),
+    "synthetic, normal": lambda: fitted(
+        PrivateSynthesizer, X, manifold=S2, radius=0.7, model="wrapped-gaussian"
+    ),
+    "synthetic, mixture": lambda: fitted(
+        PrivateSynthesizer, X, manifold=S2, radius=0.7, model="mixture"
+    ),
+    "synthetic, tree": lambda: fitted(
+        PrivateSynthesizer, X, manifold=S2, radius=0.7, model="tree"
+    ),
+    "accuracy": lambda: (
+        PrivateAccuracy(PrivateMDM(S2, radius=0.7).fit(X, np.arange(40) % 2))
+        .fit(X, np.arange(40) % 2)
+        .certificate_
+    ),
 }
 STRANGE: list[Any] = [
     None, True, False, 0, -1, 1, 1e-9, -1e-9, 1e300, 10**30, "", "x [/red] y", "\u001b[8m", [], {}, [1, 2], {"a": 1}, -0.0,
@@ -357,7 +389,8 @@ def another_release(path: tuple[Any, ...], new: Any) -> bool:
         return number or new is None  # the default ball
     return (
         path[0] == "statistic"
-        and path[1] in ("center", "radius", "speed", "x_range")
+        and path[1]
+        in ("center", "radius", "ball_radius", "speed", "x_range", "reach", "starts")
         and number
     )
 
