@@ -1,10 +1,9 @@
-"""Conformance tests for statistics and mechanisms that users write themselves.
+"""Tests of statistics and mechanisms that users write themselves.
 
-`check_statistic` tries to refute the claims of a statistic: any records have a value,
-the value is in its ball, and it moves by no more than the sensitivity. `check_mechanism`
-tries to refute those of a mechanism: it describes itself completely, a replay gives the
-released value, and bad data never raise. Both are exported by `curvedp.testing`. They
-find mistakes but prove nothing: the author has to prove the sensitivity.
+A statistic computes a value from private records; a mechanism releases it with noise.
+`check_statistic` and `check_mechanism` try to refute what they claim, such as a
+statistic's sensitivity. They find mistakes but prove nothing: the author has to prove
+the sensitivity. Both are exported by `curvedp.testing`.
 """
 
 import itertools
@@ -43,6 +42,13 @@ _N_DRAWS = 300
 # The largest Kolmogorov-Smirnov statistic √n·D that passes. Draws from the claimed law
 # exceed it with probability 1e-8.
 _LARGEST_KS = 3.1
+# Random records lie within this many radii of the ball's center, so that some are
+# outside the ball and are clipped.
+_SAMPLED_RADII = 1.2
+# The values of ε at which two privacy profiles are compared.
+_COMPARED_EPSILONS = (0.0, 0.5, 2.0)
+# A finite number near the largest float.
+_HUGE = 1e308
 
 
 def check_statistic(
@@ -99,13 +105,14 @@ def check_statistic(
     if sample_records is None:
         sample_records = _sampler_of_ball(statistic)
 
-    places = itertools.cycle(sorted({0, n // 2, n - 1}))
+    # Records are replaced at the beginning, in the middle and at the end, in turn.
+    replaced_indices = itertools.cycle(sorted({0, n // 2, n - 1}))
     for records in _data_sets(statistic, sample_records, n, rng):
         value = _compute_quietly(statistic, records)
         _check_memory(statistic, records, value)
         for replaced in _replacements(statistic, records, sample_records, rng):
             neighbor = records.copy()
-            neighbor[next(places)] = replaced
+            neighbor[next(replaced_indices)] = replaced
             other = _compute_quietly(statistic, neighbor)
             distance = float(statistic.value_space.dist(value, other))
             _require(
@@ -212,10 +219,10 @@ def _check_round_trip(statistic: Statistic) -> None:
 
 
 def _check_memory(statistic: Statistic, records: np.ndarray, value: np.ndarray) -> None:
-    """Check that a statistic has the same value if it is computed again.
+    """Check that a statistic gives the same value when it is computed again.
 
-    A statistic that remembers earlier records, or draws random numbers, would hide how
-    far one record moves it.
+    If it remembers earlier records or draws random numbers, it could hide how far one
+    record moves its value.
 
     Parameters
     ----------
@@ -236,7 +243,9 @@ def _check_memory(statistic: Statistic, records: np.ndarray, value: np.ndarray) 
 
 
 def _compute_quietly(statistic: Statistic, records: np.ndarray) -> np.ndarray:
-    """Compute the value of a statistic, and check that it is where it should be.
+    """Compute the value of a statistic, and check that it is valid.
+
+    `compute` must neither raise nor warn, and the value must lie in the stated ball.
 
     Parameters
     ----------
@@ -294,10 +303,10 @@ def _data_sets(
 ) -> Iterator[np.ndarray]:
     """Yield random and adversarial data sets of n records.
 
-    In the adversarial ones all records are at one place, or half of them at each of two
-    places, so that one record decides where the majority is. In the last ones all
-    records are broken; a statistic that drops broken records then has only the one that
-    is replaced.
+    In an adversarial data set, all records are at one place, or half of them at each of
+    two places, so that one record decides where the majority is. In the last ones, all
+    records are broken, such as NaN. A statistic that drops broken records then has only
+    the record that is replaced.
 
     Parameters
     ----------
@@ -427,7 +436,7 @@ def _sampler_of_ball(statistic: Statistic) -> SampleRecords:
         directions = rng.standard_normal((count, manifold.dim))
         directions /= np.linalg.norm(directions, axis=1, keepdims=True)
         # Some records lie outside the ball, where they are clipped.
-        lengths = 1.2 * ball.radius * rng.uniform(size=(count, 1))
+        lengths = _SAMPLED_RADII * ball.radius * rng.uniform(size=(count, 1))
         return np.asarray(
             manifold.from_normal_coordinates(ball.center, lengths * directions)
         )
@@ -439,7 +448,7 @@ def _sampler_of_ball(statistic: Statistic) -> SampleRecords:
 
 
 def _check_parameters(mechanism: Mechanism) -> None:
-    """Check that a mechanism can be described, and built again from its parameters.
+    """Check that a mechanism describes itself, and can be rebuilt from its parameters.
 
     Parameters
     ----------
@@ -457,7 +466,7 @@ def _check_parameters(mechanism: Mechanism) -> None:
         again.parameters == mechanism.parameters,
         "its parameters build a mechanism with other parameters",
     )
-    for eps in (0.0, 0.5, 2.0):
+    for eps in _COMPARED_EPSILONS:
         original_delta = float(mechanism.privacy_profile.delta(eps))
         rebuilt_delta = float(again.privacy_profile.delta(eps))
         _require(
@@ -467,7 +476,9 @@ def _check_parameters(mechanism: Mechanism) -> None:
 
 
 def _hostile_copy(data: Any) -> np.ndarray | None:
-    """Return a copy of the data with a NaN as first and a huge number as last entry.
+    """Return a copy of the data in which the first entry is NaN and the last is huge.
+
+    A mechanism must accept such data without an exception.
 
     Parameters
     ----------
@@ -483,12 +494,12 @@ def _hostile_copy(data: Any) -> np.ndarray | None:
         return None
     hostile = np.array(data, dtype=np.float64)
     hostile.flat[0] = np.nan
-    hostile.flat[-1] = 1e308
+    hostile.flat[-1] = _HUGE
     return hostile
 
 
 def _prepare_quietly(mechanism: Mechanism, hostile_data: Any) -> None:
-    """Check that a mechanism prepares bad data without an exception.
+    """Check that `prepare_data` of a mechanism accepts bad data without an exception.
 
     Parameters
     ----------
@@ -502,7 +513,7 @@ def _prepare_quietly(mechanism: Mechanism, hostile_data: Any) -> None:
             mechanism.prepare_data(hostile_data)
     except Exception as error:
         raise AssertionError(
-            "prepare_data may refuse shapes and types only, and not what a record holds "
+            "prepare_data may refuse shapes and types only, not the values of a record "
             f"({type(error).__name__}: {error})"
         ) from None
 
@@ -535,9 +546,9 @@ def _check_reconstruction(mechanism: Mechanism, release: Any) -> None:
 def _check_noise_law(
     mechanism: IsotropicMechanism, value: Any, source: GeneratorSource
 ) -> None:
-    """Check that the distances of exact draws from the value follow the noise law.
+    """Check that the distances of noisy draws from the value follow the noise law.
 
-    This is the test of Kolmogorov and Smirnov. It is for gross mistakes, such as a
+    This is the test of Kolmogorov and Smirnov. It detects gross mistakes, such as a
     scale that is wrong by a factor.
 
     Parameters
@@ -559,12 +570,15 @@ def _check_noise_law(
             [[int(k) for k in np.ravel(part)] for part in draw.integers]
         )
         distances.append(float(space.dist(center, coordinates.reshape(center.shape))))
-    ranks = np.sort(np.asarray(mechanism.noise_law.radial_cdf(np.array(distances))))
-    expected = (np.arange(_N_DRAWS) + 0.5) / _N_DRAWS
-    distance = float(np.max(np.abs(ranks - expected))) * np.sqrt(_N_DRAWS)
+
+    # If the law is right, its distribution function maps distances to uniform numbers.
+    levels = np.sort(np.asarray(mechanism.noise_law.radial_cdf(np.array(distances))))
+    uniform_levels = (np.arange(_N_DRAWS) + 0.5) / _N_DRAWS
+    largest_deviation = float(np.max(np.abs(levels - uniform_levels)))
+    ks_statistic = largest_deviation * np.sqrt(_N_DRAWS)
     _require(
-        distance <= _LARGEST_KS,
-        f"exact draws do not follow the noise law: √n·KS = {distance:.3g}, and "
+        ks_statistic <= _LARGEST_KS,
+        f"exact draws do not follow the noise law: √n·KS = {ks_statistic:.3g}, and "
         f"{_LARGEST_KS} is the most",
     )
 

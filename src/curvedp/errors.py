@@ -80,7 +80,7 @@ class ParameterError(CurvedpError, ValueError):
         return self.render({})
 
     def render(self, names: Mapping[str, str]) -> str:
-        """Return the message in the terms of a front end.
+        """Return the message, with the parameter named as the user knows it.
 
         Parameters
         ----------
@@ -104,9 +104,10 @@ class ParameterError(CurvedpError, ValueError):
 
 
 def shown(value: Any) -> str:
-    """Return `repr` for a person to read: cut where it is long, and never of records.
+    """Return a short text for a value in an error message, but never quote records.
 
-    What may be records, an array or a long list, is not quoted.
+    It is Python's `repr`, shortened if it is long. An array or a long list may contain
+    private records, so only its type is shown.
     """
     if _may_be_records(value):
         return f"<{type(value).__name__}>"
@@ -117,10 +118,11 @@ def shown(value: Any) -> str:
 
 
 def _may_be_records(value: Any) -> bool:
-    """Whether a value may be records: a list of more than 4 numbers, or any array.
+    """Return whether a value may be private records: a long list, or any array.
 
-    Arrays of any library are recognized by their attribute `ndim`, so that none of
-    these libraries need be imported.
+    A list is long if it has more than 4 entries, unless they are texts. Arrays of any
+    library are recognized by their attribute `ndim`, so that no library needs to be
+    imported.
     """
     if isinstance(value, list | tuple):
         return len(value) > 4 and not isinstance(value[0], str)

@@ -1,9 +1,12 @@
-"""Conformance tests for manifolds: `check_manifold` refuses a space that breaks a law.
+"""Tests of manifolds that users write themselves: `check_manifold`.
 
-A law is a function of this module whose docstring states it. No law knows a formula of
-a particular space: distances, frames and curvatures are compared with each other. The
-bounds that a privacy guarantee rests on (curvature, injectivity radius) are tried at
-random points and planes; their proof remains the author's. Read docs/project/extending.md next.
+A manifold must satisfy some laws, such as "exp and log are inverse to each other". Each
+law is a function of this module whose docstring states it; M is the manifold, and p, q,
+u, v, z are random points, tangent vectors and coordinates. No law uses a formula of a
+particular space: distances, frames and curvatures are compared with each other. The
+bounds on which a privacy guarantee rests (curvature, injectivity radius) are tested at
+random points and planes; to prove them is up to the author. Read
+docs/project/extending.md next.
 """
 
 import copy
@@ -38,6 +41,17 @@ __all__ = [
     "sectional_curvatures",
 ]
 
+# How many random points each law is tested with.
+_N_POINTS = 30
+
+# The largest distance of random points from the origin: at most 1, at most these shares
+# of the injectivity radius and of the distance to a boundary, and at most this length
+# if no injectivity radius is known.
+_REACH = 1.0
+_SHARE_OF_INJECTIVITY_RADIUS = 0.4
+_SHARE_OF_BOUNDARY_DISTANCE = 0.3
+_REACH_WITHOUT_RADIUS = 0.25
+
 Points = dict[str, np.ndarray]
 """Random arguments by letter: points p and q, tangent vectors u and v at p, and the
 coordinates z of v.
@@ -63,7 +77,9 @@ KERNELS: dict[str, str] = {
 
 
 def kernels_of(M: Manifold) -> list[tuple[str, str, Callable[..., Any]]]:
-    """Return the kernels of a manifold: the vectorized methods on points and vectors.
+    """Return the methods of a manifold that act on many points or vectors at once.
+
+    They are called kernels, and their result for one row depends on that row alone.
 
     Parameters
     ----------
@@ -117,7 +133,7 @@ def check_manifold(
             "says, and `exp` takes the tangent vectors that it makes"
         )
         try:
-            points = sample(manifold, np.random.default_rng(seed), 30, reach)
+            points = sample(manifold, np.random.default_rng(seed), _N_POINTS, reach)
             law = _law_of(check)
             check(manifold, points)
         except AssertionError as error:
@@ -132,12 +148,12 @@ def check_manifold(
 
 
 def _law_of(check: Callable[[Manifold, "Points"], None]) -> str:
-    """Return the sentence that states the law which a check tests.
+    """Return the sentence that states the law which a function tests.
 
     Parameters
     ----------
     check : callable
-        One of `CHECKS`. Its docstring, up to the parameters, is the statement.
+        One of `CHECKS`. Its docstring, up to the parameters, states the law.
     """
     statement, _, _ = inspect.cleandoc(check.__doc__ or "").partition(
         "\n\nParameters\n"
@@ -146,9 +162,9 @@ def _law_of(check: Callable[[Manifold, "Points"], None]) -> str:
 
 
 def _failing_call(M: Manifold, error: Exception) -> str:
-    """Return the quoted name of the method of a manifold that raised an exception.
+    """Return the name of the method of a manifold that raised an exception.
 
-    If several of its methods are on the stack, it is the innermost one.
+    If several of its methods called each other, it is the innermost one.
 
     Parameters
     ----------
@@ -162,13 +178,13 @@ def _failing_call(M: Manifold, error: Exception) -> str:
     str
         The name in backquotes; "the test" if no method of M is on the stack.
     """
-    members = [
+    method_names = [
         frame.f_code.co_name
         for frame, _ in traceback.walk_tb(error.__traceback__)
         if frame.f_locals.get("self") is M
         and frame.f_code.co_name != "converting_kernel"  # of `accepts_array_like`
     ]
-    return f"`{members[-1]}`" if members else "the test"
+    return f"`{method_names[-1]}`" if method_names else "the test"
 
 
 def default_reach(M: Manifold) -> float:
@@ -184,10 +200,11 @@ def default_reach(M: Manifold) -> float:
     M : Manifold
         The manifold that is tested.
     """
-    inside_boundary = 0.3 * boundary_distance(M)
+    reach_inside_boundary = _SHARE_OF_BOUNDARY_DISTANCE * boundary_distance(M)
     if M.injectivity_radius > 0:
-        return min(1.0, 0.4 * M.injectivity_radius, inside_boundary)
-    return min(0.25, inside_boundary)
+        reach_of_log = _SHARE_OF_INJECTIVITY_RADIUS * M.injectivity_radius
+        return min(_REACH, reach_of_log, reach_inside_boundary)
+    return min(_REACH_WITHOUT_RADIUS, reach_inside_boundary)
 
 
 def sample(
@@ -211,8 +228,8 @@ def sample(
     dict of arrays
         Points ``p`` and ``q``, tangent vectors ``u`` and ``v`` at p, and the
         coordinates ``z`` of v. The points are drawn independently of each other. If
-        points represent classes (subspaces, shapes), q is therefore not aligned with p,
-        and the tests detect a `log` that forgets to align them.
+        arrays represent points up to a rotation (subspaces, shapes), q is therefore not
+        aligned with p, and the tests detect a `log` that forgets to align them.
     """
     longest = default_reach(M) if reach is None else reach
 
@@ -247,7 +264,7 @@ def check_value(M: Manifold, points: Points) -> None:
     M : Manifold
         The manifold that is tested.
     points : Points
-        Random points and tangent vectors of it.
+        Random points p and q, tangent vectors u and v at p, and coordinates z of v.
     """
     duplicate = copy.deepcopy(M)
     _require(duplicate == M, "a deep copy is not equal to the original")
@@ -294,7 +311,7 @@ def check_constants(M: Manifold, points: Points) -> None:
     M : Manifold
         The manifold that is tested.
     points : Points
-        Random points and tangent vectors of it.
+        Random points p and q, tangent vectors u and v at p, and coordinates z of v.
     """
     low, high = M.curvature_bounds
     _require(low <= high, f"curvature_bounds {(low, high)} are not in order")
@@ -340,7 +357,7 @@ def check_dimension(M: Manifold, points: Points) -> None:
     M : Manifold
         The manifold that is tested.
     points : Points
-        Random points and tangent vectors of it.
+        Random points p and q, tangent vectors u and v at p, and coordinates z of v.
     """
     p = points["p"][0]
     frame = np.asarray(M.from_coordinates(p, np.eye(M.dim))).reshape(M.dim, -1)
@@ -368,7 +385,7 @@ def check_exp_and_log(M: Manifold, points: Points) -> None:
     M : Manifold
         The manifold that is tested.
     points : Points
-        Random points and tangent vectors of it.
+        Random points p and q, tangent vectors u and v at p, and coordinates z of v.
     """
     p, q, v = points["p"], points["q"], points["v"]
     moved = M.exp(p, v)
@@ -391,7 +408,7 @@ def check_metric(M: Manifold, points: Points) -> None:
     M : Manifold
         The manifold that is tested.
     points : Points
-        Random points and tangent vectors of it.
+        Random points p and q, tangent vectors u and v at p, and coordinates z of v.
     """
     p, q, v = points["p"], points["q"], points["v"]
     r = M.exp(p, v)
@@ -417,7 +434,7 @@ def check_coordinates(M: Manifold, points: Points) -> None:
     M : Manifold
         The manifold that is tested.
     points : Points
-        Random points and tangent vectors of it.
+        Random points p and q, tangent vectors u and v at p, and coordinates z of v.
     """
     p, q, u, v, z = points["p"], points["q"], points["u"], points["v"], points["z"]
     y = np.asarray(M.to_coordinates(p, u))
@@ -484,7 +501,7 @@ def check_small_distances(M: Manifold, points: Points) -> None:
     M : Manifold
         The manifold that is tested.
     points : Points
-        Random points and tangent vectors of it.
+        Random points p and q, tangent vectors u and v at p, and coordinates z of v.
     """
     directions = points["z"] / np.linalg.norm(points["z"], axis=-1, keepdims=True)
     point_rounding = 4e-16 * math.sqrt(math.prod(M.point_shape))
@@ -514,7 +531,7 @@ def check_tangent_vectors(M: Manifold, points: Points) -> None:
     M : Manifold
         The manifold that is tested.
     points : Points
-        Random points and tangent vectors of it.
+        Random points p and q, tangent vectors u and v at p, and coordinates z of v.
     """
     p, q, v = points["p"], points["q"], points["v"]
     ambient = np.random.default_rng(2).normal(size=p.shape)
@@ -552,7 +569,7 @@ def check_projection(M: Manifold, points: Points) -> None:
     M : Manifold
         The manifold that is tested.
     points : Points
-        Random points and tangent vectors of it.
+        Random points p and q, tangent vectors u and v at p, and coordinates z of v.
     """
     p = points["p"]
     rng = np.random.default_rng(3)
@@ -576,7 +593,7 @@ def check_projection(M: Manifold, points: Points) -> None:
 
 
 def check_intake(M: Manifold, points: Points) -> None:
-    """`project_to_ball` maps every record into the ball without warnings, whatever it is.
+    """`project_to_ball` maps every record, even NaN, into the ball without a warning.
 
     The result for one record does not depend on the other records.
 
@@ -585,7 +602,7 @@ def check_intake(M: Manifold, points: Points) -> None:
     M : Manifold
         The manifold that is tested.
     points : Points
-        Random points and tangent vectors of it.
+        Random points p and q, tangent vectors u and v at p, and coordinates z of v.
     """
     rng = np.random.default_rng(4)
     radius = 0.4 * default_reach(M)
@@ -633,7 +650,7 @@ def check_residual(M: Manifold, points: Points) -> None:
     M : Manifold
         The manifold that is tested.
     points : Points
-        Random points and tangent vectors of it.
+        Random points p and q, tangent vectors u and v at p, and coordinates z of v.
     """
     with np.errstate(all="ignore"):
         residual_of_nan = M.residual(np.full(M.point_shape, np.nan))
@@ -657,7 +674,7 @@ def check_missing_values(M: Manifold, points: Points) -> None:
     M : Manifold
         The manifold that is tested.
     points : Points
-        Random points and tangent vectors of it.
+        Random points p and q, tangent vectors u and v at p, and coordinates z of v.
     """
     may_repair = ("project", "from_record")
     for name, letters, kernel in kernels_of(M):
@@ -692,7 +709,7 @@ def check_transport(M: Manifold, points: Points) -> None:
     M : Manifold
         The manifold that is tested.
     points : Points
-        Random points and tangent vectors of it.
+        Random points p and q, tangent vectors u and v at p, and coordinates z of v.
     """
     p, q, u, v = points["p"], points["q"], points["u"], points["v"]
     u_at_q = M.transport(p, q, u)
@@ -734,7 +751,7 @@ def check_parallel_transport(M: Manifold, points: Points) -> None:
     M : Manifold
         The manifold that is tested.
     points : Points
-        Random points and tangent vectors of it.
+        Random points p and q, tangent vectors u and v at p, and coordinates z of v.
     """
     if not M.is_symmetric:
         return
@@ -759,7 +776,7 @@ def check_shortest_geodesics(M: Manifold, points: Points) -> None:
     M : Manifold
         The manifold that is tested.
     points : Points
-        Random points and tangent vectors of it.
+        Random points p and q, tangent vectors u and v at p, and coordinates z of v.
     """
     random_directions = points["z"] / np.linalg.norm(
         points["z"], axis=-1, keepdims=True
@@ -787,10 +804,10 @@ def check_broadcasting(M: Manifold, points: Points) -> None:
     M : Manifold
         The manifold that is tested.
     points : Points
-        Random points and tangent vectors of it.
+        Random points p and q, tangent vectors u and v at p, and coordinates z of v.
     """
-    # Arguments are passed as a single point, as several in a row, and as a column. They
-    # are combined freely, so all tangent vectors must belong to the same point.
+    # Each argument is passed as a single point, as a row of points and as a column. All
+    # combinations are tried, so all tangent vectors must belong to the same point.
     footpoint = points["p"][0]
     arguments = {
         "p": np.broadcast_to(footpoint, points["p"].shape),
@@ -815,7 +832,9 @@ def _check_one_broadcast(
     batches: tuple[tuple[int, ...], ...],
     result_alone: Callable[..., np.ndarray],
 ) -> None:
-    """Check that one batched call of a kernel equals calls with single rows.
+    """Check that one call of a kernel with many rows equals calls with single rows.
+
+    A kernel is a method of the manifold that acts on many points at once.
 
     Parameters
     ----------
@@ -861,7 +880,7 @@ def _check_one_broadcast(
 def _evaluate_alone(
     kernel: Callable[..., Any], rows: list[np.ndarray], *indices: int
 ) -> np.ndarray:
-    """Return the result of a kernel for one row of each argument.
+    """Return the result of a manifold's method for one row of each argument.
 
     Parameters
     ----------
@@ -891,7 +910,7 @@ def check_curvature(M: Manifold, points: Points) -> None:
     M : Manifold
         The manifold that is tested.
     points : Points
-        Random points and tangent vectors of it.
+        Random points p and q, tangent vectors u and v at p, and coordinates z of v.
     """
     if M.dim == 1:
         return
@@ -945,7 +964,7 @@ def check_jacobi_spectrum(M: Manifold, points: Points) -> None:
     M : Manifold
         The manifold that is tested.
     points : Points
-        Random points and tangent vectors of it.
+        Random points p and q, tangent vectors u and v at p, and coordinates z of v.
     """
     if M.jacobi_spectrum is None or M.dim == 1:
         return
@@ -982,7 +1001,8 @@ def _estimated_jacobi_eigenvalues(
 ) -> np.ndarray:
     """Estimate the eigenvalues of the Jacobi operator R_v of a velocity v, sorted.
 
-    R_v acts on the vectors orthogonal to v. Let eᵢ be an orthonormal basis of them, and
+    They are curvatures, estimated from distances alone. R_v acts on the vectors
+    orthogonal to v. Let eᵢ be an orthonormal basis of them, and
     K(v, w) the sectional curvature of the plane of v and w. Then
 
         ⟨R_v eᵢ, eᵢ⟩ = K(v, eᵢ),
@@ -1004,9 +1024,11 @@ def _estimated_jacobi_eigenvalues(
     array of shape (dim − 1,)
         The eigenvalues.
     """
-    first_column = np.column_stack([velocity, np.eye(M.dim)])
-    basis = np.linalg.qr(first_column)[0].T
-    v, across = basis[0], basis[1:]
+    # An orthonormal basis whose first vector is along the velocity.
+    spanning_columns = np.column_stack([velocity, np.eye(M.dim)])
+    basis = np.linalg.qr(spanning_columns)[0].T
+    v = basis[0]
+    across = basis[1:]
     rows, columns = np.triu_indices(len(across))
     sums = across[rows] + across[columns]
     directions = sums / np.linalg.norm(sums, axis=-1, keepdims=True)
@@ -1138,9 +1160,10 @@ def _require_equal(
 
 
 def _length(M: Manifold, p: Any, v: Any) -> np.ndarray:
-    """Return the length of tangent vectors v at points p, from their coordinates.
+    """Return the lengths of tangent vectors v at points p, from their coordinates.
 
-    The laws use it instead of `norm`, so that a wrong `norm` cannot hide a wrong vector.
+    The tests use it instead of the manifold's `norm`, so that a wrong `norm` cannot
+    hide a wrong vector.
 
     Parameters
     ----------
