@@ -206,6 +206,7 @@ ARROWS: dict[str, set[str]] = {
         "estimators",
         "geometry",
         "ledger",
+        "local",
         "mechanisms",
         "planning",
         "privacy",

@@ -30,6 +30,7 @@ from curvedp.errors import ParameterError
 
 if TYPE_CHECKING:
     import numpy as np
+    from matplotlib.figure import Figure
 
     from curvedp.core.certificate import Certificate
     from curvedp.core.released import ReleasedValue
@@ -256,6 +257,14 @@ class Offer:
     prediction : PlannedError, Rehearsal or None
         How the error is predicted before the release: by `curvedp.plan`, by a
         rehearsal, or not at all.
+    has_command : bool
+        Whether `curvedp release` has a command for it.
+    make_files : callable, optional
+        Takes the fitted estimator and the form of the records, and returns the contents
+        of further files by name, which are made of released numbers alone.
+    private_picture : callable, optional
+        Takes the fitted estimator and the records, and returns a figure of the records
+        beside what was released. NOT private.
     """
 
     estimator: str
@@ -267,6 +276,9 @@ class Offer:
     takes_manifold: bool = True
     takes_vectors: bool = False
     prediction: PlannedError | Rehearsal | None = None
+    has_command: bool = True
+    make_files: Callable[[Any, str | None], dict[str, bytes]] | None = None
+    private_picture: Callable[[Any, "np.ndarray"], "Figure"] | None = None
 
     @property
     def parameters(self) -> tuple[str, ...]:
@@ -467,6 +479,37 @@ def _largest_principal_angle(
     return float(np.arccos(min(1.0, cosines[-1])))
 
 
+def _synthetic_files(fitted_estimator: Any, form: str | None) -> dict[str, bytes]:
+    """Return a csv file of as many synthetic records as there are real ones.
+
+    Parameters
+    ----------
+    fitted_estimator : PrivateSynthesizer
+        After `fit`.
+    form : str or None
+        The form in which the records were read.
+    """
+    from curvedp.records.writing import csv_content
+
+    n = fitted_estimator.population_.statistic.n
+    points = fitted_estimator.sample(n, rng=0)
+    return {"synthetic.csv": csv_content(points, fitted_estimator.manifold_, form)}
+
+
+def _picture_beside_records(fitted_estimator: Any, records: "np.ndarray") -> "Figure":
+    """Return a picture of the records beside synthetic ones. NOT private.
+
+    Parameters
+    ----------
+    fitted_estimator : PrivateSynthesizer
+        After `fit`.
+    records : array
+        The real records.
+    """
+    figure: Figure = fitted_estimator.plot(records)
+    return figure
+
+
 def _same_radius(radius: float) -> float:
     """Return the radius: the error of a point about which nothing is known."""
     return radius
@@ -645,6 +688,33 @@ _TANGENT_PCA = Offer(
     ),
 )
 
+_SYNTHETIC = Offer(
+    estimator="curvedp:PrivateSynthesizer",
+    title="synthetic records",
+    description="A private law on the manifold, from which synthetic records are drawn.",
+    options=(
+        RADIUS,
+        CENTER,
+        OUTER_RADIUS,
+        Option(
+            name="model",
+            flags=("--model",),
+            kind=str,
+            help="auto, wrapped-gaussian, mixture or tree",
+            label="model",
+            note="wrapped-gaussian, mixture or tree",
+            placeholder="the one with the smallest predicted error",
+        ),
+    ),
+    prediction=PlannedError(
+        "synthetic",
+        "energy distance of synthetic to real records, the root of a length",
+    ),
+    has_command=False,  # `curvedp synthesize` has labels, predictors and more formats
+    make_files=_synthetic_files,
+    private_picture=_picture_beside_records,
+)
+
 _MDM = Offer(
     estimator="curvedp:PrivateMDM",
     title="class means",
@@ -804,6 +874,7 @@ OFFERS = {
     "dispersion": _DISPERSION,
     "pca": _PCA,
     "tangent-pca": _TANGENT_PCA,
+    "synthetic": _SYNTHETIC,
     "mdm": _MDM,
     "classifier": _CLASSIFIER,
     "regression": _REGRESSION,

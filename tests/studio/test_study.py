@@ -343,3 +343,27 @@ def test_columns_of_persons_and_labels_are_no_part_of_a_record(table):
     found = study.read_columns(table.data.parent / "cut.csv")
     assert found["records"].shape == (120, 3)
     assert "other_columns=['who', 'class']" in study.script("cut.csv", "l", "")
+
+
+def test_synthetic_records_are_published_and_the_real_ones_beside_them_are_not(table):
+    """The picture of both is sent to the page, and written nowhere."""
+    client = Browser(table)
+    client.enter()
+    table.start_ledger({"kind": "gdp", "mu": 4.0})
+    study = chosen("synthetic", guarantee={"kind": "gdp", "mu": 2.0}, model="tree")
+    plan = table.plan({"study": study})
+    assert "energy distance" in plan["of"]
+    release = table.release({"study": study, "key": plan["key"]})
+    assert {"synthetic.csv", "value.csv", "certificate.json"} <= set(release["files"])
+    folder = table.folder / "release-1"
+    drawn = np.loadtxt(folder / "synthetic.csv", delimiter=",", skiprows=1)
+    assert drawn.shape == (120, 3)
+    np.testing.assert_allclose(np.linalg.norm(drawn, axis=1), 1, atol=1e-9)
+
+    before = sorted(path.name for path in folder.iterdir())
+    assert release["compares"]
+    answer = client.post("/compare", {"number": 1}).json()
+    assert answer["picture"].startswith("data:image/png;base64,")
+    assert sorted(path.name for path in folder.iterdir()) == before
+    assert client.post("/compare", {"number": 2}).status_code == 400
+    assert paid(table) == 1

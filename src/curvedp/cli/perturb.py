@@ -1,6 +1,5 @@
 """`curvedp perturb`: private reports of the records in a file, one for each row."""
 
-import csv
 import io
 import json as json_module
 from pathlib import Path
@@ -29,8 +28,10 @@ from curvedp.errors import ParameterError
 if TYPE_CHECKING:
     from curvedp.local import Earth, MetricLaplace
 
-# Reported degrees have this many decimals: a centimeter. Rounding costs no privacy.
-_DEGREE_DECIMALS = 7
+_NO_PUBLIC_PLACE = (
+    "a row that cannot be read is reported near 0°N 0°E, where it stands out: "
+    "--public-place names a place of your region instead"
+)
 
 # The form of places on the Earth.
 _PLACES = "latlon-degrees"
@@ -44,7 +45,7 @@ def _perturb(options: TypedOptions) -> None:
     options : mapping
         The options of the command, by name.
     """
-    from curvedp.local.spaces import plural
+    from curvedp.local.wording import expectation_sentence
 
     mechanism = _mechanism(options)
     check_picture(options["plot"])
@@ -54,15 +55,11 @@ def _perturb(options: TypedOptions) -> None:
     out, certificate = options["out"], options["certificate"]
     check_targets([options["data"]], out=out, certificate=certificate)
     unit = mechanism.space.unit
-    expected = mechanism.expected_displacement
-    largest = mechanism.displacement_quantile(0.95)
-    sentence = (
-        f"a report lies {expected:.3g} {plural(unit)} from its record on average, and within "
-        f"{largest:.3g} with probability 0.95; one report of each record costs "
-        f"ε = {mechanism.epsilon:g} per {unit}"
-    )
+    sentence = expectation_sentence(mechanism)
     if not options["json"]:
         console.print(escape_markup(sentence), soft_wrap=True, highlight=False)
+        if mechanism.space.name == "earth" and options["public_place"] is None:
+            console.print(_NO_PUBLIC_PLACE, soft_wrap=True, highlight=False)
     if options["plot"] is not None:
         from curvedp.local.picture import plot_displacements
 
@@ -84,8 +81,8 @@ def _perturb(options: TypedOptions) -> None:
                 {
                     "mechanism": mechanism.name,
                     "parameters": mechanism.parameters(),
-                    "expected_displacement": expected,
-                    "displacement_95": largest,
+                    "expected_displacement": mechanism.expected_displacement,
+                    "displacement_95": mechanism.displacement_quantile(0.95),
                     "unit": unit,
                     "reports": count,
                 }
@@ -104,6 +101,7 @@ def _draw_and_write(mechanism: "MetricLaplace", options: TypedOptions) -> int:
         The options of the command, by name.
     """
     from curvedp._files import write_atomically
+    from curvedp.local.report_files import report_table
     from curvedp.records import read_records
 
     reading = reading_options(options)
@@ -120,7 +118,8 @@ def _draw_and_write(mechanism: "MetricLaplace", options: TypedOptions) -> int:
         np.save(buffer, reports, allow_pickle=False)
         write_atomically(options["out"], buffer.getvalue())
     else:
-        write_atomically(options["out"], _table(mechanism, reports, reading["form"]))
+        table = report_table(mechanism, reports, reading["form"])
+        write_atomically(options["out"], table)
     if not options["json"]:
         console.print(
             f"{len(reports)} reports in {escape_markup(options['out'])}",
@@ -128,37 +127,6 @@ def _draw_and_write(mechanism: "MetricLaplace", options: TypedOptions) -> int:
             highlight=False,
         )
     return len(reports)
-
-
-def _table(mechanism: "MetricLaplace", reports: np.ndarray, form: str | None) -> str:
-    """Return reports as a csv table with a line of column names.
-
-    Parameters
-    ----------
-    mechanism : MetricLaplace
-        What drew the reports.
-    reports : array
-        The reports.
-    form : str or None
-        The form in which the records were written.
-    """
-    from curvedp.records.output_forms import output_form
-
-    written_as = output_form(form, mechanism.space.manifold)
-    lines = io.StringIO()
-    writer = csv.writer(lines, lineterminator="\n")
-    writer.writerow(written_as.columns)
-    if mechanism.space.name == "earth":
-        digits = _DEGREE_DECIMALS
-        writer.writerows(
-            [f"{latitude:.{digits}f}", f"{longitude:.{digits}f}"]
-            for latitude, longitude in reports.tolist()
-        )
-    else:
-        writer.writerows(
-            np.ravel(written_as.numbers(report)).tolist() for report in reports
-        )
-    return lines.getvalue()
 
 
 def _mechanism(options: TypedOptions) -> "MetricLaplace":
@@ -202,16 +170,11 @@ def _earth(public_place: str | None) -> "Earth":
         Latitude and longitude in degrees, separated by a comma.
     """
     from curvedp.local import Earth
+    from curvedp.local.spaces import parse_place
 
     if public_place is None:
         return Earth()
-    try:
-        latitude, longitude = (float(part) for part in public_place.split(","))
-    except ValueError:
-        raise ParameterError(
-            "--public-place is latitude,longitude in degrees, such as 51.5,-0.1"
-        ) from None
-    return Earth(public_place=(latitude, longitude))
+    return Earth(public_place=parse_place(public_place))
 
 
 _OPTIONS: Options = {

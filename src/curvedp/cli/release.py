@@ -806,7 +806,8 @@ def build_release_app() -> typer.Typer:
         ),
     )
     for name, offer in all_offers().items():
-        group.command(name)(_release_command(name, offer))
+        if offer.has_command:
+            group.command(name)(_release_command(name, offer))
     return group
 
 

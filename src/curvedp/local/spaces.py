@@ -39,6 +39,24 @@ def plural(unit: str) -> str:
     return " ".join([f"{noun}s", *attribute])
 
 
+def parse_place(text: str) -> tuple[float, float]:
+    """Return a public place as it is typed, such as "51.5,-0.1".
+
+    Parameters
+    ----------
+    text : str
+        Latitude and longitude in degrees, separated by a comma.
+    """
+    try:
+        latitude, longitude = (float(part) for part in text.split(","))
+    except ValueError:
+        raise ParameterError(
+            "is latitude,longitude in degrees, such as 51.5,-0.1",
+            parameter="public_place",
+        ) from None
+    return latitude, longitude
+
+
 class RecordSpace(Protocol):
     """A manifold, the form in which its records are written, and a unit of distance."""
 

@@ -10,6 +10,7 @@ from curvedp.core.codes import SamplingPath
 from curvedp.core.wording import SAMPLING_WORDS, TRUST_WORDS
 from curvedp.geometry import Torus, parse_manifold
 from curvedp.local.certificate import LocalCertificate
+from curvedp.local.metric import MetricLaplace
 from curvedp.local.spaces import plural
 
 # Two records whose log-ratio is this large count as told apart.
@@ -20,6 +21,23 @@ _WEAKER = (
     "hides a person in the statistic of everybody, whereas here everybody sees this "
     "person's own report."
 )
+
+
+def expectation_sentence(mechanism: MetricLaplace) -> str:
+    """Say how far reports will lie from their records, and what each one costs.
+
+    Parameters
+    ----------
+    mechanism : MetricLaplace
+        Before anything is drawn.
+    """
+    unit = mechanism.space.unit
+    largest = mechanism.displacement_quantile(0.95)
+    return (
+        f"a report lies {mechanism.expected_displacement:.3g} {plural(unit)} from its "
+        f"record on average, and within {largest:.3g} with probability 0.95; one report "
+        f"of each record costs ε = {mechanism.epsilon:g} per {unit}"
+    )
 
 
 def promise_sentences(certificate: LocalCertificate) -> list[str]:

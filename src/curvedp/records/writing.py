@@ -119,6 +119,20 @@ def write_points(
         write_atomically(path, _nifti_bytes(numbers, is_packed=ending == ".nii.gz"))
 
 
+def csv_content(points: np.ndarray, manifold: Manifold, form: str | None) -> bytes:
+    """Return the content of a csv file of points, with a line of names.
+
+    Parameters
+    ----------
+    points : array, shape (n, *point_shape)
+    manifold : Manifold
+        Where the points are.
+    form : str or None
+        The form in which points are written.
+    """
+    return _csv_text(_table(points, output_form(form, manifold), {})).encode()
+
+
 def _numbers(points: np.ndarray, written_as: OutputForm) -> np.ndarray:
     """Return the numbers of each point in a form, one row for each."""
     rows = [np.ravel(written_as.numbers(point)) for point in points]

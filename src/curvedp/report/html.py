@@ -705,7 +705,7 @@ def _listed(items: Mapping[str, Any]) -> str:
 
 def _predictor_ranges(statistic: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Return the row of the public ranges of the predictors, if there are any."""
-    if "x_range" not in statistic:
+    if statistic.get("x_range") is None:
         return []
     ranges = np.atleast_2d(statistic["x_range"]).tolist()
     return [("x range", ", ".join(f"[{low:g}, {high:g}]" for low, high in ranges))]

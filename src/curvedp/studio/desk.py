@@ -4,11 +4,14 @@ The page of the studio asks the methods of `Desk`, which call curvedp as a scrip
 `curvedp.studio.server` passes the requests on.
 """
 
+import io
 import json
 import shutil
 import tempfile
+from base64 import b64encode
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from threading import Lock
 from typing import Any
@@ -33,6 +36,7 @@ from curvedp.releasing import (
 )
 from curvedp.signing import key_of, read_key
 from curvedp.studio.pictures import attack_picture, attack_power, size_picture
+from curvedp.studio.places import PlaceReports
 from curvedp.studio.rehearsal import predict_release
 from curvedp.studio.study import Study, notebook, parse_guarantee
 from curvedp.verification import sign_file
@@ -60,6 +64,9 @@ class PaidRelease:
         Warnings about the released value, and about files that could not be made.
     save_error : str or None
         Why the last attempt to write a file failed.
+    private_picture : callable, optional
+        Returns a picture of the records beside what was released, as a data URI. NOT
+        private.
     """
 
     number: int
@@ -68,6 +75,7 @@ class PaidRelease:
     unsaved: dict[str, bytes] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
     save_error: str | None = None
+    private_picture: Callable[[], str] | None = None
 
     def add_file(self, name: str, make_content: Callable[[], str | bytes]) -> None:
         """Make a file in memory; if that fails, add a warning instead.
@@ -128,6 +136,7 @@ class PaidRelease:
             "alarms": self.warnings,
             "files": self.names(),
             "unsaved": self._unsaved_sentence(),
+            "compares": self.private_picture is not None,
         }
 
     def _unsaved_sentence(self) -> str | None:
@@ -179,6 +188,7 @@ class Desk:
         # Uploaded files hold private records: `close` deletes the folder.
         self.upload_folder = Path(tempfile.mkdtemp(prefix="curvedp-studio-"))
         self.releases: dict[str, PaidRelease] = {}  # by request key
+        self.place_reports = PlaceReports(folder)
         self.lock = Lock()
 
     def close(self) -> list[str]:
@@ -411,6 +421,10 @@ class Desk:
         release.add_file(
             "value.csv", lambda: value_content(fitted_estimator, ".csv", study.form)
         )
+        if study.offer.private_picture is not None:
+            release.private_picture = partial(
+                self._private_picture, study, fitted_estimator, data
+            )
         for name, content in certificate_contents(
             fitted_estimator, "certificate.json"
         ).items():
@@ -418,6 +432,9 @@ class Desk:
         release.warnings += [
             warning.text for warning in estimator_warnings(fitted_estimator)
         ]
+        if study.offer.make_files is not None:
+            further_files = study.offer.make_files(fitted_estimator, study.form)
+            release.unsaved.update(further_files)
 
         source = data.name if data.parent == self.upload_folder else str(data)
         key = None if self.ledger_key is None else str(self.ledger_key)
@@ -425,6 +442,33 @@ class Desk:
         release.add_file("release.py", lambda: script)
         release.add_file("release.ipynb", lambda: notebook(script))
         release.add_file("report.html", lambda: _report(study, fitted_estimator))
+
+    def _private_picture(self, study: Study, fitted_estimator: Any, data: Path) -> str:
+        """Return a picture of the records beside what was released, as a data URI.
+
+        NOT private: it is shown on the page and written nowhere.
+
+        Parameters
+        ----------
+        study, fitted_estimator, data
+            As for `_add_files`.
+        """
+        assert study.offer.private_picture is not None, "asked for where there is one"
+        records = study.read_columns(data)["records"]
+        figure = study.offer.private_picture(fitted_estimator, records)
+        buffer = io.BytesIO()
+        figure.savefig(buffer, format="png", dpi=110)
+        return "data:image/png;base64," + b64encode(buffer.getvalue()).decode()
+
+    def compare(self, request: Any) -> dict[str, Any]:
+        """Return a picture of the records beside the release with the "number".
+
+        NOT private: it stays on the page.
+        """
+        release = self._find_release(request["number"])
+        if release is None or release.private_picture is None:
+            raise ParameterError("there is no picture of this release beside records")
+        return {"picture": release.private_picture()}
 
     def save(self, request: Any) -> dict[str, Any]:
         """Try again to write the files of the release with the requested "number"."""
@@ -434,6 +478,21 @@ class Desk:
                 raise ParameterError("there is no such release")
             release.save()
             return release.to_page()
+
+    def perturb(self, request: Any) -> dict[str, Any]:
+        """Draw a private report of each place in the file; no ledger is charged.
+
+        Parameters
+        ----------
+        request : dict
+            How the file is read as "study", "epsilon_per_km", and possibly the
+            "public_place".
+        """
+        if self.data is None:
+            raise ParameterError("there is no file yet: drop one on the page")
+        study = Study.from_page(request["study"])
+        with self.lock:
+            return self.place_reports.draw(study, self.data, request)
 
     def sign(self, request: Any) -> dict[str, Any]:
         """Verify and sign the release with the requested "number", as `curvedp sign`.

@@ -23,6 +23,7 @@ from starlette.routing import Route
 
 from curvedp.errors import CurvedpError, ParameterError
 from curvedp.studio.access import Guard, LinkFile
+from curvedp.studio.places import expect_reports
 from curvedp.studio.wording import describe
 
 if TYPE_CHECKING:
@@ -57,6 +58,9 @@ _ANSWERS: dict[str, Callable[["Desk", Any], dict[str, Any]]] = {
     "release": lambda desk, request: desk.release(request),
     "save": lambda desk, request: desk.save(request),
     "sign": lambda desk, request: desk.sign(request),
+    "compare": lambda desk, request: desk.compare(request),
+    "expect_reports": lambda desk, request: expect_reports(request),
+    "perturb": lambda desk, request: desk.perturb(request),
 }
 
 

@@ -1,0 +1,124 @@
+"""Local privacy in the studio: each place of a file is perturbed by itself.
+
+No ledger is charged: a report protects the place of one person at a price that is said
+before it is drawn (docs/howto/local-privacy.md). The map is of public example places.
+"""
+
+import io
+import json
+from base64 import b64encode
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from curvedp._files import write_atomically
+from curvedp.errors import ParameterError
+from curvedp.records import read_records
+from curvedp.studio.study import Study
+
+if TYPE_CHECKING:
+    from curvedp.local import MetricLaplace
+
+# How places are written; the page calls it "latitude, longitude in degrees".
+_PLACES = "latlon-degrees"
+
+
+def mechanism_of_page(chosen: Mapping[str, Any]) -> "MetricLaplace":
+    """Return the mechanism that the page asks for.
+
+    Parameters
+    ----------
+    chosen : mapping
+        "epsilon_per_km" as a number, and possibly "public_place" as a text.
+    """
+    from curvedp.local import Earth, MetricLaplace
+    from curvedp.local.spaces import parse_place
+
+    earth = Earth()
+    if chosen.get("public_place"):
+        earth = Earth(public_place=parse_place(str(chosen["public_place"])))
+    epsilon = chosen.get("epsilon_per_km")
+    if epsilon is None:
+        raise ParameterError("say what ε per kilometer each report may cost")
+    return MetricLaplace(earth, epsilon)
+
+
+def expect_reports(chosen: Mapping[str, Any]) -> dict[str, Any]:
+    """Return how far reports will lie, and a map of public example places.
+
+    Nothing is drawn from the records.
+
+    Parameters
+    ----------
+    chosen : mapping
+        As for `mechanism_of_page`.
+    """
+    from curvedp.local.picture import plot_places
+    from curvedp.local.wording import expectation_sentence
+
+    mechanism = mechanism_of_page(chosen)
+    buffer = io.BytesIO()
+    plot_places(mechanism).savefig(buffer, format="png", dpi=110)
+    picture = "data:image/png;base64," + b64encode(buffer.getvalue()).decode()
+    return {"said": expectation_sentence(mechanism), "picture": picture}
+
+
+class PlaceReports:
+    """The reports that a session drew, so that no click draws them twice.
+
+    Parameters
+    ----------
+    folder : Path
+        Where files are written.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._answers: dict[str, dict[str, Any]] = {}
+
+    def draw(
+        self, study: Study, data: Path, chosen: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        """Draw one report of each place in a file, and write them with a certificate.
+
+        Asking again for reports of the same file at the same ε returns the first ones:
+        new ones would cost as much again.
+
+        Parameters
+        ----------
+        study : Study
+            How the file is read.
+        data : Path
+            The file with the places.
+        chosen : mapping
+            As for `mechanism_of_page`.
+        """
+        from curvedp.local.report_files import report_table
+
+        mechanism = mechanism_of_page(chosen)
+        if study.form != _PLACES:
+            raise ParameterError(
+                "reports are of places: choose “latitude, longitude in degrees” as records"
+            )
+        parameters = [mechanism.parameters(), study.reading(), str(data)]
+        key = json.dumps([parameters, data.stat().st_mtime_ns], default=str)
+        if key in self._answers:
+            return self._answers[key]
+        points = read_records(data, mechanism.space.manifold, **study.reading())
+        number = 1
+        while (self.folder / f"reports-{number}").exists():
+            number += 1
+        folder = self.folder / f"reports-{number}"
+        folder.mkdir(parents=True)  # What cannot be written is refused before a draw.
+        reports = mechanism.randomize(mechanism.space.write(np.asarray(points)))
+        table = report_table(mechanism, reports, _PLACES)
+        mechanism.certificate_.save(folder / "certificate.json")
+        write_atomically(folder / "reports.csv", table.encode())
+        self._answers[key] = {
+            "folder": str(folder),
+            "count": len(reports),
+            "promise": mechanism.certificate_.explain().splitlines(),
+        }
+        return self._answers[key]
