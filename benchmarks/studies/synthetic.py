@@ -54,7 +54,7 @@ DELTA = 1e-6
 BINS = (8, 16)
 TEST_SHARE = 0.3
 # An energy distance is computed of so many records at most.
-MOST_COMPARED = 4000
+MOST_COMPARED = 1500
 MOST_COMPARED_TENSORS = 500
 # MST takes minutes for more columns, and AIM for any.
 MOST_TOOL_COLUMNS = 8
