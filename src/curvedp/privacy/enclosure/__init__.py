@@ -1,1 +1,1 @@
-"""Rigorous enclosures of δ(ε) and μ in ball arithmetic."""
+"""Proved lower and upper bounds on δ(ε) and on μ of Gaussian DP, in ball arithmetic."""

@@ -1,13 +1,14 @@
-"""Rigorous lower and upper bounds on δ(ε) on spaces of constant curvature.
+"""Proved lower and upper bounds on δ(ε) for noise on spaces of constant curvature.
 
-All arithmetic is done with Arb's balls (python-flint), which enclose every rounding
-error. The float path only suggests where to integrate and how accurately: a bad
-suggestion costs time, never validity.
+A *ball* is a number with an error bound (arb for real, acb for complex numbers, from
+Arb in python-flint). All arithmetic is done with balls, so that every rounding error is
+enclosed. Floats only suggest where to integrate: a bad suggestion costs time, never
+validity.
 
-Definitions. The centers of the noise are η₁ and η₂, a distance D apart; s is the scale
-of the noise, d the dimension. In polar coordinates (r, φ) about η₁, with η₂ in the
-direction φ = 0, ρ(r) is the density of r, and L is the privacy loss. At the radius r
-the level L = t is met at one angle; c_t(r) is its cosine. With m = d − 2 and
+Definitions. The centers of the noise for two data sets are η₁ and η₂, a distance D
+apart; s is the scale of the noise, d the dimension. In polar coordinates (r, φ) about
+η₁, with η₂ in the direction φ = 0, ρ(r) is the density of r, and L is the privacy loss.
+At the radius r, L = t at one angle; c_t(r) is its cosine. With m = d − 2 and
 J_m(c) = ∫_{arccos c}^π sin^m (docs/theory/exact-profiles.md, "Certified"),
 
     δ(ε) = P₁(L >= ε) − e^ε·P₁(L <= −ε),
@@ -41,8 +42,8 @@ from curvedp.privacy.profiles.projective import ProjectiveProfile
 # is analytic on all of r.
 Integrand = Callable[[acb, bool], acb]
 
-# The relative amount by which bounds are widened: a little more than the margin of the
-# float path, so that its results lie inside.
+# The relative amount by which bounds are widened: a little more than the margin by
+# which the fast computation in floats rounds up, so that its results lie inside.
 OUTWARD_MARGIN = 3e-9
 # An enclosure of δ is accepted if its radius is below this part of δ: the bounds are
 # then less than 1e-6 apart, with room for `OUTWARD_MARGIN`.
@@ -61,6 +62,15 @@ _FIRST_TOLERANCE = 1e-12
 _DENSITY_DEPTH = 60.0
 # From this z on, Mills' ratio e^{z²/2}·Φ(−z) is enclosed by elementary bounds.
 _LARGE_Z = 1e6
+# The distance from the mode of a density grows by this factor in the search for the end
+# of an interval of integration.
+_OFFSET_FACTOR = 1.25
+# An interval of integration that would begin below this part of the mode begins at 0.
+_SMALLEST_START = 1e-3
+# Limits on the work of one integral: evaluations of the integrand, and halvings of an
+# interval. Arb returns a valid, but wide, ball if they are exceeded.
+_MOST_EVALUATIONS = 200_000
+_MOST_HALVINGS = 400
 
 
 def certified_delta(
@@ -71,10 +81,10 @@ def certified_delta(
     sensitivity: float,
     eps: float,
 ) -> tuple[float, float]:
-    """Return rigorous bounds (lower, upper) on δ(ε), at most 1e-6 apart relative to δ.
+    """Return proved bounds (lower, upper) on δ(ε), at most 1e-6 apart relative to δ.
 
-    The true δ(ε) lies between them, for the worst pair of noise centers at distance at
-    most `sensitivity`. That is the pair at exactly this distance
+    δ(ε) is that of isotropic noise, for two data sets whose noise centers are at most
+    `sensitivity` apart. The worst case is exactly this distance
     (docs/theory/exact-profiles.md, Theorem P1).
 
     Parameters
@@ -128,9 +138,11 @@ def certified_projective_delta(
     sensitivity: float,
     eps: float,
 ) -> tuple[float, float]:
-    """Return rigorous bounds (lower, upper) on δ(ε) on a real projective space.
+    """Return proved bounds (lower, upper) on δ(ε) on a real projective space.
 
-    For example, Rotations(3) has the dimension 3 and the curvature ¼.
+    δ(ε) is that of isotropic noise, for two data sets whose noise centers are at most
+    `sensitivity` apart. For example, the rotations of space are such a space, with the
+    dimension 3 and the curvature ¼.
 
     Parameters
     ----------
@@ -173,15 +185,15 @@ def certified_projective_delta(
 def _float_bounds(
     profile: ConstantCurvatureProfile | ProjectiveProfile, eps: float
 ) -> tuple[float, float]:
-    """Return rigorous floats (lower, upper) around δ(ε) of a privacy profile.
+    """Return proved lower and upper bounds on δ(ε) of a privacy profile, as floats.
 
     Parameters
     ----------
     profile : ConstantCurvatureProfile or ProjectiveProfile
-        The profile of an isotropic law on a space of constant curvature or on a real
+        The profile of isotropic noise on a space of constant curvature or on a real
         projective space.
     eps : float
-        ε >= 0; checked here.
+        ε >= 0; other values are refused.
 
     Returns
     -------
@@ -196,8 +208,9 @@ def _float_bounds(
 def outward_floats(ball: arb) -> tuple[float, float]:
     """Return floats (lower, upper) around a ball of numbers >= 0.
 
-    Both are moved outward by the relative margin 3e-9, so that results of the float
-    path lie between them. The upper one is not moved beyond 1 if the ball ends there.
+    A ball is an interval. Both ends are moved outward by the relative margin 3e-9, so
+    that fast results in floats lie between them. The upper one is not moved beyond 1 if
+    the ball ends there.
 
     Parameters
     ----------
@@ -242,28 +255,28 @@ class _Parameters(NamedTuple):
 
 
 class _LevelRadii(NamedTuple):
-    """The radii between which the level L = t of the loss is met in some direction.
+    """The radii between which the privacy loss L takes a value t in some direction.
 
     A radius is the distance from the first center of the noise.
     """
 
-    low: arb
-    high: arb
+    low: arb  # the smallest such radius
+    high: arb  # the largest such radius, possibly infinite
     center_exceeds: bool  # whether L >= t in all directions at radii below `low`
 
 
 class DeltaEnclosure:
-    """Rigorous enclosures of δ(ε) for one privacy profile, cached for each ε.
+    """Computes balls that provably contain δ(ε), for one privacy profile.
 
     Parameters
     ----------
     profile : ConstantCurvatureProfile or ProjectiveProfile
-        The profile of an isotropic law on a space of constant curvature or on a real
+        The profile of isotropic noise on a space of constant curvature or on a real
         projective space.
     """
 
-    # If log δ is smaller than this (near the end of the range of doubles), an upper bound
-    # on δ is enough.
+    # If log δ is smaller than this (close to the smallest positive float), an upper
+    # bound on δ is enough.
     smallest_log = math.log(1e-300)
 
     def __init__(self, profile: ConstantCurvatureProfile | ProjectiveProfile) -> None:
@@ -279,9 +292,10 @@ class DeltaEnclosure:
         self._ball_at: dict[float, arb] = {}
 
     def delta(self, eps: float) -> arb:
-        """Return a ball that contains δ(ε), computed once for each ε.
+        """Return a ball that contains δ(ε).
 
-        The precision is doubled until the ball is small enough.
+        The precision of the arithmetic is doubled until the ball is small enough. It is
+        computed once for each ε.
 
         Parameters
         ----------
@@ -299,11 +313,13 @@ class DeltaEnclosure:
         NotResolved
             If no precision suffices.
         """
+        # Simple cases.
         if eps in self._ball_at:
             return self._ball_at[eps]
         if self._is_beyond_max_loss(eps):
             return arb(0)
 
+        # For a far too large ε, an upper bound at a smaller ε is enough.
         log_guess = self._guess_log_delta(eps)
         is_tiny = log_guess <= self.smallest_log
         has_closed_form = self.profile.is_closed_form or self.d == 1
@@ -313,6 +329,7 @@ class DeltaEnclosure:
                 # δ decreases in ε, so an upper bound there is one here too.
                 return arb(0).union(self.delta(resolved_eps).upper())
 
+        # Otherwise compute at increasing precisions.
         bits = _FIRST_BITS
         most_bits = _MOST_BITS if self.d > 1 else _MOST_BITS_OF_CLOSED_FORMS
         while bits <= most_bits:
@@ -332,7 +349,7 @@ class DeltaEnclosure:
 
     @staticmethod
     def _is_tight(ball: arb) -> bool:
-        """Return whether a ball is small relative to its value, or exactly 0.
+        """Say whether a ball around δ(ε) is small relative to δ(ε), or exactly 0.
 
         Parameters
         ----------
@@ -350,9 +367,9 @@ class DeltaEnclosure:
         return bool(ball.lower() > 0 and ball.rad() < _GOOD_RADIUS * ball.lower())
 
     def _find_smaller_resolved_eps(self, eps: float) -> float:
-        """Halve ε until δ(ε) is not too small for floats.
+        """Return the first of ε, ε/2, ε/4, … at which δ is not too small for floats.
 
-        δ decreases in ε, so that an upper bound on δ at a smaller ε holds at ε too.
+        δ decreases in ε, so that an upper bound on δ at the result holds at ε too.
 
         Parameters
         ----------
@@ -362,8 +379,7 @@ class DeltaEnclosure:
         Returns
         -------
         float
-            The ε′ = ε/2^k <= ε that was reached first; 0 if δ is too small at all of
-            them.
+            The smaller ε; 0 if δ is too small at all of them.
         """
         smaller_eps = eps
         while (
@@ -373,11 +389,11 @@ class DeltaEnclosure:
         return smaller_eps
 
     def _guess_log_delta(self, eps: float) -> float:
-        """Return log δ(ε) as the float path computes it, but at least `smallest_log`.
+        """Return an approximation of log δ(ε), computed in floats.
 
-        The guess says how small the integrals are, and hence how many digits they need.
-        It decides no bound. At an extreme ε the float may be NaN; then `smallest_log`
-        is returned.
+        It says how small the integrals are, and hence how accurate they must be. No
+        bound depends on it. The result is at least `smallest_log`, also if floats fail
+        at an extreme ε.
 
         Parameters
         ----------
@@ -397,11 +413,11 @@ class DeltaEnclosure:
         return guess if guess > self.smallest_log else self.smallest_log
 
     def _is_beyond_max_loss(self, eps: float) -> bool:
-        """Say whether ε is certainly at or above the largest loss, so that δ(ε) = 0.
+        """Say whether ε is certainly at or above the largest privacy loss.
 
-        With scale s, distance D of the centers and diameter c of the space, the largest
-        loss is D/s for the Laplace law and D(2c − D)/2s² for the Gaussian on a compact
-        space.
+        Then δ(ε) = 0. With scale s, distance D of the noise centers and diameter c of
+        the space, the largest loss is D/s for Laplace noise, and D(2c − D)/2s² for
+        Gaussian noise on a compact space.
 
         Parameters
         ----------
@@ -411,7 +427,7 @@ class DeltaEnclosure:
         Returns
         -------
         bool
-            False also if the loss is unbounded or the balls overlap.
+            False also if the loss is unbounded, or if the balls do not decide.
         """
         s, distance = self._parameters()
         if self.kind == "laplace":
@@ -424,23 +440,24 @@ class DeltaEnclosure:
     # ---- parameters as balls
 
     def _parameters(self) -> _Parameters:
-        """Return scale and distance in units in which the curvature is −1, 0 or 1.
+        """Return scale and sensitivity in units in which the curvature is −1, 0 or 1.
 
-        If the ball of the distance overlaps the diameter of the space, it is replaced
-        by the diameter.
+        If the ball of the sensitivity overlaps the diameter of the space, it is
+        replaced by the diameter.
 
         Returns
         -------
         _Parameters
-            The scale s and the distance D, as balls: their values times √|curvature|.
+            The scale s and the distance D of the noise centers, as balls. They are
+            multiplied by √|curvature|.
         """
-        root = arb(1)
+        length_unit = arb(1)
         if self.profile.curvature and self.k:
-            root = arb(abs(self.profile.curvature)).sqrt()
-        distance = arb(self.profile.sensitivity) * root
+            length_unit = arb(abs(self.profile.curvature)).sqrt()
+        distance = arb(self.profile.sensitivity) * length_unit
         if self.k == 1 and not (self._diameter() > distance):
             distance = self._diameter()
-        return _Parameters(arb(self.profile.scale) * root, distance)
+        return _Parameters(arb(self.profile.scale) * length_unit, distance)
 
     def _diameter(self) -> arb:
         """Return the diameter of a compact space of curvature 1.
@@ -451,7 +468,7 @@ class DeltaEnclosure:
 
     @property
     def _law(self) -> SpaceFormLoss:
-        """The privacy loss in floats, which suggests where to integrate."""
+        """The privacy loss, computed in floats; it suggests where to integrate."""
         law = self.profile.loss_law
         assert isinstance(law, SpaceFormLoss)
         return law
@@ -462,10 +479,10 @@ class DeltaEnclosure:
         """Return a ball around δ(ε) at the current precision of the arithmetic.
 
         δ(ε) = P₁(L >= ε) − e^ε·P₁(L <= −ε), where L is the privacy loss and P₁ the law
-        of the noise about the first center. The two tails are integrals
-        (`_TailIntegral`), except in two cases with a closed form: one-dimensional
-        spaces, and the Gaussian law on a flat space, for which, with μ =
-        sensitivity/scale and the normal distribution function Φ,
+        of the noise about the first center. The two probabilities are integrals
+        (`_TailIntegral`), except in two cases with a closed form: spaces of dimension
+        1, and Gaussian noise on a flat space. For the latter, with
+        μ = sensitivity/scale and the normal distribution function Φ,
 
             δ(ε) = Φ(μ/2 − ε/μ) − e^ε·Φ(−μ/2 − ε/μ).
 
@@ -474,7 +491,7 @@ class DeltaEnclosure:
         eps : arb
             ε >= 0.
         log_guess : float
-            An approximation of log δ(ε), which sets absolute tolerances.
+            An approximation of log δ(ε), from which absolute tolerances follow.
         tolerance : float
             The relative error that integrals may have.
 
@@ -501,17 +518,17 @@ class DeltaEnclosure:
     def _one_dimensional_delta(self, s: arb, D: arb, eps: arb) -> arb:
         """Return δ(ε) on the line or on the circle of circumference 2π, in closed form.
 
-        Let y be the signed distance from the first center η₁, so that η₂ is at y = D.
-        The loss exceeds ε on an arc −r_b < y < y_a, and is below −ε on the mirror image
-        of that arc. With the scale s, the normal distribution function Φ and the far
-        distance D′ = 2π − D, the ends of the arc solve
+        Let y be the signed distance of an output from the first center η₁, so that the
+        second center η₂ is at y = D. The privacy loss exceeds ε on an arc
+        −r_b < y < y_a, and is below −ε on the mirror image of that arc. With the scale
+        s and the far distance D′ = 2π − D, the ends of the arc are
 
             (Laplace)   y_a = (D − s·ε)/2,             r_b = π − (D + s·ε)/2,
             (Gaussian)  y_a = (D² − 2s²ε)/(2D),        r_b = (D′² − 2s²ε)/(2D′).
 
-        δ(ε) is the probability of the arc under the law about η₁, less e^ε times that
-        under the law about η₂. Every factor e^ε is multiplied out, because a difference
-        of probabilities times e^ε would lose all digits.
+        δ(ε) is the probability of the arc for noise about η₁, less e^ε times that for
+        noise about η₂. Each probability is multiplied by e^ε before differences are
+        formed, because the other order would lose all digits.
 
         Parameters
         ----------
@@ -555,9 +572,11 @@ class DeltaEnclosure:
     def _find_density_support(self, depth: float) -> tuple[float, float]:
         """Return radii between which the density ρ of the radius is not negligible.
 
-        ρ is above e^−depth of its peak exactly between them, up to a factor of 1.25 in
-        the distance from the peak. The interval is only a suggestion, found in floats:
-        `_TailIntegral` bounds the mass of ρ outside of it rigorously.
+        The radius is the distance of an output from the center of the noise. Between
+        the two radii lie all radii at which ρ is above e^−depth of its peak. The
+        distances from the peak are too large by up to a factor of 1.25. The interval is
+        only a suggestion, found in floats: `_TailIntegral` bounds the mass of ρ outside
+        of it rigorously.
 
         Parameters
         ----------
@@ -573,38 +592,42 @@ class DeltaEnclosure:
         mode = law.mode
 
         def is_above_depth(offset: float) -> bool:
-            """Return whether ρ(mode + offset) is above e^−depth of its peak."""
+            """Say whether ρ(mode + offset) is above e^−depth of its peak."""
             return float(law.log_rho(np.array([offset]))[0]) > -depth
 
+        # Below the mode.
         offset_below = law.width
         while mode - offset_below > 0 and is_above_depth(-offset_below):
-            offset_below *= 1.25
-        start = mode - offset_below if mode - offset_below > 1e-3 * mode else 0.0
+            offset_below *= _OFFSET_FACTOR
+        start = mode - offset_below
+        if not start > _SMALLEST_START * mode:
+            start = 0.0
 
+        # Above the mode.
         diameter = math.pi / self.n_lifts if self.k == 1 else math.inf
         offset_above = law.width
         while offset_above < diameter - mode and is_above_depth(offset_above):
-            offset_above *= 1.25
+            offset_above *= _OFFSET_FACTOR
         end = mode + offset_above if offset_above < diameter - mode else diameter
         return start, end
 
     def _level_radii(self, t: arb) -> _LevelRadii:
-        """Return the radii between which the level L = t of the loss is met.
+        """Return the radii between which the privacy loss L is t in some direction.
 
-        A radius is the distance from the first center. With scale s, distance D of the
-        centers and D′ = 2·diameter − D, the two radii are
+        A radius is the distance from the first center of the noise. With the scale s,
+        the distance D of the two centers and D′ = 2·diameter − D, the two radii are
 
             (D − st)/2          and  (D′ − st)/2             for the Laplace law,
             |D² − 2s²t|/2D      and  (D′² − 2s²t)/2D′        for the Gaussian.
 
-        On a space that is not compact the second one is infinite. Below the first one
-        the loss is at least t in all directions if D² > 2s²t (always for the Laplace
-        law), else in none.
+        On a space that is not compact the second one is infinite. Below the first one,
+        L >= t in all directions if D² > 2s²t (always for the Laplace law), and in none
+        otherwise.
 
         Parameters
         ----------
         t : arb
-            A level of the privacy loss.
+            A value of the privacy loss.
 
         Returns
         -------
@@ -629,21 +652,22 @@ class DeltaEnclosure:
 
 
 class _TailIntegral:
-    """One tail probability P₁(L >= t) or P₁(L <= t), as a radial integral in balls.
+    """Computes a ball around P₁(L >= t) or P₁(L <= t), the upper or lower tail of L.
 
     L is the privacy loss and P₁ the law of the noise about the first center η₁. The
-    probability is ∫ρ(r)·F(r) dr / ∫ρ, where ρ is the density of the radius r (the
-    distance from η₁) and F(r) is the fraction of directions at the radius r in which
-    the loss is in the tail.
+    probability is ∫ρ(r)·F(r) dr / ∫ρ. Here ρ is the density of the radius r, which is
+    the distance of an output from η₁. F(r) is the fraction of directions at the radius
+    r in which L >= t (or L <= t).
 
     Parameters
     ----------
     enclosure : DeltaEnclosure
         The noise and the space.
     t : arb
-        The level of the loss.
+        The value of the loss at which the tail begins.
     log_guess : float
-        An approximation of the logarithm of the probability, for absolute tolerances.
+        An approximation of the logarithm of the probability, from which absolute
+        tolerances follow.
     relative_tolerance : float
         The relative error that the integrals may have.
     is_upper : bool
@@ -659,7 +683,7 @@ class _TailIntegral:
         *,
         is_upper: bool,
     ) -> None:
-        """Choose the interval of integration and precompute what no radius changes."""
+        """Choose the interval of integration, and compute what no radius changes."""
         self.enclosure = enclosure
         self.t = t
         self.is_upper = is_upper
@@ -701,11 +725,13 @@ class _TailIntegral:
     # ---- the radial density
 
     def _rho(self, r: acb, sn_r: acb | None = None) -> acb:
-        """Return ρ(r)/ρ(m), the density ρ of the radius r relative to its mode m.
+        """Return ρ(r)/ρ(m), the density of the radius relative to its peak.
 
-        It is weight(r)/weight(m)·(sn r/sn m)^{d−1}, with the weight e^{−r/s} (Laplace)
-        or e^{−r²/2s²} (Gaussian), the scale s and the dimension d; sn is sinh, the
-        identity or sin for the curvature −1, 0 or 1.
+        The radius r is the distance from the first noise center, and m the mode of ρ.
+
+        The ratio is weight(r)/weight(m)·(sn r/sn m)^{d−1}, with the weight e^{−r/s}
+        (Laplace) or e^{−r²/2s²} (Gaussian), the scale s and the dimension d; sn is
+        sinh, the identity or sin for the curvature −1, 0 or 1.
 
         Parameters
         ----------
@@ -727,17 +753,17 @@ class _TailIntegral:
         return log_weight.exp() * (sn_r / self.sn_mode) ** (self.enclosure.d - 1)
 
     def _rho_integrand(self, r: acb, analytic: bool) -> acb:
-        """Return ρ(r)/ρ(m), in the form in which Arb's quadrature calls integrands.
+        """Return ρ(r)/ρ(m) when Arb's quadrature asks for it.
 
-        ρ is the density of the radius r, and m its mode. The ratio is analytic
-        everywhere.
+        ρ is the density of the distance r from the first noise center, and m its mode.
+        The quadrature passes a second argument, which does not matter here.
 
         Parameters
         ----------
         r : acb
             A ball of radii.
         analytic : bool
-            Not used, because the function is analytic.
+            Not used: the ratio is analytic everywhere.
 
         Returns
         -------
@@ -749,7 +775,8 @@ class _TailIntegral:
     def _log_slope(self, r: arb) -> arb:
         """Return (log ρ)′(r), the slope of the log density of the radius r.
 
-        With the scale s and the dimension d it is (d−1)·sn′(r)/sn(r) − r/s² (Gaussian)
+        r is the distance from the first noise center. With the scale s and the
+        dimension d, the slope is (d−1)·sn′(r)/sn(r) − r/s² (Gaussian)
         or (d−1)·sn′(r)/sn(r) − 1/s (Laplace), where sn is sinh, the identity or sin for
         the curvature −1, 0 or 1.
 
@@ -767,16 +794,17 @@ class _TailIntegral:
         return (self.enclosure.d - 1) * log_derivative_of_sn(self.k, r) - weight_slope
 
     def _mass_outside(self) -> arb:
-        """Return an upper bound on the mass of ρ outside the interval of integration.
+        """Return an upper bound on the integral of ρ/ρ(m) outside of the interval used.
 
-        ρ is the density of the radius, and its mass is measured relative to ρ(m) at its
-        mode m. Because log ρ is concave, the integral beyond an end at which log ρ has
-        the slope a is at most ρ/|a|.
+        ρ is the density of the distance from the first noise center, and m its mode.
+        Since log ρ is concave, the integral of ρ beyond a radius r, at which log ρ has
+        the slope a, is at most ρ(r)/|a|.
 
         Returns
         -------
         arb
-            The bound; infinity if ρ does not decrease outward at an end.
+            The bound; infinity if ρ does not decrease outward at an end of the
+            interval.
         """
         outside = arb(0)
         if self.start > 0:
@@ -796,10 +824,10 @@ class _TailIntegral:
     ) -> tuple[acb, acb]:
         """Return cos²(φ/2) and sin²(φ/2) of the angle φ at which the privacy loss is t.
 
-        φ is measured at the first center, between a point at the radius r and the
-        second center η₂. With D the distance of the centers and b the distance from η₂
-        at which L = t, which is r + st (Laplace) or √(r² + 2s²t) (Gaussian), the law of
-        cosines in half angles loses no digits to cancellation:
+        φ is the angle, seen from the first center, between the second center η₂ and a
+        point at the distance r from the first center. Let D be the distance of the
+        centers. The loss is t at the distance b = r + st (Laplace) or √(r² + 2s²t)
+        (Gaussian) from η₂. The law of cosines in half angles loses no digits:
 
             cos²(φ/2) = sn((r+D−b)/2)·sn((r+D+b)/2) / (sn r·sn D),
             sin²(φ/2) = sn((b−r+D)/2)·sn((b+r−D)/2) / (sn r·sn D),
@@ -815,8 +843,9 @@ class _TailIntegral:
         analytic : bool
             Whether the result must not be finite unless it is analytic on all of r.
         is_far : bool
-            Whether the angle is that of the far lift of η₂ on a projective space. Its
-            distance from the level is π − b.
+            Only for projective spaces. Above η₂ there are two opposite points of the
+            sphere. This says whether φ is the angle to the farther one, from which the
+            distance is π − b.
 
         Returns
         -------
@@ -846,13 +875,13 @@ class _TailIntegral:
         return cos_square, sin_square
 
     def _fraction_integrand(self, r: acb, analytic: bool, is_far: bool = False) -> acb:
-        """Return ρ(r)/ρ(m) times the fraction of directions in which the loss is in the tail.
+        """Return ρ(r)/ρ(m) times the fraction of directions that count at the radius r.
 
-        ρ is the density of the radius r, and m its mode. With d the dimension, n = d −
-        2 and φ the angle at which the loss is t, the fraction is J_n(cos φ)/J_n(1),
-        where J_n(cos φ) = ∫_φ^π sin^n (`sine_integral`). If a ball of radii extends
-        beyond the radii at which such an angle exists, the fraction is only known to
-        lie in [0, 1], and that interval is used.
+        ρ is the density of the distance r from the first noise center, and m its mode.
+        Directions count if the privacy loss there is in the tail in question. With d
+        the dimension, n = d − 2 and φ the angle at which the loss is t, their fraction
+        is J_n(cos φ)/J_n(1), where J_n(cos φ) = ∫_φ^π sin^n (`sine_integral`). If a
+        ball contains radii without such an angle, the interval [0, 1] is used.
 
         Parameters
         ----------
@@ -861,7 +890,8 @@ class _TailIntegral:
         analytic : bool
             Whether the result must not be finite unless it is analytic on all of r.
         is_far : bool
-            Whether the directions are those of the far lift on a projective space.
+            Only for projective spaces: whether the angle is measured to the farther one
+            of the two points of the sphere above the second center.
 
         Returns
         -------
@@ -882,12 +912,13 @@ class _TailIntegral:
         return self._rho(r, sn_r) * angle_integral / self.full_sine_integral
 
     def _far_integrand(self, r: acb, analytic: bool) -> acb:
-        """Return ρ(r)/ρ(m) times the fraction of directions near the far lift.
+        """Return ρ(r)/ρ(m) times the fraction of directions close to the far lift.
 
-        ρ is the density of the radius r, and m its mode. On a projective space, the far
-        lift is the second point of the sphere above the second center. Counted are the
-        directions at the radius r in which it is at most as far as the level of the
-        loss.
+        This is for projective spaces. ρ is the density of the distance r from the first
+        noise center, and m its mode. Above the second center there are two opposite
+        points of the sphere; the farther one is its far lift. The directions are those
+        in which the distance from the far lift is at most b, the distance at which the
+        loss is t.
 
         Parameters
         ----------
@@ -908,11 +939,12 @@ class _TailIntegral:
     def probability(self) -> arb:
         """Return a ball around P₁(L >= t), or around P₁(L <= t) for a lower tail.
 
-        The integral of ρ·F is split at the radii of the level L = t, where ρ is the
-        density of the radius and F the fraction of directions in the tail. F is 0 or 1
-        below the first radius (`low`), varies between the radii, and is 0 or 1 again
-        beyond the last one (`high`). The mass of ρ outside the interval of integration
-        is added as a ball from 0 to its upper bound.
+        L is the privacy loss. The probability is the integral of ρ·F over the distance
+        r from the first noise center, divided by the integral of ρ. ρ is the density of
+        r, and F the fraction of directions in which the loss is in the tail. F is 0 or
+        1 below a radius `low`, varies up to a radius `high`, and is 0 or 1 again beyond
+        it. What lies outside of the interval of integration is added as a ball from 0
+        to an upper bound.
 
         Returns
         -------
@@ -944,11 +976,11 @@ class _TailIntegral:
         return (total + arb(0).union(outside)) / mass
 
     def _last_radius(self) -> arb:
-        """Return the largest radius with a direction in the tail, on a projective space.
+        """Return the largest radius that contributes, on a projective space.
 
-        For the upper tail it is the radius at which the level of the loss is a diameter
-        away from the second center. For the lower tail it is the end of the interval of
-        integration.
+        The radius is the distance from the first noise center. For the tail L >= t it
+        is the one at which only points a diameter away from the second center have the
+        loss t. For the tail L <= t it is the end of the interval of integration.
 
         Returns
         -------
@@ -963,11 +995,12 @@ class _TailIntegral:
         return (diameter * diameter - 2 * self.s * self.s * self.t).sqrt()
 
     def _integrate(self, integrand: Integrand, start: arb, stop: arb) -> arb:
-        """Return a ball around an integral over the part of a range inside the window.
+        """Return a ball around an integral over a range of radii.
 
-        The window is the interval of integration. Two ends whose balls overlap cannot
-        be ordered. The error that this can cause is at most (length of the
-        overlap)·(largest value there), and the ball is widened by it.
+        Only the part of the range inside the window (the interval on which the density
+        is not negligible) is integrated. If the balls of two ends overlap, it is not
+        known which end is larger. The error that this can cause is at most (length of
+        the overlap)·(largest value there), and the result is widened by it.
 
         Parameters
         ----------
@@ -981,27 +1014,23 @@ class _TailIntegral:
         arb
             A ball that contains the integral; 0 if the range lies outside the window.
         """
-        low = start if start > self.window[0] else self.window[0]
-        high = stop if stop < self.window[1] else self.window[1]
+        window_start, window_end = self.window
+        low = start if start > window_start else window_start
+        high = stop if stop < window_end else window_end
 
-        undecided = arb(0)
-        for one_end, other_end in (
-            (start, self.window[0]),
-            (stop, self.window[1]),
-            (low, high),
-        ):
+        # The error from ends that cannot be ordered.
+        error = arb(0)
+        pairs_of_ends = ((start, window_start), (stop, window_end), (low, high))
+        for one_end, other_end in pairs_of_ends:
             if one_end.overlaps(other_end):
-                largest_value = integrand(
-                    acb(one_end.union(other_end)), False
-                ).abs_upper()
-                undecided = (
-                    undecided + (one_end - other_end).abs_upper() * largest_value
-                )
+                overlap = acb(one_end.union(other_end))
+                largest_value = integrand(overlap, False).abs_upper()
+                error = error + (one_end - other_end).abs_upper() * largest_value
 
         integral = arb(0)
         if low < high:
             integral = enclose_integral(integrand, low, high, self.tolerance)
-        return integral + arb(0, undecided.abs_upper())
+        return integral + arb(0, error.abs_upper())
 
 
 # ---- the functions that enclosures are made of
@@ -1015,9 +1044,9 @@ def normal_cdf(x: arb) -> arb:
 def scaled_normal_tail(eps: arb, z: arb) -> arb:
     """Return e^ε·Φ(−z) for z > 0, without computing the large number e^ε.
 
-    Φ is the normal distribution function. The result is the product of e^{ε − z²/2} and
-    e^{z²/2}·Φ(−z). For z >= 10⁶ the second factor is enclosed by z/(1+z²) and 1/z,
-    divided by √(2π).
+    Φ is the normal distribution function. The result is computed as the product of
+    e^{ε − z²/2} and e^{z²/2}·Φ(−z). For z >= 10⁶ the second factor is known to lie
+    between z/(1+z²) and 1/z, divided by √(2π).
 
     Parameters
     ----------
@@ -1056,6 +1085,7 @@ def enclose_integral(integrand: Integrand, a: arb, b: arb, tolerance: arb) -> ar
     arb
         A ball that contains the integral.
     """
+    # Three fifths of the bits of the current precision.
     relative_goal = arb(2) ** (-(3 * ctx.prec) // 5)
     return acb.integral(
         integrand,
@@ -1063,8 +1093,8 @@ def enclose_integral(integrand: Integrand, a: arb, b: arb, tolerance: arb) -> ar
         acb(b),
         abs_tol=tolerance,
         rel_tol=relative_goal,
-        eval_limit=200000,
-        depth_limit=400,
+        eval_limit=_MOST_EVALUATIONS,
+        depth_limit=_MOST_HALVINGS,
     ).real
 
 
@@ -1111,14 +1141,15 @@ def log_derivative_of_sn(k: int, r: arb) -> arb:
 def sine_integral(m: int, x: acb, y: acb, analytic: bool) -> acb:
     """Return J_m = ∫_φ^π sin^m, given x = cos²(φ/2) and y = sin²(φ/2).
 
-    With c = cos φ, integration by parts gives
+    It measures the directions that make an angle of at least φ with a given one. With
+    c = cos φ, integration by parts gives
 
         J_m = c·(1−c²)^{(m−1)/2}/m + (m−1)/m·J_{m−2},    J₀ = π − φ,    J₁ = 1 + c.
 
     So J_m is a multiple of J₀ or J₁ plus c times a polynomial in 1 − c² = 4xy
-    (`sine_recurrence`). It is analytic if 4xy stays off (−∞, 0], which the square root
-    verifies: the branch cut of arctan√(x/y) is y in (−∞, 0], where x = 1 − y makes 4xy
-    negative too.
+    (`sine_recurrence`). It is analytic if 4xy avoids (−∞, 0], which the square root
+    verifies. This covers arctan√(x/y) too: its branch cut is at y in (−∞, 0], where
+    x = 1 − y makes 4xy negative.
 
     Parameters
     ----------
@@ -1155,10 +1186,10 @@ def sine_integral(m: int, x: acb, y: acb, analytic: bool) -> acb:
 
 @lru_cache(maxsize=16)
 def sine_recurrence(m: int, precision: int) -> tuple[acb_poly, arb]:
-    """Return the coefficients of the closed form of J_m = ∫_φ^π sin^m.
+    """Return the polynomial and the factor in the closed form of J_m = ∫_φ^π sin^m.
 
-    J_m is factor·J₀ (even m) or factor·J₁ (odd m), plus cos φ·sin φ·polynomial(sin²φ)
-    (even m) or cos φ·sin²φ·polynomial(sin²φ) (odd m).
+    J_m is factor·J₀ + cos φ·sin φ·polynomial(sin²φ) for even m, and
+    factor·J₁ + cos φ·sin²φ·polynomial(sin²φ) for odd m.
 
     Parameters
     ----------

@@ -1,12 +1,13 @@
-"""Rigorous lower and upper bounds on the smallest μ of Gaussian DP.
+"""Proved lower and upper bounds on the smallest μ for which noise satisfies μ-GDP.
 
-`certified_mu` returns them. All arithmetic is done with Arb's balls (python-flint).
+μ-GDP (Gaussian differential privacy) means δ(ε) <= δ_μ(ε) for every ε >= 0, where δ is
+the profile of the noise and δ_μ that of telling N(0, 1) from N(μ, 1). All arithmetic is
+done with balls (arb), numbers with an error bound.
 
-Write δ for the profile of the noise and δ_μ for that of N(0, 1) against N(μ, 1). The
-lower bound is the μ with δ_μ(ε) = δ(ε) at one ε, from a certified δ. The upper bound
+The lower bound is the μ with δ_μ(ε) = δ(ε) at one ε, from a proved δ. The upper bound
 comes with a proof of δ <= δ_μ on all of [0, ∞). Both profiles are convex in u = e^ε, so
-that between two certified values δ lies below their chord; intervals are halved until
-the chord lies below δ_μ. On hyperbolic spaces the tail is covered by a theorem
+that between two proved values δ lies below their chord; intervals are halved until the
+chord lies below δ_μ. On hyperbolic spaces, large ε are covered by a theorem
 (docs/theory/exact-profiles.md, Theorem P2).
 """
 
@@ -48,8 +49,12 @@ _USED_FRACTION = 0.6
 # Multiplied by this factor until the tail beyond a radius is covered by the theorem.
 _RADIUS_FACTOR = 1.125
 _LARGEST_RADIUS = 1e6
-# In the search for knots, log δ must be below log δ_μ by this much to count as such.
+# In the search for knots, log δ must be below log δ_μ by this much to count as below.
 _KNOT_MARGIN = 1e-3
+# Limits of the estimates from which the lengths of intervals are suggested.
+_SMALLEST_CURVATURE = 1e-12  # of u²δ″/δ, which is a divisor
+_SMALLEST_ROOM = 1e-9  # of log δ_μ − log δ
+_LARGEST_ROOM = 2.0
 # An interval of the proof that is shorter than this part of its end is not halved.
 _SHORTEST_INTERVAL = 1e-12
 
@@ -61,10 +66,10 @@ def certified_mu(
     scale: float,
     sensitivity: float,
 ) -> tuple[float, float]:
-    """Return rigorous bounds (lower, upper) on the smallest μ of Gaussian DP.
+    """Return proved bounds (lower, upper) on the smallest μ of Gaussian DP.
 
-    They are at most 1e-6 apart relative to μ unless that is too much work, in which
-    case they are up to 1e-2 apart. If δ is nearly Gaussian, this takes minutes.
+    They are at most 1e-6 apart relative to μ, or up to 1e-2 apart if that would be too
+    much work. If δ is nearly that of Gaussian noise on flat space, this takes minutes.
 
     Parameters
     ----------
@@ -83,12 +88,12 @@ def certified_mu(
     Returns
     -------
     lower, upper : float
-        0 <= lower <= μ <= upper.
+        Bounds with 0 <= lower <= μ <= upper.
 
     Raises
     ------
     NotResolved
-        If not even a width of 1e-2 could be proved.
+        If even bounds that are 1e-2 apart could not be proved.
 
     Examples
     --------
@@ -110,23 +115,24 @@ def certified_mu(
 
 
 class MuEnclosure(DeltaEnclosure):
-    """Rigorous bounds on the smallest μ of one profile.
+    """Computes proved bounds on the smallest μ of Gaussian DP for one profile.
 
     Parameters
     ----------
     profile : ConstantCurvatureProfile or ProjectiveProfile
-        The profile of an isotropic law on a space of constant curvature.
+        The profile of isotropic noise on a space of constant curvature.
     """
 
     # Very small values of δ count too: they are compared with those of a Gaussian.
     smallest_log = -1e5
 
     def mu(self) -> tuple[float, float]:
-        """Return rigorous bounds (lower, upper) on the smallest μ of Gaussian DP.
+        """Return proved bounds (lower, upper) on the smallest μ of Gaussian DP.
 
-        The lower bound comes from δ at ε = 0 and at the ε that needs the largest μ in
-        floats. The upper bound is a μ slightly above the one in floats, for which δ <=
-        δ_μ is proved on all of [0, ∞); δ_μ is the profile of N(0, 1) against N(μ, 1).
+        δ_μ is the profile of telling N(0, 1) from N(μ, 1). The lower bound is the μ
+        with δ_μ(ε) = δ(ε) at ε = 0, or at the ε that needs the largest μ according to
+        floats. The upper bound is slightly above the μ that floats give; δ <= δ_μ is
+        proved for it on all of [0, ∞).
 
         Returns
         -------
@@ -142,10 +148,11 @@ class MuEnclosure(DeltaEnclosure):
         return max(lower * (1 - OUTWARD_MARGIN), 0.0), upper
 
     def _choose_candidate(self) -> tuple[arb, list[float]]:
-        """Return a μ slightly above that of the float path, and knots for its proof.
+        """Return a μ that can probably be proved, and the intervals for its proof.
 
-        The candidate is (1 + width) times the float, with the smallest width for which
-        the proof needs at most 2500 intervals.
+        The candidate is (1 + width) times the μ that was computed in floats. The
+        smallest of eight widths is used for which the proof needs at most 2500
+        intervals of ε.
 
         Returns
         -------
@@ -175,17 +182,18 @@ class MuEnclosure(DeltaEnclosure):
         )
 
     def _prove_below(self, mu: arb, knots: list[float]) -> None:
-        """Prove δ <= δ_μ between the knots, halving an interval if its proof fails.
+        """Prove δ <= δ_μ on an interval of ε, or raise an error if there is no proof.
 
-        δ_μ is the profile of N(0, 1) against N(μ, 1). The method returns nothing; it
-        raises if there is no proof.
+        δ is the profile of the noise, and δ_μ that of telling N(0, 1) from N(μ, 1). The
+        proof is one for each interval between two knots. An interval is halved if its
+        proof fails.
 
         Parameters
         ----------
         mu : arb
             μ.
         knots : list of float
-            Increasing ε's.
+            Increasing ε's, from the beginning of the whole interval to its end.
 
         Raises
         ------
@@ -202,30 +210,32 @@ class MuEnclosure(DeltaEnclosure):
             is_too_short = stop - start < _SHORTEST_INTERVAL * stop
             if n_proved + len(pending) > _MOST_PROOFS or is_too_short:
                 raise NotResolved(
-                    f"μ could not be certified: no proof between ε = {start:g} and {stop:g}"
+                    "μ could not be certified: no proof between "
+                    f"ε = {start:g} and {stop:g}"
                 )
             middle = (start + stop) / 2
             pending += [(start, middle), (middle, stop)]
 
     def _suggest_knots(self, mu: float, end: float) -> list[float]:
-        """Return ε's from 0 to `end` between which chords of δ should lie below δ_μ.
+        """Return ε's (knots) between which chords of δ should lie below δ_μ.
 
-        δ_μ is the profile of N(0, 1) against N(μ, 1). The ε's are suggested in floats;
-        `_chord_is_below` proves the inequality. Over a step h of ε the chord in u = e^ε
-        exceeds δ by the fraction h²/8·u²δ″/δ, and it may exceed it by log δ_μ − log δ.
+        δ is the profile of the noise, δ_μ that of telling N(0, 1) from N(μ, 1), and a
+        chord is a straight line in u = e^ε. The knots are suggested in floats;
+        `_chord_is_below` proves the inequality. Over a step h of ε the chord exceeds δ
+        by the fraction h²/8·u²δ″/δ, and it may exceed δ by log δ_μ − log δ.
 
         Parameters
         ----------
         mu : float
-            The candidate μ.
+            The μ that is to be proved.
         end : float
             The ε beyond which nothing has to be proved.
 
         Returns
         -------
         list of float
-            Increasing ε's; or a list of more than 2500 zeros if far too many are
-            needed.
+            Increasing ε's from 0 to `end`. If far too many would be needed, a list of
+            more than 2500 zeros.
         """
         table = self.profile.loss_table
         last_knot = min(end, table.end)
@@ -260,17 +270,17 @@ class MuEnclosure(DeltaEnclosure):
     # ---- the tail on a hyperbolic space
 
     def _find_tail_eps(self, mu: arb) -> float:
-        """Return an ε beyond which δ <= δ_μ is a theorem, on a hyperbolic space.
+        """Return an ε beyond which δ <= δ_μ follows from a theorem.
 
-        δ_μ is the profile of N(0, 1) against N(μ, 1). With the scale s of the noise and
-        the distance D of its centers, the answer is (2rD + D²)/2s², where r is the
-        first radius of the sequence s/4, 1.125·s/4, 1.125²·s/4, … for which
-        `_tail_is_below` holds.
+        δ is the profile of Gaussian noise on a hyperbolic space, and δ_μ that of
+        telling N(0, 1) from N(μ, 1). With the scale s of the noise and the distance D
+        of its centers, the result is (2rD + D²)/2s², where r is the first of the
+        numbers s/4, 1.125·s/4, 1.125²·s/4, … for which `_tail_is_below` holds.
 
         Parameters
         ----------
         mu : arb
-            The candidate μ.
+            The μ that is to be proved.
 
         Returns
         -------
@@ -296,23 +306,25 @@ class MuEnclosure(DeltaEnclosure):
     def _tail_is_below(self, mu: arb, r: arb) -> bool:
         """Say whether δ <= δ_μ is proved for every ε >= (2rD + D²)/2s².
 
-        This is for Gaussian noise of scale s on a hyperbolic space of dimension d, with
-        centers a distance D apart; δ_μ is the profile of N(0, 1) against N(μ, 1), φ the
-        normal density, and ρ the density of the radius (docs/theory/exact-profiles.md,
-        Theorem P2, the tail with the angle). With n = d − 1, a = n/2, q = D/s² and
-        slope = r/s² − n·coth r, which is −(log ρ)′(r), there are two conditions:
+        δ is the profile of Gaussian noise of scale s on a hyperbolic space of dimension
+        d, with centers a distance D apart, and δ_μ that of telling N(0, 1) from
+        N(μ, 1). Let φ be the normal density, ρ the density of the distance r from a
+        center, n = d − 1, a = n/2, q = D/s² and slope = −(log ρ)′(r) = r/s² − n·coth r.
+        There are two conditions (docs/theory/exact-profiles.md, Theorem P2, the tail
+        with the angle):
 
-        - `falls_faster`: from r on the bound on δ falls faster than δ_μ, because
+        - `falls_faster`: from r on, the bound on δ falls faster than δ_μ, because
           n(coth r − 1/r)/r + aD/(r²(r + D)) <= (1 − (D/sμ)²)/s².
-        - At r the bound on δ (`log_delta_bound`) is at most the lower bound φ(x)·μ/(y +
-          √2)² on δ_μ(ε) (`log_gdp_bound`), where x = ε/μ − μ/2 and y = ε/μ + μ/2.
+        - At r, the bound on δ (`log_delta_bound`) is at most the lower bound
+          φ(x)·μ/(y + √2)² on δ_μ(ε) (`log_gdp_bound`), where x = ε/μ − μ/2 and
+          y = ε/μ + μ/2.
 
         The result is also False if slope <= 0, because then the bound is not a number.
 
         Parameters
         ----------
         mu : arb
-            The candidate μ.
+            The μ that is to be proved.
         r : arb
             The radius from which on the tail is compared.
 
@@ -324,15 +336,15 @@ class MuEnclosure(DeltaEnclosure):
         s, D = self._parameters()
         n = self.d - 1
         a = arb(n) / 2
+
+        # The first condition.
         decay_margin = (1 - (D / s / mu) ** 2) / (s * s)
         falls_faster = (
             n * (r.coth() - 1 / r) / r + a * D / (r * r * (r + D)) <= decay_margin
         )
 
+        # The bound on log δ.
         q = D / (s * s)
-        eps = q * (r + D / 2)
-        x = eps / mu - mu / 2
-        y = eps / mu + mu / 2
         slope = r / (s * s) - n * r.coth()
         log_constant = arb(0) if n == 1 else (2 * a).lgamma() - 2 * a.lgamma() - a.log()
         log_angle = (
@@ -346,6 +358,11 @@ class MuEnclosure(DeltaEnclosure):
             - (a + 1) * slope.log()
             - (1 + slope / q).log()
         )
+
+        # The bound on log δ_μ, and the second condition.
+        eps = q * (r + D / 2)
+        x = eps / mu - mu / 2
+        y = eps / mu + mu / 2
         log_gdp_bound = (
             mu.log()
             - x * x / 2
@@ -355,10 +372,11 @@ class MuEnclosure(DeltaEnclosure):
         return bool(x > 0 and falls_faster and log_delta_bound <= log_gdp_bound)
 
     def _log_density(self, r: arb) -> arb:
-        """Return an upper bound on the log density of the radius r, log(ρ(r)/∫ρ).
+        """Return an upper bound on the log density of the radius, log(ρ(r)/∫ρ).
 
-        ρ is the density of the radius before it is normalized. ∫ρ is bounded from below by
-        the integral over a finite interval.
+        The radius r is the distance of an output from the center of the noise, and ρ
+        its density before it is normalized. ∫ρ is bounded from below by the integral
+        over a finite interval.
 
         Parameters
         ----------
@@ -368,15 +386,16 @@ class MuEnclosure(DeltaEnclosure):
         Returns
         -------
         arb
-            A ball, no number of which is below the log density.
+            A ball of upper bounds.
         """
         return self._log_rho(acb(r)).real - self._smallest_mass.log()
 
     def _log_rho(self, r: acb) -> acb:
-        """Return log(ρ(r)/ρ(m)) of a Gaussian on a hyperbolic space; m is the mode of ρ.
+        """Return the log density of the radius of a Gaussian, relative to its peak.
 
-        ρ(r) ∝ e^{−r²/2s²}·sinh(r)^{d−1} is the density of the radius r, s the scale and
-        d the dimension.
+        On a hyperbolic space of dimension d, the distance r of an output from the
+        center of Gaussian noise of scale s has the density
+        ρ(r) ∝ e^{−r²/2s²}·sinh(r)^{d−1}. m is the mode of ρ.
 
         Parameters
         ----------
@@ -395,9 +414,13 @@ class MuEnclosure(DeltaEnclosure):
 
     @cached_property
     def _smallest_mass(self) -> arb:
-        """A lower bound on ∫ρ/ρ(m), with ρ the density of the radius and m its mode."""
+        """A lower bound on ∫ρ/ρ(m), which normalizes the density ρ of the radius.
+
+        The radius is the distance of an output from the center of the noise, and m the
+        mode of ρ.
+        """
         law = self._law
-        start, end = self._find_density_support(60.0)
+        start, end = self._find_density_support(depth=60.0)
         start = max(start, 1e-3 * law.mode)  # log sinh(r) is infinite at r = 0
         mass = enclose_integral(
             lambda radius, _: self._log_rho(radius).exp(),
@@ -410,14 +433,15 @@ class MuEnclosure(DeltaEnclosure):
     # ---- one interval
 
     def _chord_is_below(self, a: float, b: float, mu: arb) -> bool:
-        """Say whether δ <= δ_μ is proved on the interval a <= ε <= b.
+        """Say whether δ <= δ_μ can be proved on the interval a <= ε <= b.
 
-        δ_μ is the profile of N(0, 1) against N(μ, 1). As a function of u = e^ε, δ is
-        convex and lies below its chord. There are two ways to a proof:
+        δ is the profile of the noise, and δ_μ that of telling N(0, 1) from N(μ, 1).
+        There are two ways to prove it:
 
         - δ(a) < δ_μ(b) suffices, because both functions decrease.
-        - Otherwise the gap δ_μ − chord, which is convex in u too, is bounded from below by its
-          tangents on 24 pieces of the interval.
+        - As a function of u = e^ε, δ is convex and lies below its chord, the straight
+          line between its values at a and b. The gap δ_μ − chord is convex in u too. On
+          24 pieces of the interval its tangents prove that it is positive.
 
         Parameters
         ----------
@@ -426,19 +450,21 @@ class MuEnclosure(DeltaEnclosure):
         b : float
             The upper end of the interval of ε.
         mu : arb
-            The candidate μ.
+            The μ that is to be proved.
 
         Returns
         -------
         bool
             False says only that this argument does not prove it.
         """
+        # δ at both ends; it is 0 from the largest loss on.
         delta_a = self.delta(a)
         delta_b = self.delta(b) if b < self.profile.pure_epsilon else arb(0)
         with precision(_PROOF_BITS):
             if delta_a.upper() < gdp_delta_and_slope(mu, arb(b))[0]:
                 return True
 
+            # The gap δ_μ − chord and its slope, at the ends of 24 pieces.
             u_a = arb(a).exp()
             u_b = arb(b).exp()
             chord_slope = (delta_b.upper() - delta_a.upper()) / (u_b - u_a)
@@ -456,11 +482,11 @@ class MuEnclosure(DeltaEnclosure):
 
 
 def _count_intervals(grid: Array, log_delta: Array, log_gdp: Array) -> Array:
-    """Return how many intervals a proof needs from ε = 0 up to each ε of a grid.
+    """Return how many intervals a proof of δ <= δ_μ needs up to each ε of a grid.
 
-    Over a step h of ε, the chord of δ in u = e^ε exceeds δ by the fraction h²/8·u²δ″/δ.
-    The step is chosen such that this is 60 % of the room log δ_μ − log δ, where δ_μ is
-    the profile that δ is to be compared with.
+    In each interval, δ is bounded by its chord in u = e^ε. Over a step h of ε the chord
+    exceeds δ by the fraction h²/8·u²δ″/δ. The step is chosen such that this is 60 % of
+    log δ_μ − log δ.
 
     Parameters
     ----------
@@ -475,8 +501,10 @@ def _count_intervals(grid: Array, log_delta: Array, log_gdp: Array) -> Array:
         The counts, as increasing floats.
     """
     slope = np.gradient(log_delta, grid)
-    curvature = np.maximum(slope**2 + np.gradient(slope, grid) - slope, 1e-12)
-    room = np.clip(log_gdp - log_delta, 1e-9, 2.0)
+    # u²δ″/δ, expressed by derivatives of log δ in ε.
+    curvature = slope**2 + np.gradient(slope, grid) - slope
+    curvature = np.maximum(curvature, _SMALLEST_CURVATURE)
+    room = np.clip(log_gdp - log_delta, _SMALLEST_ROOM, _LARGEST_ROOM)
     steps = np.sqrt(8 * _USED_FRACTION * room / curvature)
     intervals = np.diff(grid) * (1 / steps[1:] + 1 / steps[:-1]) / 2
     return np.concatenate([[0.0], np.cumsum(intervals)])
@@ -522,8 +550,8 @@ def _is_positive_between(left: _Gap, right: _Gap, width: arb) -> bool:
 def gdp_delta_and_slope(mu: arb, eps: arb) -> tuple[arb, arb]:
     """Return δ_μ(ε) and its derivative in u = e^ε, which is −Φ(−ε/μ − μ/2).
 
-    δ_μ(ε) = Φ(−ε/μ + μ/2) − e^ε·Φ(−ε/μ − μ/2) is the profile of N(0, 1) against N(μ,
-    1), with Φ the normal distribution function.
+    δ_μ(ε) = Φ(−ε/μ + μ/2) − e^ε·Φ(−ε/μ − μ/2) is the profile of telling N(0, 1) from
+    N(μ, 1), with Φ the normal distribution function.
 
     Parameters
     ----------
@@ -546,9 +574,9 @@ _BISECTIONS = 60
 
 
 def mu_lower(delta: arb, eps: float) -> float:
-    """Return a lower bound on the μ with δ_μ(ε) = δ, by bisection in balls.
+    """Return a proved lower bound on the μ with δ_μ(ε) = δ, by bisection.
 
-    δ_μ is the profile of N(0, 1) against N(μ, 1), and it increases with μ.
+    δ_μ is the profile of telling N(0, 1) from N(μ, 1). It increases with μ.
 
     Parameters
     ----------

@@ -51,8 +51,8 @@ _TRUSTED_PART_OF_TABLE = 0.75
 _MAX_DOUBLINGS = 200  # of the table of an unbounded loss
 # log(1 + e^x) is computed as x + log(1 + e^−x) from this x on, so that e^x is finite.
 _LARGE_LOG_INCREASE = 30
-# Orders α = 1 + 2^x at which `rho` evaluates D_α/α: x = −6, −5.5, …, where at x = 12 the
-# bound μ²/2 is tried too.
+# Orders α = 1 + 2^x at which `rho` evaluates D_α/α: x = −6, −5.5, …, where at x = 12
+# the bound μ²/2 is tried too.
 _FIRST_LOG2_ORDER = -6.0
 _LOG2_ORDER_STEP = 0.5
 _LOG2_ORDER_OF_MU_BOUND = 12

@@ -337,7 +337,7 @@ class ProductProfile(PrivacyProfile):
     length_fields: ClassVar[tuple[str, ...]] = ("scale", "sensitivity")
 
     def __post_init__(self) -> None:
-        """Validate factors and sensitivity; refuse products with more than two parts."""
+        """Validate factors and sensitivity; refuse more than two parts."""
         super().__post_init__()
         object.__setattr__(self, "factors", self._validated_factors())
         self._validate_sensitivity()
