@@ -1,7 +1,10 @@
-"""The attack on every mechanism, on every manifold that it supports, and on the estimators.
+"""Attacks on the privacy claims of all mechanisms and estimators.
 
-Each `Case` holds the claim of one mechanism on one manifold, and draws scores of its
-outputs at two neighboring data sets. For a mechanism that adds noise to a value, the
+Each `Case` is one mechanism on one manifold. It holds the claimed guarantee, and draws
+outputs at two neighboring data sets. Numbers computed from the outputs (scores) are
+compared: if they differ too much between the data sets, the claim is refuted.
+
+For a mechanism that adds noise to a value, the
 sensitivity is taken as stated. Mechanisms that read records, and estimators, are
 attacked with two data sets that differ in one record, so that a sensitivity that is too
 small is detected. An estimator's mechanism is rebuilt from the certificate of a real
@@ -177,7 +180,7 @@ def k_norm_outputs(
     norms: Sequence[Callable[..., np.ndarray]],
     constants: Sequence[tuple[float, ...] | LocalLipschitzBounds],
 ) -> Outputs:
-    """Return a function that draws from K-norm densities at two data sets and scores them.
+    """Return a function that draws outputs of a K-norm mechanism and scores them.
 
     At each data set the density is proportional to exp(−norm/scale), with the norm of
     that data set, and is drawn exactly. The scores are the difference of the two norms,
@@ -198,7 +201,8 @@ def k_norm_outputs(
     Returns
     -------
     callable
-        outputs(rng, side, size), see `Outputs`.
+        outputs(rng, side, size) returns the scores of `size` outputs at the first data
+        set (side 0) or at the second one (side 1).
     """
     # Cells that a sampler has refined are used again for the next block of the same
     # generator.
@@ -224,7 +228,7 @@ def k_norm_outputs(
 
 
 def _spaces(names: str) -> tuple[Manifold, ...]:
-    """Return the manifolds with these names, which are separated by blanks."""
+    """Return the manifolds whose names are given, separated by blanks."""
     return tuple(map(parse_manifold, names.split()))
 
 
@@ -340,7 +344,9 @@ def _estimator_cases(noise_factor: float) -> Iterator[Case]:
 
 
 def _attack_value_noise(mechanism: ValueMechanism, noise_factor: float) -> Case:
-    """Return the attack on noise around a value, at the worst known pair of values.
+    """Return the attack on a mechanism that adds noise to a value.
+
+    It draws at two values that are one sensitivity apart, where noise protects least.
 
     Parameters
     ----------
@@ -435,11 +441,12 @@ class _StageOutput(NamedTuple):
 def _attack_transcript(
     mechanism: StagedMechanism, noise_factor: float, ends: tuple[float, float]
 ) -> Case:
-    """Return the attack on all outputs of a staged mechanism, by log likelihood ratio.
+    """Return the attack on all noisy answers of a mechanism that works in stages.
 
-    No other score distinguishes the data sets better (Neyman & Pearson). The mechanism
-    is run with noise on one data set. It is then replayed on the other one, with the
-    released numbers of the first run, so that all stages put the same queries to both.
+    The mechanism is run with noise on one data set. It is then replayed on the other
+    one with the released numbers of the first run, so that all stages ask both data
+    sets the same questions. The score is the log likelihood ratio of the released
+    numbers; no other score distinguishes the data sets better (Neyman & Pearson).
 
     Parameters
     ----------
@@ -458,7 +465,10 @@ def _attack_transcript(
     ]
 
     def log_likelihood_ratio(rng: np.random.Generator, side: int) -> float:
-        """Run on one data set, and return log p(transcript | first) − log p(… | second)."""
+        """Run the mechanism on one data set, and return the log likelihood ratio.
+
+        It is log p(outputs | first data set) − log p(outputs | second data set).
+        """
         transcript = _run_with_noise(
             mechanism, neighboring_data[side], noise_factor, rng
         )
@@ -466,7 +476,7 @@ def _attack_transcript(
         return ratio if side == 0 else -ratio
 
     def outputs(rng: np.random.Generator, side: int, size: int) -> list[np.ndarray]:
-        """Run the mechanism `size` times on one data set, and return the ratios as scores."""
+        """Run the mechanism `size` times on one data set, and return the log ratios."""
         ratios = [log_likelihood_ratio(rng, side) for _ in range(size)]
         return [rounded(np.array(ratios))]
 
@@ -481,9 +491,10 @@ def _attack_transcript(
 
 
 def _records_with_one_at(mechanism: StagedMechanism, end: float) -> np.ndarray:
-    """Return records at the center, except for the last one.
+    """Return records that all lie at the center, except for the last one.
 
-    The last record is on a fixed axis, at `end` times the outer radius from the center.
+    The last record is on a fixed axis, at `end` times the radius of the public ball
+    from the center.
     """
     manifold = mechanism.manifold
     statistic: Any = mechanism.statistic
@@ -499,7 +510,7 @@ def _records_with_one_at(mechanism: StagedMechanism, end: float) -> np.ndarray:
 
 
 def _run_all_stages(mechanism: StagedMechanism, data: Any, add_noise: AddNoise) -> None:
-    """Run a staged mechanism on prepared data, with a given way to add noise.
+    """Run all stages of a mechanism on prepared data, with a given way to add noise.
 
     The final release of a ball search consists of the same kind of numbers as the
     search, so it is appended as one more stage.
@@ -527,7 +538,7 @@ def _run_all_stages(mechanism: StagedMechanism, data: Any, add_noise: AddNoise) 
 def _run_with_noise(
     mechanism: StagedMechanism, data: Any, noise_factor: float, rng: np.random.Generator
 ) -> list[_StageOutput]:
-    """Run a staged mechanism on prepared data, and return its transcript.
+    """Run a staged mechanism with noise, and return the answers of all stages.
 
     Parameters
     ----------
@@ -561,7 +572,7 @@ def _run_with_noise(
 def _log_ratio_to_other(
     mechanism: StagedMechanism, other_data: Any, transcript: list[_StageOutput]
 ) -> float:
-    """Return the log ratio of a transcript's densities at its own and at other data.
+    """Return the log likelihood ratio of recorded outputs: own data against other data.
 
     For Gaussian noise of standard deviation s, a stage with output y and exact answers
     a (at its own data) and b (at the other data) adds (|y − b|² − |y − a|²)/(2s²).
@@ -607,7 +618,7 @@ def _attack_sum(mechanism: SumMechanism, noise_factor: float) -> Case:
     totals = [mechanism.prepare_data(part) for part in (records[:-1], records)]
 
     def outputs(rng: np.random.Generator, side: int, size: int) -> list[np.ndarray]:
-        """Draw `size` noisy sums at one data set, and return their projections as scores."""
+        """Draw `size` noisy sums at one data set, and return their projections."""
         normal_draws = rng.standard_normal((size, totals[side].size))
         noise = noise_factor * mechanism.scale * normal_draws
         return [rounded((totals[side] + noise) @ (totals[1] - totals[0]))]
@@ -709,6 +720,7 @@ def _attack_k_norm_regression(
         )
 
     def outputs(rng: np.random.Generator, side: int, size: int) -> list[np.ndarray]:
+        """Draw `size` geodesics at one data set, and return their scores."""
         return bundle_outputs()(rng, side, size)
 
     return Case(mechanism.info.name, space, lambda: mechanism.privacy_profile, outputs)
@@ -744,7 +756,7 @@ def _attack_descent(mechanism: BundleDescentMechanism, noise_factor: float) -> C
         return values
 
     def outputs(rng: np.random.Generator, side: int, size: int) -> list[np.ndarray]:
-        """Draw all releases of `size` descents at one data set, and return their scores."""
+        """Draw all releases of `size` descents at one data set, and score them."""
         score = np.zeros(size)
 
         def add_scores(values: list[np.ndarray], scale: float) -> None:
@@ -765,9 +777,9 @@ def _attack_descent(mechanism: BundleDescentMechanism, noise_factor: float) -> C
 
 
 def _chart_radius(space: Manifold) -> float | None:
-    """Return the radius of the ball for noise in a chart, or None if none is needed.
+    """Return the radius of a ball for noise in normal coordinates, or None.
 
-    A ball is needed if logarithms are not defined everywhere.
+    No ball is needed if logarithms are defined everywhere.
     """
     if not np.isfinite(space.injectivity_radius):
         return None
@@ -900,9 +912,10 @@ def _attack_estimator(
     noise_factor: float,
     **options: Any,
 ) -> Case:
-    """Return the attack on the mechanism of an estimator, rebuilt from a real certificate.
+    """Return the attack on the mechanism that an estimator uses.
 
-    Its noise is drawn around the statistics of two neighboring data sets.
+    The mechanism is rebuilt from the certificate of a real fit. Its noise is drawn
+    around the values of its statistic at two neighboring data sets.
 
     Parameters
     ----------
@@ -921,7 +934,7 @@ def _attack_estimator(
     # The fit is made when it is first needed, so that listing cases is cheap.
     @cache
     def mechanism_and_values() -> tuple[Any, tuple[np.ndarray, np.ndarray]]:
-        """Fit the estimator; return its mechanism and the two exact values of its statistic."""
+        """Return the estimator's mechanism, and its exact value at each data set."""
         source = GeneratorSource(np.random.default_rng(0))
         model = kind(radius=_RADIUS, guarantee=_CLAIM, source=source, **options)
         mechanism: Any = rebuild_mechanism(_fit_certificate(model, neighboring_data[0]))

@@ -1,10 +1,9 @@
 """Lower bounds on the privacy parameters ε and μ of a mechanism, proved by an attack.
 
-The attack draws many outputs at two neighboring data sets D and D′ and looks at a few
-real-valued scores of each output, such as how much farther the output is from one
-statistic than from the other. One half of the outputs chooses the score and the
-threshold. The other half, unseen until then, bounds the probabilities p = P(event | D)
-and p′ = P(event | D′) of that one event (Clopper & Pearson 1934).
+The attack draws many outputs at two neighboring data sets D and D′, and computes a few
+numbers (scores) from each output. One half of the outputs chooses an event: that a
+score is above or below a threshold. The other half, unseen until then, bounds its
+probabilities p = P(event | D) and p′ = P(event | D′) (Clopper & Pearson 1934).
 
 Any (ε, δ) that the mechanism satisfies has ε ≥ log((p − δ)/p′), and any μ-GDP that it
 satisfies has μ ≥ Φ⁻¹(p) − Φ⁻¹(p′) (Nasr et al. 2023). The second bound uses the bulk of
@@ -98,12 +97,12 @@ class AuditResult(NamedTuple):
 
     @property
     def holds(self) -> bool:
-        """Return whether neither lower bound exceeds what is claimed."""
+        """Whether the claim survives: neither lower bound exceeds what is claimed."""
         return self.audited <= self.claimed and self.audited_mu <= self.claimed_mu
 
     @property
     def tightness(self) -> float:
-        """Return the larger of the ratios audited ε / claimed ε and audited μ / claimed μ.
+        """The larger of the ratios audited ε / claimed ε and audited μ / claimed μ.
 
         A claim with tightness 1 cannot be improved. A claim that is zero or infinite
         counts as ratio 0.
@@ -114,7 +113,7 @@ class AuditResult(NamedTuple):
 
 
 def _ratio_of_finite_claim(audited: float, claimed: float) -> float:
-    """Return audited / claimed, or 0 where the claim is not positive and finite."""
+    """Return audited / claimed, or 0 if the claim is not positive and finite."""
     if not 0 < claimed < np.inf:
         return 0.0
     return audited / claimed
@@ -201,11 +200,14 @@ def audit_scores(
 
 
 def _check_score_shapes(first: np.ndarray, second: np.ndarray) -> None:
-    """Raise `ParameterError` unless both arrays have as many scores, and 4 outputs or more.
+    """Raise `ParameterError` unless two arrays of scores can be compared.
+
+    They must have equally many rows, and at least 4 outputs each.
 
     Parameters
     ----------
     first, second : arrays of shape (scores, outputs)
+        The scores of the outputs at the first and at the second data set.
     """
     has_equal_rows = first.shape[0] == second.shape[0]
     if has_equal_rows and min(first.shape[1], second.shape[1]) >= 4:
@@ -295,7 +297,7 @@ _Statement = Callable[[np.ndarray, np.ndarray, float], np.ndarray]
 
 
 def _epsilon_bound(p: np.ndarray, p_prime: np.ndarray, delta: float) -> np.ndarray:
-    """Return log((p − δ)/p′), a lower bound on ε; −∞ if p ≤ δ.
+    """Return log((p − δ)/p′), a lower bound on ε of (ε, δ)-DP; −∞ if p ≤ δ.
 
     Parameters
     ----------
@@ -313,8 +315,14 @@ def _epsilon_bound(p: np.ndarray, p_prime: np.ndarray, delta: float) -> np.ndarr
 def _mu_bound(p: np.ndarray, p_prime: np.ndarray, delta: float) -> np.ndarray:
     """Return Φ⁻¹(p) − Φ⁻¹(p′), a lower bound on μ of μ-GDP; −∞ if it says nothing.
 
-    The arguments are those of `_epsilon_bound`. The bound holds for every δ; `delta`
-    only gives both functions the same signature.
+    Parameters
+    ----------
+    p : array
+        Lower bounds on the probabilities of events at the first data set.
+    p_prime : array
+        Upper bounds on their probabilities at the second data set.
+    delta : float
+        Not used: it gives this function the signature of `_epsilon_bound`.
     """
     with np.errstate(invalid="ignore"):
         return np.where((p > 0) & (p_prime < 1), ndtri(p) - ndtri(p_prime), -np.inf)
@@ -328,7 +336,10 @@ class _Bounds(NamedTuple):
 
 
 class _Event(NamedTuple):
-    """The event {score ≥ threshold}, or {score ≤ threshold} if `is_upper` is False."""
+    """The event that a score is ≥ a threshold, or ≤ it if `is_upper` is False.
+
+    `score_index` says which of the scores of an output is meant.
+    """
 
     score_index: int
     is_upper: bool
@@ -345,7 +356,9 @@ class _Event(NamedTuple):
 def _prove_bounds(
     first: np.ndarray, second: np.ndarray, failure: float, delta: float
 ) -> _Bounds:
-    """Bound ε and μ from below by the events that the training outputs choose.
+    """Return lower bounds on ε and on μ, each proved by one event.
+
+    Half of the outputs choose the event, and the other half bound its probabilities.
 
     Parameters
     ----------
@@ -370,16 +383,20 @@ def _prove_bound(
     failure: float,
     delta: float,
 ) -> float:
-    """Return the lower bound that one statement proves, with a chosen event.
+    """Return a lower bound on ε or on μ, proved by one event.
 
     Half of the outputs choose the event, and the other half bound its probabilities.
 
     Parameters
     ----------
     statement : callable
-        `_epsilon_bound` or `_mu_bound`.
-    first, second, failure, delta
-        As in `_prove_bounds`.
+        `_epsilon_bound` or `_mu_bound`: the formula of the bound.
+    first, second : arrays of shape (scores, outputs)
+        Scores of the outputs at the two data sets.
+    failure : float
+        The probability with which the bound may be wrong.
+    delta : float
+        The δ at which ε is bounded.
     """
     training = first[:, ::2], second[:, ::2]
     test = first[:, 1::2], second[:, 1::2]
@@ -400,19 +417,22 @@ def _choose_event(
     failure: float,
     delta: float,
 ) -> _Event:
-    """Return the event with which a statement proves most on the training outputs.
+    """Return the event that gives the largest lower bound on the training outputs.
 
-    All scores are tried, each with upper and lower events at `_THRESHOLD_COUNT`
-    quantiles of the pooled training outputs. Of equally good events the first is taken.
+    An event says that a score is above, or below, a threshold. All scores are tried,
+    with `_THRESHOLD_COUNT` quantiles of the pooled outputs as thresholds. Of equally
+    good events the first is taken.
 
     Parameters
     ----------
     statement : callable
-        `_epsilon_bound` or `_mu_bound`.
+        `_epsilon_bound` or `_mu_bound`: the formula of the bound.
     first, second : arrays of shape (scores, outputs)
         Scores of the training outputs at the two data sets.
-    failure, delta : float
-        As in `_prove_bounds`.
+    failure : float
+        The probability with which the bound may be wrong.
+    delta : float
+        The δ at which ε is bounded.
     """
     best_bound = -np.inf
     best_event = _Event(score_index=0, is_upper=True, threshold=0.0)
@@ -443,10 +463,7 @@ def _choose_event(
 def _count_hits(
     sorted_scores: np.ndarray, thresholds: np.ndarray, is_upper: bool
 ) -> np.ndarray:
-    """Return how many scores are in the event of each threshold.
-
-    The event is {score ≥ threshold} if `is_upper`, otherwise {score ≤ threshold}.
-    """
+    """Return how many scores are ≥ each threshold, or ≤ it if `is_upper` is False."""
     if is_upper:
         return sorted_scores.size - np.searchsorted(sorted_scores, thresholds, "left")
     return np.searchsorted(sorted_scores, thresholds, "right")
@@ -461,6 +478,8 @@ def _probability_bounds(
 ) -> Pair:
     """Return a lower bound on p and an upper bound on p′ (Clopper & Pearson 1934).
 
+    p and p′ are the probabilities of an event at the first and at the second data set.
+
     Parameters
     ----------
     first_hits, second_hits : arrays of int
@@ -468,7 +487,8 @@ def _probability_bounds(
     first_count, second_count : int
         How many outputs there are at each data set.
     failure : float
-        The probability that one of the bounds is wrong; half of it for each.
+        The probability that one of the bounds is wrong. Each is wrong with at most half
+        of this probability.
     """
     lower_quantile = stats.beta.ppf(
         failure / 2, np.maximum(first_hits, 1), first_count - first_hits + 1
@@ -482,11 +502,13 @@ def _probability_bounds(
 
 
 def neighbors(mechanism: Mechanism) -> Pair:
-    """Return the worst known pair of values that are at most one sensitivity apart.
+    """Return the pair of values that noise is known to protect least.
 
-    For isotropic noise on a manifold, these are the origin and a point one sensitivity
-    away, in the direction along which noise protects least. For noise in a chart, they
-    are two values that the chart moves farthest apart.
+    They are at most one sensitivity apart, so they can be values of a statistic at
+    neighboring data sets. For isotropic noise on a manifold they are the origin and a
+    point one sensitivity away, in the direction in which noise protects least. For
+    noise in a chart (normal coordinates at a base point) they are two values that the
+    chart moves farthest apart.
     """
     manifold = mechanism.statistic.value_space
     sensitivity = mechanism.sensitivity
@@ -512,15 +534,16 @@ def _worst_chart_pair(
     sensitivity: float,
     ball_radius: float | None,
 ) -> Pair:
-    """Return normal coordinates of the pair of values that is farthest apart in a chart.
+    """Return the pair of values that is farthest apart in a chart, as coordinates.
 
-    One candidate is the pair from the center of the chart outward. If values are
-    bounded by a ball, further candidates are pairs across the radius at its edge.
+    The chart is that of normal coordinates at a base point. One candidate is the pair
+    from the base point outward. If values lie in a ball, further candidates are pairs
+    at its edge, across the radius.
 
     Parameters
     ----------
     manifold : Manifold
-        Where the values live.
+        The space in which the values lie.
     base : array
         The base point of the chart.
     sensitivity : float
@@ -602,7 +625,7 @@ def scores(mechanism: Mechanism, pair: Pair, outputs: np.ndarray) -> list[np.nda
 
 
 def data_sets(manifold: Manifold, radius: float, n: int) -> Pair:
-    """Return two neighboring data sets of n records, which differ in the last record.
+    """Return two neighboring data sets of n records that differ in the last record.
 
     In the first, all records are at one end of a diameter of a ball around the origin.
     In the second, the last record is at the other end.
@@ -619,6 +642,7 @@ def data_sets(manifold: Manifold, radius: float, n: int) -> Pair:
     Returns
     -------
     two arrays of shape (n, *point_shape)
+        The first and the second data set.
     """
     step = radius * _unit_vector(manifold.dim, manifold.dim - 1)
     origin = np.asarray(manifold.origin)
@@ -647,8 +671,9 @@ def _pairs_across_radius(
     sensitivity: float,
     edge_radius: float,
 ) -> Pair:
-    """Return pairs at the edge of a ball, far apart in the chart but near on M.
+    """Return pairs of points at the edge of a ball that are near on the manifold M.
 
+    They are far apart in the chart of normal coordinates at the ball's center.
     In the plane of the orthonormal directions u (`radial`) and w (`lateral`) the pair
     with half-width h is √(r² − h²)·u ∓ h·w, both points at distance r from the base.
     Bisection finds, for each plane, the largest h for which the points are at most
@@ -695,11 +720,11 @@ def _pairs_across_radius(
 
 
 def _worst_direction(manifold: Manifold) -> np.ndarray:
-    """Return a unit tangent vector along which Gaussian noise protects least.
+    """Return the unit vector in whose direction Gaussian noise protects least.
 
-    On a product that is a direction of the factor with the most negative curvature.
-    Elsewhere it is the last coordinate: on SPD(2) = ℝ × H² that one is off the diagonal
-    and therefore in H².
+    It is in coordinates of the tangent space. On a product of manifolds it is a
+    direction of the factor with the most negative curvature. Elsewhere it is the last
+    axis: on SPD(2) = ℝ × H², for example, that axis is in the curved factor H².
     """
     factors = manifold.factors
     if len(factors) == 1:

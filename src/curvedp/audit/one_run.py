@@ -1,7 +1,10 @@
-"""The audit of a private optimizer from a single run, in which coins choose many records.
+"""The audit of a private optimizer from a single run: a lower bound on its ε.
 
-A fair coin for each of many records, the canaries, chooses between two values of the
-record; the attacker guesses the coins from the result. Theorem 5.2 of Steinke, Nasr &
+For each of many records, the canaries, a fair coin chooses between two values of the
+record. An attacker guesses the coins from the result of the run. If too many guesses
+are right, the claimed privacy is refuted.
+
+Theorem 5.2 of Steinke, Nasr &
 Jagielski (2023), in the form for replace-one adjacency: if the run is (ε, δ)-DP and the
 attacker guesses r of the m coins, the number of right guesses reaches v with
 probability at most
@@ -66,11 +69,23 @@ _EPSILON_PRECISION = 1e-6
 # scores.
 _GUESS_SHARE = 0.25
 
+# The run that is audited: its number of steps, the length to which gradients are
+# clipped, the GDP parameter of the whole run, and its learning rate.
+_STEPS = 4
+_CLIP_LENGTH = 0.5
+_MU = 2.0
+_LEARNING_RATE = 0.01
+
+# For principal components, this many records at 0 are added for each canary.
+_ZEROS_PER_CANARY = 9
+
 
 def one_run_bound(
     canaries: int, guesses: int, right: int, delta: float, confidence: float
 ) -> float:
-    """Return the largest ε that a number of right guesses refutes.
+    """Return a lower bound on ε, from the number of coins that were guessed right.
+
+    It is the largest ε at which so many right guesses would be too improbable.
 
     Parameters
     ----------
@@ -88,7 +103,7 @@ def one_run_bound(
     Returns
     -------
     float
-        A lower bound on the ε of the run; 0 where nothing is refuted.
+        A lower bound on the ε of the run; 0 if no ε is refuted.
 
     Raises
     ------
@@ -101,7 +116,7 @@ def one_run_bound(
     if not right <= guesses <= canaries:
         raise ParameterError(
             f"right={right}, guesses={guesses}, canaries={canaries}: "
-            "they must increase in this order"
+            "they must not decrease in this order"
         )
     delta = _validate.within("delta", delta, 0, 1)
     confidence = _validate.within(
@@ -109,7 +124,7 @@ def one_run_bound(
     )
 
     def is_refuted(epsilon: float) -> bool:
-        """Return whether so many right guesses are too unlikely under (ε, δ)-DP."""
+        """Return whether so many right guesses are too improbable at this ε."""
         probability = _probability_bound(canaries, guesses, right, epsilon, delta)
         return probability <= 1 - confidence
 
@@ -165,14 +180,17 @@ def audit_optimizer(
     guess_share: float | None = None,
     rng: np.random.Generator | None = None,
 ) -> AuditResult:
-    """Toss a coin for each canary, run once, and guess the coins from the result.
+    """Audit an optimizer with a single run, and return a lower bound on its ε.
+
+    A coin is tossed for each canary, a record with two possible values. Then the
+    coins are guessed from the result of the run.
 
     Parameters
     ----------
     run : callable
         run(coins, rng) trains on data in which record k has one of two values, chosen
-        by coins[k] = ±1. It returns a score for each canary, positive where the coin
-        seems to be +1, and the guarantee that the run claims.
+        by coins[k] = ±1. It returns a score for each canary, positive if the coin seems
+        to be +1, and the guarantee that the run claims.
     canaries : int
         The number of records with a coin, at least 8.
     delta : float
@@ -267,7 +285,10 @@ class OptimizerCase(NamedTuple):
 
 
 def optimizer_cases() -> Iterator[OptimizerCase]:
-    """Yield a case for each optimizer of `curvedp.optim` (extra: jax) and family."""
+    """Yield a case for each optimizer of `curvedp.optim` and each family of manifolds.
+
+    The optimizers need JAX, which the extra `jax` installs.
+    """
     for name in OPTIMIZERS:
         for space in FAMILIES:
             yield OptimizerCase(name, space)
@@ -298,14 +319,17 @@ def _large_enough(family: Manifold, dim: int) -> Manifold:
 def _train_mean(
     optimizer: str, family: Manifold, coins: np.ndarray, rng: np.random.Generator
 ) -> tuple[np.ndarray, Guarantee]:
-    """Descend to a Fréchet mean of canaries, one at ± each axis around the origin.
+    """Train a Fréchet mean of canaries with a private optimizer, and score the coins.
+
+    Canary k is at distance 1 from the origin along the k-th axis of the tangent space,
+    on the side that its coin chooses.
 
     Parameters
     ----------
     optimizer : str
         One of `OPTIMIZERS`.
     family : Manifold
-        A member of the family of manifolds.
+        Any manifold of the family.
     coins : array of ±1
         The side of each canary.
     rng : numpy.random.Generator
@@ -340,7 +364,7 @@ def _descend(
     start: np.ndarray,
     rng: np.random.Generator,
 ) -> "OptimResult":
-    """Run four steps of an optimizer, with the noise of a 2-GDP run on full batches.
+    """Run a few noisy steps of an optimizer, and return its result.
 
     A mean of n gradients, clipped to length c, has sensitivity 2c/n. T steps with noise
     of standard deviation √T·2c/(nμ) are μ-GDP together.
@@ -360,11 +384,10 @@ def _descend(
     """
     from curvedp import optim
 
-    steps = 4
-    clip = 0.5
-    mu = 2.0
+    steps = _STEPS
+    clip = _CLIP_LENGTH
     record_count = len(records)
-    noise = sqrt(steps) * 2 * clip / (record_count * mu)
+    noise = sqrt(steps) * 2 * clip / (record_count * _MU)
     batch_size = record_count // 2
 
     if optimizer == "dp-rgd":
@@ -408,7 +431,7 @@ def _descend(
 def _train_pca(
     coins: np.ndarray, rng: np.random.Generator
 ) -> tuple[np.ndarray, Guarantee]:
-    """Fit a leading principal component to canaries around the descent's public start.
+    """Train a private principal component on canaries, and score the coins.
 
     Canary k is (w ± uₖ)/√2 with the start w and the k-th axis uₖ of its tangent space:
     the gradient of −(w·z)² there is along ∓uₖ. Nine times as many records are 0. They
@@ -433,7 +456,7 @@ def _train_pca(
 
     canary_count = len(coins)
     sphere = Sphere(canary_count)
-    guarantee = GDP(2.0)
+    guarantee = GDP(_MU)
 
     # The estimator starts at this public point.
     start_direction = np.random.default_rng(0).standard_normal(canary_count + 1)
@@ -441,7 +464,7 @@ def _train_pca(
     axes = np.asarray(sphere.from_coordinates(start, np.eye(canary_count)))
 
     canaries = (start + coins[:, None] * axes) / sqrt(2)
-    zeros = np.zeros((9 * canary_count, len(start)))
+    zeros = np.zeros((_ZEROS_PER_CANARY * canary_count, len(start)))
     model = PrivatePCA(
         1, radius=1.0, method="dp-rgd", guarantee=guarantee, source=GeneratorSource(rng)
     )

@@ -1,7 +1,9 @@
-"""The audit of all mechanisms: a table of what each one claims and what an attack proves.
+"""The audit of all mechanisms: a table of what each claims and what an attack proves.
 
-Each row is one mechanism on one manifold. The confidence of a row is chosen so that, if
-all claims are true, any row at all is called violated with probability at most 1e-6.
+An attack proves a lower bound on the privacy parameter ε (or μ) of a mechanism; a claim
+below this bound is wrong. Each row of the table is one mechanism on one manifold. If
+all claims are true, the probability that any of them is called violated is at most
+1e-6.
 """
 
 import zlib
@@ -72,7 +74,7 @@ class _Work(NamedTuple):
 
 
 def case_names(only: str = "") -> list[tuple[str, str]]:
-    """Return the names (mechanism, manifold) of the cases.
+    """Return the names (mechanism, manifold) of all cases that can be audited.
 
     Parameters
     ----------
@@ -106,7 +108,7 @@ def audit_all(
     noise_factor: float = 1.0,
     among: Collection[tuple[str, str]] | None = None,
 ) -> Iterator[Row]:
-    """Audit every case and yield a row for each.
+    """Audit every mechanism on every manifold, and yield a row of results for each.
 
     Parameters
     ----------
@@ -154,8 +156,9 @@ def audit_all(
 
 
 def _audit_case(work: _Work) -> Row:
-    """Audit one case, and return its row; this may run in another process.
+    """Audit one mechanism on one manifold, and return its row of the table.
 
+    This may run in another process.
     The random numbers of a case depend on the seed and its names only, not on the order
     of the audits.
     """
