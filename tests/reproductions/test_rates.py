@@ -1,4 +1,4 @@
-"""Theorems 6 to 8 of the optimization paper: parameters, limits and, for Theorem 6, runs."""
+"""Theorems 6 to 8 of the optimization paper: parameters, limits and runs."""
 
 import math
 
@@ -61,6 +61,85 @@ def test_theorem_6_bounds_the_risk_of_runs(sigma, smooth):
         doubled = plan._replace(learning_rate=30 * plan.learning_rate)
         far = svrg_on_a_quadratic(doubled, (scales, centers), start, rng, runs=400)
         assert not np.mean(0.5 * convex * (far - best) ** 2) <= plan.bound
+
+
+def random_iterate(plan, gradient, n, start, rng):
+    """Run Algorithm 11 with output II for each start: an iterate drawn uniformly."""
+    w = np.array(start)
+    runs = len(w)
+    steps = plan.epochs * plan.inner_steps
+    chosen = rng.integers(steps, size=runs)
+    output = w.copy()
+    for step in range(steps):
+        if step % plan.inner_steps == 0:
+            anchor = w.copy()
+            full = np.mean([gradient(i, anchor) for i in range(n)], axis=0)
+        output = np.where(chosen == step, w, output)
+        i = rng.integers(n, size=runs)
+        difference = gradient(i, w) - gradient(i, anchor)
+        noise = plan.sigma * rng.standard_normal(runs)
+        w = w - plan.learning_rate * (difference + full + noise)
+    return output
+
+
+def waves(n, rng):
+    """Return gradient and value of fᵢ(w) = 1 − cos(w − zᵢ), which is 1-smooth."""
+    centers = 0.8 * rng.standard_normal(n)
+
+    def gradient(i, w):
+        return np.sin(w - centers[i])
+
+    def value(w):
+        return np.mean(1 - np.cos(w[:, None] - centers), axis=1)
+
+    return gradient, value
+
+
+@pytest.mark.parametrize("sigma", [0.02, 2.0])
+def test_theorem_7_bounds_the_gradient_of_runs_on_waves(sigma):
+    """The mean of waves is not convex: the runs start beside its maximum."""
+    rng = np.random.default_rng(1)
+    n, runs = 20, 300
+    gradient, value = waves(n, rng)
+    places = np.linspace(-math.pi, math.pi, 4001)
+    lowest, top = value(places).min(), places[np.argmax(value(places))]
+    start = np.full(runs, top + 0.5)
+    gap = float(value(start)[0] - lowest)
+    plan = theorem_7(n, 1, 3.0, 1e-6, 1.0, 1.0, 1.0, gap, sigma=sigma)
+    w = random_iterate(plan, gradient, n, start, rng)
+    slope = np.mean([gradient(i, w) for i in range(n)], axis=0)
+    assert np.mean(slope**2) <= plan.bound
+    assert np.mean(slope**2) > plan.bound / 100
+    if sigma == 0.02:
+        # Steps that hardly move miss the bound, so that it can be missed.
+        still = plan._replace(learning_rate=plan.learning_rate / 1000)
+        w = random_iterate(still, gradient, n, np.full(runs, top + 1.5), rng)
+        slope = np.mean([gradient(i, w) for i in range(n)], axis=0)
+        assert np.mean(slope**2) > plan.bound
+
+
+def test_theorem_8_bounds_the_risk_of_runs():
+    """Quadratics ½aᵢ(w − zᵢ)² have the PL condition with τ = 1/2μ; K restarts."""
+    rng = np.random.default_rng(2)
+    n, runs = 20, 300
+    scales = np.linspace(0.5, 1.5, n)
+    centers = rng.standard_normal(n)
+    best = float(np.sum(scales * centers) / np.sum(scales))
+
+    def gradient(i, w):
+        return scales[i] * (w - centers[i])
+
+    w = np.full(runs, best + 2.0)
+    gap = 0.5 * 2.0**2
+    plan = theorem_8(n, 1, 1.0, 1e-6, 1.0, 1.5, 1.0, 0.5, gap, sigma=0.5)
+    for _ in range(plan.restarts):
+        w = random_iterate(plan, gradient, n, w, rng)
+    risk = np.mean(0.5 * (w - best) ** 2)
+    assert risk <= plan.bound
+    assert risk > plan.bound / 100
+    still = plan._replace(learning_rate=plan.learning_rate / 1e4)
+    w = random_iterate(still, gradient, n, np.full(runs, best + 2.0), rng)
+    assert np.mean(0.5 * (w - best) ** 2) > plan.bound
 
 
 def test_rates_fall_as_they_are_printed():
