@@ -157,7 +157,7 @@ def test_a_good_release_says_nothing_and_every_one_has_a_page(
         page = fitted._repr_html_()
         assert "<html" in page or "<style" in page
     write_report(tmp_path / "page.html", fitted)
-    assert "What is promised" in (tmp_path / "page.html").read_text()
+    assert "Privacy guarantee" in (tmp_path / "page.html").read_text()
 
 
 @pytest.mark.parametrize("M", [S, SPDAffineInvariant(3)], ids=repr)

@@ -558,7 +558,7 @@ def _describe(
     """
     owners = unit_words
     if of == "population":
-        owners = f"population of which the {unit_words} are independent draws"
+        owners = f"population from which the {unit_words} were drawn independently"
     if components is not None:
         return (
             f"the leading directions of the second moment of the {owners}, shortened to "

@@ -339,9 +339,9 @@ def radius_figure(certificate: Certificate, components: int | None = None) -> Fi
         How many principal directions were released, if directions were.
     """
     figure, axes = canvas.new_figure(
-        "How far can the truth be?",
+        "Size of the confidence region",
         "radius of the region",
-        "probability that it holds the truth",
+        "confidence level",
     )
     radii = region_radii(certificate, _LEVELS, components)
     axes.plot(radii, _LEVELS, color=canvas.ACCENT, lw=3, marker="o", ms=4)
@@ -394,7 +394,7 @@ def tradeoff_figure(profile: PrivacyCurve, mu: float) -> Figure:
         compare.
     """
     figure, axes = canvas.new_figure(
-        "Can an attacker tell one person's record?", "false alarms", "misses"
+        "Can an attacker tell two candidates apart?", "false alarms", "misses"
     )
     false_alarms = np.linspace(0, 1, 201)
     misses = np.asarray(profile.tradeoff(false_alarms))

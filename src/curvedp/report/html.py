@@ -79,8 +79,8 @@ $warning
 <h2>The released value$what</h2><pre>$value</pre>
 $extra
 $budget
-<h2>What is promised</h2>$claims
-<h2>What it rests on</h2>$facts
+<h2>Privacy guarantee</h2>$claims
+<h2>Details</h2>$facts
 <p>Anyone can recompute all of this from the certificate alone: <code>curvedp verify certificate.json</code>. The certificate
 contains no data and no hash of data.</p>
 <details><summary>The certificate</summary><pre>$certificate</pre></details>
@@ -386,7 +386,7 @@ def _release_pictures(
         pictures.append(
             _Picture(
                 figures.region_figure(region, point),
-                f"Blue: it holds {region.description} ({region.theorem}). "
+                f"Blue: confidence region for {region.description} ({region.theorem}). "
                 "Orange: the release.",
             )
         )
@@ -507,11 +507,11 @@ def _explanation(releases: list[ReleasedValue], error: float | None) -> str:
     eps, delta = _quoted_point(certificate)
     additive_term = f", plus {delta:.2g}" if delta > 0 else ""
     return (
-        f"{what} How little: "
-        f"suppose an attacker knows every other {unit_words.noun} and must guess "
-        f"{guess}: a coin is right "
-        "50% of the time, the best possible attack on this page at most "
-        f"<b>{success_percent:.1f}%</b>. That is, "
+        f"{what} "
+        f"Suppose an attacker knows every other {unit_words.noun} and must guess "
+        f"{guess}. A coin is right "
+        "50% of the time; the best possible attack on this page is right at most "
+        f"<b>{success_percent:.1f}%</b> of the time. In other words, "
         f"{change} changes the probability of every outcome by a factor of at most "
         f"e<sup>{eps:g}</sup>"
         f"{additive_term}.{_error_sentences(certificate, error)}"
@@ -534,13 +534,13 @@ def _what_it_is(releases: list[ReleasedValue], plural: str) -> str:
         subject = f"{escape(', '.join(str(n) for n in counts))} {plural}"
     if len(releases) == 1:
         return (
-            f"This is a statistic of {subject} with random noise added, so that it says "
-            "little about any one of them."
+            f"This is a statistic of {subject} with random noise added, so that it "
+            "reveals little about any one of them."
         )
     return (
         f"These are {len(releases)} statistics, of {subject}, with random noise added, "
-        "so that they say little about any one of them. Each has a certificate; the "
-        "numbers on this page are about the first where they do not name another."
+        "so that they reveal little about any one of them. Each has a certificate; the "
+        "numbers on this page refer to the first unless they name another."
     )
 
 
@@ -683,9 +683,9 @@ def _fact_rows(certificate: Certificate) -> list[tuple[str, str]]:
     ball = f"radius {statistic['radius']:g}" if "radius" in statistic else "none"
     return [
         ("mechanism", certificate.mechanism),
-        ("why this one", choice_sentence(certificate)),
+        ("reason for the mechanism", choice_sentence(certificate)),
         ("post-processing", post_processing_sentence(certificate)),
-        ("whose data are protected", protected_unit_sentence(certificate)),
+        ("protected", protected_unit_sentence(certificate)),
         (plural, str(statistic.get("n", "not stated"))),
         ("public ball", ball),
         *_predictor_ranges(statistic),
@@ -694,7 +694,7 @@ def _fact_rows(certificate: Certificate) -> list[tuple[str, str]]:
         ("numerics", _listed(certificate.numerics)),
         ("randomness", str(certificate.entropy["source"])),
         ("software", _listed(certificate.software)),
-        ("made", certificate.created),
+        ("created", certificate.created),
     ]
 
 
