@@ -1,10 +1,10 @@
-"""Find the smallest noise scale that provably meets a target guarantee (calibration).
+"""Find the smallest noise scale that provably meets a target guarantee (calibration). A
+profile says how private the noise of one scale is. Its *cost* is its parameter in the
+target's definition of privacy: its μ, its ρ, or its δ at the target's ε. It falls as
+the scale grows.
 
-A profile says how private the noise of one scale is. Its *cost* is its parameter in the
-target's definition of privacy: its μ, its ρ, or its δ at the target's ε. The cost falls
-as the scale grows, and must not exceed the target's own parameter.
-
-`smallest_scale` searches for the scale, and `meets` checks one scale.
+The cost must not exceed the target's own parameter. `smallest_scale` searches for the
+scale, and `meets` checks one scale.
 
 The answer is a point of a fixed lattice: the multiples of 2^-40 of a power of two
 (2^-30 for zCDP, 2^-22 on products). At this lattice point the profile, rounded to the

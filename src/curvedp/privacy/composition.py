@@ -1,8 +1,8 @@
 """The guarantee of several releases together, if all guarantees were fixed beforehand.
-
 Within one definition of privacy there is often a formula: for example, the ε of pure DP
-add up. A mixture of definitions is composed through privacy loss distributions: the
-total privacy loss is the sum of the losses of all releases.
+add up. Mixed definitions are composed through their privacy loss distributions (PLDs).
+
+The total privacy loss is the sum of the losses of all releases.
 
 Theorem C8 (docs/theory/accounting.md, "Composition"). The formulas are Σε-DP,
 (Σε, Σδ)-DP, Σρ-zCDP, Rényi DP with Σε at one order, √Σμ²-GDP, a parametric Rao distance

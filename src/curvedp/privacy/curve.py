@@ -1,7 +1,6 @@
-"""What every statement about privacy can tell: δ(ε), ε(δ) and the trade-off curve.
-
-δ(ε) is the smallest δ for which (ε, δ)-differential privacy holds. The trade-off curve
-gives the errors of tests that tell two neighboring data sets apart.
+"""What every statement about privacy can tell: δ(ε), ε(δ) and the trade-off curve. δ(ε)
+is the smallest δ for which (ε, δ)-differential privacy holds. The trade-off curve gives
+the errors of tests that tell two neighboring data sets apart.
 
 `PrivacyCurve` has two kinds of subclasses. A `Guarantee` (`guarantees.base`) states one
 definition of privacy, such as (ε, δ)-DP; guarantees are converted, composed and charged

@@ -1,5 +1,4 @@
 """How much noise the private gradient methods need, and what a given noise guarantees.
-
 Three methods add Gaussian noise to clipped gradients: RGD uses all records in each
 step, RSGD a random batch, and RSVRG a full gradient in each epoch and differences of
 gradients of random batches in between.

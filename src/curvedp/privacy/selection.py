@@ -1,8 +1,8 @@
 """The privacy cost of repeating a private computation and publishing only the best run.
-
 The number K of runs is random and never published. Then the best run costs about as
-much privacy as two or three runs, however many there were. `NegativeBinomialRuns` is
-the distribution of K, and computes this cost.
+much privacy as two or three runs, however many there were.
+
+`NegativeBinomialRuns` is the distribution of K, and computes this cost.
 
 Theorem (Liu and Talwar 2019; Papernot and Steinke 2022; docs/theory/accounting.md,
 Theorem C5). "Best" is by a score that is part of each run's private output, with ties

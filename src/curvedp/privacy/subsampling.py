@@ -1,8 +1,7 @@
-"""The privacy of noisy sums over random batches of records, one step or many.
-
-A step draws a batch, in which each record is with probability q (the sampling rate). It
-adds the vectors of these records, each clipped to the norm C, and Gaussian noise of
-standard deviation σ·C. σ is called the noise multiplier.
+"""The privacy of noisy sums over random batches of records, one step or many. A step
+draws a batch, in which each record is with probability q (the sampling rate). It adds
+their vectors, each clipped to the norm C, and Gaussian noise of standard deviation σ·C.
+The noise multiplier is σ.
 
 `subsampled_gaussian` returns the guarantee of a given noise, and
 `subsampled_noise_multiplier` the noise for a given guarantee. Write δ_μ(ε) for the

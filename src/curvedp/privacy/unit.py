@@ -1,7 +1,6 @@
-"""Whose data a guarantee protects: one record, or one person with all their records.
-
-A guarantee compares two data sets that differ in one privacy unit: a record or a
-person. In a data set with classes, the class of that record or person may be public.
+"""Whose data a guarantee protects: one record, or one person with all their records. A
+guarantee compares two data sets that differ in one privacy unit: a record or a person.
+In a data set with classes, the class of that record or person may be public.
 
 A bound for one record says little about a person with twenty. A bound for changes
 within a public class says nothing about a change of class. A ledger therefore counts

@@ -1,9 +1,9 @@
-"""Proved lower and upper bounds on δ(ε) for noise on spaces of constant curvature.
+"""Proved lower and upper bounds on δ(ε) for noise on spaces of constant curvature. A
+*ball* is a number with an error bound (arb for real, acb for complex numbers, from Arb
+in python-flint). All arithmetic is done with balls, so that every rounding error is
+enclosed.
 
-A *ball* is a number with an error bound (arb for real, acb for complex numbers, from
-Arb in python-flint). All arithmetic is done with balls, so that every rounding error is
-enclosed. Floats only suggest where to integrate: a bad suggestion costs time, never
-validity.
+Floats only suggest where to integrate: a bad suggestion costs time, never validity.
 
 Definitions. The centers of the noise for two data sets are η₁ and η₂, a distance D
 apart; s is the scale of the noise, d the dimension. In polar coordinates (r, φ) about

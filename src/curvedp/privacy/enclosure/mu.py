@@ -1,8 +1,7 @@
 """Proved lower and upper bounds on the smallest μ for which noise satisfies μ-GDP.
-
 μ-GDP (Gaussian differential privacy) means δ(ε) <= δ_μ(ε) for every ε >= 0, where δ is
-the profile of the noise and δ_μ that of telling N(0, 1) from N(μ, 1). All arithmetic is
-done with balls (arb), numbers with an error bound.
+the profile of the noise and δ_μ that of telling N(0, 1) from N(μ, 1). A ball (arb) is a
+number with an error bound.
 
 The lower bound is the μ with δ_μ(ε) = δ(ε) at one ε, from a proved δ. The upper bound
 comes with a proof of δ <= δ_μ on all of [0, ∞). Both profiles are convex in u = e^ε, so

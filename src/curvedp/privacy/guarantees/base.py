@@ -1,5 +1,4 @@
 """What every guarantee of privacy can do, whatever its definition: ε-DP, GDP, zCDP, ….
-
 A guarantee such as `GDP(1.0)` is an object. It computes δ(ε), ε(δ) and errors of tests,
 and knows which parameters it implies in other definitions of privacy.
 

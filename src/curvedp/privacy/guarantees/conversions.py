@@ -1,5 +1,4 @@
 """Convert a guarantee from one definition of privacy to another, such as ε-DP to zCDP.
-
 Many formulas are those of randomized response, which reveals the most of all ε-DP
 mechanisms: its δ, its trade-off curve and its divergences bound those of every other
 one (Kairouz, Oh and Viswanath 2015).

@@ -1,8 +1,9 @@
-"""Six definitions of differential privacy, each a class: PureDP, ApproxDP, ZCDP, ….
+"""Six definitions of differential privacy, each a class: PureDP, ApproxDP, ZCDP, …. An
+object such as `GDP(1.0)` is a guarantee. It computes δ(ε), ε(δ) and the smallest errors
+of tests between neighboring data sets, and the parameters that it implies in other
+definitions.
 
-An object such as `GDP(1.0)` is a guarantee. It computes δ(ε), ε(δ) and the smallest
-errors of tests between neighboring data sets, and the parameters that it implies in
-other definitions. Every number is rounded to the private side.
+Every number is rounded to the private side.
 
 The theorems that turn one definition into another are listed with their sources in
 docs/theory/accounting.md, "Conversions". A parameter of 0 is refused everywhere:

@@ -1,7 +1,6 @@
-"""The privacy profile δ_μ(ε) of telling N(0, 1) from N(μ, 1), and its inverse.
-
-It is the profile of Gaussian noise on flat space, and defines μ-Gaussian DP. It is
-accurate from δ = 1 down to numbers that are far too small for a float.
+"""The privacy profile δ_μ(ε) of telling N(0, 1) from N(μ, 1), and its inverse. It is
+the profile of Gaussian noise on flat space, and defines μ-Gaussian DP. It is accurate
+from δ = 1 down to numbers that are far too small for a float.
 
 Theorem (Balle and Wang 2018; Dong, Roth and Su 2022). With a = ε/μ − μ/2 and
 b = ε/μ + μ/2, Φ the normal distribution function and φ its density,

@@ -1,8 +1,7 @@
-"""Rao privacy: what the Hellinger angle between two output distributions implies.
-
-For the output densities p and q on two neighboring data sets, the Hellinger angle is
-θ = 2·arccos∫√(pq). It is 0 if p = q, and π if an output always shows which of the two
-it comes from.
+"""Rao privacy: what the Hellinger angle between two output distributions implies. For
+the output densities p and q on two neighboring data sets, the Hellinger angle is θ =
+2·arccos∫√(pq). It is 0 if p = q, and π if an output always shows which of the two it
+comes from.
 
 There is also a *parametric* Rao distance, the length of a geodesic within a parametric
 family of distributions. It is never smaller than θ, and not needed here.

@@ -1,6 +1,5 @@
-"""From a bound on a Rényi divergence to (ε, δ)-DP, as tightly as possible.
-
-The Rényi divergence D_α of order α > 1 compares the output distributions P and Q on two
+"""From a bound on a Rényi divergence to (ε, δ)-DP, as tightly as possible. The Rényi
+divergence D_α of order α > 1 compares the output distributions P and Q on two
 neighboring data sets. `renyi_epsilon` uses a bound on it at one order, `zcdp_epsilon`
 one at all orders (ρ-zCDP says D_α <= ρα).
 

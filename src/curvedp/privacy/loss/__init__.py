@@ -1,6 +1,5 @@
-"""The distribution of the privacy loss, for each noise on each kind of space.
-
-The privacy loss is L = log p₁(Y)/p₂(Y), where p₁ and p₂ are the output densities on two
+"""The distribution of the privacy loss, for each noise on each kind of space. The
+privacy loss is L = log p₁(Y)/p₂(Y), where p₁ and p₂ are the output densities on two
 neighboring data sets and Y is drawn from p₁.
 
 `law` is the interface: the probabilities that L exceeds a level or not. `table` turns

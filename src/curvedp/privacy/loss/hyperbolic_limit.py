@@ -1,7 +1,6 @@
-"""The privacy loss that remains on a hyperbolic space for arbitrarily much noise.
-
-The noise is centered at one of two points, D apart. Even very far out, an output shows
-by its direction which of the two centers is nearer.
+"""The privacy loss that remains on a hyperbolic space for arbitrarily much noise. The
+noise is centered at one of two points, D apart. Even very far out, an output shows by
+its direction which of the two centers is nearer.
 
 Theorem (docs/theory/hyperbolic-floor.md, Theorem P3). As the scale grows, the loss of
 every isotropic law on the hyperbolic space of dimension d tends to

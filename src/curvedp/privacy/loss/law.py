@@ -1,7 +1,6 @@
-"""The interface that every distribution of a privacy loss implements.
-
-For the output densities p₁ and p₂ on two neighboring data sets, the privacy loss is
-L = log p₁(Y)/p₂(Y) at an output Y drawn from p₁. Its tails are P(L > t) and P(L <= t).
+"""The interface that every distribution of a privacy loss implements. For the output
+densities p₁ and p₂ on two neighboring data sets, the privacy loss is L = log
+p₁(Y)/p₂(Y) at an output Y drawn from p₁. Its tails are P(L > t) and P(L <= t).
 
 An isometry of the space swaps p₁ and p₂ here. So P₂(L > t) = P₁(L < −t), and P₁(L > t)
 for t >= 0 determines everything.

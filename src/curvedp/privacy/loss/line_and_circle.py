@@ -1,8 +1,8 @@
-"""How much a noisy point on the circle or on the line can reveal, in closed form.
+"""How much a noisy point on the circle or on the line can reveal, in closed form. The
+noise is centered at η₁ for one data set and at η₂, a distance D away, for a neighboring
+one. The privacy loss L is the log ratio of the two output densities at a random output.
 
-The noise is centered at η₁ for one data set and at η₂, a distance D away, for a
-neighboring one. The privacy loss L is the log ratio of the two output densities, at a
-random output drawn around η₁ (with probabilities P₁).
+P₁ denotes probabilities for noise about η₁.
 
 Definitions. The circle has circumference 2π, and s is the scale of the noise. y is the
 signed distance of an output from η₁, and η₂ is at y = D. The privacy loss exceeds t on

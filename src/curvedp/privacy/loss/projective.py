@@ -1,7 +1,8 @@
-"""How much a noisy point of a projective space (a space of lines) can reveal.
+"""How much a noisy point of a projective space (a space of lines) can reveal. The noise
+is centered at η₁ for one data set and at η₂ for a neighboring one. The privacy loss L
+is the log ratio of the two output densities at a random output. A point has two lifts
+to the sphere above.
 
-The noise is centered at η₁ for one data set and at η₂ for a neighboring one. The
-privacy loss L is the log ratio of the two output densities at a random output.
 `ProjectiveLoss` computes P(L > t) and P(L <= t) by an integral over the distance r of
 the output from η₁.
 

@@ -1,8 +1,8 @@
-"""How much a noisy point on a sphere, hyperbolic or flat space can reveal.
+"""How much a noisy point on a sphere, hyperbolic or flat space can reveal. The noise is
+centered at η₁ for one data set and at η₂ for a neighboring one. The privacy loss L is
+the log ratio of the two output densities at a random output drawn around η₁.
 
-The noise is centered at η₁ for one data set and at η₂ for a neighboring one. The
-privacy loss L is the log ratio of the two output densities at a random output drawn
-around η₁. `SpaceFormLoss` computes P(L > t) and P(L <= t), the two tails of L.
+`SpaceFormLoss` computes P(L > t) and P(L <= t), the two tails of L.
 
 Definitions. Units are such that the curvature is k = −1, 0 or 1. The dimension is d >=
 2, the scale of the noise s, and its centers η₁, η₂ are a distance D apart. In polar

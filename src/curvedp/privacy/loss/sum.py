@@ -1,8 +1,8 @@
-"""The privacy loss of two independent releases: the sum of their losses A and B.
+"""The privacy loss of two independent releases: the sum of their losses A and B. A
+privacy loss is the log ratio of the output densities on two neighboring data sets, at a
+random output of the first one (with probabilities P₁).
 
-A privacy loss is the log ratio of the output densities on two neighboring data sets, at
-a random output of the first one (with probabilities P₁). `SumOfLosses` computes the
-tails of A + B by a convolution integral,
+`SumOfLosses` computes the tails of A + B by a convolution integral,
 
     P₁(A + B > t) = ∫ f_B(b)·P₁(A > t − b) db,
 

@@ -1,10 +1,10 @@
 """A table of the distribution of a privacy loss L, from which δ(ε) is computed quickly.
-
 P₁ and P₂ are the output distributions on two neighboring data sets, and L is the
-logarithm of their density ratio. The table stores log P₁(L > t) and log P₁(L <= t), for
-losses t >= 0, as piecewise polynomials in a coordinate w of t.
+logarithm of their density ratio. The table stores log P₁(L > t) and log P₁(L <= t) as
+functions of a coordinate w of t.
 
-So δ(ε), moments and trade-off curves are quick integrals over the table.
+These functions are piecewise polynomials, for t >= 0. So δ(ε), moments and trade-off
+curves are quick integrals over the table.
 
 Theorem (docs/theory/exact-profiles.md, "The integral"). An isometry of the space swaps
 P₁ and P₂. Then

@@ -1,8 +1,7 @@
 """δ(ε) of several private mechanisms together, from their privacy loss distributions.
-
 The total loss is computed under a few exponential *tilts*: probability masses at a loss
-L are multiplied by e^{λL − κ}, with a rate λ and a constant κ. Each tilt makes other
-losses likely, and is used for the ε near them.
+L are multiplied by e^{λL − κ}, with a rate λ and a constant κ. Each tilt serves the ε
+near the losses that it makes likely.
 
 Theorem C2 (docs/theory/accounting.md). A privacy loss distribution (PLD) has
 probability masses at losses on a grid. Let the discretized PLD of each mechanism

@@ -1,8 +1,9 @@
-"""Compose private mechanisms by convolving their privacy loss distributions (PLDs).
+"""Compose private mechanisms by convolving their privacy loss distributions (PLDs). A
+PLD has masses pᵢ at losses Lᵢ on a grid. It is *tilted* first: its masses become
+pᵢ·e^{λLᵢ − κ}, with a rate λ and a constant κ.
 
-A PLD has masses pᵢ at losses Lᵢ on a grid. It is *tilted* first: its masses become
-pᵢ·e^{λLᵢ − κ}, with a rate λ and a constant κ. So losses that decide δ(ε) are likely,
-and survive the rounding of the fast Fourier transform (FFT).
+So losses that decide δ(ε) are likely, and survive the rounding of the fast Fourier
+transform (FFT).
 
 `convolve_tilted` convolves, and `hockey_stick_divergence` computes δ from the result.
 The constant κ(λ) = log Σ pᵢ·e^{λLᵢ} gives the tilted masses the sum 1. A convolution of

@@ -1,8 +1,7 @@
-"""Replace the privacy profile δ(ε) of a mechanism by a discrete one that bounds it.
-
-P and Q are the mechanism's output distributions on two neighboring data sets. The
-result is a privacy loss distribution (PLD): probability masses at losses L on a grid.
-It promises no more privacy than the mechanism has.
+"""Replace the privacy profile δ(ε) of a mechanism by a discrete one that bounds it. P
+and Q are the mechanism's output distributions on two neighboring data sets. The result
+is a privacy loss distribution (PLD): probability masses at losses L on a grid. Its δ(ε)
+is never smaller.
 
 Theorem (connect the dots: Doroshenko et al. 2022; docs/theory/accounting.md, Theorem
 C2). Let δ(ε) be known at losses 0 = ε₀ < ε₁ < … < ε_n, multiples of a width w. As a

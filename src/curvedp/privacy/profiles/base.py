@@ -1,11 +1,11 @@
 """What one noisy release promises: its δ(ε), μ of Gaussian DP, ρ and other parameters.
+All are computed from the privacy loss L = log p₁(Y)/p₂(Y), with the output densities p₁
+and p₂ on two neighboring data sets, and Y drawn from p₁. A table stores the
+distribution of L.
 
-All are computed from the privacy loss L = log p₁(Y)/p₂(Y), where p₁ and p₂ are the
-output densities on the two neighboring data sets that are easiest to tell apart, and
-the output Y is drawn from p₁. The tails of L are stored in a table.
-
-Subclasses of `PrivacyProfile` supply the distribution of L. With P₁ and P₂ the
-probabilities under p₁ and p₂,
+The two data sets are those that are easiest to tell apart. Subclasses of
+`PrivacyProfile` supply the distribution of L. With P₁ and P₂ the probabilities under p₁
+and p₂,
 
     δ(ε)      = E₁(1 − e^{ε−L})₊ = ∫_ε^∞ e^{ε−t}·P₁(L > t) dt,
     P₂(L > t) = e^{−t}·(P₁(L > t) − δ(t)).

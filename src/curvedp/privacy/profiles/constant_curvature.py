@@ -1,5 +1,4 @@
 """What Gaussian or Laplace noise promises on a sphere, a hyperbolic or a flat space.
-
 The noise is isotropic about a center, which is at most `sensitivity` farther on for a
 neighboring data set. A profile gives δ at every ε, and other privacy parameters.
 

@@ -1,8 +1,7 @@
-"""A guarantee that states a whole privacy profile: δ(ε) at every ε.
-
-A profile is computed from the noise of one release. Wrapped in `ProfileGuarantee`, it
-can be composed with other guarantees, converted to another definition of privacy, and
-charged to a ledger.
+"""A guarantee that states a whole privacy profile: δ(ε) at every ε. A profile is
+computed from the noise of one release. Wrapped in `ProfileGuarantee`, it can be
+composed with other guarantees, converted to another definition of privacy, and charged
+to a ledger.
 """
 
 from dataclasses import dataclass

@@ -1,5 +1,4 @@
 """A bound on δ(ε) of Gaussian noise on spaces whose curvature is nowhere negative.
-
 There, noise of scale σ protects at least as well as on flat space: two noise centers at
 most Δ apart are as hard to tell apart as N(0, 1) and N(Δ/σ, 1).
 

@@ -1,8 +1,7 @@
 """What Gaussian noise promises on a product of spaces, such as plane × sphere.
-
 Neighboring data sets move the noise center by at most Δ, the sensitivity. A *split* of
 Δ divides that move among the factors: a length Δᵢ in factor i, with ΣΔᵢ² = Δ². The
-functions here find the split with the worst privacy.
+split with the worst privacy decides.
 
 Each factor is a space of constant curvature. For example, the 2×2 SPD matrices are the
 product of a line and a hyperbolic plane of curvature −½.

@@ -1,6 +1,5 @@
-"""What Gaussian or Laplace noise on a projective space promises: δ(ε), μ and so on.
-
-A projective space is the space of lines through the origin of Rᵐ or ℂᵐ. This module
+"""What Gaussian or Laplace noise on a projective space promises: δ(ε), μ and so on. A
+projective space is the space of lines through the origin of Rᵐ or ℂᵐ. This module
 checks parameters and converts them to units in which two lines are at most π/2 apart.
 
 The privacy loss itself is computed in `loss.projective`. Theorem P1

@@ -1,8 +1,6 @@
-"""Bounds on δ(ε) for noise whose exact privacy profile is not known.
-
-`HadamardProfile` bounds Gaussian noise on spaces without positive curvature by that of
-a flat Gaussian with a smaller scale. `PureProfile` bounds any noise whose privacy loss
-is bounded.
+"""Bounds on δ(ε) for noise whose exact privacy profile is not known. `HadamardProfile`
+bounds Gaussian noise on spaces without positive curvature by that of a flat Gaussian
+with a smaller scale. `PureProfile` bounds any noise whose privacy loss is bounded.
 
 Theorem P4 (docs/theory/exact-profiles.md). On a complete, simply connected manifold
 with sectional curvatures <= 0 and Ric >= −k, kσ² < 1, the Gaussians of scale σ about
