@@ -56,7 +56,7 @@ def within(
     Parameters
     ----------
     name : str
-        What the error message calls the number.
+        The name of the number in error messages.
     value : number
         The number.
     low, high : float
@@ -173,7 +173,7 @@ def public_shape(name: str, value: Any, instead: str = "") -> tuple[int, ...]:
     Parameters
     ----------
     name : str
-        What the message calls the value.
+        The name of the value in the error message.
     value : array, frame or list
         The records.
     instead : str

@@ -370,6 +370,11 @@ class Plan:
         is_one_mean = self.statistic == "mean" and self.classes == 1
         if is_one_mean and not has_too_many_records:
             return
+        if self.statistic == "synthetic":
+            raise ParameterError(
+                "synthetic records have no region: combine_synthetic gives error bars "
+                "of what is computed from them"
+            )
         if has_too_many_records:
             subject = f"{self.n} records"
         else:
@@ -1145,7 +1150,7 @@ def _plan_classifier(
     Parameters
     ----------
     manifold : Manifold
-        Where the matrices live.
+        The space in which the matrices lie.
     n : int
         The number of records of all classes together.
     guarantee : Guarantee
@@ -1194,7 +1199,7 @@ def _plan_clusters(
     Parameters
     ----------
     manifold, n, guarantee, center, outer_radius
-        As for `plan`.
+        The arguments of `plan` with these names.
     classes : int
         The number of clusters; at least two are planned.
     """
@@ -1285,7 +1290,7 @@ def _plan_tangent_pca(
     planned : TangentMoments
         The statistic: the moments of the records' logarithms at the ball's center.
     guarantee, mechanism
-        As for `plan`.
+        The arguments of `plan` with these names.
     """
     with one_blas_thread():
         ways = ways_in_public_ball(planned, guarantee)
@@ -1321,7 +1326,8 @@ def _planned_population(
     Parameters
     ----------
     manifold, center, radius, n, outer_radius, classes, guarantee
-        As for `plan`. In a private ball the model depends on the guarantee.
+        The arguments of `plan` with these names. In a private ball the model depends on
+        the guarantee.
     """
     if not isinstance(radius, str):
         return SyntheticPopulation(manifold, center, radius, n, classes)
@@ -1346,7 +1352,7 @@ def _plan_synthetic(
     ----------
     planned : SyntheticPopulation or SearchedPopulation
     guarantee, mechanism, spread
-        As for `plan`.
+        The arguments of `plan` with these names.
     """
     left_out: dict[str, str] = {}
     outer_radius = found_radius = None
@@ -1394,7 +1400,7 @@ def _predict_errors(
     planned : ClippedToBall or SyntheticPopulation
         The statistic, with its ball.
     guarantee, mechanism
-        As for `plan`.
+        The arguments of `plan` with these names.
 
     Returns
     -------
@@ -1446,7 +1452,7 @@ def _plan_private_ball(
     n : int
         The number of records of all classes together.
     guarantee, mechanism, statistic, classes
-        As for `plan`.
+        The arguments of `plan` with these names.
     spread : float or None
         The root mean square distance of the public records to their mean; None takes
         the statistic's own default.
@@ -1500,7 +1506,7 @@ def _planned_statistic(
     Parameters
     ----------
     manifold, center, outer_radius
-        As for `plan`.
+        The arguments of `plan` with these names.
     radius : float or "private"
         As for `plan`; a radius of another type is refused with a clear message.
     n : int

@@ -120,7 +120,7 @@ def verify_file(
         The Ed25519 key of somebody who must have signed the certificate: 64 hexadecimal
         digits, or the name of a file that contains them.
     seconds : float
-        How many seconds of CPU time the verification may take.
+        The CPU time that the verification may take, in seconds.
 
     Returns
     -------
@@ -163,7 +163,7 @@ def sign_file(
     identity : Ed25519PrivateKey
         The key to sign with.
     seconds : float
-        How many seconds of CPU time the verification may take.
+        The CPU time that the verification may take, in seconds.
 
     Returns
     -------
@@ -299,7 +299,7 @@ def run_in_worker(
     request : dict
         The arguments of the operation, as JSON values.
     seconds : float
-        How many seconds of CPU time the process may use.
+        The CPU time that the process may use, in seconds.
     module : str
         The module that the process runs.
 

@@ -134,9 +134,9 @@ def test_a_file_with_half_a_unit_is_refused(tmp_path, encoding):
     for place in (4, len(content) // 2, len(content)):
         for changed in (content[:place] + b"x" + content[place:], content[:-1]):
             path.write_bytes(changed)
-            with pytest.raises(ParameterError, match="no whole units"):
+            with pytest.raises(ParameterError, match="not a multiple of"):
                 read_records(path, SPACE, header=False, encoding=encoding)
-            with pytest.raises(ParameterError, match="no whole units"):
+            with pytest.raises(ParameterError, match="not a multiple of"):
                 read_column(path, 0, header=False, encoding=encoding)
 
 

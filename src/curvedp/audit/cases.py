@@ -520,7 +520,7 @@ def _run_all_stages(mechanism: StagedMechanism, data: Any, add_noise: AddNoise) 
     mechanism : StagedMechanism
         The mechanism.
     data : Any
-        What its `prepare_data` returned.
+        The data, as the mechanism's `prepare_data` returned them.
     add_noise : callable
         add_noise(values, scales) is called in every stage and returns the noisy answer.
     """
@@ -545,7 +545,7 @@ def _run_with_noise(
     mechanism : StagedMechanism
         The mechanism.
     data : Any
-        What its `prepare_data` returned.
+        The data, as the mechanism's `prepare_data` returned them.
     noise_factor : float
         The factor by which the Gaussian noise is scaled.
     rng : numpy.random.Generator

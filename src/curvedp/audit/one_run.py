@@ -374,7 +374,7 @@ def _descend(
     optimizer : str
         One of `OPTIMIZERS`.
     problem : Problem
-        What is minimized.
+        The problem, whose objective is minimized.
     records : array
         The records.
     start : array

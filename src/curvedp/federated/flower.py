@@ -161,7 +161,7 @@ def party_from_settings(
         "records" and optionally "ledger" and, for a keyed one, "ledger_key". Optional
         "labels" and "groups" name columns of the records' file.
     state : dict, optional
-        What the site remembers of this session.
+        The state that the site keeps during this session.
     with_records : bool
         Whether to read plan and records. Without them, which needs a state, the result
         is a plain `Party` that answers with its keys alone; otherwise it is a `Site`.

@@ -309,7 +309,7 @@ class FirstCenter(Question):
         noise : float
             The standard deviation of the noise in a coordinate of the sum.
         averaging_weight : float
-            This round's weight in the average of such rounds, see `Question.update`.
+            The weight of this round in an average with earlier rounds of its kind.
         """
         manifold = self.ball.manifold
         center = self.ball.center
@@ -440,7 +440,7 @@ class CountDistances(Question):
         noise : float
             The standard deviation of the noise in a coordinate of the sum.
         averaging_weight : float
-            This round's weight in the average of such rounds, see `Question.update`.
+            The weight of this round in an average with earlier rounds of its kind.
         """
         lengths = self.ball.radius * _LENGTHS
         counts_beyond = _make_monotone(_ROOT_MATRIX @ noisy_sum)
@@ -575,7 +575,7 @@ class StepToMean(Question):
         noise : float
             The standard deviation of the noise in a coordinate of the sum.
         averaging_weight : float
-            This round's weight in the average of such rounds, see `Question.update`.
+            The weight of this round in an average with earlier rounds of its kind.
         """
         manifold = self.ball.manifold
         clip_length = self._clip_length(state)
@@ -643,7 +643,7 @@ class SquaredDistance(Question):
         noise : float
             The standard deviation of the noise in a coordinate of the sum.
         averaging_weight : float
-            This round's weight in the average of such rounds, see `Question.update`.
+            The weight of this round in an average with earlier rounds of its kind.
         """
         return np.asarray(np.clip(noisy_sum / n + 0.5, 0.0, 1.0) * state.radius**2)
 
@@ -694,7 +694,7 @@ class SecondMomentRows(Question):
         noise : float
             The standard deviation of the noise in a coordinate of the sum.
         averaging_weight : float
-            This round's weight in the average of such rounds, see `Question.update`.
+            The weight of this round in an average with earlier rounds of its kind.
         """
         return np.asarray(noisy_sum / n * state.radius**2)
 

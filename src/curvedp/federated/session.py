@@ -248,7 +248,7 @@ def split_secret(
     points : sequence of int
         The points at which the polynomial is evaluated; distinct and not 0.
     threshold : int
-        How many shares determine the secret.
+        The number of shares that determine the secret.
     random_bytes : callable
         random_bytes(size) returns that many random bytes.
 

@@ -938,7 +938,7 @@ def _resolve_path(name: str, value: Any) -> Path:
     name : str
         The parameter's name, for error messages.
     value : object
-        What the caller passes as a path.
+        The object that the caller passes as a path.
 
     Raises
     ------

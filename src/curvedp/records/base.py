@@ -212,9 +212,9 @@ def open_records(
     point_shape : tuple of int
         The shape of one record.
     name : str
-        What error messages call X.
+        The name of X in error messages.
     min_records : int
-        How many records are needed.
+        The smallest number of records that is accepted.
 
     Raises
     ------
@@ -269,7 +269,7 @@ def _open_by_location(X: Any, point_shape: tuple[int, ...], name: str) -> Record
     point_shape : tuple of int
         The shape of one point.
     name : str
-        The name of the argument in messages.
+        The name of the argument in error messages.
     """
     if is_chunked(X):
         from curvedp.records.chunked import ChunkedRecords
@@ -310,7 +310,7 @@ def check_record_shape(X: Any, point_shape: tuple[int, ...], name: str) -> Any:
     point_shape : tuple of int
         The shape of one point.
     name : str
-        The name of the argument in messages.
+        The name of the argument in error messages.
     """
     if X.ndim == 1 + len(point_shape) and tuple(X.shape[1:]) == point_shape:
         return X

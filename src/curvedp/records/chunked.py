@@ -59,9 +59,9 @@ def refuse_chunked(name: str, X: Any) -> None:
     Parameters
     ----------
     name : str
-        What error messages call the argument.
+        The name of the argument in error messages.
     X : object
-        What the caller passes as records.
+        The object that the caller passes as records.
     """
     if is_chunked(X):
         raise ParameterError(
@@ -78,9 +78,9 @@ def check_chunk_sizes(name: str, X: Any) -> None:
     Parameters
     ----------
     name : str
-        What error messages call the argument.
+        The name of the argument in error messages.
     X : object
-        What the caller passes as records.
+        The object that the caller passes as records.
     """
     if any(isnan(size) for sizes in X.chunks for size in sizes):
         raise ParameterError(
@@ -144,7 +144,7 @@ def check_whole_records(X: Any, point_shape: tuple[int, ...], name: str = "X") -
     point_shape : tuple of int
         The shape of one point.
     name : str
-        The name of the argument in messages.
+        The name of the argument in error messages.
     """
     check_record_shape(X, point_shape, name)
     cut_axes = [axis for axis in range(1, X.ndim) if len(X.chunks[axis]) > 1]
@@ -169,7 +169,7 @@ class ChunkedRecords(Records):
     point_shape : tuple of int
         The shape of one record.
     name : str
-        What error messages call X.
+        The name of X in error messages.
 
     Attributes
     ----------

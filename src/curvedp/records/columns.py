@@ -38,7 +38,7 @@ def select_columns(
     Parameters
     ----------
     where : str
-        What error messages call the table.
+        The name of the table in error messages.
     names : sequence of str or int, or None
         The names of the table's columns, or their positions where they have no names;
         None for a text file without a header.
@@ -93,7 +93,7 @@ def _columns_besides(
     Parameters
     ----------
     where : str
-        What error messages call the table.
+        The name of the table in error messages.
     names : sequence of str or int, or None
         The names of the table's columns; without them nothing is left out.
     others : sequence of str or int
@@ -115,11 +115,11 @@ def _check_column_count(
     Parameters
     ----------
     where : str
-        What the records are called in messages.
+        The name of the records in error messages.
     names : sequence or None
         The names of all columns; None if the table has no names.
     options : ReadOptions
-        How the file is read.
+        The caller's options for reading the file.
     width : int
         The number of entries of a record.
     """
@@ -202,7 +202,7 @@ def _find_column(where: str, names: Sequence[Column] | None, column: Column) -> 
     Parameters
     ----------
     where : str
-        What the records are called in messages.
+        The name of the records in error messages.
     names : sequence or None
         The names of all columns; None if the table has no names.
     column : str or int

@@ -67,7 +67,7 @@ def to_floats(where: str, values: Any) -> np.ndarray:
     Parameters
     ----------
     where : str
-        What the error message calls the array.
+        The name of the array in error messages.
     values : array
         Of any shape. Its type has to be public: this is so for an array of NumPy, but
         not for a column of a frame, whose type a single cell can change.
@@ -225,7 +225,7 @@ def _record_to_floats(
     record : object
         One record of any type.
     shape : tuple of int
-        The shape of one record as it is written.
+        The shape of the numbers that write one record, such as (2,) for a pair.
     columns : sequence or None
         The keys of the wanted entries.
     """
@@ -285,7 +285,7 @@ def is_scipy_rotation(X: Any) -> bool:
     Parameters
     ----------
     X : object
-        What the caller passes as records.
+        The object that the caller passes as records.
     """
     if "scipy.spatial.transform" not in sys.modules:
         return False

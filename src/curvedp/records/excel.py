@@ -63,9 +63,9 @@ def read_excel_records(
     path : path
         The file.
     shape : tuple of int
-        The shape of one record as it is written.
+        The shape of the numbers that write one record, such as (2,) for a pair.
     options : ReadOptions
-        How the file is read.
+        The caller's options for reading the file.
 
     Returns
     -------
@@ -107,7 +107,7 @@ def read_excel_cells(
         The range, such as "A2:C201" or "Sheet1!A2:C201". It may be without a sheet if
         the file has only one.
     max_unpacked : int, optional
-        How many bytes of memory the file may fill.
+        The limit in bytes on the memory that the file may fill.
     """
     import openpyxl
 

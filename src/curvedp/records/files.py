@@ -90,7 +90,7 @@ def read_records(
         a masked array or a list of arrays. Rows of tables hold a point's entries in
         row-major order.
     manifold : Manifold
-        Where the records live. It tells how many numbers a record has.
+        The space in which the records lie. It tells how many numbers a record has.
     form : str, optional
         How points are written, one of `FORMS`, such as ``"latlon-degrees"``. Without it
         a record holds the entries of its point.
@@ -120,10 +120,10 @@ def read_records(
         Encodings in which the contents of a record could be taken for a line end
         (UTF-7, ISO 2022, EBCDIC, …) are refused.
     max_unpacked : int, optional
-        How many bytes of memory the file may fill. By default it is the larger of 1 GiB
-        and 16 times the file's size, or the value of the environment variable
-        ``CURVEDP_MAX_UNPACKED``. It is compared with the file's size and the shapes
-        that the file declares.
+        The limit in bytes on the memory that the file may fill. By default it is the
+        larger of 1 GiB and 16 times the file's size, or the value of the environment
+        variable ``CURVEDP_MAX_UNPACKED``. It is compared with the file's size and the
+        shapes that the file declares.
     other_columns : sequence of str or int
         Columns of a table with names that hold something else, such as the person of
         each record. Without `columns`, the record is in all others.
@@ -419,7 +419,7 @@ def _read_file(path: Path, options: ReadOptions) -> Any:
     path : path
         The file.
     options : ReadOptions
-        How the file is read.
+        The caller's options for reading the file.
     """
     endings = (*TABLE_READERS, *volumes.READERS)
     ending = _ending_of(path, endings)
@@ -505,7 +505,7 @@ def _shape_records(where: str, X: Any, options: ReadOptions) -> Any:
     Parameters
     ----------
     where : str
-        What error messages call the records.
+        The name of the records in error messages.
     X : array
         The records: of that shape; or of shape (n, width), in row-major order; or a
         volume, of which `options.mask` picks the voxels.

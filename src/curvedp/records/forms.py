@@ -82,7 +82,7 @@ def find_form(name: str | None, manifold: Manifold) -> Form:
     name : str or None
         A key of `FORMS`. None stands for the entries of the point itself.
     manifold : Manifold
-        Where the points live.
+        The space in which the points lie.
 
     Raises
     ------
@@ -157,7 +157,7 @@ def check_order(where: str, form: Form, names: Sequence[str | int]) -> None:
     Parameters
     ----------
     where : str
-        What the error message calls the table.
+        The name of the table in error messages.
     form : Form
         The form whose order is expected.
     names : sequence of str or int
@@ -576,7 +576,7 @@ def _form_for_shape(
     Parameters
     ----------
     shape : tuple of int
-        The shape of a record as it is written.
+        The shape of the numbers that write one record, such as (2,) for a pair.
     point_shape : tuple of int
         The only shape of a point for which the form is built.
     points : callable

@@ -98,13 +98,13 @@ def find_record_columns(
     Parameters
     ----------
     where : str
-        What the records are called in messages.
+        The name of the records in error messages.
     table : frame or pyarrow table
         The table with the records.
     shape : tuple of int
-        The shape of one record as it is written.
+        The shape of the numbers that write one record, such as (2,) for a pair.
     options : ReadOptions
-        How the file is read.
+        The caller's options for reading the file.
     """
     names = column_names(table)
     columns = options.columns
@@ -125,7 +125,7 @@ def frame_column(where: str, table: Any, column: str | int) -> np.ndarray:
     Parameters
     ----------
     where : str
-        What the records are called in messages.
+        The name of the records in error messages.
     table : frame or pyarrow table
         The table with the records.
     column : str or int
@@ -182,7 +182,7 @@ def _package_of(X: Any) -> str | None:
     Parameters
     ----------
     X : object
-        What the caller passes as records.
+        The object that the caller passes as records.
     """
     for base in type(X).__mro__:
         package = base.__module__.partition(".")[0]

@@ -149,7 +149,7 @@ def _private_labels(y: Any) -> np.ndarray:
     Parameters
     ----------
     y : object
-        What the caller passes as labels.
+        The object that the caller passes as labels.
     """
     if isinstance(y, list | tuple):
         return object_array(y)

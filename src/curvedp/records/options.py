@@ -38,7 +38,8 @@ class ReadOptions(NamedTuple):
     form : Form
         How a record is written as numbers.
     max_unpacked : int or None
-        How many bytes of memory the file may fill; None means the limit of `limits`.
+        The limit in bytes on the memory that the file may fill; None means the limit of
+        `limits`.
     """
 
     header: bool | None = None

@@ -30,9 +30,9 @@ def encode_persons(groups: Any, n: int, min_persons: int = 2) -> np.ndarray:
     groups : array, list or series, length n
         A public id of any kind for each record.
     n : int
-        How many records there are.
+        The number of records.
     min_persons : int
-        How many people are needed.
+        The smallest number of people that is accepted.
 
     Returns
     -------
@@ -200,7 +200,7 @@ def _mean_of_person(manifold: Manifold, records: np.ndarray) -> np.ndarray:
     Parameters
     ----------
     manifold : Manifold
-        Where the points live.
+        The space in which the points lie.
     records : array
         The person's records, clipped into the ball.
     """

@@ -77,13 +77,13 @@ def _convert(
     Parameters
     ----------
     where : str
-        What the records are called in messages.
+        The name of the records in error messages.
     X : array-like
         The records.
     shape : tuple of int
-        The shape of one record as it is written.
+        The shape of the numbers that write one record, such as (2,) for a pair.
     options : ReadOptions
-        How the file is read.
+        The caller's options for reading the file.
     """
     if isinstance(X, Frame):
         return frame_records(where, X, shape, options)
@@ -151,7 +151,7 @@ def _record_keys(
     Parameters
     ----------
     shape : tuple of int
-        The shape of one record as it is written.
+        The shape of the numbers that write one record, such as (2,) for a pair.
     columns : sequence or None
         The columns that the caller names.
     """
@@ -176,7 +176,7 @@ def _to_numpy(where: str, X: Any) -> np.ndarray:
     Parameters
     ----------
     where : str
-        What the records are called in messages.
+        The name of the records in error messages.
     X : object
         An array of any library.
     """

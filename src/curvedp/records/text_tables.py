@@ -67,7 +67,7 @@ def read_text_records(
     shape : tuple of int
         The shape of one record, whose entries are in row-major order in a line.
     options : ReadOptions
-        What the caller says about the file.
+        The caller's options for reading the file.
 
     Returns
     -------
@@ -94,7 +94,7 @@ def read_text_column(path: Path, column: str | int, options: ReadOptions) -> np.
     column : str or int
         The column, by its name or its position from 0.
     options : ReadOptions
-        How the file is read.
+        The caller's options for reading the file.
 
     Returns
     -------
@@ -120,7 +120,7 @@ def read_header(path: Path, options: ReadOptions) -> list[str] | None:
     path : path
         The file.
     options : ReadOptions
-        How the file is read.
+        The caller's options for reading the file.
     """
     with_header = _with_header_for_names(options)
     separator = _separator(path, with_header)
@@ -136,7 +136,7 @@ def _with_header_for_names(options: ReadOptions) -> ReadOptions:
     Parameters
     ----------
     options : ReadOptions
-        What the caller says about the file.
+        The caller's options for reading the file.
 
     Returns
     -------
@@ -162,7 +162,7 @@ def _check_number_of_lines(
     path : path
         The file.
     options : ReadOptions
-        How the file is read.
+        The caller's options for reading the file.
     bytes_per_line : int
         How much memory one line takes when it is read.
     """
@@ -181,7 +181,7 @@ def _open_table(path: Path, width: int, options: ReadOptions) -> TextTable:
     width : int
         How many cells of a line are wanted.
     options : ReadOptions
-        How the file is read.
+        The caller's options for reading the file.
     """
     separator = _separator(path, options)
     lines = _lines_after_skipped(path, options)
@@ -209,7 +209,7 @@ def _lines_after_skipped(path: Path, options: ReadOptions) -> Iterator[Line]:
     path : path
         The file.
     options : ReadOptions
-        How the file is read.
+        The caller's options for reading the file.
     """
     lines = read_lines(path, options.encoding)
     first_two = list(islice(lines, 2))
@@ -258,7 +258,7 @@ def _separator(path: Path, options: ReadOptions) -> str:
     path : path
         The file.
     options : ReadOptions
-        How the file is read.
+        The caller's options for reading the file.
     """
     if options.header not in (True, False):
         raise ParameterError(

@@ -51,7 +51,7 @@ def read_npz(path: Path, options: ReadOptions) -> np.ndarray:
     path : path
         The file.
     options : ReadOptions
-        How the file is read.
+        The caller's options for reading the file.
     """
     limit = unpacked_limit(path, options.max_unpacked)
     with zipfile.ZipFile(path) as archive:
@@ -79,7 +79,7 @@ def _read_npy_stream(path: Path, file: IO[bytes], limit: int) -> np.ndarray:
     file : binary file
         Open at the start of the array.
     limit : int
-        How many bytes the array may fill.
+        The limit in bytes on the memory that the array may fill.
     """
     version = np.lib.format.read_magic(file)
     if version == (1, 0):
@@ -109,7 +109,7 @@ def _read_exactly(file: IO[bytes], size: int) -> bytearray:
     file : binary file
         The open file.
     size : int
-        How many bytes are read.
+        The number of bytes to read.
     """
     content = bytearray()
     while len(content) < size:
@@ -153,7 +153,7 @@ def read_mat(path: Path, options: ReadOptions) -> np.ndarray:
     path : Path
         The file.
     options : ReadOptions
-        What the caller says about the file.
+        The caller's options for reading the file.
 
     Returns
     -------
@@ -186,7 +186,7 @@ def _read_mat_array(path: Path, options: ReadOptions) -> np.ndarray:
     path : path
         The file.
     options : ReadOptions
-        How the file is read.
+        The caller's options for reading the file.
     """
     import scipy.io
 
@@ -285,7 +285,7 @@ def read_zarr(path: Path, options: ReadOptions) -> Any:
     path : path
         The file.
     options : ReadOptions
-        How the file is read.
+        The caller's options for reading the file.
     """
     stored = open_zarr(path, options.key, options.max_unpacked)
     is_large = stored.size * _BYTES_PER_DOUBLE > STREAMED
@@ -308,7 +308,7 @@ def read_nifti(path: Path, options: ReadOptions) -> np.ndarray:
     path : path
         The file.
     options : ReadOptions
-        How the file is read.
+        The caller's options for reading the file.
     """
     if options.mask is None:
         raise ParameterError(
@@ -478,7 +478,7 @@ def select_voxels(where: str, X: np.ndarray, options: ReadOptions) -> np.ndarray
     Parameters
     ----------
     where : str
-        What the error message calls the volume.
+        The name of the volume in error messages.
     X : array
         The volume; its first axes are those of the mask.
     options : ReadOptions
@@ -636,7 +636,7 @@ def from_parquet(paths: str | Path | Sequence[str | Path], manifold: Manifold) -
     paths : path, or sequence of paths
         The files, in order.
     manifold : Manifold
-        Where the points live.
+        The space in which the points lie.
 
     Returns
     -------
@@ -678,9 +678,9 @@ def read_parquet(path: Path, shape: tuple[int, ...], options: ReadOptions) -> An
     path : path
         The file.
     shape : tuple of int
-        The shape of one record as it is written.
+        The shape of the numbers that write one record, such as (2,) for a pair.
     options : ReadOptions
-        How the file is read.
+        The caller's options for reading the file.
     """
     with _open_parquet(path) as file:
         row_count = file.metadata.num_rows
@@ -702,7 +702,7 @@ def read_parquet_column(
     column : str or int
         The column, by its name or its position from 0.
     options : ReadOptions
-        How the file is read.
+        The caller's options for reading the file.
     """
     empty_table = _empty_table(path)
     column_options = ReadOptions(columns=[column])
@@ -757,9 +757,9 @@ def _read_parquet_records(
     row_group : int or None
         Which row group is read; None reads the whole file.
     shape : tuple of int
-        The shape of one record as it is written.
+        The shape of the numbers that write one record, such as (2,) for a pair.
     options : ReadOptions
-        How the file is read.
+        The caller's options for reading the file.
     """
     positions = find_record_columns(path.name, _empty_table(path), shape, options)
     table = _read_parquet_table(path, row_group, positions, options.max_unpacked)
@@ -808,7 +808,7 @@ def _read_parquet_table(
     positions : list of int
         The positions of the columns, in the wanted order.
     max_unpacked : int or None
-        How many bytes of memory the columns may fill.
+        The limit in bytes on the memory that the columns may fill.
 
     Returns
     -------
@@ -854,7 +854,7 @@ def _check_parquet_columns(
     positions : list of int
         The positions of the wanted columns, in the wanted order.
     max_unpacked : int or None
-        How many bytes of memory the columns may fill.
+        The limit in bytes on the memory that the columns may fill.
 
     Raises
     ------
@@ -936,9 +936,9 @@ def _open_row_groups(
     paths : list of path
         The parquet files, in the order of their records.
     shape : tuple of int
-        The shape of one record as it is written.
+        The shape of the numbers that write one record, such as (2,) for a pair.
     options : ReadOptions
-        How the file is read.
+        The caller's options for reading the file.
     """
     import dask.array
 

@@ -46,7 +46,7 @@ def check_writable_form(
     ----------
     path : path
     manifold : Manifold
-        Where the points are.
+        The space in which the points lie.
     form : str or None
         The form in which points are written.
     has_columns : bool
@@ -85,7 +85,7 @@ def write_points(
         each tensor, in a row: where a voxel lies means nothing.
     points : array, shape (n, *point_shape)
     manifold : Manifold
-        Where the points are.
+        The space in which the points lie.
     form : str, optional
         The form in which points are written, such as "latlon-degrees". By default it is
         the entries of a point.
@@ -126,7 +126,7 @@ def csv_content(points: np.ndarray, manifold: Manifold, form: str | None) -> byt
     ----------
     points : array, shape (n, *point_shape)
     manifold : Manifold
-        Where the points are.
+        The space in which the points lie.
     form : str or None
         The form in which points are written.
     """

@@ -137,7 +137,8 @@ def open_zarr(path: Path, key: str | None, max_unpacked: int | None) -> Any:
     key : str or None
         The name of the array in a group; it may be missing if the group has only one.
     max_unpacked : int or None
-        How many bytes of memory the array may fill; None means the limit of `limits`.
+        The limit in bytes on the memory that the array may fill; None means the limit
+        of `limits`.
 
     Returns
     -------
@@ -437,7 +438,7 @@ def _check_chunk_file(path: Path, array: _ArrayMetadata, file: Path) -> None:
     path : Path
         The zarr folder, which error messages name.
     array : _ArrayMetadata
-        What the metadata say about the array.
+        The checked metadata of the array.
     file : Path
         A file with one chunk, or a shard with many.
     """
@@ -467,7 +468,7 @@ def _chunk_places(
     Parameters
     ----------
     array : _ArrayMetadata
-        What the metadata say about the array.
+        The checked metadata of the array.
     stream : binary file
         The file of a chunk, or of a shard with several chunks.
     """
@@ -606,7 +607,7 @@ def _parse_zstd_header(packed: bytes, start: int) -> _ZstdFrameHeader:
     packed : bytes
         The packed chunk.
     start : int
-        Where the frame begins in `packed`.
+        The position in `packed` at which the frame begins.
     """
     descriptor = packed[start + 4]
     size_flag = descriptor >> 6
@@ -648,7 +649,7 @@ def _end_of_zstd_frame(packed: bytes, start: int, header: _ZstdFrameHeader) -> i
     packed : bytes
         The packed chunk.
     start : int
-        Where the frame begins in `packed`.
+        The position in `packed` at which the frame begins.
     header : _ZstdFrameHeader
         The parsed header of the frame.
     """
