@@ -585,5 +585,5 @@ def test_synthetic_records_in_a_private_ball_are_planned():
     assert 0 < study.error < study.useless_error
     with pytest.raises(ParameterError, match="mechanism"):
         plan(Sphere(2), 800, "private", statistic="synthetic", mechanism="mixture")
-    with pytest.raises(ParameterError, match="known after the release"):
+    with pytest.raises(ParameterError, match="combine_synthetic"):
         study.region()

@@ -369,3 +369,39 @@ def test_another_port_receives_nothing(page, studio):
         thief.shutdown()
     assert len(seen) >= 2
     assert not any(secret in str(headers) or "Cookie" in headers for headers in seen)
+
+
+def test_places_and_synthetic_records(page, tmp_path):
+    """Reports of places without a ledger; and real records beside synthetic ones, on the page alone."""
+    rng = np.random.default_rng(1)
+    places = np.array([51.5, -0.1]) + 0.05 * rng.normal(size=(200, 2))
+    table = "\n".join(f"{latitude},{longitude}" for latitude, longitude in places)
+    (tmp_path / "places.csv").write_text(f"lat,lon\n{table}\n")
+    page.set_input_files("#file", tmp_path / "places.csv")
+    expect(page.locator("#filename")).to_have_text("places.csv", timeout=LONG)
+    page.select_option("#preset", label="latitude, longitude in degrees")
+    expect(page.locator("#perturb")).to_be_disabled()
+    page.click("#check")
+    expect(page.locator("#planned")).to_be_visible(timeout=LONG)
+    page.fill("#public_place", "51.5, -0.1")
+    page.click("#expect")
+    expect(page.locator("#expectation")).to_contain_text("2 kilometers", timeout=LONG)
+    page.click("#perturb")
+    expect(page.locator("#reportwords")).to_contain_text("200 reports", timeout=LONG)
+    expect(page.locator("#reportpromise")).to_contain_text("Not protected")
+    expect(page.locator("#perturb")).to_be_disabled()
+    assert not (tmp_path / "studio/study.ledger").exists()
+
+    page.select_option("#statistic", label="synthetic records")
+    page.check("#private")
+    page.click("#start")
+    expect(page.locator("#release")).to_contain_text("pays", timeout=LONG)
+    page.click("#release")
+    page.click("text=Look at the records beside it", timeout=LONG)
+    picture = page.locator("#r-1 img")
+    expect(picture).to_be_visible(timeout=LONG)
+    assert picture.evaluate("image => image.naturalWidth") > 500
+    assert page.said == []
+    names = {path.name for path in (tmp_path / "studio/release-1").iterdir()}
+    assert "synthetic.csv" in names
+    assert not any(name.endswith(".png") for name in names)

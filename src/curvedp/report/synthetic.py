@@ -19,6 +19,8 @@ from curvedp.statistics.tangent_vectors import logs_at
 _MAX_DRAWN = 2000
 # Half the side of a picture, in radii, from which nearly all of a globe is seen.
 _WHOLE_GLOBE = 0.8
+# No globe is seen from nearer: parallels are a degree apart.
+_SMALLEST_HALF_WIDTH = 0.04
 _CLASS_COLORS = (canvas.ACCENT, canvas.WARM, canvas.INK, canvas.SOFT)
 
 
@@ -123,7 +125,7 @@ def _draw_background(
     view = canvas.view_of(manifold)
     axes.set_facecolor("none")
     if view == "sphere":
-        half_width = min(max(half_width, 0.3), 1.05)
+        half_width = min(max(half_width, _SMALLEST_HALF_WIDTH), 1.05)
         frame = canvas.viewing_frame(base)
         canvas.draw_sphere_background(axes)
         if half_width < _WHOLE_GLOBE:

@@ -41,6 +41,9 @@ from curvedp.studio.rehearsal import predict_release
 from curvedp.studio.study import Study, notebook, parse_guarantee
 from curvedp.verification import sign_file
 
+# So many lines of a further file are shown on the page.
+_SHOWN_LINES = 6
+
 
 @dataclass
 class PaidRelease:
@@ -602,6 +605,14 @@ def _summary(study: Study, fitted_estimator: PrivateEstimator) -> dict[str, Any]
         if len(releases) > 1:
             lines.append(f"{release.title}:")
         lines += value_lines(manifold, release.value, study.form, center)
+    if study.offer.make_files is not None:
+        # Nobody reads the table of a law; the first lines of its files say more.
+        lines = []
+        for name, content in study.offer.make_files(
+            fitted_estimator, study.form
+        ).items():
+            first_lines = content.decode().splitlines()[:_SHOWN_LINES]
+            lines += [f"{name}:", *first_lines, "…"]
     return {
         "what": study.offer.title,
         "value": "\n".join(lines),

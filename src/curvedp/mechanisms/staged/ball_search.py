@@ -36,6 +36,7 @@ from curvedp.core.fields import assign
 from curvedp.core.mechanism import Draw, Mechanism, MechanismInfo, check_supported
 from curvedp.core.registry import mechanisms
 from curvedp.core.statistic import Ball, Statistic
+from curvedp.errors import ParameterError
 from curvedp.geometry.capabilities import EmbeddedMean, ScalableCone
 from curvedp.geometry.spaces.product import join_factors, split_into_factors
 from curvedp.laws.exact import ExactDraw
@@ -550,7 +551,10 @@ class PrivateBallMechanism(
         """
         result = self._replay_all(integers)
         if not isinstance(result.final, LeadsToRegion):
-            raise NotImplementedError("every final mechanism leads to a region")
+            raise ParameterError(
+                f"no region follows from {result.final.info.name}: no theorem leads from "
+                "its draws to the truth"
+            )
         draw = result.final.recorded_draw(result.final_integers)
         return draw._replace(frame=result.final.statistic)
 
