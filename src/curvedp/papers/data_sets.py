@@ -1,8 +1,12 @@
-"""Data sets of the tutorials and reproductions: a local folder, else the downloader their users know, else a clear error.
+"""Data sets of the tutorials and reproductions.
 
-Nothing here is shipped: licenses differ, and some are not ours to pass on. The folder is `data_dir`, else the environment
-variable CURVEDP_DATA. MNIST and Wine Quality can also come from OpenML (through scikit-learn), PathMNIST from the package
-medmnist, WordNet from nltk.
+They come from a local folder, else from the downloader that their users know. Else an
+error says where to get them.
+
+Nothing here is shipped: licenses differ, and some are not ours to pass on. The folder
+is `data_dir`, else the environment variable CURVEDP_DATA. MNIST and Wine Quality can
+also come from OpenML (through scikit-learn), PathMNIST from the package medmnist,
+WordNet from nltk.
 """
 
 import csv
@@ -26,15 +30,28 @@ __all__ = [
     "load_dataset",
 ]
 
+# The environment variable that names the folder.
 VARIABLE = "CURVEDP_DATA"
 
 
 class MissingData(ParameterError):
-    """A public data set is not on this machine; the message says where to get it and how to point to it."""
+    """A public data set is not on this machine; the message says where to get it."""
 
 
 class Dataset(NamedTuple):
-    """One data set: its file, what it is, where to get it, how it is read and, where users have one, its downloader."""
+    """A public data set.
+
+    Attributes
+    ----------
+    file : str
+        The name of its file.
+    title, source : str
+        What it is, and where to get it.
+    read : callable
+        Reads the file.
+    download : callable, optional
+        Gets the data set by the downloader that its users know.
+    """
 
     file: str
     title: str
@@ -46,8 +63,24 @@ class Dataset(NamedTuple):
 def find_file(
     file: str, title: str, source: str, data_dir: Path | str | None = None
 ) -> Path:
-    """The file of a data set, or an error that says which data set it is, where to get it and how to point to it.
+    """Return the file of a data set.
 
+    Parameters
+    ----------
+    file : str
+        The name of the file.
+    title, source : str
+        What it is and where to get it, for the error.
+    data_dir : path, optional
+        The folder; the environment variable CURVEDP_DATA if omitted.
+
+    Raises
+    ------
+    MissingData
+        If it is not there.
+
+    Examples
+    --------
     >>> try:
     ...     find_file("wine.csv", "Wine Quality", "OpenML, 40691", "/nowhere")
     ... except MissingData as missing:
@@ -68,11 +101,25 @@ get it from OpenML, 40691, and give its folder with --data-dir or CURVEDP_DATA
 def load_dataset(
     name: str, data_dir: Path | str | None = None, *, download: bool = True
 ) -> Any:
-    """A data set by name, as arrays: directions as points of `Sphere(2)`, covariances as (n, m, m), tables as dicts.
+    """Return a data set by name, as arrays.
 
-    The local folder comes first. Where the file is not there and `download` is true, its usual downloader is asked, if
-    it has one. `MissingData` says where to get it.
+    Directions are points of `Sphere(2)`, covariances have the shape (n, m, m), and
+    tables are dicts of columns.
 
+    The local folder comes first. Where the file is not there and `download` is true,
+    its usual downloader is asked, if it has one. `MissingData` says where to get it.
+
+    Parameters
+    ----------
+    name : str
+        A key of `DATASETS`.
+    data_dir : path, optional
+        The folder; the environment variable CURVEDP_DATA if omitted.
+    download : bool
+        Whether a downloader may be asked.
+
+    Examples
+    --------
     >>> sorted(DATASETS)[:3]
     ['cities', 'comets', 'earthquakes']
     >>> load_dataset("digits")
@@ -101,10 +148,25 @@ pathmnist, polar-wander, storms, tensors, wine
 
 
 def embed_tree(parents: list[int], length: float = 1.0) -> np.ndarray:
-    """A rooted tree (`parents[0]` is −1, parents before children) in the Poincaré disk, edges `length` long: Sarkar 2011.
+    """Embed a rooted tree in the Poincaré disk (Sarkar 2011).
 
-    Children leave their parent at equal angles to one another and to the edge that it came by.
+    Children leave their parent at equal angles to one another and to the edge that it
+    came by.
 
+    Parameters
+    ----------
+    parents : list of int
+        The parent of each node. The first node is the root, of parent −1, and parents
+        come before their children.
+    length : float
+        Of an edge.
+
+    Returns
+    -------
+    array of shape (nodes, 2)
+
+    Examples
+    --------
     >>> embed_tree([-1, 0, 0], 2.0).round(4).tolist()
     [[0.0, 0.0], [0.7616, 0.0], [-0.7616, 0.0]]
     """
@@ -112,21 +174,22 @@ def embed_tree(parents: list[int], length: float = 1.0) -> np.ndarray:
     for child, parent in enumerate(parents[1:], start=1):
         children[parent].append(child)
     z = np.zeros(len(parents), dtype=complex)
-    step = math.tanh(length / 2)  # a geodesic from 0 of this length ends here
+    # A geodesic of this length that starts at 0 ends at this distance from it.
+    step = math.tanh(length / 2)
     for node in range(len(parents)):
         here = z[node]
-        ways = len(children[node]) + (node > 0)
-        # seen from `node` (a Möbius map takes it to 0) the parent lies in this direction
-        back = np.angle(_move(z[parents[node]], here)) if node else 0.0
-        for turn, child in enumerate(children[node], start=int(node > 0)):
-            z[child] = _move(
-                step * np.exp(1j * (back + 2 * math.pi * turn / ways)), -here
-            )
+        has_parent = node > 0
+        n_edges = len(children[node]) + has_parent
+        # A Möbius map takes the node to 0; from there its parent is in this direction.
+        to_parent = np.angle(_move(z[parents[node]], here)) if has_parent else 0.0
+        for turn, child in enumerate(children[node], start=int(has_parent)):
+            direction = to_parent + 2 * math.pi * turn / n_edges
+            z[child] = _move(step * np.exp(1j * direction), -here)
     return np.column_stack([z.real, z.imag])
 
 
 def _move(z: complex, a: complex) -> complex:
-    """The isometry of the disc that takes a to 0."""
+    """Return z under the isometry of the disc that takes a to 0."""
     return (z - a) / (1 - a.conjugate() * z)
 
 
@@ -134,28 +197,29 @@ def _move(z: complex, a: complex) -> complex:
 
 
 def _arrays(path: Path) -> dict[str, np.ndarray]:
+    """Read all arrays of an npz file."""
     with np.load(path, allow_pickle=False) as file:
         return {key: file[key] for key in file.files}
 
 
 def _columns(path: Path, delimiter: str = ",") -> dict[str, np.ndarray]:
+    """Read the columns of a table of numbers."""
     with path.open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file, delimiter=delimiter))
     return {key: np.array([float(row[key]) for row in rows]) for key in rows[0]}
 
 
 def _directions(lat: Any, lon: Any) -> np.ndarray:
-    """Degrees to unit vectors, (1, 0, 0) being 0°N 0°E and (0, 0, 1) the north pole."""
-    lat, lon = (
-        np.radians(np.asarray(lat, dtype=np.float64)),
-        np.radians(np.asarray(lon, dtype=np.float64)),
-    )
+    """Return unit vectors of degrees; (1, 0, 0) is 0°N 0°E, (0, 0, 1) the north pole."""
+    lat = np.radians(np.asarray(lat, dtype=np.float64))
+    lon = np.radians(np.asarray(lon, dtype=np.float64))
     return np.stack(
         [np.cos(lat) * np.cos(lon), np.cos(lat) * np.sin(lon), np.sin(lat)], axis=-1
     )
 
 
 def _cities(path: Path) -> np.ndarray:
+    """Read the places of cities."""
     with path.open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
     return _directions(
@@ -164,28 +228,31 @@ def _cities(path: Path) -> np.ndarray:
 
 
 def _earthquakes(path: Path) -> np.ndarray:
+    """Read the places of earthquakes."""
     table = np.genfromtxt(path, delimiter=",", comments="#")[:, :2]
     return _directions(*table[np.isfinite(table).all(axis=1)].T)
 
 
 def _storms(path: Path) -> np.ndarray:
-    """Where each storm was first seen: the storm is the unit of privacy, not the fix."""
+    """Read where each storm was first seen: a storm is a record, and not a fix."""
     table = _arrays(path)
     first = np.unique(table["key"], return_index=True)[1]
     return _directions(table["lat"][first], table["lon"][first])
 
 
 def _polar_wander(path: Path) -> dict[str, np.ndarray]:
+    """Read ages in million years, and poles."""
     table = _columns(path)
     return {"age": table["age"], "pole": _directions(table["plat"], table["plon"])}
 
 
 def _mammals(path: Path) -> np.ndarray:
+    """Read points of the Poincaré disc."""
     return np.loadtxt(path, skiprows=1, usecols=(1, 2))
 
 
 def _tensors(path: Path) -> dict[str, np.ndarray]:
-    """In units of 10⁻³ mm²/s, the order of water's diffusivity in tissue."""
+    """Read diffusion tensors in units of 10⁻³ mm²/s, as water has them in tissue."""
     return {
         key: table / 1e-3 if key.endswith("tensor") else table
         for key, table in _arrays(path).items()
@@ -193,6 +260,7 @@ def _tensors(path: Path) -> dict[str, np.ndarray]:
 
 
 def _mnist(path: Path) -> dict[str, np.ndarray]:
+    """Read images and labels, of training and test together."""
     table = _arrays(path)
     return {
         "images": np.concatenate([table["x_train"], table["x_test"]]),
@@ -206,24 +274,24 @@ def _mnist(path: Path) -> dict[str, np.ndarray]:
 def _openml(
     columns: int, rows: int, **which: Any
 ) -> tuple[np.ndarray, np.ndarray, list[str]]:
+    """Return table, target and names of the columns of a data set of OpenML."""
     from sklearn.datasets import fetch_openml
 
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # that a try failed: the error says it
-        found = fetch_openml(**which, as_frame=False, parser="liac-arff", n_retries=1)
-    data = np.asarray(found.data, dtype=np.float64)
+        # Warnings that a try failed; the error says it.
+        warnings.simplefilter("ignore")
+        bunch = fetch_openml(**which, as_frame=False, parser="liac-arff", n_retries=1)
+    data = np.asarray(bunch.data, dtype=np.float64)
     if data.shape != (rows, columns):
         raise ValueError(
             f"OpenML sent a table of shape {data.shape}, not {(rows, columns)}"
         )
-    return (
-        data,
-        np.asarray(found.target).astype(np.float64),
-        [str(name) for name in found.feature_names],
-    )
+    target = np.asarray(bunch.target).astype(np.float64)
+    return data, target, [str(name) for name in bunch.feature_names]
 
 
 def _mnist_openml() -> dict[str, np.ndarray]:
+    """Download MNIST from OpenML."""
     data, target, _ = _openml(784, 70_000, name="mnist_784", version=1)
     return {
         "images": data.astype(np.uint8).reshape(-1, 28, 28),
@@ -232,32 +300,38 @@ def _mnist_openml() -> dict[str, np.ndarray]:
 
 
 def _wine_openml() -> dict[str, np.ndarray]:
+    """Download Wine Quality (red) from OpenML."""
     data, quality, names = _openml(11, 1599, data_id=40691)
     columns = {name.replace("_", " "): data[:, i] for i, name in enumerate(names)}
     return columns | {"quality": quality}
 
 
 def _pathmnist_medmnist() -> dict[str, np.ndarray]:
+    """Download the classes 0 (adipose tissue) and 1 (background) of PathMNIST."""
     from medmnist import PathMNIST
 
-    found = PathMNIST(split="train", download=True)
-    labels = np.asarray(found.labels).ravel()
-    keep = labels < 2  # 0: adipose tissue, 1: background
+    dataset = PathMNIST(split="train", download=True)
+    labels = np.asarray(dataset.labels).ravel()
+    is_kept = labels < 2
     return {
-        "images": np.asarray(found.imgs)[keep],
-        "labels": labels[keep].astype(np.uint8),
+        "images": np.asarray(dataset.imgs)[is_kept],
+        "labels": labels[is_kept].astype(np.uint8),
     }
 
 
 def _mammals_wordnet() -> np.ndarray:
-    """The mammal subtree of WordNet 3.0, embedded here: not the published embedding, but the same tree (first parents)."""
+    """Download the mammals of WordNet 3.0, and embed them here.
+
+    It is not the published embedding, but the same tree, of first parents.
+    """
     import nltk
     from nltk.corpus import wordnet
 
     nltk.download("wordnet", quiet=True)
     order = [wordnet.synset("mammal.n.01")]
     number, parents = {order[0]: 0}, [-1]
-    for synset in order:  # grows while it is walked: breadth first
+    # The list grows while it is walked, breadth first.
+    for synset in order:
         for child in sorted(synset.hyponyms(), key=lambda s: s.name()):
             if child not in number:
                 number[child] = len(order)

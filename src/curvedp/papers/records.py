@@ -5,8 +5,8 @@
     python -m curvedp.papers.records --take DIR     # keep what the page needs
     python -m curvedp.papers.records --write PAGE   # write its tables anew
 
-The first keeps, for each paper, the numbers that its `expected.json` names or quotes, in
-`record.json`. The second fills the parts between the two marks of
+The first keeps, for each paper, the numbers that its `expected.json` names or quotes,
+in `record.json`. The second fills the parts between the two marks of
 docs/reproductions.md. A test compares the page with what this module writes.
 """
 

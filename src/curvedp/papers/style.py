@@ -1,4 +1,7 @@
-"""How the reproductions' figures look: one palette, readable sizes, legends that cover nothing."""
+"""How the figures of the reproductions look.
+
+They have one palette, readable sizes, and legends that cover nothing.
+"""
 
 from typing import Any
 
@@ -21,7 +24,16 @@ def sheet(width: float, height: float) -> Figure:
 
 
 def legend(picture: Figure, *panels: Axes, columns: int = 3) -> None:
-    """One legend below all panels, from the labels of the given ones, each label once."""
+    """Draw one legend below all panels, from the labels of some, each label once.
+
+    Parameters
+    ----------
+    picture : Figure
+    *panels : Axes
+        Whose labels are taken.
+    columns : int
+        Of the legend.
+    """
     pairs = {
         label: handle
         for axes in panels
@@ -38,7 +50,7 @@ def legend(picture: Figure, *panels: Axes, columns: int = 3) -> None:
 
 
 def plain(axes: Axes) -> None:
-    """No frame at the top and right, and a pale grid behind."""
+    """Remove the frame at the top and right, and draw a pale grid behind."""
     axes.spines[["top", "right"]].set_visible(False)
     axes.grid(alpha=0.25, lw=0.5)
     axes.set_axisbelow(True)
@@ -54,6 +66,15 @@ def band(
     label: str,
     style: str = "o-",
 ) -> None:
-    """A line with the range it stands for."""
+    """Draw a line with the range that it stands for.
+
+    Parameters
+    ----------
+    axes : Axes
+    x, middle, low, high : array
+        The line, and the ends of the range.
+    color, label, style : str
+        Of the line.
+    """
     axes.plot(x, middle, style, color=color, ms=4, lw=1.4, label=label)
     axes.fill_between(x, low, high, color=color, alpha=0.18, lw=0)

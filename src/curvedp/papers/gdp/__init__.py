@@ -2,7 +2,8 @@
 
 The circle's δ(ε) and Algorithms 1 and 2, as printed and corrected, and the Riemannian
 Gaussian where no privacy profile is known: there draws are NOT PRIVATE. For a release
-use `curvedp.mechanisms.GaussianMechanism`; for μ, `RiemannianGaussian(M, σ).profile(Δ)`.
+use `curvedp.mechanisms.GaussianMechanism`, and for μ
+`RiemannianGaussian(M, σ).profile(Δ)`.
 """
 
 from curvedp.papers.gdp.algorithms import (

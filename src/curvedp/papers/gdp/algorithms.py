@@ -251,7 +251,7 @@ def _mu_with_tail(
     z = np.maximum((eps - drift) / limit - limit / 2, 0.0)
     bound = np.minimum(bound, np.exp(np.minimum(log_k - z * z / 2, 0.0)))
     mu = max(_largest_mu(np.append(eps[1:], eps_max), bound), limit * (1 + 1e-9))
-    while mu < math.inf and not tail._tail_is_closed(mu, eps_max):
+    while mu < math.inf and not tail._large_eps_are_proved(mu, eps_max):
         if mu**2 >= 2 * eps_max:
             return math.inf  # the grid ends too soon
         mu *= 1.001
@@ -270,8 +270,9 @@ def loss_sampler(
 ) -> LossSampler:
     """Return a sampler of losses on constant curvature, for `algorithm2_estimate`.
 
-    The radius is drawn from a table of 2¹⁶ values of its distribution function, which is
-    good for estimates only. The angle is drawn by the inverse incomplete beta function.
+    The radius is drawn from a table of 2¹⁶ values of its distribution function, which
+    is good for estimates only. The angle is drawn by the inverse incomplete beta
+    function.
 
     Parameters
     ----------

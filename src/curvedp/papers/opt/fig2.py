@@ -4,8 +4,9 @@
 
 n = 10⁵, m = 10⁴ inner steps, noise σ on every step. δ is not printed. The paper's two
 numbers, 0.47 and 0.64, come out of equation (3) with the norms of the text exchanged,
-the conversion that §5.1 displays and δ = 1.3·10⁻⁴. Neither they nor the numbers with the
-norms of the text are proved by Claim 4: see the last two columns (docs/errata.md, E25).
+the conversion that §5.1 displays and δ = 1.3·10⁻⁴. Neither they nor the numbers with
+the norms of the text are proved by Claim 4: see the last two columns (docs/errata.md,
+E25).
 """
 
 import math

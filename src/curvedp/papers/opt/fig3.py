@@ -3,7 +3,9 @@
 Every optimizer is tuned on the data, as in the paper (that is not private, and serves
 the comparison only), and then run again with fresh seeds.
 
-    CURVEDP_DATA=... python -m curvedp.papers.opt.fig3 [CASE …] [--runs N] [--tune] [--json FILE]
+    CURVEDP_DATA=... python -m curvedp.papers.opt.fig3 [CASE …] [--tune]
+
+with `--runs N` and `--json FILE` beside.
 
 All methods take 12 passes over the data. The grid has 3 clipping norms C₀ and 4 step
 sizes (4 and 5 for tissues, where the best lie at the edge of the smaller grid) and, for

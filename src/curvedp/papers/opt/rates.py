@@ -1,10 +1,10 @@
 """Theorems 6 to 8 and the comparison of §5.3 of Utpala et al. (2023), with constants.
 
 The paper states its rates up to constants and logarithms. Here are the parameters that
-the proofs in its Appendix B.4 prescribe, and the bounds with every constant, so that they
-can be compared with runs. The notation is the paper's: F is the mean of n functions
-that are L₀-Lipschitz and L-smooth, d the dimension, ζ the curvature constant, η the
-learning rate, m the inner steps, S the epochs, K the restarts.
+the proofs in its Appendix B.4 prescribe, and the bounds with every constant, so that
+they can be compared with runs. The notation is the paper's: F is the mean of n
+functions that are L₀-Lipschitz and L-smooth, d the dimension, ζ the curvature constant,
+η the learning rate, m the inner steps, S the epochs, K the restarts.
 
 The noise is Claim 5's, with its constant c₁; that claim rests on Claim 4, which does
 not hold at the order it is used at (docs/errata.md, E25). The bounds on the risk hold
@@ -80,9 +80,9 @@ def curvature_constant(lower: float, diameter: float) -> float:
 def claim_5_constant(eps: float, delta: float) -> float:
     """Return c₁ of Claim 5, which the paper leaves open.
 
-    Its proof asks for λ(λ+1)·ρ ≤ λε/2 and e^{−λε/2} ≤ δ, where ρ = (√2 + √28)²·mSC²/(nσ)²
-    at the best split. With λ = 2·log(1/δ)/ε this is σ² ≥ c₁·mS·log(1/δ)·C²/(nε)² with
-    c₁ = 2·(√2 + √28)²·(2 + ε/log(1/δ)).
+    Its proof asks for λ(λ+1)·ρ ≤ λε/2 and e^{−λε/2} ≤ δ, where
+    ρ = (√2 + √28)²·mSC²/(nσ)² at the best split. With λ = 2·log(1/δ)/ε this is
+    σ² ≥ c₁·mS·log(1/δ)·C²/(nε)² with c₁ = 2·(√2 + √28)²·(2 + ε/log(1/δ)).
 
     Parameters
     ----------
@@ -135,8 +135,8 @@ def theorem_6(
 ) -> Plan:
     """Plan Algorithm 11, output I, for a μ-strongly geodesically convex mean F.
 
-    Theorem 6, with x = μ²/(ζL²), η = μ/(17ζL²) and m = ⌈10/x⌉. The proof's recurrence is
-    u_{t+1} ≤ q·u_t + 6ζη²L²·u₀ + dζη²σ² for u = E d²(w, w*). It takes
+    Theorem 6, with x = μ²/(ζL²), η = μ/(17ζL²) and m = ⌈10/x⌉. The proof's recurrence
+    is u_{t+1} ≤ q·u_t + 6ζη²L²·u₀ + dζη²σ² for u = E d²(w, w*). It takes
     q = 1 + 4ζη²L² − ημ, with which an epoch contracts by 0.80 only; strong convexity
     gives −2ημ, hence q = 1 − 30x/289, and then an epoch at least halves u:
 
@@ -218,8 +218,8 @@ def theorem_7(
 
         E‖grad F(w)‖² ≤ (F(w₀) − F(w*))/(mSδ_n) + (L/2 + c₀ζ)·dη²σ²/δ_n.
 
-    The proof estimates δ_n ≥ ν/(Ln^{2/3}ζ^{1/2}) with ν = ½. No ν above μ₀ can do, since
-    δ_n ≤ η; about 0.08 does.
+    The proof estimates δ_n ≥ ν/(Ln^{2/3}ζ^{1/2}) with ν = ½. No ν above μ₀ can do,
+    since δ_n ≤ η; about 0.08 does.
 
     Parameters
     ----------

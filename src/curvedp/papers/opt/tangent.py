@@ -1,7 +1,7 @@
 """Gaussian noise in a tangent space: `from_coordinates(p, σ·z)` with z standard normal.
 
-It is the law of the optimization paper's Definition 1, and nothing else is needed to draw
-from it.
+It is the law of the optimization paper's Definition 1, and nothing else is needed to
+draw from it.
 """
 
 import math
@@ -78,7 +78,8 @@ class TangentGaussian(Law):
         """Return the logarithm of the density at a tangent vector.
 
         It is normalized with respect to the volume of the tangent space, with the
-        constant (2πσ²)^{−d/2}, printed as (2πσ²)^{1/2} in Lemma 1 (docs/errata.md, E13).
+        constant (2πσ²)^{−d/2}, printed as (2πσ²)^{1/2} in Lemma 1 (docs/errata.md,
+        E13).
 
         Parameters
         ----------

@@ -1,7 +1,7 @@
 """Noise on ℝᵈ from the Rao paper: Gaussian, Laplace and generalized Gaussian laws.
 
-The density is ∝ exp(−(|x|/σ)^N), of the absolute value of a coordinate or of the norm of
-the vector. The paper prints exp{|x − μ|^N/σ} beside the normalizer 2σΓ(1/N)/N, which
+The density is ∝ exp(−(|x|/σ)^N), of the absolute value of a coordinate or of the norm
+of the vector. The paper prints exp{|x − μ|^N/σ} beside the normalizer 2σΓ(1/N)/N, which
 belongs to the density here (docs/errata.md, E17): N = 2 means that σ is √2 standard
 deviations. Everything follows from one fact: (‖x‖/σ)^N has the Gamma law of shape d/N.
 """

@@ -1,14 +1,14 @@
 """KL privacy and mean-concentrated privacy: two older definitions, outside the library.
 
-Both bound the mean of the privacy loss L = log dP/dQ(Y), Y ~ P. They are here to compare
-Rao privacy with them, and as a worked example of a definition of one's own
+Both bound the mean of the privacy loss L = log dP/dQ(Y), Y ~ P. They are here to
+compare Rao privacy with them, and as a worked example of a definition of one's own
 (docs/project/extending.md, "A guarantee").
 
 Theorem (from KL to (ε, δ)). If KL(P‖Q) <= α, every u in (0, 1] gives a sound
 γ = λu(e^{1/λ} − 1) with λ = δ/(α − log u − 1 + u), and ε = log γ; the best u is exact.
 
-Theorem (Bun and Steinke 2016, Lemma 4.2). A loss with mean at most m that is subgaussian
-about it with deviation τ has D_α <= m + (α−1)τ²/2.
+Theorem (Bun and Steinke 2016, Lemma 4.2). A loss with mean at most m that is
+subgaussian about it with deviation τ has D_α <= m + (α−1)τ²/2.
 """
 
 import math
@@ -33,7 +33,8 @@ _LARGEST_PARAMETER = 1e300
 class KLDP(EpsilonFirst, Guarantee):
     """KL privacy: the Kullback–Leibler divergence of neighbors' outputs is at most α.
 
-    That is Rényi DP of order 1. `delta` is the exact largest δ that KL(P‖Q) <= α allows.
+    That is Rényi DP of order 1. `delta` is the exact largest δ that KL(P‖Q) <= α
+    allows.
 
     Parameters
     ----------
@@ -76,9 +77,9 @@ class KLDP(EpsilonFirst, Guarantee):
 class MeanConcentratedDP(EpsilonFirst, Guarantee):
     """(m, τ)-mean-concentrated DP: the loss is subgaussian about a mean of at most m.
 
-    Dwork and Rothblum (2016). `delta` is the best over all orders of the exact bound that
-    D_α <= m + (α−1)τ²/2 implies; composed, that is what holds of the result. It follows
-    from bounded losses alone: a release at it has Laplace noise.
+    Dwork and Rothblum (2016). `delta` is the best over all orders of the exact bound
+    that D_α <= m + (α−1)τ²/2 implies; composed, that is what holds of the result. It
+    follows from bounded losses alone: a release at it has Laplace noise.
 
     Parameters
     ----------

@@ -3,11 +3,11 @@
 There are two notions, and a function for each.
 
 - *Parametric* (functions `…_theta`): the sensitivity times the square root of the Fisher
-  information along the shift. It is constant in a location family, so that geodesics are
-  straight. In ℝᵈ with independent coordinates the squares add up (Burbea and Rao 1982),
-  so that the sensitivity is the one in the L2 norm. On a space of constant curvature the
-  law is isotropic about its center, and the Fisher metric of the location family is the
-  Riemannian metric times E|∂ log p|²/d.
+  information along the shift. It is constant in a location family, so that geodesics
+  are straight. In ℝᵈ with independent coordinates the squares add up (Burbea and Rao
+  1982), so that the sensitivity is the one in the L2 norm. On a space of constant
+  curvature the law is isotropic about its center, and the Fisher metric of the location
+  family is the Riemannian metric times E|∂ log p|²/d.
 - *Hellinger* (functions `…_hellinger`): the angle 2·arccos ∫√(pq), which is never larger.
   Post-processing holds for it (`curvedp.privacy.guarantees.rao`).
 
@@ -201,8 +201,8 @@ def gaussian_distance(mean1: Any, sd1: Any, mean2: Any, sd2: Any) -> Any:
 
     It is √2·log((A + B)/(A − B)) with A² = (μ₁ − μ₂)² + 2(σ₁ + σ₂)² and
     B² = (μ₁ − μ₂)² + 2(σ₁ − σ₂)²: Example 1 of the paper without its factor 2 (E15).
-    Since A² − B² = 8σ₁σ₂ this is 2√2·asinh(B/√(8σ₁σ₂)), which keeps its digits. For more
-    dimensions see `papers.rao.normal_distance`.
+    Since A² − B² = 8σ₁σ₂ this is 2√2·asinh(B/√(8σ₁σ₂)), whose digits do not cancel. For
+    more dimensions see `papers.rao.normal_distance`.
 
     Parameters
     ----------

@@ -46,8 +46,8 @@ def normal_distance(
     """Return Rao's distance of two normal laws of ℝᵈ.
 
     The metric is dμᵀΣ⁻¹dμ + ½tr((Σ⁻¹dΣ)²). It is invariant under affine maps, so the
-    first law is brought to N(0, I). The geodesic from there with the velocity (a, B) has
-    Σ(t)⁻¹ and Σ(t)⁻¹μ(t) as blocks of exp(tA), where A has the rows (−B, a, 0),
+    first law is brought to N(0, I). The geodesic from there with the velocity (a, B)
+    has Σ(t)⁻¹ and Σ(t)⁻¹μ(t) as blocks of exp(tA), where A has the rows (−B, a, 0),
     (aᵀ, 0, −aᵀ) and (0, −a, B); its length is √(aᵀa + ½tr B²). The velocity is found by
     Newton's method while the second mean grows from 0.
 

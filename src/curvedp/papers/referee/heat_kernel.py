@@ -5,9 +5,9 @@ starts at the statistic x. Where Ric ≥ ρ it is μ-GDP with
 
     μ = Δ·√(ρ/(e^{ρt} − 1))
 
-for statistics at most Δ apart (docs/theory/laws.md, "The heat kernel"). This file compares it with
-the Riemannian Gaussian on S² at the same μ; the root mean square errors agree to 0.3 %.
-`python -m curvedp.papers.referee.heat_kernel` prints the table.
+for statistics at most Δ apart (docs/theory/laws.md, "The heat kernel"). This file
+compares it with the Riemannian Gaussian on S² at the same μ; the root mean square
+errors agree to 0.3 %. `python -m curvedp.papers.referee.heat_kernel` prints the table.
 """
 
 import math
@@ -44,8 +44,8 @@ def root_mean_square_distance(time: float) -> float:
 def total_variation(time: float, shift: float) -> float:
     """Return the total variation distance of the heat kernels of two points of S².
 
-    The nearer point has the larger density, so it is P(d(x, y) < d(x′, y)) − ½ twice over:
-    an integral over the half sphere about x.
+    The nearer point has the larger density, so it is P(d(x, y) < d(x′, y)) − ½ twice
+    over: an integral over the half sphere about x.
     """
     nodes, weights = leggauss(N_NODES)
     r = math.pi * (nodes + 1) / 2

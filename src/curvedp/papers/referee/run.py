@@ -225,8 +225,8 @@ def federated(
     """Return ε′ of T rounds by advanced composition, and exactly, at the same δ′.
 
     The paper composes rounds of (ε, δ) by the rule ε′ = √(2T·log(1/δ̂))·ε + Tε(e^ε − 1)
-    and δ′ = Tδ + δ̂. Where each round is a Gaussian release, its μ is known, and T rounds
-    are √T·μ-GDP.
+    and δ′ = Tδ + δ̂. Where each round is a Gaussian release, its μ is known, and T
+    rounds are √T·μ-GDP.
 
     Parameters
     ----------

@@ -1,8 +1,8 @@
 """A search for records that move the regression's gradient most.
 
-It looks for adjacent data sets and places (p, v) of the domain at which one record moves
-a norm of the gradient most: random search, then gradient ascent. A sensitivity below
-what is found is refuted.
+It looks for adjacent data sets and places (p, v) of the domain at which one record
+moves a norm of the gradient most: random search, then gradient ascent. A sensitivity
+below what is found is refuted.
 """
 
 from collections.abc import Callable

@@ -3,8 +3,8 @@
     python -m curvedp.papers.reg.examples --data-dir DIR [--out DIR] [--repeats 20]
 
 The data are a polar wander path, rat skulls and storm tracks. Every public number
-(center, radius, speed, clip, range) is stated with where it comes from, and none is read
-off private data.
+(center, radius, speed, clip, range) is stated with where it comes from, and none is
+read off private data.
 """
 
 import argparse
@@ -48,8 +48,9 @@ class Example(NamedTuple):
 def polar_wander(folder: Path | None) -> Example:
     """Return 33 poles of the global apparent polar wander path; a pole is a record.
 
-    Their ages go from 0 to 320 million years. Public are today's pole, which is the axis
-    of rotation, and that continents do not drift much faster than a radian in that time.
+    Their ages go from 0 to 320 million years. Public are today's pole, which is the
+    axis of rotation, and that continents do not drift much faster than a radian in that
+    time.
     """
     table = load_dataset("polar-wander", folder)
     public = {

@@ -1,8 +1,8 @@
 """Table 1, Figure 4 and the line of §4.2 of the geodesic regression paper.
 
 This is the Euclidean case. In ℝ⁴ the law that Appendix A displays is Gaussian and drawn
-exactly: N(p̂, τ/n) for the footpoint at v̂, and N(v̂(p), τ/Σx²) for the velocity at p. IBM
-diffprivlib and Opacus are stored in peers.json, with their versions, by
+exactly: N(p̂, τ/n) for the footpoint at v̂, and N(v̂(p), τ/Σx²) for the velocity at p.
+IBM diffprivlib and Opacus are stored in peers.json, with their versions, by
 `python -m benchmarks.speed.regression_peers --store`.
 """
 
@@ -77,9 +77,9 @@ def displayed_line(
 def reg_table1(setting: Setting) -> tuple[dict[str, Any], Figure]:
     """Make Table 1: mean squared errors of a regression on Wine Quality.
 
-    There are least squares, the paper's sampler by both readings, ours, and the peers as
-    stored. The paper scales predictors to [0, 1] and standardizes responses by the data
-    themselves.
+    There are least squares, the paper's sampler by both readings, ours, and the peers
+    as stored. The paper scales predictors to [0, 1] and standardizes responses by the
+    data themselves.
     """
     x, Y = first_wines(setting.load("wine"))
     rng = np.random.default_rng(1)

@@ -38,9 +38,11 @@ _STRIP = 6  # shapes in a strip
 def plot_geodesic(manifold: Manifold, x: Any, Y: Any, **geodesics: Any) -> Figure:
     """Data and any number of geodesics, by name: objects with `predict`, such as a `GeodesicFit` or a private model.
 
-    On the sphere, in the Poincaré disc, as strips of planar shapes or of ellipses (SPD), otherwise coordinate by coordinate
-    against the predictor. One predictor, x of shape (n,). The picture shows the data, so it is NOT private; give `Y=None` for
-    one of the geodesics alone, which is post-processing (x may then be just the ends of the range).
+    On the sphere, in the Poincaré disc, as strips of planar shapes or of ellipses
+    (SPD), otherwise coordinate by coordinate against the predictor. One predictor, x of
+    shape (n,). The picture shows the data, so it is NOT private; give `Y=None` for one
+    of the geodesics alone, which is post-processing (x may then be just the ends of the
+    range).
 
     >>> from curvedp.geometry import Sphere
     >>> from curvedp.regression import fit_geodesic

@@ -3,8 +3,8 @@
 What is called "gradient" or "displayed" is the paper's sampler by two readings, and NOT
 PRIVATE (see `papers.reg.sampler`). "ours" is one exact draw of the K-norm law on the
 tangent bundle for a total of ε = 2, with public bounds: the paper's Assumption 3.2 has
-all data in a ball of radius π/8. The paper prints no speed of its geodesic. What depends
-on it is shown for several.
+all data in a ball of radius π/8. The paper prints no speed of its geodesic. What
+depends on it is shown for several.
 """
 
 import math

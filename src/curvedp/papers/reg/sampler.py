@@ -202,8 +202,8 @@ def _scales(
 ) -> tuple[list[float], list[float]]:
     """Return the scales of both densities, and lengths of a step that suit them.
 
-    The gradient's norm grows like |p − p̂|, and like a third of |v − v̂|. The energy grows
-    like n|p − p̂|², and like n|v − v̂|²/3.
+    The gradient's norm grows like |p − p̂|, and like a third of |v − v̂|. The energy
+    grows like n|p − p̂|², and like n|v − v̂|²/3.
     """
     if law == "gradient":
         scales = [2 * tau * norm / n for norm in norms]
