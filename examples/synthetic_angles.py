@@ -36,7 +36,7 @@ print(kind, X.shape)
 #
 # The whole torus is the public ball: no angle is farther than π√2 from the center. `model="auto"` predicts the error
 # of each model from public numbers and takes the best. For several clusters in two dimensions that is a tree of
-# cells: cells are halved where noisy counts say that records are, and the counts are made consistent.
+# cells: boxes of angles are halved where noisy counts say that records are, and the counts are made consistent.
 
 # %%
 guarantee = ApproxDP(4.0, 1e-6)

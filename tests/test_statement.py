@@ -319,7 +319,7 @@ def test_several_releases_are_stated_together(study_of_three):
     (mu,) = re.findall(r"GDP\((1\.0000?\d*|1\.0)\)", page.split("How well")[1])[:1]
     assert 1.0 <= float(mu) <= 1.0 + 1e-9
     assert "(ε, δ) = (4.8" in page
-    assert "Paid by the entries 1, 2 of a ledger" in page
+    assert "Charged to entries 1, 2 of a ledger" in page
     assert "2 entries, which spent GDP(" in page
     assert "Not stated here" not in page
     for certificate in certificates:

@@ -24,7 +24,12 @@ from curvedp import GDP, PrivateFrechetMean
 from curvedp.audit import audit_scores
 from curvedp.federated import MeanKernel, Plan, key_of, new_identity
 from curvedp.federated.masking import Party, unmask_sum
-from curvedp.federated.noise import layers, site_noise, surplus_noise, variance
+from curvedp.federated.noise import (
+    layer_variances,
+    site_noise,
+    surplus_noise,
+    total_variance_for,
+)
 from curvedp.federated.plan import Round
 from curvedp.federated.session import Session, mask_words
 from curvedp.geometry import (
@@ -239,7 +244,9 @@ def costs() -> None:
         f"bytes a site sends: {said} keys, {9 * bundle} shares, then {8 * 100 * 2} + {answer} a round"
     )
     begin = time.process_time()
-    site_noise(layers(variance(2.0**42, 0.5), 10, 3, 0), b"s" * 32, 100)
+    site_noise(
+        layer_variances(total_variance_for(2.0**42, 0.5), 10, 3, 0), b"s" * 32, 100
+    )
     print(
         f"a site's noise for 100 numbers in four layers: {1e3 * (time.process_time() - begin):.0f} ms"
     )
@@ -270,7 +277,7 @@ def view(transcripts: int = 100_000, mu: float = 1.0, at_once: int = 1000) -> No
     """Three sites, one of which may be lost; each coordinate of a vector is a transcript of its own. In half of them one
     record of the first site is at one end of its range, in the others at the other."""
     term, begin = 1 << 20, time.process_time()
-    v = layers(variance(2.0 * term, mu), 3, 1, 0)
+    v = layer_variances(total_variance_for(2.0 * term, mu), 3, 1, 0)
     record = np.where(np.arange(at_once) % 2, term, -term)
     seen = [one_view(v, record, block % 2) for block in range(transcripts // at_once)]
     print("| what the server looks at | μ proved | of |\n|---|---|---|")

@@ -445,6 +445,7 @@ def study(
         "set": data.name, "n": len(train), "epsilon": epsilon, "models": models,
         "predicted": float(np.mean(predictions)), "energy": energy_of(ours),
         "energy_tool": energy_of(theirs[best]), "tool": f"{best[0]} {best[1]}",
+        "resolution": max(resolution_of(ours), resolution_of(theirs[best])),
         "downstream": float(np.mean([each.downstream for each in ours])),
         "downstream_tool": float(min(downstream) if is_error else max(downstream)),
         "downstream_real": float(np.mean(plain)) if plain else 0.0,
@@ -454,6 +455,12 @@ def study(
 def energy_of(outcomes: list[Outcome]) -> float:
     """Return the root mean squared energy distance, 0 where its estimate is below 0."""
     return sqrt(max(float(np.mean([each.squared_energy for each in outcomes])), 0.0))
+
+
+def resolution_of(outcomes: list[Outcome]) -> float:
+    """Return the root of the standard error of the mean squared energy distance."""
+    squares = [each.squared_energy for each in outcomes]
+    return sqrt(float(np.std(squares)) / sqrt(len(squares)))
 
 
 def main() -> None:
@@ -478,12 +485,14 @@ def main() -> None:
         for epsilon in EPSILONS:
             row = study(data, epsilon, options.runs, options.tool)
             rows.append(row)
-            ratio = row["energy_tool"] / max(row["energy"], 1e-9)
+            ratio = "    -"
+            if min(row["energy"], row["energy_tool"]) > row["resolution"]:
+                ratio = f"{row['energy_tool'] / row['energy']:5.1f}"
             models = "/".join(sorted(set(row["models"])))
             print(
                 f"{row['set']:20} {row['n']:5} {epsilon:2.0f}  {models:16} "
                 f"{row['predicted']:9.3f}  {row['energy']:6.3f}  "
-                f"{row['energy_tool']:6.3f} {row['tool']:16} {ratio:5.1f}  "
+                f"{row['energy_tool']:6.3f} {row['tool']:16} {ratio}  "
                 f"{row['downstream']:10.3f}  {row['downstream_tool']:5.3f}  "
                 f"{row['downstream_real']:5.3f}",
                 flush=True,

@@ -189,7 +189,7 @@ def public_shape(name: str, value: Any, instead: str = "") -> tuple[int, ...]:
         )
     try:
         with warnings.catch_warnings(action="ignore"):
-            array = dense(name, value)
+            array = refuse_sparse(name, value)
             has_length_alone = isinstance(array, Sized) and not hasattr(array, "shape")
             if has_length_alone and not isinstance(array, str | bytes):
                 return (len(array),)
@@ -202,7 +202,7 @@ def public_shape(name: str, value: Any, instead: str = "") -> tuple[int, ...]:
         ) from None
 
 
-def dense(name: str, value: Any) -> Any:
+def refuse_sparse(name: str, value: Any) -> Any:
     """Return an array unchanged, but refuse SciPy's sparse arrays.
 
     They are recognized by their method `toarray`, so that SciPy need not be imported.

@@ -847,7 +847,9 @@ class Plan:
 
     @property
     def largest_number_of_clusters(self) -> int:
-        """For k-means, how many clusters of equal size the records and the budget carry.
+        """The largest number of clusters for which a k-means release is useful.
+
+        The clusters are assumed to have equal sizes.
 
         Raises
         ------
@@ -859,7 +861,11 @@ class Plan:
         return int(self.classes * self.useless_error / self.error)
 
     def _clusters_advice(self) -> list[Advice]:
-        """Return the advice on k-means: how many clusters the records and the budget carry."""
+        """Return the advice on k-means.
+
+        It says how many clusters of equal size this number of records and this privacy
+        budget allow.
+        """
         largest = self.largest_number_of_clusters
         if self.too_small:
             enough_records = ceil(self.n * self.error / self.useless_error)

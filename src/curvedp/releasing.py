@@ -410,7 +410,7 @@ def parse_range(
 def parse_number_of_clusters(
     value: Any, read_point: PointReader | None = None
 ) -> int | str:
-    """Return a number of clusters as it is typed: a number, or the word "private"."""
+    """Convert a typed number of clusters into a number, or leave the word "private"."""
     try:
         return int(value)
     except ValueError:

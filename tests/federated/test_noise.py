@@ -14,11 +14,11 @@ from curvedp.federated.noise import (
     SMOOTHING,
     KeyedSource,
     discrete_gaussian,
-    layers,
+    layer_variances,
     noise_slack,
     site_noise,
     surplus_noise,
-    variance,
+    total_variance_for,
 )
 from curvedp.randomness import GeneratorSource
 
@@ -143,8 +143,8 @@ def test_the_slack_is_above_the_true_theta():
     [(10, 3, 0), (10, 3, 3), (3, 1, 0), (5, 0, 2), (7, 2, 2)],
 )
 def test_the_honest_rest_keeps_the_whole_variance(sites, dropouts, collusion):
-    total = variance(2.0**30, 0.37)
-    found = layers(total, sites, dropouts, collusion)
+    total = total_variance_for(2.0**30, 0.37)
+    found = layer_variances(total, sites, dropouts, collusion)
     for lost in range(dropouts + 1):
         assert (sites - lost - collusion) * sum(found[: lost + 1]) == total
 
@@ -152,12 +152,12 @@ def test_the_honest_rest_keeps_the_whole_variance(sites, dropouts, collusion):
 def test_the_variance_meets_the_guarantee_exactly():
     for sensitivity, mu in ((3.0, 0.5), (2.0**41 + 0.3, 0.123), (1.0, 10.0)):
         assert Fraction(sensitivity) ** 2 <= Fraction(mu) ** 2 * (
-            variance(sensitivity, mu) - SMOOTHING
+            total_variance_for(sensitivity, mu) - SMOOTHING
         )
 
 
 def test_surplus_comes_off_to_the_last_unit():
-    variances, seed = layers(10**8, 7, 3, 0), b"s" * 32
+    variances, seed = layer_variances(10**8, 7, 3, 0), b"s" * 32
     from curvedp.federated.session import chain
 
     source = GeneratorSource(np.random.default_rng(3))
@@ -178,7 +178,7 @@ def test_surplus_comes_off_to_the_last_unit():
 
 def test_a_grid_too_coarse_for_its_shares_is_refused():
     with pytest.raises(ParameterError, match="finer grid"):
-        layers(100, 10, 3, 0)
+        layer_variances(100, 10, 3, 0)
     with pytest.raises(ParameterError):
         discrete_gaussian(Fraction(0), 1, GeneratorSource(np.random.default_rng(0)))
 

@@ -256,7 +256,7 @@ def test_hyperbolic_tails_close_where_two_bounds_meet(d, s, D):
     def z(eps):
         return eps / limit - limit / 2 - law.mode / s
 
-    eps = first_that_holds(lambda e: profile._tail_is_closed(mu, e), 1e-6, 1e5)
+    eps = first_that_holds(lambda e: profile._large_eps_are_proved(mu, e), 1e-6, 1e5)
     excess = log_k - z(eps) ** 2 / 2 - delta_lower_bound(mu, eps)
     slope = (
         z(eps) / limit
@@ -269,7 +269,7 @@ def test_hyperbolic_tails_close_where_two_bounds_meet(d, s, D):
     )
     assert excess <= 1e-6
     assert slope >= -1e-6
-    assert not profile._tail_is_closed(limit, 1e9)
+    assert not profile._large_eps_are_proved(limit, 1e9)
     tail = np.exp(
         profile.loss_table.log_upper_tail(np.array([min(eps, profile.loss_table.end)]))
     )[0]
@@ -278,7 +278,9 @@ def test_hyperbolic_tails_close_where_two_bounds_meet(d, s, D):
     ) * (1 + 1e-9)
     # orders: log E e^{(α−1)L}/(α−1) is bounded by the same constant
     order = first_that_holds(
-        lambda a: profile._orders_are_closed(a, profile.rho * 1.01), 1.0 + 1e-9, 1e9
+        lambda a: profile._no_larger_order_matters(a, profile.rho * 1.01),
+        1.0 + 1e-9,
+        1e9,
     )
     share = order - 1
     bound = limit**2 / 2 + (log_k / share + law.mode * D / s**2) / order

@@ -272,7 +272,7 @@ def test_tails_of_products_close_where_two_bounds_meet():
     limit = 0.6 / s
     assert split._tail_mu == pytest.approx(limit)
     mu = 1.3 * limit
-    eps = first_that_holds(lambda e: split._tail_is_closed(mu, e), 1e-6, 1e6)
+    eps = first_that_holds(lambda e: split._large_eps_are_proved(mu, e), 1e-6, 1e6)
     z = (eps - shift) / limit
     excess = log_k - z * z / 2 - delta_lower_bound(mu, eps)
     slope = (
@@ -283,10 +283,10 @@ def test_tails_of_products_close_where_two_bounds_meet():
     assert min(abs(excess), abs(slope)) < 1e-6
     assert excess <= 1e-6
     assert slope >= -1e-6
-    assert not split._tail_is_closed(limit, 1e9)
+    assert not split._large_eps_are_proved(limit, 1e9)
     rho = limit**2 / 2 * 1.2
     order = first_that_holds(
-        lambda a: split._orders_are_closed(a, rho), 1.0 + 1e-9, 1e9
+        lambda a: split._no_larger_order_matters(a, rho), 1.0 + 1e-9, 1e9
     )
     drift = law.mode * 0.6 / s**2 + sphere.pure_epsilon
     assert limit**2 / 2 + (log_k / (order - 1) + drift) / order == pytest.approx(

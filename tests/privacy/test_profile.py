@@ -477,7 +477,7 @@ def test_rho_is_the_largest_over_all_orders_wherever_it_is():
         pure_epsilon=9.0,
         mu=math.inf,
     )
-    peaked._orders_are_closed = lambda order, rho: PrivacyProfile._orders_are_closed(
-        peaked, order, rho
+    peaked._no_larger_order_matters = lambda order, rho: (
+        PrivacyProfile._no_larger_order_matters(peaked, order, rho)
     )
     assert PrivacyProfile.rho.func(peaked) == pytest.approx(1.0, rel=2e-9)

@@ -40,7 +40,7 @@ _THETA_FACTOR = 2.1
 _SLACK_ROUNDING = 1e-12
 
 
-def variance(sensitivity: float, mu: float) -> int:
+def total_variance_for(sensitivity: float, mu: float) -> int:
     """Return the total noise variance V that makes an integer statistic μ-GDP.
 
     Discrete Gaussian noise of total variance V gives the privacy of real Gaussian noise
@@ -58,7 +58,9 @@ def variance(sensitivity: float, mu: float) -> int:
     return ceil(ratio**2) + SMOOTHING
 
 
-def layers(total: int, sites: int, dropouts: int, collusion: int) -> list[Fraction]:
+def layer_variances(
+    total: int, sites: int, dropouts: int, collusion: int
+) -> list[Fraction]:
     """Return the variances of the layers in which one site draws its noise.
 
     If k of n sites are lost and c collude with the server, the n − k − c honest sites
@@ -178,7 +180,7 @@ def site_noise(
     Parameters
     ----------
     variances : sequence of Fraction
-        The variance of each layer, from `layers`.
+        The variance of each layer, from `layer_variances`.
     seed : bytes
         The seed from which all layers but the first are computed.
     length : int
@@ -210,7 +212,7 @@ def surplus_noise(
     Parameters
     ----------
     variances : sequence of Fraction
-        The variance of each layer, from `layers`.
+        The variance of each layer, from `layer_variances`.
     lost : int
         The number of lost sites.
     seed : bytes

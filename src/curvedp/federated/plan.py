@@ -29,7 +29,11 @@ from curvedp.core.mechanism import check_guarantee
 from curvedp.core.statistic import Statistic, statistic_from_dict
 from curvedp.errors import ParameterError
 from curvedp.federated.kernels import Kernel, kernel_from_dict
-from curvedp.federated.noise import layers, noise_slack, variance
+from curvedp.federated.noise import (
+    layer_variances,
+    noise_slack,
+    total_variance_for,
+)
 from curvedp.federated.questions import Question
 from curvedp.federated.session import Session
 from curvedp.geometry.manifold import Manifold
@@ -288,7 +292,7 @@ class Plan(Statistic):
             so that a round would fail.
         """
         rounds = range(self.rounds or 0)
-        exponents = [self._exponent(round) for round in rounds]
+        exponents = [self._grid_exponent(round) for round in rounds]
         if self.exponents not in ((), exponents):
             raise ParameterError("the plan was made for another grid")
         assign(self, exponents=exponents)
@@ -459,7 +463,7 @@ class Plan(Statistic):
         budget_share = self.questions[round].budget_share
         return sqrt(budget_share) / (self.scale * _MU_MARGIN)
 
-    def _exponent(self, round: int) -> int:
+    def _grid_exponent(self, round: int) -> int:
         """Return the exponent k of a round's grid of multiples of 2^-k.
 
         What a record contributes is rounded to the grid. The grid resolves `_TERM_BITS`
@@ -512,14 +516,14 @@ class Plan(Statistic):
 
     def noise_variance(self, round: int) -> int:
         """Return the variance of the honest sites' noise, in units of the grid."""
-        return variance(self.sensitivity_of(round), self.round_mu(round))
+        return total_variance_for(self.sensitivity_of(round), self.round_mu(round))
 
     def noise_layers(self, round: int) -> list[Fraction]:
         """Return the variances of the layers in which a site draws a round's noise.
 
         Layers above the number of lost sites turn out unnecessary and are subtracted.
         """
-        return layers(
+        return layer_variances(
             self.noise_variance(round), len(self.sites), self.dropouts, self.collusion
         )
 

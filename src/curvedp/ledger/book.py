@@ -177,10 +177,14 @@ class Ledger:
         unit: PrivacyUnit | str | None = None,
         lazy: bool = False,
     ) -> None:
+        """Open the file, or make a new one if a budget is given.
+
+        The parameters are documented on the class.
+        """
         self.path = _resolve_path("path", path)
         self.key = None if key is None else _resolve_path("key", key)
-        # The last state of the file that this object knows.
-        self._seen: State | None = None
+        # The state of the file when this object last read it.
+        self._last_state: State | None = None
         # The number and the hash of the last entry that this object knows.
         self._witness: tuple[int, str] | None = None
         # The file that will be made with the first entry, if it is not yet made.
@@ -193,7 +197,7 @@ class Ledger:
                 "curvedp ledger create"
             )
         if budget is not None:
-            self._start(budget, unit, lazy)
+            self._make_or_plan_file(budget, unit, lazy)
         if self._planned is None:
             _check_same(self.path, self._state(), budget, unit)
 
@@ -367,10 +371,10 @@ class Ledger:
             self._create(self._planned)
         with transaction(self.path) as connection:
             key = read_key(self.key)
-            state = self._advance(connection, key)
+            state = self._read_new_entries(connection, key)
             row = append(connection, body_after(state), key)
-        self._remember(replay(state, [row]))
-        return _entry_of(row)
+        self._remember_state(replay(state, [row]))
+        return _row_to_entry(row)
 
     def freeze(self, reason: str) -> None:
         """Close the ledger for good, so that no release can be charged to it.
@@ -405,12 +409,12 @@ class Ledger:
             )
         with transaction(self.path) as connection:
             key = read_key(self.key)
-            state = self._advance(connection, key)
+            state = self._read_new_entries(connection, key)
             if state.freeze is not None:
                 return
             body = {"frozen": reason, "time": datetime.now(UTC).isoformat()}
             row = append(connection, body, key)
-        self._remember(replay(state, [row]))
+        self._remember_state(replay(state, [row]))
 
     @property
     def frozen(self) -> Freeze | None:
@@ -420,11 +424,14 @@ class Ledger:
     @property
     def budget(self) -> Guarantee:
         """What may be spent in all."""
-        return (self._seen or self._state()).budget
+        return (self._last_state or self._state()).budget
 
     @property
     def unit(self) -> PrivacyUnit | None:
-        """Whose data the budget protects; None until the first charge that states it."""
+        """The privacy unit that the budget protects, such as one person.
+
+        It is None until a charge states it.
+        """
         return self._state().unit
 
     @property
@@ -442,9 +449,9 @@ class Ledger:
             return []
         with transaction(self.path) as connection:
             key = read_key(self.key)
-            self._advance(connection, key)
+            self._read_new_entries(connection, key)
             _, *rows = read(connection, 0, "", key)
-            return [_entry_of(row) for row in rows if not is_freeze(row.body)]
+            return [_row_to_entry(row) for row in rows if not is_freeze(row.body)]
 
     @property
     def spent(self) -> Guarantee | None:
@@ -585,9 +592,11 @@ class Ledger:
         # Pickles of version 0.2 have no witness.
         self._witness = fields.get("witness")
         self._planned = None
-        self._seen = None
+        self._last_state = None
 
-    def _start(self, budget: Guarantee, unit: PrivacyUnit | None, lazy: bool) -> None:
+    def _make_or_plan_file(
+        self, budget: Guarantee, unit: PrivacyUnit | None, lazy: bool
+    ) -> None:
         """Make the file of a new ledger now, or plan to make it with its first entry.
 
         A file that exists already is left as it is.
@@ -663,9 +672,9 @@ class Ledger:
         if self._planned is not None and self._is_not_made:
             return self._planned.state()
         with transaction(self.path) as connection:
-            return self._advance(connection, read_key(self.key))
+            return self._read_new_entries(connection, read_key(self.key))
 
-    def _advance(self, connection: Connection, key: bytes | None) -> State:
+    def _read_new_entries(self, connection: Connection, key: bytes | None) -> State:
         """Read the entries that are new since the last look, and return the new state.
 
         The state, such as the total of all entries, is remembered for the next look. It
@@ -679,11 +688,11 @@ class Ledger:
             The key of the hashes, if the ledger has one.
         """
         self._check_continues(connection)
-        if self._seen is None:
+        if self._last_state is None:
             first, *rows = read(connection, 0, "", key)
             known_state = _state_of_first_line(first)
         else:
-            known_state = self._seen
+            known_state = self._last_state
             rows = read(connection, known_state.number + 1, known_state.head, key)
         state = replay(known_state, rows)
         if self._planned is not None:
@@ -692,16 +701,16 @@ class Ledger:
             # nor by its copies, which share the plan.
             self._planned.witness = (state.number, state.head)
             self._planned = None
-        self._remember(state)
+        self._remember_state(state)
         return state
 
-    def _remember(self, state: State) -> None:
+    def _remember_state(self, state: State) -> None:
         """Remember a state of the file, unless a later one is known.
 
         Another thread may have read the file in between.
         """
-        if self._seen is None or state.number >= self._seen.number:
-            self._seen = state
+        if self._last_state is None or state.number >= self._last_state.number:
+            self._last_state = state
             self._witness = (state.number, state.head)
 
     def _check_continues(self, connection: Connection) -> None:
@@ -1006,7 +1015,7 @@ def _state_of_first_line(row: Row) -> State:
     return State.new(budget, row.digest, unit_in(row.body))
 
 
-def _entry_of(row: Row) -> Entry:
+def _row_to_entry(row: Row) -> Entry:
     """Return the entry that a line of the file holds.
 
     Parameters

@@ -382,7 +382,7 @@ class State:
         BudgetExceeded
             If nothing is left, or there is no such guarantee.
         """
-        example = _with_filter(guarantee)
+        example = _to_additive_guarantee(guarantee)
         rest = _rest_of_budget(self.account, self.total)
         account = None
         if min(rest) > 0:
@@ -793,7 +793,7 @@ def _largest_approximate(guarantees: Sequence[Guarantee]) -> Guarantee:
     return dataclasses.replace(approximate[0], eps=max(epsilons), delta0=delta)
 
 
-def _with_filter(guarantee: Guarantee) -> Guarantee:
+def _to_additive_guarantee(guarantee: Guarantee) -> Guarantee:
     """Return a guarantee that this one implies and whose cost a ledger can add up.
 
     It is the guarantee itself if its definition has a single parameter that adds up.

@@ -605,9 +605,9 @@ def _check_single_name(path: Path) -> None:
     """
     if path.stat().st_nlink == 2:
         for other in path.parent.iterdir():
-            is_unfinished = other.name.startswith(
-                f"{path.name}."
-            ) and other.name.endswith(".new")
+            # `create` makes the file under such a name first.
+            begins_like_ledger = other.name.startswith(f"{path.name}.")
+            is_unfinished = begins_like_ledger and other.name.endswith(".new")
             if is_unfinished and other.samefile(path):
                 other.unlink(missing_ok=True)
     if path.stat().st_nlink != 1 or _is_mount_point(path):

@@ -80,8 +80,8 @@ def meets(profile: PrivacyProfile, target: Guarantee) -> bool:
     Returns
     -------
     bool
-        True if the parameter that the profile implies, rounded to the private side, is
-        at most that of the target.
+        True if the parameter of the profile, rounded up, is at most that of the target.
+        It is the parameter of the target's definition, such as μ for GDP.
 
     Raises
     ------
@@ -103,8 +103,8 @@ def smallest_scale(
 ) -> float:
     """Return the smallest noise scale at which a profile meets a target.
 
-    `meets(profile_at(scale), target)` was evaluated and is true. The scale exceeds the
-    smallest one by at most one part in 10¹² (10⁹ for zCDP, 10⁶ on products), and a
+    It was verified that the profile at this scale meets the target. The scale exceeds
+    the smallest one by at most one part in 10¹² (10⁹ for zCDP, 10⁶ on products), and a
     stricter target never gets a smaller one.
 
     Parameters
@@ -329,9 +329,9 @@ class _Search:
     def _first_index_that_meets(self, index: int, step: float) -> int:
         """Return the smallest lattice index whose noise scale meets the target.
 
-        This is the only stage that decides. At its answer the profile was evaluated and
-        meets the target; at the index before, it was evaluated and does not. From the
-        given index the search goes up and down in steps that double, and then bisects.
+        This is the only stage that decides. It verifies that the target is met at the
+        result, and is not met at the index before it. From the given index the search
+        goes up and down in steps that double, and then bisects.
 
         Parameters
         ----------
@@ -589,9 +589,9 @@ def _cost(profile: PrivacyProfile, target: Guarantee) -> float:
 def _cost_lower_bound(profile: PrivacyProfile, target: Guarantee) -> float:
     """Return a quick lower bound on the cost of a profile.
 
-    The cost is the profile's parameter in the target's definition of privacy.
-    On a product of spaces, only changes within one factor are evaluated; for zCDP, only
-    a few Rényi orders; for GDP, only the ε in the table of the privacy loss. The result
+    The cost is the profile's parameter in the target's definition of privacy. On a
+    product of spaces, only changes within one factor are evaluated; for zCDP, only a
+    few Rényi orders; for GDP, only the ε in the table of the privacy loss. The result
     is rounded up in the same way as `_cost`.
 
     Parameters
@@ -676,8 +676,8 @@ def log_excess(
 ) -> float:
     """Return how far a noise scale misses a target, as a logarithm.
 
-    It is log((cost − floor)/(allowed − floor)), with the numbers defined below.
-    It is <= 0 exactly if cost <= allowed, in spite of rounding. As a function of the
+    It is log((cost − floor)/(allowed − floor)), with the numbers defined below, and is
+    <= 0 exactly if cost <= allowed, in spite of rounding. As a function of the
     logarithm of the scale it is nearly linear, which makes root searches fast.
 
     Parameters

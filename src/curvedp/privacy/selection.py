@@ -86,7 +86,8 @@ class NegativeBinomialRuns:
     def mean(self) -> float:
         """The expected number of runs E[K], rounded up.
 
-        It is η(1−γ)/(γ(1 − γ^η)), and (1−γ)/(γ·log(1/γ)) for η = 0.
+        With the parameters γ (`stop`) and η (`shape`) of the distribution, it is
+        η(1−γ)/(γ(1 − γ^η)), and (1−γ)/(γ·log(1/γ)) for η = 0.
         """
         log_stop = math.log(self.stop)
         if self.shape == 0:
@@ -153,7 +154,7 @@ class NegativeBinomialRuns:
             return PureDP(eps, adjacency=target.adjacency), None
         if not isinstance(target, ApproxDP):
             raise ParameterError(
-                f"{target!r}: a choice is calibrated to PureDP or ApproxDP"
+                f"{target!r}: the best of many runs is calibrated to PureDP or ApproxDP"
             )
 
         def log_excess(scale: float) -> float:

@@ -180,6 +180,7 @@ class ChunkedRecords(Records):
     location = "chunks"
 
     def __init__(self, X: Any, point_shape: tuple[int, ...], name: str = "X") -> None:
+        """Check the chunks and the scheduler; no record is read yet."""
         check_whole_records(X, point_shape, name)
         check_chunk_sizes(name, X)
         if X.shape[0] > MOST_TERMS:

@@ -121,12 +121,12 @@ def cells_to_floats(values: Any) -> np.ndarray:
     if kind not in _OBJECT_AND_TEXT_KINDS:
         return np.full(cells.shape, np.nan)
 
-    texts = valid_texts(cells)
+    texts = replace_invalid_characters(cells)
     floats = np.fromiter(map(to_float, texts.ravel()), np.float64, cells.size)
     return floats.reshape(cells.shape)
 
 
-def valid_texts(cells: np.ndarray) -> np.ndarray:
+def replace_invalid_characters(cells: np.ndarray) -> np.ndarray:
     """Repair an array of texts that has numbers which are not characters.
 
     NumPy stores each character of a text as a number of 4 bytes. It raises an error

@@ -1,4 +1,8 @@
-"""Converting labels of classes and ids of people to arrays, and finding missing ones."""
+"""Conversion of labels and ids to arrays.
+
+A label is the class of a record, and an id is the person to whom it belongs. Both are
+public here, and missing ones are found.
+"""
 
 from typing import Any
 

@@ -31,7 +31,11 @@ from curvedp.records.chunked import (
     check_chunk_sizes,
     compute,
 )
-from curvedp.records.conversion import object_array, to_float, valid_texts
+from curvedp.records.conversion import (
+    object_array,
+    replace_invalid_characters,
+    to_float,
+)
 from curvedp.records.frames import column_cells, is_column
 from curvedp.records.identifiers import any_missing, as_label_array
 
@@ -259,7 +263,7 @@ def _find_codes(classes: np.ndarray, labels: np.ndarray) -> np.ndarray:
     code_of_key = {
         _label_key(label): code for code, label in enumerate(classes.tolist())
     }
-    cells = valid_texts(labels).tolist()
+    cells = replace_invalid_characters(labels).tolist()
     codes = (code_of_key.get(_label_key(label), 0) for label in cells)
     return np.fromiter(codes, np.intp, len(labels))
 
@@ -549,7 +553,7 @@ class ClassRecords(Records):
 
 
 class ClassCounts(NamedTuple):
-    """The classes that occur in a chunk, in order, and how many records each has there."""
+    """The classes that occur in a chunk, in order, and the records of each there."""
 
     classes: np.ndarray
     counts: np.ndarray

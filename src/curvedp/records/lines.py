@@ -132,7 +132,7 @@ _MARKED = {
 
 
 class BinaryFile(Protocol):
-    """A file that is open for reading: one on disk, or one that is unpacked as it is read."""
+    """A file that is open for reading, possibly unpacked while it is read."""
 
     def read(self, size: int = -1, /) -> bytes: ...
     def seek(self, offset: int, whence: int = 0, /) -> int: ...

@@ -13,7 +13,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from array_api_compat import is_array_api_obj
 
-from curvedp._validate import dense
+from curvedp._validate import refuse_sparse
 from curvedp.errors import ParameterError
 from curvedp.numerics.arrays import to_host
 from curvedp.records.columns import expand_ranges, select_columns
@@ -182,7 +182,7 @@ def _to_numpy(where: str, X: Any) -> np.ndarray:
     """
     if isinstance(X, np.ma.MaskedArray):
         return X
-    X = dense(where, X)
+    X = refuse_sparse(where, X)
     is_convertible = isinstance(
         X, ConvertibleToArray | array | memoryview | range | float | int
     )

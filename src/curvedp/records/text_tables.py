@@ -76,7 +76,7 @@ def read_text_records(
         that is not a number.
     """
     width = prod(shape)
-    table = _open_table(path, width, _with_header_for_names(options))
+    table = _open_table(path, width, _assume_header_for_names(options))
     _check_number_of_lines(path, options, _BYTES_PER_DOUBLE * width)
     values = array("d")
     for line in table.lines:
@@ -102,8 +102,8 @@ def read_text_column(path: Path, column: str | int, options: ReadOptions) -> np.
         Empty where a line has no such cell. The texts are Python's own: in an array of
         fixed width, one long cell would take its length for every record.
     """
-    column_options = _with_header_for_names(options)._replace(columns=[column])
-    table = _open_table(path, 1, _with_header_for_names(column_options))
+    column_options = _assume_header_for_names(options)._replace(columns=[column])
+    table = _open_table(path, 1, _assume_header_for_names(column_options))
     _check_number_of_lines(path, options, _BYTES_PER_NAME)
     names: list[str] = []
     for line in table.lines:
@@ -122,15 +122,15 @@ def read_header(path: Path, options: ReadOptions) -> list[str] | None:
     options : ReadOptions
         The caller's options for reading the file.
     """
-    with_header = _with_header_for_names(options)
+    with_header = _assume_header_for_names(options)
     separator = _separator(path, with_header)
     if not with_header.header:
         return None
-    header = next(_lines_after_skipped(path, with_header), None)
+    header = next(_skip_lines(path, with_header), None)
     return [] if header is None else _names_in_header(path, header, separator)
 
 
-def _with_header_for_names(options: ReadOptions) -> ReadOptions:
+def _assume_header_for_names(options: ReadOptions) -> ReadOptions:
     """Assume a header if columns are chosen by name and the caller says nothing.
 
     Parameters
@@ -184,7 +184,7 @@ def _open_table(path: Path, width: int, options: ReadOptions) -> TextTable:
         The caller's options for reading the file.
     """
     separator = _separator(path, options)
-    lines = _lines_after_skipped(path, options)
+    lines = _skip_lines(path, options)
 
     header = next(lines, None) if options.header else None
     names = None if header is None else _names_in_header(path, header, separator)
@@ -198,7 +198,7 @@ def _open_table(path: Path, width: int, options: ReadOptions) -> TextTable:
     return TextTable(separator, lines, positions, cells_per_line)
 
 
-def _lines_after_skipped(path: Path, options: ReadOptions) -> Iterator[Line]:
+def _skip_lines(path: Path, options: ReadOptions) -> Iterator[Line]:
     """Return the lines of a file after those that the caller wants to skip.
 
     A file whose lines end with a carriage return alone looks like a single line. It is

@@ -246,7 +246,7 @@ def _check_mat_elements(path: Path, limit: int) -> None:
 def _check_compressed_element(
     path: Path, file: IO[bytes], size: int, limit: int
 ) -> None:
-    """Read a compressed element, and refuse it if it unpacks to more than `limit` bytes.
+    """Refuse a compressed element that unpacks to more than `limit` bytes.
 
     The element is unpacked in blocks that are thrown away, so little memory is needed.
 
@@ -351,7 +351,12 @@ def _read_volume(path: Path, max_unpacked: int | None) -> np.ndarray:
 _NIFTI_1_HEADER_BYTES = 348
 _NIFTI_2_HEADER_BYTES = 540
 
-# Where the offset of the first voxel stands in these headers: a float and an 8-byte
+# An extension begins with its size and a code, of 4 bytes each, and has at least 16
+# bytes.
+_EXTENSION_TAG_BYTES = 8
+_MIN_EXTENSION_BYTES = 16
+
+# The position of the offset of the first voxel in these headers: a float and an 8-byte
 # integer.
 _NIFTI_1_VOXEL_OFFSET = 108
 _NIFTI_2_VOXEL_OFFSET = 168
@@ -449,12 +454,14 @@ def _check_extensions(
     """
     position = start
     file.seek(position)
-    while position + 8 <= end and len(tag := file.read(8)) == 8:
+    while position + _EXTENSION_TAG_BYTES <= end:
+        tag = file.read(_EXTENSION_TAG_BYTES)
+        if len(tag) < _EXTENSION_TAG_BYTES:
+            return
         (size,) = struct.unpack_from(size_format, tag)
         check_unpacked(path, size, largest_size)
-        # An extension has at least 16 bytes; a smaller size means that there are no
-        # more.
-        if size < 16:
+        # A smaller size means that there are no more extensions.
+        if size < _MIN_EXTENSION_BYTES:
             return
         position += size
         file.seek(position)
@@ -669,7 +676,7 @@ def from_parquet(paths: str | Path | Sequence[str | Path], manifold: Manifold) -
 
 
 def read_parquet(path: Path, shape: tuple[int, ...], options: ReadOptions) -> Any:
-    """Read the records of one parquet file, as an array or, if it is large, a dask array.
+    """Read the records of a parquet file; a large one becomes a dask array.
 
     Which of the two it is depends on the footer alone, which is public.
 

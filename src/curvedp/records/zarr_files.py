@@ -609,6 +609,8 @@ def _parse_zstd_header(packed: bytes, start: int) -> _ZstdFrameHeader:
     start : int
         The position in `packed` at which the frame begins.
     """
+    # The bits of the descriptor: 7 and 6 for the length of the content size, 5 for a
+    # single segment, 2 for a checksum, 1 and 0 for the length of the dictionary's id.
     descriptor = packed[start + 4]
     size_flag = descriptor >> 6
     is_single_segment = bool(descriptor & 0x20)

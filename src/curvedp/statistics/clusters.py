@@ -7,7 +7,7 @@ exact, so it does not depend on how the records are cut into blocks.
 """
 
 from dataclasses import dataclass
-from math import asin, pi
+from math import asin, ceil, log2, pi
 from typing import Annotated, Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -20,6 +20,7 @@ from curvedp.core.statistic import Statistic, check_point, is_point
 from curvedp.errors import ParameterError
 from curvedp.geometry.manifold import Manifold
 from curvedp.geometry.spaces.sphere import Sphere
+from curvedp.numerics.arrays import Array, like, namespace
 from curvedp.statistics.tangent_vectors import clip_rows_to, logs_at
 
 # What stands for a number of clusters that is to be chosen from what is released.
@@ -30,8 +31,11 @@ MAX_CLUSTERS = 1000
 
 # Entries of vectors, and of the directions on which they are projected, are multiples
 # of 2^-26. Inner products of such vectors of length at most 1 are whole multiples of
-# 2^-52, so doubles add them up exactly in any order.
+# 2^-52, so doubles add them up exactly in any order. Differences of two of them are
+# multiples of 2^-25, for the same reason.
 _VECTOR_BITS = 26
+_DIFFERENCE_BITS = 25
+_DOUBLE_BITS = 53
 
 
 def _check_number_of_clusters(name: str, value: Any) -> int:
@@ -102,7 +106,7 @@ class Chart(NamedTuple):
         """The number of entries of a vector."""
         return vector_size(self.manifold)
 
-    def vectors(self, records: Any) -> np.ndarray:
+    def vectors(self, records: Any) -> Array:
         """Return each record's vector, of length at most 1, on the grid 2^-26.
 
         A record that is no point of the manifold becomes a fixed vector: that of the
@@ -111,16 +115,32 @@ class Chart(NamedTuple):
         Parameters
         ----------
         records : array, shape (k, *point_shape)
-            The records. Entries may be anything.
+            The records. Entries may be anything. On a sphere the array may be on a
+            device, and the vectors are there too.
         """
         with numerical_silence():
             if isinstance(self.manifold, Sphere):
-                scaled = (unit_rows(records) - self.base) / self.radius
-            else:
-                rows = np.asarray(records, dtype=np.float64)
-                points = np.asarray(self.manifold.from_record(rows))
-                scaled = logs_at(self.manifold, self.base, points) / self.radius
+                return round_to_grid(self._about_base(unit_rows(records)))
+            rows = np.asarray(records, dtype=np.float64)
+            points = np.asarray(self.manifold.from_record(rows))
+            scaled = logs_at(self.manifold, self.base, points) / self.radius
             return round_to_grid(clip_rows_to(np.ascontiguousarray(scaled), 1.0))
+
+    def _about_base(self, units: Array) -> Array:
+        """Return (u − base)/radius for each unit vector, shortened to length 1.
+
+        Both vectors are rounded to multiples of 2^-25 first. Their difference is at most
+        2 long, so its squares add up exactly, in any order and on any device.
+
+        Parameters
+        ----------
+        units : array, shape (k, size)
+        """
+        xp = namespace(units)
+        base = like(units, round_to_grid(self.base, _DIFFERENCE_BITS))
+        differences = round_to_grid(units, _DIFFERENCE_BITS) - base
+        squares = xp.sum(differences * differences, axis=1, keepdims=True)
+        return differences / xp.clip(xp.sqrt(squares), min=self.radius)
 
     def points(self, vectors: np.ndarray) -> np.ndarray:
         """Return the points of the manifold to which vectors belong.
@@ -234,33 +254,40 @@ class Clusters(Statistic):
 # ---- vectors on a grid ----
 
 
-def round_to_grid(vectors: np.ndarray, bits: int = _VECTOR_BITS) -> np.ndarray:
+def round_to_grid(vectors: Array, bits: int = _VECTOR_BITS) -> Array:
     """Round entries toward 0 to multiples of 2^-bits, so that no vector becomes longer."""
-    return np.asarray(np.trunc(vectors * 2.0**bits) * 2.0**-bits)
+    return namespace(vectors).trunc(vectors * 2.0**bits) * 2.0**-bits
 
 
-def unit_rows(records: Any) -> np.ndarray:
+def unit_rows(records: Any) -> Array:
     """Return the unit vector of each row, or 0 where a row has none.
+
+    A row is divided by its largest entry and rounded to whole multiples of 2^-b, whose
+    squares add up exactly. So its unit vector depends neither on the order in which a
+    device adds numbers nor on the other rows.
 
     Parameters
     ----------
     records : array, shape (k, size)
-        Rows of any real type. A row that is 0 or not finite becomes 0.
+        Rows of any real type, of any library. A row that is 0 or not finite becomes 0.
     """
-    # The float sum of a row's squares depends on the layout of the array in memory.
-    rows = np.ascontiguousarray(records, dtype=np.float64)
+    xp = namespace(records)
+    rows = xp.astype(xp.asarray(records), xp.float64)
+    size = rows.shape[1]
+    bits = (_DOUBLE_BITS - ceil(log2(max(size, 2)))) // 2
     with numerical_silence():
-        # Divide by the largest entry first: the square of a huge row would overflow.
-        largest = np.abs(rows).max(axis=1, keepdims=True)
-        is_usable = (largest > 0) & np.isfinite(largest)
-        scaled = np.where(is_usable, rows, 0.0) / np.where(is_usable, largest, 1.0)
-        lengths = np.sqrt(np.sum(scaled**2, axis=1, keepdims=True))
-        return np.asarray(scaled / np.where(is_usable, lengths, 1.0))
+        largest = xp.max(xp.abs(rows), axis=1, keepdims=True)
+        is_usable = (largest > 0) & xp.isfinite(largest)
+        zero = xp.zeros_like(largest)
+        scale = xp.where(is_usable, largest, zero + 1.0)
+        whole = xp.round(xp.where(is_usable, rows, zero) / scale * 2.0**bits)
+        squares = xp.sum(whole * whole, axis=1, keepdims=True)
+        return whole / xp.sqrt(xp.clip(squares, min=1.0))
 
 
 def distances_to_centers(
     manifold: Manifold, centers: np.ndarray, records: Any
-) -> np.ndarray:
+) -> Array:
     """Return the distance of each record to each center, shape (records, centers).
 
     A record that is no point of the manifold is at distance π/2 from all centers on a
@@ -275,8 +302,11 @@ def distances_to_centers(
     """
     with numerical_silence():
         if isinstance(manifold, Sphere):
-            cosines = round_to_grid(unit_rows(records)) @ round_to_grid(centers).T
-            return np.asarray(np.arccos(np.clip(cosines, -1.0, 1.0)))
+            units = round_to_grid(unit_rows(records))
+            cosines = units @ like(units, round_to_grid(centers)).T
+            return namespace(units).acos(
+                namespace(units).clip(cosines, min=-1.0, max=1.0)
+            )
         points = np.asarray(manifold.from_record(np.asarray(records, dtype=np.float64)))
         columns = [np.asarray(manifold.dist(center, points)) for center in centers]
         distances = np.stack(columns, axis=1)

@@ -900,13 +900,15 @@ class ProjectedChart(NamedTuple):
         records : array, shape (k, *point_shape)
         """
         vectors = self.chart.vectors(records)
-        return round_to_grid(vectors @ self.directions.T, _POSITION_BITS)
+        positions = round_to_grid(vectors @ self.directions.T, _POSITION_BITS)
+        return np.asarray(positions)
 
 
 def as_positions(centers: np.ndarray) -> np.ndarray:
     """Return centers shortened to length 1, on the grid 2^-25."""
     lengths = np.linalg.norm(centers, axis=1, keepdims=True)
-    return round_to_grid(centers / np.maximum(lengths, 1.0), _POSITION_BITS)
+    shortened = centers / np.maximum(lengths, 1.0)
+    return np.asarray(round_to_grid(shortened, _POSITION_BITS))
 
 
 def nearest_center(positions: np.ndarray, centers: np.ndarray) -> np.ndarray:

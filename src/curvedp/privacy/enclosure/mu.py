@@ -139,12 +139,16 @@ class MuEnclosure(DeltaEnclosure):
             Bounds with 0 <= lower <= μ <= upper.
         """
         grid = self.profile.loss_table.grid()
-        worst_eps = float(grid[int(self.profile._mu_at(grid).argmax())])
+        mu_on_grid = self.profile._mu_at(grid)
+        worst_eps = float(grid[int(mu_on_grid.argmax())])
         candidate, knots = self._choose_candidate()
+
         lower = max(mu_lower(self.delta(eps), eps) for eps in {0.0, worst_eps})
-        self._prove_below(candidate, knots)
+        lower = max(lower * (1 - OUTWARD_MARGIN), 0.0)
+
+        self._prove_below(candidate, knots)  # raises if there is no proof
         upper = float_beyond(candidate.upper(), 1) * (1 + OUTWARD_MARGIN)
-        return max(lower * (1 - OUTWARD_MARGIN), 0.0), upper
+        return lower, upper
 
     def _choose_candidate(self) -> tuple[arb, list[float]]:
         """Return a μ that can probably be proved, and the intervals for its proof.

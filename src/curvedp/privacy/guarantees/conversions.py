@@ -216,10 +216,9 @@ def scaled_by_exp(eps: float, alpha: Array) -> Any:
 
 
 def log_cosh(x: float) -> float:
-    """Return log cosh x for x >= 0.
+    """Return log cosh x for x >= 0, which formulas of randomized response contain.
 
-    Near 0 it is computed as log(1 + 2·sinh²(x/2)), which is accurate to relative
-    precision.
+    Near 0 it is computed as log(1 + 2·sinh²(x/2)), which loses no digits.
 
     Parameters
     ----------

@@ -3,7 +3,7 @@ object such as `GDP(1.0)` is a guarantee. It computes δ(ε), ε(δ) and the sma
 of tests between neighboring data sets, and the parameters that it implies in other
 definitions.
 
-Every number is rounded to the private side.
+Every number is rounded such that no guarantee is overstated.
 
 The theorems that turn one definition into another are listed with their sources in
 docs/theory/accounting.md, "Conversions". A parameter of 0 is refused everywhere:

@@ -302,12 +302,12 @@ class TabulatedLossLaw:
         return self._tail(self._coordinate(t, self.max_loss - t), Tail.LOWER)
 
     def log_second_tail(self, t: Array) -> Array:
-        """Return log P₂(L > t), where P₂ is the output distribution on data set two.
+        """Return log P₂(L > t), the upper tail of the loss on the second data set.
 
-        With the privacy loss L, the output distribution P₁ on the first data set, and
-        the privacy profile δ(t), P₂(L > t) = e^{−t}·(P₁(L > t) − δ(t)). The difference
-        also equals (1 − δ(t)) − P₁(L <= t). The form with the smaller tail loses fewer
-        digits and is used.
+        L is the privacy loss, P₁ and P₂ are the output distributions on the two data
+        sets, and δ(t) is the privacy profile. P₂(L > t) = e^{−t}·(P₁(L > t) − δ(t)).
+        The difference also equals (1 − δ(t)) − P₁(L <= t). The form with the smaller
+        tail loses fewer digits and is used.
 
         Parameters
         ----------
@@ -662,9 +662,10 @@ class TabulatedLossLaw:
 
         Beyond the end of the table, a tail P of the loss is extrapolated up to the
         largest loss T. The bound is on the error of ∫_ε^T e^{ε−t}·P(t) dt, with a
-        factor of 2 to spare. Let C be the number of `_slope_change_at_end`. The error
-        of log P is at most |C| if P was extrapolated with a constant slope, and of
-        second order in C if C was taken into account.
+        factor of 2 to spare. Let C measure how fast the slope of log P changes at the
+        end of the table (`_slope_change_at_end`). The error of log P is at most |C| if
+        P was extrapolated with a constant slope, and of second order in C if the change
+        of the slope was taken into account.
 
         Parameters
         ----------

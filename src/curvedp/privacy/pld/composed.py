@@ -1,6 +1,6 @@
 """δ(ε) of several private mechanisms together, from their privacy loss distributions.
 The total loss is computed under a few exponential *tilts*: probability masses at a loss
-L are multiplied by e^{λL − κ}, with a rate λ and a constant κ. Each tilt serves the ε
+L are multiplied by e^{λL − κ}, with a rate λ and a constant κ. Each tilt is for the ε
 near the losses that it makes likely.
 
 Theorem C2 (docs/theory/accounting.md). A privacy loss distribution (PLD) has
@@ -12,8 +12,8 @@ accordingly.
 
 `ComposedPLD` convolves the discretized PLDs with the fast Fourier transform. A few
 exponential tilts (see `convolve`) keep the result accurate for every δ from 1 down to
-1e-44: each tilt is best at one level of δ, and serves the losses up to halfway to the
-mean of the next one.
+1e-44: each tilt is best at one level of δ, and is used for losses up to halfway to the
+mean loss of the next one.
 
 For each tilt, a grid and a window are chosen from a coarse discretization. This choice
 decides how tight the bounds are, not whether they hold. What lies beyond the window is
@@ -73,6 +73,7 @@ _LARGEST_LOSS = 1e300
 _TILT_TOLERANCE = 1.02
 # A deviation below this number counts as this number, so that it can be a divisor.
 _SMALLEST_DEVIATION = 1e-300
+_WIDTH_BITS = 28  # of the width of a grid, so that its multiples by 25 bits are exact
 
 
 class TiltCenter(NamedTuple):
@@ -513,10 +514,14 @@ class ComposedPLD:
         float
             The new width.
         """
-        largest = self._largest_loss_of_most_used
-        fitted_width = max(largest / max(largest // width, 1.0), width)
+        largest_loss = self._largest_loss_of_most_used
+        n_cells = max(largest_loss // width, 1.0)
+        fitted_width = max(largest_loss / n_cells, width)
+
+        # Round up to 28 bits.
         mantissa, exponent = math.frexp(fitted_width)
-        return math.ldexp(math.ceil(mantissa * 2**28), exponent - 28)
+        rounded_mantissa = math.ceil(mantissa * 2**_WIDTH_BITS)
+        return math.ldexp(rounded_mantissa, exponent - _WIDTH_BITS)
 
     def _log_moment(self, tilt: float) -> tuple[float, float]:
         """Return κ(λ) = log E[e^{λL}] of the total privacy loss L, and κ′(λ).

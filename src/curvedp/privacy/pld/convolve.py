@@ -177,19 +177,21 @@ def convolve_tilted(factors: list[Factor], rate: float, size: int) -> TiltedConv
 def _wrap_around(index: NDArray[np.int64], masses: Array, size: int) -> Array:
     """Return the sums of the masses whose grid indices agree modulo `size`, rounded up.
 
-    Entry i of the result belongs to the indices i, i ± size, i ± 2·size, ….
+    A Fourier transform of length `size` cannot tell such indices apart, so their masses
+    are added before it is taken. Entry i of the result belongs to the grid indices i,
+    i ± size, i ± 2·size, ….
 
     Parameters
     ----------
     index, masses : array
-        Grid indices and the masses there.
+        Grid indices, possibly negative, and the masses there.
     size : int
-        The length of the transform.
+        The length of the Fourier transform.
 
     Returns
     -------
-    array
-        The sums, of length `size`.
+    array, shape (size,)
+        The sums.
     """
     wrapped_index = index % size
     sums = np.bincount(wrapped_index, weights=masses, minlength=size)

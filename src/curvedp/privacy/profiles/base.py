@@ -121,7 +121,7 @@ class PrivacyProfile(PrivacyCurve):
 
     @property
     def loss_law(self) -> PrivacyLossLaw:
-        """The distribution of the privacy loss between the worst pair of neighbors.
+        """The distribution of the privacy loss, for the worst two data sets.
 
         Raises
         ------
@@ -207,7 +207,7 @@ class PrivacyProfile(PrivacyCurve):
         supremum over ε of μ_ε, the solution of δ_μ(ε) = δ(ε).
 
         If the privacy loss is bounded by T, all ε in [0, T) are searched. Otherwise the
-        table of the loss is doubled, in place, until `_tail_is_closed` proves
+        table of the loss is doubled, in place, until `_large_eps_are_proved` proves
         δ(ε) <= δ_μ(ε) for every larger ε.
         """
         table = self.loss_table
@@ -216,7 +216,7 @@ class PrivacyProfile(PrivacyCurve):
         while math.isinf(table.max_loss):
             end_of_search = _TRUSTED_PART_OF_TABLE * table.end
             candidate = max(mu, self._tail_mu * (1 + 1e-10))
-            n_needed = self._doublings_to_close(
+            n_needed = self._count_doublings_needed(
                 candidate, end_of_search, _MAX_DOUBLINGS - n_doublings
             )
             if n_needed == 0:
@@ -231,13 +231,15 @@ class PrivacyProfile(PrivacyCurve):
         # With twice the margin, δ_μ therefore stays above the rounded-up δ.
         return float(round_up(mu, 2 * RELATIVE_ERROR))
 
-    def _doublings_to_close(self, mu: float, end_of_search: float, limit: int) -> int:
+    def _count_doublings_needed(
+        self, mu: float, end_of_search: float, limit: int
+    ) -> int:
         """Return how often the table of the loss must be doubled before μ is proved.
 
-        To prove that a release with an unbounded privacy loss is μ-GDP, δ(ε) <= δ_μ(ε)
-        is checked at the ε of the table, where δ_μ is the profile of N(0, 1) against
-        N(μ, 1). For all larger ε it is a theorem (`_tail_is_closed`), provided that the
-        table is long enough.
+        A release is μ-GDP if δ(ε) <= δ_μ(ε) at every ε, where δ_μ is the profile of
+        telling N(0, 1) from N(μ, 1). If the privacy loss is unbounded, this is checked
+        at the ε of the table. For all larger ε it follows from a theorem
+        (`_large_eps_are_proved`), provided that the table is long enough.
 
         Parameters
         ----------
@@ -259,7 +261,7 @@ class PrivacyProfile(PrivacyCurve):
             If `limit` − 1 doublings do not suffice.
         """
         for n_doublings in range(limit):
-            if self._tail_is_closed(mu, end_of_search * 2.0**n_doublings):
+            if self._large_eps_are_proved(mu, end_of_search * 2.0**n_doublings):
                 return n_doublings
         raise NotResolved(
             "μ of GDP could not be proved for the largest privacy losses of this noise"
@@ -313,7 +315,7 @@ class PrivacyProfile(PrivacyCurve):
         """
         raise NotImplementedError
 
-    def _tail_is_closed(self, mu: float, eps: float) -> bool:
+    def _large_eps_are_proved(self, mu: float, eps: float) -> bool:
         """Say whether a theorem proves μ-GDP for every ε′ >= ε, without evaluating δ.
 
         The claim is δ(ε′) <= δ_μ(ε′) for these ε′, where δ is this profile, with an
@@ -717,8 +719,8 @@ class PrivacyProfile(PrivacyCurve):
 
         It is the supremum of D_α/α over all orders α > 1, with D_α the Rényi divergence
         of order α. Orders α = 1 + 2^x are tried with increasing x until
-        `_orders_are_closed` proves that larger orders cannot matter. Then the search is
-        refined about the best x.
+        `_no_larger_order_matters` proves that larger orders cannot matter. Then the
+        search is refined about the best x.
         """
         largest = self.renyi_at(1.0)
         x = _FIRST_LOG2_ORDER
@@ -727,7 +729,7 @@ class PrivacyProfile(PrivacyCurve):
             order = 1 + 2.0**x
             ratio_at[x] = self.renyi_at(order) / order
             largest = max(largest, ratio_at[x])
-            if self._orders_are_closed(order, largest):
+            if self._no_larger_order_matters(order, largest):
                 break
             if x == _LOG2_ORDER_OF_MU_BOUND:
                 # μ-GDP implies μ²/2-zCDP. For a nearly Gaussian loss this is as good as
@@ -750,7 +752,7 @@ class PrivacyProfile(PrivacyCurve):
         )
         return float(round_up(max(largest, -float(refined.fun)), RELATIVE_ERROR))
 
-    def _orders_are_closed(self, order: float, rho: float) -> bool:
+    def _no_larger_order_matters(self, order: float, rho: float) -> bool:
         """Say whether no order above the given one can raise the supremum of D_α/α.
 
         D_α is the Rényi divergence of order α; the supremum of D_α/α is ρ of zCDP. If
@@ -812,7 +814,7 @@ class PrivacyProfile(PrivacyCurve):
 
     @property
     def extreme_splits(self) -> "list[PrivacyProfile]":
-        """Profiles for single pairs of data sets, one of which is often the worst pair.
+        """Profiles for single pairs of data sets, one of which is often the worst one.
 
         A search for the smallest noise scale starts with them. On a product space these
         are the pairs that differ in one factor only.

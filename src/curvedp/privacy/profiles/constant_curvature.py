@@ -360,8 +360,9 @@ class ConstantCurvatureProfile(RadialProfile):
         return self.sensitivity / self.scale
 
     def _subgaussian_tail(self) -> SubgaussianTail:
-        """Return a bound on the exponential moments of the privacy loss L.
+        """Return the two constants in a bound on the moments E[e^{λL}] of the loss L.
 
+        With v = (D/s)², the bound is log E[e^{λL}] <= log K + λ·(drift + v/2) + λ²·v/2.
         The noise is a Gaussian of scale s on a hyperbolic space of dimension d and
         curvature −1. Let D be the distance of the two noise centers, r the distance of
         an output from the first one, ρ its density, and m the mode of ρ. Then
@@ -375,7 +376,7 @@ class ConstantCurvatureProfile(RadialProfile):
         Returns
         -------
         SubgaussianTail
-            log K and the drift, in the bound on the moments of the loss.
+            log K and the drift.
         """
         law = self.loss_law
         assert isinstance(law, SpaceFormLoss)
@@ -586,7 +587,8 @@ def constant_curvature_profile(
     Returns
     -------
     ConstantCurvatureProfile
-        The profile, of the most special class.
+        The profile. It is a `GaussianProfile` or a `LineLaplaceProfile` if there is a
+        closed form.
     """
     numbers = (curvature, dim, scale, sensitivity)
     are_numbers = all(isinstance(number, int | float) for number in numbers)

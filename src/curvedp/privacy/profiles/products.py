@@ -69,6 +69,9 @@ _LARGEST_EPS = 1e300  # δ(ε) is 0 for larger ε
 # the table of the loss.
 _NOISE_FACTOR_OF_DELTA = 20
 _NOISE_FACTOR_OF_MU = 40
+# A μ is multiplied by this, which covers the relative errors of a tabulated loss. An
+# error of δ changes μ by less than twice as much.
+_MU_MARGIN = 1 + 2 * (MARGIN + RELATIVE_ERROR)
 
 
 @dataclass(frozen=True)
@@ -532,16 +535,17 @@ class ProductProfile(PrivacyProfile):
                     split.mu_at(searched_eps) ** 2, _SMALLEST_SQUARE
                 )
             )
-            mu = np.sqrt(mu_squared) * (1 + 2 * (MARGIN + RELATIVE_ERROR))
+            mu = np.sqrt(mu_squared) * _MU_MARGIN
             delta[is_searched] = gdp_delta(mu, searched_eps)
         return delta.reshape(np.shape(eps))
 
     def _is_below_all_floats(self, eps: Array) -> NDArray[np.bool_]:
         """Say at which ε the δ(ε) of every split is below the smallest positive float.
 
-        A split divides the sensitivity Δ between two parts, and δ increases with both
-        lengths. So δ for the lengths (Δ, Δ) bounds that of every split. It costs one
-        table of a privacy loss, a search over the splits dozens of them.
+        A split divides the sensitivity Δ between two parts of the product, and δ
+        increases with both lengths. So δ for the lengths (Δ, Δ) bounds that of every
+        split. This check needs one table of a privacy loss. A search over all splits
+        would need dozens of tables.
 
         Parameters
         ----------
@@ -554,7 +558,7 @@ class ProductProfile(PrivacyProfile):
             One truth value for each ε.
         """
         bounding_profile = self._at_split([self.sensitivity, self.sensitivity])
-        mu = bounding_profile.mu_at(eps) * (1 + 2 * (MARGIN + RELATIVE_ERROR))
+        mu = bounding_profile.mu_at(eps) * _MU_MARGIN
         bound = gdp_delta(np.maximum(mu, math.sqrt(_SMALLEST_SQUARE)), eps)
         return np.asarray(bound <= _SMALLEST_FLOAT)
 
@@ -628,7 +632,7 @@ class ProductProfile(PrivacyProfile):
                     split.mu_of_tradeoff(alpha_inside) ** 2, _SMALLEST_SQUARE
                 )
             )
-            mu = np.sqrt(mu_squared) * (1 + 2 * (MARGIN + RELATIVE_ERROR))
+            mu = np.sqrt(mu_squared) * _MU_MARGIN
             beta[is_inside] = ndtr(-ndtri(alpha_inside) - mu)
         return beta.reshape(np.shape(alpha))
 
