@@ -78,8 +78,8 @@ class TangentGaussian(Law):
         """Return the logarithm of the density at a tangent vector.
 
         It is normalized with respect to the volume of the tangent space, with the
-        constant (2πσ²)^{−d/2}, printed as (2πσ²)^{1/2} in Lemma 1 (docs/errata.md,
-        E13).
+        constant (2πσ²)^{−d/2}. Lemma 1 of the paper prints (2πσ²)^{1/2}: erratum E13
+        (docs/errata.md).
 
         Parameters
         ----------
