@@ -141,7 +141,7 @@ PROBES = {
         "_lazy.py",
         "get_attribute",
     ): "PEP 562: a package's names are imported on first use",
-    ("_validate.py", "dense"): "SciPy's sparse arrays, without importing SciPy",
+    ("_validate.py", "refuse_sparse"): "SciPy's sparse arrays, without importing SciPy",
     ("_validate.py", "public_shape"): "ranges and such, which have a length alone",
     ("_validate.py", "field_values"): "the declared fields of a dataclass",
     ("errors.py", "_may_be_records"): "arrays of any library",

@@ -240,12 +240,13 @@ class PrivateKMeans(PrivateTransformer):
         if not isinstance(manifold, Sphere):
             reach = default_outer_radius(manifold, self.outer_radius)
         else:
-            for name in ("center", "outer_radius"):
-                if getattr(self, name) is not None:
+            unused = {"center": self.center, "outer_radius": self.outer_radius}
+            for name, value in unused.items():
+                if value is not None:
                     raise ParameterError(
                         "is not for spheres, where the search begins everywhere",
                         parameter=name,
-                        value=getattr(self, name),
+                        value=value,
                     )
         return Clusters(manifold, self.center, reach, n_clusters, self.init, n)
 

@@ -320,10 +320,10 @@ def plot_regions(rows: "Sequence[RegionRow]", title: str = "") -> "Figure":
         figure = Figure(figsize=(9.0, height), layout="constrained")
         axes_pair: Any = figure.subplots(1, 2, sharey=True)
         places = np.arange(len(rows))[::-1]
-        for axes, name in zip(axes_pair, ("fa", "md"), strict=True):
-            values = np.array([getattr(row, name) for row in rows])
-            low = np.array([getattr(row, f"{name}_low") for row in rows])
-            high = np.array([getattr(row, f"{name}_high") for row in rows])
+        anisotropies = np.array([(row.fa_low, row.fa, row.fa_high) for row in rows])
+        diffusivities = np.array([(row.md_low, row.md, row.md_high) for row in rows])
+        for axes, bars in zip(axes_pair, (anisotropies, diffusivities), strict=True):
+            low, values, high = bars.T
             axes.hlines(places, low, high, color=ACCENT, lw=2.0, alpha=0.5)
             axes.plot(values, places, "o", color=ACCENT, ms=4)
             axes.grid(axis="x", color=LINES, lw=0.5)

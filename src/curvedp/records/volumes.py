@@ -745,9 +745,14 @@ def parquet_width(path: Path, options: ReadOptions) -> int | None:
     name = columns[0] if isinstance(columns[0], str) else schema.names[columns[0]]
     if name not in schema.names:
         return None
-    # A list of a fixed size says it in its type.
-    size = getattr(schema.field(name).type, "list_size", None)
-    return None if size is None else int(size)
+    column_type = schema.field(name).type
+    # A list of a fixed size says it in its type. The type is imported here because
+    # pyarrow is optional.
+    from pyarrow import FixedSizeListType
+
+    if isinstance(column_type, FixedSizeListType):
+        return int(column_type.list_size)
+    return None
 
 
 def _read_parquet_records(
