@@ -126,7 +126,12 @@ class BundleDescentMechanism(
         statistic : GeodesicLine
             The regression that is to be released.
         guarantee : Guarantee
-            What the release must satisfy.
+            The privacy guarantee that the release must satisfy.
+
+        Returns
+        -------
+        BundleDescentMechanism
+            The mechanism, with its noise scale and its number of steps.
         """
         check_supported(cls, statistic)
         check_guarantee(guarantee)
@@ -148,7 +153,8 @@ class BundleDescentMechanism(
             )
 
         # T Gaussian releases cost as much as one with √T times the sensitivity (Dong,
-        # Roth & Su 2022). The factor 2 is for the final release.
+        # Roth & Su 2022). The factor 2 is for the final release. The first third of the
+        # steps warms up, and the iterates of the other two thirds are averaged.
         steps = 3 * warm_up_steps
         total_sensitivity = sqrt(2 * steps) * sensitivity
 
@@ -157,6 +163,7 @@ class BundleDescentMechanism(
             return gaussian_profile(0.0, 1, scale, total_sensitivity)
 
         sigma = smallest_scale(profile_at, guarantee, total_sensitivity)
+        # The margin covers the rounding of the total sensitivity.
         return cls(
             statistic=statistic,
             scale=nextafter(sigma * (1 + 1e-14), inf),
@@ -168,19 +175,23 @@ class BundleDescentMechanism(
     def final_scale(self) -> float:
         """The noise scale of the final release, which costs as much as all steps.
 
-        The sensitivity of the final release is `SENSITIVITY_FACTOR` times that of a
-        step.
+        All T steps together cost as much as one release with less noise: the scale of a
+        step divided by T for Laplace noise, and by √T for Gaussian noise. The
+        sensitivity of the final release is `SENSITIVITY_FACTOR` times that of a step.
         """
-        worth = float(self.steps)
+        composition_factor = float(self.steps)
         if self.noise_kind == "gaussian":
-            worth = sqrt(self.steps)
-        return float(round_up(SENSITIVITY_FACTOR * self.scale / worth, _ROUNDING))
+            composition_factor = sqrt(self.steps)
+        final_scale = SENSITIVITY_FACTOR * self.scale / composition_factor
+        return float(round_up(final_scale, _ROUNDING))
 
     @cached_property
     def privacy_profile(self) -> PrivacyCurve:
         """The guarantee of all steps and the final release together.
 
-        The final release costs as much as all steps, so ε, or μ², is twice theirs.
+        The final release costs as much as all steps. The total ε (of Laplace noise), or
+        the total μ² (of Gaussian noise, with the parameter μ of Gaussian differential
+        privacy), is therefore twice that of the steps.
         """
         if self.noise_kind == "laplace":
             epsilon = 2 * self.steps * self.sensitivity / self.scale
@@ -219,22 +230,22 @@ class BundleDescentMechanism(
         One coordinate of Laplace noise of scale s in D dimensions has the variance
         (D + 1)s², and one of Gaussian noise s².
         """
-        size = self.neighborhood.direction_size
-        per_step, per_final = 1, 1
+        direction_size = self.neighborhood.direction_size
+        step_factor, final_factor = 1, 1
         if self.noise_kind == "laplace":
-            per_step = size + 1
-            per_final = self.neighborhood.release_size + 1
+            step_factor = direction_size + 1
+            final_factor = self.neighborhood.release_size + 1
         n_averaged = self.steps * 2 / 3
         return EstimateVariances(
-            size * per_step * self.scale**2 / n_averaged,
-            size * per_final * self.final_scale**2,
+            average=direction_size * step_factor * self.scale**2 / n_averaged,
+            final=direction_size * final_factor * self.final_scale**2,
         )
 
     def draw(self, data: RegressionData, source: Source) -> Draw:
         """Descend by noisy steps, then release the linearization and take a Newton step.
 
-        The averaged iterates and the Newton step give two estimates of the geodesic;
-        `_newton_refine` averages them, weighted by precision.
+        The averaged iterates and the Newton step give two estimates of the geodesic.
+        The released geodesic is their average, weighted by precision.
 
         Parameters
         ----------
@@ -242,20 +253,28 @@ class BundleDescentMechanism(
             Predictors and responses.
         source : Source
             Where random bits come from.
+
+        Returns
+        -------
+        Draw
+            The released geodesic (its middle point and its velocities there), with the
+            noisy integers on the public grid.
         """
         noise = ExactNoise(self.noise_kind, source)
 
         def add_noise(values: np.ndarray, scale: float) -> np.ndarray:
-            """Return the values, as one vector, with noise of this scale."""
+            """Flatten the values and return them with noise of this scale."""
             return np.asarray(noise(values.reshape(1, -1), np.array([scale]))[0])
 
         def noisy_direction(point: np.ndarray, velocities: np.ndarray) -> np.ndarray:
-            """Return the noisy descent direction at a pair."""
+            """Return the noisy descent direction at a point with these velocities."""
             return add_noise(self._direction(data, point, velocities), self.scale)
 
         average = self._descend(noisy_direction)
-        final = add_noise(self.final_values(data, *average), self.final_scale)
-        return Draw(self._newton_refine(average, final), noise.integers, noise.slack)
+        exact_linearization = self.final_values(data, *average)
+        noisy_linearization = add_noise(exact_linearization, self.final_scale)
+        refined = self._newton_refine(average, noisy_linearization)
+        return Draw(refined, noise.integers, noise.slack)
 
     def _direction(
         self, data: RegressionData, point: np.ndarray, velocities: np.ndarray
@@ -292,8 +311,9 @@ class BundleDescentMechanism(
     ) -> np.ndarray:
         """Return the numbers to which the final release adds noise. NOT private.
 
-        They are the mean direction at a pair and the linearization of the problem
-        there.
+        They are the mean descent direction at the averaged geodesic, and the
+        linearization of the least-squares problem there: how the direction changes if
+        the geodesic moves.
 
         Parameters
         ----------
@@ -309,16 +329,21 @@ class BundleDescentMechanism(
         array of shape (release_size,)
             The numbers, in the order that `Neighborhood.unpack` reads.
         """
-        t = data.predictors / PREDICTOR_UNIT
+        scaled_predictors = data.predictors / PREDICTOR_UNIT
         terms = contributions(
-            self.manifold, t, PREDICTOR_UNIT, data.responses, point, velocities
+            self.manifold,
+            scaled_predictors,
+            PREDICTOR_UNIT,
+            data.responses,
+            point,
+            velocities,
         )
-        rows = self.neighborhood.linearization_rows(t, terms)
+        rows_of_records = self.neighborhood.linearization_rows(scaled_predictors, terms)
         direction = self._direction(data, point, velocities).ravel()
-        means = mean_over_persons(
-            rows, self.neighborhood.max_row_length, data.person_index
+        linearization = mean_over_persons(
+            rows_of_records, self.neighborhood.max_row_length, data.person_index
         )
-        return np.concatenate([direction, means])
+        return np.concatenate([direction, linearization])
 
     def reconstruct_value(self, certificate: Certificate) -> PointAndVelocities:
         """Repeat the descent and the final step with the recorded noisy numbers.
@@ -334,18 +359,20 @@ class BundleDescentMechanism(
     def recorded_draw(self, integers: Any) -> NoisyDraw:
         """Return the linearization that a certificate recorded, with its noise law.
 
-        Its noise is independent of all steps, given the pair at which it was made.
+        A confidence region for the geodesic follows from it. Given the averaged
+        geodesic at which the linearization was made, its noise is independent of the
+        noise of all steps.
 
         Parameters
         ----------
         integers : list of lists of int
-            The certificate's grid integers.
+            The noisy integers on the public grid that the certificate lists.
         """
-        (point, velocities), final = self._replay(integers)
+        (point, velocities), linearization = self._replay(integers)
         return NoisyDraw(
             "line",
-            self.noise_law(final.size, self.final_scale),
-            final,
+            self.noise_law(linearization.size, self.final_scale),
+            linearization,
             grid_width=2.0 ** -grid_of(self.final_scale),
             base=np.stack([point, *velocities]),
         )
@@ -356,69 +383,82 @@ class BundleDescentMechanism(
         Parameters
         ----------
         integers : list of lists of int
-            The certificate's grid integers.
+            The noisy integers on the public grid that the certificate lists.
 
         Returns
         -------
         average : PointAndVelocities
             The average of the last iterates.
-        final : array
-            The noisy numbers of the final release at that pair.
+        noisy_linearization : array of shape (release_size,)
+            The noisy numbers of the final release at that average.
+
+        Raises
+        ------
+        ParameterError
+            If the number of recorded draws does not match the number of steps.
         """
         next_draw = replay_draws(integers)
         if len(integers) != self.steps + 1:
-            raise ParameterError("the released integers are not those of so many steps")
-        size = self.neighborhood.direction_size
+            raise ParameterError(
+                f"the certificate lists {len(integers)} noisy draws; {self.steps} steps "
+                f"and the final release make {self.steps + 1}"
+            )
+        direction_size = self.neighborhood.direction_size
+        release_size = self.neighborhood.release_size
 
         def recorded_direction(point: np.ndarray, velocities: np.ndarray) -> np.ndarray:
-            """Return the next recorded direction, wherever the pair is."""
-            return next_draw(np.empty(size), [self.scale])
+            """Return the next recorded direction; it already includes its noise."""
+            return next_draw(np.empty(direction_size), [self.scale])
 
         average = self._descend(recorded_direction)
-        final = next_draw(np.empty(self.neighborhood.release_size), [self.final_scale])
-        return average, final
+        noisy_linearization = next_draw(np.empty(release_size), [self.final_scale])
+        return average, noisy_linearization
 
     def _newton_refine(
-        self, average: PointAndVelocities, final: np.ndarray
+        self, average: PointAndVelocities, noisy_linearization: np.ndarray
     ) -> PointAndVelocities:
-        """Take a Newton step from the averaged pair, and return the refined pair.
+        """Take a Newton step from the averaged geodesic, and return the refined one.
 
-        The step is the released direction divided by the released normal matrix. Small
-        eigenvalues of the matrix are raised above its noise. The step is multiplied by
-        its weight in the average of both estimates, which are weighted by precision.
+        The full step is the inverse of the released normal matrix times the released
+        direction. Small eigenvalues of the matrix are first raised above its noise.
+        The geodesic before the step and the one after it are two estimates; the step is
+        shortened so that it ends at their average, weighted by precision.
 
         Parameters
         ----------
         average : PointAndVelocities
             The average of the last iterates.
-        final : array
-            The noisy numbers of the final release at that pair.
+        noisy_linearization : array of shape (release_size,)
+            The noisy numbers of the final release at that average.
         """
-        direction, normal_matrix, _ = self.neighborhood.unpack(final)
+        direction, normal_matrix, _ = self.neighborhood.unpack(noisy_linearization)
         eigenvalues, eigenvectors = np.linalg.eigh(normal_matrix)
-        noise_size = (
-            self.neighborhood.release_size if self.noise_kind == "laplace" else 1
-        )
+        # Laplace noise in D dimensions is about √D times as large per coordinate.
+        variance_factor = 1
+        if self.noise_kind == "laplace":
+            variance_factor = self.neighborhood.release_size
         # Eigenvalues below three scales of the noise in the matrix are not known.
-        hidden = (
+        noise_level = (
             3
             * self.final_scale
             * self.neighborhood.units.normal_matrix
-            * sqrt(noise_size)
+            * sqrt(variance_factor)
         )
-        floor = max(_SMALLEST_EIGENVALUE, hidden)
+        smallest_eigenvalue = max(_SMALLEST_EIGENVALUE, noise_level)
+        raised_eigenvalues = np.maximum(eigenvalues, smallest_eigenvalue)
 
         variances = self._variances
         weight = variances.average / (variances.average + variances.final)
-        scaled_vectors = eigenvectors / np.maximum(eigenvalues, floor)
+        scaled_vectors = eigenvectors / raised_eigenvalues
         step = weight * scaled_vectors @ eigenvectors.T @ direction
         return self._apply_step(*average, step[0], step[1:] / PREDICTOR_UNIT)
 
     def _descend(
         self, noisy_direction: Callable[[np.ndarray, np.ndarray], np.ndarray]
     ) -> PointAndVelocities:
-        """Make all steps from the center, and average the last two thirds of the pairs.
+        """Make all steps from the center, and average the last two thirds of the iterates.
 
+        An iterate is a geodesic, given by its middle point and its velocities there.
         Velocities are measured in units of the standard deviation of a predictor that
         is spread evenly over its range. In these units the curvature of the energy is
         about the same in all coordinates, so that all can have the same noise. With k
@@ -428,7 +468,9 @@ class BundleDescentMechanism(
         Parameters
         ----------
         noisy_direction : function of (point, velocities)
-            Returns the noisy descent direction at a pair.
+            Returns the noisy descent direction at a geodesic: an array of shape
+            (1 + predictors)·dim with the coordinates for the point, then those for
+            each velocity.
 
         Returns
         -------
@@ -455,6 +497,8 @@ class BundleDescentMechanism(
 
         points = np.stack([pair.point for pair in iterates])
         all_velocities = np.stack([pair.velocities for pair in iterates])
+        # The points are averaged in the tangent space at the last one. The velocities
+        # are then transported to the mean point and averaged there.
         mean_log = np.mean(np.asarray(manifold.log(point, points)), axis=0)
         middle = np.asarray(manifold.exp(point, mean_log))
         transported_velocities = np.asarray(
@@ -472,9 +516,9 @@ class BundleDescentMechanism(
         point_move: np.ndarray,
         velocity_move: np.ndarray,
     ) -> PointAndVelocities:
-        """Return a pair after a step, projected into the public domain.
+        """Return the geodesic after a step, projected into the public domain.
 
-        If the step leaves the range of doubles, the pair is returned unchanged.
+        If the step leaves the range of doubles, the geodesic is returned unchanged.
 
         Parameters
         ----------
@@ -489,21 +533,21 @@ class BundleDescentMechanism(
         """
         manifold = self.manifold
         unmoved = PointAndVelocities(point, velocities)
-        changed = velocities + np.asarray(
+        changed_velocities = velocities + np.asarray(
             manifold.from_coordinates(point, velocity_move)
         )
         # No two points of the domain are farther apart than twice its radius. Longer
         # moves are shortened, because exp may overflow.
         length = float(np.linalg.norm(point_move))
-        factor = min(1.0, 2 * self.domain.radius / length) if length > 0 else 1.0
+        shortening = min(1.0, 2 * self.domain.radius / length) if length > 0 else 1.0
         with np.errstate(all="ignore"):  # these are released numbers only
             try:
-                tangent = manifold.from_coordinates(point, point_move * factor)
+                tangent = manifold.from_coordinates(point, point_move * shortening)
                 next_point = np.asarray(manifold.exp(point, tangent))
                 transported_velocities = np.asarray(
-                    manifold.transport(point, next_point, changed)
+                    manifold.transport(point, next_point, changed_velocities)
                 )
-                pair = project_pair(
+                moved = project_pair(
                     manifold,
                     self.statistic.ball,
                     self.domain,
@@ -513,8 +557,8 @@ class BundleDescentMechanism(
             except np.linalg.LinAlgError:
                 # Some decompositions raise where others give NaN.
                 return unmoved
-        is_finite = all(np.all(np.isfinite(part)) for part in pair)
-        return pair if is_finite else unmoved
+        is_finite = all(np.all(np.isfinite(array)) for array in moved)
+        return moved if is_finite else unmoved
 
 
 def _warm_up_steps(manifold: Manifold, domain: Domain) -> int:
@@ -527,19 +571,23 @@ def _warm_up_steps(manifold: Manifold, domain: Domain) -> int:
     domain : Domain
         The public domain of the middle point and the velocities.
     """
-    k = domain.predictors
+    n_predictors = domain.predictors
     rate = _step_rate(manifold, domain)
-    farthest = domain.radius + k * domain.speed * MAX_PREDICTOR
-    # A step is at most rate·clip long. The factor and the extra steps were measured.
-    n_steps = ceil(1.5 * farthest / (rate * domain.clip)) + 6 * k
+    # The farthest point from the center that a geodesic of the domain reaches.
+    farthest = domain.radius + n_predictors * domain.speed * MAX_PREDICTOR
+    longest_step = rate * domain.clip
+    # The factor 1.5 and the 6 extra steps per predictor come from experiments.
+    n_steps = ceil(1.5 * farthest / longest_step) + 6 * n_predictors
     return min(n_steps, _MAX_WARM_UP_STEPS)
 
 
 def _step_rate(manifold: Manifold, domain: Domain) -> float:
     """Return the step rate: one over a bound on the second derivative of the energy.
 
-    The energy is half the mean squared residual. The rate is 1 if the curvature is at
-    least 0.
+    The energy is half the mean squared residual. Its second derivative is at most
+    a²·s·coth s. Here a bounds how much a prediction moves if the middle point moves by
+    1, and s = √(−λ)·c for the lower curvature bound λ < 0 and the clipping length c of
+    residuals. The rate is 1 if the curvature is at least 0.
 
     Parameters
     ----------
@@ -548,8 +596,10 @@ def _step_rate(manifold: Manifold, domain: Domain) -> float:
     domain : Domain
         The public domain of the middle point and the velocities.
     """
-    max_move = domain.predictors * domain.speed * MAX_PREDICTOR
-    stretch = exp_differential_bounds(manifold, max_move).point
+    # How far a prediction can be from the middle point of its geodesic.
+    longest_prediction = domain.predictors * domain.speed * MAX_PREDICTOR
+    stretch = exp_differential_bounds(manifold, longest_prediction).point
     s = sqrt(max(0.0, -manifold.curvature_bounds[0])) * domain.clip
+    # The limit of s·coth s for s → 0 is 1.
     hessian_bound = s / tanh(s) if s > 1e-6 else 1.0
     return 1 / (stretch * stretch * hessian_bound)

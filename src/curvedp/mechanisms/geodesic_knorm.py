@@ -195,14 +195,16 @@ class KNGRegressionMechanism(KNormMechanism, GeodesicMechanism, PredictsError):
         Parameters
         ----------
         data : (predictors, responses) or (predictors, responses, person_index)
-            The data of the regression.
+            The data of the regression: one row of predictors, one response (a point of
+            the manifold) and maybe the number of a person for each record.
 
         Raises
         ------
         ParameterError
             If a person has several records, or a shape is wrong.
         """
-        if len(data) > 2 and len(np.unique(data[2])) != len(data[0]):
+        has_persons = len(data) > 2
+        if has_persons and len(np.unique(data[2])) != len(data[0]):
             raise ParameterError(
                 "exact K-norm sampling takes one record a person; use the method dp-rgd"
             )
@@ -211,12 +213,20 @@ class KNGRegressionMechanism(KNormMechanism, GeodesicMechanism, PredictsError):
     def draw(self, data: RegressionData, source: Source) -> Draw:
         """Draw a point and a velocity with density ∝ exp(−‖gradient‖/scale).
 
+        The gradient is that of half the mean squared residual of the geodesic through
+        the point with this velocity.
+
         Parameters
         ----------
         data : RegressionData
-            Predictors and responses, as `prepare_data` returns them.
+            The centered predictors, and the responses in the canonical frame.
         source : Source
             Where random bits come from.
+
+        Returns
+        -------
+        Draw
+            The drawn geodesic, with its coordinates as integers on the public grid.
         """
         problem = self.build_problem(data.predictors, data.responses)
         knorm_draw = draw_knorm(
@@ -246,33 +256,41 @@ class KNGRegressionMechanism(KNormMechanism, GeodesicMechanism, PredictsError):
             The domain, the norm of the gradient and its Lipschitz constants.
         """
         model, unit = self._model
-        mapped = self._to_model(responses)
-        x = predictors[:, 0]
+        model_responses = self._to_model(responses)
+        predictor = predictors[:, 0]
         domain = self.domain
-        scaled = Domain(
+        model_domain = Domain(
             domain.radius * unit,
             domain.speed * unit,
             domain.clip * unit,
             domain.n,
             domain.data_radius * unit,
         )
-        clips = bounds.endpoint_clips(scaled.clip, x)
-        gradient = clipped_gradient(model, x, mapped, clips, scaled.data_radius)
-        distances = np.asarray(model.dist(model.origin, mapped))
-        lipschitz_bounds = bounds.gradient_lipschitz_bounds(model, scaled, x, distances)
+        clips = bounds.endpoint_clips(model_domain.clip, predictor)
+        gradient = clipped_gradient(
+            model, predictor, model_responses, clips, model_domain.data_radius
+        )
+        distances = np.asarray(model.dist(model.origin, model_responses))
+        lipschitz_bounds = bounds.gradient_lipschitz_bounds(
+            model, model_domain, predictor, distances
+        )
 
         def norm(point: np.ndarray, velocity: np.ndarray) -> np.ndarray:
-            """Return the norm of the gradient at each pair."""
+            """Return the norm of the gradient at each point with its velocity."""
             return bounds.endpoint_norm(*gradient(point, velocity))
 
         def constants(
             point: np.ndarray, velocity: np.ndarray, radius: np.ndarray
         ) -> tuple[np.ndarray, np.ndarray]:
-            """Return Lipschitz constants of the gradient norm near each pair."""
-            residuals = prediction_distances(model, x, mapped, point, velocity)
+            """Return Lipschitz constants of the norm within a radius of each point."""
+            residuals = prediction_distances(
+                model, predictor, model_responses, point, velocity
+            )
             return lipschitz_bounds.within(residuals, radius)
 
-        bundle = TangentBundleBall(model, model.origin, scaled.radius, scaled.speed)
+        bundle = TangentBundleBall(
+            model, model.origin, model_domain.radius, model_domain.speed
+        )
         return KNormProblem(bundle, self.scale * unit, norm, constants, unit)
 
     def reconstruct_value(self, certificate: Certificate) -> PointAndVelocities:
@@ -281,22 +299,33 @@ class KNGRegressionMechanism(KNormMechanism, GeodesicMechanism, PredictsError):
         Parameters
         ----------
         certificate : Certificate
-            The certificate of a release.
+            The certificate of a release, which lists the drawn coordinates as integers
+            on the public grid.
+
+        Returns
+        -------
+        PointAndVelocities
+            The released middle point and velocity, in the frame of the records.
         """
         model, unit = self._model
         domain = self.domain
         bundle = TangentBundleBall(
             model, model.origin, domain.radius * unit, domain.speed * unit
         )
-        replay = replay_draws(certificate.release["integers"])
-        shape = (1, 2, self.manifold.dim)
-        coordinates = replay(np.empty(shape), [self.scale * unit])
-        point, velocity = (np.asarray(part[0]) for part in bundle.points(coordinates))
-        return self.post_process(self._from_model(point, velocity))
+        next_draw = replay_draws(certificate.release["integers"])
+        shape = (1, 2, self.manifold.dim)  # one draw, of a point and a velocity
+        coordinates = next_draw(np.empty(shape), [self.scale * unit])
+        points, velocities = bundle.points(coordinates)
+        geodesic = self._from_model(np.asarray(points[0]), np.asarray(velocities[0]))
+        return self.post_process(geodesic)
 
     @property
     def _model(self) -> ModelSpace:
-        """The model space of this space, with the factor between their lengths."""
+        """The unit sphere, the hyperboloid or ℝ^d, with the factor between the lengths.
+
+        A length of this space times √|κ| is the length in the model, where κ ≠ 0 is the
+        curvature. For κ = 0 the factor is 1.
+        """
         curvature = self.manifold.constant_curvature
         assert curvature is not None  # TangentBundleBall refuses other spaces
         dim = self.manifold.dim
@@ -310,10 +339,17 @@ class KNGRegressionMechanism(KNormMechanism, GeodesicMechanism, PredictsError):
     def _to_model(self, points: np.ndarray) -> np.ndarray:
         """Map points to the model space; the center of the ball goes to its origin.
 
+        The map keeps normal coordinates, up to the factor between the lengths.
+
         Parameters
         ----------
         points : array of shape (..., *point_shape)
             Points of the original space.
+
+        Returns
+        -------
+        array of shape (..., *model_point_shape)
+            Points of the model space: the unit sphere, the hyperboloid or ℝ^d.
         """
         manifold = self.manifold
         center = self.statistic.ball.center
@@ -331,23 +367,33 @@ class KNGRegressionMechanism(KNormMechanism, GeodesicMechanism, PredictsError):
         Parameters
         ----------
         point : array
-            A point of the model space.
+            A point of the model space (the unit sphere, the hyperboloid or ℝ^d).
         velocity : array
             A tangent vector at that point.
+
+        Returns
+        -------
+        PointAndVelocities
+            The point and the one velocity at it, in the original space.
         """
         manifold = self.manifold
         center = self.statistic.ball.center
         model, unit = self._model
         origin = model.origin
+
+        # Coordinates at the origin of the model are coordinates at the center, times
+        # the unit. The velocity is transported to the origin and from the center.
         point_log = model.log(origin, point)
-        velocity_there = model.transport(point, origin, velocity)
+        velocity_at_origin = model.transport(point, origin, velocity)
         point_coordinates = np.asarray(model.to_coordinates(origin, point_log)) / unit
         velocity_coordinates = (
-            np.asarray(model.to_coordinates(origin, velocity_there)) / unit
+            np.asarray(model.to_coordinates(origin, velocity_at_origin)) / unit
         )
-        foot = np.asarray(
-            manifold.exp(center, manifold.from_coordinates(center, point_coordinates))
+
+        log_at_center = manifold.from_coordinates(center, point_coordinates)
+        velocity_at_center = manifold.from_coordinates(center, velocity_coordinates)
+        foot = np.asarray(manifold.exp(center, log_at_center))
+        velocity_at_foot = np.asarray(
+            manifold.transport(center, foot, velocity_at_center)
         )
-        tangent = manifold.from_coordinates(center, velocity_coordinates)
-        transported_velocity = np.asarray(manifold.transport(center, foot, tangent))
-        return PointAndVelocities(foot, transported_velocity[None])
+        return PointAndVelocities(foot, velocity_at_foot[None])

@@ -183,10 +183,21 @@ class GradientMechanism(
 
     @classmethod
     def calibrate(cls, statistic: Statistic, guarantee: Guarantee) -> Self:
-        """Return the step with the least noise for the sensitivity 2r/n."""
+        """Return the step with the least noise that meets a guarantee.
+
+        The sensitivity of the mean of n logarithms of length at most r is 2r/n. With
+        Gaussian noise the step also releases the mean squared length of the logarithms,
+        because that raises the sensitivity by no more than a rounding error.
+
+        Parameters
+        ----------
+        statistic : FrechetMean
+            The mean that is to be released.
+        guarantee : Guarantee
+            The privacy guarantee that the release must satisfy.
+        """
         check_supported(cls, statistic)
         assert isinstance(statistic, FrechetMean)  # it is supported
-        # One more coordinate adds a rounding error to the sensitivity, and no more.
         sensitivity = _step_sensitivity(statistic, statistic.manifold.dim + 1)
         level = smallest_noise(guarantee, sensitivity)
         if level.kind == "gaussian":
@@ -197,6 +208,7 @@ class GradientMechanism(
                 moments="first-and-second",
                 hessian="from-mean-square" if is_curved else "identity",
             )
+        # Laplace noise, for pure ε: the mean logarithm is released alone.
         level = smallest_noise(
             guarantee, _step_sensitivity(statistic, statistic.manifold.dim)
         )
@@ -211,7 +223,12 @@ class GradientMechanism(
         Parameters
         ----------
         statistic : Statistic
-            What is released.
+            The statistic that is to be released, with its manifold and public ball.
+
+        Returns
+        -------
+        str or None
+            The reason as a clause of a sentence. None if the mechanism is a candidate.
         """
         space = statistic.value_space
         ball = statistic.value_ball
@@ -241,6 +258,11 @@ class GradientMechanism(
 
     @property
     def post_processing(self) -> tuple[PostProcessing, ...]:
+        """What is done to a drawn point, in order, as the certificate lists it.
+
+        The point is shrunk to the center (in dimension 3 and more), maybe divided by
+        the Hessian, and projected into the public ball.
+        """
         if not self.divides_by_hessian:
             return super().post_processing
         *shrinkage, projection = super().post_processing
@@ -266,14 +288,22 @@ class GradientMechanism(
         return 2.0 ** ceil(log2(self.radius))
 
     def prepare_data(self, data: Any) -> Records:
-        """Return the logarithms, in the canonical frame, of records in memory.
+        """Return the records in the form in which `draw` takes them.
 
-        Records that are stored elsewhere are read when they are wanted.
+        Records in memory are clipped into the public ball and replaced by their
+        logarithms at its center, in coordinates. Records that are stored elsewhere (in
+        a file, at other sites) stay where they are; `draw` does the same to them, a
+        block at a time.
 
         Parameters
         ----------
-        data : object
-            The records: an array, or `Records`.
+        data : array of shape (n, *point_shape), or Records
+            The records.
+
+        Raises
+        ------
+        ParameterError
+            If there are not as many records as the statistic states.
         """
         if isinstance(data, Records) and data.location != "memory":
             if data.n != self.statistic.n:
@@ -287,23 +317,30 @@ class GradientMechanism(
     def draw(self, data: Records, source: Source) -> Draw:
         """Draw one noisy mean of clipped logarithms, and step along it.
 
-        The mean is a sum of integers on a fixed-point grid, so that it does not depend
-        on the order or the place of the records.
+        Entries are rounded to a fixed-point grid and added as integers, so that the
+        mean does not depend on the order of the records or on where they are stored.
 
         Parameters
         ----------
         data : Records
-            The records.
+            The records, as `prepare_data` returns them: logarithms if they are in
+            memory, else points.
         source : Source
-            The random bits.
+            Where random bits come from.
+
+        Returns
+        -------
+        Draw
+            The point after the step, with the noisy mean as integers on the public
+            grid.
         """
         grid = FixedPoint(2 * self.clipping_radius)
         if data.location == "memory":
-            kernel = partial(
+            sum_block = partial(
                 _sum_logs, self.clipping_radius, self.releases_mean_square, grid
             )
         else:
-            kernel = partial(
+            sum_block = partial(
                 _sum_clipped_logs,
                 self.manifold,
                 self.center,
@@ -312,8 +349,8 @@ class GradientMechanism(
                 self.releases_mean_square,
                 grid,
             )
-        total = data.sums(kernel)
-        mean = grid.mean(total.reshape(2, -1), data.n) / self.grid_unit
+        high_and_low_sums = data.sums(sum_block).reshape(2, -1)
+        mean = grid.mean(high_and_low_sums, data.n) / self.grid_unit
 
         noise = ExactNoise(self.noise_kind, source)
         noisy_mean = noise(mean[None], np.array([self.scale / self.grid_unit]))[0]
@@ -328,7 +365,9 @@ class GradientMechanism(
     def simulate_draws(
         self, rng: np.random.Generator, records: np.ndarray, size: int
     ) -> np.ndarray:
-        """Draw points in floats, before post-processing. NOT private.
+        """Simulate releases in floats, before their post-processing. NOT private.
+
+        Errors are predicted from such draws on a public population.
 
         Parameters
         ----------
@@ -338,6 +377,11 @@ class GradientMechanism(
             A public population.
         size : int
             The number of draws.
+
+        Returns
+        -------
+        array of shape (size, *point_shape)
+            The drawn points.
         """
         vectors = ball_coordinates(
             self.manifold, self.center, self.radius, records, timed=False
@@ -349,7 +393,14 @@ class GradientMechanism(
         return self._point_after_step(mean + self.scale * noise)
 
     def post_process_points(self, points: np.ndarray) -> np.ndarray:
-        if self.divides_by_hessian:  # `_divided_step` has shrunk them
+        """Shrink drawn points to the center, and project them into the public ball.
+
+        Parameters
+        ----------
+        points : array of shape (k, *point_shape)
+            The drawn points, in the canonical frame.
+        """
+        if self.divides_by_hessian:  # `_divided_step` has shrunk them already
             return super().post_process_points(points)
         shrunk = shrink_points(self.manifold, self.center, points, self.noise_std)
         return super().post_process_points(shrunk)
@@ -360,12 +411,14 @@ class GradientMechanism(
         return np.asarray(self.post_process(point))
 
     def recorded_draw(self, integers: Any) -> NoisyDraw:
-        """Return the drawn vector: the mean logarithm at the center, plus noise.
+        """Return the drawn vector (the mean logarithm plus noise), with its noise law.
+
+        Confidence regions for the mean follow from it.
 
         Parameters
         ----------
-        integers : list
-            The released integers, as a certificate lists them.
+        integers : list of lists of int
+            The noisy integers on the public grid that a certificate lists.
         """
         vector = self._replay_vector(integers)
         log = vector[: self.manifold.dim]
@@ -415,33 +468,42 @@ class GradientMechanism(
             The coordinates of drawn mean logarithms at c, and maybe the entry of a mean
             square, which is used if the step is divided by the Hessian.
         """
-        logs = vectors[:, : self.manifold.dim]
+        steps = vectors[:, : self.manifold.dim]
         # Noise beyond what doubles hold becomes infinite, without a warning.
         with np.errstate(over="ignore", invalid="ignore"):
             if self.divides_by_hessian:
-                logs = self._divided_step(logs, vectors[:, -1:])
-            return np.asarray(self.manifold.from_normal_coordinates(self.center, logs))
+                steps = self._divided_step(steps, square_entries=vectors[:, -1:])
+            return np.asarray(self.manifold.from_normal_coordinates(self.center, steps))
 
-    def _divided_step(self, logs: np.ndarray, squares: np.ndarray) -> np.ndarray:
-        """Return logarithms, shrunk for their noise and divided by the Hessian along them.
+    def _divided_step(self, logs: np.ndarray, square_entries: np.ndarray) -> np.ndarray:
+        """Shrink mean logarithms for their noise, and divide them by the mean Hessian.
 
-        The Hessian is at least 0.25. A step is at most as long as the radius, and as
-        the injectivity radius, beyond which it would lead back.
+        The mean Hessian of half the squared distance to the records, along the step, is
+        estimated from the root mean square distance of the records. It is raised to at
+        least 0.25. A step is at most as long as the radius of the ball, and as the
+        injectivity radius, beyond which it would lead back.
 
         Parameters
         ----------
         logs : array of shape (k, dim)
-            Drawn mean logarithms.
-        squares : array of shape (k, 1)
-            The entries that were drawn for their mean squares.
+            The coordinates of drawn mean logarithms.
+        square_entries : array of shape (k, 1)
+            The entries drawn with them that stand for the mean squared length of the
+            logarithms, in the unit of `square_entry`.
+
+        Returns
+        -------
+        array of shape (k, dim)
+            The coordinates of the steps.
         """
-        mean_square = self._mean_square_of(squares)
+        mean_square = self._mean_square_of(square_entries)
         root_mean_square = np.sqrt(np.clip(mean_square, 0.0, self.clipping_radius**2))
         steps = shrink_rows(logs, self.noise_std)
         step_length = np.linalg.norm(steps, axis=-1, keepdims=True)
         hessian = hessian_along_step(self.manifold, root_mean_square, step_length)
-        longest = min(self.radius, self.manifold.injectivity_radius)
-        return clip_rows_to(steps / np.maximum(hessian, _SMALLEST_HESSIAN), longest)
+        divided = steps / np.maximum(hessian, _SMALLEST_HESSIAN)
+        longest_step = min(self.radius, self.manifold.injectivity_radius)
+        return clip_rows_to(divided, longest_step)
 
     def _mean_square_of(self, entry: np.ndarray) -> np.ndarray:
         """Return the mean squared length for which an entry of a vector stands."""
@@ -479,12 +541,14 @@ def _sum_logs(
         Whether their squared lengths are summed as well.
     grid : FixedPoint
         The grid to which entries are rounded.
-    logs : array, shape (k, dim)
+    logs : array of shape (k, dim)
+        The coordinates of the logarithms of k records.
 
     Returns
     -------
-    array of int
-        The high parts of the sums, then the low parts.
+    array of int, of 2·dim or 2·(dim + 1) entries
+        The high parts of the sums of all entries, then the low parts. `grid.mean` turns
+        them into the mean.
     """
     with np.errstate(all="ignore"):  # a data-dependent warning is a release
         clipped = clip_rows_to(logs, radius)
@@ -500,9 +564,9 @@ def _sum_clipped_logs(
     clipping_radius: float,
     appends_square: bool,
     grid: FixedPoint,
-    block: np.ndarray,
+    points: np.ndarray,
 ) -> np.ndarray:
-    """Return the exact sum of the clipped logarithms of a block of records.
+    """Clip some records into the public ball, and return the exact sum of their logarithms.
 
     Parameters
     ----------
@@ -518,10 +582,15 @@ def _sum_clipped_logs(
         Whether their squared lengths are summed as well.
     grid : FixedPoint
         The grid on which the sum is exact.
-    block : array of shape (records, *point_shape)
-        Some of the records.
+    points : array of shape (k, *point_shape)
+        The records: some of all that there are.
+
+    Returns
+    -------
+    array of int
+        The high parts of the sums of all entries, then the low parts.
     """
-    records = np.asarray(block, dtype=np.float64)
-    inside = np.asarray(project_to_ball(manifold, center, radius, records))
-    logs = logs_at(manifold, center, inside)
+    records = np.asarray(points, dtype=np.float64)
+    clipped = np.asarray(project_to_ball(manifold, center, radius, records))
+    logs = logs_at(manifold, center, clipped)
     return _sum_logs(clipping_radius, appends_square, grid, logs)

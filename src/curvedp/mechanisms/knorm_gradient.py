@@ -87,10 +87,13 @@ class KNormMechanism(Mechanism):
         statistic : Statistic
             The statistic that is to be released.
         guarantee : Guarantee
-            What the release must satisfy: pure ε-DP, or what it implies.
+            The privacy guarantee that the release must satisfy: pure ε-DP, or one that
+            pure ε-DP implies.
         """
         check_supported(cls, statistic)
         epsilon = pure_epsilon(guarantee)
+        # The density ∝ exp(−norm/s) satisfies ε-DP if s is at least 2Δ/ε, where Δ is
+        # the sensitivity of the gradient.
         scale = nextafter(2 * cls.gradient_sensitivity(statistic) / epsilon, inf)
         return cls(statistic=statistic, epsilon=epsilon, scale=scale)
 
@@ -196,7 +199,8 @@ class KNGMechanism(KNormMechanism, SimulatesRelease, SometimesExcluded):
         n : int
             The number of records.
         guarantee : Guarantee
-            What the release must satisfy: pure ε-DP, or what it implies.
+            The privacy guarantee that the release must satisfy: pure ε-DP, or one that
+            pure ε-DP implies.
         """
         return cls.calibrate(FrechetMean(manifold, center, radius, n), guarantee)
 
@@ -224,6 +228,9 @@ class KNGMechanism(KNormMechanism, SimulatesRelease, SometimesExcluded):
     @classmethod
     def gradient_sensitivity(cls, statistic: FrechetMean) -> float:
         """Return how far the computed gradient can move if one record is replaced.
+
+        The gradient at a point is the mean of the logarithms of the records there. To
+        its exact sensitivity a bound on the float errors of the logarithms is added.
 
         Parameters
         ----------
@@ -259,7 +266,7 @@ class KNGMechanism(KNormMechanism, SimulatesRelease, SometimesExcluded):
         Returns
         -------
         function of points, shape (k, *point_shape)
-            Returns k norms.
+            Returns the k norms as an array.
         """
         manifold = self.manifold
         points_at_once = max(1, _MAX_DISTANCES // records.size)
@@ -268,9 +275,9 @@ class KNGMechanism(KNormMechanism, SimulatesRelease, SometimesExcluded):
             """Return ‖mean log_x xᵢ‖ at each point x, a block of points at a time."""
             norms = []
             for start in range(0, len(points), points_at_once):
-                part = points[start : start + points_at_once]
-                mean_logs = np.mean(manifold.log(part[:, None], records), axis=1)
-                norms.append(np.asarray(manifold.norm(part, mean_logs)))
+                some_points = points[start : start + points_at_once]
+                mean_logs = np.mean(manifold.log(some_points[:, None], records), axis=1)
+                norms.append(np.asarray(manifold.norm(some_points, mean_logs)))
             return np.concatenate(norms)
 
         return norm
@@ -289,9 +296,10 @@ class KNGMechanism(KNormMechanism, SimulatesRelease, SometimesExcluded):
         """
         radius = self.statistic.radius
         center = self.statistic.ball.center
+        # How far each record can be from a point of the ball.
         distances = radius + np.asarray(self.manifold.dist(center, records))
-        capped = np.minimum(distances, 2 * radius)
-        return float(np.mean(_hessian_bound(self.manifold, capped)))
+        distances = np.minimum(distances, 2 * radius)
+        return float(np.mean(_hessian_bound(self.manifold, distances)))
 
     def draw(self, data: np.ndarray, source: Source) -> Draw:
         """Draw a point x of the ball with density ∝ exp(−‖mean log_x xᵢ‖/scale).
@@ -299,13 +307,18 @@ class KNGMechanism(KNormMechanism, SimulatesRelease, SometimesExcluded):
         Parameters
         ----------
         data : array of shape (n, *point_shape)
-            The records xᵢ, as `prepare_data` returns them.
+            The records xᵢ, clipped into the public ball, in the canonical frame.
         source : Source
             Where random bits come from.
+
+        Returns
+        -------
+        Draw
+            The point, with its coordinates as integers on the public grid.
         """
-        constants = (self.lipschitz_constant(data),)
+        lipschitz = (self.lipschitz_constant(data),)
         norm = self.gradient_norm(data)
-        knorm_draw = draw_knorm(self.domain, self.scale, norm, constants, source)
+        knorm_draw = draw_knorm(self.domain, self.scale, norm, lipschitz, source)
         return Draw(knorm_draw.points[0], [knorm_draw.integers], None)
 
     def simulate(
@@ -321,6 +334,11 @@ class KNGMechanism(KNormMechanism, SimulatesRelease, SometimesExcluded):
             The records.
         size : int
             The number of draws.
+
+        Returns
+        -------
+        array of shape (size, *point_shape)
+            The points, projected into the public ball.
         """
         check_width(self.domain, self.scale)
         sampler = LipschitzRejectionSampler(
@@ -343,11 +361,12 @@ class KNGMechanism(KNormMechanism, SimulatesRelease, SometimesExcluded):
         Parameters
         ----------
         certificate : Certificate
-            The certificate of a release.
+            The certificate of a release, which lists the drawn coordinates as integers
+            on the public grid.
         """
-        shape = (1, 1, self.manifold.dim)
-        replay = replay_draws(certificate.release["integers"])
-        coordinates = replay(np.empty(shape), [self.scale])
+        shape = (1, 1, self.manifold.dim)  # one draw, of one point
+        next_draw = replay_draws(certificate.release["integers"])
+        coordinates = next_draw(np.empty(shape), [self.scale])
         point = np.asarray(self.domain.points(coordinates)[0][0])
         return np.asarray(self.post_process(point))
 
@@ -391,6 +410,12 @@ def draw_knorm(
         near given points.
     source : Source
         Where random bits come from.
+
+    Returns
+    -------
+    KNormDraw
+        The drawn point (of a tangent bundle: the point and the velocity), and its
+        coordinates as multiples of the grid width.
     """
     check_width(domain, scale)
     # The sampler draws three kinds of variates. They have the names that they have in a
@@ -405,8 +430,8 @@ def draw_knorm(
     coordinates = LipschitzRejectionSampler(domain, scale, norm, lipschitz, rng).draw(1)
     grid_width = 2.0 ** -grid_of(scale)
     multiples = np.round(coordinates / grid_width)
-    rounded = domain.points(multiples * grid_width)
-    points = tuple(np.asarray(part[0]) for part in rounded)
+    rounded_draws = domain.points(multiples * grid_width)
+    points = tuple(np.asarray(draws[0]) for draws in rounded_draws)
     integers = np.array([int(k) for k in multiples.ravel()], dtype=object)
     return KNormDraw(points, integers.reshape(multiples.shape))
 
@@ -435,7 +460,7 @@ def check_width(domain: GeodesicBall, scale: float) -> None:
 
 
 def pure_epsilon(guarantee: Guarantee) -> float:
-    """Return the largest ε such that ε-DP implies a guarantee.
+    """Return the largest ε such that pure ε-DP implies a guarantee.
 
     - ε₀-DP implies (ε, δ)-DP with δ = (e^ε₀ − e^ε)/(1 + e^ε₀). This is solved for ε₀.
     - ε-DP implies μ-GDP with μ = −2Φ⁻¹(1/(1 + e^ε)), where Φ is the standard normal
@@ -447,16 +472,23 @@ def pure_epsilon(guarantee: Guarantee) -> float:
     guarantee : Guarantee
         A guarantee of pure ε-DP, (ε, δ)-DP or μ-GDP.
 
+    Returns
+    -------
+    float
+        The ε, rounded down by a relative 1e-12 where it is computed in floats.
+
     Raises
     ------
     UnattainableGuarantee
         If the guarantee is of another kind.
+    ParameterError
+        If no float ε > 0 meets the guarantee.
     """
     check_guarantee(guarantee)
     if isinstance(guarantee, PureDP):
         return guarantee.eps
     if isinstance(guarantee, ApproxDP):
-        if guarantee.eps > 700:  # the exponential would overflow, and ε implies it
+        if guarantee.eps > 700:  # e^ε would overflow; ε-DP implies (ε, δ)-DP anyway
             return guarantee.eps
         growth = expm1(guarantee.eps)
         excess = guarantee.delta0 * (2 + growth) / (1 - guarantee.delta0)
@@ -504,6 +536,7 @@ def _hessian_bound(manifold: Manifold, distance: np.ndarray) -> np.ndarray:
         t = np.maximum(sqrt(-lower_curvature) * distance, 1e-8)
         bound = np.maximum(bound, t / np.tanh(t))
     if manifold.dim > 1 and upper_curvature > 0:
+        # |s·cot s| exceeds 1 only where s·cot s is below −1, at some s > 1.
         s = sqrt(upper_curvature) * distance
         beyond_one = -s / np.tan(np.maximum(s, 1.0))
         bound = np.maximum(bound, np.where(s > 1, beyond_one, 1.0))

@@ -253,7 +253,7 @@ class NewtonMechanism(
         statistic : FrechetMean
             The mean that is to be released.
         guarantee : Guarantee
-            What the release must satisfy.
+            The privacy guarantee that the whole release must satisfy.
         """
         check_supported(cls, statistic)
         assert isinstance(statistic, FrechetMean)  # it is supported
@@ -270,6 +270,11 @@ class NewtonMechanism(
         ----------
         statistic : Statistic
             The statistic that is to be released.
+
+        Returns
+        -------
+        str or None
+            The reason as a clause of a sentence, or None.
         """
         space = statistic.value_space
         if space.constant_curvature in (None, 0.0) or space.dim < 2:
@@ -292,10 +297,11 @@ class NewtonMechanism(
 
     @property
     def noise_length(self) -> float:
-        """An upper bound on the root mean square length of the last step's noise.
+        """An upper bound on the root mean square length of the noise of the last step.
 
-        It is the length of the noise in the gradient, divided by the smallest
-        eigenvalue that the mean Hessian can have.
+        A step is the gradient, divided by the mean Hessian. The bound is the length of
+        the noise in the gradient, divided by the smallest eigenvalue that the mean
+        Hessian can have.
         """
         dim = self.manifold.dim
         smallest_hessian = 1.0
@@ -328,8 +334,9 @@ class NewtonMechanism(
         """Return how far the computed gradient can move if one record is replaced.
 
         The gradient at a point w is the mean of log_w xᵢ over the records xᵢ. The bound
-        is that of the theorem (`mean_gradient_sensitivity`) plus the rounding errors of
-        logarithms, which in hyperbolic space grow with the distance.
+        is the exact sensitivity of this mean (`mean_gradient_sensitivity`) plus a bound
+        on the rounding errors of logarithms, which in hyperbolic space grow with the
+        distance.
 
         Parameters
         ----------
@@ -388,6 +395,7 @@ class NewtonMechanism(
         array
             t for each distance.
         """
+        # Lengths times √|κ| are in radii of curvature.
         s = np.minimum(distance, self.radius) * sqrt(abs(self.curvature))
         s = np.maximum(s, _SMALLEST_DISTANCE)
         if self.curvature < 0:
@@ -405,13 +413,14 @@ class NewtonMechanism(
     def shares(self) -> BudgetShares:
         """The fractions of the privacy budget that the steps take; they add up to 1.
 
-        The budget for gradients grows from step to step. Every step but the last also
-        releases two numbers about the Hessian, for equal shares; the last step uses
-        those of the previous one. If there is only one step, it releases its own.
+        The budget for gradients grows from step to step by a constant factor. Every
+        step but the last also releases two numbers about the Hessian, for equal shares;
+        the last step uses those of the previous one. If there is only one step, it
+        releases its own.
         """
         schedule = self._schedule
         growth = schedule.growth
-        if self.steps == 3 < schedule.n_steps:
+        if self.steps == 3 and schedule.n_steps > 3:
             growth = _GROWTH_OF_THREE_STEPS
         weights = [growth**step for step in range(self.steps)]
         gradient_share = 1 - schedule.hessian_share
@@ -423,7 +432,10 @@ class NewtonMechanism(
         return BudgetShares(gradients, hessians)
 
     def step_noise(self, step: int, distance: float) -> StepNoise:
-        """Return the noise scales of one step.
+        """Return the noise scales of one step, from its shares of the privacy budget.
+
+        A share of ε needs noise that is larger by the factor 1/share. For Gaussian
+        noise the shares are of μ², so the factor is 1/√share.
 
         Parameters
         ----------
@@ -444,6 +456,7 @@ class NewtonMechanism(
             gradient_share = sqrt(gradient_share)
             hessian_share = sqrt(hessian_share)
 
+        # The scale for a sensitivity of 1, with a margin because shares are rounded.
         scale = nextafter(self.scale * (1 + _ROUNDING_OF_SHARES), inf)
         sensitivity = float(self.gradient_sensitivity(distance))
         gradient_scale = sensitivity * scale / gradient_share
@@ -470,10 +483,16 @@ class NewtonMechanism(
 
         Parameters
         ----------
-        data : array, shape (n, *point_shape)
-            What `prepare_data` has returned.
+        data : array of shape (n, *point_shape)
+            The records, clipped into the public ball, in the canonical frame.
         source : Source
             Where random bits come from.
+
+        Returns
+        -------
+        Draw
+            The last point, with the noisy numbers of all steps as integers on the
+            public grid, and the noise scales of the steps.
         """
         noise = ExactNoise(self.noise_kind, source)
         run = self._run(data[None], 1, noise)
@@ -505,7 +524,7 @@ class NewtonMechanism(
         Parameters
         ----------
         integers : list of lists of int
-            The certificate's grid integers.
+            The noisy integers on the public grid that the certificate lists.
         """
         point, gradient, noise_scale = self._replay(integers).last_gradient
         return NoisyDraw(
@@ -562,6 +581,7 @@ class NewtonMechanism(
         """
         point_shape = self.manifold.point_shape
         records = np.asarray(data)
+        # A single population becomes a batch of one.
         populations = records.reshape(-1, *records.shape[-1 - len(point_shape) :])
         n_populations = len(populations)
 
@@ -595,34 +615,44 @@ class NewtonMechanism(
             Returns the values plus noise of these scales. It must be called once for
             each noisy quantity, in the order in which `_run` adds noise.
         """
-        # A step adds noise to its gradient, and maybe to two numbers about H.
-        columns_of_stages: list[int] = []
+        # A step adds noise to its gradient, and maybe to two numbers about the Hessian.
+        lengths_of_vectors: list[int] = []
         for hessian_share in self.shares.hessians:
-            columns_of_stages.append(self.manifold.dim)
+            lengths_of_vectors.append(self.manifold.dim)
             if hessian_share > 0:
-                columns_of_stages.append(2)
+                lengths_of_vectors.append(2)
 
-        by_population = [
+        noise_by_population = [
             [
-                simulate_noise(rng, self.noise_kind, (size, columns))
-                for columns in columns_of_stages
+                simulate_noise(rng, self.noise_kind, (size, length))
+                for length in lengths_of_vectors
             ]
             for _ in range(n_populations)
         ]
-        by_stage = (np.concatenate(stage) for stage in zip(*by_population, strict=True))
+        # One array for each noisy quantity, with a row for each run.
+        noise_by_quantity = (
+            np.concatenate(rows) for rows in zip(*noise_by_population, strict=True)
+        )
 
         def add_noise(values: np.ndarray, scales: np.ndarray) -> np.ndarray:
-            return np.asarray(values + scales[:, None] * next(by_stage))
+            """Add the noise of the next quantity, one scale for each run."""
+            return np.asarray(values + scales[:, None] * next(noise_by_quantity))
 
         return add_noise
 
     def _transcript(self, run: NewtonRun) -> list[dict[str, Any]]:
-        """Return the stages of a certificate: the noise scales of each step.
+        """Return what a certificate lists for each step: its noise scales.
 
         Parameters
         ----------
         run : NewtonRun
             The runs; only the first one is described.
+
+        Returns
+        -------
+        list of dict
+            The fields of `StepNoise` for each step, and with each of them the standard
+            deviation of the noise that is left in the released point.
         """
         noise_left = float(run.noise_std[0, 0])
         return [
@@ -635,7 +665,7 @@ class NewtonMechanism(
         Parameters
         ----------
         integers : list of lists of int
-            The certificate's grid integers.
+            The noisy integers on the public grid that the certificate lists.
         """
         return self._run(None, 1, replay_draws(integers))
 
@@ -662,7 +692,8 @@ class NewtonMechanism(
         """
         manifold = self.manifold
         points = np.broadcast_to(self.center, (n_runs, *manifold.point_shape))
-        excess = np.zeros((n_runs, 2))
+        # The two numbers about the Hessian; zeros stand for a Hessian of 1.
+        hessian_excess = np.zeros((n_runs, 2))
         step_noises: list[StepNoise] = []
 
         for step in range(self.steps):
@@ -679,31 +710,37 @@ class NewtonMechanism(
             first_sensitivity = self.gradient_sensitivity(distance[0])
             gradient_scales = noise.gradient_scale * sensitivities / first_sensitivity
             mean_log = self._mean_log(distinct_points, populations, logs)
-            repeated = np.repeat(mean_log, n_runs // len(mean_log), axis=0)
-            gradient = add_noise(repeated, gradient_scales)
+            mean_log_of_runs = np.repeat(mean_log, n_runs // len(mean_log), axis=0)
+            gradient = add_noise(mean_log_of_runs, gradient_scales)
             last_gradient = LastGradient(
                 points[0], gradient[0], float(gradient_scales[0])
             )
 
+            # A step that releases nothing about the Hessian uses the last estimate.
             axis = self._hessian_axis(step, points, gradient)
             if noise.hessian_scale is not None:
                 mean_excess = self._mean_excess(
                     distinct_points, populations, axis, logs
                 )
-                noisy = add_noise(mean_excess, np.full(n_runs, noise.hessian_scale))
-                std = noise.hessian_scale * std_per_scale(self.noise_kind, 2)
-                excess = self._estimate_excess(noisy, std)
+                noisy_excess = add_noise(
+                    mean_excess, np.full(n_runs, noise.hessian_scale)
+                )
+                excess_std = noise.hessian_scale * std_per_scale(self.noise_kind, 2)
+                hessian_excess = self._estimate_excess(noisy_excess, excess_std)
 
-            # Divide the gradient by H, along the axis and across it.
-            along, across = self._hessian(excess)
-            component = np.sum(gradient * axis, axis=1, keepdims=True) * axis
-            move = component / along + (gradient - component) / across
+            # Divide the gradient by the Hessian, along the axis and across it.
+            hessian_along, hessian_across = self._hessian(hessian_excess)
+            gradient_along = np.sum(gradient * axis, axis=1, keepdims=True) * axis
+            gradient_across = gradient - gradient_along
+            move = gradient_along / hessian_along + gradient_across / hessian_across
             move *= self._averaging_weight(step)
             points = self._take_step(points, move)
 
+        # The noise left in the last point is that of the last gradient, divided by the
+        # Hessian, and reduced by the average over the steps.
         gradient_std = gradient_scales * std_per_scale(self.noise_kind, manifold.dim)
         mean_inverse_square = (
-            along**-2 + (manifold.dim - 1) * across**-2
+            hessian_along**-2 + (manifold.dim - 1) * hessian_across**-2
         ) / manifold.dim
         noise_std = gradient_std[:, None] * np.sqrt(mean_inverse_square)
         noise_std *= sqrt(self._averaging_weight(self.steps - 1))
@@ -746,7 +783,7 @@ class NewtonMechanism(
         Parameters
         ----------
         step : int
-            The number of the step.
+            The number of the step, from 0.
         """
         if not self._schedule.is_averaged:
             return 1.0
@@ -778,8 +815,8 @@ class NewtonMechanism(
         """
         manifold = self.manifold
         length = np.linalg.norm(move, axis=1, keepdims=True)
-        in_curvature = length * sqrt(abs(self.curvature))
-        move = move * (_MAX_STEP / np.maximum(in_curvature, _MAX_STEP))
+        length_in_curvature_radii = length * sqrt(abs(self.curvature))
+        move = move * (_MAX_STEP / np.maximum(length_in_curvature_radii, _MAX_STEP))
         next_points = manifold.exp(points, manifold.from_coordinates(points, move))
         return np.asarray(
             project_to_ball(manifold, self.center, self.radius, next_points)
@@ -810,9 +847,9 @@ class NewtonMechanism(
             return np.zeros((1, self.manifold.dim))
         n_runs = max(len(points), len(populations))
 
-        def sum_logs(z: np.ndarray, runs: slice) -> np.ndarray:
-            """Return the sum over records of logarithms z, shape (runs, records, dim)."""
-            return np.asarray(z.sum(axis=1))
+        def sum_logs(block_logs: np.ndarray, runs: slice) -> np.ndarray:
+            """Return the sum over records of logarithms of shape (runs, records, dim)."""
+            return np.asarray(block_logs.sum(axis=1))
 
         return self._mean_over_records(
             points, populations, n_runs, self.manifold.dim, sum_logs, logs
@@ -827,8 +864,10 @@ class NewtonMechanism(
     ) -> np.ndarray:
         """Return the two numbers about the mean Hessian, for each run.
 
-        They are the means of t and of t·⟨u, a⟩² over the records, where t is the
-        Hessian excess of a record (`_hessian_excess`), u its direction, and a the axis.
+        Half the squared distance to a record has the Hessian 1 along the geodesic to
+        the record and 1 ± t across it; t is the Hessian excess. The two numbers are the
+        means of t and of t·⟨u, a⟩² over the records, where the unit vector u is the
+        direction to the record, and a is the axis.
 
         Parameters
         ----------
@@ -849,10 +888,11 @@ class NewtonMechanism(
         if populations is None:
             return np.zeros((1, 2))
 
-        def sum_excess(z: np.ndarray, runs: slice) -> np.ndarray:
-            """Return (Σ t, Σ t·⟨u, a⟩²) over the logarithms z = s·u."""
-            distances = np.linalg.norm(z, axis=-1)
-            components = np.einsum("bnd,bd->bn", z, axis[runs])
+        def sum_excess(block_logs: np.ndarray, runs: slice) -> np.ndarray:
+            """Return (Σ t, Σ t·⟨u, a⟩²) over the records, from their logarithms."""
+            distances = np.linalg.norm(block_logs, axis=-1)
+            # ⟨log, a⟩ for each run and record.
+            components = np.einsum("bnd,bd->bn", block_logs, axis[runs])
             cosines = components / np.maximum(distances, np.finfo(float).tiny)
             t = self._hessian_excess(distances)
             t_along = t * np.minimum(cosines**2, 1.0)
@@ -904,16 +944,16 @@ class NewtonMechanism(
 
         means = np.empty((n_runs, size))
         for runs in blocks(n_runs, runs_at_once):
-
-            def sum_part(part: slice, runs: slice = runs) -> np.ndarray:
+            # The default `runs=runs` keeps the block of this iteration.
+            def sum_block(records: slice, runs: slice = runs) -> np.ndarray:
                 """Return the sum over one block of records, for one block of runs."""
-                z = logs.get(
-                    self.manifold, points, populations, runs, part, population_of_run
+                block_logs = logs.get(
+                    self.manifold, points, populations, runs, records, population_of_run
                 )
-                return np.asarray(sum_terms(z, runs))
+                return np.asarray(sum_terms(block_logs, runs))
 
-            parts = in_threads(sum_part, blocks(n, records_at_once))
-            means[runs] = np.sum(parts, axis=0) / n
+            block_sums = in_threads(sum_block, blocks(n, records_at_once))
+            means[runs] = np.sum(block_sums, axis=0) / n
         return means
 
     # ---- what the two numbers say about H ----
@@ -922,9 +962,10 @@ class NewtonMechanism(
         """Estimate the two numbers about the Hessian from their noisy values.
 
         The numbers are T, the mean Hessian excess of the records, and Q, the part of it
-        along the axis. The estimates are linear Bayes estimates. A priori T is uniform
-        on [0, L], where L is its largest value, and Q has mean T/dim and standard
-        deviation L/dim.
+        along the axis. The Hessian excess of a record says how much the Hessian of half
+        the squared distance to it differs from 1. The estimates are linear Bayes
+        estimates: A priori T is uniform on [0, L], where L is its largest value, and Q
+        has mean T/dim and standard deviation L/dim.
 
         Parameters
         ----------
@@ -938,7 +979,7 @@ class NewtonMechanism(
         array of shape (runs, 2)
             Estimates of T and Q with 0 ≤ Q ≤ T ≤ L.
         """
-        largest = self._largest_excess
+        largest_excess = self._largest_excess
         dim = self.manifold.dim
 
         def posterior_mean(
@@ -948,11 +989,11 @@ class NewtonMechanism(
             weighted = prior_variance * value + noise_std**2 * prior_mean
             return np.asarray(weighted / (prior_variance + noise_std**2))
 
-        # largest²/12 is the variance of the uniform law on [0, largest].
-        t = posterior_mean(noisy[:, 0], largest / 2, largest**2 / 12)
-        t = np.clip(t, 0.0, largest)
-        q = posterior_mean(noisy[:, 1], t / dim, (largest / dim) ** 2)
-        return np.stack([t, np.clip(q, 0.0, t)], axis=-1)
+        # The uniform law on [0, L] has the mean L/2 and the variance L²/12.
+        total = posterior_mean(noisy[:, 0], largest_excess / 2, largest_excess**2 / 12)
+        total = np.clip(total, 0.0, largest_excess)
+        along = posterior_mean(noisy[:, 1], total / dim, (largest_excess / dim) ** 2)
+        return np.stack([total, np.clip(along, 0.0, total)], axis=-1)
 
     def _hessian(self, excess: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return the mean Hessian along the axis and, on average, across it.
@@ -996,10 +1037,12 @@ class _LogCache:
         points: np.ndarray,
         populations: np.ndarray,
         runs: slice,
-        part: slice,
+        records_block: slice,
         population_of_run: np.ndarray,
     ) -> np.ndarray:
         """Return the logarithms of a block of records for a block of runs.
+
+        They are computed in the first call, and kept for later calls.
 
         Parameters
         ----------
@@ -1011,7 +1054,7 @@ class _LogCache:
             The records of each population.
         runs : slice
             The block of runs.
-        part : slice
+        records_block : slice
             The block of records.
         population_of_run : array of int, shape (n_runs,)
             The index of the population that each run reads.
@@ -1022,17 +1065,17 @@ class _LogCache:
             The logarithms, in coordinates at the points.
         """
         if len(points) > 1:
-            key = (len(points), runs.start, part.start)
+            key = (len(points), runs.start, records_block.start)
             if key not in self._blocks:
-                records = populations[population_of_run[runs], part]
+                records = populations[population_of_run[runs], records_block]
                 logs = manifold.normal_coordinates(points[runs, None], records)
                 self._blocks[key] = np.asarray(logs)
             return self._blocks[key]
 
         # All runs are at one point, so each population has one set of logarithms.
-        key = (1, 0, part.start)
+        key = (1, 0, records_block.start)
         if key not in self._blocks:
-            records = populations[:, part].reshape(-1, *manifold.point_shape)
+            records = populations[:, records_block].reshape(-1, *manifold.point_shape)
             logs = np.asarray(manifold.normal_coordinates(points[0], records))
             self._blocks[key] = logs.reshape(len(populations), -1, manifold.dim)
         logs_of_populations = self._blocks[key]

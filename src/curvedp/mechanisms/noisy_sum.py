@@ -40,7 +40,7 @@ class SumMechanism(VectorMechanism):
     -----
     Guarantees
     - exactly μ-GDP with μ = (length of a record's vector)/σ for add-remove adjacency,
-      or ε-DP with that over b, for ANY records; n is told nowhere.
+      or ε-DP with that over b, for ANY records; the number of records is not released.
     """
 
     if TYPE_CHECKING:
@@ -60,31 +60,39 @@ class SumMechanism(VectorMechanism):
 
         Parameters
         ----------
-        statistic : Statistic
-            What is released.
+        statistic : SumStatistic
+            The sum over records that is to be released.
         guarantee : Guarantee
-            What the release must satisfy.
+            The guarantee that the release must satisfy if a record is added or removed.
         """
         check_supported(cls, statistic)
         check_guarantee(guarantee, ADD_REMOVE)
-        # A sum that moves by Δ needs the same noise whatever the move is called.
-        same_numbers = replace(guarantee, adjacency="replace-one")
-        level = smallest_noise(same_numbers, statistic.sensitivity)
+        # A sum that moves by Δ needs the same noise whether a record is added, removed
+        # or replaced. `smallest_noise` takes guarantees for replaced records only.
+        same_guarantee = replace(guarantee, adjacency="replace-one")
+        level = smallest_noise(same_guarantee, statistic.sensitivity)
         assert isinstance(statistic, SumStatistic)  # it is supported
         return cls(statistic=statistic, scale=level.scale, noise_kind=level.kind)
 
     @cached_property
     def privacy_profile(self) -> PrivacyCurve:
-        """For adding or removing a record."""
+        """The privacy profile, for adding or removing a record."""
         return replace(super().privacy_profile, adjacency=ADD_REMOVE)
 
     def prepare_data(self, data: Any) -> np.ndarray:
-        """Return the exact sum of the records' rows; there may be no records at all.
+        """Return the exact sum of the vectors of all records.
+
+        An empty data set is allowed, because the number of records is private.
 
         Parameters
         ----------
-        data : object
-            The records: an array, or `Records`.
+        data : array of shape (n, *record_shape), or Records
+            The records.
+
+        Returns
+        -------
+        array of shape (vector_size,)
+            The sum, before noise is added. NOT private.
         """
         records = data
         if not isinstance(data, Records):
@@ -94,17 +102,39 @@ class SumMechanism(VectorMechanism):
         return self.statistic.compute_sum(records)
 
     def draw(self, data: np.ndarray, source: Source) -> Draw:
+        """Add exact noise to the sum.
+
+        Parameters
+        ----------
+        data : array of shape (vector_size,)
+            The exact sum over the records.
+        source : Source
+            Where random bits come from.
+        """
         noise = ExactNoise(self.noise_kind, source)
         noisy_sum = noise(data[None], np.array([self.scale]))[0]
         return Draw(noisy_sum, noise.integers, noise.slack)
 
     def post_process(self, value: np.ndarray) -> np.ndarray:
-        """Return what the noisy sum says about the records."""
+        """Return the released value, such as a mean, that follows from the noisy sum.
+
+        Parameters
+        ----------
+        value : array of shape (vector_size,)
+            The noisy sum.
+        """
         noise_std = self.scale * std_per_scale(self.noise_kind, value.size)
         with np.errstate(all="ignore"):  # these are released numbers
             return np.asarray(self.statistic.read_sum(value, noise_std))
 
     def reconstruct_value(self, certificate: Certificate) -> np.ndarray:
-        replay = replay_draws(certificate.release["integers"])
-        noisy_sum = replay(np.empty(self.statistic.vector_size), [self.scale])
+        """Compute the released value again from the integers in a certificate.
+
+        Parameters
+        ----------
+        certificate : Certificate
+            The certificate of a release.
+        """
+        next_draw = replay_draws(certificate.release["integers"])
+        noisy_sum = next_draw(np.empty(self.statistic.vector_size), [self.scale])
         return self.post_process(noisy_sum)

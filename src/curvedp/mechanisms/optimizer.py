@@ -55,7 +55,11 @@ class OptimizerMechanism(Mechanism):
 
     @classmethod
     def calibrate(cls, statistic: Statistic, guarantee: Guarantee) -> Self:
-        """Refuse: an optimizer chooses the steps (`curvedp.optim`)."""
+        """Raise `ParameterError`: a descent is calibrated by its optimizer.
+
+        The optimizers in `curvedp.optim` know the number of steps, which the noise
+        scale depends on.
+        """
         raise ParameterError(
             "a descent is calibrated by its optimizer, which knows the number of steps"
         )
@@ -70,7 +74,21 @@ class OptimizerMechanism(Mechanism):
         return value
 
     def reconstruct_value(self, certificate: Certificate) -> np.ndarray:
-        """Return nothing: a descent in floats has no integers to make its value from."""
+        """Return an empty array: a descent in floats cannot be replayed.
+
+        Its certificate lists no integers, from which other mechanisms compute their
+        value again.
+
+        Parameters
+        ----------
+        certificate : Certificate
+            The certificate of a release.
+
+        Raises
+        ------
+        ParameterError
+            If the certificate does list integers.
+        """
         if certificate.release["integers"]:
             raise ParameterError("a descent in floats releases no integers")
         return np.empty(0)
@@ -79,13 +97,19 @@ class OptimizerMechanism(Mechanism):
 class BatchMechanism(OptimizerMechanism):
     """A descent over random batches.
 
-    The chance of being in a batch is worth something in some definitions of privacy and
-    nothing in others.
+    Sampling amplifies privacy only against an attacker who does not know which records
+    are in each batch.
     """
 
     @abstractmethod
     def composed(self, *, batches_are_known: bool) -> Guarantee:
-        """Return the composition of all steps."""
+        """Return the guarantee of all steps together.
+
+        Parameters
+        ----------
+        batches_are_known : bool
+            Whether an attacker knows which records are in each batch.
+        """
 
     @cached_property
     def privacy_profile(self) -> PrivacyCurve:
@@ -93,7 +117,7 @@ class BatchMechanism(OptimizerMechanism):
 
     @cached_property
     def profile_of_known_batches(self) -> Guarantee:
-        """What holds even for an attacker who knows the batches."""
+        """The guarantee that holds even for an attacker who knows the batches."""
         return self.composed(batches_are_known=True)
 
 
@@ -124,7 +148,7 @@ class DescentMechanism(OptimizerMechanism):
 
     @cached_property
     def privacy_profile(self) -> PrivacyCurve:
-        """T Gaussian releases are one of √T times the sensitivity."""
+        """The guarantee of all steps: that of one release with √T times the sensitivity."""
         total_sensitivity = sqrt(self.steps) * self.sensitivity
         return gaussian_profile(0.0, 1, self.noise, total_sensitivity)
 
@@ -155,6 +179,7 @@ class BatchDescentMechanism(BatchMechanism):
         """
         clip = self.statistic.clip
         if batches_are_known:
+            # A batch is then a data set of its own, without amplification.
             return accounting.rgd_guarantee(
                 self.batch_size, self.steps, clip, self.noise
             )
@@ -188,6 +213,9 @@ class VarianceReducedMechanism(BatchMechanism):
 
     def composed(self, *, batches_are_known: bool) -> Guarantee:
         """Return the guarantee of all epochs: full gradients and inner steps together.
+
+        Each epoch releases one noisy gradient of all records, and in its inner steps
+        noisy sums over batches of the change of each record's gradient.
 
         Parameters
         ----------
@@ -230,7 +258,15 @@ class AddRemoveDescentMechanism(BatchMechanism):
         return isinstance(statistic, ClippedGradientSum)
 
     def composed(self, *, batches_are_known: bool) -> Guarantee:
-        """Return the guarantee of all steps and of the noisy count."""
+        """Return the guarantee of all steps and of the noisy count of records.
+
+        Parameters
+        ----------
+        batches_are_known : bool
+            Whether an attacker knows which records are in each batch. If not, sampling
+            amplifies privacy.
+        """
+        # Without amplification a record counts as being in every batch.
         rate = 1.0 if batches_are_known else self.rate
         return accounting.add_remove_guarantee(
             self.steps, rate, self.statistic.clip, self.noise, self.count_noise
@@ -263,7 +299,10 @@ class AddRemoveVarianceReducedMechanism(BatchMechanism):
         return isinstance(statistic, ClippedGradientSum)
 
     def composed(self, *, batches_are_known: bool) -> Guarantee:
-        """Return the guarantee of all epochs and of the noisy count.
+        """Return the guarantee of all epochs and of the noisy count of records.
+
+        Each epoch releases one noisy sum of gradients over all records, and in its
+        inner steps noisy sums over batches of the change of each record's gradient.
 
         Parameters
         ----------
@@ -271,6 +310,7 @@ class AddRemoveVarianceReducedMechanism(BatchMechanism):
             Whether an attacker knows which records are in each batch. If not, sampling
             amplifies privacy.
         """
+        # Without amplification a record counts as being in every batch.
         rate = 1.0 if batches_are_known else self.rate
         return accounting.add_remove_rsvrg_guarantee(
             self.epochs,

@@ -48,7 +48,7 @@ RunCandidate = Callable[[int], tuple[float, Any]]
 
 @dataclass(frozen=True, eq=False)
 class BestRelease(Statistic):
-    """The best of releases of so many candidates, each private for this adjacency."""
+    """The best of the releases of several candidates, each private for an adjacency."""
 
     candidates: Count
     adjacency: Annotated[str, partial(_validate.choice, options=ADJACENCIES)]
@@ -63,7 +63,7 @@ class BestRelease(Statistic):
 
     @property
     def sensitivity(self) -> float:
-        """Of no meaning here: each run is private on its own."""
+        """A formality: each run is private on its own, and adds its own noise."""
         return 1.0
 
 
@@ -84,7 +84,7 @@ class SelectionMechanism(Mechanism):
     Attributes
     ----------
     stop, shape : float
-        Of the law of the number of runs.
+        The parameters of the negative binomial law of the number of runs.
     run : mapping
         The guarantee of one run.
     order : float or None
@@ -114,25 +114,27 @@ class SelectionMechanism(Mechanism):
         guarantee: Guarantee,
         runs: NegativeBinomialRuns | None = None,
     ) -> Self:
-        """Return how often to run, so that publishing the best run meets a guarantee.
+        """Return the mechanism for which publishing the best run meets a guarantee.
+
+        The guarantee that each single run must then satisfy is in its field `run`.
 
         Parameters
         ----------
-        statistic : Statistic
-            What is released.
+        statistic : BestRelease
+            The number of candidates, and the adjacency of neighboring data sets.
         guarantee : Guarantee
-            What the release of the best run must satisfy.
+            The guarantee that the release of the best run must satisfy.
         runs : NegativeBinomialRuns, optional
-            The law of the number of runs.
+            The law of the random number of runs. By default it has a mean of three runs
+            for each candidate.
         """
         check_supported(cls, statistic)
         assert isinstance(statistic, BestRelease)
         check_guarantee(guarantee, *ADJACENCIES)
         law = runs
         if law is None:
-            law = NegativeBinomialRuns.of_mean(
-                _RUNS_PER_CANDIDATE * statistic.candidates
-            )
+            mean_runs = _RUNS_PER_CANDIDATE * statistic.candidates
+            law = NegativeBinomialRuns.of_mean(mean_runs)
         run, order = law.one_of(replace(guarantee, adjacency=statistic.adjacency))
         return cls(
             statistic=statistic,
@@ -149,7 +151,7 @@ class SelectionMechanism(Mechanism):
 
     @cached_property
     def privacy_profile(self) -> PrivacyCurve:
-        """What the best of a random number of runs promises (Papernot & Steinke 2022)."""
+        """The guarantee of the best of a random number of runs (Papernot & Steinke 2022)."""
         run = guarantee_from_dict(self.run)
         if run.adjacency != self.statistic.adjacency:
             raise ParameterError("the runs have another adjacency than is stated")
@@ -159,23 +161,31 @@ class SelectionMechanism(Mechanism):
         return data
 
     def draw(self, data: RunCandidate, source: Source) -> Draw:
-        """Make the runs and keep the best one; among equals the first.
+        """Run random candidates a random number of times, and return the best run.
+
+        The best run is the first one with the highest score.
 
         Parameters
         ----------
-        data : RunCandidate
-            Makes one run and scores it.
+        data : function of a candidate's number
+            Makes one private run of that candidate, and returns its score and value.
         source : Source
-            The random bits.
+            Where random bits come from.
+
+        Returns
+        -------
+        Draw
+            The best run; its integer is the number of its candidate.
         """
         n_candidates = np.uint64(self.statistic.candidates)
         n_runs = draw_run_count(self.run_count_law, LazyUniforms(source, 1).balls)
         best: BestRun | None = None
         for _ in range(n_runs):
-            number = int(source.words((1,))[0] % n_candidates)
-            score, value = data(number)
+            # A random word of 64 bits picks the candidate.
+            candidate = int(source.words((1,))[0] % n_candidates)
+            score, value = data(candidate)
             if best is None or score > best.score:
-                best = BestRun(number, score, value)
+                best = BestRun(candidate, score, value)
         assert best is not None  # there is at least one run
         return Draw(best, [np.array([best.number])], None)
 
@@ -188,10 +198,16 @@ class SelectionMechanism(Mechanism):
         Parameters
         ----------
         certificate : Certificate
-            The certificate of a release.
+            The certificate of a release, which lists this number as its only integer.
+
+        Raises
+        ------
+        ParameterError
+            If the integer is not the number of a candidate.
         """
-        replayed_values = replay_draws(certificate.release["integers"])(np.empty(1))
-        number = float(replayed_values[0]) * 2.0**GRID
+        next_draw = replay_draws(certificate.release["integers"])
+        # A replayed draw is the integer times the grid width 2^-GRID.
+        number = float(next_draw(np.empty(1))[0]) * 2.0**GRID
         if number not in range(self.statistic.candidates):
             raise ParameterError(
                 "the released integers are not those of this mechanism"
@@ -204,21 +220,31 @@ def draw_run_count(
 ) -> int:
     """Draw the number of runs by inversion of its distribution function.
 
-    The uniform variate is known to any number of bits, and every comparison is decided
-    with certainty: the law is the one that is charged for, and nothing is cut off.
+    The count is the least k with P(number of runs ≤ k) > u, where u is a uniform random
+    number. All numbers are intervals. If an interval is too wide to decide a
+    comparison, the inversion is repeated with more bits of u, so that the count has
+    exactly the stated law.
 
     Parameters
     ----------
     law : NegativeBinomialRuns
+        The truncated negative binomial law of the number of runs (at least 1), with its
+        parameters `stop` (γ) and `shape` (η).
     uniform : function of a number of bits
-        Returns the variate as an interval of that precision.
+        Returns u as an interval of that precision, in a list of length 1.
+
+    Returns
+    -------
+    int
+        The number of runs.
     """
 
     def invert(bits: int) -> int | None:
-        """Return the count whose interval of cumulated probability holds u; None if undecided."""
+        """Return the number of runs, or None if so many bits of u do not decide it."""
         (u,) = uniform(bits)
         stop = arb(law.stop)
         shape = arb(law.shape)
+        # P(1 run) is (1 − γ) times the normalizer: η/(γ^−η − 1), or its limit for η → 0.
         if law.shape:
             normalizer = shape / (-shape * stop.log()).expm1()
         else:
@@ -226,8 +252,10 @@ def draw_run_count(
         count = 1
         probability = (1 - stop) * normalizer
         cumulative = probability
+        # A comparison of intervals is true only if it is certain.
         while u > cumulative:
             count += 1
+            # The ratio of successive probabilities.
             probability *= (1 - stop) * (count - 1 + shape) / count
             cumulative += probability
         return count if u < cumulative else None

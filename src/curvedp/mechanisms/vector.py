@@ -59,9 +59,15 @@ def smallest_noise(guarantee: Guarantee, sensitivity: float = 1.0) -> NoiseLevel
     Parameters
     ----------
     guarantee : Guarantee
-        What the release must satisfy.
+        The privacy guarantee that the release must satisfy.
     sensitivity : float
-        How far the vector moves if a record is replaced.
+        How far the vector can move, in Euclidean length, if a record is replaced.
+
+    Returns
+    -------
+    NoiseLevel
+        The kind of noise and its scale: σ of a Gaussian, or b of the Laplace density
+        ∝ exp(−|y|/b).
     """
     check_guarantee(guarantee)
     if not needs_bounded_loss(guarantee):
@@ -76,9 +82,14 @@ def smallest_gaussian_scale(guarantee: Guarantee, sensitivity: float = 1.0) -> f
     Parameters
     ----------
     guarantee : Guarantee
-        What the release must satisfy.
+        The privacy guarantee that the release must satisfy.
     sensitivity : float
-        How far the vector moves if a record is replaced.
+        How far the vector can move, in Euclidean length, if a record is replaced.
+
+    Raises
+    ------
+    UnattainableGuarantee
+        If the guarantee needs a bounded privacy loss, as pure ε does.
     """
     check_guarantee(guarantee)
     if needs_bounded_loss(guarantee):
@@ -88,13 +99,17 @@ def smallest_gaussian_scale(guarantee: Guarantee, sensitivity: float = 1.0) -> f
         )
 
     def profile_at(scale: float) -> Any:
+        """Return the privacy profile of Gaussian noise of a scale."""
         return gaussian_profile(0.0, 1, scale, sensitivity)
 
     return float(smallest_scale(profile_at, guarantee, sensitivity))
 
 
 def needs_bounded_loss(guarantee: Guarantee) -> bool:
-    """Return whether only a bounded privacy loss meets the guarantee; a Gaussian's is not."""
+    """Return whether only noise with a bounded privacy loss meets the guarantee.
+
+    The privacy loss of Gaussian noise is unbounded.
+    """
     return guarantee.requires_bounded_loss
 
 
@@ -104,12 +119,18 @@ def largest_pure_epsilon(guarantee: Guarantee) -> float:
     Parameters
     ----------
     guarantee : Guarantee
-        What the release must satisfy.
+        The privacy guarantee that the release must satisfy.
+
+    Returns
+    -------
+    float
+        The ε, rounded down.
     """
     if isinstance(guarantee, PureDP):
         return guarantee.eps
 
     def profile_at(scale: float) -> Any:
+        """Return the profile of pure ε with ε = 1/scale: Laplace noise of that scale."""
         return PureProfile(round_up(1 / scale))
 
     return float(round_down(1 / smallest_scale(profile_at, guarantee, 1.0), _ROUNDING))
@@ -118,10 +139,16 @@ def largest_pure_epsilon(guarantee: Guarantee) -> float:
 def std_per_scale(kind: NoiseKind, size: int) -> float:
     """Return the standard deviation of one coordinate of noise in `size` dimensions.
 
-    It is in units of the scale: 1 for a Gaussian. For the density ∝ exp(−|y|/b) the
-    length
-    |y| is b·Gamma(d) and no direction is special, so a coordinate has the variance
-    E|y|²/d = (d + 1)·b².
+    It is in units of the scale: 1 for a Gaussian. For the density ∝ exp(−|y|/b) in d
+    dimensions the length |y| has the law b·Gamma(d), and all directions are equally
+    likely, so a coordinate has the variance E|y|²/d = (d + 1)·b².
+
+    Parameters
+    ----------
+    kind : {"gaussian", "laplace"}
+        The kind of noise.
+    size : int
+        The dimension d of the vector.
     """
     if kind == "laplace" and size > 0:
         return sqrt(size + 1)
@@ -131,9 +158,9 @@ def std_per_scale(kind: NoiseKind, size: int) -> float:
 def simulate_noise(
     rng: np.random.Generator, kind: NoiseKind, shape: tuple[int, int]
 ) -> np.ndarray:
-    """Draw rows of noise of scale 1 in floats. NOT private.
+    """Draw vectors of noise of scale 1 in floats. NOT private.
 
-    They serve predictions of the error.
+    Errors are predicted from such draws.
 
     Parameters
     ----------
@@ -142,14 +169,20 @@ def simulate_noise(
     kind : {"gaussian", "laplace"}
         The kind of noise.
     shape : pair of int
-        The number of rows, and their length.
+        The number of vectors, and their length.
+
+    Returns
+    -------
+    array of that shape
+        One vector in each row.
     """
     normals = rng.standard_normal(shape)
     if kind == "gaussian":
         return normals
-    rows, size = shape
+    # The density ∝ exp(−|y|) has a uniform direction and a Gamma distributed length.
+    n_vectors, size = shape
     directions = normals / np.linalg.norm(normals, axis=1, keepdims=True)
-    lengths = rng.gamma(size, size=(rows, 1))
+    lengths = rng.gamma(size, size=(n_vectors, 1))
     return np.asarray(directions * lengths)
 
 
@@ -159,6 +192,7 @@ class ExactNoise:
     Parameters
     ----------
     kind : {"gaussian", "laplace"}
+        The kind of noise.
     source : Source
         Where random bits come from.
 
@@ -174,19 +208,35 @@ class ExactNoise:
         self.draws: list[ExactDraw] = []
 
     def __call__(self, values: np.ndarray, scales: np.ndarray) -> np.ndarray:
-        """Return the values, shape (rows, size), with noise of the given scale in each row."""
+        """Return vectors with exact noise, and record the draw.
+
+        Parameters
+        ----------
+        values : array of shape (rows, size)
+            One vector in each row.
+        scales : array of shape (rows,)
+            The noise scale of each row.
+
+        Returns
+        -------
+        array of shape (rows, size)
+            The noisy vectors, on the public grid of each scale.
+        """
         space = Euclidean(values.shape[1])
-        rows: list[ExactDraw] = []
+        row_draws: list[ExactDraw] = []
         for row, scale in zip(values, scales.tolist(), strict=True):
             grid = grid_of(scale)
             row_draw = self._draw_row(space, scale, row, source=self._source, grid=grid)
-            rows.append(ExactDraw(row_draw.integers, grid, row_draw.tau, space))
+            row_draws.append(ExactDraw(row_draw.integers, grid, row_draw.tau, space))
 
-        integers = np.concatenate([row.integers for row in rows])
-        slack = sum(row.tau for row in rows)
-        joined = ExactDraw(integers, rows[0].grid, slack, Euclidean(values.size))
-        self.draws.append(joined)
-        return np.concatenate([row.value for row in rows]).reshape(values.shape)
+        # One record for all rows: their integers, and the sum of their slacks.
+        integers = np.concatenate([draw.integers for draw in row_draws])
+        slack = sum(draw.tau for draw in row_draws)
+        grid_of_draw = row_draws[0].grid
+        joint_draw = ExactDraw(integers, grid_of_draw, slack, Euclidean(values.size))
+        self.draws.append(joint_draw)
+        noisy_rows = [draw.value for draw in row_draws]
+        return np.concatenate(noisy_rows).reshape(values.shape)
 
     @property
     def integers(self) -> list[np.ndarray]:
@@ -207,13 +257,14 @@ def _check_noise_kind(name: str, kind: Any) -> NoiseKind:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class VectorMechanism(Mechanism):
-    """A mechanism that adds Gaussian or Laplace noise to vectors it reads of the records.
+    """A mechanism that adds Gaussian or Laplace noise to vectors that depend on the records.
 
     Attributes
     ----------
     scale : float
         The noise scale for each unit that all vectors together can move by.
     noise_kind : {"gaussian", "laplace"}
+        The kind of noise.
     """
 
     scale: Length
@@ -226,7 +277,7 @@ class VectorMechanism(Mechanism):
 
     @property
     def total_sensitivity(self) -> float:
-        """How far everything that is noised can move, as one vector."""
+        """How far all vectors that get noise can move together, taken as one vector."""
         return self.sensitivity
 
     @cached_property
@@ -239,15 +290,21 @@ class VectorMechanism(Mechanism):
     def simulated_noise(self, rng: np.random.Generator) -> AddNoise:
         """Return a function that adds noise in floats. NOT private.
 
-        It serves predictions of the error.
+        Errors are predicted with it.
 
         Parameters
         ----------
         rng : numpy.random.Generator
             The generator of the noise.
+
+        Returns
+        -------
+        function of (values, scales)
+            Adds noise to the rows of `values`, with one scale for each row.
         """
 
         def add_noise(values: np.ndarray, scales: np.ndarray) -> np.ndarray:
+            """Return the rows with independent noise of their scales."""
             noise = simulate_noise(rng, self.noise_kind, values.shape)
             return np.asarray(values + scales[:, None] * noise)
 
@@ -261,9 +318,9 @@ class VectorMechanism(Mechanism):
         Parameters
         ----------
         size : int
-            The number of entries.
+            The number of entries of the vector.
         scale : float
-            The scale of the law.
+            σ of the Gaussian law, or b of the Laplace density ∝ exp(−|y|/b).
         """
         if self.noise_kind == "laplace":
             return RiemannianLaplace(Euclidean(size), scale)

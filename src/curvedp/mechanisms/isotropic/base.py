@@ -68,6 +68,11 @@ def noise_law_of(
     scale : float
         The scale σ: the density at distance d from the center is proportional to
         exp(−d²/2σ²) for "gaussian", and to exp(−d/σ) for "laplace".
+
+    Returns
+    -------
+    RiemannianGaussian or RiemannianLaplace
+        The law, which can compute privacy profiles and draw in floats.
     """
     if kind == "laplace":
         return RiemannianLaplace(space, scale)
@@ -168,15 +173,15 @@ class ValueMechanism(Mechanism, SimulatesRelease, LeadsToRegion, RefusesRelease)
         return self.manifold.point_shape
 
     def prepare_data(self, data: Any) -> np.ndarray:
-        """Return the value of the statistic as one point of the manifold.
+        """Return the value of the statistic as one valid point of the manifold.
 
         An array of the right shape that is no point (NaN, infinite) becomes the origin,
-        because a value must never cause an exception.
+        because a private value must never cause an exception.
 
         Parameters
         ----------
         data : array-like of shape point_shape
-            The value.
+            The value of the statistic on the private data.
 
         Raises
         ------
@@ -189,6 +194,7 @@ class ValueMechanism(Mechanism, SimulatesRelease, LeadsToRegion, RefusesRelease)
                 f"value has shape {value.shape}; one point has shape "
                 f"{self.manifold.point_shape}"
             )
+        # A ball of this radius contains all points, so that valid points do not change.
         points = project_to_ball(
             self.manifold, self.manifold.origin, _UNBOUNDED_RADIUS, value[None]
         )
@@ -255,6 +261,8 @@ class ValueMechanism(Mechanism, SimulatesRelease, LeadsToRegion, RefusesRelease)
         is_in_chart = isinstance(noise.space, Euclidean)
         is_whole_chart = is_in_chart and noise.space.dim == self.manifold.dim
         if is_whole_chart and noise.kind == "laplace":
+            # The Laplace law of a chart is not a product over the factors. The length
+            # of a factor's share of a draw is estimated instead.
             dim = noise.space.dim
             typical_length = noise.scale * (dim + 1) * sqrt(factor.dim / dim)
             return typical_length <= max_distance
@@ -278,7 +286,7 @@ class ValueMechanism(Mechanism, SimulatesRelease, LeadsToRegion, RefusesRelease)
         Parameters
         ----------
         integers : list of lists of int
-            The certificate's grid integers.
+            The noisy integers on the public grid that the certificate lists.
         """
         return replay_draws(integers)(np.empty(self.grid_shape), [self.noise.scale])
 
@@ -292,7 +300,7 @@ class ValueMechanism(Mechanism, SimulatesRelease, LeadsToRegion, RefusesRelease)
         Parameters
         ----------
         integers : list of lists of int
-            The certificate's grid integers.
+            The noisy integers on the public grid that the certificate lists.
         """
         law = noise_law_of(self.noise.kind, self.noise.space, self.noise.scale)
         point = self.point_from_grid(self.replay_coordinates(integers))
@@ -362,16 +370,16 @@ class IsotropicMechanism(ValueMechanism):
         statistic : Statistic
             The statistic that is to be released.
         guarantee : Guarantee
-            What the release must satisfy.
+            The privacy guarantee that the release must satisfy.
         """
         check_supported(cls, statistic)
         check_guarantee(guarantee)
         sensitivity = cls.charged_sensitivity(statistic)
-        first_guess = sensitivity
+        scale_guess = sensitivity
         if cls.noise_kind == "laplace":
-            first_guess = sensitivity / sqrt(statistic.value_space.dim)
+            scale_guess = sensitivity / sqrt(statistic.value_space.dim)
         profile_at = cls.profile_by_scale(statistic.value_space, sensitivity)
-        scale = smallest_scale(profile_at, guarantee, first_guess)
+        scale = smallest_scale(profile_at, guarantee, scale_guess)
         return mechanism_from_parameters(cls, statistic, {cls.scale_name: scale})
 
     @classmethod
@@ -397,6 +405,11 @@ class IsotropicMechanism(ValueMechanism):
             Where the noise is drawn.
         sensitivity : float
             How far the value can move if one record is replaced.
+
+        Returns
+        -------
+        function of a noise scale
+            Returns the profile: δ as a function of ε.
         """
 
         def profile_at(scale: float) -> PrivacyProfile:
@@ -415,7 +428,7 @@ class IsotropicMechanism(ValueMechanism):
 
     @property
     def noise(self) -> NoiseDescription:
-        """The kind, space, scale and sensitivity of the noise."""
+        """The kind, space, scale and sensitivity of the noise, as auditors need them."""
         return NoiseDescription(
             self.noise_kind,
             self.noise_space,
@@ -434,17 +447,22 @@ class IsotropicMechanism(ValueMechanism):
         return self.profile_by_scale(self.manifold, sensitivity)(self.scale)
 
     def draw(self, data: np.ndarray, source: Source) -> Draw:
-        """Draw exact noise about a value.
+        """Draw exact noise about the value of the statistic.
 
-        The draw is on a public grid. Its point on the manifold is the nearest one,
-        which is post-processing.
+        The draw is a vector of integers on a public grid. The nearest point of the
+        manifold is computed from it, which is post-processing.
 
         Parameters
         ----------
         data : array of shape point_shape
-            The value of the statistic, as `prepare_data` returns it.
+            The value of the statistic, a point of the manifold.
         source : Source
             Where random bits come from.
+
+        Returns
+        -------
+        Draw
+            The noisy point, with the integers and the slack τ of the sampler.
         """
         space, center = self.draw_center(data)
         point_draw = exact_draw(

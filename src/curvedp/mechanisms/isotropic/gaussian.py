@@ -122,10 +122,18 @@ class GaussianMechanism(IsotropicMechanism, SometimesExcluded):
         ----------
         statistic : Statistic
             The statistic that is to be released.
+
+        Returns
+        -------
+        float
+            A distance on the manifold: how far the computed value can move if one
+            record is replaced.
         """
+        # The number of factors for which the noise is added to flat coordinates.
         n_charts = _count_charts(statistic.value_space)
         if n_charts == 0:
             return float(statistic.sensitivity)
+        # A factor 2 for the two neighboring data sets.
         float_error = 2 * CHART_ERROR * MAX_CHART_LENGTH * n_charts
         return nextafter(statistic.sensitivity + float_error, inf)
 
@@ -133,15 +141,16 @@ class GaussianMechanism(IsotropicMechanism, SometimesExcluded):
     def calibrate(cls, statistic: Statistic, guarantee: Guarantee) -> Self:
         """Return the mechanism with the least noise that meets a guarantee.
 
-        The noise scale follows from the Ricci bound, which has a closed form, if that
-        bound is tight or nothing better is known; otherwise from the exact profile.
+        The Ricci bound is an upper bound of the privacy profile in closed form. The
+        noise scale follows from it if it is tight or if nothing better is known, and
+        otherwise from the exact profile.
 
         Parameters
         ----------
         statistic : Statistic
             The statistic that is to be released.
         guarantee : Guarantee
-            What the release must satisfy.
+            The privacy guarantee that the release must satisfy.
         """
         check_supported(cls, statistic)
         check_guarantee(guarantee)
@@ -167,6 +176,11 @@ class GaussianMechanism(IsotropicMechanism, SometimesExcluded):
             Where the noise is drawn.
         sensitivity : float
             How far the value can move if one record is replaced.
+
+        Returns
+        -------
+        function of a noise scale
+            Returns the profile: δ as a function of ε.
         """
 
         def profile_at(scale: float) -> PrivacyProfile:
@@ -185,16 +199,21 @@ class GaussianMechanism(IsotropicMechanism, SometimesExcluded):
         """Return why `mechanism="auto"` does not consider this mechanism, or None.
 
         It is excluded where its calibration is slow or it gains little over the
-        mechanism "tangent-gaussian".
+        mechanism "tangent-gaussian". A user can still ask for it by name.
 
         Parameters
         ----------
         statistic : Statistic
             The statistic that is to be released.
+
+        Returns
+        -------
+        str or None
+            The reason. None if the mechanism is a candidate.
         """
         space = statistic.value_space
         if space.constant_curvature is not None or has_exact_planes(space):
-            return None
+            return None  # the exact profile is fast to compute
         is_hadamard = space.convexity_radius == inf
         if is_hadamard:
             return "on request only: its error is within 10% of tangent-gaussian"
@@ -245,7 +264,7 @@ def _scale_by_ricci(
         If the bound cannot meet the guarantee and there is no exact profile.
     """
     if two_point_homogeneous_space(space) is not None:
-        return None
+        return None  # calibrate by its exact profile
     has_exact_profile = constant_curvature_factors(space) is not None
     is_hadamard = space.convexity_radius == inf
     if not is_hadamard and has_exact_profile:
@@ -260,6 +279,7 @@ def _scale_by_ricci(
     def flat_profile_at(scale: float) -> PrivacyProfile:
         return HadamardProfile("gaussian", 0.0, space.dim, scale, sensitivity)
 
+    # Solve flat_scale = σ·√(1 − kσ²) for σ. If k is large there is no solution.
     flat_scale = smallest_scale(flat_profile_at, guarantee, sensitivity)
     try:
         sigma = hadamard_scale(flat_scale, ricci_lower_bound(space))
@@ -267,16 +287,17 @@ def _scale_by_ricci(
         if has_exact_profile:
             return None
         raise
+    # The bound is tight if kσ² is small; else the exact profile needs less noise.
     if has_exact_profile and -ricci_lower_bound(space) * sigma * sigma > _TIGHT_RICCI:
         return None
     return sigma
 
 
 def _clip_to_chart(manifold: Manifold, point: np.ndarray) -> np.ndarray:
-    """Return a point that is clipped in the factors which are released in a flat chart.
+    """Clip a point to a large ball in each factor that is released in flat coordinates.
 
     In such a factor the point is moved to within `MAX_CHART_LENGTH` of the origin, so
-    that the float error of its coordinates is bounded.
+    that the float error of its coordinates is bounded. Other factors stay as they are.
 
     Parameters
     ----------
@@ -284,15 +305,19 @@ def _clip_to_chart(manifold: Manifold, point: np.ndarray) -> np.ndarray:
         The space of the point.
     point : array of shape point_shape
         The value of the statistic.
+
+    Returns
+    -------
+    array of shape point_shape
+        The clipped point.
     """
     if len(manifold.factors) > 1:
-        parts = [
-            _clip_to_chart(factor, part)
-            for factor, part in zip(
-                manifold.factors, split_into_factors(manifold, point), strict=True
-            )
+        components = split_into_factors(manifold, point)
+        clipped_components = [
+            _clip_to_chart(factor, component)
+            for factor, component in zip(manifold.factors, components, strict=True)
         ]
-        return np.asarray(join_factors(manifold, parts))
+        return np.asarray(join_factors(manifold, clipped_components))
     if not is_released_in_chart(manifold):
         return point
     clipped = project_to_ball(manifold, manifold.origin, MAX_CHART_LENGTH, point[None])

@@ -79,6 +79,9 @@ class TangentMechanism(IsotropicMechanism, HasNoiseLength):
     ) -> Self:
         """Return the mechanism with the least noise, for a sensitivity that is stated.
 
+        It is for a statistic that the library does not know: the caller computes its
+        value and states how much one record can change it.
+
         Parameters
         ----------
         manifold : Manifold
@@ -87,7 +90,7 @@ class TangentMechanism(IsotropicMechanism, HasNoiseLength):
             How far the value can move between neighboring data sets. The caller vouches
             for it.
         guarantee : Guarantee
-            What the release must satisfy.
+            The privacy guarantee that the release must satisfy.
         base : point, optional
             The public base point of the chart; the origin by default.
         radius : float, optional
@@ -126,9 +129,15 @@ class TangentMechanism(IsotropicMechanism, HasNoiseLength):
             The space of the chart; only its dimension matters.
         sensitivity : float
             How far the coordinates can move if one record is replaced.
+
+        Returns
+        -------
+        function of a noise scale
+            Returns the profile: δ as a function of ε.
         """
 
         def profile_at(scale: float) -> PrivacyProfile:
+            """Return the profile of noise of this scale in space of curvature 0."""
             return constant_curvature_profile(
                 cls.noise_kind, 0.0, space.dim, scale, sensitivity
             )
@@ -172,10 +181,12 @@ class TangentMechanism(IsotropicMechanism, HasNoiseLength):
     def recorded_draw(self, integers: Any) -> NoisyDraw:
         """Return the noisy coordinates that a certificate recorded, with the noise law.
 
+        Confidence regions follow from them.
+
         Parameters
         ----------
         integers : list of lists of int
-            The certificate's grid integers.
+            The noisy integers on the public grid that the certificate lists.
         """
         return NoisyDraw(
             "chart",
@@ -201,6 +212,11 @@ class TangentMechanism(IsotropicMechanism, HasNoiseLength):
             The value of the statistic.
         size : int or tuple of int
             The number of points, or the leading shape of the result.
+
+        Returns
+        -------
+        array of shape (*size, *point_shape)
+            The noisy points.
         """
         coordinates = self._coordinates(value, in_public_time=False)
         return self.point_from_grid(super().simulate_draws(rng, coordinates, size))
@@ -210,8 +226,13 @@ class TangentMechanism(IsotropicMechanism, HasNoiseLength):
 
         Parameters
         ----------
-        coordinates : array of shape (dim,)
-            The drawn coordinates.
+        coordinates : array of shape (..., dim)
+            The drawn normal coordinates.
+
+        Returns
+        -------
+        array of shape (..., *point_shape)
+            The points that the exponential map at the base point gives.
         """
         # Noise beyond what doubles hold becomes infinite, without a warning.
         with np.errstate(over="ignore", invalid="ignore"):
@@ -222,14 +243,19 @@ class TangentMechanism(IsotropicMechanism, HasNoiseLength):
     def _coordinates(
         self, value: np.ndarray, *, in_public_time: bool = True
     ) -> np.ndarray:
-        """Return the coordinates of a value, clipped to the largest public length.
+        """Return the normal coordinates of a value, clipped to a public length.
 
         Parameters
         ----------
         value : array of shape point_shape
             The value of the statistic.
         in_public_time : bool
-            Whether the running time must not depend on the value.
+            Whether the running time must not depend on the value, as for a release.
+
+        Returns
+        -------
+        array of shape (dim,)
+            The coordinates at the base point.
         """
         return ball_coordinates(
             self.manifold,
@@ -346,7 +372,7 @@ class LogLaplaceMechanism(TangentMechanism):
 
 
 def _max_coordinate_length(statistic: PointStatistic) -> float:
-    """Return the length to which the coordinates of a value are clipped.
+    """Return the length to which the normal coordinates of a value are clipped.
 
     Parameters
     ----------
@@ -364,6 +390,7 @@ def _max_coordinate_length(statistic: PointStatistic) -> float:
         If the chart has no Lipschitz constant.
     """
     ball = statistic.value_ball
+    # `chart_stretch` is called only because it raises if there is no constant.
     if ball is None:
         chart_stretch(statistic.value_space, None)
         return MAX_CHART_LENGTH

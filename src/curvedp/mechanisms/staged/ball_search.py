@@ -309,6 +309,8 @@ class PrivateBallMechanism(
         Returns
         -------
         PrivateBallMechanism
+            The mechanism. Its final mechanism, which releases the statistic in the
+            ball, is the first one that the statistic proposes.
 
         Raises
         ------
@@ -336,21 +338,22 @@ class PrivateBallMechanism(
         """Whether there are enough records for the stages to be of use.
 
         The thresholds were measured. With Gaussian noise a mean needs nμ ≥ 40, or 50 if
-        the unit of measurement is unknown, and a variance 2.5 times as much
-        (`min_records_factor`). With pure ε every statistic needs nε ≥ 200, or 400.
+        the unit of measurement of the records is unknown (as for covariance matrices),
+        and a variance 2.5 times as much (`min_records_factor`). With pure ε every
+        statistic needs nε ≥ 200, or 400 if the unit is unknown.
         """
         has_unknown_unit = any(
             isinstance(factor, ScalableCone) for factor in self.manifold.factors
         )
         if self._is_pure:
-            needed = 400.0 if has_unknown_unit else 200.0
+            threshold = 400.0 if has_unknown_unit else 200.0
         else:
-            needed = 50.0 if has_unknown_unit else 40.0
-            needed *= self.statistic.min_records_factor
+            threshold = 50.0 if has_unknown_unit else 40.0
+            threshold *= self.statistic.min_records_factor
 
-        # The scale is rounded up, so 1/scale is a little below μ.
-        records_times_mu = self.statistic.n * (1 + 1e-9) / self.scale
-        return bool(records_times_mu >= needed)
+        # 1/scale is μ, or ε. The scale is rounded up, so 1/scale is a little too small.
+        records_times_budget = self.statistic.n * (1 + 1e-9) / self.scale
+        return bool(records_times_budget >= threshold)
 
     @property
     def noise_share(self) -> float:
@@ -367,7 +370,8 @@ class PrivateBallMechanism(
         else:
             noise_reduction = sqrt(_TYPICAL_SHARE_LEFT)
 
-        # 2/n, where n counts one class if there are several.
+        # The sensitivity of a mean in a ball of radius 1: 2/n. If there are several
+        # classes of records, n is the size of one class.
         sensitivity = float(self.statistic.sensitivity)
         noise_std = std_per_scale(self.noise_kind, dim) * self.scale
         noise_length = sqrt(dim) * noise_std / noise_reduction
@@ -398,7 +402,7 @@ class PrivateBallMechanism(
         Parameters
         ----------
         data : Any
-            What `prepare_data` has returned.
+            The records, in the form that `prepare_data` returns.
         source : Source
             Where random bits come from.
 
@@ -412,12 +416,19 @@ class PrivateBallMechanism(
             return self._find_and_release(data, source)
 
     def _find_and_release(self, data: Any, source: Source) -> Draw:
-        """Find a ball, and release the statistic in it, as `draw` does.
+        """Find a ball with part of the budget, then release the statistic in it.
 
         Parameters
         ----------
-        data, source
-            As in `draw`.
+        data : Any
+            The records, in the form that `prepare_data` returns.
+        source : Source
+            Where random bits come from.
+
+        Returns
+        -------
+        Draw
+            The released value, the integers of all stages, and the transcript.
         """
         search_data = self.statistic.split_data(data)
         queries = self.queries(search_data.search_records)
@@ -425,7 +436,7 @@ class PrivateBallMechanism(
 
         # The ball is a function of the released integers, and hence public.
         integers = [draw.integers for draw in draws]
-        ball, budget = self.replay([part.ravel().tolist() for part in integers])
+        ball, budget = self.replay([array.ravel().tolist() for array in integers])
 
         final = self.final_mechanism_in(ball, budget)
         final_data = self._final_data(final, search_data, queries, ball)
@@ -440,7 +451,7 @@ class PrivateBallMechanism(
     def _search_draws(
         self, data: SearchData, queries: Queries, source: Source
     ) -> list[ExactDraw]:
-        """Run the search and return its draws.
+        """Run the search for a ball, and return its noisy draws.
 
         Several releases can share one search. The first of them runs it and stores the
         draws in `data.shared_search`; the others return the stored draws.
@@ -450,9 +461,9 @@ class PrivateBallMechanism(
         data : SearchData
             The records for the search, and the draws of a search that is shared.
         queries : Queries
-            Answers questions about the records.
+            Computes counts and means of the private records, before noise is added.
         source : Source
-            The random bits.
+            Where random bits come from.
         """
         shared_search = data.shared_search
         if shared_search is not None and shared_search.draws is not None:
@@ -472,13 +483,20 @@ class PrivateBallMechanism(
         Parameters
         ----------
         final : Mechanism
-            The final mechanism.
+            The mechanism that releases the statistic in the ball.
         data : SearchData
-            The records of the search, and the target of the final mechanism.
+            The records of the search, and those that the final mechanism reads
+            (`target`).
         queries : Queries
-            The queries of the search, which hold the logarithms at the ball's center.
+            The queries of the search, which keep the logarithms of the records at the
+            center of the ball.
         ball : Ball
             The ball that the search has found.
+
+        Returns
+        -------
+        Any
+            Logarithms, a value, or records: what `final.info.reads` asks for.
         """
         target = data.target
         can_reuse_logs = (
@@ -498,7 +516,7 @@ class PrivateBallMechanism(
     def final_mechanism_in(self, ball: Ball, budget: StageBudget) -> Mechanism:
         """Return the final mechanism in a ball, calibrated to all of the budget left.
 
-        Spends the rest of `budget`, and adds the ball and the mechanism to its
+        The rest of `budget` is spent, and the ball and the mechanism are added to its
         transcript.
 
         Parameters
@@ -506,7 +524,12 @@ class PrivateBallMechanism(
         ball : Ball
             The ball that the search has found.
         budget : StageBudget
-            The budget after the search.
+            The privacy budget that the search has left.
+
+        Returns
+        -------
+        Mechanism
+            The mechanism that will release the statistic in the ball.
         """
         share_left = budget.share_left
         guarantee = budget.spend_rest()
@@ -517,12 +540,13 @@ class PrivateBallMechanism(
         name = self.final_name
         is_nearly_flat = radius**2 * negative_curvature <= _NEARLY_FLAT
         if self._is_pure and is_nearly_flat:
-            # The last choice is one step, which has all of ε.
+            # The last proposal is one gradient step, which gets all of ε.
             name = self.statistic.final_mechanisms(self.noise_kind)[-1]
         final = mechanisms.find(name).calibrate(
             self.statistic.with_ball(ball), guarantee
         )
 
+        # In a small ball the Hessian hardly varies, so that few Newton steps suffice.
         if isinstance(final, NewtonMechanism):
             noise_length = self._step_noise_ratio * radius
             if noise_length**2 * negative_curvature <= 1:
@@ -547,7 +571,13 @@ class PrivateBallMechanism(
         Parameters
         ----------
         integers : list of lists of int
-            The integers of a certificate.
+            The noisy integers on the public grid that the certificate lists: those of
+            the search, then those of the final mechanism.
+
+        Raises
+        ------
+        ParameterError
+            If the final mechanism's draws do not lead to a confidence region.
         """
         result = self._replay_all(integers)
         if not isinstance(result.final, LeadsToRegion):
@@ -600,8 +630,13 @@ class PrivateBallMechanism(
         Parameters
         ----------
         integers : list of lists of int
-            The integers of a certificate: those of the search, then those of the final
-            mechanism.
+            The noisy integers on the public grid that the certificate lists: those of
+            the search, then those of the final mechanism.
+
+        Returns
+        -------
+        BallSearchResult
+            The final mechanism in the ball, its integers, and the stages of the search.
         """
         ball, budget = self.replay(integers)
         # So far there is one stage in the transcript for each draw.
@@ -614,6 +649,8 @@ class PrivateBallMechanism(
         certificate: Certificate, result: BallSearchResult
     ) -> Certificate:
         """Return a copy of a certificate with the final mechanism's integers and stages only.
+
+        The final mechanism can check this copy as if it had made the release alone.
 
         Parameters
         ----------
@@ -644,7 +681,8 @@ class PrivateBallMechanism(
         Parameters
         ----------
         queries : Queries
-            Answers questions about the records. In a replay it knows no records.
+            Computes counts and means of the private records, before noise is added. In
+            a replay there are no records, and all answers are zeros.
         add_noise : function of (values, scales)
             Draws noise. In a replay it returns the recorded draws.
 
@@ -686,7 +724,8 @@ class PrivateBallMechanism(
         radius : float
             The radius of the ball about the starting point.
         start_noise : float
-            The length of the noise of the starting point, which may be infinite.
+            About how far noise has moved the starting point. It is infinite if the
+            starting point says nothing about the records.
         """
         hopeless_ratio = _HOPELESS_NOISE_RATIO
         if self._is_hyperbolic:
@@ -707,11 +746,16 @@ class PrivateBallMechanism(
         Parameters
         ----------
         queries : Queries
-            Answers questions about the records.
+            Computes counts and means of the private records, before noise is added.
         budget : StageBudget
-            What is left of the budget; it is charged.
+            The privacy budget that is left. It is charged for what is released here.
         ball : Ball
-            The ball so far.
+            The ball about the starting point.
+
+        Returns
+        -------
+        Ball
+            The last center and its radius. Few records are outside.
         """
         needed_shrinkage = _WORTHWHILE_SHRINKAGE
         if self._is_pure:
@@ -734,12 +778,14 @@ class PrivateBallMechanism(
         return Ball(center, radius)
 
     def _can_afford_step(self, budget: StageBudget) -> bool:
-        """Return whether a step and a search leave the final mechanism its fraction.
+        """Return whether the budget is enough for another step and search for a radius.
+
+        The fraction that is reserved for the final mechanism must be left after them.
 
         Parameters
         ----------
         budget : StageBudget
-            What is left of the budget.
+            The privacy budget that is left.
         """
         share_needed = (
             self._shares.final
@@ -774,16 +820,16 @@ class PrivateBallMechanism(
     ) -> float:
         """Return the fraction of the budget for a stage, raised if records are few.
 
-        For pure ε it is raised to few_records_share/(nε), at most 0.25. The number of
-        records is then few_records_share/2 times the noise scale of a count. For
-        Gaussian noise the fraction is returned as it is.
+        For pure ε it is raised to c/(nε), but at most 0.25. The number n of records is
+        then c/2 times the noise scale of a count in a histogram. For Gaussian noise the
+        fraction is returned as it is.
 
         Parameters
         ----------
         share : float
             The fraction that the stage takes with many records.
         few_records_share : float
-            The numerator above; a histogram of many bins needs a larger one.
+            The constant c; a histogram of many bins needs a larger one.
         """
         if not self._is_pure:
             return share
@@ -813,12 +859,15 @@ class PrivateBallMechanism(
         Parameters
         ----------
         queries : Queries
+            Computes counts of the private records, before noise is added.
         budget : StageBudget
-            Is charged for the search.
-        center : array
+            The privacy budget that is left. It is charged for the search.
+        center : array of shape point_shape
+            The public point from which distances are measured.
         smallest : float
-            Only for pure ε: the smallest radius of interest. Where it is below the
-            outer radius, the shells are narrow and end there.
+            For pure ε only: the smallest radius of interest. If it is below the outer
+            radius, the search uses narrow shells that end there, and otherwise wide
+            ones.
 
         Returns
         -------
@@ -836,6 +885,7 @@ class PrivateBallMechanism(
                 share=self._search_share(_COARSE_SEARCH),
                 center=center,
             )
+        # For pure ε, one noisy histogram of distances in shells about the center.
         if smallest >= largest:
             wide_share = self._share_for_few(
                 self._shares.units, _FEW_RECORDS_WIDE_SHARE
@@ -860,18 +910,21 @@ class PrivateBallMechanism(
     ) -> float:
         """Find a radius about a center that few records are beyond.
 
-        The search begins at a multiple of a given radius. If it ends where it began,
-        noise may have misled the search for the given radius; if the budget allows it,
-        both searches are then made again.
+        The search begins at a multiple of `radius` and goes inward. If it ends where it
+        began, `radius` may be too small because of noise. If the budget allows it, the
+        median distance and the radius are then searched for again.
 
         Parameters
         ----------
         queries : Queries
+            Computes counts of the private records, before noise is added.
         budget : StageBudget
-            Is charged for one to three searches.
-        center : array
+            The privacy budget that is left. It is charged for one to three searches.
+        center : array of shape point_shape
+            The public point from which distances are measured.
         radius : float
-            A median distance from the center, or the radius before a step.
+            A rough radius: the median distance from the center that an earlier search
+            has found, or the radius before a step.
         """
         start = _SEARCH_START[self.noise_kind] * radius
         enclosing_radius = self._radius_within(queries, budget, center, start)
@@ -892,11 +945,11 @@ class PrivateBallMechanism(
         Parameters
         ----------
         queries : Queries
-            Answers questions about the records.
+            Computes counts and means of the private records, before noise is added.
         budget : StageBudget
-            What is left of the budget; it is charged.
+            The privacy budget that is left. It is charged for what is released here.
         center : array of shape point_shape
-            A public point.
+            The public point from which distances are measured.
         largest : float
             The largest radius that is tried.
         """
@@ -948,23 +1001,28 @@ class PrivateBallMechanism(
         shells: ShellHistogram,
         share: float,
     ) -> float:
-        """Find the radius in which a mean is expected to err least, for pure ε.
+        """Find the radius of the ball in which a mean has the least error, for pure ε.
+
+        In a larger ball the mean needs more noise; from a smaller one more records are
+        left out. A noisy histogram of the distances shows how many records that is.
 
         Parameters
         ----------
         queries : Queries
+            Computes counts of the private records, before noise is added.
         budget : StageBudget
-            Is charged for one histogram of distances.
-        center : array
-            The point from which distances are measured.
+            The privacy budget that is left. It is charged for the histogram.
+        center : array of shape point_shape
+            The public point from which distances are measured.
         largest : float
             The radius of the outermost shell.
         shells : ShellHistogram
+            The number of shells, and the ratio of their radii.
         share : float
             The fraction of the budget for the histogram.
         """
         dim = self.manifold.dim
-        # The final mechanism may have all that is left, and has at least its own part.
+        # The final mechanism gets what is left, and at least what is reserved for it.
         final_share = max(budget.share_left - share, self._shares.final)
         noise_std = std_per_scale(self.noise_kind, dim) * self.scale
         noise_per_radius = 2 * sqrt(dim) * noise_std / final_share
@@ -982,15 +1040,15 @@ class PrivateBallMechanism(
     def _search_share(self, search: BinarySearch) -> float:
         """Return the fraction of the budget that a search for a radius takes.
 
-        With many records it is `_shares.counts`, and with Gaussian noise an eighth of
-        that for a coarse search, and less where distances concentrate. With few records
-        it is so large that n/2 is 2.5 standard deviations of a noisy count, but at most
-        0.25.
+        With many records it is `_shares.counts`. With Gaussian noise it is an eighth of
+        that for the coarse search, and 0.02 for the narrow one (where distances
+        concentrate). With few records it is so large that n/2 is 2.5 standard
+        deviations of a noisy count, but at most 0.25.
 
         Parameters
         ----------
         search : BinarySearch
-            The search, which may be coarse.
+            The search: `_COARSE_SEARCH`, `_FINE_SEARCH` or `_NARROW_SEARCH`.
         """
         share = self._shares.counts
         if self._is_pure:
@@ -1000,7 +1058,8 @@ class PrivateBallMechanism(
         elif search is _NARROW_SEARCH:
             share = _NARROW_SEARCH_SHARE
 
-        # A count has the deviation scale·√(queries/share); solved for the share.
+        # The standard deviation of a count is scale·√(queries/share). It is n/5 for
+        # this share.
         few_records_share = search.queries * (5 * self.scale / self.statistic.n) ** 2
         return float(min(_MAX_SHARE, max(share, few_records_share)))
 
@@ -1018,9 +1077,9 @@ class PrivateBallMechanism(
         Parameters
         ----------
         queries : Queries
-            Answers questions about the records.
+            Computes counts and means of the private records, before noise is added.
         budget : StageBudget
-            What is left of the budget; it is charged.
+            The privacy budget that is left. It is charged for what is released here.
         center : array of shape point_shape
             A public point.
 
@@ -1043,6 +1102,8 @@ class PrivateBallMechanism(
                 self._shares.units, _FEW_RECORDS_WIDE_SHARE
             )
             budget_share = min(budget_share, _MAX_SHARE / len(cone_indices))
+            # A record has weights at the two edges of its bin, so it moves the
+            # histogram by √2 in the Euclidean norm and by 2 in the ℓ₁ norm.
             edge_weights = queries.scale_histogram(center, index, bins)
             noisy_weights, noise_std = budget.release(
                 "units", budget_share, sqrt(2), edge_weights, l1_sensitivity=2.0
@@ -1059,21 +1120,27 @@ class PrivateBallMechanism(
     def _embedded_start(
         self, queries: Queries, budget: StageBudget, center: np.ndarray
     ) -> EmbeddedStart:
-        """Find a starting point by means of embedded records.
+        """Find a starting point for the search from noisy means of embedded records.
 
         Some factors of the manifold, such as spheres, are embedded in a bounded part of
-        a vector space. There the noisy mean of the embedded records is projected back;
-        other factors stay at the center. The budget is charged once for each embedded
-        factor.
+        a vector space. For these the noisy mean of the embedded records is projected
+        back to the factor. Other factors stay at the center. The budget is charged once
+        for each embedded factor.
 
         Parameters
         ----------
         queries : Queries
-            Answers questions about the records.
+            Computes counts and means of the private records, before noise is added.
         budget : StageBudget
-            What is left of the budget; it is charged.
+            The privacy budget that is left. It is charged for what is released here.
         center : array of shape point_shape
             A public point.
+
+        Returns
+        -------
+        EmbeddedStart
+            The starting point, and the length of its noise. That is infinite if a
+            factor has no embedding.
         """
         factors = self.manifold.factors
         embedded_indices = [
@@ -1083,10 +1150,12 @@ class PrivateBallMechanism(
         ]
         budget_share = self._step_share
         if not self._is_pure:
-            few = (_EMBEDDING_ROOT_SHARE * self.scale / self.statistic.n) ** 2
-            budget_share = max(budget_share, few)
+            few_records_share = (
+                _EMBEDDING_ROOT_SHARE * self.scale / self.statistic.n
+            ) ** 2
+            budget_share = max(budget_share, few_records_share)
 
-        parts = list(split_into_factors(self.manifold, center))
+        components = list(split_into_factors(self.manifold, center))
         is_fully_embedded = len(embedded_indices) == len(factors)
         noise_length = 0.0 if is_fully_embedded else inf
         for index in embedded_indices:
@@ -1099,11 +1168,13 @@ class PrivateBallMechanism(
             )
             factor = factors[index]
             assert isinstance(factor, EmbeddedMean)  # `embedded_indices` has no others
-            parts[index] = np.asarray(factor.from_embedding(noisy_mean))
+            components[index] = np.asarray(factor.from_embedding(noisy_mean))
             noise_length += noise_std * sqrt(factor.dim)
 
         point = point_or_fallback(
-            self.manifold, partial(join_factors, self.manifold, parts), fallback=center
+            self.manifold,
+            partial(join_factors, self.manifold, components),
+            fallback=center,
         )
         return EmbeddedStart(point, noise_length)
 
@@ -1119,13 +1190,18 @@ class PrivateBallMechanism(
         Parameters
         ----------
         queries : Queries
-            Answers questions about the records.
+            Computes counts and means of the private records, before noise is added.
         budget : StageBudget
-            What is left of the budget; it is charged.
+            The privacy budget that is left. It is charged for what is released here.
         center : array of shape point_shape
             A public point.
         radius : float
             The length to which logarithms are clipped.
+
+        Returns
+        -------
+        Step
+            The new center, and the length of the noisy mean logarithm.
         """
         answer = queries.mean_clipped_log(center, radius)
         # A public power of two, so that the grid is fine in any unit of the records.
@@ -1142,7 +1218,7 @@ class PrivateBallMechanism(
         if self._is_hyperbolic:
             step = self._divide_by_hessian(queries, budget, center, radius, step)
         step_length = float(np.linalg.norm(step))
-        step = step * min(1.0, radius / max(step_length, radius))
+        step = step * min(1.0, radius / max(step_length, radius))  # at most the radius
         point = point_or_fallback(
             self.manifold,
             lambda: self.manifold.from_normal_coordinates(center, step),
@@ -1158,22 +1234,30 @@ class PrivateBallMechanism(
         radius: float,
         step: np.ndarray,
     ) -> np.ndarray:
-        """Divide a step by the private mean Hessian of ½d² along it.
+        """Divide a step by the noisy mean Hessian of half the squared distance along it.
 
         In hyperbolic space that Hessian is 1 if all records lie in the direction of the
-        step, and about as large as the radius if they lie in all directions. Charges
-        `budget` for two numbers (`Queries.hessian_excess`).
+        step, and about as large as the radius if they lie in all directions. It follows
+        from two released numbers: the mean excess of the records' Hessians over 1, and
+        the part of it along the step.
 
         Parameters
         ----------
         queries : Queries
+            Computes means of the private records, before noise is added.
         budget : StageBudget
-        center : array
+            The privacy budget that is left. It is charged for the two numbers.
+        center : array of shape point_shape
             The point from which the step is taken.
         radius : float
-            Distances are clipped to it.
-        step : array, shape (dim,)
-            The step in coordinates at the center, already released.
+            The largest distance of a record that counts; larger ones are clipped to it.
+        step : array of shape (dim,)
+            The step in coordinates at the center. It has been released already.
+
+        Returns
+        -------
+        array of shape (dim,)
+            The shortened step.
         """
         answer = queries.hessian_excess(center, radius, step)
         noisy = budget.release(
@@ -1189,19 +1273,21 @@ class PrivateBallMechanism(
     def simulate(
         self, rng: np.random.Generator, data: np.ndarray, size: int
     ) -> np.ndarray:
-        """Simulate releases of a mean in floats. NOT for release.
+        """Simulate releases of a mean in floats. NOT private.
 
         Parameters
         ----------
         rng : numpy.random.Generator
-        data : array, shape (k, *point_shape)
-            Public records, which stand for n of their kind.
+            The generator of the noise.
+        data : array of shape (k, *point_shape)
+            Public records. They represent the n records of the statistic.
         size : int
             How many releases to simulate.
 
         Returns
         -------
-        array, shape (size, *point_shape)
+        array of shape (size, *point_shape)
+            The released points.
         """
         records = np.asarray(data)
         released_points = []
@@ -1215,14 +1301,19 @@ class PrivateBallMechanism(
         return self.rehearse(self.statistic.reference_spread).error
 
     def rehearse(self, spread: float) -> Rehearsal:
-        """Simulate 3 to 16 releases of public records of a given spread.
+        """Simulate 3 to 16 releases of public records of a given spread. NOT private.
 
-        NOT for release.
+        Errors are predicted from them, before private records are read.
 
         Parameters
         ----------
         spread : float
             The root mean square distance of the records to their mean.
+
+        Returns
+        -------
+        Rehearsal
+            The root mean square error, and the median radius of the balls found.
         """
         statistic = self.statistic
         rng = np.random.default_rng(_SEED)
@@ -1245,13 +1336,14 @@ class PrivateBallMechanism(
     def simulate_search(
         self, rng: np.random.Generator, records: np.ndarray
     ) -> tuple[Ball, Mechanism]:
-        """Simulate one search. NOT for release.
+        """Simulate one search for a ball, with noise in floats. NOT private.
 
         Parameters
         ----------
         rng : numpy.random.Generator
-        records : array, shape (k, *point_shape)
-            Public records, which stand for n of their kind.
+            The generator of the noise.
+        records : array of shape (k, *point_shape)
+            Public records. They represent the n records of the statistic.
 
         Returns
         -------
@@ -1260,8 +1352,8 @@ class PrivateBallMechanism(
         final : Mechanism
             The final mechanism in it.
         """
-        opened = open_records(records, self.manifold.point_shape, min_records=1)
-        ball, budget = self.run(self.queries(opened), self.simulated_noise(rng))
+        population = open_records(records, self.manifold.point_shape, min_records=1)
+        ball, budget = self.run(self.queries(population), self.simulated_noise(rng))
         return ball, self.final_mechanism_in(ball, budget)
 
 

@@ -305,7 +305,7 @@ class StagedMechanism(VectorMechanism, ChecksItself):
         Parameters
         ----------
         data : Any
-            What `prepare_data` has returned.
+            The records, in the form that `prepare_data` returns.
         source : Source
             Where random bits come from.
         """
@@ -319,7 +319,7 @@ class StagedMechanism(VectorMechanism, ChecksItself):
         Parameters
         ----------
         integers : list of lists of int
-            The certificate's grid integers.
+            The noisy integers on the public grid that the certificate lists.
         """
         return self.run(self.queries(), replay_draws(integers))
 

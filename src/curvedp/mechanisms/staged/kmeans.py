@@ -527,7 +527,8 @@ class KMeansMechanism(StagedMechanism, NeedsManyRecords, RefusesRelease):
         Parameters
         ----------
         queries : ClusterQueries
-            Answers questions about the records; in a replay all answers are zero.
+            Computes counts and means of the private records, before noise is added. In
+            a replay all answers are zeros.
         add_noise : function of (values, scales)
             Returns the values plus noise. In a replay it ignores the values and returns
             the recorded draws.

@@ -152,7 +152,7 @@ class MedianMechanism(
         Parameters
         ----------
         integers : list of lists of int
-            The certificate's grid integers.
+            The noisy integers on the public grid that the certificate lists.
         """
         all_counts = self.replay(integers).budget.counts
         last_counts = all_counts[-1]
@@ -179,7 +179,8 @@ class MedianMechanism(
         Parameters
         ----------
         queries : Queries
-            Answers questions about the records; in a replay all answers are zero.
+            Computes counts and means of the private records, before noise is added. In
+            a replay all answers are zeros.
         add_noise : function of (values, scales)
             Returns the values plus noise. In a replay it returns the recorded draws.
         """
@@ -229,7 +230,7 @@ class MedianMechanism(
         Parameters
         ----------
         queries : Queries
-            Answers questions about the records.
+            Computes counts and means of the private records, before noise is added.
         budget : StageBudget
             The budget, which is charged.
         point : array of shape point_shape
@@ -268,7 +269,7 @@ class MedianMechanism(
         Parameters
         ----------
         queries : Queries
-            Answers questions about the records.
+            Computes counts and means of the private records, before noise is added.
         budget : StageBudget
             The budget, which is charged.
         point : array of shape point_shape

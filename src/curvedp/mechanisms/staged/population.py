@@ -616,7 +616,8 @@ class PopulationMechanism(
         Parameters
         ----------
         queries : PopulationQueries
-            Answers questions about the records. In a replay it knows no records.
+            Computes counts and means of the private records, before noise is added. In
+            a replay there are no records, and all answers are zeros.
         add_noise : function of (values, scales)
             Draws noise. In a replay it returns the recorded draws.
 

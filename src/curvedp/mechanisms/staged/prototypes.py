@@ -354,7 +354,8 @@ class PrototypeMechanism(StagedMechanism, PredictsError, NeedsManyRecords):
         Parameters
         ----------
         queries : PrototypeQueries
-            Answers questions about the records. In a replay it knows no records.
+            Computes counts and means of the private records, before noise is added. In
+            a replay there are no records, and all answers are zeros.
         add_noise : function of (values, scales)
             Draws noise. In a replay it returns the recorded draws.
 

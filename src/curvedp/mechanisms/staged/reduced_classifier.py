@@ -224,7 +224,8 @@ class ReducedMechanism(StagedMechanism, PredictsError, NeedsManyRecords):
         Parameters
         ----------
         queries : ClassifierQueries
-            Answers questions about the records; in a replay all answers are zero.
+            Computes counts and means of the private records, before noise is added. In
+            a replay all answers are zeros.
         add_noise : function of (values, scales)
             Returns the values plus noise. In a replay it ignores the values and returns
             the recorded draws.
@@ -257,7 +258,7 @@ class ReducedMechanism(StagedMechanism, PredictsError, NeedsManyRecords):
         Parameters
         ----------
         queries : ClassifierQueries
-            Answers questions about the records.
+            Computes counts and means of the private records, before noise is added.
         budget : StageBudget
             The budget, which is charged for the norm and for the mean matrix.
 
@@ -313,7 +314,7 @@ class ReducedMechanism(StagedMechanism, PredictsError, NeedsManyRecords):
         Parameters
         ----------
         queries : ClassifierQueries
-            Answers questions about the records.
+            Computes counts and means of the private records, before noise is added.
         budget : StageBudget
             The budget, which is charged `share`.
         length_of : function of matrices
@@ -349,7 +350,7 @@ class ReducedMechanism(StagedMechanism, PredictsError, NeedsManyRecords):
         budget : StageBudget
             The budget; all that is left of it is spent.
         queries : ClassifierQueries
-            Answers questions about the records.
+            Computes counts and means of the private records, before noise is added.
         reduction : Reduction
             The released reduction, which maps matrices to features.
         radius : float
@@ -413,7 +414,7 @@ class ReducedMeans(ReducedMechanism):
         budget : StageBudget
             The budget; all that is left of it is spent.
         queries : ClassifierQueries
-            Answers questions about the records.
+            Computes counts and means of the private records, before noise is added.
         reduction : Reduction
             The released eigenvectors.
         radius : float
@@ -460,7 +461,7 @@ class ReducedMeans(ReducedMechanism):
         budget : StageBudget
             The budget, which is charged.
         queries : ClassifierQueries
-            Answers questions about the records.
+            Computes counts and means of the private records, before noise is added.
 
         Returns
         -------
@@ -506,7 +507,7 @@ class ReducedSoftmax(ReducedMechanism):
         budget : StageBudget
             The budget; all that is left of it is spent.
         queries : ClassifierQueries
-            Answers questions about the records.
+            Computes counts and means of the private records, before noise is added.
         reduction : Reduction
             The released eigenvectors.
         radius : float
