@@ -17,8 +17,8 @@ import csv
 import io
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from functools import cache
+from dataclasses import dataclass, fields
+from functools import cache, partial
 from importlib.metadata import entry_points
 from math import pi
 from pathlib import Path
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from curvedp.core.statistic import Statistic
     from curvedp.estimators.base import PrivateEstimator
     from curvedp.geometry import Manifold
+    from curvedp.planning import OwnStatistic
 
 
 # Reads a public point that somebody typed, such as the center of a ball. The command
@@ -75,6 +76,7 @@ class Option:
         The value if nothing is typed; None leaves the choice to the estimator.
     parse : callable, optional
         Turns the typed value into the estimator's; takes the value and a `PointReader`.
+        What it cannot read it refuses by a `ParameterError` or a `ValueError`.
     why_required : str
         Why a value must be given, for the message that it is missing. An option without
         such a reason may be left out.
@@ -144,7 +146,14 @@ class Option:
             return None
         if self.parse is None:
             return value
-        return self.parse(value, read_point)
+        try:
+            return self.parse(value, read_point)
+        except ParameterError:
+            raise
+        except ValueError:
+            raise ParameterError(
+                f"cannot be read; it is {self.help}", parameter=self.name, value=value
+            ) from None
 
 
 @dataclass(frozen=True)
@@ -199,12 +208,30 @@ class PlannedError:
     statistic: str
     error_description: str
 
-    def load_statistic(self) -> "str | type[Statistic]":
-        """Return what `plan` takes as `statistic`: a name, or an imported class."""
+    def load_statistic(
+        self, options: Mapping[str, Any] | None = None
+    ) -> "str | OwnStatistic":
+        """Return what `plan` takes as `statistic`: a name, or an imported class.
+
+        Parameters
+        ----------
+        options : mapping, optional
+            The parsed options by name. Those that are fields of the class, besides the
+            public ball, go with it.
+        """
         if ":" not in self.statistic:
             return self.statistic
-        statistic: type[Statistic] = resolve_name(self.statistic)
-        return statistic
+        statistic_class: type[Statistic] = resolve_name(self.statistic)
+        own_parameters = {
+            field.name: options[field.name]
+            for field in fields(statistic_class)
+            if options is not None
+            and field.name in options
+            and field.name not in ("manifold", "center", "radius", "n")
+        }
+        if not own_parameters:
+            return statistic_class
+        return partial(statistic_class, **own_parameters)
 
 
 @dataclass(frozen=True)
@@ -931,7 +958,7 @@ def find_offer(name: str) -> Offer:
     return offers[name]
 
 
-def statistic_to_plan(name: str) -> "str | type[Statistic]":
+def statistic_to_plan(name: str) -> "str | OwnStatistic":
     """Return what `plan` takes as its `statistic` for a name that was typed.
 
     A name that is not in the table is returned as it is: `plan` has names of its own
@@ -1112,15 +1139,39 @@ def certificate_contents(
         id(release.certificate): release.title
         for release in reversed(fitted_estimator.releases)
     }
+    titles = [title_by_id[id(certificate)] for certificate in certificates]
+    return {
+        file_name: (certificate.to_json() + "\n").encode()
+        for file_name, certificate in zip(
+            numbered_names(name, titles), certificates, strict=True
+        )
+    }
+
+
+def numbered_names(name: str, titles: list[str]) -> list[str]:
+    """Return the names of the files for one or several contents.
+
+    Parameters
+    ----------
+    name : str
+        The file name for one content, such as "certificate.json".
+    titles : list of str
+        What each content is of.
+
+    Examples
+    --------
+    >>> numbered_names("c.json", ["test"])
+    ['c.json']
+    >>> numbered_names("c.json", ["test", "mean of class left"])
+    ['c-1-test.json', 'c-2-mean-of-class-left.json']
+    """
+    if len(titles) == 1:
+        return [name]
     path = Path(name)
-    contents = {}
-    for number, certificate in enumerate(certificates, 1):
-        suffix = ""
-        if len(certificates) > 1:
-            suffix = f"-{number}-{_file_name_of(title_by_id[id(certificate)])}"
-        content = (certificate.to_json() + "\n").encode()
-        contents[path.stem + suffix + path.suffix] = content
-    return contents
+    return [
+        f"{path.stem}-{number}-{_file_name_of(title)}{path.suffix}"
+        for number, title in enumerate(titles, 1)
+    ]
 
 
 def _file_name_of(title: str) -> str:

@@ -28,7 +28,7 @@ FAILURES = {
 def test_what_is_paid_for_is_not_lost(tmp_path, monkeypatch, output, failure):
     error, reason = FAILURES[failure]
 
-    def fail(*_):
+    def fail(*_arguments, **_options):
         raise error
 
     writer = "releasing.write_atomically"

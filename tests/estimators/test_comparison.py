@@ -6,6 +6,7 @@ from typer.testing import CliRunner
 
 from curvedp import GDP, Ledger, PureDP
 from curvedp.cli import app
+from curvedp.core.certificate import Certificate
 from curvedp.errors import BudgetExceeded, CurvedpError, ParameterError
 from curvedp.estimators.comparison import compare_groups
 from curvedp.geometry import SPDBuresWasserstein, Sphere, Torus
@@ -168,3 +169,53 @@ def test_the_column_of_labels_need_not_be_left_out_by_hand(tmp_path):
     arguments += ["-m", "sphere:2", "--as", "latlon-degrees", "-r", "1.0", "--mu", "2"]
     found = CliRunner().invoke(app, ["test", *arguments])
     assert "a and b differ" in found.output
+
+
+def shell_test(path, *arguments):
+    """Run `curvedp test two-sample` on a file of two groups."""
+    write_csv(
+        path,
+        np.concatenate([group(1, 0.0), group(2, 0.5)]),
+        ["a"] * 300 + ["b"] * 300,
+    )
+    typed = ["two-sample", path, "--labels", "unit", "--header", "-m", "sphere:2"]
+    typed += ["--as", "latlon-degrees", "-r", "1.0", "--mu", "2", *arguments]
+    return CliRunner().invoke(app, ["test", *map(str, typed)])
+
+
+def test_a_certificate_that_cannot_be_written_is_refused_before_paying(tmp_path):
+    ledger = Ledger(tmp_path / "x.ledger", GDP(9.0), unit="record_in_class")
+    payment = ("--ledger", tmp_path / "x.ledger")
+    for target in (tmp_path / "nowhere" / "c.json", tmp_path, tmp_path / "x.ledger"):
+        found = shell_test(tmp_path / "c.csv", "--certificate", target, *payment)
+        assert found.exit_code == 2
+    found = shell_test(tmp_path / "c.csv", "--ledger-key", tmp_path / "key")
+    assert "--ledger-key goes with --ledger" in found.output
+    assert not ledger.entries
+
+
+def test_what_was_paid_is_printed_where_a_certificate_is_not_written(
+    tmp_path, monkeypatch
+):
+    def full_disk(*_arguments):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Certificate, "save", full_disk)
+    found = shell_test(tmp_path / "c.csv", "--certificate", tmp_path / "c.json")
+    assert found.exit_code == 2
+    assert "No space left on device" in found.output
+    assert '"effect_size"' in found.output
+    assert '"certificates"' in found.output
+
+
+def test_certificates_are_named_after_what_they_are_of(tmp_path):
+    ledger = Ledger(tmp_path / "x.ledger", GDP(9.0), unit="record_in_class")
+    found = shell_test(
+        tmp_path / "c.csv",
+        *("--certificate", tmp_path / "c.json", "--as-user", "anna"),
+        *("--ledger", tmp_path / "x.ledger"),
+    )
+    names = ["c-1-test.json", "c-2-mean-of-class-a.json", "c-3-mean-of-class-b.json"]
+    assert sorted(path.name for path in tmp_path.glob("*.json")) == names
+    assert all(name in found.output.replace("\n", "") for name in names)
+    assert all(", by anna" in entry.label for entry in ledger.entries)

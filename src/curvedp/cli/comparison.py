@@ -21,17 +21,21 @@ from curvedp.cli.release import (
     PERSONS,
     READING,
     TypedOptions,
+    check_targets,
+    ledger_label,
     open_ledger_file,
     read_typed_column,
     reading_options,
+    why_not_written,
 )
 from curvedp.errors import ParameterError
-from curvedp.releasing import parse_column, parse_radius
+from curvedp.releasing import numbered_names, parse_column, parse_radius
 
 if TYPE_CHECKING:
     from curvedp.core.certificate import Certificate
     from curvedp.estimators.comparison import GroupComparison
     from curvedp.inference.hypotheses import PermutationTest
+    from curvedp.privacy import Guarantee
 
 test_app = typer.Typer(
     no_args_is_help=True, help="Test privately whether groups of records differ."
@@ -72,6 +76,11 @@ _OPTIONS: Options = {
     ),
     "ledger_key": option(Path, "--ledger-key", help="the key of a keyed ledger"),
     "label": option(str, "--label", help="what the ledger's entries are called"),
+    "as_user": option(
+        str,
+        "--as-user",
+        help="who makes the release: recorded in the ledger entries, not verified",
+    ),
     "certificate": option(
         Path, "--certificate", help="write the certificates (json), numbered"
     ),
@@ -178,6 +187,7 @@ def _run(kind: str, options: TypedOptions) -> None:
     for name in ("manifold", "radius"):
         if options[name] is None:
             raise ParameterError("is missing", parameter=name)
+    _check_outputs(options)
     space = parse_manifold(options["manifold"])
     guarantee = guarantee_from_options(
         options["mu"], options["epsilon"], options["delta"], options["rho"]
@@ -199,13 +209,28 @@ def _run(kind: str, options: TypedOptions) -> None:
             options["ledger_key"],
             unit=None if kind == "paired" else comparison_unit(options["groups"]),
         ),
-        "label": options["label"] or f"{kind} test",
+        "label": ledger_label(options["label"] or f"{kind} test", options["as_user"]),
     }
     with waiting("permuting"):
         if kind == "paired":
             _test_pairs(space, groups, common, options)
         else:
             _compare(space, groups, common, options)
+
+
+def _check_outputs(options: TypedOptions) -> None:
+    """Refuse certificates that could not be written, and a budget without a ledger."""
+    inputs = [*options["files"], options["mask"]]
+    inputs += [options["ledger"], options["ledger_key"]]
+    if options["center"] is not None:
+        # The center may be the name of a file; other text does no harm here.
+        inputs.append(Path(options["center"]))
+    check_targets(inputs, certificate=options["certificate"])
+    if options["ledger"] is None:
+        for name in ("budget_mu", "ledger_key"):
+            if options[name] is not None:
+                flag = "--" + name.replace("_", "-")
+                raise ParameterError(f"{flag} goes with --ledger")
 
 
 def _check_count(kind: str, n_groups: int) -> None:
@@ -220,6 +245,7 @@ def _test_pairs(
     space: Any, groups: list[_Group], common: dict[str, Any], options: TypedOptions
 ) -> None:
     """Test pairs, in a given ball."""
+    from curvedp.estimators.comparison import test_sentence
     from curvedp.inference import paired_test
 
     if isinstance(common["radius"], str):
@@ -228,12 +254,13 @@ def _test_pairs(
     test = paired_test(
         space, first.records, second.records, groups=first.persons, **common
     )
-    _save([test.certificate], options["certificate"])
+    answer = {**_test_dict(test), "certificates": [test.certificate.to_dict()]}
+    written = _save_or_print({"test": test.certificate}, answer, options)
     if options["json"]:
-        answer = {**_test_dict(test), "certificates": [test.certificate.to_dict()]}
         print(json_module.dumps(answer, default=str))
-    else:
-        _print_line(_test_sentence(test, [group.name for group in groups]))
+        return
+    _print_line(test_sentence(test, [group.name for group in groups]))
+    _print_written(written)
 
 
 def _compare(
@@ -252,35 +279,47 @@ def _compare(
         groups=persons,
         **common,
     )
-    certificates = [comparison.test.certificate, *comparison.means.certificates_]
-    if comparison.ball_release is not None:
-        certificates.insert(0, comparison.ball_release.certificate_)
-    _save(certificates, options["certificate"])
+    certificates = comparison.certificates
+    answer = {
+        **_test_dict(comparison.test),
+        "effect_size": comparison.effect_size,
+        "largest_distance": comparison.largest_distance,
+        "spread": comparison.spread,
+        "warnings": list(comparison.warnings),
+        "means": _means_dict(comparison),
+        "certificates": [
+            certificate.to_dict() for certificate in certificates.values()
+        ],
+    }
+    written = _save_or_print(certificates, answer, options)
     if options["json"]:
-        answer = {
-            **_test_dict(comparison.test),
-            "effect_size": comparison.effect_size,
-            "largest_distance": comparison.largest_distance,
-            "spread": comparison.spread,
-            "warnings": list(comparison.warnings),
-            "means": _means_dict(comparison),
-            "certificates": [certificate.to_dict() for certificate in certificates],
-        }
         print(json_module.dumps(answer, default=str))
         return
     for text in comparison.warnings:
         _print_line(f"note: {text}")
-    _print_comparison(space, comparison, [group.name for group in groups], options)
+    _print_comparison(
+        space,
+        comparison,
+        [group.name for group in groups],
+        common["guarantee"],
+        options,
+    )
+    _print_written(written)
 
 
 def _print_comparison(
-    space: Any, comparison: "GroupComparison", names: list[str], options: TypedOptions
+    space: Any,
+    comparison: "GroupComparison",
+    names: list[str],
+    guarantee: "Guarantee",
+    options: TypedOptions,
 ) -> None:
     """Print the test, the means with their error bars, and the effect size."""
+    from curvedp.estimators.comparison import test_sentence
     from curvedp.inference.error_bars import distance_sentence
     from curvedp.records.output_forms import output_form
 
-    _print_line(_test_sentence(comparison.test, names))
+    _print_line(test_sentence(comparison.test, names))
     written_as = output_form(options["form"], space)
     for name, mean in zip(
         comparison.means.classes_.tolist(), comparison.means.means_, strict=True
@@ -299,9 +338,7 @@ def _print_comparison(
     )
     if comparison.regions:
         _print_line("all regions hold at once with probability 95%")
-    _print_line(
-        f"the test, the means and a private ball together meet GDP({options['mu']:g})"
-    )
+    _print_line(f"the test, the means and a private ball together meet {guarantee}")
 
 
 def _means_dict(comparison: "GroupComparison") -> dict[str, dict[str, Any]]:
@@ -315,17 +352,6 @@ def _means_dict(comparison: "GroupComparison") -> dict[str, dict[str, Any]]:
     return answer
 
 
-def _test_sentence(test: "PermutationTest", names: list[str]) -> str:
-    """Return the result of a test in words."""
-    listed = " and ".join(names)
-    if test.rejected:
-        return f"{listed} differ: p = {test.pvalue:.3g} (level {test.level:g})"
-    return (
-        f"no difference between {listed} was found at level {test.level:g}; "
-        "a private test answers yes or no, so p is given as 1"
-    )
-
-
 def _test_dict(test: "PermutationTest") -> dict[str, Any]:
     """Return the result of a test as plain values."""
     return {
@@ -336,15 +362,43 @@ def _test_dict(test: "PermutationTest") -> dict[str, Any]:
     }
 
 
-def _save(certificates: "list[Certificate]", target: Path | None) -> None:
-    """Write certificates to numbered files: the ball, the test, then the means."""
+def _save_or_print(
+    certificates: "dict[str, Certificate]",
+    answer: dict[str, Any],
+    options: TypedOptions,
+) -> list[Path]:
+    """Write the certificates and return their files; print all if one is not written.
+
+    The test is paid for by now, so nothing of it may be lost.
+
+    Parameters
+    ----------
+    certificates : dict
+        Each certificate by what it is of.
+    answer : dict
+        All that was released, as plain values.
+    options : mapping
+        The options that were typed.
+    """
+    target: Path | None = options["certificate"]
     if target is None:
-        return
-    for number, certificate in enumerate(certificates, 1):
-        suffix = f"-{number}-{certificate.mechanism}"
-        if len(certificates) == 1:
-            suffix = ""
-        certificate.save(target.with_name(target.stem + suffix + target.suffix))
+        return []
+    names = numbered_names(target.name, list(certificates))
+    try:
+        for name, certificate in zip(names, certificates.values(), strict=True):
+            certificate.save(target.with_name(name))
+    except BaseException as error:
+        print(json_module.dumps(answer, default=str))
+        if not isinstance(error, Exception):
+            raise  # The user pressed Ctrl-C, for example.
+        raise ParameterError(why_not_written(error)) from None
+    return [target.with_name(name) for name in names]
+
+
+def _print_written(written: list[Path]) -> None:
+    """Print which files were written, if any were."""
+    if written:
+        _print_line("written: " + ", ".join(map(str, written)))
 
 
 def _print_line(text: str) -> None:

@@ -380,7 +380,7 @@ def _release(statistic: str, options: TypedOptions) -> None:
         {**estimator_options, "manifold": space},
         guarantee=_cheapest_guarantee(guarantee, ledger, options["json"]),
         ledger=ledger,
-        label=_ledger_label(
+        label=ledger_label(
             options["label"] or f"{offer.title} of {options['data'].name}",
             options["as_user"],
         ),
@@ -498,7 +498,7 @@ def _read_columns(offer: Offer, options: TypedOptions, records: Any) -> dict[str
     return columns
 
 
-def _ledger_label(title: str, user: str | None) -> str:
+def ledger_label(title: str, user: str | None) -> str:
     """Return the label of a ledger's entry: printable and not too long.
 
     Parameters
@@ -543,10 +543,18 @@ def _write_or_print(
         )
         if not isinstance(error, Exception):
             raise  # The user pressed Ctrl-C, for example.
-        raise ParameterError(
-            f"an output could not be written ({_reason(error)}); "
-            "what was released, and may have been paid for, is above: keep it"
-        ) from None
+        raise ParameterError(why_not_written(error)) from None
+
+
+def why_not_written(error: Exception) -> str:
+    """Return the message for an output that could not be written after paying.
+
+    Everything that was released must have been printed before.
+    """
+    return (
+        f"an output could not be written ({_reason(error)}); "
+        "what was released, and may have been paid for, is above: keep it"
+    )
 
 
 def _reason(error: Exception) -> str:

@@ -12,6 +12,7 @@ import numpy as np
 
 from curvedp import _validate
 from curvedp._silence import quiet_about_records
+from curvedp.core.certificate import Certificate
 from curvedp.core.mechanism import check_guarantee
 from curvedp.core.statistic import Ball, public_ball
 from curvedp.errors import ParameterError
@@ -93,6 +94,17 @@ class GroupComparison(NamedTuple):
         For two groups on a line it is Cohen's d, but for the correction of its bias.
         """
         return self.largest_distance / self.spread if self.spread > 0 else float("inf")
+
+    @property
+    def certificates(self) -> dict[str, Certificate]:
+        """Each certificate by what it is of: the ball, the test, and each mean."""
+        by_title = {}
+        if self.ball_release is not None:
+            by_title["ball"] = self.ball_release.certificate_
+        by_title["test"] = self.test.certificate
+        for release in self.means.releases:
+            by_title[release.title] = release.certificate
+        return by_title
 
 
 def compare_groups(
@@ -208,6 +220,24 @@ def compare_groups(
             source,
         )
     return comparison._replace(warnings=(*warning_texts, *comparison.warnings))
+
+
+def test_sentence(test: PermutationTest, names: Sequence[str]) -> str:
+    """Return the result of a test of groups in words.
+
+    Parameters
+    ----------
+    test : PermutationTest
+    names : sequence of str
+        What the groups are called.
+    """
+    groups = " and ".join(names)
+    if test.rejected:
+        return f"{groups} differ: p = {test.pvalue:.3g} (level {test.level:g})"
+    return (
+        f"no difference between {groups} was found at level {test.level:g}; "
+        "a private test answers yes or no, so p is given as 1"
+    )
 
 
 def _check_names(names: Sequence[str] | None, n_samples: int) -> np.ndarray:
