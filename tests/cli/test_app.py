@@ -678,7 +678,7 @@ def test_demo(tmp_path, request):
     summary = json.loads(result.stdout[result.stdout.index("{") :])
     assert summary["accuracy"]["private"] > summary["accuracy"]["non-private"] - 0.1
     assert (tmp_path / "demo" / "report.html").exists()
-    assert "without paying" in (tmp_path / "demo" / "report.html").read_text(
+    assert "computed without noise" in (tmp_path / "demo" / "report.html").read_text(
         encoding="utf-8"
     )
     assert run("verify", tmp_path / "demo" / "certificate-3.json").exit_code == 0
@@ -686,8 +686,8 @@ def test_demo(tmp_path, request):
     request.getfixturevalue("plain_pictures")  # they were drawn once
     again = run("demo", "--output", tmp_path / "demo")
     assert again.exit_code == 0, again.output
-    assert "without paying" in again.output, (
-        "comparisons that nobody paid for are called so"
+    assert "computed without noise" in again.output, (
+        "comparisons without noise are called so"
     )
     assert (tmp_path / "demo" / "digits.ledger").read_bytes() == first, (
         "a ledger is never deleted nor reused"
@@ -735,6 +735,19 @@ def test_a_missing_extra_is_named_in_one_line(sphere_file, package, arguments):
     assert "pip install 'curvedp[" in done.stderr
     assert len((done.stdout + done.stderr).strip().splitlines()) == 1
     assert not (sphere_file / "l").exists()
+
+
+def test_the_help_text_begins_with_what_every_study_needs():
+    text = run("--help").output
+    assert "--version" in text
+    parts = ["Every study", "Verify and publish", "Further releases", "Try and test"]
+    assert [text.index(part) for part in parts] == sorted(map(text.index, parts))
+    every_study = text.split(parts[0])[1].split(parts[1])[0]
+    for command in ("check", "plan", "studio", "release", "ledger"):
+        assert f" {command} " in every_study
+    asked = run("--version")
+    assert asked.exit_code == 0
+    assert asked.output.split() == ["curvedp", version("curvedp")]
 
 
 def test_the_version_needs_no_extra():
