@@ -144,7 +144,8 @@ def command_line_page() -> str:
         "| exit code | meaning |\n|---|---|\n"
         "| 0 | done; for `verify`: every claim holds |\n"
         "| 1 | a claim was not confirmed |\n"
-        "| 2 | the request was refused; nothing was spent or written |\n"
+        "| 2 | the request was refused before anything was spent; or a release was made and an output "
+        "could not be written, and then the whole release is printed |\n"
         "| 3 | `verify`: all claims hold for the ideal distribution, but the noise was drawn in "
         "float64, the sensitivity was supplied by the user, or the privacy unit is not stated |",
         "| environment variable | meaning |\n|---|---|\n"

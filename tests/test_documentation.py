@@ -5,10 +5,12 @@ import re
 import runpy
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import matplotlib.pyplot as plt
 import pytest
+import yaml
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -108,6 +110,62 @@ def test_the_readme_points_to_what_exists():
     targets = re.findall(r"\]\((?!https?:)([^)#]+)\)", text)
     assert len(targets) > 15
     assert [target for target in targets if not (ROOT / target).exists()] == []
+
+
+# The pages that are for every reader. The others are looked up, by task, field or symbol.
+READERS_PATH = [[], ["Get started"], ["Tutorials"], ["How-to guides", "Every study"]]
+
+
+def pages_of_the_site() -> Iterator[tuple[list[str], str]]:
+    """Yield the sections that a page is in, and its path, in the navigation's order."""
+    text = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
+    entries = [([], yaml.safe_load(text[text.index("\nnav:") :])["nav"])]
+    while entries:
+        sections, entry = entries.pop()
+        if isinstance(entry, str):
+            yield sections, entry
+        elif isinstance(entry, list):
+            entries += [(sections, each) for each in reversed(entry)]
+        else:
+            for title, content in entry.items():
+                is_page = isinstance(content, str)
+                entries.append((sections if is_page else [*sections, title], content))
+
+
+def test_the_readers_path_is_short():
+    """It has at most 27 pages and 20,000 words, code included."""
+    site = runpy.run_path(str(ROOT / "docs" / "site.py"))
+    words = []
+    for sections, page in pages_of_the_site():
+        if sections in READERS_PATH:
+            path = ROOT / "docs" / page
+            script = ROOT / "examples" / f"{path.stem}.py"
+            text = path.read_text("utf-8") if path.exists() else site["page_of"](script)
+            words.append(len(text.split()))
+    assert 20 <= len(words) <= 27
+    assert sum(words) <= 20_000
+
+
+def test_the_readme_fits_on_two_screens():
+    assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= 120
+
+
+def test_folders_in_the_table_for_contributors_exist():
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    table = text[text.index("| folder | content |") :].split("\n\n")[0]
+    folders = re.findall(r"`([\w./-]+)`", table.replace("`theory`", "`docs/theory`"))
+    assert len(folders) > 5
+    assert [folder for folder in folders if not (ROOT / folder).is_dir()] == []
+
+
+def test_the_page_of_example_data_names_every_file_that_is_read():
+    page = (ROOT / "docs" / "reference" / "datasets.md").read_text(encoding="utf-8")
+    scripts = [*(ROOT / "examples").rglob("*"), *(ROOT / "benchmarks").rglob("*.py")]
+    texts = [path.read_text("utf-8") for path in scripts if path.is_file()]
+    # Names of two words; files that a script writes itself have one.
+    names = set(re.findall(r"\b(?:[a-z0-9]+[_-])+\w+\.(?:npz|csv)\b", "\n".join(texts)))
+    assert len(names) > 10
+    assert sorted(name for name in names if name not in page) == []
 
 
 def test_powers_and_indices_are_raised_outside_code_only():

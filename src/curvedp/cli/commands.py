@@ -61,13 +61,43 @@ app = typer.Typer(
     ),
     pretty_exceptions_enable=False,
 )
-for _command in (verify, key, sign, statement, region, figure, plan_connectome):
-    app.command()(_command)
+
+
+def _show_version(is_requested: bool) -> None:
+    """Print the version and end, if that is requested."""
+    if is_requested:
+        from curvedp import __version__
+
+        print(f"curvedp {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _before_every_command(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version",
+            help="Show the version and exit.",
+            callback=_show_version,
+            is_eager=True,
+        ),
+    ] = False,
+) -> None:
+    """Take the options that stand before a command."""
+
+
+# The parts of the help text, in their order.
+EVERY_STUDY = "Every study"
+PUBLISH = "Verify and publish"
+FURTHER = "Further releases"
+TRY_AND_TEST = "Try and test"
+
 for _command in (connectome, regions):
     release_app.command()(_command)
-app.add_typer(release_app, name="release")
-app.add_typer(ledger_app, name="ledger")
-app.add_typer(test_app, name="test")
+app.add_typer(release_app, name="release", rich_help_panel=EVERY_STUDY)
+app.add_typer(ledger_app, name="ledger", rich_help_panel=EVERY_STUDY)
+app.add_typer(test_app, name="test", rich_help_panel=FURTHER)
 
 ManifoldOption = Annotated[
     str,
@@ -120,13 +150,17 @@ _CHECK_OPTIONS = {
 _CHECK_DESCRIPTION = (
     "NOT private: report problems in the records of a file, for those who may see them."
 )
-app.command("check")(file_command(_CHECK_OPTIONS, _CHECK_DESCRIPTION, _check))
-app.command("perturb")(perturb)
-app.command("synthesize")(synthesize)
-app.command("topics")(topics)
+_check_command = file_command(_CHECK_OPTIONS, _CHECK_DESCRIPTION, _check)
+app.command("check", rich_help_panel=EVERY_STUDY)(_check_command)
+for _command in (verify, sign, key, statement, region, figure):
+    app.command(rich_help_panel=PUBLISH)(_command)
+app.command("synthesize", rich_help_panel=FURTHER)(synthesize)
+app.command("topics", rich_help_panel=FURTHER)(topics)
+app.command("perturb", rich_help_panel=FURTHER)(perturb)
+app.command(rich_help_panel=FURTHER)(plan_connectome)
 
 
-@app.command()
+@app.command(rich_help_panel=EVERY_STUDY)
 @command
 def plan(
     manifold: ManifoldOption,
@@ -229,7 +263,7 @@ def _wanted_error_line(study: "Plan", error: float) -> str:
     return f"for an error of {error:g}: {records} records{alternative}"
 
 
-@app.command()
+@app.command(rich_help_panel=TRY_AND_TEST)
 @command
 def calibrate(
     manifold: ManifoldOption,
@@ -322,7 +356,7 @@ def _calibrate_each(
     return results
 
 
-@app.command()
+@app.command(rich_help_panel=TRY_AND_TEST)
 @command
 def audit(
     samples: Annotated[
@@ -410,7 +444,7 @@ def _audit_cells(row: "Row") -> tuple[str, ...]:
     )
 
 
-@app.command()
+@app.command(rich_help_panel=TRY_AND_TEST)
 @command
 def demo(
     output: Annotated[
@@ -429,7 +463,7 @@ def demo(
         print(json_module.dumps(summary))
 
 
-@app.command()
+@app.command(rich_help_panel=EVERY_STUDY)
 @command
 def studio(
     data: Annotated[
@@ -466,7 +500,7 @@ def studio(
     )
 
 
-@app.command()
+@app.command(rich_help_panel=TRY_AND_TEST)
 @command
 def reproduce(
     names: Annotated[

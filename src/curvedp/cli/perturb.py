@@ -206,6 +206,6 @@ _OPTIONS: Options = {
     "json": (JsonOption, False),
 }
 _DESCRIPTION = (
-    "Perturb each record of a file by itself, so that nobody need hold the records."
+    "Perturb each record of a file separately (local privacy); no curator is needed."
 )
 perturb: Any = file_command(_OPTIONS, _DESCRIPTION, _perturb)

@@ -368,7 +368,7 @@ _OPTIONS: Options = {
     "json": (JsonOption, False),
 }
 _DESCRIPTION = (
-    "Synthetic records from one private release of a file; or more of them, at no cost, "
-    "from the certificate (json) of such a release."
+    "Release a model of the records in a file and draw synthetic records from it; "
+    "given the certificate (json) of such a release, draw more of them at no cost."
 )
 synthesize: Any = file_command(_OPTIONS, _DESCRIPTION, _synthesize)

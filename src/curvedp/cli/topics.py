@@ -485,7 +485,7 @@ _OPTIONS: Options = {
     "json": (JsonOption, False),
 }
 _DESCRIPTION = (
-    "Topics of a file of embeddings or texts: private centers and sizes in one release, "
-    "and phrases of a public vocabulary that say what each is about."
+    "Release the topics of a file of embeddings or texts: centers and sizes, described "
+    "by phrases of a public vocabulary."
 )
 topics: Any = file_command(_OPTIONS, _DESCRIPTION, _topics)

@@ -34,7 +34,8 @@ class SPDBuresWasserstein(SPD):
 
     (Bhatia, Jain & Lim 2019.) Curvature is ≥ 0 and unbounded above near singular
     matrices; the space is not complete: exp_W(V) is defined where I + L_W[V] is
-    positive definite. For optimization only: no Fréchet sensitivity is claimed.
+    positive definite. No Fréchet sensitivity is known, so private means use the
+    mechanism "gradient" or an optimizer.
 
     Parameters
     ----------
