@@ -1,7 +1,8 @@
 """`plan`: public numbers only; its errors are those of real releases, and its answers are the wanted ones."""
 
 import json
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -33,6 +34,7 @@ from curvedp.geometry import (
 from curvedp.inference import two_sample_test
 from curvedp.randomness import GeneratorSource
 from curvedp.release.warnings import certificate_warnings
+from curvedp.statistics.frechet_variance import FrechetVariance
 from curvedp.statistics.searched_ball import SearchedMean
 from support.releases import warning_texts
 from support.spaces import SPACES
@@ -587,3 +589,25 @@ def test_synthetic_records_in_a_private_ball_are_planned():
         plan(Sphere(2), 800, "private", statistic="synthetic", mechanism="mixture")
     with pytest.raises(ParameterError, match="combine_synthetic"):
         study.region()
+
+
+# ---- statistics of one's own with further parameters
+
+
+@dataclass(frozen=True, eq=False)
+class _ScaledVariance(FrechetVariance):
+    """The variance times a public factor of at most 1; it has no name of its own."""
+
+    factor: float
+
+
+def test_a_statistic_with_parameters_of_its_own_is_planned():
+    public = (Sphere(2), 500, 0.7, GDP(1.0))
+    planned = plan(*public, statistic=partial(_ScaledVariance, factor=0.5))
+    assert planned.error == plan(*public, statistic=FrechetVariance).error
+    assert planned.records_needed(planned.error / 2) == pytest.approx(1000, rel=0.1)
+    for wrong in (_ScaledVariance, partial(_ScaledVariance, factor=1.0, scale=2.0)):
+        with pytest.raises(ParameterError, match=r"of its own \(factor\)"):
+            plan(*public, statistic=wrong)
+    with pytest.raises(ParameterError, match="derives from ClippedToBall"):
+        plan(*public, statistic=partial(dict, factor=1.0))

@@ -9,19 +9,20 @@ the sensitivity. Both are exported by `curvedp.testing`.
 import itertools
 import json
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
 
 from curvedp.core.capabilities import SimulatesRelease
+from curvedp.core.certificate_form import check_values
 from curvedp.core.mechanism import (
     Mechanism,
     describe_mechanism,
     mechanism_from_parameters,
 )
 from curvedp.core.statistic import Ball, ClippedToBall, Statistic, statistic_from_dict
-from curvedp.errors import CurvedpError
+from curvedp.errors import CurvedpError, ParameterError
 from curvedp.geometry.manifold import Manifold
 from curvedp.mechanisms.isotropic.base import IsotropicMechanism
 from curvedp.randomness import GeneratorSource
@@ -201,6 +202,7 @@ def _check_round_trip(statistic: Statistic) -> None:
         text = json.dumps(record, allow_nan=False)
     except (TypeError, ValueError) as error:
         raise AssertionError(f"to_dict must give JSON values: {error}") from None
+    _check_written_values("to_dict", record)
     try:
         again = statistic_from_dict(json.loads(text))
     except CurvedpError as error:
@@ -216,6 +218,26 @@ def _check_round_trip(statistic: Statistic) -> None:
         again.sensitivity == statistic.sensitivity,
         "the statistic built from its dictionary has another sensitivity",
     )
+
+
+def _check_written_values(source: str, record: Mapping[str, Any]) -> None:
+    """Check that a certificate may hold what a statistic or a mechanism writes.
+
+    Parameters
+    ----------
+    source : str
+        What wrote the values, for the message.
+    record : mapping
+        The values by name.
+    """
+    for name, value in record.items():
+        try:
+            check_values(name, value)
+        except ParameterError:
+            raise AssertionError(
+                f"{source} writes {name}={value!r}, which a certificate may not hold: "
+                "only finite numbers, plain texts, and lists and dictionaries of them"
+            ) from None
 
 
 def _check_memory(statistic: Statistic, records: np.ndarray, value: np.ndarray) -> None:
@@ -459,6 +481,7 @@ def _check_parameters(mechanism: Mechanism) -> None:
         json.dumps(describe_mechanism(mechanism), allow_nan=False)
     except (TypeError, ValueError) as error:
         raise AssertionError(f"parameters must be JSON values: {error}") from None
+    _check_written_values("parameters", mechanism.parameters)
     again = mechanism_from_parameters(
         type(mechanism), mechanism.statistic, mechanism.parameters
     )

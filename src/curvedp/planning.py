@@ -7,10 +7,11 @@ numbers.
 """
 
 import html
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, fields, replace
+from dataclasses import MISSING, dataclass, fields, replace
 from enum import StrEnum
+from functools import partial
 from math import ceil, degrees, inf, isfinite, log, nextafter, pi, prod, sqrt
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -88,6 +89,10 @@ _MAX_NUMBERS_PER_POINT = 10**5
 
 # The fields of a statistic of n records in a public ball.
 _BALL_FIELDS = {"manifold", "center", "radius", "n"}
+
+# A statistic that is not in the library: its class, or `functools.partial` of the class
+# with further parameters of its own.
+OwnStatistic = type[Statistic] | partial[Statistic]
 
 # A mechanism is dominated if its error is at least this many times the best error.
 # Predictions are accurate to about a percent.
@@ -212,7 +217,7 @@ class Plan:
         its cluster.
     left_out : dict
         Why each of the other mechanisms was not considered, by mechanism.
-    statistic : str or type of Statistic
+    statistic : str, type of Statistic, or functools.partial of such a type
         What is released: "mean", "dispersion", "regression", "classifier",
         "tangent-pca", "synthetic" or "kmeans".
     classes : int
@@ -231,7 +236,7 @@ class Plan:
     useless_error: float
     errors: dict[str, float]
     left_out: dict[str, str]
-    statistic: str | type[Statistic] = "mean"
+    statistic: str | OwnStatistic = "mean"
     classes: int = 1
     found_radius: float | None = None
 
@@ -265,7 +270,8 @@ class Plan:
         """The name of the statistic that is released, such as "mean"."""
         if isinstance(self.statistic, str):
             return self.statistic
-        return self.statistic.name
+        name: str = _class_of(self.statistic).name
+        return name
 
     @property
     def _has_private_ball(self) -> bool:
@@ -968,7 +974,7 @@ def plan(
     center: ArrayLike | None = None,
     outer_radius: float | None = None,
     mechanism: str = "auto",
-    statistic: str | type[Statistic] = "mean",
+    statistic: str | OwnStatistic = "mean",
     classes: int = 1,
     spread: float | None = None,
 ) -> Plan:
@@ -993,7 +999,7 @@ def plan(
     mechanism : str
         The name of one mechanism, which is predicted faster than all of them; all of
         them by default.
-    statistic : str or type of Statistic
+    statistic : str, type of Statistic, or functools.partial of such a type
         What will be released: "mean", "dispersion", "regression", "classifier",
         "tangent-pca", "synthetic" (records, `PrivateSynthesizer`) or "kmeans", which
         takes no radius. A regression has one predictor and takes `radius="private"`. A
@@ -1244,7 +1250,7 @@ def _plan_public_ball(
     n: int,
     guarantee: Guarantee,
     mechanism: str,
-    statistic: str | type[Statistic],
+    statistic: str | OwnStatistic,
     classes: int,
 ) -> Plan:
     """Return the plan of a statistic whose records are clipped to a public ball.
@@ -1551,32 +1557,71 @@ def _own_statistic(
 
     Parameters
     ----------
-    statistic : type of ClippedToBall
-        The class; anything else is refused.
+    statistic : type of ClippedToBall, or functools.partial of it
+        The class, with its further parameters if it has any; anything else is refused.
     manifold, center, radius
         The public ball of the records.
     n : int
         The number of records.
     """
-    is_of_records_in_ball = (
-        isinstance(statistic, type)
-        and issubclass(statistic, ClippedToBall)
-        and {field.name for field in fields(statistic)} == _BALL_FIELDS
+    statistic_class = _class_of(statistic)
+    is_of_records_in_ball = isinstance(statistic_class, type) and issubclass(
+        statistic_class, ClippedToBall
     )
     if not is_of_records_in_ball:
         raise ParameterError(
             f"must be one of {', '.join(_STATISTIC_NAMES)}, or a class that derives "
-            "from ClippedToBall and has its fields only",
+            "from ClippedToBall",
             parameter="statistic",
         )
     if isinstance(radius, str):
         raise ParameterError(
-            f"must be a number: the {statistic.name} is planned in a public ball only",
+            f"must be a number: the {statistic_class.name} is planned in a public ball "
+            "only",
             parameter="radius",
             value=radius,
         )
-    own_statistic: ClippedToBall = statistic(manifold, center, radius, n)
+    own_parameters = statistic.keywords if isinstance(statistic, partial) else {}
+    _check_own_parameters(statistic_class, own_parameters)
+    own_statistic: ClippedToBall = statistic_class(
+        manifold, center, radius, n, **own_parameters
+    )
     return own_statistic
+
+
+def _class_of(statistic: Any) -> Any:
+    """Return the class of a statistic, which `functools.partial` may wrap."""
+    return statistic.func if isinstance(statistic, partial) else statistic
+
+
+def _check_own_parameters(
+    statistic_class: type[ClippedToBall], own_parameters: Mapping[str, Any]
+) -> None:
+    """Raise unless the parameters besides the public ball are those of a statistic.
+
+    Parameters
+    ----------
+    statistic_class : type of ClippedToBall
+        The class that the caller has written.
+    own_parameters : mapping
+        What the caller has given for its fields besides those of the ball.
+    """
+    own_fields = [
+        field for field in fields(statistic_class) if field.name not in _BALL_FIELDS
+    ]
+    known_names = {field.name for field in own_fields}
+    required_names = {
+        field.name
+        for field in own_fields
+        if field.default is MISSING and field.default_factory is MISSING
+    }
+    if not required_names <= set(own_parameters) <= known_names:
+        names = ", ".join(field.name for field in own_fields) or "none"
+        raise ParameterError(
+            f"must come with the parameters of its own ({names}): in Python, as "
+            f"functools.partial({statistic_class.__name__}, ...)",
+            parameter="statistic",
+        )
 
 
 def _two_shifted_samples(

@@ -40,10 +40,12 @@ def site(tmp_path_factory):
     package = folder / "my_package"
     package.mkdir()
     (package / "__init__.py").touch()
+    estimators = code_blocks(page, "An estimator", "python")
     source = [
         code_blocks(page, "A statistic", "python")[0],
-        code_blocks(page, "An estimator", "python")[0].split("\n\nfitted = ")[0],
-        code_blocks(page, "From Python to the command line", "python")[0],
+        estimators[0].split("\n\nfitted = ")[0],
+        estimators[1].split("\n\ncheck_statistic(")[0],
+        *code_blocks(page, "From Python to the command line", "python"),
     ]
     (package / "mean_distance.py").write_text("\n\n".join(source))
 
@@ -140,6 +142,78 @@ def test_the_studio_releases_it_and_its_script_runs(site):
     assert studio.returncode == 0, studio.stderr
     assert "from my_package.mean_distance import PrivateMeanDistance" in studio.stdout
     script = run(site, "studio/release-1/release.py", program="")
+    assert script.returncode == 0, script.stderr
+
+
+# ---- a parameter of its own: the direction of a variance
+
+AXIS_RELEASE = ["release", "axis-variance", *RELEASE[2:], "--mu", "1"]
+
+
+def test_its_own_parameter_reaches_the_value_and_the_certificate(site):
+    values = {}
+    for axis in ("1,0", "0,1"):
+        outputs = ["--certificate", "axis.json", "--json"]
+        released = run(site, *AXIS_RELEASE, "--axis", axis, *outputs)
+        assert released.returncode == 0, released.stderr
+        (values[axis],) = json.loads(released.stdout)["axis-variance"]
+        verified = run(site, "verify", "axis.json")
+        assert verified.returncode == 0, verified.stdout + verified.stderr
+    statistic = json.loads((site / "axis.json").read_text())["statistic"]
+    assert statistic["axis"] == [0.0, 1.0]
+    assert all(0 <= value <= 0.49 for value in values.values())
+
+
+@pytest.mark.parametrize("axis", ["1,a", "1,0,0", "0,0"])
+def test_a_wrong_value_of_it_is_refused_before_it_is_paid(site, tmp_path, axis):
+    ledger = tmp_path / "l.json"
+    payment = ["--ledger", str(ledger), "--budget-mu", "3"]
+    refused = run(site, *AXIS_RELEASE, "--axis", axis, *payment)
+    assert refused.returncode == 2
+    assert "--axis" in refused.stderr
+    assert "Traceback" not in refused.stderr
+    if ledger.exists():
+        assert (
+            json.loads(run(site, "ledger", "show", str(ledger), "--json").stdout)[
+                "entries"
+            ]
+            == []
+        )
+
+
+def test_a_parameter_of_its_own_that_is_missing_is_named(site):
+    refused = run(site, *AXIS_RELEASE)
+    assert refused.returncode == 2
+    assert "--axis is missing: the variance is that along one" in refused.stderr
+    plan = ["plan", "--statistic", "axis-variance", "-m", "sphere:2", "-r", "0.7"]
+    unplanned = run(site, *plan, "--mu", "1", "-n", "400")
+    assert unplanned.returncode == 2
+    assert "parameters of its own (axis)" in unplanned.stderr
+
+
+STUDIO_WITH_AXIS = """
+from pathlib import Path
+from curvedp.studio.desk import Desk
+
+desk = Desk(Path("studio-axis"), Path("x.npy"))
+desk.start_ledger({"kind": "gdp", "mu": 3.0})
+study = {
+    "manifold": "sphere:2", "statistic": "axis-variance", "radius": 0.7, "axis": "1,0"
+}
+prediction = desk.plan({"study": study})
+assert prediction["of"] == "of the variance", prediction
+assert prediction["error"] < 0.01
+desk.release({"key": prediction["key"], "study": study})
+print((Path("studio-axis") / "release-1" / "release.py").read_text())
+desk.close()
+"""
+
+
+def test_the_studio_predicts_and_releases_with_it(site):
+    studio = run(site, STUDIO_WITH_AXIS, program="-c")
+    assert studio.returncode == 0, studio.stderr
+    assert "axis=" in studio.stdout
+    script = run(site, "studio-axis/release-1/release.py", program="")
     assert script.returncode == 0, script.stderr
 
 

@@ -1,11 +1,13 @@
 """`check_statistic` and `check_mechanism` accept what is right and catch a stranger's mistakes."""
 
+import json
 from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 import pytest
 
+from curvedp.core.certificate import Certificate
 from curvedp.core.mechanism import MechanismInfo
 from curvedp.core.registry import mechanisms, statistics
 from curvedp.core.statistic import Ball, ClippedToBall
@@ -26,6 +28,7 @@ from curvedp.mechanisms import (
 from curvedp.mechanisms.gradient_step import GradientMechanism
 from curvedp.mechanisms.isotropic.base import IsotropicMechanism
 from curvedp.privacy import GDP
+from curvedp.release.verify import verify_certificate
 from curvedp.statistics.frechet_mean import FrechetMean
 from curvedp.statistics.frechet_variance import FrechetVariance
 from curvedp.statistics.second_moment import SecondMoment
@@ -117,6 +120,38 @@ class WarnsOnData(CoordinateMean):
         return super().compute(records)
 
 
+@dataclass(frozen=True, eq=False)
+class WithFlag(CoordinateMean):
+    """A certificate holds no booleans, so this one could never be verified."""
+
+    name: ClassVar[str] = "test: a field that no certificate may hold"
+    is_weighted: bool = True
+
+
+@dataclass(frozen=True, eq=False)
+class WithTuple(CoordinateMean):
+    """A right statistic with parameters of its own, of several types."""
+
+    name: ClassVar[str] = "test: fields of its own"
+    axis: tuple[float, ...] = (1.0, 0.0)
+    weight: float = np.float64(0.5)
+    order: int = np.int64(2)
+    matrix: tuple[tuple[int, ...], ...] = ((1, 2), (3, 4))
+
+
+def test_fields_of_its_own_are_json_values_and_verified():
+    """Also before the certificate was written to a file, where tuples become lists."""
+    statistic = WithTuple(Sphere(2), None, 0.7, 10)
+    check_statistic(statistic)
+    record = statistic.to_dict()
+    assert record == json.loads(json.dumps(record))
+
+    mechanism = GaussianMechanism.calibrate(statistic, GDP(1.0))
+    certificate = mechanism.release(np.zeros(1)).certificate
+    for each in (certificate, Certificate.from_json(certificate.to_json())):
+        assert all(check.holds is not False for check in verify_certificate(each))
+
+
 class OutsideItsBall(CoordinateMean):
     name = "test: the value leaves its ball"
 
@@ -201,6 +236,7 @@ class DrawsNumbers(CoordinateMean):
         (OutsideItsBall, "value_ball"),
         (DropsRecords, "moves the value by|total"),
         (ForgetsAField, "from_dict"),
+        (WithFlag, "is_weighted=True, which a certificate may not hold"),
     ],
 )
 def test_mistakes_of_statistics_are_caught(kind, message):
@@ -264,6 +300,14 @@ class ForgetsParameters(LogGaussianMechanism):
         return {"scale": 2 * self.scale}
 
 
+class WritesFlag(LogGaussianMechanism):
+    info = MechanismInfo("test-writes-a-flag")
+
+    @property
+    def parameters(self):
+        return {**super().parameters, "is_good": True}
+
+
 @pytest.mark.parametrize(
     ("kind", "message"),
     [
@@ -271,6 +315,7 @@ class ForgetsParameters(LogGaussianMechanism):
         (OtherValue, "reconstruct_value"),
         (RefusesData, "prepare_data"),
         (ForgetsParameters, "from_parameters|parameters|δ"),
+        (WritesFlag, "is_good=True, which a certificate may not hold"),
     ],
 )
 def test_mistakes_of_mechanisms_are_caught(kind, message):
@@ -293,8 +338,10 @@ STATISTICS = [
     FirstRecordLeads,
     Remembers,
     DrawsNumbers,
+    WithFlag,
+    WithTuple,
 ]
-MECHANISMS = [LessNoise, OtherValue, RefusesData, ForgetsParameters]
+MECHANISMS = [LessNoise, OtherValue, RefusesData, ForgetsParameters, WritesFlag]
 
 
 def forget_strangers():

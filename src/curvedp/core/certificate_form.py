@@ -229,6 +229,35 @@ def check_form_of(record: Mapping[str, Any], names: set[str]) -> None:
     _check_draw(record["numerics"], record["entropy"])
 
 
+def check_values(field: str, value: Any) -> None:
+    """Refuse what the certificate's fields "statistic" and "parameters" may not contain.
+
+    These are booleans, numbers that are not finite, texts that are not plain, and
+    anything that JSON does not have.
+
+    Parameters
+    ----------
+    field : str
+        What the error message calls the field.
+    value : object
+        The value of the field.
+
+    Raises
+    ------
+    ParameterError
+        If a certificate with such a value would be refused.
+
+    Examples
+    --------
+    >>> check_values("axis", [1.0, 0.0])
+    >>> check_values("is_weighted", True)
+    Traceback (most recent call last):
+        ...
+    curvedp.errors.ParameterError: the field is_weighted does not have the expected format
+    """
+    _check_nested_values(field, value, may_be_boolean=False)
+
+
 def _require(field: str, is_well_formed: bool) -> None:
     """Raise `ParameterError` that names a field unless the field is well formed."""
     if not is_well_formed:

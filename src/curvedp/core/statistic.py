@@ -134,13 +134,23 @@ class Statistic(ABC):
         """Return the name and the public fields as JSON values."""
         record: dict[str, Any] = {"name": self.name}
         for name, value in _validate.field_values(self).items():
-            if isinstance(value, Manifold):
-                record[name] = manifold_name(value)
-            elif isinstance(value, np.ndarray):
-                record[name] = value.tolist()
-            else:
-                record[name] = value
+            record[name] = _json_value(value)
         return record
+
+
+def _json_value(value: Any) -> Any:
+    """Return a field of a statistic as a certificate holds it.
+
+    A manifold becomes its name; arrays, tuples and lists become lists; numbers of NumPy
+    become those of Python. Anything else is returned as it is.
+    """
+    if isinstance(value, Manifold):
+        return manifold_name(value)
+    if isinstance(value, np.ndarray | np.generic):
+        return value.tolist()
+    if isinstance(value, tuple | list):
+        return [_json_value(part) for part in value]
+    return value
 
 
 class PointStatistic(Statistic):

@@ -169,7 +169,7 @@ def _predict_by_plan(
     n : int
         The number of records, or of people; with classes, those of the smallest.
     """
-    statistic = planned.load_statistic()
+    statistic = planned.load_statistic(options)
     n_clusters = options.get("n_clusters")
     study = plan(
         options["manifold"],
