@@ -342,7 +342,7 @@ def test_arrays_elsewhere_stay_there():
 @pytest.mark.parametrize(
     ("made", "manifold", "says"),
     [
-        (np.zeros((4, 2)), SPHERE, r"by its form \(latlon-degrees, latlon-radians\)"),
+        (np.zeros((4, 2)), SPHERE, r"by its form \(latlon-degrees, latlon-radians, "),
         (np.zeros((4, 6)), TENSORS, "tensor6-lower"),
         (np.zeros((4, 4)), Rotations(3), "quaternion-wxyz"),
         (np.zeros((4, 4)), SPHERE, r"needs \(n, 3\)"),

@@ -1,5 +1,6 @@
 """Forms of points, against SciPy's rotations and numbers known from elsewhere; every form is total."""
 
+import contextlib
 import unicodedata
 import warnings
 
@@ -287,18 +288,18 @@ def test_names_that_say_another_order_than_the_form(tmp_path, manifold, names, f
     right = list(range(len(names)))
     turned = [*right[1:], 0]
     expected = read(right)
-    with pytest.raises(ParameterError, match="has another order"):
+    with pytest.raises(ParameterError, match="does not agree with the names"):
         read(turned)
-    with pytest.raises(ParameterError, match="has another order"):
+    with pytest.raises(ParameterError, match="does not agree with the names"):
         read(right, columns=[names[i] for i in turned])
     np.testing.assert_array_equal(read(turned, columns=names), expected)
     np.testing.assert_array_equal(
         read(turned, columns=[turned.index(i) for i in right]), expected
     )
     # Places in the file's order say which columns, and nothing about their order.
-    with pytest.raises(ParameterError, match="has another order"):
+    with pytest.raises(ParameterError, match="does not agree with the names"):
         read(turned, columns=right)
-    with pytest.raises(ParameterError, match="has another order"):
+    with pytest.raises(ParameterError, match="does not agree with the names"):
         read(turned, columns=[f"0-{len(names) - 1}"])
     # Whoever reads below the header knows better than the names.
     unnamed = read_records(path, manifold, form=form, header=False, skip=1)
@@ -343,7 +344,7 @@ def test_a_header_of_landmarks_in_another_order_is_refused(
     shapes = _shape_file(path, wrong)
     other = "landmarks" if form == "landmarks-xxyy" else "landmarks-xxyy"
     for columns in ("1-30", list(range(1, 31))):
-        with pytest.raises(ParameterError, match=f"another order.*{other}"):
+        with pytest.raises(ParameterError, match=f"does not agree.*{other}"):
             read_records(path, space, columns=columns, **choices)
     names = [f"{axis}{number + 1}" for number, axis in right]
     found = read_records(path, space, columns=names, **choices)
@@ -365,7 +366,7 @@ def test_landmarks_are_known_by_many_names(names, first):
     swapped = [name for pair in pairs for name in reversed(pair)]
     check_order("X", form, paired)
     for wrong in (by_axis, swapped):
-        with pytest.raises(ParameterError, match="another order"):
+        with pytest.raises(ParameterError, match="does not agree"):
             check_order("X", form, wrong)
     check_order("X", form, ["x1", "x2", "a", "b", "c", "d"])  # which say nothing
 
@@ -408,7 +409,7 @@ def test_longitudes_before_latitudes_are_refused_in_any_language(
         if names[0] == latitude:
             assert read_records(path, Sphere(2), **choices).shape == (1, 3)
         else:
-            with pytest.raises(ParameterError, match="another order"):
+            with pytest.raises(ParameterError, match="does not agree"):
                 read_records(path, Sphere(2), **choices)
 
 
@@ -454,3 +455,78 @@ def test_a_column_that_is_called_like_a_range_is_that_column(tmp_path):
     path.write_text("0-2,b,c,d,e\n1,2,3,4,5\n")
     found = read_records(path, Sphere(2), columns=["0-2", "2-3"], header=True)
     assert found.tolist() == [[1.0, 3.0, 4.0]]
+
+
+NORTH, EAST, DOWN = np.eye(3)
+
+
+@pytest.mark.parametrize(
+    ("form", "numbers", "point"),
+    [
+        ("decinc-degrees", [0, 0], NORTH),
+        ("decinc-degrees", [90, 0], EAST),
+        ("decinc-degrees", [17, 90], DOWN),
+        ("decinc-degrees", [350, 60], [0.492404, -0.0868241, 0.8660254]),
+        ("trend-plunge-degrees", [90, 30], [0, np.sqrt(0.75), 0.5]),
+        ("dipdir-dip-degrees", [123, 0], -DOWN),
+        ("dipdir-dip-degrees", [90, 90], EAST),
+        ("dipdir-dip-degrees", [90, 180], DOWN),
+        ("dipdir-dip-degrees", [0, 30], [0.5, 0, -np.sqrt(0.75)]),
+        ("colatlon-degrees", [0, 5], DOWN),
+        ("colatlon-degrees", [90, 90], EAST),
+        ("colatlon-degrees", [120, 0], [np.sqrt(0.75), 0, -0.5]),
+    ],
+)
+def test_directions_as_geologists_write_them(form, numbers, point):
+    found = read_records(np.array([numbers], dtype=float), S2, form=form)
+    np.testing.assert_allclose(found[0], point, atol=1e-6)
+
+
+def test_angles_that_no_direction_has():
+    beyond = {
+        "decinc-degrees": [[0, 90.1], [0, -91]],
+        "dipdir-dip-degrees": [[0, -1], [0, 181]],
+        "colatlon-degrees": [[-1, 0], [181, 0]],
+    }
+    for form, rows in beyond.items():
+        found = read_records(np.array(rows, dtype=float), S2, form=form)
+        assert np.isnan(found).all()
+
+
+# Headers of geologists, from the data sets of Fisher, Lewis and Embleton (1987) and in
+# German, with the forms that may read them.
+HEADERS = {
+    ("Dec. (°)", "Inc. (°)"): {"decinc-degrees", "trend-plunge-degrees"},
+    ("Deklination", "Inklination"): {"decinc-degrees", "trend-plunge-degrees"},
+    ("Inklination", "Deklination"): {"latlon-degrees"},
+    ("trend", "plunge"): {"decinc-degrees", "trend-plunge-degrees"},
+    ("plunge", "plunge_az"): {"latlon-degrees"},
+    ("Dip dir. (°)", "Dip (°)"): {"dipdir-dip-degrees"},
+    ("Fallrichtung", "Fallen"): {"dipdir-dip-degrees"},
+    ("Dip (°)", "Dip dir. (°)"): set(),
+    ("colat", "long"): {"colatlon-degrees"},
+    ("Lat. (°)", "Long. (°)"): {"latlon-degrees"},
+    ("Länge", "Breite"): set(),
+}
+
+
+@pytest.mark.parametrize("names", HEADERS, ids=str)
+def test_headers_of_directions(tmp_path, names):
+    """A declination is no latitude, and the dip of a plane is no inclination."""
+    path = tmp_path / "x.csv"
+    path.write_text(",".join(names) + "\n30,40\n", encoding="utf-8")
+    accepted = set()
+    for form in FORMS:
+        if not form.endswith("-degrees") or form.startswith(("angles", "rot", "axis")):
+            continue
+        with contextlib.suppress(ParameterError):
+            read_records(path, S2, form=form, header=True)
+            accepted.add(form)
+    assert accepted == HEADERS[names]
+
+
+def test_a_header_names_the_form_that_suits_it(tmp_path):
+    path = tmp_path / "x.csv"
+    path.write_text("Deklination;Inklination\n30;40\n", encoding="utf-8")
+    with pytest.raises(ParameterError, match="choose decinc-degrees"):
+        read_records(path, S2, form="latlon-degrees", header=True, sep=";")

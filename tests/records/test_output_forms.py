@@ -23,6 +23,10 @@ from curvedp.records.output_forms import (
 CASES = [
     ("latlon-degrees", Sphere(2)),
     ("latlon-radians", Sphere(2)),
+    ("colatlon-degrees", Sphere(2)),
+    ("decinc-degrees", Sphere(2)),
+    ("trend-plunge-degrees", Sphere(2)),
+    ("dipdir-dip-degrees", Sphere(2)),
     ("angles-degrees", Torus(3)),
     ("angles-radians", Torus(3)),
     *((name, Rotations(3)) for name in FORMS if name.startswith(("q", "rot", "axis"))),
@@ -58,6 +62,11 @@ def test_every_form_of_these_spaces_is_written():
 def test_words_have_units():
     form = output_form("latlon-degrees", Sphere(2))
     assert form.sentence(np.array([0.0, 1.0, 0.0])) == "latitude 0°, longitude 90°"
+    decinc = output_form("decinc-degrees", Sphere(2))
+    west = np.array([0.0, -1.0, 0.0])
+    assert decinc.sentence(west) == "declination 270°, inclination 0°"
+    bedding = output_form("dipdir-dip-degrees", Sphere(2))
+    assert bedding.sentence(np.array([0.0, 0.0, -1.0])) == "dip direction 0°, dip 0°"
     axis_angle = output_form("axis-angle-degrees", Rotations(3))
     turned = np.array([[0.0, -1.0, 0.0], [1.0, 0.0, 0.0], [0.0, 0.0, 1.0]])
     assert axis_angle.sentence(turned) == "axis x 0, axis y 0, axis z 1, angle 90°"

@@ -166,12 +166,12 @@ def check_order(where: str, form: Form, names: Sequence[str | int]) -> None:
     if _is_in_order(form, names) is not False:
         return
     rule = (
-        f"has another order than the columns of {where} have by their names: "
-        "name them in its order"
+        f"does not agree with the names of the columns of {where}: name the columns "
+        "in the order of the form"
     )
     matching_forms = _forms_in_order(form, names)
     if matching_forms:
-        rule += f", or choose {' or '.join(matching_forms)}, whose order it is"
+        rule += f", or choose {' or '.join(matching_forms)}, whose columns they are"
     raise ParameterError(rule, parameter="form", value=form.name)
 
 
@@ -289,6 +289,71 @@ def _points_from_latlon(radians_per_unit: float, records: np.ndarray) -> np.ndar
     return np.stack(
         [np.cos(lat) * np.cos(lon), np.cos(lat) * np.sin(lon), np.sin(lat)], axis=-1
     )
+
+
+def _points_from_colatlon(radians_per_unit: float, records: np.ndarray) -> np.ndarray:
+    """Map pairs (colatitude, longitude) to points of the unit sphere in R³.
+
+    The colatitude is the angle from the north pole (0, 0, 1). One outside 0° to 180°
+    does not exist and becomes NaN.
+
+    Parameters
+    ----------
+    radians_per_unit : float
+        The unit of angles: 1 for radians, π/180 for degrees.
+    records : array, shape (n, 2)
+        Colatitudes and longitudes.
+    """
+    colat = _valid_from_0_to_pi(records[:, 0] * radians_per_unit)
+    lon = records[:, 1] * radians_per_unit
+    return np.stack(
+        [np.sin(colat) * np.cos(lon), np.sin(colat) * np.sin(lon), np.cos(colat)],
+        axis=-1,
+    )
+
+
+def _points_from_decinc(radians_per_unit: float, records: np.ndarray) -> np.ndarray:
+    """Map pairs (declination, inclination) to unit vectors (north, east, down).
+
+    The declination is clockwise from north, and the inclination is positive downward,
+    as in paleomagnetism; so are the trend and the plunge of a line. An inclination
+    beyond ±90° does not exist and becomes NaN.
+
+    Parameters
+    ----------
+    radians_per_unit : float
+        The unit of angles: 1 for radians, π/180 for degrees.
+    records : array, shape (n, 2)
+        Declinations and inclinations.
+    """
+    return _points_from_latlon(radians_per_unit, records[:, ::-1])
+
+
+def _normals_from_planes(radians_per_unit: float, records: np.ndarray) -> np.ndarray:
+    """Map pairs (dip direction, dip) to the planes' upward normals (north, east, down).
+
+    The dip direction is clockwise from north. A dip of more than 90° is that of an
+    overturned bed; one outside 0° to 180° does not exist and becomes NaN.
+
+    Parameters
+    ----------
+    radians_per_unit : float
+        The unit of angles: 1 for radians, π/180 for degrees.
+    records : array, shape (n, 2)
+        Dip directions and dips.
+    """
+    azimuth = records[:, 0] * radians_per_unit
+    dip = _valid_from_0_to_pi(records[:, 1] * radians_per_unit)
+    return np.stack(
+        [np.sin(dip) * np.cos(azimuth), np.sin(dip) * np.sin(azimuth), -np.cos(dip)],
+        axis=-1,
+    )
+
+
+def _valid_from_0_to_pi(angles: np.ndarray) -> np.ndarray:
+    """Return angles in radians, with NaN for those outside 0 to π."""
+    is_valid = (angles >= 0) & (angles <= np.pi)
+    return np.asarray(np.where(is_valid, angles, np.nan))
 
 
 def _rotations_from_quaternions(order: list[int], records: np.ndarray) -> np.ndarray:
@@ -569,7 +634,11 @@ def _matrix_entries_in_order(
 
 
 def _form_for_shape(
-    shape: Shape, point_shape: Shape, points: PointMap, *patterns: str
+    shape: Shape,
+    point_shape: Shape,
+    points: PointMap,
+    *patterns: str,
+    further_tests: tuple[OrderTest, ...] = (),
 ) -> FormBuilder:
     """Return a function that builds a form, for points of one shape only.
 
@@ -584,6 +653,8 @@ def _form_for_shape(
     *patterns : str
         Regular expressions for the names of the columns, in order; none if the names do
         not show the order.
+    further_tests : tuple of callables
+        Tests of other names that these columns may have.
 
     Returns
     -------
@@ -591,7 +662,8 @@ def _form_for_shape(
         It takes the form's name and the shape of a point, and returns the form, or None
         for points of another shape.
     """
-    order_tests = (_order_by_patterns(*patterns),) if patterns else ()
+    own_test = (_order_by_patterns(*patterns),) if patterns else ()
+    order_tests = (*own_test, *further_tests)
     total_points = partial(_nan_where_invalid, points)
 
     def build(name: str, wanted_shape: Shape) -> Form | None:
@@ -718,7 +790,7 @@ _RADIANS_PER_DEGREE = np.pi / 180
 # languages, German, Dutch, Scandinavian, Finnish, Polish, Czech, Hungarian, Turkish,
 # Russian, Greek, Chinese and Japanese, Korean.
 _LATITUDE = (
-    "lat|breite|breedte|bredd|leveys|szeroko|šířka|sirka|széless|szeless|enlem|широт|πλάτο"
+    "(?<!co)(?<!co-)lat|(?<!ko)breite|breedte|bredd|leveys|szeroko|šířka|sirka|széless|szeless|enlem|широт|πλάτο"
     "|πλατο|纬度|緯度|위도|^φ$|^phi$"
 )
 _LONGITUDE = (
@@ -727,16 +799,102 @@ _LONGITUDE = (
 )
 
 
-FORMS: dict[str, FormBuilder] = {
-    "latlon-degrees": _form_for_shape(
+# What geologists call the angles of directions and planes. An abbreviation such as
+# "dec." ends there or goes on as "decl…".
+_COLATITUDE = "co-?lat|kobreite|ko-?lat|polabstand"
+_DECLINATION = "d[eé][ck](l|[^a-z]|$)|偏角"
+_INCLINATION = "in[ck](l|[^a-z]|$)|伏角"
+_TREND = "trend|azim|plunge.?az|^az([^a-z]|$)|streichrichtung|abtauchrichtung"
+_PLUNGE = "plunge(?!.?az)|abtauchen|abtauchwinkel"
+_DIP_DIRECTION = "dip.?dir|dip.?az|fallrichtung|einfallsrichtung"
+_DIP = "^dip(?!.?(dir|az))|^(ein)?fallen|fallwinkel|einfallswinkel|buzamiento|pendage"
+
+
+def _refuse_names(pattern: str) -> OrderTest:
+    """Return a test that is False where a column's name shows another quantity.
+
+    Parameters
+    ----------
+    pattern : str
+        A regular expression for names that no column of the form may have, such as
+        those of colatitudes where latitudes are meant.
+    """
+    compiled = re.compile(pattern)
+
+    def is_in_order(names: list[str]) -> bool | None:
+        """Return False if a name shows another quantity, and None otherwise."""
+        return False if any(compiled.search(name) for name in names) else None
+
+    return is_in_order
+
+
+def _latlon_form(radians_per_unit: float) -> FormBuilder:
+    """Return the builder of a form of latitudes and longitudes in this unit.
+
+    An inclination or plunge may be read as the latitude, and a declination or trend as
+    the longitude; the dip of a plane may not.
+    """
+    return _form_for_shape(
         (2,),
         (3,),
-        partial(_points_from_latlon, _RADIANS_PER_DEGREE),
+        partial(_points_from_latlon, radians_per_unit),
         _LATITUDE,
         _LONGITUDE,
+        further_tests=(
+            _refuse_names(f"{_COLATITUDE}|{_DIP_DIRECTION}|{_DIP}"),
+            _order_by_patterns(f"{_INCLINATION}|{_PLUNGE}", f"{_DECLINATION}|{_TREND}"),
+        ),
+    )
+
+
+FORMS: dict[str, FormBuilder] = {
+    "latlon-degrees": _latlon_form(_RADIANS_PER_DEGREE),
+    "latlon-radians": _latlon_form(1.0),
+    "colatlon-degrees": _form_for_shape(
+        (2,),
+        (3,),
+        partial(_points_from_colatlon, _RADIANS_PER_DEGREE),
+        _COLATITUDE,
+        _LONGITUDE,
+        further_tests=(
+            _refuse_names(f"{_LATITUDE}|{_DIP_DIRECTION}|{_DIP}"),
+            _refuse_names(f"{_DECLINATION}|{_INCLINATION}|{_TREND}|{_PLUNGE}"),
+        ),
     ),
-    "latlon-radians": _form_for_shape(
-        (2,), (3,), partial(_points_from_latlon, 1.0), _LATITUDE, _LONGITUDE
+    "decinc-degrees": _form_for_shape(
+        (2,),
+        (3,),
+        partial(_points_from_decinc, _RADIANS_PER_DEGREE),
+        _DECLINATION,
+        _INCLINATION,
+        further_tests=(
+            _refuse_names(f"{_COLATITUDE}|{_DIP_DIRECTION}|{_DIP}"),
+            _refuse_names(f"{_LATITUDE}|{_LONGITUDE}"),
+            _order_by_patterns(_TREND, _PLUNGE),
+        ),
+    ),
+    "trend-plunge-degrees": _form_for_shape(
+        (2,),
+        (3,),
+        partial(_points_from_decinc, _RADIANS_PER_DEGREE),
+        _TREND,
+        _PLUNGE,
+        further_tests=(
+            _refuse_names(f"{_COLATITUDE}|{_DIP_DIRECTION}|{_DIP}"),
+            _refuse_names(f"{_LATITUDE}|{_LONGITUDE}"),
+            _order_by_patterns(_DECLINATION, _INCLINATION),
+        ),
+    ),
+    "dipdir-dip-degrees": _form_for_shape(
+        (2,),
+        (3,),
+        partial(_normals_from_planes, _RADIANS_PER_DEGREE),
+        _DIP_DIRECTION,
+        _DIP,
+        further_tests=(
+            _refuse_names(f"{_DECLINATION}|{_INCLINATION}|{_TREND}|{_PLUNGE}"),
+            _refuse_names(f"{_LATITUDE}|{_LONGITUDE}|{_COLATITUDE}"),
+        ),
     ),
     "angles-degrees": partial(_vector_form, partial(np.multiply, _RADIANS_PER_DEGREE)),
     "angles-radians": partial(_vector_form, partial(np.multiply, 1.0)),
@@ -781,6 +939,12 @@ A builder takes the name and the shape of a point, and returns a `Form`, or None
 no point of this shape is written so.
 
 - `latlon-degrees`, `latlon-radians`: latitude, longitude, on S².
+- `colatlon-degrees`: colatitude (the angle from the north pole), longitude, on S².
+- `decinc-degrees`: declination and inclination of a direction, clockwise from north and
+  positive downward; its point on S² is (north, east, down).
+- `trend-plunge-degrees`: trend and plunge of a line with a sense, read in the same way.
+- `dipdir-dip-degrees`: dip direction and dip of a plane; its point on S² is the upward
+  normal (north, east, down).
 - `angles-degrees`, `angles-radians`: angles, on a torus.
 - `quaternion-wxyz` (scalar first), `quaternion-xyzw` (scalar last): rotations, by
   quaternions of any length but 0.

@@ -93,6 +93,9 @@ def output_form(name: str | None, manifold: Manifold) -> OutputForm:
         return OutputForm(
             name, columns, partial(_latitude_longitude, _units_per_radian(name))
         )
+    if name in _DIRECTION_COLUMNS:
+        columns, numbers = _DIRECTION_COLUMNS[name]
+        return OutputForm(name, columns, numbers)
     if name in ("angles-degrees", "angles-radians"):
         unit = name.removeprefix("angles-")
         columns = tuple(f"angle{k}_{unit}" for k in range(1, manifold.dim + 1))
@@ -183,6 +186,54 @@ def _latitude_longitude(per_radian: float, point: np.ndarray) -> np.ndarray:
     x, y, z = point
     latitude = np.arctan2(z, np.hypot(x, y))
     return per_radian * np.array([latitude, np.arctan2(y, x)])
+
+
+def _colatitude_longitude(point: np.ndarray) -> np.ndarray:
+    """Return the angle of a point from the north pole and its longitude, in degrees."""
+    x, y, z = point
+    return np.degrees([np.arctan2(np.hypot(x, y), z), np.arctan2(y, x)])
+
+
+def _declination_inclination(point: np.ndarray) -> np.ndarray:
+    """Return the declination, from 0° to 360°, and the inclination of a direction.
+
+    `point` is a unit vector (north, east, down).
+    """
+    latitude, longitude = _latitude_longitude(180 / np.pi, point)
+    return np.array([longitude % 360.0, latitude])
+
+
+def _dip_direction_dip(normal: np.ndarray) -> np.ndarray:
+    """Return the dip direction, from 0° to 360°, and the dip of a plane, in degrees.
+
+    `normal` is the unit vector (north, east, down) that is normal to the plane and
+    points upward, or downward where the dip of an overturned bed exceeds 90°.
+    """
+    north, east, down = normal
+    dip = np.degrees(np.arctan2(np.hypot(north, east), -down))
+    return np.array([np.degrees(np.arctan2(east, north)) % 360.0, dip])
+
+
+# For each form of directions as geologists write them: the names of the numbers, and
+# how they follow from a point.
+_DIRECTION_COLUMNS: dict[str, tuple[tuple[str, ...], NumberMap]] = {
+    "colatlon-degrees": (
+        ("colatitude_degrees", "longitude_degrees"),
+        _colatitude_longitude,
+    ),
+    "decinc-degrees": (
+        ("declination_degrees", "inclination_degrees"),
+        _declination_inclination,
+    ),
+    "trend-plunge-degrees": (
+        ("trend_degrees", "plunge_degrees"),
+        _declination_inclination,
+    ),
+    "dipdir-dip-degrees": (
+        ("dip_direction_degrees", "dip_degrees"),
+        _dip_direction_dip,
+    ),
+}
 
 
 def _quaternion(order: str, rotation: np.ndarray) -> np.ndarray:
