@@ -217,7 +217,7 @@ class GaussianMechanism(IsotropicMechanism, SometimesExcluded):
         is_hadamard = space.convexity_radius == inf
         if is_hadamard:
             return "on request only: its error is within 10% of tangent-gaussian"
-        return "on request only: it is not calibrated here"
+        return "on request only: its calibration takes longer"
 
     def draw(self, data: np.ndarray, source: Source) -> Draw:
         """Draw exact noise about a value.

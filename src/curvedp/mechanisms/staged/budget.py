@@ -118,7 +118,7 @@ class StageBudget:
         values: np.ndarray,
         l1_sensitivity: float | None = None,
     ) -> NoisyAnswer:
-        """Add noise to an answer, and charge a fraction of the budget for it.
+        """Add noise to the answer of one stage, and charge a fraction of the budget for it.
 
         The charge is subtracted from `share_left`, and the stage is appended to
         `transcript`.
@@ -151,13 +151,14 @@ class StageBudget:
 
         is_laplace = self.noise_kind == "laplace"
         if is_laplace and l1_sensitivity is not None:
-            rows = values[:, None]
+            rows = values[:, None]  # each value alone gets Laplace noise
             charged_sensitivity = l1_sensitivity
         else:
-            rows = values[None]
+            rows = values[None]  # all values together, as one vector
             charged_sensitivity = sensitivity
-        noise_reduction = share if is_laplace else sqrt(share)
-        noise_scale = charged_sensitivity * self._scale / noise_reduction
+        # A share of ε divides the scale by itself; a share of μ² by its square root.
+        scale_divisor = share if is_laplace else sqrt(share)
+        noise_scale = charged_sensitivity * self._scale / scale_divisor
 
         self.transcript.append(
             {
@@ -182,6 +183,7 @@ class StageBudget:
         """
         share = self.share_left
         self.share_left = 0.0
+        # The whole budget is ε = 1/scale or μ = 1/scale; shares are of ε or of μ².
         if self.noise_kind == "laplace":
             return PureDP(share / self._scale)
         return GDP(sqrt(share) / self._scale)
@@ -236,8 +238,8 @@ class StagedMechanism(VectorMechanism, ChecksItself):
         Parameters
         ----------
         data : Any
-            What `prepare_data` has returned. If it is None, all answers are zero, as a
-            replay needs them.
+            The records, in the form that `prepare_data` returns. If it is None, as in a
+            replay, all answers are zeros.
         """
 
     @abstractmethod
@@ -263,15 +265,21 @@ class StagedMechanism(VectorMechanism, ChecksItself):
         """Return the kind and the scale of the least noise that meets the guarantee.
 
         An (ε, δ) guarantee is met by Gaussian noise, and also by Laplace noise for pure
-        ε. Laplace noise is chosen if its expected error, √(d + 1)·r/ε in dimension d
-        with the measured factor r of `laplace_cost_ratio`, is below the Gaussian σ.
+        ε. Laplace noise is chosen if √(d + 1)·r/ε is below the scale σ of the Gaussian
+        noise. Here √(d + 1)/ε is the standard deviation of a coordinate of Laplace
+        noise in dimension d, and r is the measured factor `laplace_cost_ratio`.
 
         Parameters
         ----------
         statistic : Statistic
             The statistic to release.
         guarantee : Guarantee
-            The guarantee of all stages together.
+            The guarantee that all stages together must satisfy.
+
+        Returns
+        -------
+        NoiseLevel
+            The kind of noise, and its scale for a sensitivity of 1.
         """
         check_guarantee(guarantee)
         if "laplace" not in cls.noise_kinds:
@@ -350,7 +358,7 @@ def check_transcript(
     Parameters
     ----------
     recomputed : list of dict
-        The transcript of the replay.
+        The stages of the replay, each with its kind, share of the budget and so on.
     stated_stages : Any
         The stages of the certificate, which may hold any JSON value.
 
@@ -408,8 +416,10 @@ def _is_equal(recomputed: Any, stated_value: Any) -> bool:
 
     Parameters
     ----------
-    recomputed, stated : object
-        JSON values: what was computed now, and what a certificate states.
+    recomputed : str, None, number or list of numbers
+        The entry that the replay has computed.
+    stated_value : Any
+        The entry that the certificate states, which may be any JSON value.
     """
     if isinstance(recomputed, str) or recomputed is None:
         return bool(recomputed == stated_value)

@@ -47,17 +47,17 @@ _GAP_TOLERANCE = 0.05
 
 # A candidate is occupied if its noisy count is above this many standard deviations.
 _OCCUPIED_DEVIATIONS = 1.5
-# At least so many candidates count as occupied.
+# At least this many candidates count as occupied.
 _LEAST_OCCUPIED = 20
 
 # How many public draws say where a Gaussian cloud without clusters would lie.
 _REFERENCE_DRAWS = 20_000
-# So many of them are compared with all candidates at once, which bounds the memory.
+# This many of them are compared with all candidates at once, to bound the memory.
 _REFERENCE_BLOCK = 1000
 
 
 class Subspace(NamedTuple):
-    """Principal directions of vectors, made of a noisy second moment.
+    """Principal directions of vectors, computed from a noisy second moment.
 
     Attributes
     ----------
@@ -74,7 +74,7 @@ class Subspace(NamedTuple):
 def leading_subspace(
     moment: np.ndarray, noise_std: float, n: float, max_components: int, margin: float
 ) -> Subspace:
-    """Return the directions of a noisy second moment that stand out of its noise.
+    """Return the principal directions of a noisy second moment that exceed its noise.
 
     The noise is a symmetric Gaussian matrix whose entries off the diagonal have
     standard deviation τ = `noise_std`/√2. Its largest eigenvalue is about
@@ -83,16 +83,23 @@ def leading_subspace(
 
     Parameters
     ----------
-    moment : array, shape (d, d)
-        The noisy sum of yyᵀ.
+    moment : array of shape (d, d)
+        The noisy sum of yyᵀ over the vectors y of all records.
     noise_std : float
-        The standard deviation of the noise in each orthonormal coordinate.
+        The standard deviation of the noise in each orthonormal coordinate of the
+        symmetric matrix.
     n : float
         The (noisy) number of records.
     max_components : int
-        At most so many directions are returned; at least 2, or d if that is smaller.
+        At most this many directions are returned; at least 2, or d if that is smaller.
     margin : float
-        An eigenvalue stands out if it is above `margin`·e.
+        An eigenvalue exceeds the noise if it is above `margin`·e.
+
+    Returns
+    -------
+    Subspace
+        The directions, from the largest eigenvalue down, and the standard deviation of
+        the vectors along each.
     """
     size = len(moment)
     eigenvalues, eigenvectors = np.linalg.eigh(moment)
@@ -100,47 +107,58 @@ def leading_subspace(
     eigenvectors = eigenvectors[:, ::-1]
 
     tau = noise_std / sqrt(2)
-    edge = 2 * sqrt(size) * tau
-    n_outstanding = int(np.sum(eigenvalues > margin * edge))
-    least = min(size, 2)
-    n_components = min(max(n_outstanding, least), max(max_components, least), size)
+    noise_edge = 2 * sqrt(size) * tau
+    n_above_noise = int(np.sum(eigenvalues > margin * noise_edge))
+    min_components = min(size, 2)
+    max_components = max(max_components, min_components)
+    n_components = min(max(n_above_noise, min_components), max_components, size)
 
-    seen = eigenvalues[:n_components]
-    root = np.sqrt(np.maximum(seen**2 - 4 * size * tau**2, 0.0))
-    without_noise = np.where(seen > edge, (seen + root) / 2, edge / 2)
+    # Solve y = λ + dτ²/λ for λ. Below the edge nothing but λ ≤ √d·τ is known.
+    noisy = eigenvalues[:n_components]
+    root = np.sqrt(np.maximum(noisy**2 - 4 * size * tau**2, 0.0))
+    without_noise = np.where(noisy > noise_edge, (noisy + root) / 2, noise_edge / 2)
     deviations = np.sqrt(without_noise / max(n, 1.0))
     directions = _fix_signs(eigenvectors[:, :n_components].T)
+    # The vectors have length at most 1, so no deviation is larger.
     return Subspace(directions, np.minimum(deviations, 1.0))
 
 
 def _fix_signs(rows: np.ndarray) -> np.ndarray:
-    """Make the largest entry of each row positive.
+    """Return eigenvectors with their signs changed so that the largest entry is positive.
 
-    The sign of an eigenvector is a matter of the library that computes it; a replay
-    elsewhere must find the same.
+    Libraries of linear algebra return eigenvectors with either sign, but a replay on
+    another machine must compute the same vectors.
+
+    Parameters
+    ----------
+    rows : array of shape (k, d)
+        One eigenvector in each row.
     """
-    largest = np.argmax(np.abs(rows), axis=1)
-    signs = np.sign(rows[np.arange(len(rows)), largest])
+    index_of_largest = np.argmax(np.abs(rows), axis=1)
+    signs = np.sign(rows[np.arange(len(rows)), index_of_largest])
     return np.asarray(rows * signs[:, None])
 
 
 def draw_candidates(subspace: Subspace, count: int, n_leading: int) -> np.ndarray:
-    """Draw candidates for centers from the released covariance, with a public seed.
+    """Draw candidates for cluster centers from the released covariance.
 
-    They differ in the leading directions only: in few dimensions a given number of
-    candidates lies denser, and a record has a nearer one.
+    The draws are Gaussian, with a public seed. Candidates differ in the leading
+    directions only: in fewer dimensions the same number of candidates lies denser, so
+    that each record has a nearer one.
 
     Parameters
     ----------
     subspace : Subspace
+        The released directions, with the deviation of the records along each.
     count : int
-        How many candidates.
+        The number of candidates.
     n_leading : int
         The number of directions in which candidates differ.
 
     Returns
     -------
-    array, shape (count, components)
+    array of shape (count, components)
+        One candidate in each row, in coordinates of the subspace.
     """
     rng = np.random.default_rng(_SEED)
     n_leading = min(n_leading, len(subspace.deviations))
@@ -151,23 +169,26 @@ def draw_candidates(subspace: Subspace, count: int, n_leading: int) -> np.ndarra
 
 
 class WeightedPoints(NamedTuple):
-    """Points with the estimated number of records that each stands for."""
+    """Points with weights: the estimated number of records near each point."""
 
     points: np.ndarray
     weights: np.ndarray
 
 
 def cluster_weighted_points(cloud: WeightedPoints, n_clusters: int) -> np.ndarray:
-    """Return the centers of weighted k-means, the best of a few public restarts.
+    """Return the centers of weighted k-means, the best of a few restarts.
 
     Parameters
     ----------
     cloud : WeightedPoints
+        The points and their weights.
     n_clusters : int
+        The number of clusters.
 
     Returns
     -------
-    array, shape (n_clusters, components)
+    array of shape (n_clusters, components)
+        The centers.
     """
     centers, _ = _best_of_restarts(cloud, n_clusters)
     return centers
@@ -176,7 +197,22 @@ def cluster_weighted_points(cloud: WeightedPoints, n_clusters: int) -> np.ndarra
 def _best_of_restarts(
     cloud: WeightedPoints, n_clusters: int
 ) -> tuple[np.ndarray, float]:
-    """Return the centers of least inertia over all restarts, and that inertia."""
+    """Run weighted k-means from several random starts, and return the best result.
+
+    Parameters
+    ----------
+    cloud : WeightedPoints
+        The points and their weights.
+    n_clusters : int
+        The number of clusters.
+
+    Returns
+    -------
+    centers : array of shape (n_clusters, components)
+        The centers with the least inertia.
+    inertia : float
+        The weighted sum of squared distances to the nearest center.
+    """
     rng = np.random.default_rng(_SEED)
     runs = [_weighted_kmeans(cloud, n_clusters, rng) for _ in range(_RESTARTS)]
     inertias = [inertia for _, inertia in runs]
@@ -191,13 +227,16 @@ def _weighted_kmeans(
     Parameters
     ----------
     cloud : WeightedPoints
+        The points and their weights.
     n_clusters : int
+        The number of clusters.
     rng : numpy.random.Generator
-        With a public seed.
+        A generator with a public seed.
 
     Returns
     -------
-    centers : array, shape (n_clusters, components)
+    centers : array of shape (n_clusters, components)
+        The centers after the last step.
     inertia : float
         The weighted sum of squared distances to the nearest center.
     """
@@ -210,11 +249,15 @@ def _weighted_kmeans(
         if np.array_equal(nearest, labels):
             break
         labels = nearest
+        # Row c has the weights of the points of cluster c, and zeros for the others.
         membership = np.zeros((n_clusters, len(points)))
         membership[labels, np.arange(len(points))] = weights
-        totals = membership.sum(axis=1)
-        is_used = totals > 0
-        centers[is_used] = (membership @ points)[is_used] / totals[is_used, None]
+        cluster_weights = membership.sum(axis=1)
+        has_points = cluster_weights > 0
+        weighted_sums = membership @ points
+        centers[has_points] = (
+            weighted_sums[has_points] / cluster_weights[has_points, None]
+        )
     squares = _squared_distances(points, centers)
     return centers, float(np.sum(weights * squares.min(axis=1)))
 
@@ -222,29 +265,52 @@ def _weighted_kmeans(
 def _spread_start(
     cloud: WeightedPoints, n_clusters: int, rng: np.random.Generator
 ) -> np.ndarray:
-    """Choose initial centers by k-means++ (Arthur & Vassilvitskii 2007).
+    """Choose initial centers among weighted points by k-means++.
+
+    Each center is a random point. Its probability is proportional to its weight times
+    its squared distance to the nearest center so far (Arthur & Vassilvitskii 2007).
 
     Parameters
     ----------
     cloud : WeightedPoints
+        The points and their weights.
     n_clusters : int
+        The number of centers.
     rng : numpy.random.Generator
+        A generator with a public seed.
+
+    Returns
+    -------
+    array of shape (n_clusters, components)
+        The initial centers.
     """
     points, weights = cloud
-    chosen = [_choose_by_mass(weights, rng.random())]
-    squares = _squared_distances(points, points[chosen])[:, 0]
-    while len(chosen) < n_clusters:
+    center_indices = [_choose_by_mass(weights, rng.random())]
+    squares = _squared_distances(points, points[center_indices])[:, 0]
+    while len(center_indices) < n_clusters:
         mass = weights * squares
         if not mass.sum() > 0:  # fewer distinct points than clusters
             mass = weights
-        chosen.append(_choose_by_mass(mass, rng.random()))
-        newest = _squared_distances(points, points[chosen[-1:]])[:, 0]
-        squares = np.minimum(squares, newest)
-    return np.array(points[chosen])
+        new_index = _choose_by_mass(mass, rng.random())
+        center_indices.append(new_index)
+        squares_to_new = _squared_distances(points, points[[new_index]])[:, 0]
+        squares = np.minimum(squares, squares_to_new)
+    return np.array(points[center_indices])
 
 
 def _choose_by_mass(mass: np.ndarray, fraction: float) -> int:
-    """Return the first index at which the cumulative mass exceeds a fraction of it."""
+    """Return the first index at which the cumulative mass exceeds a fraction of the total.
+
+    For a uniformly random fraction, each index has a probability proportional to its
+    mass.
+
+    Parameters
+    ----------
+    mass : array of shape (k,)
+        The masses, at least 0.
+    fraction : float
+        A number in [0, 1).
+    """
     cumulative = np.cumsum(mass)
     index = np.searchsorted(cumulative, fraction * cumulative[-1], side="right")
     return int(min(index, len(mass) - 1))
@@ -266,11 +332,21 @@ def _nearest_candidates(
 
     Parameters
     ----------
-    points : array, shape (count, components)
-    candidates : array, shape (candidates, components)
+    points : array of shape (k, components)
+        The points.
+    candidates : array of shape (candidates, components)
+        The candidates for centers.
+
+    Returns
+    -------
+    indices : array of int, shape (k,)
+        The index of the nearest candidate of each point.
+    squares : array of shape (k,)
+        The squared distance to it.
     """
     indices = []
     squares = []
+    # In blocks, because the table of all squared distances is large.
     for block in np.array_split(points, max(1, len(points) // _REFERENCE_BLOCK)):
         block_squares = _squared_distances(block, candidates)
         indices.append(np.argmin(block_squares, axis=1))
@@ -283,7 +359,8 @@ class NoisyHistogram(NamedTuple):
 
     Attributes
     ----------
-    counts : array, shape (count,)
+    counts : array of shape (candidates,)
+        The noisy number of records that are nearest to each candidate.
     std : float
         The standard deviation of the noise in each count.
     """
@@ -292,20 +369,28 @@ class NoisyHistogram(NamedTuple):
     std: float
 
     def occupied(self, candidates: np.ndarray, least: int) -> WeightedPoints:
-        """Return the candidates whose count stands out of the noise, with their counts.
+        """Return the candidates whose count clearly exceeds the noise, with their counts.
 
         Parameters
         ----------
-        candidates : array, shape (count, components)
+        candidates : array of shape (candidates, components)
+            All candidates for centers, one in each row.
         least : int
-            At least so many candidates are returned: those of the largest counts.
+            At least this many candidates are returned, if there are so many. They are
+            those with the largest counts if fewer exceed the noise.
+
+        Returns
+        -------
+        WeightedPoints
+            The candidates that are likely to have records near them. Their weights are
+            the noisy counts.
         """
         is_occupied = self.counts > _OCCUPIED_DEVIATIONS * self.std
         if is_occupied.sum() < least:
-            largest = np.argsort(-self.counts, kind="stable")[:least]
+            indices_of_largest = np.argsort(-self.counts, kind="stable")[:least]
             is_occupied = np.zeros(len(self.counts), dtype=bool)
-            is_occupied[largest] = True
-        weights = np.maximum(self.counts[is_occupied], 1e-3)
+            is_occupied[indices_of_largest] = True
+        weights = np.maximum(self.counts[is_occupied], 1e-3)  # weights are positive
         return WeightedPoints(candidates[is_occupied], weights)
 
 
@@ -317,40 +402,38 @@ def choose_number_of_clusters(
 ) -> int:
     """Choose how many clusters there are by the gap statistic of released numbers.
 
-    With k centers the weighted inertia of the occupied candidates is W(k) for each
-    record. A Gaussian cloud of the released covariance, which has no clusters and whose
-    histogram has as much noise, has the inertia R(k). Both are too small by q, the mean
-    squared distance of a record to its nearest candidate. The gap
-    log(R(k) + q) − log(W(k) + q) is large where k centers explain the records better
-    than they would explain such a cloud (Tibshirani, Walther & Hastie 2001). The
-    smallest k whose gap is nearly the largest is taken.
+    Let W(k) be the mean squared distance of the occupied candidates to the nearest of
+    the best k centers, weighted by the noisy counts. Let R(k) be the same for a
+    reference without clusters: a Gaussian cloud of the released covariance, whose
+    histogram has as much noise. Both are too small by q, the mean squared distance of a
+    record to its nearest candidate. The gap log(R(k) + q) − log(W(k) + q) is large if k
+    centers explain the records better than they explain the reference (Tibshirani,
+    Walther & Hastie 2001). The smallest k is chosen whose gap is at most 0.05 below the
+    largest gap.
 
     Parameters
     ----------
-    candidates : array, shape (count, components)
+    candidates : array of shape (candidates, components)
+        The candidates for centers, in coordinates of the subspace.
     subspace : Subspace
         The released directions with their deviations.
     histogram : NoisyHistogram
-        Of all candidates.
+        The noisy number of records nearest to each candidate.
     largest : int
-        The largest number of clusters that the budget can carry.
-    """
-    rng = np.random.default_rng(_SEED + 1)
-    n_leading = int(np.sum(np.any(candidates != 0, axis=0)))
-    draws = np.zeros((_REFERENCE_DRAWS, candidates.shape[1]))
-    normals = rng.standard_normal((_REFERENCE_DRAWS, n_leading))
-    draws[:, :n_leading] = normals * subspace.deviations[:n_leading]
-    nearest, squares = _nearest_candidates(draws, candidates)
-    quantization = float(np.mean(squares))
-    drawn_counts = np.bincount(nearest, minlength=len(candidates))
-    n = max(float(histogram.counts.sum()), 1.0)
-    noise = histogram.std * rng.standard_normal(len(candidates))
-    reference_counts = n / _REFERENCE_DRAWS * drawn_counts + noise
+        The largest number of clusters for which the privacy budget is enough.
 
-    cloud = histogram.occupied(candidates, _LEAST_OCCUPIED)
-    reference = NoisyHistogram(reference_counts, histogram.std).occupied(
-        candidates, _LEAST_OCCUPIED
+    Returns
+    -------
+    int
+        The number of clusters; 2 if no number explains the records better than the
+        reference.
+    """
+    reference_histogram, quantization = _reference_histogram(
+        candidates, subspace, histogram
     )
+    cloud = histogram.occupied(candidates, _LEAST_OCCUPIED)
+    reference = reference_histogram.occupied(candidates, _LEAST_OCCUPIED)
+
     most = min(largest, len(cloud.points) // 2, len(reference.points) // 2)
     numbers = [k for k in _COMPARED_NUMBERS if k <= most]
     gaps: list[float] = []
@@ -358,13 +441,59 @@ def choose_number_of_clusters(
         mean_square = _mean_inertia(cloud, k) + quantization
         reference_square = _mean_inertia(reference, k) + quantization
         gaps.append(log(reference_square / max(mean_square, 1e-300)))
-    if not gaps or max(gaps) <= 0.0:  # no more clusters than such a cloud has
+
+    if not gaps or max(gaps) <= 0.0:
         return 2
-    enough = max(gaps) - _GAP_TOLERANCE
-    return next(k for k, gap in zip(numbers, gaps, strict=True) if gap >= enough)
+    smallest_gap = max(gaps) - _GAP_TOLERANCE
+    return next(k for k, gap in zip(numbers, gaps, strict=True) if gap >= smallest_gap)
+
+
+def _reference_histogram(
+    candidates: np.ndarray, subspace: Subspace, histogram: NoisyHistogram
+) -> tuple[NoisyHistogram, float]:
+    """Return the histogram that a Gaussian cloud without clusters would have.
+
+    Parameters
+    ----------
+    candidates : array of shape (candidates, components)
+        The candidates for centers, in coordinates of the subspace.
+    subspace : Subspace
+        The released directions, with the deviation of the cloud along each.
+    histogram : NoisyHistogram
+        The released histogram. The reference has the same number of records and the
+        same noise.
+
+    Returns
+    -------
+    reference : NoisyHistogram
+        The expected number of records nearest to each candidate, with noise.
+    quantization : float
+        The mean squared distance of a point of the cloud to its nearest candidate.
+    """
+    rng = np.random.default_rng(_SEED + 1)
+    n_leading = int(np.sum(np.any(candidates != 0, axis=0)))
+    draws = np.zeros((_REFERENCE_DRAWS, candidates.shape[1]))
+    normals = rng.standard_normal((_REFERENCE_DRAWS, n_leading))
+    draws[:, :n_leading] = normals * subspace.deviations[:n_leading]
+
+    nearest, squares = _nearest_candidates(draws, candidates)
+    counts_of_draws = np.bincount(nearest, minlength=len(candidates))
+    n_records = max(float(histogram.counts.sum()), 1.0)
+    noise = histogram.std * rng.standard_normal(len(candidates))
+    reference_counts = n_records / _REFERENCE_DRAWS * counts_of_draws + noise
+    reference = NoisyHistogram(reference_counts, histogram.std)
+    return reference, float(np.mean(squares))
 
 
 def _mean_inertia(cloud: WeightedPoints, n_clusters: int) -> float:
-    """Return the weighted mean squared distance to the nearest of the best centers."""
+    """Return the weighted mean squared distance of points to the best k-means centers.
+
+    Parameters
+    ----------
+    cloud : WeightedPoints
+        The points and their weights.
+    n_clusters : int
+        The number of centers.
+    """
     _, inertia = _best_of_restarts(cloud, n_clusters)
     return inertia / float(cloud.weights.sum())

@@ -148,11 +148,12 @@ _TYPICAL_COMPONENTS = 10
 
 
 class ClusterData(NamedTuple):
-    """Records, and how much each counts.
+    """Records, and the weight with which each counts.
 
     Attributes
     ----------
     records : Records
+        The records.
     weights : array, shape (n,), optional
         One over the number of records of the same person. None where each counts 1.
     """
@@ -181,11 +182,13 @@ def weights_of_persons(person_index: np.ndarray) -> np.ndarray:
     [0.5, 0.33, 0.5, 0.33, 0.33]
     """
     counts = np.bincount(person_index)
+    # The rank of a record among those of its person, in their order: sort the records
+    # by person, and subtract where each person begins.
     by_person = np.argsort(person_index, kind="stable")
-    first_places = np.cumsum(counts) - counts
+    start_of_person = np.cumsum(counts) - counts
     rank = np.empty(len(person_index), dtype=np.int64)
     rank[by_person] = (
-        np.arange(len(person_index)) - first_places[person_index[by_person]]
+        np.arange(len(person_index)) - start_of_person[person_index[by_person]]
     )
     n_counted = np.minimum(counts, MAX_ROWS_PER_PERSON)[person_index]
     return np.where(rank < MAX_ROWS_PER_PERSON, 1.0 / n_counted, 0.0)
@@ -201,6 +204,7 @@ class Sensitivities(NamedTuple):
     vector_and_count : function of a weight
         Of (Σy, w·n) for vectors y of length at most 1.
     histogram : float
+        Of the numbers of records in bins.
     second_moment : float
         Of Σ yyᵀ.
     steps : function of a weight
@@ -225,12 +229,16 @@ def _length_with_count(weight: float) -> float:
 
 
 def _replaced_vector(weight: float) -> float:
-    """Return how far Σy moves if a record is replaced; its count does not move."""
+    """Return how far Σy moves if a record is replaced: the number of records stays."""
     return 2.0
 
 
 def _replaced_in_step(weight: float) -> float:
-    """Return the larger of two moves: within a cluster, and from one to another."""
+    """Return how far the sums of a step move if a record is replaced.
+
+    A record within a cluster can move its sum by 2. A record that changes its cluster
+    moves the sums and the weighted counts of both.
+    """
     return max(2.0, sqrt(2) * _length_with_count(weight))
 
 
@@ -255,48 +263,68 @@ REPLACED = Sensitivities(
 
 
 class ClusterQueries:
-    """Questions about records as vectors. The answers are NOT private.
+    """Sums over the records as vectors. They are NOT private.
 
     Parameters
     ----------
     data : ClusterData, optional
-        Without records, as in a replay, every answer is zero, of the right shape.
+        The records. Without them, as in a replay, every sum is an array of zeros.
     """
 
     def __init__(self, data: ClusterData | None = None) -> None:
         self._data = data
 
     def sum(self, terms: Callable[..., np.ndarray], size: int) -> np.ndarray:
-        """Return the sum over all records of a vector of whole multiples of 2^-32.
+        """Return the sum over all records of a vector that is computed from each record.
 
         Parameters
         ----------
         terms : function of (block of records, their weights or None)
-            Returns the sum over the block as int64, in units of 2^-32.
+            Returns the sum over a block of records as int64, in units of 2^-32.
         size : int
-            The number of entries.
+            The number of entries of the vector.
+
+        Returns
+        -------
+        array of shape (size,)
+            The sum, as floats.
         """
-        total = self._whole_sum(terms, size)
-        return np.asarray(total * 2.0**-_CONTRIBUTION_BITS)
+        whole_sum = self._whole_sum(terms, size)
+        return np.asarray(whole_sum * 2.0**-_CONTRIBUTION_BITS)
 
     def gram(self, chart: Chart) -> np.ndarray:
-        """Return Σ yyᵀ over the vectors of a chart.
+        """Return Σ yyᵀ over the vectors y of all records.
 
         Parameters
         ----------
         chart : Chart
+            The map from records to vectors of length at most 1.
+
+        Returns
+        -------
+        array of shape (size, size)
+            The sum, as floats.
         """
         size = chart.size
-        total = self._whole_sum(partial(_sum_grams, chart), 6 * size * size)
-        return gram_mean(total.reshape(6, size, size), 1, 1.0)
+        # An exact sum is stored as six matrices of integers (`gram_sums`).
+        whole_sum = self._whole_sum(partial(_sum_grams, chart), 6 * size * size)
+        return gram_mean(whole_sum.reshape(6, size, size), 1, 1.0)
 
     def _whole_sum(self, terms: Callable[..., np.ndarray], size: int) -> np.ndarray:
-        """Return the sum of `terms` over all records, or zeros without records."""
+        """Return a sum of integers over all records, or zeros if there are no records.
+
+        Parameters
+        ----------
+        terms : function of (block of records, their weights or None)
+            Returns the sum over a block of records as int64.
+        size : int
+            The number of entries of the sum.
+        """
         if self._data is None:
             return np.zeros(size, dtype=np.int64)
         records, weights = self._data
-        beside = () if weights is None else (weights,)
-        return records.sums(terms, *beside)
+        arrays_beside_records = () if weights is None else (weights,)
+        return records.sums(terms, *arrays_beside_records)
 
 
 class NoisyMean(NamedTuple):
@@ -305,9 +333,10 @@ class NoisyMean(NamedTuple):
     Attributes
     ----------
     vector : array
-        Shrunk by the part of its length that is noise, and of length at most 1.
+        The noisy mean. It is shrunk by the part of its length that is noise, and has
+        length at most 1.
     squared_length : float
-        The squared length of the mean without noise, estimated.
+        An estimate of the squared length of the mean without noise.
     std : float
         The standard deviation of the noise in each entry.
     n : float
@@ -321,7 +350,7 @@ class NoisyMean(NamedTuple):
 
 
 class NoisyStart(NamedTuple):
-    """What the first stages have released.
+    """The results of the first stages, which are released.
 
     Attributes
     ----------
@@ -330,6 +359,7 @@ class NoisyStart(NamedTuple):
     n : float
         The number of records: public, or noisy.
     subspace : Subspace
+        The released principal directions of the vectors.
     """
 
     chart: Chart
@@ -361,17 +391,32 @@ class KMeansMechanism(StagedMechanism, NeedsManyRecords, RefusesRelease):
 
     @classmethod
     def calibrate(cls, statistic: Statistic, guarantee: Guarantee) -> Self:
+        """Return the mechanism with the least noise that meets a guarantee.
+
+        Parameters
+        ----------
+        statistic : Clusters
+            The clusters that are to be released.
+        guarantee : Guarantee
+            The guarantee of all stages together. It is for adding or removing a record
+            if the number of records is private, and otherwise for replacing one.
+        """
         check_supported(cls, statistic)
         assert isinstance(statistic, Clusters)
         adjacency = ADD_REMOVE if statistic.n is None else "replace-one"
         check_guarantee(guarantee, adjacency)
-        # What moves by 1 needs the same noise whatever the move is called.
-        same_numbers = replace(guarantee, adjacency="replace-one")
-        return cls(statistic=statistic, scale=smallest_gaussian_scale(same_numbers))
+        # A sum that moves by 1 needs the same noise whether a record is added, removed
+        # or replaced. `smallest_gaussian_scale` takes guarantees for replaced records.
+        same_guarantee = replace(guarantee, adjacency="replace-one")
+        return cls(statistic=statistic, scale=smallest_gaussian_scale(same_guarantee))
 
     @cached_property
     def privacy_profile(self) -> PrivacyCurve:
-        """That of one Gaussian release of sensitivity 1, for the statistic's adjacency."""
+        """The profile of one Gaussian release of sensitivity 1.
+
+        It is for adding or removing a record if their number is private, and otherwise
+        for replacing one.
+        """
         profile = super().privacy_profile
         if self.statistic.n is not None:
             return profile
@@ -379,11 +424,14 @@ class KMeansMechanism(StagedMechanism, NeedsManyRecords, RefusesRelease):
 
     @property
     def stage_sensitivities(self) -> Sensitivities:
-        """How far answers move, by the adjacency."""
+        """How far the sums of each stage move if a record is added, removed or replaced."""
         return ADDED if self.statistic.n is None else REPLACED
 
     def check_releasable(self) -> None:
-        """Refuse more clusters than the budget can tell apart."""
+        """Raise `ParameterError` if there are more clusters than records.
+
+        Nothing is checked if the number of records or of clusters is private.
+        """
         n = self.statistic.n
         clusters = self.statistic.clusters
         if n is None or clusters == PRIVATE_NUMBER or clusters <= n:
@@ -394,15 +442,15 @@ class KMeansMechanism(StagedMechanism, NeedsManyRecords, RefusesRelease):
 
     @property
     def steps_share(self) -> float:
-        """The fraction of the budget of all steps together."""
-        spent = self._moment_share + _SPREAD_SHARE + _SIZES_SHARE
+        """The fraction of the budget for all Lloyd steps together: what others leave."""
+        share_of_others = self._moment_share + _SPREAD_SHARE + _SIZES_SHARE
         if self.statistic.starts is None:
-            spent += self._candidate_share
+            share_of_others += self._candidate_share
         if isinstance(self.statistic.manifold, Sphere):
-            spent += _CENTER_SHARE
+            share_of_others += _CENTER_SHARE
         else:
-            spent += _SEARCHES * (_CENTER_SHARE + _RADIUS_SHARE)
-        return 1 - spent
+            share_of_others += _SEARCHES * (_CENTER_SHARE + _RADIUS_SHARE)
+        return 1 - share_of_others
 
     @property
     def step_noise(self) -> float:
@@ -447,10 +495,11 @@ class KMeansMechanism(StagedMechanism, NeedsManyRecords, RefusesRelease):
 
     @property
     def center_noise(self) -> float:
-        """The length of the noise in the sum of a cluster, in as many directions as are typical.
+        """The length of the noise in the sum of one cluster.
 
-        Over the number of its records, it is how far a center is off, in units of the
-        spread of these records.
+        The length is taken over ten directions, a typical dimension of the subspace.
+        Divided by the number of the cluster's records it is about the error of the
+        center, in units of the spread of these records.
         """
         n_directions = min(vector_size(self.statistic.manifold), _TYPICAL_COMPONENTS)
         return sqrt(n_directions) * self.step_noise
@@ -459,15 +508,16 @@ class KMeansMechanism(StagedMechanism, NeedsManyRecords, RefusesRelease):
     def smallest_cluster(self) -> float:
         """How many records a cluster needs to be found.
 
-        Its center is then off by at most half the spread of its records, in as many
-        directions as are typical, and its size by less than a third.
+        The error of its center is then at most half the spread of its records, in a
+        subspace of a typical dimension, and the error of its size less than a third.
         """
         weight = self.stage_sensitivities.count_weight
-        for_size = _COUNT_DEVIATIONS * self.step_noise / weight
-        return max(_RESOLUTION * self.center_noise, for_size)
+        records_for_center = _RESOLUTION * self.center_noise
+        records_for_size = _COUNT_DEVIATIONS * self.step_noise / weight
+        return max(records_for_center, records_for_size)
 
     def largest_number_of_clusters(self, n: float) -> int:
-        """Return how many clusters of equal size n records and the budget can carry.
+        """Return how many clusters of equal size can be found among n records.
 
         Parameters
         ----------
@@ -478,11 +528,11 @@ class KMeansMechanism(StagedMechanism, NeedsManyRecords, RefusesRelease):
 
     @property
     def has_enough_records(self) -> bool:
-        """Whether clusters of equal size would be found; True where n is private."""
+        """Whether clusters of equal size would be found; True if n is private."""
         if self.statistic.n is None:
             return True
-        wanted = max(self.statistic.clusters, 2)
-        return wanted <= self.largest_number_of_clusters(self.statistic.n)
+        n_clusters = max(self.statistic.clusters, 2)
+        return n_clusters <= self.largest_number_of_clusters(self.statistic.n)
 
     def prepare_data(self, data: Any) -> ClusterData:
         """Return the records with their weights.
@@ -490,24 +540,30 @@ class KMeansMechanism(StagedMechanism, NeedsManyRecords, RefusesRelease):
         Parameters
         ----------
         data : ClusterData, Records or array
-            Records without weights count 1 each.
-        """
-        prepared = data if isinstance(data, ClusterData) else self._weigh_equally(data)
-        if prepared.records.n > _MAX_RECORDS:
-            raise ParameterError("sums are exact for at most 2^30 records")
-        return prepared
-
-    def _weigh_equally(self, data: Any) -> ClusterData:
-        """Return records that count 1 each.
-
-        Parameters
-        ----------
-        data : Records or array
+            The records. Records without weights count 1 each.
 
         Raises
         ------
         ParameterError
-            If their number is not that of the statistic.
+            If the number of records is not the stated one, or is above 2^30.
+        """
+        weighted = data if isinstance(data, ClusterData) else self._weigh_equally(data)
+        if weighted.records.n > _MAX_RECORDS:
+            raise ParameterError("sums are exact for at most 2^30 records")
+        return weighted
+
+    def _weigh_equally(self, data: Any) -> ClusterData:
+        """Return records with a weight of 1 each.
+
+        Parameters
+        ----------
+        data : Records or array
+            The records.
+
+        Raises
+        ------
+        ParameterError
+            If the number of records is not that of the statistic.
         """
         records = data
         if not isinstance(records, Records):
@@ -522,7 +578,7 @@ class KMeansMechanism(StagedMechanism, NeedsManyRecords, RefusesRelease):
         return ClusterQueries(data)
 
     def run(self, queries: ClusterQueries, add_noise: AddNoise) -> StagedResult:
-        """Release the subspace, initial centers, a few steps, and the sizes.
+        """Release a subspace, initial centers, a few Lloyd steps, and the sizes.
 
         Parameters
         ----------
@@ -542,7 +598,7 @@ class KMeansMechanism(StagedMechanism, NeedsManyRecords, RefusesRelease):
         start = self._find_subspace(queries, budget)
         if self.statistic.starts is None:
             centers = self._initial_centers(queries, budget, start)
-        else:
+        else:  # public initial centers, projected into the subspace
             vectors = start.chart.vectors(self.statistic.starts)
             centers = vectors @ start.subspace.directions.T
         centers = self._improve(queries, budget, start, centers)
@@ -556,45 +612,69 @@ class KMeansMechanism(StagedMechanism, NeedsManyRecords, RefusesRelease):
     ) -> NoisyStart:
         """Release a center, the radius of the records about it, and a subspace.
 
+        The subspace consists of the leading eigenvectors of the noisy second moment.
+
         Parameters
         ----------
         queries : ClusterQueries
+            Computes sums over the private records, before noise is added.
         budget : StageBudget
-            Is charged for up to three stages.
+            The privacy budget that is left. It is charged for what is released here.
+
+        Returns
+        -------
+        NoisyStart
+            The map from records to vectors about the center, the number of records, and
+            the subspace.
         """
         chart, n = self._find_center(queries, budget)
         size = chart.size
-        values = symmetric_to_vector(queries.gram(chart))
+        second_moment = symmetric_to_vector(queries.gram(chart))
         sensitivity = self.stage_sensitivities.second_moment
+        # Rounding the entries of vectors makes them a little longer than 1.
         sensitivity *= gram_radius(1.0, size, MAX_ROWS_PER_PERSON) ** 2
         sensitivity *= 1 + _ROUNDING_MARGIN
         noisy = self._release_sum(
-            budget, "moment", self._moment_share, sensitivity, values
+            budget, "moment", self._moment_share, sensitivity, second_moment
         )
         moment = vector_to_symmetric(noisy.values, size)
 
         margin = 0.0 if self._has_few_dimensions else _EDGE_MARGIN
         subspace = leading_subspace(moment, noisy.std, n, _MAX_COMPONENTS, margin)
-        # Shortened by the rounding to the grid, so that lengths stay at most 1.
+        # Rounding to the grid shortens vectors, so that lengths stay at most 1.
         directions = round_to_grid(subspace.directions)
         return NoisyStart(chart, n, Subspace(directions, subspace.deviations))
 
     def _find_center(
         self, queries: ClusterQueries, budget: StageBudget
     ) -> tuple[Chart, float]:
-        """Release a center, and return the chart about it and the number of records.
+        """Release a center of the records, and about how far they are from it.
+
+        On a sphere both follow from one noisy mean. Elsewhere a noisy mean and a noisy
+        histogram of distances are released twice, because the public radius of the
+        first search may be far too large.
 
         Parameters
         ----------
         queries : ClusterQueries
+            Computes sums over the private records, before noise is added.
         budget : StageBudget
+            The privacy budget that is left. It is charged for what is released here.
+
+        Returns
+        -------
+        chart : Chart
+            The map from records to vectors, about the center and with this radius.
+        n : float
+            The number of records: public, or noisy.
         """
         chart = self.statistic.first_chart
         manifold = chart.manifold
         if isinstance(manifold, Sphere):
             mean = self._release_mean(queries, budget, chart)
-            # The mean squared distance of unit vectors to their mean m is 1 − |m|²; two
-            # standard deviations of the noise are added.
+            # The mean squared distance of unit vectors to their mean m is 1 − |m|². The
+            # noise in |m|² has a standard deviation of at most about twice `mean.std`.
+            # Two of them are added.
             mean_square = 1 - min(mean.squared_length, 1.0) + 4 * mean.std
             radius = min(sqrt(mean_square), 1.0)
             return Chart(manifold, mean.vector, radius), mean.n
@@ -602,56 +682,73 @@ class KMeansMechanism(StagedMechanism, NeedsManyRecords, RefusesRelease):
         for _ in range(_SEARCHES):
             mean = self._release_mean(queries, budget, chart)
             (base,) = chart.points(mean.vector[None])
-            about_base = Chart(manifold, base, 2 * chart.radius)
-            radius = self._find_radius(queries, budget, about_base)
+            # A ball of twice the radius about the new base contains the old one.
+            wide_chart = Chart(manifold, base, 2 * chart.radius)
+            radius = self._find_radius(queries, budget, wide_chart)
             chart = Chart(manifold, base, radius)
         return chart, mean.n
 
     def _release_mean(
         self, queries: ClusterQueries, budget: StageBudget, chart: Chart
     ) -> "NoisyMean":
-        """Release the mean vector of a chart, and the number of records.
+        """Release the mean of the records' vectors, and maybe the number of records.
+
+        The sum of the vectors is released. If the number n of records is private, the
+        sum has one more entry, which is n times a small weight.
 
         Parameters
         ----------
         queries : ClusterQueries
+            Computes sums over the private records, before noise is added.
         budget : StageBudget
+            The privacy budget that is left. It is charged for what is released here.
         chart : Chart
+            The map from records to vectors of length at most 1.
+
+        Returns
+        -------
+        NoisyMean
+            The mean, shrunk for its noise, with the number of records.
         """
         public_n = self.statistic.n
         size = chart.size
-        weight = _FIRST_COUNT_WEIGHT if public_n is None else 0.0
-        terms = partial(_sum_vectors, chart, weight)
+        n_is_private = public_n is None
+        weight = _FIRST_COUNT_WEIGHT if n_is_private else 0.0
+        sum_and_count = queries.sum(partial(_sum_vectors, chart, weight), size + 1)
         noisy = self._release_sum(
             budget,
             "center",
             _CENTER_SHARE,
             self.stage_sensitivities.vector_and_count(weight) * (1 + _ROUNDING_MARGIN),
-            queries.sum(terms, size + 1)[: size + (weight > 0)],
+            sum_and_count if n_is_private else sum_and_count[:size],
         )
         n = float(public_n or 0)
-        if public_n is None:
+        if n_is_private:
             n = max(float(noisy.values[-1]) / weight, 1.0)
-        vector = noisy.values[:size] / n
+        mean = noisy.values[:size] / n
         std = noisy.std / n
-        square = float(vector @ vector)
-        # What is shorter than its noise is not known to differ from 0.
+
+        # Subtract the expected squared length of the noise, and shrink accordingly.
+        square = float(mean @ mean)
         squared_length = max(square - size * std**2, 0.0)
-        vector = vector * (squared_length / max(square, 1e-300))
+        vector = mean * (squared_length / max(square, 1e-300))
         vector = vector / max(1.0, float(np.linalg.norm(vector)))
         return NoisyMean(vector, squared_length, std, n)
 
     def _find_radius(
         self, queries: ClusterQueries, budget: StageBudget, chart: Chart
     ) -> float:
-        """Release a histogram of distances to the first center, and return a quantile.
+        """Release a histogram of distances to a center, and return their 95 % quantile.
 
         Parameters
         ----------
         queries : ClusterQueries
+            Computes sums over the private records, before noise is added.
         budget : StageBudget
+            The privacy budget that is left. It is charged for what is released here.
         chart : Chart
-            About the center, as wide as the search.
+            The map from records to vectors about the center. Its radius is the largest
+            distance that the histogram covers.
         """
         terms = partial(_sum_lengths, chart, _RADIUS_EDGES)
         quantile = self._release_quantile(
@@ -675,20 +772,31 @@ class KMeansMechanism(StagedMechanism, NeedsManyRecords, RefusesRelease):
         edges: np.ndarray,
         fraction: float,
     ) -> float:
-        """Release a histogram, and return the edge below which a fraction of it lies.
+        """Release a histogram of a number of each record, and return a quantile of it.
 
         Parameters
         ----------
         queries : ClusterQueries
+            Computes sums over the private records, before noise is added.
         budget : StageBudget
+            The privacy budget that is left. It is charged for what is released here.
         kind : str
-            What the transcript calls the stage.
+            The name of the stage in the transcript.
         share : float
-        terms : function of (block, weights)
-            Returns the block's histogram.
-        edges : array
-            The upper edges of the bins; what lies beyond counts in the last one.
+            The fraction of the whole budget for this stage.
+        terms : function of (block of records, their weights or None)
+            Returns the histogram of the block.
+        edges : array of shape (bins,)
+            The upper edges of the bins. Numbers beyond the last edge count in the last
+            bin.
         fraction : float
+            The order of the quantile: the fraction of the records below it.
+
+        Returns
+        -------
+        float
+            The first edge below which at least this fraction of the noisy histogram
+            lies.
         """
         noisy = self._release_sum(
             budget,
@@ -697,8 +805,8 @@ class KMeansMechanism(StagedMechanism, NeedsManyRecords, RefusesRelease):
             self.stage_sensitivities.histogram * (1 + _ROUNDING_MARGIN),
             queries.sum(terms, len(edges)),
         )
-        # Bins below two standard deviations are taken as empty: of many empty bins the
-        # noise would add up.
+        # Bins below two standard deviations are taken as empty. Otherwise the noise of
+        # many empty bins would add up.
         counts = np.where(noisy.values > 2 * noisy.std, noisy.values, 0.0)
         cumulative = np.cumsum(counts)
         if not cumulative[-1] > 0:
@@ -709,17 +817,25 @@ class KMeansMechanism(StagedMechanism, NeedsManyRecords, RefusesRelease):
     def _initial_centers(
         self, queries: ClusterQueries, budget: StageBudget, start: NoisyStart
     ) -> np.ndarray:
-        """Release a histogram of nearest candidates, and cluster them by their counts.
+        """Release how many records are nearest to each candidate, and cluster them.
+
+        Candidates for centers are drawn from the released covariance. Weighted k-means
+        on the candidates and their noisy counts gives the initial centers.
 
         Parameters
         ----------
         queries : ClusterQueries
+            Computes sums over the private records, before noise is added.
         budget : StageBudget
+            The privacy budget that is left. It is charged for what is released here.
         start : NoisyStart
+            What the first stages have released: the map from records to vectors, the
+            number of records, and the subspace.
 
         Returns
         -------
-        array, shape (clusters, components)
+        array of shape (clusters, components)
+            The initial centers, as vectors in the subspace.
         """
         candidates = draw_candidates(start.subspace, _CANDIDATES, _CANDIDATE_DIRECTIONS)
         candidates = as_positions(candidates)
@@ -732,14 +848,14 @@ class KMeansMechanism(StagedMechanism, NeedsManyRecords, RefusesRelease):
             queries.sum(partial(_count_nearest, space, candidates), len(candidates)),
         )
         histogram = NoisyHistogram(noisy.values, noisy.std)
-        number = self.statistic.clusters
-        if number == PRIVATE_NUMBER:
+        n_clusters = self.statistic.clusters
+        if n_clusters == PRIVATE_NUMBER:
             largest = max(self.largest_number_of_clusters(start.n), 2)
-            number = choose_number_of_clusters(
+            n_clusters = choose_number_of_clusters(
                 candidates, start.subspace, histogram, largest
             )
-        cloud = histogram.occupied(candidates, max(2 * number, _LEAST_OCCUPIED))
-        return cluster_weighted_points(cloud, number)
+        cloud = histogram.occupied(candidates, max(2 * n_clusters, _LEAST_OCCUPIED))
+        return cluster_weighted_points(cloud, n_clusters)
 
     def _improve(
         self,
@@ -750,17 +866,29 @@ class KMeansMechanism(StagedMechanism, NeedsManyRecords, RefusesRelease):
     ) -> np.ndarray:
         """Make a few noisy steps of Lloyd's algorithm in the subspace.
 
-        A step reads each record's vector about its nearest center, shortened to the
-        released spread r. So the noise is proportional to the size of clusters, not to
-        the size of the data.
+        First a histogram of the distances to the nearest center is released; its 70 %
+        quantile is the spread. A step releases for each cluster the number of its
+        records and the sum of their residuals (record minus center), each shortened to
+        the spread. So the noise is proportional to the size of clusters, not to the
+        size of the whole data set.
 
         Parameters
         ----------
         queries : ClusterQueries
+            Computes sums over the private records, before noise is added.
         budget : StageBudget
-            Is charged all but the share of the sizes.
+            The privacy budget that is left. It is charged for all steps, so that only
+            the share for the sizes is left.
         start : NoisyStart
+            What the first stages have released: the map from records to vectors, the
+            number of records, and the subspace.
         centers : array, shape (clusters, components)
+            The initial centers, as vectors in the subspace.
+
+        Returns
+        -------
+        array of shape (clusters, components)
+            The final centers.
         """
         space = ProjectedChart(start.chart, start.subspace.directions)
         centers = as_positions(centers)
@@ -786,14 +914,15 @@ class KMeansMechanism(StagedMechanism, NeedsManyRecords, RefusesRelease):
                 sensitivity,
                 queries.sum(terms, n_clusters * (n_components + 1)),
             )
-            rows = noisy.values.reshape(n_clusters, n_components + 1)
-            counts = rows[:, -1] / weight
-            least = max(
+            sums_and_counts = noisy.values.reshape(n_clusters, n_components + 1)
+            counts = sums_and_counts[:, -1] / weight
+            # The center of a cluster with fewer records would move by its noise.
+            smallest_count = max(
                 _COUNT_DEVIATIONS * noisy.std / weight,
                 _NOISE_LENGTHS * sqrt(n_components) * noisy.std,
             )
-            moves = spread * rows[:, :-1] / np.maximum(counts, 1.0)[:, None]
-            is_large = (counts > least)[:, None]
+            moves = spread * sums_and_counts[:, :-1] / np.maximum(counts, 1.0)[:, None]
+            is_large = (counts > smallest_count)[:, None]
             centers = as_positions(np.where(is_large, centers + moves, centers))
         return centers
 
@@ -804,15 +933,25 @@ class KMeansMechanism(StagedMechanism, NeedsManyRecords, RefusesRelease):
         start: NoisyStart,
         centers: np.ndarray,
     ) -> Clustering:
-        """Release how many records are nearest to each center, and how far they are.
+        """Release how many records are nearest to each center, and how far away they are.
 
         Parameters
         ----------
         queries : ClusterQueries
+            Computes sums over the private records, before noise is added.
         budget : StageBudget
-            All that is left is spent.
+            The privacy budget that is left. All of it is spent.
         start : NoisyStart
+            What the first stages have released: the map from records to vectors, the
+            number of records, and the subspace.
         centers : array, shape (clusters, components)
+            The final centers, as vectors in the subspace.
+
+        Returns
+        -------
+        Clustering
+            The centers as points, with the noisy size and mean squared distance of each
+            cluster, and bounds on their errors.
         """
         points = start.chart.points(centers @ start.subspace.directions)
         longest = start.chart.longest_distance
@@ -825,9 +964,9 @@ class KMeansMechanism(StagedMechanism, NeedsManyRecords, RefusesRelease):
             self.stage_sensitivities.sizes * (1 + _ROUNDING_MARGIN),
             queries.sum(terms, 2 * len(points)),
         )
-        counts, excess = noisy.values.reshape(len(points), 2).T
-        # The sums are of t − ½ with t = d²/longest².
-        fractions = excess / np.maximum(counts, 1.0) + 0.5
+        counts, sums = noisy.values.reshape(len(points), 2).T
+        # The sums are of t − ½, where t is the squared distance over longest².
+        fractions = sums / np.maximum(counts, 1.0) + 0.5
         relative_error = (
             noisy.std * np.sqrt(1 + (fractions - 0.5) ** 2) / np.maximum(counts, 1.0)
         )
@@ -850,27 +989,35 @@ class KMeansMechanism(StagedMechanism, NeedsManyRecords, RefusesRelease):
         sensitivity: float,
         values: np.ndarray,
     ) -> NoisyAnswer:
-        """Release a sum in a public unit in which its noise is some thousand grid steps.
+        """Release a sum with noise, in a unit that keeps the integers of the draw small.
 
-        The unit is a power of two, so that dividing by it is exact.
+        Noise is drawn on a grid of 2^-30. In this unit its standard deviation is one to
+        two thousand steps of the grid. The unit is public, and a power of two, so that
+        dividing by it is exact.
 
         Parameters
         ----------
         budget : StageBudget
-            Is charged.
+            The privacy budget that is left. It is charged for this sum.
         kind : str
-            What the transcript calls the stage.
+            The name of the stage in the transcript.
         share : float
-            The fraction of the budget; no more than what is left counts.
+            The fraction of the whole budget for this stage. If less is left, all that
+            is left is spent.
         sensitivity : float
             How far the values move between neighboring data sets.
         values : array
             The sum. NOT private.
+
+        Returns
+        -------
+        NoisyAnswer
+            The noisy sum, and the standard deviation of its noise.
         """
-        rounded = nextafter(sensitivity, inf)
-        noise_scale = rounded * self.scale / sqrt(min(share, budget.share_left))
+        sensitivity = nextafter(sensitivity, inf)  # rounded up
+        noise_scale = sensitivity * self.scale / sqrt(min(share, budget.share_left))
         unit = 2.0 ** (ceil(log2(noise_scale)) + _GRID_STEPS_OF_NOISE)
-        noisy = budget.release(kind, share, rounded / unit, values / unit)
+        noisy = budget.release(kind, share, sensitivity / unit, values / unit)
         return NoisyAnswer(unit * noisy.values, unit * noisy.std)
 
 
@@ -883,6 +1030,7 @@ class ProjectedChart(NamedTuple):
     Attributes
     ----------
     chart : Chart
+        The map from records to vectors of length at most 1.
     directions : array, shape (components, size)
         Rows of length at most 1, on the grid 2^-26.
     """
@@ -891,7 +1039,7 @@ class ProjectedChart(NamedTuple):
     directions: np.ndarray
 
     def positions(self, records: Any) -> np.ndarray:
-        """Return each record's projected vector, on the grid 2^-25.
+        """Return the projected vector of each record, rounded to the grid 2^-25.
 
         Products are exact: entries are multiples of 2^-26, and every partial sum of an
         inner product of two vectors of length at most 1 is at most 1.
@@ -899,6 +1047,7 @@ class ProjectedChart(NamedTuple):
         Parameters
         ----------
         records : array, shape (k, *point_shape)
+            The records.
         """
         vectors = self.chart.vectors(records)
         positions = round_to_grid(vectors @ self.directions.T, _POSITION_BITS)
@@ -906,21 +1055,32 @@ class ProjectedChart(NamedTuple):
 
 
 def as_positions(centers: np.ndarray) -> np.ndarray:
-    """Return centers shortened to length 1, on the grid 2^-25."""
+    """Return centers shortened to length 1, and rounded to the grid 2^-25.
+
+    Projected records are on the same grid, so that squared distances are exact.
+
+    Parameters
+    ----------
+    centers : array of shape (clusters, components)
+        Vectors in the subspace, of any length.
+    """
     lengths = np.linalg.norm(centers, axis=1, keepdims=True)
     shortened = centers / np.maximum(lengths, 1.0)
     return np.asarray(round_to_grid(shortened, _POSITION_BITS))
 
 
 def nearest_center(positions: np.ndarray, centers: np.ndarray) -> np.ndarray:
-    """Return the index of the nearest center of each position; the first one of a tie.
+    """Return the index of the nearest center of each position; in a tie the first one.
 
-    |z − c|² = |z|² − 2⟨z, c⟩ + |c|², and the first term is the same for all centers.
+    The squared distance of a position z to a center c is |z|² − 2⟨z, c⟩ + |c|². Its
+    first term is the same for all centers, so ⟨z, c⟩ − |c|²/2 is maximized.
 
     Parameters
     ----------
     positions : array, shape (k, components)
+        The projected vectors of the records.
     centers : array, shape (clusters, components)
+        The centers, as vectors in the subspace.
     """
     half_squares = 0.5 * np.sum(centers**2, axis=1)
     return np.asarray(np.argmax(positions @ centers.T - half_squares, axis=1))
@@ -934,9 +1094,10 @@ def _whole(rows: np.ndarray, weights: np.ndarray | None) -> np.ndarray:
 
     Parameters
     ----------
-    rows : array, shape (k, ...)
-        Entries of modulus at most 2.
+    rows : array of shape (k, ...)
+        One row for each record, with entries of modulus at most 2.
     weights : array, shape (k,), or None
+        How much each record counts; 1 if it is None.
     """
     if weights is not None:
         rows = rows * weights.reshape(-1, *(1,) * (rows.ndim - 1))
@@ -944,80 +1105,102 @@ def _whole(rows: np.ndarray, weights: np.ndarray | None) -> np.ndarray:
 
 
 def _blockwise(
-    kernel: Callable[[np.ndarray, np.ndarray | None], np.ndarray],
+    sum_records: Callable[[np.ndarray, np.ndarray | None], np.ndarray],
     block: Any,
     weights: Any,
 ) -> np.ndarray:
-    """Add up a kernel over parts of at most 2^10 records, as int64.
+    """Return an exact sum over a block of records, computed 2^10 records at a time.
 
-    Sums over such a part are exact in doubles: 2^10 terms of at most 2^33 units.
+    The sum over 2^10 records is exact in doubles: 2^10 terms of at most 2^33 units. The
+    partial sums are added as int64.
 
     Parameters
     ----------
-    kernel : function of (records, weights)
-        Returns sums in units of 2^-32, as doubles.
+    sum_records : function of (records, weights)
+        Returns the sums over at most 2^10 records in units of 2^-32, as doubles.
     block : array, shape (k, *point_shape)
+        Some of the records.
     weights : array, shape (k,), or None
+        How much each record counts; 1 if it is None.
     """
     records = np.asarray(block)
-    total: Any = 0
+    whole_sum: Any = 0
     with np.errstate(all="ignore"):  # a data-dependent warning is a release
-        for first in range(0, max(len(records), 1), _BLOCK):
-            part = slice(first, first + _BLOCK)
+        for start in range(0, max(len(records), 1), _BLOCK):
+            part = slice(start, start + _BLOCK)
             part_weights = None if weights is None else np.asarray(weights)[part]
-            total = total + kernel(records[part], part_weights).astype(np.int64)
-    return np.asarray(total)
+            partial_sum = sum_records(records[part], part_weights)
+            whole_sum = whole_sum + partial_sum.astype(np.int64)
+    return np.asarray(whole_sum)
 
 
 def _histogram(labels: np.ndarray, size: int, weights: np.ndarray | None) -> np.ndarray:
-    """Return the sum of weights at each label, in units of 2^-32."""
-    ones = _whole(np.ones(len(labels)), weights)
-    return np.bincount(labels, ones, size)
+    """Return the sum of the weights of the records with each label, in units of 2^-32.
+
+    Parameters
+    ----------
+    labels : array of int, shape (k,)
+        The label of each record, from 0 to size − 1.
+    size : int
+        The number of labels.
+    weights : array, shape (k,), or None
+        How much each record counts; 1 if it is None.
+    """
+    whole_weights = _whole(np.ones(len(labels)), weights)
+    return np.bincount(labels, whole_weights, size)
 
 
 def _sum_vectors(
     chart: Chart, weight: float, block: Any, weights: Any = None
 ) -> np.ndarray:
-    """Return (Σy, weight·n) over a block of records.
+    """Return (Σy, weight·n) over a block of records, where y is a record's vector.
 
     Parameters
     ----------
     chart : Chart
+        The map from records to vectors of length at most 1.
     weight : float
         The weight of the count.
     block : array, shape (k, *point_shape)
+        Some of the records.
     weights : array, optional
+        How much each record counts; 1 by default.
     """
 
-    def kernel(records: np.ndarray, part_weights: np.ndarray | None) -> np.ndarray:
+    def sum_records(records: np.ndarray, part_weights: np.ndarray | None) -> np.ndarray:
+        """Return the sums over a part of the block, in units of 2^-32."""
         vectors = chart.vectors(records)
         counts = np.full((len(vectors), 1), weight)
         rows = np.concatenate([vectors, counts], axis=1)
         return np.asarray(_whole(rows, part_weights).sum(axis=0))
 
-    return _blockwise(kernel, block, weights)
+    return _blockwise(sum_records, block, weights)
 
 
 def _sum_grams(chart: Chart, block: Any, weights: Any = None) -> np.ndarray:
-    """Return Σ yyᵀ over a block of records, as `gram_sums` does.
+    """Return the exact sum Σ yyᵀ over a block of records, where y is a record's vector.
 
-    A record of weight w contributes (√w·y)(√w·y)ᵀ.
+    A record of weight w contributes (√w·y)(√w·y)ᵀ. The sum is exact because it is
+    stored as six matrices of integers (`gram_sums`).
 
     Parameters
     ----------
     chart : Chart
+        The map from records to vectors of length at most 1.
     block : array, shape (k, *point_shape)
+        Some of the records.
     weights : array, optional
+        How much each record counts; 1 by default.
     """
     records = np.asarray(block)
-    total = np.zeros(6 * chart.size**2, dtype=np.int64)
-    for first in range(0, len(records), _GRAM_BLOCK):
-        part = slice(first, first + _GRAM_BLOCK)
+    whole_sum = np.zeros(6 * chart.size**2, dtype=np.int64)
+    for start in range(0, len(records), _GRAM_BLOCK):
+        part = slice(start, start + _GRAM_BLOCK)
         vectors = chart.vectors(records[part])
         if weights is not None:
             vectors = vectors * np.sqrt(np.asarray(weights)[part])[:, None]
-        total += gram_sums(vectors, 1.0).ravel()
-    return total
+        whole_sum += gram_sums(vectors, 1.0).ravel()
+    return whole_sum
 
 
 def _bins(lengths: np.ndarray, edges: np.ndarray) -> np.ndarray:
@@ -1028,22 +1211,28 @@ def _bins(lengths: np.ndarray, edges: np.ndarray) -> np.ndarray:
 def _sum_lengths(
     chart: Chart, edges: np.ndarray, block: Any, weights: Any = None
 ) -> np.ndarray:
-    """Return a histogram of the lengths of the vectors of a block of records.
+    """Return a histogram of the lengths of the records' vectors, for a block of records.
+
+    The length of a vector is the distance to the center in units of the chart's radius.
 
     Parameters
     ----------
     chart : Chart
+        The map from records to vectors of length at most 1.
     edges : array
         Upper edges of the bins.
     block : array, shape (k, *point_shape)
+        Some of the records.
     weights : array, optional
+        How much each record counts; 1 by default.
     """
 
-    def kernel(records: np.ndarray, part_weights: np.ndarray | None) -> np.ndarray:
+    def sum_records(records: np.ndarray, part_weights: np.ndarray | None) -> np.ndarray:
+        """Return the histogram of a part of the block, in units of 2^-32."""
         lengths = np.linalg.norm(chart.vectors(records), axis=1)
         return _histogram(_bins(lengths, edges), len(edges), part_weights)
 
-    return _blockwise(kernel, block, weights)
+    return _blockwise(sum_records, block, weights)
 
 
 def _count_nearest(
@@ -1054,16 +1243,21 @@ def _count_nearest(
     Parameters
     ----------
     space : ProjectedChart
+        The map from records to vectors in the released subspace.
     candidates : array, shape (count, components)
+        The candidates for centers, as vectors in the subspace.
     block : array, shape (k, *point_shape)
+        Some of the records.
     weights : array, optional
+        How much each record counts; 1 by default.
     """
 
-    def kernel(records: np.ndarray, part_weights: np.ndarray | None) -> np.ndarray:
+    def sum_records(records: np.ndarray, part_weights: np.ndarray | None) -> np.ndarray:
+        """Return the counts of a part of the block, in units of 2^-32."""
         nearest = nearest_center(space.positions(records), candidates)
         return _histogram(nearest, len(candidates), part_weights)
 
-    return _blockwise(kernel, block, weights)
+    return _blockwise(sum_records, block, weights)
 
 
 def _sum_residual_lengths(
@@ -1073,25 +1267,30 @@ def _sum_residual_lengths(
     block: Any,
     weights: Any = None,
 ) -> np.ndarray:
-    """Return a histogram of the distances of a block of records to their centers.
+    """Return a histogram of the distances of records to their nearest centers.
 
     Parameters
     ----------
     space : ProjectedChart
+        The map from records to vectors in the released subspace.
     centers : array, shape (clusters, components)
+        The centers, as vectors in the subspace.
     edges : array
         Upper edges of the bins.
     block : array, shape (k, *point_shape)
+        Some of the records.
     weights : array, optional
+        How much each record counts; 1 by default.
     """
 
-    def kernel(records: np.ndarray, part_weights: np.ndarray | None) -> np.ndarray:
+    def sum_records(records: np.ndarray, part_weights: np.ndarray | None) -> np.ndarray:
+        """Return the histogram of a part of the block, in units of 2^-32."""
         positions = space.positions(records)
         residuals = positions - centers[nearest_center(positions, centers)]
         lengths = np.sqrt(np.sum(residuals**2, axis=1))
         return _histogram(_bins(lengths, edges), len(edges), part_weights)
 
-    return _blockwise(kernel, block, weights)
+    return _blockwise(sum_records, block, weights)
 
 
 def _sum_residuals(
@@ -1102,25 +1301,34 @@ def _sum_residuals(
     block: Any,
     weights: Any = None,
 ) -> np.ndarray:
-    """Return each cluster's (Σ clip(z − c)/spread, weight·number) over a block.
+    """Return (Σ clip(z − c)/spread, weight·number) for each cluster, over a block.
+
+    The cluster of a record consists of the records with the same nearest center c. Here
+    z is the projected vector of a record, and clip shortens z − c to the spread.
 
     Parameters
     ----------
     space : ProjectedChart
+        The map from records to vectors in the released subspace.
     centers : array, shape (clusters, components)
+        The centers, as vectors in the subspace.
     spread : float
         Longer residuals are shortened to this length.
     weight : float
         The weight of counts.
     block : array, shape (k, *point_shape)
+        Some of the records.
     weights : array, optional
+        How much each record counts; 1 by default.
 
     Returns
     -------
     array of int64, shape (clusters·(components + 1),)
+        The sums of all clusters, in units of 2^-32.
     """
 
-    def kernel(records: np.ndarray, part_weights: np.ndarray | None) -> np.ndarray:
+    def sum_records(records: np.ndarray, part_weights: np.ndarray | None) -> np.ndarray:
+        """Return the sums over a part of the block, in units of 2^-32."""
         positions = space.positions(records)
         labels = nearest_center(positions, centers)
         residuals = positions - centers[labels]
@@ -1131,7 +1339,7 @@ def _sum_residuals(
         rows = _whole(np.concatenate([clipped, counts], axis=1), part_weights)
         return _sum_by_cluster(labels, rows, len(centers))
 
-    return _blockwise(kernel, block, weights)
+    return _blockwise(sum_records, block, weights)
 
 
 def _sum_sizes(
@@ -1141,23 +1349,32 @@ def _sum_sizes(
     block: Any,
     weights: Any = None,
 ) -> np.ndarray:
-    """Return each cluster's (number, Σ (t − ½)) over a block, t = min(d/longest, 1)².
+    """Return (number of records, Σ (t − ½)) for each cluster, over a block of records.
+
+    Here t = min(d/longest, 1)² for a record at distance d from its nearest center. The
+    ½ is subtracted because numbers in [−½, ½] have the least sensitivity.
 
     Parameters
     ----------
     manifold : Manifold
+        The space of the records.
     centers : array, shape (clusters, *point_shape)
+        The centers, as points of the manifold.
     longest : float
-        Distances are cut at it.
+        Longer distances count as this one.
     block : array, shape (k, *point_shape)
+        Some of the records.
     weights : array, optional
+        How much each record counts; 1 by default.
 
     Returns
     -------
     array of int64, shape (2·clusters,)
+        The number and the sum of each cluster in turn, in units of 2^-32.
     """
 
-    def kernel(records: np.ndarray, part_weights: np.ndarray | None) -> np.ndarray:
+    def sum_records(records: np.ndarray, part_weights: np.ndarray | None) -> np.ndarray:
+        """Return the sums over a part of the block, in units of 2^-32."""
         distances = distances_to_centers(manifold, centers, records)
         labels = np.argmin(distances, axis=1)
         nearest = distances[np.arange(len(labels)), labels]
@@ -1165,20 +1382,24 @@ def _sum_sizes(
         rows = _whole(np.stack([np.ones(len(labels)), excess], axis=1), part_weights)
         return _sum_by_cluster(labels, rows, len(centers))
 
-    return _blockwise(kernel, block, weights)
+    return _blockwise(sum_records, block, weights)
 
 
 def _sum_by_cluster(
     labels: np.ndarray, rows: np.ndarray, n_clusters: int
 ) -> np.ndarray:
-    """Return the sums of the rows of each cluster, flattened; exact in any order.
+    """Return the sum of the rows of each cluster, as one flat array.
+
+    Sums of whole numbers are exact in any order.
 
     Parameters
     ----------
     labels : array of int, shape (k,)
+        The index of the cluster of each record.
     rows : array, shape (k, size)
         Whole numbers of modulus at most 2^33.
     n_clusters : int
+        The number of clusters.
     """
     membership = np.zeros((n_clusters, len(labels)))
     membership[labels, np.arange(len(labels))] = 1.0

@@ -140,13 +140,13 @@ class Queries:
         """
         n_edges = 2 * bins.half_count + 1
         if len(self._manifold.factors) == 1:
-            # The next question may need the logarithms at the center again.
+            # The logarithms at the center are cached: the next query may need them.
             axis = scaling_direction(self._manifold, center)
-            kernel: Any = partial(_sum_edge_weights_of_logs, axis, bins)
-            return self._count(kernel, n_edges, center) / _WEIGHT_RESOLUTION
+            count_block: Any = partial(_sum_edge_weights_of_logs, axis, bins)
+            return self._count(count_block, n_edges, center) / _WEIGHT_RESOLUTION
 
-        kernel = partial(_sum_edge_weights_of_factor, center, factor_index, bins)
-        return self._count(kernel, n_edges) / _WEIGHT_RESOLUTION
+        count_block = partial(_sum_edge_weights_of_factor, center, factor_index, bins)
+        return self._count(count_block, n_edges) / _WEIGHT_RESOLUTION
 
     def mean_embedding(self, factor_index: int) -> Answer:
         """Return the mean of the records' embedded points in one factor of the manifold.
@@ -168,9 +168,10 @@ class Queries:
         size = np.asarray(factor.embed(factor.origin)).size
         mean = self.mean(partial(_sum_embedded, factor_index, grid), grid, size)
 
-        # The sensitivity is that of vectors whose largest length is half the diameter.
-        longest = factor.embedded_diameter / 2
-        return Answer(mean, mean_sensitivity(longest, grid, size, self._n))
+        # If one of n vectors is replaced, the mean moves by at most diameter/n. Vectors
+        # of length at most diameter/2 have the same sensitivity.
+        half_diameter = factor.embedded_diameter / 2
+        return Answer(mean, mean_sensitivity(half_diameter, grid, size, self._n))
 
     def count_beyond(self, center: np.ndarray, radii: np.ndarray) -> np.ndarray:
         """Return how many records are farther from a center than each of several radii.
@@ -181,13 +182,13 @@ class Queries:
         ----------
         center : array of shape point_shape
             A public point.
-        radii : array
+        radii : array of shape (k,)
             The public radii.
 
         Returns
         -------
-        array
-            One count for each radius.
+        array of shape (k,)
+            One count for each radius, as floats.
         """
         counts = self._count(partial(_count_longer, radii), len(radii), center)
         return counts.astype(np.float64)
@@ -239,30 +240,34 @@ class Queries:
             one record is replaced, so the pair moves by at most √2 times that.
         """
         root_curvature = sqrt(abs(self._manifold.constant_curvature or 0.0))
-        largest = float(_hessian_excess_at(np.asarray(radius), radius, root_curvature))
-        grid = FixedPoint(2 * largest)
+        largest_excess = float(
+            _hessian_excess_at(np.asarray(radius), radius, root_curvature)
+        )
+        grid = FixedPoint(2 * largest_excess)
         length = float(np.linalg.norm(direction))
         axis = direction / length if length > 0 else direction
 
-        kernel = partial(_sum_hessian_excess, radius, root_curvature, axis, grid)
-        mean = self.mean(kernel, grid, 2, center)
-        sensitivity = mean_sensitivity(largest / 2, grid, 2, self._n)
+        sum_block = partial(_sum_hessian_excess, radius, root_curvature, axis, grid)
+        mean = self.mean(sum_block, grid, 2, center)
+        # A number in [0, t(radius)] moves a mean as much as one of length t(radius)/2.
+        sensitivity = mean_sensitivity(largest_excess / 2, grid, 2, self._n)
         return Answer(mean, sqrt(2) * sensitivity * (1 + _ROUNDING_MARGIN))
 
     def mean(
         self,
-        kernel: Any,
+        sum_block: Any,
         grid: FixedPoint,
         size: int,
         center: np.ndarray | None = None,
     ) -> np.ndarray:
-        """Return the mean over all records of vectors that a kernel sums up.
+        """Return the mean over all records of a vector that is computed from each record.
 
         Parameters
         ----------
-        kernel : function
-            Maps a block of records to the exact sum of their vectors, in `grid`. If
-            `center` is given, it takes the logarithms of the records instead.
+        sum_block : function
+            Maps some of the records to the exact sum of their vectors, in `grid`. It
+            takes (manifold, points), or, if `center` is given, the logarithms of the
+            points at the center.
         grid : FixedPoint
             The grid to which the entries of the vectors are rounded.
         size : int
@@ -278,14 +283,14 @@ class Queries:
         if self._records is None:
             return np.zeros(size)
         # Exact sums have a high and a low part.
-        sums = self._sum(self._records, kernel, center).reshape(2, size)
+        sums = self._sum(self._records, sum_block, center).reshape(2, size)
         return grid.mean(sums, self._records.n)
 
     def logs(self, center: np.ndarray) -> Records:
         """Return the logarithms of the records at a center.
 
-        The records must be in memory. The last result is cached, so that another
-        question at the same center is fast.
+        The records must be in memory. The last result is cached, so that another query
+        at the same center is fast.
 
         Parameters
         ----------
@@ -309,7 +314,7 @@ class Queries:
         return self._cached_logs
 
     def _count(
-        self, kernel: Any, size: int, center: np.ndarray | None = None
+        self, count_block: Any, size: int, center: np.ndarray | None = None
     ) -> np.ndarray:
         """Return counts over all records; zeros in a replay, which has no records.
 
@@ -317,45 +322,57 @@ class Queries:
 
         Parameters
         ----------
-        kernel : function
-            Maps a block of records to its counts. If `center` is given, it takes the
-            logarithms of the records instead.
+        count_block : function
+            Counts among some of the records. It takes (manifold, points), or, if
+            `center` is given, the logarithms of the points at the center.
         size : int
             The number of counts.
         center : array of shape point_shape, optional
             The public point at which logarithms are taken.
+
+        Returns
+        -------
+        array of shape (size,)
+            The counts. NOT private.
         """
         if self._records is None:
             return np.zeros(size, dtype=np.int64)
-        total = self._sum(self._records, kernel, center)
+        counts = self._sum(self._records, count_block, center)
         if self._records.n == self._n:
-            return total
-        return np.round(total * (self._n / self._records.n))
+            return counts
+        return np.round(counts * (self._n / self._records.n))
 
     def _sum(
-        self, records: Records, kernel: Any, center: np.ndarray | None
+        self, records: Records, sum_block: Any, center: np.ndarray | None
     ) -> np.ndarray:
-        """Return the sum over all blocks of records of a kernel's values.
+        """Return a sum of whole numbers over all records, a block of records at a time.
 
         Parameters
         ----------
         records : Records
             The records.
-        kernel : function
-            Maps a block of records to whole numbers. If `center` is given, it takes the
-            logarithms of the records instead.
+        sum_block : function
+            Maps a block of records to an array of whole numbers. It takes (manifold,
+            points), or, if `center` is given, the logarithms of the points at the
+            center.
         center : array of shape point_shape, or None
             The public point at which logarithms are taken.
+
+        Returns
+        -------
+        array of int
+            The sum of `sum_block` over all blocks.
         """
         are_clipped = self._outer_ball is None
         if center is not None and are_clipped:
+            # Records in memory: their logarithms are cached for the next query.
             with np.errstate(all="ignore"):  # a data-dependent warning is a release
-                return self.logs(center).sums(kernel)
+                return self.logs(center).sums(sum_block)
 
         if center is not None:
-            kernel = partial(_apply_to_logs, center, kernel)
+            sum_block = partial(_apply_to_logs, center, sum_block)
         return records.sums(
-            partial(_apply_to_clipped, self._manifold, self._outer_ball, kernel)
+            partial(_apply_to_clipped, self._manifold, self._outer_ball, sum_block)
         )
 
 
@@ -410,8 +427,8 @@ def scaling_direction(cone: Manifold, center: np.ndarray) -> np.ndarray:
 def half_bin_count(cone: Manifold, outer_radius: float, width: float) -> int:
     """Return how many bins of a cone's log scale there are on each side of the center.
 
-    The bins reach to the outer radius, or to the largest scale that doubles can hold if
-    that is nearer.
+    The scale of a matrix is its unit of measurement. The bins reach to the outer
+    radius, or to the largest scale that doubles can hold if that is nearer.
 
     Parameters
     ----------
@@ -459,14 +476,60 @@ def likeliest_bin(
     array of shape (…)
         The signed distance from the center in bins, which need not be a whole number.
     """
+    n_pairs = noisy_weights.shape[-1] - 1
+    center = noisy_weights.shape[-1] // 2
+    std = np.asarray(noise_std)[..., None]
+    gain, expected_gain = _gain_over_center(noisy_weights, std, n, noise_kind)
+
+    # The more pairs compete, the larger is the gain that one of them has by chance.
+    offset = np.arange(n_pairs) - center
+    pairs_as_near = 2 * np.where(offset < 0, -offset, offset + 1)
+    can_tell_apart = expected_gain > 2 * log(n_pairs)
+    competitors = np.where(can_tell_apart, pairs_as_near, n_pairs)
+    penalized_gain = gain - 2 * np.log(competitors)
+
+    best_pair = np.argmax(penalized_gain, axis=-1)[..., None]
+    best_gain = np.take_along_axis(penalized_gain, best_pair, -1)[..., 0]
+    weights = np.maximum(noisy_weights, 0.0)
+    lower_weight = np.take_along_axis(weights[..., :-1], best_pair, -1)[..., 0]
+    upper_weight = np.take_along_axis(weights[..., 1:], best_pair, -1)[..., 0]
+    position = _position_between_edges(lower_weight, upper_weight, noise_kind)
+    return np.where(best_gain > 0, best_pair[..., 0] - center + position, 0.0)
+
+
+def _gain_over_center(
+    noisy_weights: np.ndarray, std: np.ndarray, n: int, noise_kind: "NoiseKind"
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return how much likelier the records are at each pair of edges than at the center.
+
+    The formulas of the log likelihoods are in the docstring of `likeliest_bin`.
+
+    Parameters
+    ----------
+    noisy_weights : array of shape (…, edges)
+        The released histogram, or several of them.
+    std : array of shape (…, 1) or (1,)
+        The standard deviation of the noise in each weight.
+    n : int
+        The number of records.
+    noise_kind : {"gaussian", "laplace"}
+        The kind of noise.
+
+    Returns
+    -------
+    gain : array of shape (…, edges − 1)
+        For each pair of neighboring edges, the log likelihood that all records lie
+        between them, minus the log likelihood that all are at the center.
+    expected_gain : array of shape (…, 1) or (1,)
+        About how much likelier the true pair is than pure noise, as a logarithm. If
+        this is small, pairs cannot be told apart.
+    """
     y_lower = noisy_weights[..., :-1]
     y_upper = noisy_weights[..., 1:]
-    n_pairs = y_lower.shape[-1]
     center = noisy_weights.shape[-1] // 2
     y_center = noisy_weights[..., [center]]
     lower = np.maximum(y_lower, 0.0)
     upper = np.maximum(y_upper, 0.0)
-    std = np.asarray(noise_std)[..., None]
 
     if noise_kind == "laplace":
         upper_weight = upper / np.maximum(lower + upper, _TINY)
@@ -476,24 +539,12 @@ def likeliest_bin(
             + _laplace_gain(y_upper, n * upper_weight)
         )
         log_likelihood_at_center = inverse_scale * _laplace_gain(y_center, n)
-        largest_gain = inverse_scale * n
+        expected_gain = inverse_scale * n
     else:
         log_likelihood = n / std**2 * np.sqrt(upper**2 + lower**2)
         log_likelihood_at_center = n / std**2 * y_center
-        largest_gain = (n / std) ** 2 / 2
-
-    offset = np.arange(n_pairs) - center
-    pairs_as_near = 2 * np.where(offset < 0, -offset, offset + 1)
-    can_tell_apart = largest_gain > 2 * log(n_pairs)
-    competitors = np.where(can_tell_apart, pairs_as_near, n_pairs)
-    gain = log_likelihood - log_likelihood_at_center - 2 * np.log(competitors)
-
-    best = np.argmax(gain, axis=-1)[..., None]
-    best_gain = np.take_along_axis(gain, best, -1)[..., 0]
-    best_upper = np.take_along_axis(upper, best, -1)[..., 0]
-    best_lower = np.take_along_axis(lower, best, -1)[..., 0]
-    position = _position_between_edges(best_lower, best_upper, noise_kind)
-    return np.where(best_gain > 0, best[..., 0] - center + position, 0.0)
+        expected_gain = (n / std) ** 2 / 2
+    return log_likelihood - log_likelihood_at_center, expected_gain
 
 
 def _laplace_gain(noisy: np.ndarray, expected: Any) -> np.ndarray:
@@ -546,7 +597,7 @@ def rescale_factor(
     manifold : Manifold
         The space of the point, usually a product.
     center : array of shape point_shape
-        The point.
+        The point. Its factor at `factor_index` is a positive definite matrix.
     factor_index : int
         The index of the factor that is rescaled.
     length : float
@@ -559,11 +610,13 @@ def rescale_factor(
         The new point, or the old one if doubles cannot hold the new one.
     """
     cone = manifold.factors[factor_index]
-    parts = list(split_into_factors(manifold, center))
-    old_part = parts[factor_index]
-    step = length * scaling_direction(cone, old_part)
-    parts[factor_index] = np.asarray(cone.from_normal_coordinates(old_part, step))
-    return point_or_fallback(manifold, lambda: join_factors(manifold, parts), center)
+    components = list(split_into_factors(manifold, center))
+    matrix = components[factor_index]
+    step = length * scaling_direction(cone, matrix)
+    components[factor_index] = np.asarray(cone.from_normal_coordinates(matrix, step))
+    return point_or_fallback(
+        manifold, lambda: join_factors(manifold, components), center
+    )
 
 
 def point_or_fallback(
@@ -582,6 +635,11 @@ def point_or_fallback(
         Returns the point, or raises.
     fallback : array of shape point_shape
         The point that is returned if the computation fails.
+
+    Returns
+    -------
+    array of shape point_shape
+        A valid point of the manifold.
     """
     try:
         with np.errstate(all="ignore"):
@@ -590,7 +648,7 @@ def point_or_fallback(
         return fallback
 
 
-# ---- kernels: exact sums over a block of records ----
+# ---- exact sums over a block of records ----
 
 
 def sum_clipped(radius: float, grid: FixedPoint, logs: np.ndarray) -> np.ndarray:
@@ -602,22 +660,22 @@ def sum_clipped(radius: float, grid: FixedPoint, logs: np.ndarray) -> np.ndarray
         Longer vectors are shortened to this length.
     grid : FixedPoint
         The grid to which entries are rounded.
-    logs : array, shape (k, dim)
-        The vectors.
+    logs : array of shape (k, dim)
+        The vectors: the logarithms of k records.
 
     Returns
     -------
     array of int, shape (2·dim,)
-        The high parts of the sums, then the low parts.
+        The high parts of the sums of all entries, then the low parts.
     """
     with np.errstate(all="ignore"):  # a data-dependent warning is a release
         return np.asarray(grid.sums(clip_rows_to(logs, radius)).ravel())
 
 
 def _apply_to_clipped(
-    manifold: Manifold, outer_ball: Ball | None, kernel: Any, block: Any
+    manifold: Manifold, outer_ball: Ball | None, sum_points: Any, block: Any
 ) -> np.ndarray:
-    """Apply a kernel to a block of records, after clipping them into the outer ball.
+    """Apply a function to a block of records, after clipping them into the outer ball.
 
     Parameters
     ----------
@@ -625,39 +683,62 @@ def _apply_to_clipped(
         The space of the records.
     outer_ball : Ball or None
         The public outer ball; None if the records have been clipped before.
-    kernel : function of (manifold, points)
-        Maps points to whole numbers.
+    sum_points : function of (manifold, points)
+        Returns an array of whole numbers, such as counts or an exact sum over points.
     block : array of shape (k, *point_shape)
-        The records.
+        The records: some of all that there are.
+
+    Returns
+    -------
+    array of int
+        The value of the function.
     """
     with np.errstate(all="ignore"):  # a data-dependent warning is a release
         points = np.asarray(block, dtype=np.float64)
         if outer_ball is not None:
             points = np.asarray(project_to_ball(manifold, *outer_ball, points))
-        return np.asarray(kernel(manifold, points), dtype=np.int64)
+        return np.asarray(sum_points(manifold, points), dtype=np.int64)
 
 
 def _apply_to_logs(
-    center: np.ndarray, kernel: Any, manifold: Manifold, points: np.ndarray
+    center: np.ndarray, sum_logs: Any, manifold: Manifold, points: np.ndarray
 ) -> np.ndarray:
-    """Apply a kernel to the logarithms of points at a center.
+    """Apply a function to the logarithms of points at a center.
 
     Parameters
     ----------
     center : array of shape point_shape
         The public point at which logarithms are taken.
-    kernel : function of an array of shape (k, dim)
-        Maps logarithms to whole numbers.
+    sum_logs : function of an array of shape (k, dim)
+        Maps logarithms to whole numbers, such as counts or an exact sum.
     manifold : Manifold
         The space of the points.
     points : array of shape (k, *point_shape)
         The records.
+
+    Returns
+    -------
+    array of int
+        The value of the function.
     """
-    return np.asarray(kernel(logs_at(manifold, center, points)))
+    return np.asarray(sum_logs(logs_at(manifold, center, points)))
 
 
 def _count_longer(radii: np.ndarray, logs: np.ndarray) -> np.ndarray:
-    """Return how many rows of `logs` are longer than each of the radii."""
+    """Return how many vectors are longer than each of several radii.
+
+    Parameters
+    ----------
+    radii : array of shape (r,)
+        The radii.
+    logs : array of shape (k, dim)
+        The vectors: the logarithms of k records.
+
+    Returns
+    -------
+    array of int, shape (r,)
+        One count for each radius.
+    """
     lengths = np.sort(np.linalg.norm(logs, axis=-1))
     return len(lengths) - np.searchsorted(lengths, radii, side="right")
 
@@ -674,13 +755,13 @@ def _sum_edge_weights_of_factor(
     Parameters
     ----------
     center : array of shape point_shape
-        A public point; the scales of the others are measured relative to its scale.
+        A public point. The scales of the records are measured relative to its scale.
     factor_index : int
-        The index of the factor.
+        The index of the factor, which is a cone of matrices.
     bins : Bins
-        The bins of log scales.
+        The public bins of log scales.
     manifold : Manifold
-        The product.
+        The space of the points, a product of several factors.
     points : array of shape (records, *point_shape)
         The records.
 
@@ -700,14 +781,16 @@ def _sum_edge_weights_of_logs(
 ) -> np.ndarray:
     """Return a histogram of the components of vectors along an axis.
 
+    If the axis points to the multiples of a matrix, the components are log scales.
+
     Parameters
     ----------
     axis : array of shape (dim,)
         A unit vector.
     bins : Bins
-        The bins of components.
+        The public bins of components.
     logs : array of shape (records, dim)
-        The vectors.
+        The vectors: the logarithms of the records.
 
     Returns
     -------
@@ -739,7 +822,7 @@ def _sum_edge_weights(
         The sum at each edge, in units of 2^-20.
     """
     n_edges = 2 * bins.half_count + 1
-    whole_weights = _WEIGHT_RESOLUTION * weights
+    whole_weights = _WEIGHT_RESOLUTION * weights  # whole numbers: sums are exact
     at_lower_edges = np.bincount(lower_edges, whole_weights[0], n_edges)
     at_upper_edges = np.bincount(lower_edges + 1, whole_weights[1], n_edges)
     return np.asarray(at_lower_edges + at_upper_edges).astype(np.int64)
@@ -879,7 +962,8 @@ def _sum_hessian_excess(
     """Return the exact sums of t and t·cos²φ over records in hyperbolic space.
 
     Here t = s·coth s − 1 for a record at distance s in radii of curvature, and φ is the
-    angle between the axis and the record (`Queries.hessian_excess`).
+    angle between the axis and the direction to the record. The mean Hessian of half the
+    squared distance along the axis is 1 + mean(t) − mean(t·cos²φ).
 
     Parameters
     ----------
