@@ -8,11 +8,13 @@ the sensitivity. Both are exported by `curvedp.testing`.
 
 import itertools
 import json
+import math
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
+from scipy.stats import chi2, ks_2samp
 
 from curvedp.core.capabilities import SimulatesRelease
 from curvedp.core.certificate_form import check_values
@@ -43,6 +45,10 @@ _N_DRAWS = 300
 # The largest Kolmogorov-Smirnov statistic √n·D that passes. Draws from the claimed law
 # exceed it with probability 1e-8.
 _LARGEST_KS = 3.1
+# The probability with which right draws fail one of the tests of their directions.
+_LEAST_PROBABILITY = 1e-8
+# Two arrays stand for one point if they are this close.
+_SAME_POINT = 1e-6
 # Random records lie within this many radii of the ball's center, so that some are
 # outside the ball and are clipped.
 _SAMPLED_RADII = 1.2
@@ -139,8 +145,10 @@ def check_mechanism(
     - a release neither raises nor warns;
     - the certificate rebuilds the mechanism;
     - the released value follows from the certificate's integers alone;
-    - if the mechanism is isotropic, the distances of exact draws from the value follow
-      the noise law.
+    - if the mechanism is isotropic, exact draws follow the noise law: their distances
+      from the value; on a symmetric space also their directions, which no direction is
+      preferred among; and if the value is a class, such as a line, draws do not depend
+      on which array stands for it.
 
     Parameters
     ----------
@@ -569,10 +577,7 @@ def _check_reconstruction(mechanism: Mechanism, release: Any) -> None:
 def _check_noise_law(
     mechanism: IsotropicMechanism, value: Any, source: GeneratorSource
 ) -> None:
-    """Check that the distances of noisy draws from the value follow the noise law.
-
-    This is the test of Kolmogorov and Smirnov. It detects gross mistakes, such as a
-    scale that is wrong by a factor.
+    """Check that exact draws about a value follow the noise law.
 
     Parameters
     ----------
@@ -586,16 +591,60 @@ def _check_noise_law(
     assert isinstance(mechanism, SimulatesRelease)
     prepared = mechanism.prepare_data(value)
     space, center = mechanism.draw_center(prepared)
-    distances = []
+    drawn = _draw_repeatedly(mechanism, prepared, center.shape, source)
+
+    _check_distances(mechanism, np.asarray(space.dist(center, drawn)))
+    if space.is_symmetric:
+        points = space.project(drawn)  # the draws are on a grid, not quite on the space
+        coordinates = np.asarray(space.normal_coordinates(center, points))
+        _check_directions(space, coordinates)
+
+    other = _other_representative(mechanism.manifold, np.asarray(prepared))
+    if other is not None:
+        about_other = _draw_repeatedly(
+            mechanism, mechanism.prepare_data(other), center.shape, source
+        )
+        _check_same_law(drawn, about_other)
+
+
+def _draw_repeatedly(
+    mechanism: IsotropicMechanism,
+    prepared: np.ndarray,
+    shape: tuple[int, ...],
+    source: GeneratorSource,
+) -> np.ndarray:
+    """Return what a mechanism draws about one value, `_N_DRAWS` times.
+
+    Parameters
+    ----------
+    mechanism : IsotropicMechanism
+        The mechanism that is tested.
+    prepared : array
+        What `prepare_data` returned for the value.
+    shape : tuple of int
+        The shape of one draw.
+    source : GeneratorSource
+        The simulated random bits.
+    """
+    drawn = []
     for _ in range(_N_DRAWS):
         draw = mechanism.draw(prepared, source)
-        coordinates = mechanism.replay_coordinates(
-            [[int(k) for k in np.ravel(part)] for part in draw.integers]
-        )
-        distances.append(float(space.dist(center, coordinates.reshape(center.shape))))
+        integers = [[int(k) for k in np.ravel(part)] for part in draw.integers]
+        coordinates = mechanism.replay_coordinates(integers)
+        if coordinates.size != math.prod(shape):  # coordinates in a chart of the space
+            coordinates = np.asarray(mechanism.point_from_grid(coordinates))
+        drawn.append(coordinates.reshape(shape))
+    return np.array(drawn)
 
+
+def _check_distances(mechanism: IsotropicMechanism, distances: np.ndarray) -> None:
+    """Check that distances from the value follow the noise law.
+
+    This is the test of Kolmogorov and Smirnov. It detects gross mistakes, such as a
+    scale that is wrong by a factor.
+    """
     # If the law is right, its distribution function maps distances to uniform numbers.
-    levels = np.sort(np.asarray(mechanism.noise_law.radial_cdf(np.array(distances))))
+    levels = np.sort(np.asarray(mechanism.noise_law.radial_cdf(distances)))
     uniform_levels = (np.arange(_N_DRAWS) + 0.5) / _N_DRAWS
     largest_deviation = float(np.max(np.abs(levels - uniform_levels)))
     ks_statistic = largest_deviation * np.sqrt(_N_DRAWS)
@@ -603,6 +652,101 @@ def _check_noise_law(
         ks_statistic <= _LARGEST_KS,
         f"exact draws do not follow the noise law: √n·KS = {ks_statistic:.3g}, and "
         f"{_LARGEST_KS} is the most",
+    )
+
+
+def _check_directions(space: Manifold, coordinates: np.ndarray) -> None:
+    """Check that draws prefer no direction from the value.
+
+    For n unit vectors u in d dimensions, whose law is uniform, n·d·|mean u|² is about
+    chi-squared with d degrees of freedom (Rayleigh's test). On a symmetric space the
+    reflection of geodesics keeps the law, so that this holds for the mean of every
+    isotropic law. With the mean M of u·uᵀ, n·d(d+2)/2·(tr M² − 1/d) is about
+    chi-squared with (d−1)(d+2)/2 degrees (Bingham's test). This one assumes that all
+    directions are alike, which they are on two-point homogeneous spaces.
+
+    Parameters
+    ----------
+    space : Manifold
+        A symmetric space.
+    coordinates : array of shape (n, dim)
+        Normal coordinates of the draws at the value.
+    """
+    n, dim = coordinates.shape
+    directions = coordinates / np.linalg.norm(coordinates, axis=1, keepdims=True)
+    mean = directions.mean(axis=0)
+    rayleigh = n * dim * float(mean @ mean)
+    message = "exact draws prefer a direction: they are not isotropic about the value"
+    _require(rayleigh <= chi2.isf(_LEAST_PROBABILITY, dim), message)
+
+    spectrum = space.jacobi_spectrum
+    if spectrum is None or dim == 1:
+        return
+    n_curved = sum(multiplicity for _, multiplicity in spectrum)
+    if n_curved not in (0, dim - 1):  # the space has a Euclidean factor
+        return
+    moment = directions.T @ directions / n
+    excess = float(np.sum(moment * moment)) - 1 / dim
+    bingham = n * dim * (dim + 2) / 2 * excess
+    degrees = (dim - 1) * (dim + 2) / 2
+    _require(bingham <= chi2.isf(_LEAST_PROBABILITY, degrees), message)
+
+
+def _other_representative(M: Manifold, p: np.ndarray) -> np.ndarray | None:
+    """Return another array that stands for the same point as p; None if none is found.
+
+    A point may be a class: a line, a subspace, a shape. Then `to_tangent` takes out of
+    an ambient vector the directions along which the class does not change, and a step
+    in what it takes out leads to another representative. A class of two (a vector up
+    to its sign) has no such direction, and −p is tried.
+
+    Parameters
+    ----------
+    M : Manifold
+        The manifold.
+    p : array of shape point_shape
+        A point.
+    """
+    if p.shape != M.point_shape:
+        return None
+    x = np.random.default_rng(0).normal(size=p.shape)
+    removed = x - np.asarray(M.to_tangent(p, x))
+    size = float(np.linalg.norm(p))
+    length = float(np.linalg.norm(removed))
+    step = removed * (size / length) if length > 0 else removed
+    for candidate in (p + step, -p):
+        q = np.asarray(M.project(candidate))
+        is_other_array = float(np.linalg.norm(q - p)) > 0.1 * size
+        if is_other_array and float(M.dist(p, q)) <= _SAME_POINT:
+            return q
+    return None
+
+
+def _check_same_law(drawn: np.ndarray, about_other: np.ndarray) -> None:
+    """Check that draws about two representatives of one point have the same law.
+
+    Otherwise a release tells which representative was computed, and that depends on
+    the records. Each entry of the arrays is compared by the test of Kolmogorov and
+    Smirnov for two samples.
+
+    Parameters
+    ----------
+    drawn, about_other : arrays of shape (n, ...)
+        Draws about one representative, and about the other.
+    """
+    n = len(drawn)
+    first = drawn.reshape(n, -1)
+    second = about_other.reshape(n, -1)
+    statistics = [
+        ks_2samp(first[:, k], second[:, k], method="asymp").statistic
+        for k in range(first.shape[1])
+    ]
+    largest = float(np.max(statistics)) * np.sqrt(n / 2)
+    _require(
+        largest <= _LARGEST_KS,
+        "draws depend on which array stands for the value, which is a class: √(n/2)·KS "
+        f"= {largest:.3g}, and {_LARGEST_KS} is the most. Release a representative "
+        "that is drawn at random",
     )
 
 

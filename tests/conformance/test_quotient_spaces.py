@@ -6,186 +6,48 @@ Random points that are made from each other are aligned already and would hide a
 that forgets it; `check_manifold` must not.
 """
 
-import math
-from dataclasses import dataclass
-from typing import ClassVar
-
 import numpy as np
 import pytest
 
 from curvedp import GDP, PrivateFrechetMean
-from curvedp.geometry import Manifold, frechet_mean
+from curvedp.geometry import frechet_mean
 from curvedp.testing import CHECKS, check_manifold
-
-
-def _complex(x):
-    return x[..., 0] + 1j * x[..., 1]
-
-
-def _real(z):
-    return np.stack([z.real, z.imag], axis=-1)
-
-
-def _hermitian(a, b):
-    """⟨a, b⟩ = Σ conj(aᵢ)·bᵢ, with a last axis of length one."""
-    return np.sum(np.conj(a) * b, axis=-1, keepdims=True)
-
-
-def _length(a):
-    return np.sqrt(np.sum(np.abs(a) ** 2, axis=-1, keepdims=True))
-
-
-def _phase(a):
-    """a/|a|, 1 at 0."""
-    modulus = np.abs(a)
-    return _quotient(
-        np.where(modulus == 0, 1.0, a), np.where(modulus == 0, 1.0, modulus)
-    )
-
-
-def _quotient(a, b):
-    """Complex division warns of NaN, which a record may be; the others' do not."""
-    with np.errstate(invalid="ignore"):
-        return a / b
-
-
-@dataclass(frozen=True)
-class ComplexProjective(Manifold):
-    """Lines of ℂ^{n+1} with the Fubini–Study metric: curvature between 1 and 4."""
-
-    kind: ClassVar[str | None] = "test-complex-projective"
-    n: int
-
-    @property
-    def dim(self):
-        return 2 * self.n
-
-    @property
-    def point_shape(self):
-        return (self.n + 1, 2)
-
-    @property
-    def origin(self):
-        return _real(np.eye(1, self.n + 1)[0].astype(complex))
-
-    @property
-    def curvature_bounds(self):
-        return (4.0, 4.0) if self.n == 1 else (1.0, 4.0)
-
-    @property
-    def injectivity_radius(self):
-        return math.pi / 2
-
-    @property
-    def is_homogeneous(self):
-        return True
-
-    @property
-    def jacobi_spectrum(self):
-        return ((4.0, 1), (1.0, 2 * self.n - 2)) if self.n > 1 else ((4.0, 1),)
-
-    def exp(self, p, v):
-        p, v = _complex(p), _complex(v)
-        length = _length(v)
-        return _real(np.cos(length) * p + np.sinc(length / math.pi) * v)
-
-    def _aligned(self, p, q):
-        """q times the phase that makes ⟨p, q⟩ positive."""
-        return q * np.conj(_phase(_hermitian(p, q)))
-
-    def log(self, p, q):
-        p, q = _complex(p), _complex(q)
-        return _real(self._horizontal_log(p, self._aligned(p, q)))
-
-    def _horizontal_log(self, p, q):
-        difference = q - p
-        normal = difference - _hermitian(p, difference) * p
-        normal = normal - _hermitian(p, normal) * p
-        sine = _length(normal)
-        angle = np.arctan2(sine, _hermitian(p, q).real)
-        stretch = angle / np.where(sine == 0, 1.0, sine)
-        return np.where(sine == 0, 1.0, stretch) * normal
-
-    def inner(self, p, u, v):
-        return np.sum(u * v + 0 * p, axis=(-2, -1))
-
-    def transport(self, p, q, v):
-        p, q, v = _complex(p), _complex(q), _complex(v)
-        moved = self._aligned(p, q)
-        phase = _phase(_hermitian(p, q))
-        return _real(phase * self._parallel(p, moved, v))
-
-    def _parallel(self, p, q, v):
-        """Parallel transport along the geodesic between aligned representatives."""
-        velocity = self._horizontal_log(p, q)
-        length = _length(velocity)
-        unit = _quotient(velocity, np.where(length == 0, 1.0, length))
-        along = _hermitian(unit, v)
-        turned = np.cos(length) * unit - np.sin(length) * p
-        return np.where(length == 0, v, v + along * (turned - unit))
-
-    def project(self, x):
-        z = _complex(x)
-        length = _length(z)
-        return np.where(
-            length[..., None] == 0,
-            self.origin,
-            _real(_quotient(z, np.where(length == 0, 1.0, length))),
-        )
-
-    def to_tangent(self, p, x):
-        p, x = _complex(p), _complex(x)
-        x = x - _hermitian(p, x) * p
-        return _real(x - _hermitian(p, x) * p)
-
-    def residual(self, p):
-        return np.abs(_length(_complex(p))[..., 0] - 1)
-
-    def _reflect(self, p, w):
-        """The unitary reflection that swaps the line of p with that of the origin."""
-        axis = np.array(p + 0 * w)
-        axis[..., :1] = axis[..., :1] + _phase(axis[..., :1])
-        share = _quotient(_hermitian(axis, w), _hermitian(axis, axis))
-        return w - 2 * axis * share
-
-    def from_coordinates(self, p, z):
-        w = z[..., 0::2] + 1j * z[..., 1::2]
-        w = np.concatenate([np.zeros_like(w[..., :1]), w], axis=-1)
-        return _real(self._reflect(_complex(p), w))
-
-    def to_coordinates(self, p, v):
-        w = self._reflect(_complex(p), _complex(v))[..., 1:]
-        return _real(w).reshape(*w.shape[:-1], self.dim)
+from support.complex_projective import (
+    ComplexProjective,
+    hermitian_product,
+    to_complex,
+    to_real,
+)
 
 
 class LogForgetsPhase(ComplexProjective):
     """`log` and `dist` take representatives as they come."""
 
     def log(self, p, q):
-        return _real(self._horizontal_log(_complex(p), _complex(q)))
+        return to_real(self._horizontal_log(to_complex(p), to_complex(q)))
 
 
 class TransportForgetsPhase(ComplexProjective):
     """`transport` ends at the representative aligned with p, not at q."""
 
     def transport(self, p, q, v):
-        p, q, v = _complex(p), _complex(q), _complex(v)
-        return _real(self._parallel(p, self._aligned(p, q), v))
+        p, q, v = to_complex(p), to_complex(q), to_complex(v)
+        return to_real(self._parallel(p, self._aligned(p, q), v))
 
 
 class TransportAlongUnalignedVelocity(ComplexProjective):
     """`transport` follows a velocity that is not horizontal where phases differ."""
 
     def transport(self, p, q, v):
-        return _real(self._parallel(_complex(p), _complex(q), _complex(v)))
+        return to_real(self._parallel(to_complex(p), to_complex(q), to_complex(v)))
 
 
 class TangentVectorsKeepThePhase(ComplexProjective):
     """`to_tangent` leaves in the direction i·p, along which the class does not change."""
 
     def to_tangent(self, p, x):
-        p, x = _complex(p), _complex(x)
-        return _real(x - _hermitian(p, x).real * p)
+        p, x = to_complex(p), to_complex(x)
+        return to_real(x - hermitian_product(p, x).real * p)
 
 
 class SpectrumOfTheSphere(ComplexProjective):
@@ -244,7 +106,7 @@ def test_private_mean_on_representatives_with_random_phases():
     rng = np.random.default_rng(0)
     X = M.exp(M.origin, M.from_coordinates(M.origin, 0.1 * rng.normal(size=(400, 4))))
     phases = np.exp(2j * np.pi * rng.random(400))[:, None]
-    X = _real(_complex(X) * phases)
+    X = to_real(to_complex(X) * phases)
     mean = PrivateFrechetMean(M, radius=0.35, guarantee=GDP(1.0)).fit(X)
     assert M.dist(mean.location_, frechet_mean(M, X)) < 20 * mean.predicted_error_
 
@@ -264,10 +126,10 @@ class ComplexPoints(ComplexProjective):
         return np.eye(1, self.n + 1)[0].astype(complex)
 
     def from_coordinates(self, p, z):
-        return _complex(super().from_coordinates(_real(p), z))
+        return to_complex(super().from_coordinates(to_real(p), z))
 
     def exp(self, p, v):
-        return _complex(super().exp(_real(p), _real(v)))
+        return to_complex(super().exp(to_real(p), to_real(v)))
 
 
 class FrameTwiceAsLong(ComplexProjective):
