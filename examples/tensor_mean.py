@@ -59,7 +59,9 @@ print(
 # %%
 certificate = mean.certificate_
 print(f"GDP({certificate.claims.gdp:.6f}) for {certificate.statistic}")
-print(f"numerics {certificate.numerics}, entropy {certificate.entropy}")
+print(
+    f"numerics {certificate.provenance.numerics}, entropy {certificate.provenance.entropy}"
+)
 for eps, delta in certificate.claims.curve:
     print(f"  epsilon {eps:4.2f}: delta {delta:.2e}")
 

@@ -170,7 +170,7 @@ def test_pages_say_whose_word_it_is_and_run_nothing():
         assert len(rows) == page.count("<tr>")
         for voice, _, words in rows:
             assert ("alert(1)" in words) == (voice == "curator"), words
-        assert held.sha256 in page
+        assert held.provenance.sha256 in page
 
 
 def test_the_worksheet_has_every_component_of_the_pyramid_in_its_order():
@@ -323,8 +323,8 @@ def test_several_releases_are_stated_together(study_of_three):
     assert "2 entries, which spent GDP(" in page
     assert "Not stated here" not in page
     for certificate in certificates:
-        assert certificate.sha256 in page
-        assert certificate.sha256 in worksheet(certificates, SAID)
+        assert certificate.provenance.sha256 in page
+        assert certificate.provenance.sha256 in worksheet(certificates, SAID)
     entry = registry(certificates, SAID)
     parameters = entry["deployment"]["privacy_loss"]["privacy_parameters"]
     one_release = GDP(1.0).epsilon(parameters["delta"])

@@ -253,7 +253,7 @@ def _as_list(certificates: Certificates) -> list[Certificate]:
     listed = list(certificates)
     if not listed:
         raise ParameterError("a statement needs at least one certificate")
-    if len({certificate.sha256 for certificate in listed}) < len(listed):
+    if len({certificate.provenance.sha256 for certificate in listed}) < len(listed):
         raise ParameterError("a certificate is given twice")
     return listed
 
@@ -335,8 +335,9 @@ def _group_by_payment(certificates: Sequence[Certificate]) -> list[list[Certific
     payments: dict[Any, list[Certificate]] = {}
     for number, certificate in enumerate(certificates):
         entry: Any = number
-        if certificate.ledger is not None:
-            entry = (certificate.ledger["entry"], certificate.ledger["head"])
+        payment = certificate.provenance.ledger
+        if payment is not None:
+            entry = (payment["entry"], payment["head"])
         payments.setdefault(entry, []).append(certificate)
     return list(payments.values())
 
@@ -503,7 +504,7 @@ def _statistic_words(certificate: Certificate) -> str:
 
 def _trust_name(certificate: Certificate) -> str:
     """Return the model of trust in one word, such as "Central"."""
-    return certificate.trust.value.capitalize()
+    return certificate.provenance.trust.value.capitalize()
 
 
 def _format_rounded_up(value: float) -> str:
@@ -631,13 +632,14 @@ def _mechanism_words(certificate: Certificate) -> str:
     certificate : Certificate
         The certificate of a release.
     """
+    provenance = certificate.provenance
     software = ", ".join(
-        f"{name} {version}" for name, version in certificate.software.items()
+        f"{name} {version}" for name, version in provenance.software.items()
     )
     return (
         f"{certificate.mechanism}, sensitivity {certificate.sensitivity:.6g}; "
-        f"{sampling_sentence(certificate)}, slack {certificate.numerics['slack']}; "
-        f"bits: {certificate.entropy['source']}; {software}"
+        f"{sampling_sentence(certificate)}, slack {provenance.numerics['slack']}; "
+        f"bits: {provenance.entropy['source']}; {software}"
     )
 
 
@@ -651,10 +653,13 @@ def _payment_sentence(certificates: Sequence[Certificate]) -> str:
     """
     # The hash of the ledger after each entry, by the number of the entry.
     heads = {}
+    n_unpaid = 0
     for certificate in certificates:
-        if certificate.ledger is not None:
-            heads[certificate.ledger["entry"]] = certificate.ledger["head"]
-    n_unpaid = sum(certificate.ledger is None for certificate in certificates)
+        payment = certificate.provenance.ledger
+        if payment is None:
+            n_unpaid += 1
+        else:
+            heads[payment["entry"]] = payment["head"]
 
     sentences = []
     if len(heads) == 1:
@@ -693,10 +698,11 @@ def ledger_sentence(ledger: "Ledger", certificates: Certificates) -> str:
     entries = {entry.number: entry for entry in ledger.entries}
     stated = set()
     for certificate in _as_list(certificates):
-        if certificate.ledger is None:
+        payment = certificate.provenance.ledger
+        if payment is None:
             continue
-        number = certificate.ledger["entry"]
-        if number not in entries or entries[number].hash != certificate.ledger["head"]:
+        number = payment["entry"]
+        if number not in entries or entries[number].hash != payment["head"]:
             raise ParameterError(
                 f"a certificate names entry {number}, which is not in this ledger"
             )
@@ -825,7 +831,7 @@ def _registry_notes(certificates: Sequence[Certificate]) -> str:
     certificates : sequence of Certificate
         The certificates of the releases.
     """
-    hashes = ", ".join(certificate.sha256 for certificate in certificates)
+    hashes = ", ".join(certificate.provenance.sha256 for certificate in certificates)
     noun = "certificate" if len(certificates) == 1 else "certificates"
     return (
         "privacy_loss and the sensitivity in implementation.mechanisms are recomputed "
@@ -1044,8 +1050,8 @@ def _page(
         for row in rows
     )
     named_certificates = " ".join(
-        f"Certificate of {escape(str(certificate.created))}, "
-        f"SHA-256 {escape(certificate.sha256)}."
+        f"Certificate of {escape(str(certificate.provenance.created))}, "
+        f"SHA-256 {escape(certificate.provenance.sha256)}."
         for certificate in certificates
     )
     return (

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from curvedp import GDP, Ledger, PrivateFrechetMean, verification
-from curvedp.core.certificate import Certificate, is_certificate_signed
+from curvedp.core.certificate import Certificate, is_certificate_signed, seal
 from curvedp.geometry import Euclidean
 from support.shell import run
 
@@ -59,7 +59,12 @@ def test_others_sign_too_and_a_wrong_key_is_refused(signed):
 def test_what_is_signed_is_what_was_verified(signed, monkeypatch):
     """Not what somebody puts in its place in between, unseen."""
     path, honest = signed / "c.json", Certificate.load(signed / "c.json")
-    swapped = replace(honest, created="2020-01-01T00:00:00+00:00").sealed()
+    swapped = seal(
+        replace(
+            honest,
+            provenance=replace(honest.provenance, created="2020-01-01T00:00:00+00:00"),
+        )
+    )
     run_in_worker = verification.run_in_worker
 
     def ask_then_swap(*question):
@@ -90,7 +95,7 @@ def test_no_change_after_signing_is_confirmed(signed):
         ("privacy_unit", "person"),
     ]
     for name, new in changes:
-        forged = Certificate.from_json(json.dumps({**record, name: new})).sealed()
+        forged = seal(Certificate.from_json(json.dumps({**record, name: new})))
         assert not is_certificate_signed(
             forged,
             key,
@@ -103,7 +108,7 @@ def test_no_change_after_signing_is_confirmed(signed):
 def test_what_does_not_hold_is_not_signed(signed):
     record = json.loads((signed / "c.json").read_text())
     record["claims"]["gdp"] *= 0.5
-    Certificate.from_json(json.dumps(record)).sealed().save(signed / "c.json")
+    seal(Certificate.from_json(json.dumps(record))).save(signed / "c.json")
     before = (signed / "c.json.sig").read_bytes()
     assert "not signed" in one_line(
         run("sign", signed / "c.json", "--key", signed / "me.pem"), 1

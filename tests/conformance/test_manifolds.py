@@ -283,7 +283,7 @@ WRONG = [
         "norm of log|exp and log are inverse|Coordinates are a linear isometry|1e-15",
     ),
     (_Hunched, "Sectional curvatures"),
-    (_Absolute, "without warnings|leaves points where they are"),
+    (_Absolute, "without a warning|leaves points where they are"),
     (_Shared, "leaves points where they are|depend on the other records"),
 ]
 

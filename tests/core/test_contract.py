@@ -15,6 +15,7 @@ import pytest
 
 import curvedp
 from curvedp.core import registry
+from curvedp.core.certificate import Certificate
 from curvedp.core.mechanism import Mechanism
 from curvedp.core.statistic import Statistic
 
@@ -38,6 +39,13 @@ def test_the_contract_of_a_statistic_is_small():
     members = public_members(Statistic)
     assert len(members) <= 10, sorted(members)
     assert {"compute", "sensitivity", "privacy_units", "name"} <= members
+
+
+def test_the_contract_of_a_certificate_is_small():
+    """What a file holds beside the claims is one member, `provenance`."""
+    members = public_members(Certificate)
+    assert len(members) <= 15, sorted(members)
+    assert {"claims", "from_json", "load", "provenance", "save", "to_json"} <= members
 
 
 def test_a_member_that_is_added_is_counted():

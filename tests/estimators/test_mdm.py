@@ -337,7 +337,7 @@ def test_no_added_record_moves_more_than_is_paid():
 def test_what_added_records_refuse():
     X, y = hemisphere(60)
     for options, data, says in (
-        ({"radius": "private"}, (X, y), "counts records"),
+        ({"radius": "private"}, (X, y), "requires replace-one"),
         ({"mechanism": "gaussian"}, (X, y), "mechanism"),
         ({}, (X, y, np.arange(60)), "groups"),
         ({}, (X[:0], y[:0]), "labels"),

@@ -12,6 +12,7 @@ import pytest
 
 import curvedp
 from curvedp import GDP, PureDP
+from curvedp.core.certificate import seal
 from curvedp.geometry import (
     Lorentz,
     Rotations,
@@ -79,7 +80,10 @@ def published(model) -> str:
         certificates = value if isinstance(value, list) else [value]
         if hasattr(certificates[0], "to_dict"):
             told[name] = [
-                replace(each, created="").sealed().to_dict() for each in certificates
+                seal(
+                    replace(each, provenance=replace(each.provenance, created=""))
+                ).to_dict()
+                for each in certificates
             ]
         else:
             told[name] = repr(plain(value))

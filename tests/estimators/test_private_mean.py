@@ -19,6 +19,7 @@ from curvedp import (
     PrivateMDM,
     PrivatePCA,
 )
+from curvedp.core.certificate import seal
 from curvedp.core.codes import ChoiceRule, SamplingPath
 from curvedp.core.statistic import Ball
 from curvedp.errors import (
@@ -142,7 +143,7 @@ def test_a_center_whose_projection_is_not_stable_to_the_last_digit_verifies():
     assert all(check.holds for check in verify_certificate(certificate))
     moved = {**certificate.parameters, "base": manifold.origin.tolist()}
     with pytest.raises(VerificationFailed, match="parameters"):
-        verify_certificate(dataclasses.replace(certificate, parameters=moved).sealed())
+        verify_certificate(seal(dataclasses.replace(certificate, parameters=moved)))
 
 
 @pytest.mark.parametrize(
@@ -358,7 +359,7 @@ def test_pca_by_descent_agrees_and_says_that_it_is_the_float_path(count):
     ).fit(X)
     assert model.components_.shape == (count, 4)
     assert np.linalg.norm(model.components_[:, :count]) > 0.98 * math.sqrt(count)
-    assert model.certificate_.numerics["path"] == SamplingPath.FLOAT64
+    assert model.certificate_.provenance.numerics["path"] == SamplingPath.FLOAT64
     checks = verify_certificate(model.certificate_)
     assert [check.claim for check in checks if check.holds is False] == [
         "entropy: numpy PCG64: for tests and simulation, NOT private"

@@ -312,7 +312,7 @@ def test_without_a_mistake_it_is_paid_once(name, tmp_path):
     model = make(ledger=ledger).fit(*data)
     assert len(ledger.entries) == 1
     certificate = getattr(model, "certificate_", None) or model.certificates_[0]
-    assert certificate.ledger == {"entry": 1, "head": ledger.head}
+    assert certificate.provenance.ledger == {"entry": 1, "head": ledger.head}
 
 
 def test_every_estimator_is_here():

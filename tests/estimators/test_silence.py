@@ -202,7 +202,7 @@ def site(manifold, records):
     plan = Plan(kernel, [key_of(identity), key_of(other)], [N, N], GDP(1.0))
     member = Site(plan, identity, records)
     at = np.asarray(kernel.initial_state_rows())
-    for label, part in enumerate(member._classes):
+    for label, part in enumerate(member._class_rows):
         plan.rounded_sum(0, at, part, label)
 
 

@@ -11,6 +11,7 @@ from datetime import UTC, datetime, timedelta
 import numpy as np
 import pytest
 
+from curvedp.core.certificate import seal
 from curvedp.errors import CurvedpError, FederationRefused
 from curvedp.federated import MeanKernel, Site, coordinate, flower, in_process
 from curvedp.federated.flower import reply_to
@@ -60,7 +61,7 @@ def is_signed(run, request):
 
 def resealed(record):
     certificate = Certificate.from_json(json.dumps(record))
-    return json.loads(certificate.sealed().to_json())
+    return json.loads(seal(certificate).to_json())
 
 
 def leaves(value, path=()):

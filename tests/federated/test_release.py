@@ -6,7 +6,7 @@ import json
 import numpy as np
 import pytest
 
-from curvedp.core.certificate import Certificate
+from curvedp.core.certificate import Certificate, seal
 from curvedp.core.codes import TrustModel
 from curvedp.core.wording import trust_sentence
 from curvedp.errors import CurvedpError, FederationRefused, ParameterError
@@ -250,7 +250,7 @@ def test_a_certificate_verifies_and_gives_its_value_back(released):
     )
     assert certificate.claims.gdp <= 1.0 + 1e-9
     assert certificate.release["stages"][0]["lost"] == [plan.sites[2]]
-    assert certificate.trust is TrustModel.FEDERATED
+    assert certificate.provenance.trust is TrustModel.FEDERATED
     assert "no curator" in trust_sentence(certificate)
 
 
@@ -308,7 +308,7 @@ def test_no_leaf_can_be_changed_to_claim_more(released):
                 continue
             try:
                 checks = verify_certificate(
-                    Certificate.from_json(json.dumps(changed(body, path, new))).sealed()
+                    seal(Certificate.from_json(json.dumps(changed(body, path, new))))
                 )
             except CurvedpError:
                 continue
@@ -331,7 +331,7 @@ def test_less_slack_than_the_plan_has_is_refuted(released):
     body = released[1].certificate.to_dict()
     for path in (("numerics", "slack"), ("claims", "slack")):
         body = changed(body, path, body[path[0]][path[1]] / 2)
-    forged = Certificate.from_json(json.dumps(body)).sealed()
+    forged = seal(Certificate.from_json(json.dumps(body)))
     assert any(check.holds is False for check in verify_certificate(forged))
 
 

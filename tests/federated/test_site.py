@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 import numpy as np
 import pytest
 
-from curvedp.core.certificate import is_certificate_signed
+from curvedp.core.certificate import is_certificate_signed, seal
 from curvedp.errors import (
     BudgetExceeded,
     CurvedpError,
@@ -94,7 +94,7 @@ def test_every_site_signs_the_certificate_and_no_other():
         is_certificate_signed(release.certificate, key, sign)
         for key, sign in release.signatures.items()
     )
-    other = replace(release.certificate, guarantee=GDP(0.1)).sealed()
+    other = seal(replace(release.certificate, guarantee=GDP(0.1)))
     assert not any(
         is_certificate_signed(other, key, sign)
         for key, sign in release.signatures.items()

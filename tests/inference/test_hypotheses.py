@@ -9,6 +9,7 @@ import pytest
 from scipy.stats import binomtest, norm
 
 from curvedp import GDP, ApproxDP, Ledger, PureDP
+from curvedp.core.certificate import seal
 from curvedp.core.codes import ProtectedUnit
 from curvedp.errors import BudgetExceeded, ParameterError, VerificationFailed
 from curvedp.geometry import Euclidean, Lorentz, Rotations, SPDAffineInvariant, Sphere
@@ -276,7 +277,7 @@ def test_the_ledger_is_charged_once_and_a_refusal_costs_nothing(tmp_path):
     assert ledger.spent is None
     found = two_sample_test(M, X, Y, radius=1.0, guarantee=GDP(0.8), ledger=ledger)
     assert ledger.spent.mu == pytest.approx(0.8)
-    assert found.certificate.ledger["entry"] >= 1
+    assert found.certificate.provenance.ledger["entry"] >= 1
     with pytest.raises(BudgetExceeded):
         two_sample_test(M, X, Y, radius=1.0, guarantee=GDP(0.8), ledger=ledger)
 
@@ -329,7 +330,7 @@ def test_a_changed_certificate_is_refused():
     ]
     for certificate in changed:
         assert not confirmed(certificate)
-        assert not confirmed(certificate.sealed())
+        assert not confirmed(seal(certificate))
 
 
 def test_the_command_line_verifies_a_test_s_certificate(tmp_path):

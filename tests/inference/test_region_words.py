@@ -72,7 +72,7 @@ def test_a_region_as_wide_as_the_ball_names_a_mechanism_with_a_narrower_one(
     X = records(M, 700, 0.2, away=0.8 * radius)
     wide = PrivateFrechetMean(M, radius, mechanism=mechanism).fit(X).confidence_region()
     assert wide.radius > radius / 2
-    named = re.search(r"mechanism='(.*)' has a region of about (\S+)", wide.theorem)
+    named = re.search(r"mechanism '(.*)' has a region of about (\S+)", wide.theorem)
     narrow = PrivateFrechetMean(M, radius, mechanism=named[1]).fit(X)
     found = narrow.confidence_region()
     assert "has a region" not in found.theorem
@@ -86,12 +86,19 @@ def test_a_region_of_the_population_names_the_mechanism_that_has_one():
     X = records(M, 700, 0.2)
     wide = PrivateFrechetMean(M, 1.2, mechanism="newton").fit(X)
     region = wide.confidence_region(of="population")
-    assert "mechanism='gradient' has one" in region.theorem
+    assert "the mechanism 'gradient' releases the variance" in region.theorem
     narrow = PrivateFrechetMean(M, 1.2, mechanism="gradient").fit(X)
     assert narrow.confidence_region(of="population").radius < region.radius / 2
+    # A finite-sample region is wide too where it is narrower than half of the ball.
+    flat = PrivateFrechetMean(Euclidean(3), 1.0, mechanism="tangent-gaussian")
+    region = flat.fit(records(Euclidean(3), 700, 0.2)).confidence_region(
+        of="population"
+    )
+    assert region.radius < 0.5
+    assert "'gradient'" in region.theorem
     pure = PrivateFrechetMean(M, 1.2, mechanism="newton", guarantee=PureDP(1.0)).fit(X)
     theorem = pure.confidence_region(of="population").theorem
-    assert "mechanism='gradient'" not in theorem
+    assert "'gradient'" not in theorem
 
 
 def test_a_plan_has_the_regions_of_several_mechanisms():

@@ -9,6 +9,7 @@ import pytest
 
 from curvedp import GDP
 from curvedp.audit.cases import cases
+from curvedp.core.certificate import seal
 from curvedp.errors import ParameterError, UnattainableGuarantee, VerificationFailed
 from curvedp.geometry import (
     Euclidean,
@@ -328,7 +329,7 @@ def test_a_changed_certificate_is_rejected(part):
         stages[-1][part] *= 0.9
     changed = {**certificate.release, "stages": stages, "integers": integers}
     try:
-        checks = verify_certificate(replace(certificate, release=changed).sealed())
+        checks = verify_certificate(seal(replace(certificate, release=changed)))
         assert any(check.holds is False for check in checks)
     except VerificationFailed:
         pass

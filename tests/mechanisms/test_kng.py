@@ -188,9 +188,9 @@ def test_the_certificate_says_what_was_done():
     certificate = mechanism.release(records(Sphere(2), 50)).certificate
     assert certificate.claims.gdp <= 1.0
     assert certificate.claims.gdp == pytest.approx(1.0)
-    assert certificate.entropy["cryptographic"]
-    assert "float64" in certificate.numerics["path"]
-    assert certificate.numerics["slack"] is None
+    assert certificate.provenance.entropy["cryptographic"]
+    assert "float64" in certificate.provenance.numerics["path"]
+    assert certificate.provenance.numerics["slack"] is None
     assert Certificate.from_json(certificate.to_json()) == certificate
     stated = json.loads(certificate.to_json())
     assert stated["parameters"]["scale"] * stated["claims"]["pure"] >= 2 * stated[

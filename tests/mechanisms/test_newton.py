@@ -8,6 +8,7 @@ import pytest
 from scipy.stats import ks_2samp
 
 from curvedp import PrivateFrechetMean
+from curvedp.core.certificate import seal
 from curvedp.core.chart import shrink_points
 from curvedp.core.wording import post_processing_sentence
 from curvedp.errors import ParameterError, VerificationFailed
@@ -124,9 +125,9 @@ def test_a_certificate_with_less_noise_is_refuted(field):
     )
     stages = [dict(stage) for stage in certificate.release["stages"]]
     stages[0][field] = 0.7 if field == "distance" else 0.9 * stages[0][field]
-    forged = replace(
-        certificate, release={**certificate.release, "stages": stages}
-    ).sealed()
+    forged = seal(
+        replace(certificate, release={**certificate.release, "stages": stages})
+    )
     try:
         assert any(check.holds is False for check in verify_certificate(forged))
     except VerificationFailed:

@@ -9,6 +9,7 @@ import pytest
 from flint import arb
 from scipy import stats
 
+from curvedp.core.certificate import seal
 from curvedp.errors import BudgetExceeded, ParameterError, VerificationFailed
 from curvedp.ledger import Ledger
 from curvedp.mechanisms.selection import (
@@ -170,12 +171,12 @@ def test_one_charge_and_a_certificate(target, tmp_path):
     for lie in ({"run": {**run, number: 2 * run[number]}}, {"shape": 3.0}):
         parameters = {**found.certificate.parameters, **lie}
         checks = verify_certificate(
-            replace(found.certificate, parameters=parameters).sealed()
+            seal(replace(found.certificate, parameters=parameters))
         )
         assert any(check.holds is False for check in checks)
     other = {**found.certificate.parameters, "run": {**run, "adjacency": "neither"}}
     with pytest.raises(VerificationFailed):
-        verify_certificate(replace(found.certificate, parameters=other).sealed())
+        verify_certificate(seal(replace(found.certificate, parameters=other)))
 
 
 def test_nonfinite_scores_are_never_chosen():

@@ -8,6 +8,7 @@ import pytest
 
 from curvedp import GDP, ApproxDP, PrivateTangentPCA, PureDP
 from curvedp.audit.empirical import audit_scores
+from curvedp.core.certificate import seal
 from curvedp.core.statistic import Ball
 from curvedp.errors import ParameterError, VerificationFailed
 from curvedp.geometry import (
@@ -335,7 +336,7 @@ def test_a_run_is_its_replay_and_a_changed_certificate_is_refused(M, mechanism):
     changed = [*integers[:-1], [int(k) for k in flat[:-1]]]
     release = {**certificate.release, "integers": changed}
     try:
-        checks = verify_certificate(replace(certificate, release=release).sealed())
+        checks = verify_certificate(seal(replace(certificate, release=release)))
         assert any(check.holds is False for check in checks)
     except VerificationFailed:
         pass
@@ -343,7 +344,7 @@ def test_a_run_is_its_replay_and_a_changed_certificate_is_refused(M, mechanism):
     name = next(key for key in ("sigma", "scale", "mu") if key in smaller)
     smaller[name] *= 0.5
     try:
-        checks = verify_certificate(replace(certificate, parameters=smaller).sealed())
+        checks = verify_certificate(seal(replace(certificate, parameters=smaller)))
         assert any(check.holds is False for check in checks)
     except VerificationFailed:
         pass

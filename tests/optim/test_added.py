@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from curvedp.core.certificate import seal
 from curvedp.core.codes import ProtectedUnit
 from curvedp.core.wording import protected_unit_sentence
 from curvedp.errors import ParameterError
@@ -183,7 +184,7 @@ def test_certificates_hold_and_do_not_tell_n(name, target):
         assert any(
             c.holds is False
             for c in verify_certificate(
-                replace(result.certificate, parameters=lie).sealed()
+                seal(replace(result.certificate, parameters=lie))
             )
         )
 

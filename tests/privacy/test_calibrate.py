@@ -26,7 +26,7 @@ from curvedp.privacy import calibration as calibrate_module
 from curvedp.privacy.calibration import (
     _cost_estimate,
     _cost_lower_bound,
-    _Search,
+    _ScaleSearch,
     log_excess,
     meets,
     secant_root,
@@ -338,7 +338,7 @@ def test_a_secant_finds_the_root_of_a_power(power):
 
 def test_bisection_finds_jumps_and_says_where_there_is_no_root():
     def search(start):
-        return _Search(lambda s: gaussian_profile(0.0, 2, s, 1.0), GDP(1.0), start)
+        return _ScaleSearch(lambda s: gaussian_profile(0.0, 2, s, 1.0), GDP(1.0), start)
 
     for start in (1.0, 7.0, 100.0):
         root = search(start)._bisect(lambda s: 1.0 if s < 7.0 else -1.0)

@@ -192,7 +192,7 @@ def test_plain_lists_of_equal_length_are_fitted_as_their_array_is():
     by_array = PrivatePCA(radius=2.0, source=sources[0]).fit(X)
     by_list = PrivatePCA(radius=2.0, source=sources[1], features=3).fit(X.tolist())
     np.testing.assert_array_equal(by_array.components_, by_list.components_)
-    with pytest.raises(ParameterError, match="features=4"):
+    with pytest.raises(ParameterError, match="the parameter features is 4"):
         PrivatePCA(radius=2.0, features=4).fit(X)
     for bad in (0, -1, 2.5, "3"):
         with pytest.raises(ParameterError, match="features"):

@@ -246,7 +246,7 @@ def test_the_noise_of_a_descent_is_what_its_certificate_charges():
         )
         assert c.claims.gdp == pytest.approx(mu, rel=1e-6)
         assert c.claims.gdp >= mu
-        assert c.numerics["slack"] < 2.0**-90
+        assert c.provenance.numerics["slack"] < 2.0**-90
         if isinstance(guarantee, GDP):
             assert mu <= guarantee.mu
         elif isinstance(guarantee, ApproxDP):

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from curvedp import PrivateGeodesicRegression, PureDP
+from curvedp.core.certificate import seal
 from curvedp.errors import CurvedpError, VerificationFailed
 from curvedp.geometry import Euclidean, Rotations, SPDAffineInvariant, Sphere
 from curvedp.mechanisms import Certificate, vector
@@ -50,7 +51,7 @@ def test_fits_come_near_and_certificates_hold(M, predictors):
         **certificate.parameters,
         "scale": 0.99 * certificate.parameters["scale"],
     }
-    cheat = replace(certificate, parameters=smaller).sealed()
+    cheat = seal(replace(certificate, parameters=smaller))
     assert any(
         check.holds is False and "pure" in check.claim
         for check in verify_certificate(cheat)
@@ -74,7 +75,7 @@ def test_certificates_that_are_no_regression_are_not_confirmed(M, change):
     ).fit(x, Y)
     assert model.method_ == ("kng" if M.dim == 2 else "dp-rgd")
     altered = {**model.certificate_.statistic, **change}
-    cheat = replace(model.certificate_, statistic=altered).sealed()
+    cheat = seal(replace(model.certificate_, statistic=altered))
     with pytest.raises(VerificationFailed, match=next(iter(change))):
         verify_certificate(cheat)
 
@@ -103,7 +104,7 @@ def test_tampered_certificates_are_not_confirmed(part, change):
     )
     honest = model.fit(x, x[:, None]).certificate_
     assert all(check.holds for check in verify_certificate(honest))
-    tampered = replace(honest, **{part: {**getattr(honest, part), **change}}).sealed()
+    tampered = seal(replace(honest, **{part: {**getattr(honest, part), **change}}))
     assert not all(check.holds for check in _verified(tampered))
 
 

@@ -84,7 +84,7 @@ def test_the_whole_walk(browser, desk, tmp_path):
     assert certificate.guarantee == GDP(0.5)
     value = np.loadtxt(desk.folder / "release-1" / "value.csv", delimiter=",")
     assert np.linalg.norm(value) == pytest.approx(1.0)
-    assert certificate.ledger["entry"] == 1
+    assert certificate.provenance.ledger["entry"] == 1
     assert browser("GET", "/release/1/study.ledger").status_code == 404
     assert browser("GET", "/release/2/value.csv").status_code == 404
     assert browser("GET", "/release/1/..%2Fstudy.ledger").status_code == 404

@@ -16,6 +16,7 @@ import numpy as np
 import curvedp
 from curvedp import audit, geometry, laws, mechanisms, optim, privacy, randomness
 from curvedp.core import registry
+from curvedp.core.certificate import seal
 from curvedp.core.mechanism import Mechanism
 from curvedp.core.statistic import Statistic
 from curvedp.geometry import Euclidean, Lorentz, Sphere
@@ -100,7 +101,7 @@ CERTIFICATE = (
 def _verify(**fields: Any) -> Any:
     """A certificate with one field spoilt, through the text that a file would hold."""
     text = json.dumps(fields, default=repr)
-    return verify_certificate(mechanisms.Certificate.from_json(text).sealed())
+    return verify_certificate(seal(mechanisms.Certificate.from_json(text)))
 
 
 CURVED = {"curvature": -1.0, "dim": 2, "sensitivity": 0.3}

@@ -14,7 +14,9 @@ from curvedp.errors import ParameterError
 if TYPE_CHECKING:
     from curvedp.ledger import Ledger
 
-ledger_app = typer.Typer(no_args_is_help=True, help="Keep the privacy budget of a data set.")
+ledger_app = typer.Typer(
+    no_args_is_help=True, help="Keep the privacy budget of a data set."
+)
 
 KeyOption = Annotated[
     Path | None, typer.Option("--key", help="file with the key of a keyed ledger")

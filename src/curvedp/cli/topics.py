@@ -163,7 +163,11 @@ def _read_vectors(options: TypedOptions) -> "tuple[Sphere, Any]":
     """
     from curvedp.geometry import Sphere, parse_manifold
     from curvedp.records import read_records
-    from curvedp.records.files import open_npy, record_width
+    from curvedp.records.files import (
+        only_column_besides,
+        open_npy,
+        record_width,
+    )
 
     data = options["data"]
     if options["text"] is not None:
@@ -176,6 +180,9 @@ def _read_vectors(options: TypedOptions) -> "tuple[Sphere, Any]":
     reading = reading_options(options)
     if options["groups"] is not None:
         reading["other_columns"] = [parse_column(options["groups"])]
+        vectors = only_column_besides(data, reading["other_columns"])
+        if reading.get("columns") is None and vectors is not None:
+            reading["columns"] = [vectors]
     if options["manifold"] is None:
         space: Any = Sphere(record_width(data, **reading) - 1)
     else:

@@ -333,6 +333,43 @@ def _installed_version(package: str) -> str:
 
 
 @dataclass(frozen=True)
+class Provenance:
+    """How, when and with what a release was made.
+
+    In a certificate's file these are fields beside the others.
+
+    Attributes
+    ----------
+    trust : TrustModel
+        Who sees the records before noise is added.
+    numerics : mapping
+        How the noise was drawn.
+    entropy : mapping
+        Where the random bits came from.
+    ledger : mapping or None
+        The number and the hash of the ledger entry that paid for the release.
+    created : str
+        The time of the release, in ISO 8601.
+    software : mapping
+        The versions of Python and of the packages that the release used.
+    sha256 : str
+        The hash of all other fields of the certificate; empty before it is sealed.
+    """
+
+    trust: TrustModel
+    numerics: Mapping[str, Any]
+    entropy: Mapping[str, Any]
+    ledger: Mapping[str, Any] | None = None
+    created: str = field(
+        default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds")
+    )
+    software: Mapping[str, str] = field(
+        default_factory=lambda: dict(installed_software())
+    )
+    sha256: str = ""
+
+
+@dataclass(frozen=True)
 class Certificate:
     """The public record of one release, from which its guarantee can be recomputed.
 
@@ -356,26 +393,12 @@ class Certificate:
         The guarantee that the release meets, in every definition.
     privacy_unit : ProtectedUnit
         Whose data are protected: a record or a person.
-    trust : TrustModel
-        Who sees the records before noise is added.
-    numerics : mapping
-        How the noise was drawn.
-    entropy : mapping
-        Where the random bits came from.
     release : mapping
         The released integers (None if they are too many to list), their SHA-256, the
         stages of a staged release, the post-processing, and why this mechanism was
         chosen.
-    ledger : mapping or None
-        The number and the hash of the ledger entry that paid for the release.
-    created : str
-        The time of the release, in ISO 8601.
-    software : mapping
-        The versions of Python and of the packages that the release used.
-    schema : str
-        The version of the format.
-    sha256 : str
-        The hash of all other fields.
+    provenance : Provenance
+        How, when and with what the release was made, and the hash of all other fields.
 
     Examples
     --------
@@ -396,42 +419,23 @@ class Certificate:
     guarantee: Guarantee
     claims: Claims
     privacy_unit: ProtectedUnit
-    trust: TrustModel
-    numerics: Mapping[str, Any]
-    entropy: Mapping[str, Any]
     release: Mapping[str, Any]
-    ledger: Mapping[str, Any] | None = None
-    created: str = field(
-        default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds")
-    )
-    software: Mapping[str, str] = field(
-        default_factory=lambda: dict(installed_software())
-    )
-    schema: str = SCHEMA
-    sha256: str = ""
+    provenance: Provenance
 
     def __hash__(self) -> int:
         # Most fields cannot be hashed, but equal certificates have equal SHA-256.
-        return hash(self.sha256)
-
-    @property
-    def fingerprint(self) -> str:
-        """Compute the SHA-256 of the canonical JSON of every field except `sha256`."""
-        record = self.to_dict()
-        del record["sha256"]
-        return digest(record).hex()
-
-    def sealed(self) -> "Certificate":
-        """Return a copy whose field `sha256` is the hash of all other fields."""
-        return replace(self, sha256=self.fingerprint)
+        return hash(self.provenance.sha256)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the certificate as JSON values."""
+        """Return the fields of the certificate's file as JSON values."""
         record = _validate.field_values(self)
         record["guarantee"] = self.guarantee.to_dict()
         record["claims"] = self.claims.to_dict()
         record["privacy_unit"] = self.privacy_unit.value
-        record["trust"] = self.trust.value
+        del record["provenance"]
+        record |= _validate.field_values(self.provenance)
+        record["trust"] = self.provenance.trust.value
+        record["schema"] = SCHEMA
         return record
 
     def to_json(self) -> str:
@@ -471,12 +475,16 @@ class Certificate:
                     f"the schema is not {SCHEMA!r}; other schemas need the version that "
                     "wrote them"
                 )
-            check_form_of(record, _field_names())
+            check_form_of(record, _file_fields())
             record["claims"] = Claims.from_dict(record["claims"])
             record["guarantee"] = guarantee_from_dict(record["guarantee"])
             record["privacy_unit"] = ProtectedUnit(record["privacy_unit"])
             record["trust"] = TrustModel(record["trust"])
-            return cls(**record)
+            del record["schema"]
+            provenance = Provenance(
+                **{entry.name: record.pop(entry.name) for entry in fields(Provenance)}
+            )
+            return cls(**record, provenance=provenance)
         except ParameterError as error:
             raise ParameterError(f"not a curvedp certificate: {error}") from None
         except (
@@ -529,7 +537,7 @@ class Certificate:
             ("protected", protected_unit_sentence(self)),
             ("mechanism", self.mechanism),
             ("sensitivity", f"{self.sensitivity:.6g}"),
-            ("entropy", str(self.entropy.get("source"))),
+            ("entropy", str(self.provenance.entropy.get("source"))),
         ]
         rows += [("warning", warning.text) for warning in certificate_warnings(self)]
         cells = [
@@ -539,14 +547,31 @@ class Certificate:
         return f"<b>curvedp certificate</b><table>{''.join(cells)}</table>"
 
 
-def _field_names() -> set[str]:
-    """Return the names of a certificate's fields."""
-    return {entry.name for entry in fields(Certificate)}
+def _file_fields() -> set[str]:
+    """Return the names of the fields in a certificate's file."""
+    declared = (*fields(Certificate), *fields(Provenance))
+    names = {entry.name for entry in declared} | {"schema"}
+    return names - {"provenance"}
+
+
+def compute_sha256(certificate: Certificate) -> str:
+    """Return the SHA-256 of the canonical JSON of every field except `sha256`."""
+    record = certificate.to_dict()
+    del record["sha256"]
+    return digest(record).hex()
+
+
+def seal(certificate: Certificate) -> Certificate:
+    """Return a copy whose field `sha256` is the hash of all other fields."""
+    sha256 = compute_sha256(certificate)
+    return replace(
+        certificate, provenance=replace(certificate.provenance, sha256=sha256)
+    )
 
 
 def check_form(certificate: Certificate) -> None:
     """Raise `ParameterError` if a field of a certificate is malformed."""
-    check_form_of(certificate.to_dict(), _field_names())
+    check_form_of(certificate.to_dict(), _file_fields())
 
 
 def sign_certificate(certificate: Certificate, identity: Ed25519PrivateKey) -> str:

@@ -33,9 +33,11 @@ from curvedp.core.capabilities import PostProcessesItself, RefusesRelease
 from curvedp.core.certificate import (
     Certificate,
     Claims,
+    Provenance,
     Release,
     exact_integers,
     hash_integers,
+    seal,
 )
 from curvedp.core.certificate_form import check_plain_text
 from curvedp.core.chart import grid_of
@@ -320,13 +322,6 @@ class Mechanism(ABC):
             guarantee=terms.guarantee or strongest_guarantee(self.privacy_profile),
             claims=Claims.from_profile(self.privacy_profile, draw.slack or 0.0),
             privacy_unit=privacy_unit,
-            trust=self.info.trust,
-            numerics={
-                "path": self.info.sampling.value,
-                "slack": draw.slack,
-                "profile": profile_kind(self.privacy_profile).value,
-            },
-            entropy={"source": source.name, "cryptographic": source.is_cryptographic},
             release={
                 "integers": _listed_integers(draw.integers, self.info.is_staged),
                 "sha256": hash_integers(draw.integers),
@@ -334,9 +329,21 @@ class Mechanism(ABC):
                 "post_processing": [code.value for code in post_processing_of(self)],
                 "choice": choice,
             },
-            ledger=None if terms.ledger_entry is None else dict(terms.ledger_entry),
+            provenance=Provenance(
+                trust=self.info.trust,
+                numerics={
+                    "path": self.info.sampling.value,
+                    "slack": draw.slack,
+                    "profile": profile_kind(self.privacy_profile).value,
+                },
+                entropy={
+                    "source": source.name,
+                    "cryptographic": source.is_cryptographic,
+                },
+                ledger=None if terms.ledger_entry is None else dict(terms.ledger_entry),
+            ),
         )
-        return Release(self.post_process(draw.value), certificate.sealed())
+        return Release(self.post_process(draw.value), seal(certificate))
 
 
 def describe_mechanism(mechanism: Mechanism) -> dict[str, Any]:

@@ -196,9 +196,9 @@ def trust_sentence(certificate: Certificate) -> str:
         A certificate. That of a federated release also tells how many sites may collude
         with the server.
     """
-    sentence = TRUST_WORDS[certificate.trust]
+    sentence = TRUST_WORDS[certificate.provenance.trust]
     colluding_sites = certificate.statistic.get("collusion")
-    if certificate.trust is TrustModel.FEDERATED and colluding_sites:
+    if certificate.provenance.trust is TrustModel.FEDERATED and colluding_sites:
         sentence = (
             f"{sentence}. The server may know all of {colluding_sites} other sites"
         )
@@ -215,12 +215,12 @@ def post_processing_sentence(certificate: Certificate) -> str:
 
 def sampling_sentence(certificate: Certificate) -> str:
     """Say how the noise was drawn."""
-    return SAMPLING_WORDS[SamplingPath(certificate.numerics["path"])]
+    return SAMPLING_WORDS[SamplingPath(certificate.provenance.numerics["path"])]
 
 
 def profile_sentence(certificate: Certificate) -> str:
     """Say what is known of the privacy profile."""
-    return PROFILE_WORDS[ProfileKind(certificate.numerics["profile"])]
+    return PROFILE_WORDS[ProfileKind(certificate.provenance.numerics["profile"])]
 
 
 def choice_sentence(certificate: Certificate, *, with_excluded: bool = True) -> str:

@@ -20,6 +20,7 @@ from curvedp.core.certificate import (
     Release,
     check_at_least,
     is_certificate_signed,
+    seal,
 )
 from curvedp.core.codes import ChoiceRule, SamplingPath, TrustModel
 from curvedp.core.mechanism import (
@@ -229,7 +230,9 @@ class FederatedMechanism(Mechanism, ChecksItself):
                 "no more than the plan allows",
             ),
             check_at_least(
-                "slack of the discrete noise", certificate.numerics["slack"], plan.tau
+                "slack of the discrete noise",
+                certificate.provenance.numerics["slack"],
+                plan.tau,
             ),
         ]
 
@@ -385,7 +388,8 @@ def _release(plan: Plan, run: "_Run | _FinishedRun") -> Release:
     release = FederatedMechanism(statistic=plan).release(run, terms=terms)
     # The sites vouch for the version they agreed on, not for the server's packages.
     software = {"curvedp": plan.software}
-    certificate = replace(release.certificate, software=software).sealed()
+    provenance = replace(release.certificate.provenance, software=software)
+    certificate = seal(replace(release.certificate, provenance=provenance))
     return Release(release.value, certificate)
 
 

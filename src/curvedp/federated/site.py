@@ -279,7 +279,7 @@ class Site(Party):
             raise _refuse_to_sign(
                 "the certificate is not the one that follows from the sums"
             )
-        if not self.plan.is_within_hours(certificate.created):
+        if not self.plan.is_within_hours(certificate.provenance.created):
             raise _refuse_to_sign(
                 "the certificate's time is not within the plan's hours"
             )
@@ -366,8 +366,8 @@ class Site(Party):
             If this site has signed a different certificate of this session, or the
             journal cannot be written.
         """
-        signed_hash = self.state.setdefault("signed", certificate.sha256)
-        if signed_hash != certificate.sha256:
+        signed_hash = self.state.setdefault("signed", certificate.provenance.sha256)
+        if signed_hash != certificate.provenance.sha256:
             raise _refuse_to_sign(
                 "this site has signed another certificate of this session"
             )
@@ -378,9 +378,9 @@ class Site(Party):
         path = self._journal / f"{session_name}-sign"
         try:
             with path.open("x", encoding="ascii") as file:
-                file.write(certificate.sha256)
+                file.write(certificate.provenance.sha256)
         except FileExistsError:
-            if path.read_text(encoding="ascii") != certificate.sha256:
+            if path.read_text(encoding="ascii") != certificate.provenance.sha256:
                 raise _refuse_to_sign(
                     "this site has signed another certificate of this session"
                 ) from None

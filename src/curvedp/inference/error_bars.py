@@ -97,15 +97,40 @@ def _error_bar(
         found = build_region(level, of)
     except ParameterError as refusal:
         return ErrorBar(of, [], f"{title}: none; {describe(refusal)}")
-    regions = list(found.values()) if isinstance(found, Mapping) else [found]
-
+    regions_by_name = found if isinstance(found, Mapping) else {"": found}
+    regions = list(regions_by_name.values())
     widest = max(regions, key=lambda region: region.radius)
-    radius = distance_sentence(widest.manifold, widest.radius)
-    if isinstance(widest.manifold, Sphere) and of == "population":
-        radius = f"{radius}, which is α{100 * level:g}"
-    together = "" if len(regions) == 1 else f", {len(regions)} regions together"
+    if any(region.is_as_wide_as_ball for region in regions):
+        radius = distance_sentence(widest.manifold, widest.radius)
+        sentence = f"{title}: none of use; within {radius}, {widest.theorem}"
+        return ErrorBar(of, regions, sentence)
+
+    radii = ", ".join(
+        f"{name} {distance_sentence(region.manifold, region.radius)}"
+        for name, region in regions_by_name.items()
+    )
+    together = ", all at once"
+    if len(regions) == 1:
+        radii = radius_sentence(widest)
+        together = ""
     sentence = (
-        f"{title}: the {100 * level:g}% region of {widest.description}: within "
-        f"{radius}{together}; {widest.theorem}"
+        f"{title}: within {radii}{together}; it is the {100 * level:g}% region of "
+        f"{widest.description}; {widest.theorem}"
     )
     return ErrorBar(of, regions, sentence)
+
+
+def radius_sentence(region: Region) -> str:
+    """Return the radius of a region in words; that of a mean direction is its α95.
+
+    A region that is all of the ball of the records is not called so.
+
+    Parameters
+    ----------
+    region : Region
+    """
+    radius = distance_sentence(region.manifold, region.radius)
+    is_direction = isinstance(region.manifold, Sphere) and region.of == "population"
+    if is_direction and not region.is_as_wide_as_ball:
+        return f"{radius}, which is α{100 * region.level:.3g}"
+    return radius

@@ -369,6 +369,9 @@ def _build_region(
     if isinstance(statistic, PointStatistic):
         center = statistic.to_data_frame(center[None])[0]
 
+    is_as_wide_as_ball = shape.is_as_wide_as_ball
+    if isinstance(statistic, FrechetMean) and statistic.value_ball is not None:
+        is_as_wide_as_ball |= shape.radius >= statistic.value_ball.radius
     theorem = shape.theorem
     if isinstance(mechanism.statistic, SearchedVariance):
         theorem = _clipped_variance(mechanism)
@@ -376,7 +379,15 @@ def _build_region(
         theorem += _narrower_region(mechanism, level, shape.radius, of)
     description = _describe(mechanism.statistic, draw, of, components, unit_words)
     return Region(
-        manifold, center, shape.radius, level, of, description, theorem, shape.within
+        manifold,
+        center,
+        shape.radius,
+        level,
+        of,
+        description,
+        theorem,
+        shape.within,
+        is_as_wide_as_ball=is_as_wide_as_ball,
     )
 
 
@@ -457,22 +468,27 @@ def _narrower_region(mechanism: Any, level: float, radius: float, of: str) -> st
     of : {"records", "population"}
         What the region is about.
     """
-    is_narrow = radius < _WIDE_REGION * mechanism.statistic.radius
-    if is_narrow or mechanism.info.name in _CHART_MECHANISMS:
-        return ""
     guarantee = strongest_guarantee(mechanism.privacy_profile)
     if of == "population":
         has_variance = mechanism.info.name == "gradient-step"
         if has_variance or isinstance(guarantee, PureDP):
             return ""
-        return "; mechanism='gradient' has one that is about as wide as without privacy"
+        return (
+            "; the mechanism 'gradient' releases the variance too, and its region is "
+            "usually several times narrower"
+        )
+    is_narrow = radius < _WIDE_REGION * mechanism.statistic.radius
+    if is_narrow or mechanism.info.name in _CHART_MECHANISMS:
+        return ""
     radii = regions_in_chart(mechanism.statistic, guarantee, level)
     if not radii:
         return ""
     name = min(radii, key=radii.__getitem__)
     if radii[name] > radius / 2:
         return ""
-    return f"; mechanism={name!r} has a region of about {radii[name]:.3g} in this ball"
+    return (
+        f"; the mechanism {name!r} has a region of about {radii[name]:.3g} in this ball"
+    )
 
 
 def regions_in_chart(

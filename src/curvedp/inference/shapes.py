@@ -157,7 +157,10 @@ class Region:
         Whether it is exact or conservative, and why.
     within : ChartBall, NearlyInvariantSubspaces or None
         A smaller set: the region is its intersection with the geodesic ball. If it is
-        None, the region is the whole ball.
+        None, the region is all of that geodesic ball.
+    is_as_wide_as_ball : bool
+        Whether the region is no narrower than the ball of the records, which holds
+        their mean anyway.
 
     Examples
     --------
@@ -180,6 +183,7 @@ class Region:
     description: str
     theorem: str
     within: ChartBall | NearlyInvariantSubspaces | None = None
+    is_as_wide_as_ball: bool = False
 
     def contains(self, points: Any) -> np.ndarray:
         """Return whether each point lies in the region; a point that is not finite does not.
@@ -246,6 +250,8 @@ class Shape(NamedTuple):
         A smaller set: the region is its intersection with the ball.
     step : array of shape (dim,), optional
         The normal coordinates of the center at `base`.
+    is_as_wide_as_ball : bool
+        Whether it is the ball of the records, which holds every value.
     """
 
     base: np.ndarray
@@ -253,6 +259,7 @@ class Shape(NamedTuple):
     theorem: str
     within: ChartBall | NearlyInvariantSubspaces | None = None
     step: np.ndarray | None = None
+    is_as_wide_as_ball: bool = False
 
     def center(self, manifold: Manifold) -> np.ndarray:
         """Return the center of the ball as a point of the manifold."""
@@ -389,6 +396,7 @@ def shape_after_gradient(
         ball.center,
         ball.radius * (1 + CHART_ERROR),
         "the whole ball: a gradient gives no narrower region",
+        is_as_wide_as_ball=True,
     )
 
     distance_to_center = float(manifold.dist(ball.center, w))

@@ -594,6 +594,6 @@ def _sidecar(
         content["DifferentialPrivacy"] = {
             "Guarantee": str(certificate.guarantee),
             "PrivacyUnit": str(certificate.privacy_unit.value),
-            "CertificateSHA256": certificate.sha256,
+            "CertificateSHA256": certificate.provenance.sha256,
         }
     return content

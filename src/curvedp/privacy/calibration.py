@@ -52,7 +52,7 @@ _LARGEST_STEP = 3.0
 _MAX_SECANT_STEPS = 40
 # If the first point is far too large, this step back halves the scale: log 2 = 0.69.
 _STEP_BACK = 0.7
-# The relative width of the bracket at which `_Search._bisect` ends.
+# The relative width of the bracket at which `_ScaleSearch._bisect` ends.
 _BISECTION_WIDTH = 2.0**-38
 # δ = 0 has no logarithm; this number stands for it. It is below log of every double.
 _LOG_OF_ZERO = -1e300
@@ -88,7 +88,10 @@ def meets(profile: PrivacyProfile, target: Guarantee) -> bool:
     ParameterError
         If the arguments are not a profile and a guarantee.
     """
-    if not isinstance(profile, PrivacyProfile) or not isinstance(target, Guarantee):
+    has_valid_types = isinstance(profile, PrivacyProfile) and isinstance(
+        target, Guarantee
+    )
+    if not has_valid_types:
         raise ParameterError(
             f"{_validate.shown(profile)} must be a profile and "
             f"{_validate.shown(target)} a guarantee"
@@ -103,9 +106,10 @@ def smallest_scale(
 ) -> float:
     """Return the smallest noise scale at which a profile meets a target.
 
-    It was verified that the profile at this scale meets the target. The scale exceeds
-    the smallest one by at most one part in 10¹² (10⁹ for zCDP, 10⁶ on products), and a
-    stricter target never gets a smaller one.
+    The profile was evaluated at the returned scale, and it meets the target there. The
+    result exceeds the smallest such scale by at most one part in 10¹² (one in 10⁹ for
+    zCDP, one in 10⁶ on products of spaces). A stricter target never gets a smaller
+    scale.
 
     Parameters
     ----------
@@ -138,13 +142,15 @@ def smallest_scale(
         raise ParameterError(
             "must be a guarantee, such as GDP(1.0)", parameter="target", value=target
         )
+    # The full check is slow, so ordinary floats skip it.
     is_ordinary = type(sensitivity) is float and 1e-100 <= sensitivity <= 1e100
-    if not is_ordinary:  # a slower check, with an error message
+    if not is_ordinary:
         sensitivity = _validate.length("sensitivity", sensitivity)
-    return _Search(cache(profile_at), target, sensitivity).run()
+    search = _ScaleSearch(cache(profile_at), target, sensitivity)
+    return search.run()
 
 
-class _Search:
+class _ScaleSearch:
     """The search for the smallest scale, in three stages: guess, refine, decide.
 
     The *excess* at a scale is log(cost/allowed cost): <= 0 where the target is met. A
@@ -168,7 +174,7 @@ class _Search:
         """Find a scale at which the noise exists, and the cost that always remains."""
         self.profile_at = profile_at
         self.target = target
-        self.start = _scale_where_law_exists(profile_at, target, sensitivity)
+        self.start = _scale_where_noise_exists(profile_at, target, sensitivity)
         self.profile = profile_at(self.start)
         self.floor = _cost_at_floor(self.profile, target)
         self.uses_delta = (
@@ -179,8 +185,14 @@ class _Search:
 
     @cached_property
     def bits(self) -> int:
-        """The fineness of the lattice: neighboring points differ by about 2^−bits."""
-        if len(self.profile.extreme_splits) > 1:
+        """The resolution of the search: scales differ by about 2^−bits, relative.
+
+        The search returns a point of a lattice of scales. The lattice is as fine as the
+        cost of a profile can be computed: on a product of spaces, and for zCDP, the
+        cost is a supremum that is found to fewer digits.
+        """
+        is_product_of_spaces = len(self.profile.extreme_splits) > 1
+        if is_product_of_spaces:
             return _LATTICE_BITS_OF_PRODUCTS
         if type(self.target) is ZCDP:
             return _LATTICE_BITS_OF_ZCDP
@@ -201,8 +213,9 @@ class _Search:
         Returns
         -------
         callable
-            A function from a noise scale to log(cost/allowed cost). It returns infinity
-            if the noise has infinite mass at that scale.
+            A function from a noise scale to log(cost/allowed cost), which is <= 0 if
+            the target is met. It returns infinity if there is no such noise because
+            its density has an infinite integral at that scale.
         """
 
         @cache
@@ -217,7 +230,7 @@ class _Search:
             Returns
             -------
             float
-                The excess; infinity if the noise has infinite mass at this scale.
+                The logarithm; infinity if the noise does not exist at this scale.
             """
             try:
                 cost = cost_of(self.profile_at(scale), self.target)
@@ -236,7 +249,7 @@ class _Search:
         return self._excess_function(_cost)
 
     @cached_property
-    def cheap_excess(self) -> Excess:
+    def excess_lower_bound(self) -> Excess:
         """A cheap lower bound on `exact_excess`, or that function if there is none.
 
         A scale at which it is positive misses the target.
@@ -254,12 +267,16 @@ class _Search:
     def is_met(self, index: int, step: float) -> bool:
         """Say whether the noise scale index·step meets the target."""
         scale = index * step
-        return self.cheap_excess(scale) <= 0 and self.exact_excess(scale) <= 0
+        return self.excess_lower_bound(scale) <= 0 and self.exact_excess(scale) <= 0
 
     # ---- the three stages
 
     def run(self) -> float:
-        """Return the smallest lattice point that meets the target.
+        """Return the smallest noise scale on a lattice that meets the target.
+
+        The lattice consists of the multiples of a step: the power of two next to an
+        approximate answer, times 2^−`bits`. All scales that are compared in the end are
+        an integer index times this step.
 
         Returns
         -------
@@ -267,43 +284,50 @@ class _Search:
             The noise scale that `smallest_scale` returns.
         """
         guess = self._guess()
-        step = math.ldexp(1.0, math.frexp(guess)[1] - self.bits)
-        index = self._refined_index(guess, step)
-        return self._first_index_that_meets(index, step) * step
+        _, exponent = math.frexp(guess)
+        step = math.ldexp(1.0, exponent - self.bits)
+
+        start_index = self._refined_index(guess, step)
+        return self._first_index_that_meets(start_index, step) * step
 
     def _guess(self) -> float:
         """Return an approximation of the smallest scale that meets the target.
 
-        It is the root of the cheapest function that says how far a scale misses the
-        target. If the secant method fails, bisection is used.
+        The *excess* of a scale says how far the scale misses the target; the answer is
+        its root. Here the cheapest approximation of the excess is used. If the secant
+        method fails, bisection finds the root.
 
         Returns
         -------
         float
             A noise scale near the answer; it need not meet the target.
         """
-        excess = self.cheap_excess
+        excess = self.excess_lower_bound
         if self.has_estimate:
             excess = self._excess_function(_cost_estimate)
+
         if self.uses_delta:
             guess = self._secant_before_cap(excess)
         else:
             guess = self._secant(excess, self.start)
-        return guess or self._bisect(self.cheap_excess)
+        if guess:  # the secant method converged, to a scale above 0
+            return guess
+        return self._bisect(self.excess_lower_bound)
 
     def _refined_index(self, guess: float, step: float) -> int:
         """Return the lattice index next to a guess, corrected if the guess is bad.
 
-        A guess may come from an estimate of the excess (how far a scale misses the
-        target). Then it is checked, and if necessary corrected, by a lower bound on the
-        excess. It is corrected by the exact excess if that bound is not sharp.
+        The *excess* of a noise scale says how far it misses the target: the excess is
+        <= 0 if the target is met. The guess is corrected in two cases: if it came from
+        an estimate of the excess and a lower bound on the excess contradicts it; and if
+        the exact excess contradicts the lower bound.
 
         Parameters
         ----------
         guess : float
-            An approximation of the scale.
+            An approximation of the smallest scale that meets the target.
         step : float
-            The step of the lattice.
+            The step of the lattice: a scale is an index times this step.
 
         Returns
         -------
@@ -311,16 +335,18 @@ class _Search:
             The index of a lattice point at or next to the smallest one that meets the
             target.
         """
-        cheap = self.cheap_excess
+        lower_bound = self.excess_lower_bound
         exact = self.exact_excess
         index = math.ceil(guess / step)
         if self.has_estimate:
-            guess_is_right = cheap(index * step) <= 0 < cheap((index - 1) * step)
-            if not guess_is_right:
-                corrected_scale = self._secant(cheap, index * step) or guess
+            bound_confirms_guess = (
+                lower_bound(index * step) <= 0 < lower_bound((index - 1) * step)
+            )
+            if not bound_confirms_guess:
+                corrected_scale = self._secant(lower_bound, index * step) or guess
                 index = math.ceil(corrected_scale / step)
 
-        bound_is_not_sharp = cheap(index * step) <= 0 < exact(index * step)
+        bound_is_not_sharp = lower_bound(index * step) <= 0 < exact(index * step)
         if bound_is_not_sharp:
             corrected_scale = self._secant(exact, index * step) or guess
             index = math.ceil(corrected_scale / step)
@@ -329,9 +355,9 @@ class _Search:
     def _first_index_that_meets(self, index: int, step: float) -> int:
         """Return the smallest lattice index whose noise scale meets the target.
 
-        This is the only stage that decides. It verifies that the target is met at the
-        result, and is not met at the index before it. From the given index the search
-        goes up and down in steps that double, and then bisects.
+        The stages before this one only suggest where to start. Here the target is
+        verified to be met at the result, and to be missed at the index before it. From
+        the start the search goes up and down in steps that double, and then bisects.
 
         Parameters
         ----------
@@ -355,19 +381,19 @@ class _Search:
         high = index
         jump = 1
         while not self.is_met(high, step):
-            noise_exists = math.isfinite(self.cheap_excess(high * step))
+            noise_exists = math.isfinite(self.excess_lower_bound(high * step))
             if not noise_exists:
                 raise _unattainable(self.profile, self.target)
             low, high = high, high + jump
             jump *= 2
 
-        # Go down until it is not.
+        # Go down until the target is missed.
         jump = 1
         while low == high or (low > 0 and self.is_met(low, step)):
             low, high = max(low - jump, 0), low
             jump *= 2
 
-        # Bisect.
+        # Bisect: the target is met at `high` and missed at `low`.
         while high - low > 1:
             middle = (low + high) // 2
             if self.is_met(middle, step):
@@ -407,11 +433,11 @@ class _Search:
     def _secant_before_cap(self, excess: Excess) -> float | None:
         """Return the scale at which an excess is 0, for Laplace noise and (ε, δ).
 
-        The excess says how far a scale misses the target. For Laplace noise, δ(ε) is 0
-        at scales from Δ/ε (the cap) on, with the sensitivity Δ. The secant method is
-        applied to the variable x = −log(Δ/(ε·scale) − 1), which is infinite at the cap.
-        Towards the cap, log δ is nearly linear in x, with the slope −(d+1)/2 in
-        dimension d.
+        The excess says how far a scale misses the target. For Laplace noise of
+        sensitivity Δ, δ(ε) is 0 at all scales from Δ/ε (the cap) on. Therefore the
+        secant method is applied to the variable x = −log(Δ/(ε·scale) − 1), which is
+        infinite at the cap. Towards the cap, log δ is nearly linear in x, with the
+        slope −(d+1)/2 in dimension d.
 
         Parameters
         ----------
@@ -433,10 +459,10 @@ class _Search:
             """Return the scale that belongs to the variable x."""
             return float(cap / (1 + math.exp(-x)))
 
-        start = math.log(target.eps) - math.log(target.delta0) / power
+        first_x = math.log(target.eps) - math.log(target.delta0) / power
         x = secant_root(
             function=lambda x: excess(scale_at(x)),
-            x=start,
+            x=first_x,
             slope=-power,
             bits=self.bits,
         )
@@ -445,8 +471,8 @@ class _Search:
     def _bisect(self, excess: Excess) -> float:
         """Return the scale at which an excess changes its sign, by bisection.
 
-        It is called if the secant method fails: if the excess jumps, or if the noise
-        exists up to some scale only.
+        It is called if the secant method fails. That happens if the excess jumps, or if
+        the noise exists up to some scale only.
 
         Parameters
         ----------
@@ -503,8 +529,8 @@ def secant_root(function: Excess, x: float, slope: float, bits: int) -> float | 
     the last two points. There are three precautions:
 
     - A step is at most 3 long.
-    - If f(x) <= −600, x is far too large: there the cost of the noise is 0. The search
-      returns halfway to the last good point, and never passes x again.
+    - If f(x) <= −600, x is far too large: f is the logarithm of a cost that is 0 there.
+      The search returns halfway to the last good point, and never passes x again.
     - An infinite f(x) ends the search without a result.
 
     Parameters
@@ -589,10 +615,11 @@ def _cost(profile: PrivacyProfile, target: Guarantee) -> float:
 def _cost_lower_bound(profile: PrivacyProfile, target: Guarantee) -> float:
     """Return a quick lower bound on the cost of a profile.
 
-    The cost is the profile's parameter in the target's definition of privacy. On a
-    product of spaces, only changes within one factor are evaluated; for zCDP, only a
-    few Rényi orders; for GDP, only the ε in the table of the privacy loss. The result
-    is rounded up in the same way as `_cost`.
+    The cost is the profile's parameter in the target's definition of privacy, a
+    supremum that takes long to compute. The bound is the maximum over a part of the
+    cases. On a product of spaces, these are the changes of a record within one factor;
+    for zCDP, a few Rényi orders; for GDP, the ε in the table of the privacy loss. The
+    result is rounded up in the same way as `_cost`.
 
     Parameters
     ----------
@@ -608,8 +635,12 @@ def _cost_lower_bound(profile: PrivacyProfile, target: Guarantee) -> float:
     """
     profiles_of_factors = profile.extreme_splits
     if len(profiles_of_factors) > 1:
-        return max(_cost_lower_bound(one, target) for one in profiles_of_factors)
+        return max(
+            _cost_lower_bound(factor_profile, target)
+            for factor_profile in profiles_of_factors
+        )
     if isinstance(target, ZCDP):
+        # ρ is the supremum of D_α/α over all orders α.
         ratios = [profile.renyi(order) / order for order in _RHO_ORDERS]
         return float(round_up(max(ratios), RELATIVE_ERROR))
     if isinstance(target, GDP) and profile.tabulated_mu is not None:
@@ -620,11 +651,11 @@ def _cost_lower_bound(profile: PrivacyProfile, target: Guarantee) -> float:
 def _cost_estimate(profile: PrivacyProfile, target: Guarantee) -> float:
     """Return a quick estimate of the μ, or of the δ, of a profile, by one integral.
 
-    For an (ε, δ) target it is δ(ε) with few quadrature nodes. For GDP it is the μ with
-    P₁(L <= 0) = Φ(−μ/2), where L is the privacy loss, P₁ the output distribution on the
-    first of two neighboring data sets, and Φ the normal distribution function. This is
-    the μ that ε = 0 needs. It is exact for Gaussian noise on flat space, and mostly
-    good for other noise.
+    For an (ε, δ) target it is δ(ε), integrated with few quadrature nodes. For GDP it is
+    the μ that is needed at ε = 0: the solution of P₁(L <= 0) = Φ(−μ/2), where L is the
+    privacy loss, P₁ the output distribution on the first of two neighboring data sets,
+    and Φ the normal distribution function. This μ is exact for Gaussian noise on flat
+    space, and mostly close for other noise.
 
     Parameters
     ----------
@@ -641,8 +672,9 @@ def _cost_estimate(profile: PrivacyProfile, target: Guarantee) -> float:
     law = profile.quadrature_law
     assert law is not None
     if isinstance(target, GDP):
-        _, log_lower = law.log_tails(np.zeros(1))
-        mu = -2 * float(scipy.special.ndtri_exp(log_lower[0]))
+        _, log_lower_tail = law.log_tails(np.zeros(1))
+        # `ndtri_exp` inverts log Φ.
+        mu = -2 * float(scipy.special.ndtri_exp(log_lower_tail[0]))
         return float(round_up(mu, 2 * RELATIVE_ERROR))
     assert isinstance(target, ApproxDP)  # no other target is estimated
     return float(round_up(law.delta(target.eps), RELATIVE_ERROR))
@@ -737,12 +769,12 @@ def log_excess(
 # ---- where a search can start, and the error if no search can succeed
 
 
-def _scale_where_law_exists(
+def _scale_where_noise_exists(
     profile_at: ProfileAt, target: Guarantee, scale: float
 ) -> float:
     """Return a scale at which the noise exists, to start a search there.
 
-    It is the given scale, halved as often as necessary: Laplace noise on a hyperbolic
+    The given scale is halved until its noise exists: Laplace noise on a hyperbolic
     space exists at small scales only, where its density has a finite integral.
 
     Parameters
@@ -767,16 +799,35 @@ def _scale_where_law_exists(
     """
     while True:
         try:
-            profile = profile_at(scale)
-            if isinstance(target, PureDP) and math.isinf(profile.pure_epsilon):
-                raise _unattainable(profile, target)
-            if profile.floor is not None:
-                allowed = target.parameter_of(target)
-                if not _cost_at_floor(profile, target) < allowed:
-                    raise _unattainable(profile, target)
-            return scale
-        except NotIntegrable:
+            _refuse_if_unattainable(profile_at(scale), target)
+        except NotIntegrable:  # the noise does not exist at this scale
             scale /= 2
+        else:
+            return scale
+
+
+def _refuse_if_unattainable(profile: PrivacyProfile, target: Guarantee) -> None:
+    """Raise an error if it is clear beforehand that no noise scale meets a target.
+
+    Parameters
+    ----------
+    profile : PrivacyProfile
+        The privacy profile of the noise at any scale.
+    target : Guarantee
+        The guarantee that must be met.
+
+    Raises
+    ------
+    UnattainableGuarantee
+        If the target is pure DP and the privacy loss is unbounded, or if the cost that
+        remains for arbitrarily much noise exceeds the target.
+    """
+    if isinstance(target, PureDP) and math.isinf(profile.pure_epsilon):
+        raise _unattainable(profile, target)
+    if profile.floor is not None:
+        allowed_cost = target.parameter_of(target)
+        if not _cost_at_floor(profile, target) < allowed_cost:
+            raise _unattainable(profile, target)
 
 
 def _unattainable(profile: PrivacyProfile, target: Guarantee) -> UnattainableGuarantee:
@@ -798,22 +849,23 @@ def _unattainable(profile: PrivacyProfile, target: Guarantee) -> UnattainableGua
     noise = f"the Riemannian {profile.noise_name} on {profile.space}"
     fields = target.to_dict().values()
     numbers = [f"{value:g}" for value in fields if isinstance(value, float)]
-    name = f"{type(target).__name__}({', '.join(numbers)})"
+    target_name = f"{type(target).__name__}({', '.join(numbers)})"
     is_pure = isinstance(target, PureDP)
     alternative = "tangent-laplace" if is_pure else "tangent-gaussian"
 
     if is_pure and math.isinf(profile.pure_epsilon):
         return UnattainableGuarantee(
-            f"{name} is not met by {noise}: its loss is unbounded; "
+            f"{target_name} is not met by {noise}: its loss is unbounded; "
             "use the mechanism tangent-laplace"
         )
     if profile.floor is not None:
         floor = _cost_at_floor(profile, target)
         sensitivity = profile.sensitivity  # type: ignore[attr-defined]
         return UnattainableGuarantee(
-            f"{name} is below the floor {target.symbol}={floor:.4g} of {noise} at "
+            f"{target_name} is below the floor {target.symbol}={floor:.4g} of {noise} at "
             f"sensitivity {sensitivity!r}; use the mechanism {alternative}"
         )
     return UnattainableGuarantee(
-        f"{name} is not met by {noise} at any scale; use the mechanism {alternative}"
+        f"{target_name} is not met by {noise} at any scale; "
+        f"use the mechanism {alternative}"
     )

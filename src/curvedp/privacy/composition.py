@@ -102,8 +102,8 @@ class Composition(Guarantee):
     def _pld_by_direction(self, fineness: float) -> list[ComposedPLD]:
         """Return the distribution of the total privacy loss, or two of them.
 
-        If adding a record is as costly as removing it, there is one distribution.
-        Otherwise there are two, and δ is the larger of theirs.
+        The loss of removing a record may differ in distribution from the loss of adding
+        one. Then there are two distributions, and δ(ε) is the larger of theirs.
 
         Parameters
         ----------
@@ -119,6 +119,7 @@ class Composition(Guarantee):
         pld_when_removing = _composed_pld(
             self.parts, self.counts, fineness, reverse=False
         )
+        # A part has its own δ(ε) for adding a record only where that differs.
         directions_agree = all(part.delta_add is None for part in self.parts)
         if directions_agree:
             return [pld_when_removing]
@@ -191,38 +192,40 @@ class Composition(Guarantee):
         return self._sum_over_parts([part.implied_renyi(order) for part in self.parts])
 
     def _sum_over_parts(self, bounds: list[float], power: int = 1) -> float:
-        """Return a privacy parameter of all parts together, from those of the parts.
+        """Return a privacy parameter of the whole composition, from those of its parts.
 
-        It is (Σ countᵢ·boundᵢ^power)^(1/power). The ε of pure DP, the ρ of zCDP and the
-        ε of Rényi DP at one order add up, which is power 1. For Gaussian DP the squares
-        of μ add up, which is power 2.
+        Let boundᵢ be the parameter of part i, which is used countᵢ times. The result is
+        (Σᵢ countᵢ·boundᵢ^power)^(1/power). For the ε of pure DP, the ρ of zCDP and the
+        ε of Rényi DP at one order, the power is 1: they add up. For the μ of Gaussian
+        DP it is 2: the squares add up. The sum is computed exactly, in fractions.
 
         Parameters
         ----------
         bounds : list of float
-            The parameter of each part, used once.
+            The parameter of each part, for one use of it.
         power : {1, 2}
             The power of the parameter that adds up.
 
         Returns
         -------
         float
-            The sum, rounded up; infinity if a bound is infinite.
+            The parameter, rounded up; infinity if a bound is infinite.
         """
         if math.inf in bounds:
             return math.inf
-        total = Fraction(0)
+        sum_of_powers = Fraction(0)
         for bound, count in zip(bounds, self.counts, strict=True):
-            total += count * Fraction(bound) ** power
-        return round_root(total, power, up=True)
+            sum_of_powers += count * Fraction(bound) ** power
+        return round_root(sum_of_powers, power, up=True)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the fields, with the parts as dictionaries of their own.
+        """Return the composition as a dictionary that can be written as JSON.
 
         Returns
         -------
         dict
-            The fields 'type', 'parts', 'counts' and 'adjacency', for JSON.
+            The entries 'type', 'parts', 'counts' and 'adjacency'. Each part is a
+            dictionary of the same kind.
         """
         return {
             **super().to_dict(),
@@ -283,24 +286,24 @@ def compose(*guarantees: PrivacyCurve | Iterable[PrivacyCurve]) -> Guarantee:
 
     # zCDP and Rényi DP combine with definitions whose Rényi divergences are known.
     definitions = {type(part) for part in parts}
-    has_divergence = not definitions.isdisjoint({ZCDP, RenyiDP})
-    if has_divergence and definitions <= {PureDP, GDP, ZCDP, RenyiDP}:
-        parts = _as_divergences(parts)
+    has_divergence_bound = not definitions.isdisjoint({ZCDP, RenyiDP})
+    if has_divergence_bound and definitions <= {PureDP, GDP, ZCDP, RenyiDP}:
+        parts = _as_divergence_bounds(parts)
         definitions = {type(parts[0])}
 
     # Hellinger angles have a formula of their own.
     if definitions == {RaoDP}:
-        is_parametric = [part.implied_rao_distance() < math.inf for part in parts]
-        if not all(is_parametric):
+        has_rao_distance = [part.implied_rao_distance() < math.inf for part in parts]
+        if not all(has_rao_distance):
             angles = [part.implied_hellinger_angle() for part in parts]
             theta = hellinger_compose(angles)
             return RaoDP(theta, angle="hellinger", adjacency=adjacency)
 
     # In other single definitions, costs (or their squares) add up.
     if len(definitions) == 1 and parts[0].additive_fields:
-        total = _sum_of_costs(parts)
-        if total is not None:
-            return total
+        composed = _sum_of_costs(parts)
+        if composed is not None:
+            return composed
         if parts[0].composition_family:
             raise ParameterError(
                 "together these guarantee nothing: their sum is too large for a float"
@@ -308,12 +311,11 @@ def compose(*guarantees: PrivacyCurve | Iterable[PrivacyCurve]) -> Guarantee:
     return compose_profiles(parts)
 
 
-def _as_divergences(parts: tuple[Guarantee, ...]) -> tuple[Guarantee, ...]:
-    """Convert all guarantees to one definition: Rényi DP or zCDP.
+def _as_divergence_bounds(parts: tuple[Guarantee, ...]) -> tuple[Guarantee, ...]:
+    """Convert all guarantees to one definition that bounds Rényi divergences.
 
-    Both bound Rényi divergences, which add up. If one of the guarantees is Rényi DP,
-    all become Rényi DP at the smallest of the orders; otherwise all become zCDP. Pure
-    DP and GDP have a known divergence at every order, so that nothing is lost for them.
+    Such bounds add up when guarantees are composed. If one of the guarantees is Rényi
+    DP, all become Rényi DP at the smallest of the orders; otherwise all become zCDP.
 
     Parameters
     ----------
@@ -332,7 +334,7 @@ def _as_divergences(parts: tuple[Guarantee, ...]) -> tuple[Guarantee, ...]:
 
 
 def _sum_of_costs(parts: tuple[Guarantee, ...]) -> Guarantee | None:
-    """Return the guarantee of all parts together, if they share one definition.
+    """Return the guarantee of all parts together, by adding up their costs.
 
     The *cost* of a guarantee is the tuple of numbers that add up in its definition,
     such as (ε, δ) or μ². The costs are added exactly, and the sum is rounded up once.
@@ -351,19 +353,20 @@ def _sum_of_costs(parts: tuple[Guarantee, ...]) -> Guarantee | None:
     costs = []
     for part, count in _count_parts(parts).items():
         costs.append(tuple(count * number for number in part.cost()))
-    total = tuple(sum(column, Fraction(0)) for column in zip(*costs, strict=True))
+    # Each column holds one component of all the costs, such as their δ.
+    total_cost = tuple(sum(column, Fraction(0)) for column in zip(*costs, strict=True))
     try:
-        return type(parts[0]).from_cost(total, up=True, like=parts[0])
+        return type(parts[0]).from_cost(total_cost, up=True, like=parts[0])
     except ParameterError:
         return None
 
 
 def compose_profiles(guarantees: Iterable[PrivacyCurve]) -> Guarantee:
-    """Compose guarantees through their privacy loss distributions, where this helps.
+    """Return the guarantee of several releases together, by their loss distributions.
 
     For many pure DP guarantees this is much tighter than adding their ε. Guarantees of
-    one `composition_family` (GDP; zCDP and Rényi DP; Hellinger angles) are still
-    combined by their formula first, because that is tighter.
+    one `composition_family` (GDP; zCDP and Rényi DP; Hellinger angles) are first
+    combined by their formula, because the formula is tighter for them.
 
     Parameters
     ----------
@@ -410,8 +413,9 @@ def compose_profiles(guarantees: Iterable[PrivacyCurve]) -> Guarantee:
 def _count_parts(parts: tuple[Guarantee, ...]) -> Counter[Guarantee]:
     """Count how often each guarantee occurs.
 
-    A `Composition` is replaced by its own parts. Guarantees are counted by object
-    identity first, because comparing many of them by value is slow.
+    A `Composition` is replaced by its own parts. Equal guarantees are counted together.
+    Comparing guarantees by value is slow, so objects that occur more than once are
+    counted by their identity first.
 
     Parameters
     ----------
@@ -445,8 +449,9 @@ def _composed_pld(
 ) -> ComposedPLD:
     """Return the distribution of the total privacy loss of several guarantees.
 
-    The losses of each part are put on a grid up to its *truncation*, the ε beyond which
-    its δ is below 1e-44. Larger losses count as infinite. Results are cached.
+    The losses of each part are put on a grid that ends at the *truncation*, the ε at
+    which δ of the part is only 1e-44. Larger losses count as infinite, which can only
+    increase δ. Results are cached.
 
     Parameters
     ----------
@@ -466,17 +471,20 @@ def _composed_pld(
     ComposedPLD
         The convolution of all parts, each as often as its count says.
     """
-    pairs = []
+    profiles = []
     for part in parts:
         truncation = min(
             part.truncation_loss(_TRUNCATION_DELTA), part.implied_pure_epsilon()
         )
         truncation = min(max(truncation, _SMALLEST_TRUNCATION), _LARGEST_TRUNCATION)
-        pair = PairProfile.symmetric(part.delta_upper_bound, truncation)
-        if part.delta_add is not None:
-            pair = PairProfile(part.delta_upper_bound, part.delta_add, truncation)
-        pairs.append(pair.reversed() if reverse else pair)
-    return ComposedPLD(tuple(pairs), counts, fineness)
+
+        # A pair profile holds δ(ε) for removing and δ(ε) for adding a record.
+        if part.delta_add is None:
+            profile = PairProfile.symmetric(part.delta_upper_bound, truncation)
+        else:
+            profile = PairProfile(part.delta_upper_bound, part.delta_add, truncation)
+        profiles.append(profile.reversed() if reverse else profile)
+    return ComposedPLD(tuple(profiles), counts, fineness)
 
 
 def _pld_epsilon(pld: ComposedPLD, delta: Array) -> Array:
@@ -494,6 +502,7 @@ def _pld_epsilon(pld: ComposedPLD, delta: Array) -> Array:
     array
         ε >= 0, of the shape of `delta`; infinity where no ε is large enough.
     """
+    # An interval (low, high) around ε for each δ. Both are infinite if no ε exists.
     brackets = np.array([pld.bracket_epsilon(float(value)) for value in delta.ravel()])
     low = brackets[:, 0].reshape(delta.shape)
     high = brackets[:, 1].reshape(delta.shape)

@@ -94,7 +94,7 @@ class PrivacyCurve:
     def _validate_positive(
         self, names: Mapping[str, int] | tuple[str, ...], check: Callable[..., float]
     ) -> None:
-        """Check that fields are positive numbers, and store them as floats.
+        """Check that some fields are positive numbers, and store them as floats.
 
         Parameters
         ----------
@@ -102,16 +102,16 @@ class PrivacyCurve:
             The names of the fields.
         check : callable
             A function of (name, value) that returns a valid value as a float, and
-            raises an error otherwise. It is slow, so ordinary floats skip it.
+            raises an error otherwise.
         """
         smallest, largest = _ORDINARY_RANGE
         values = _validate.field_values(self)
         for name in names:
             value = values[name]
-            # Searches build many curves, so the common case must be quick.
+            # Searches build many curves, so ordinary floats skip the slow check.
             if type(value) is float and smallest <= value <= largest:
                 continue
-            object.__setattr__(self, name, check(name, value))
+            object.__setattr__(self, name, check(name, value))  # the class is frozen
 
     def __repr__(self) -> str:
         """Return the constructor call that builds this object, without defaults."""
@@ -178,10 +178,10 @@ class PrivacyCurve:
         )
 
     def tradeoff(self, alpha: Any) -> Any:
-        """Return a lower bound on the type II error of any test between two data sets.
+        """Return a lower bound on the type II error of tests between two data sets.
 
-        The data sets are neighbors. The test sees one output and decides from which of
-        the two it came.
+        The two data sets are neighbors. A test sees one output and decides from which
+        of the two data sets it came.
 
         Parameters
         ----------
@@ -228,11 +228,11 @@ class PrivacyCurve:
         """
         flat_delta = delta.ravel()
         shape = flat_delta.shape
-        is_reachable = self._delta(np.full(shape, _LARGEST_FLOAT)) <= flat_delta
+        solution_exists = self._delta(np.full(shape, _LARGEST_FLOAT)) <= flat_delta
         holds_at_zero = self._delta(np.zeros(shape)) <= flat_delta
-        needs_search = is_reachable & ~holds_at_zero
+        needs_search = solution_exists & ~holds_at_zero
 
-        eps = np.where(is_reachable, 0.0, np.inf)
+        eps = np.where(solution_exists, 0.0, np.inf)
         if np.any(needs_search):
             eps[needs_search] = _search_epsilon(self._delta, flat_delta[needs_search])
         return eps.reshape(delta.shape)
@@ -245,7 +245,7 @@ class PrivacyCurve:
 
             β >= 1 − δ − e^ε·α    and    β >= e^−ε·(1 − δ − α).
 
-        The maximum over many ε (`_tradeoff_support_points`) is returned.
+        The result is the maximum over the bounds for many values of ε.
 
         Parameters
         ----------
@@ -297,22 +297,22 @@ class PrivacyCurve:
     # ---- serialization
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the class name (under 'type') and the fields, for JSON.
+        """Return the curve as a dictionary that can be written as JSON.
 
-        Python writes floats so that they read back bit for bit.
+        Floats survive bit for bit, because Python writes as many digits as they need.
 
         Returns
         -------
         dict
-            The class name and the fields by their names.
+            The class name under 'type', and the arguments of the constructor by name.
         """
         values = _validate.field_values(self)
-        fields = {
+        constructor_arguments = {
             entry.name: values[entry.name]
             for entry in dataclasses.fields(self)
             if entry.init
         }
-        return {"type": type(self).__name__, **fields}
+        return {"type": type(self).__name__, **constructor_arguments}
 
     @classmethod
     def from_fields(cls, fields: dict[str, Any]) -> Self:
@@ -335,9 +335,9 @@ def _search_epsilon(profile: Callable[[Array], Any], delta: Array) -> Array:
     """Return the smallest ε > 0 with profile(ε) <= delta, elementwise.
 
     The caller has checked that ε = 0 does not satisfy this, and that the largest float
-    does. There are three steps: find an upper bound, by factors of 16; shrink the
-    interval around the sign change of log(profile(ε)/delta); and bisect it down to two
-    neighboring floats.
+    does. There are three steps. First an upper bound on ε is found, by factors of 16.
+    Then the interval around the sign change of log(profile(ε)/delta) is shrunk by a
+    fast root search. Finally it is bisected down to two neighboring floats.
 
     Parameters
     ----------
@@ -370,11 +370,14 @@ def _search_epsilon(profile: Callable[[Array], Any], delta: Array) -> Array:
         value = profile(eps)
         with np.errstate(divide="ignore", invalid="ignore"):
             log_ratio = np.log(value) - np.log(delta)
+
+        # The comparison decides on the sign, because the logarithms are rounded.
         at_most_zero = np.fmin(log_ratio, 0.0)
         above_zero = np.fmax(log_ratio, _SMALLEST_POSITIVE)  # also for NaN
         excess = np.where(value <= delta, at_most_zero, above_zero)
         return np.asarray(excess, np.float64)
 
+    # Each element has an interval (low, high) of its own.
     low = np.zeros(delta.shape)
     high = np.ones(delta.shape)
     while np.any(is_too_small := log_excess(high) > 0):
@@ -416,7 +419,7 @@ def _evaluate_checked(
     Raises
     ------
     ParameterError
-        If the argument is not numeric, is NaN, or violates the condition.
+        If the argument is not numeric, is NaN, or lies outside of the allowed range.
     """
     try:
         values = np.asarray(value)
@@ -432,7 +435,7 @@ def _evaluate_checked(
     if not np.all(is_allowed(values)):
         raise ParameterError(f"must {rule}", parameter=name, value=value)
 
-    if not values.size:
+    if not values.size:  # an empty array has no entries to evaluate
         return values
     result = np.asarray(function(values), np.float64)
     return result if values.ndim else float(result)

@@ -318,6 +318,35 @@ def record_width(
     return width
 
 
+def only_column_besides(path: Path, other_columns: Sequence[str | int]) -> str | None:
+    """Return the one column of a parquet file that is left beside some others.
+
+    Vectors are often in one column of lists, next to the person's id. `read_records`
+    wants such a column to be named; this finds its name.
+
+    Parameters
+    ----------
+    path : path
+        A file of any kind.
+    other_columns : sequence of str or int
+        The other columns, by name or by position from 0.
+
+    Returns
+    -------
+    str or None
+        None if several columns are left, and for other kinds of files.
+    """
+    if path.suffix != ".parquet" or not path.exists():
+        return None
+    names = _with_refusals(".parquet", path, lambda: volumes.parquet_columns(path))
+    others = {
+        names[column] if isinstance(column, int) and column < len(names) else column
+        for column in other_columns
+    }
+    left = [name for name in names if name not in others]
+    return left[0] if len(left) == 1 else None
+
+
 def open_npy(path: Path, options: ReadOptions | None = None) -> np.ndarray:
     """Open the array of an npy file without reading it into memory.
 

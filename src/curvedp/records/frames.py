@@ -111,10 +111,11 @@ def find_record_columns(
     if columns is None:
         others = {str(name) for name in options.other_columns}
         columns = [name for name in names if name not in others]
-    is_column_of_lists = (
-        prod(shape) > 1 and len(columns) == 1 and not is_range(columns[0], names)
-    )
-    if is_column_of_lists:
+    # A column that is merely left over is not taken for one of lists: its type could
+    # tell, but in a column without other values one record decides about the type.
+    is_stated = options.columns is not None or len(names) == 1
+    is_one_column = len(columns) == 1 and not is_range(columns[0], names)
+    if prod(shape) > 1 and is_stated and is_one_column:
         return select_columns(where, names, ReadOptions(columns=columns), 1)
     return select_columns(where, names, options, prod(shape))
 

@@ -718,6 +718,12 @@ def read_parquet_column(
     return frame_column(path.name, table, 0)
 
 
+def parquet_columns(path: Path) -> list[str]:
+    """Return the names of the columns of a parquet file, from its schema."""
+    with _open_parquet(path) as file:
+        return [str(name) for name in file.schema_arrow.names]
+
+
 def parquet_width(path: Path, options: ReadOptions) -> int | None:
     """Return how many numbers a record of a parquet file has, from its schema.
 

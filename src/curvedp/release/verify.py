@@ -24,6 +24,7 @@ from curvedp.core.certificate import (
     Claims,
     check_at_least,
     check_form,
+    compute_sha256,
     hash_integers,
     record_space,
 )
@@ -102,7 +103,7 @@ def verify_certificate(certificate: Certificate) -> list[Check]:
     """
     try:
         check_form(certificate)
-        if certificate.sha256 != certificate.fingerprint:
+        if certificate.provenance.sha256 != compute_sha256(certificate):
             raise VerificationFailed(
                 "the certificate was changed: its SHA-256 is not the one it was written "
                 "with"
@@ -140,7 +141,7 @@ def _check_all(certificate: Certificate, mechanism: Mechanism) -> list[Check]:
     """
     checks = [
         Check(
-            f"SHA-256 {certificate.sha256[:16]}…",
+            f"SHA-256 {certificate.provenance.sha256[:16]}…",
             True,
             "it covers all fields of the certificate, but does not say who wrote them; "
             "a signature does",
@@ -257,7 +258,7 @@ def _check_claims(certificate: Certificate, mechanism: Mechanism) -> list[Check]
         The mechanism that was built from it, whose profile is computed again.
     """
     claims = certificate.claims
-    slack = certificate.numerics["slack"] or 0.0
+    slack = certificate.provenance.numerics["slack"] or 0.0
     recomputed = Claims.from_profile(mechanism.privacy_profile, slack)
     checks = [
         Check(
@@ -487,11 +488,10 @@ def _check_numerics(certificate: Certificate, mechanism: Mechanism) -> list[Chec
     mechanism : Mechanism
         The mechanism that was built from it.
     """
-    numerics = certificate.numerics
-    source = certificate.entropy["source"]
-    is_secure = (
-        source == SECURE_SOURCE_NAME and certificate.entropy["cryptographic"] is True
-    )
+    numerics = certificate.provenance.numerics
+    entropy = certificate.provenance.entropy
+    source = entropy["source"]
+    is_secure = source == SECURE_SOURCE_NAME and entropy["cryptographic"] is True
     own_path = mechanism.info.sampling
     own_profile = profile_kind(mechanism.privacy_profile)
     checks = [
@@ -561,7 +561,7 @@ def _check_release(certificate: Certificate, mechanism: Mechanism) -> list[Check
             )
     own_codes = [code.value for code in post_processing_of(mechanism)]
     is_as_mechanism_says = (
-        certificate.trust == mechanism.info.trust
+        certificate.provenance.trust == mechanism.info.trust
         and release["post_processing"] == own_codes
         and bool(release["stages"]) == mechanism.info.is_staged
     )
@@ -633,13 +633,14 @@ def remarks_on(certificate: Certificate) -> list[str]:
         The time, the version and the ledger entry that the software recorded, in one
         sentence. A second one follows if the time lies in the future.
     """
+    provenance = certificate.provenance
     entry = "no ledger"
-    if certificate.ledger is not None:
-        entry = f"entry {certificate.ledger['entry']} of a ledger"
-    version = certificate.software["curvedp"]
-    recorded = f"created {certificate.created} by curvedp {version}, charged to {entry}"
+    if provenance.ledger is not None:
+        entry = f"entry {provenance.ledger['entry']} of a ledger"
+    version = provenance.software["curvedp"]
+    recorded = f"created {provenance.created} by curvedp {version}, charged to {entry}"
     remarks = [f"recorded by the software, not recomputed: {recorded}"]
-    if lies_in_future(certificate.created):
+    if lies_in_future(provenance.created):
         remarks.append("the certificate's time lies in the future by this clock")
     return remarks
 

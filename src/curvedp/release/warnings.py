@@ -591,7 +591,8 @@ def _useless_mean_warnings(mechanism: Mechanism, radius: float) -> list[Warning]
         The radius of the public ball.
     """
     remedies = _suggested_remedies(
-        mechanism.statistic.value_space, dimensions="fewer dimensions, a smaller ball"
+        mechanism.statistic.value_space,
+        dimensions="fewer dimensions (channels, regions), a smaller ball",
     )
     error = _noticeable_error(mechanism, radius)
     if error is not None and error >= baseline_error(mechanism.statistic):

@@ -32,7 +32,18 @@ _FULL_TURN = np.linspace(0, 2 * np.pi, 361)
 # The angle between two meridians, or two parallels, of a sphere; degrees.
 _GRID_STEP = 15
 # The steps of a labelled graticule, in degrees.
-_LABEL_STEPS = (1, 2, 5, 10, 15, 30)
+_SMALL_LABEL_STEPS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5)
+_LABEL_STEPS = (*_SMALL_LABEL_STEPS, 1, 2, 5, 10, 15, 30)
+# So many points of each of its lines are computed.
+_LINE_POINTS = 721
+# What the angles are called on the axes, for directions that are no places on the Earth:
+# the angle that runs to the right, and the one that runs upward.
+_ANGLE_NAMES = {
+    "decinc-degrees": ("declination", "inclination"),
+    "trend-plunge-degrees": ("trend", "plunge"),
+    "dipdir-dip-degrees": ("dip direction", "dip"),
+    "colatlon-degrees": ("longitude", "colatitude"),
+}
 # Beyond this height the axis of view is so near to the north pole that "up" is taken
 # from another direction.
 _MAX_HEIGHT_WITH_NORTH_UP = 0.95
@@ -193,11 +204,14 @@ def draw_sphere_background(axes: Axes) -> None:
     axes.add_patch(Circle((0, 0), 1, facecolor=PANEL, edgecolor=INK, lw=1))
 
 
-def label_graticule(axes: Axes, frame: np.ndarray, half_width: float) -> None:
+def label_graticule(
+    axes: Axes, frame: np.ndarray, half_width: float, form: str | None = None
+) -> None:
     """Draw parallels and meridians in a square about the middle, with their degrees.
 
-    The step between them is the smallest of 1, 2, 5, 10, 15 and 30 degrees at which at
-    most about six cross the square. Each is labelled where it first leaves the square.
+    The step between them is the smallest of 0.001, 0.002, 0.005, …, 15 and 30 degrees
+    at which at most about six cross the square. Each is labelled where it first leaves
+    the square.
 
     Parameters
     ----------
@@ -206,20 +220,97 @@ def label_graticule(axes: Axes, frame: np.ndarray, half_width: float) -> None:
         A `viewing_frame`.
     half_width : float
         Half the side of the square, in radii of the sphere.
+    form : str, optional
+        The form of the records, such as "decinc-degrees": the angles are called so.
+        By default they are latitudes and longitudes on the Earth.
     """
-    width_in_degrees = 2 * np.degrees(np.arcsin(min(half_width, 1.0)))
-    fitting_steps = [step for step in _LABEL_STEPS if width_in_degrees <= 6 * step]
+    width = 2 * np.degrees(np.arcsin(min(half_width, 1.0)))
+    fitting_steps = [step for step in _LABEL_STEPS if width <= 6 * step]
     step = min(fitting_steps, default=_LABEL_STEPS[-1])
-    turn = np.radians(np.arange(-180, 180.01, 0.25))
-    for latitude in range(-90 + step, 90, step):
-        angle = np.full_like(turn, np.radians(latitude))
-        text = f"{abs(latitude)}°{'S' if latitude < 0 else 'N'}"
-        _draw_labelled_line(axes, frame, half_width, (angle, turn), text, "left")
-    quarter = turn[np.abs(turn) <= np.pi / 2]
-    for longitude in range(-180, 180, step):
-        angle = np.full_like(quarter, np.radians(longitude))
-        text = f"{abs(longitude)}°{'W' if longitude < 0 else 'E'}"
-        _draw_labelled_line(axes, frame, half_width, (quarter, angle), text, "bottom")
+
+    x, y, z = frame[2]
+    middle_latitude = np.degrees(np.arctan2(z, np.hypot(x, y)))
+    middle_longitude = np.degrees(np.arctan2(y, x))
+    # The corners of the square are at most this far from its middle.
+    reach = min(90.0, 0.75 * width)
+    longitude_reach = _longitude_reach(middle_latitude, reach)
+    all_longitudes = middle_longitude + np.linspace(
+        -longitude_reach, longitude_reach, _LINE_POINTS
+    )
+    all_latitudes = np.linspace(
+        max(-90.0, middle_latitude - reach),
+        min(90.0, middle_latitude + reach),
+        _LINE_POINTS,
+    )
+    for latitude in _multiples(step, all_latitudes[0], all_latitudes[-1]):
+        if abs(latitude) < 90:
+            _draw_labelled_line(
+                *(axes, frame, half_width),
+                (np.full(_LINE_POINTS, latitude), all_longitudes),
+                _parallel_label(latitude, form),
+                "left",
+            )
+    drawn = set()
+    for longitude in _multiples(step, all_longitudes[0], all_longitudes[-1]):
+        text = _meridian_label(longitude, form)
+        if text in drawn:  # a full turn has both of its ends
+            continue
+        drawn.add(text)
+        _draw_labelled_line(
+            *(axes, frame, half_width),
+            (all_latitudes, np.full(_LINE_POINTS, longitude)),
+            text,
+            "bottom",
+        )
+    if form in _ANGLE_NAMES:
+        to_the_right, upward = _ANGLE_NAMES[form]
+        axes.set_xlabel(to_the_right, color=INK, fontsize=8)
+        axes.set_ylabel(upward, color=INK, fontsize=8)
+
+
+def _longitude_reach(latitude: float, reach: float) -> float:
+    """Return how many degrees of longitude a cap of a sphere extends to each side.
+
+    Parameters
+    ----------
+    latitude : float
+        The latitude of the middle of the cap, in degrees.
+    reach : float
+        The radius of the cap, in degrees.
+    """
+    if abs(latitude) + reach >= 90:
+        return 180.0
+    ratio = np.sin(np.radians(reach)) / np.cos(np.radians(latitude))
+    return float(np.degrees(np.arcsin(ratio)))
+
+
+def _multiples(step: float, lower: float, upper: float) -> list[float]:
+    """Return the multiples of a step between two numbers."""
+    first = int(np.ceil(lower / step))
+    last = int(np.floor(upper / step))
+    # Rounding leaves numbers such as 0.3 that are written with few digits.
+    return [round(count * step, 6) for count in range(first, last + 1)]
+
+
+def _parallel_label(latitude: float, form: str | None) -> str:
+    """Return the label of a line of constant latitude (degrees) in a form."""
+    if form == "colatlon-degrees":
+        return f"{90 - latitude:g}°"
+    if form == "dipdir-dip-degrees":  # the points are normals, whose third axis is down
+        return f"{90 + latitude:g}°"
+    if form in _ANGLE_NAMES or latitude == 0:
+        return f"{latitude:g}°"
+    return f"{abs(latitude):g}°{'N' if latitude > 0 else 'S'}"
+
+
+def _meridian_label(longitude: float, form: str | None) -> str:
+    """Return the label of a line of constant longitude (degrees) in a form."""
+    if form in _ANGLE_NAMES and form != "colatlon-degrees":
+        return f"{round(longitude % 360, 6):g}°"
+    east = round((longitude + 180) % 360 - 180, 6)
+    if east in (0, -180):
+        return f"{abs(east):g}°"
+    return f"{abs(east):g}°{'E' if east > 0 else 'W'}"
 
 
 def _draw_labelled_line(
@@ -240,13 +331,13 @@ def _draw_labelled_line(
     half_width : float
         Half the side of the square that is shown.
     latitude_longitude : pair of arrays
-        Points of the line, in radians.
+        Points of the line, in degrees.
     text : str
         The label.
     edge : {"left", "bottom"}
         The edge of the square, inside which the label is.
     """
-    latitude, longitude = latitude_longitude
+    latitude, longitude = np.radians(latitude_longitude)
     cosine = np.cos(latitude)
     points = [cosine * np.cos(longitude), cosine * np.sin(longitude), np.sin(latitude)]
     curve = np.stack(points, axis=-1) @ frame.T

@@ -4,6 +4,8 @@ They are drawn from the certificate and the released value only, never from the 
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from itertools import product
 from typing import Any, Protocol
 
 import numpy as np
@@ -20,6 +22,7 @@ from curvedp.report.values import (
     SERIES_COLORS,
     draw_outlines,
     form_of,
+    joint_title,
     values_figure,
 )
 
@@ -32,6 +35,10 @@ _BOUNDARY_POINTS = 361
 _BOUNDARY_TENSORS = 2000
 _TENSOR_SEED = 7
 
+# The lines of several regions in one figure, and how many there can be.
+_LINE_STYLES = ("-", "--")
+_MOST_REGIONS = len(_LINE_STYLES) * len(SERIES_COLORS)
+
 _COMPARISON_STYLE: dict[str, Any] = {"color": canvas.WARM, "lw": 1.2, "ls": "--"}
 _REGION_STYLE: dict[str, Any] = {
     "facecolor": canvas.SOFT,
@@ -42,7 +49,9 @@ _REGION_STYLE: dict[str, Any] = {
 
 
 @canvas.own_style()
-def region_figure(region: Region, value: np.ndarray | None = None) -> Figure:
+def region_figure(
+    region: Region, value: np.ndarray | None = None, form: str | None = None
+) -> Figure:
     """Draw a confidence region where it lies, and the released value in it.
 
     The region is drawn on the sphere, in the Poincaré disk, as tensors, as the outline
@@ -56,9 +65,12 @@ def region_figure(region: Region, value: np.ndarray | None = None) -> Figure:
     value : array, optional
         The released value, which shrinkage and projection may have moved away from the
         center of the region; that center by default.
+    form : str, optional
+        The form of the records, such as "decinc-degrees", after which the angles on a
+        globe are called.
     """
     draw_by_view: dict[str, Callable[[Axes, Region, np.ndarray], None]] = {
-        "sphere": _draw_on_sphere,
+        "sphere": partial(_draw_on_sphere, form=form),
         "disc": _draw_in_disc,
         "tensors": _draw_tensors,
         "coordinates": _draw_coordinates,
@@ -76,7 +88,11 @@ def region_figure(region: Region, value: np.ndarray | None = None) -> Figure:
 
 
 @canvas.own_style()
-def regions_figure(regions: Mapping[str, Region]) -> Figure:
+def regions_figure(
+    regions: Mapping[str, Region],
+    form: str | None = None,
+    joint_level: float | None = None,
+) -> Figure:
     """Draw several confidence regions in one figure, such as those of groups.
 
     On the sphere they are drawn on a globe with a graticule in degrees. Shapes are
@@ -87,16 +103,25 @@ def regions_figure(regions: Mapping[str, Region]) -> Figure:
     Parameters
     ----------
     regions : mapping of str to Region
-        Regions on one manifold by their names in the legend; at most four.
+        Regions on one manifold by their names in the legend; at most eight.
+    form : str, optional
+        The form of the records, such as "decinc-degrees", after which the angles on a
+        globe are called.
+    joint_level : float, optional
+        The probability with which all regions hold at once, if that is what the title
+        shall say. By default it says the level of each.
     """
     first = next(iter(regions.values()))
     if any(region.manifold != first.manifold for region in regions.values()):
         raise ParameterError("regions of one figure must be on one manifold")
-    if len(regions) > len(SERIES_COLORS):
-        raise ParameterError(f"a figure shows at most {len(SERIES_COLORS)} regions")
+    if len(regions) > _MOST_REGIONS:
+        raise ParameterError(f"a figure shows at most {_MOST_REGIONS} regions")
     if form_of(first.manifold) != "points":
-        return values_figure(regions)
-    figure, axes = canvas.new_figure(_region_title(first), size=(5.2, 5.6))
+        return values_figure(regions, joint_level)
+    title = _region_title(first)
+    if joint_level is not None:
+        title = f"{joint_title(first, joint_level)}"
+    figure, axes = canvas.new_figure(title, size=(5.2, 5.6))
     is_sphere = canvas.view_of(first.manifold) == "sphere"
     middle = np.mean([region.center for region in regions.values()], axis=0)
     frame = canvas.viewing_frame(middle) if is_sphere else None
@@ -108,10 +133,12 @@ def regions_figure(regions: Mapping[str, Region]) -> Figure:
     half_width = min(1.05, max(1.6 * reach, 1e-12)) if is_sphere else 1.3 * reach
     if frame is not None:
         canvas.draw_sphere_background(axes)
-        canvas.label_graticule(axes, frame, half_width)
-    for (name, outline), color in zip(outlines.items(), SERIES_COLORS, strict=False):
+        canvas.label_graticule(axes, frame, half_width, form)
+    # After four colors the same ones follow with dashed lines.
+    styles = product(_LINE_STYLES, SERIES_COLORS)
+    for (name, outline), (line, color) in zip(outlines.items(), styles, strict=False):
         axes.fill(*outline[:-1].T, facecolor=color, alpha=0.25, lw=0)
-        axes.plot(*outline[:-1].T, color=color, lw=1.5, label=name)
+        axes.plot(*outline[:-1].T, color=color, lw=1.5, ls=line, label=name)
         axes.plot(*outline[-1], "o", color=color, ms=4)
     axes.legend(loc="upper right", fontsize=8, frameon=True)
     if is_sphere:
@@ -166,7 +193,9 @@ def _boundary(region: Region) -> np.ndarray:
     return region.edge(np.pad(plane_directions, ((0, 0), (0, dim - 2))))
 
 
-def _draw_on_sphere(axes: Axes, region: Region, value: np.ndarray) -> None:
+def _draw_on_sphere(
+    axes: Axes, region: Region, value: np.ndarray, form: str | None
+) -> None:
     """Draw a region of the 2-sphere, seen from above its center, and the value.
 
     Parameters
@@ -177,12 +206,14 @@ def _draw_on_sphere(axes: Axes, region: Region, value: np.ndarray) -> None:
         The confidence region.
     value : array of shape point_shape
         The released point.
+    form : str or None
+        The form of the records.
     """
     frame = canvas.viewing_frame(region.center)
     boundary = _boundary(region) @ frame.T
     half_width = _zoomed_half_width(boundary[:, :2])
     canvas.draw_sphere_background(axes)
-    canvas.label_graticule(axes, frame, half_width)
+    canvas.label_graticule(axes, frame, half_width, form)
     is_all_visible = np.all(boundary[:, 2] > 0)
     if is_all_visible:
         axes.fill(*boundary[:, :2].T, **_REGION_STYLE)
@@ -192,7 +223,10 @@ def _draw_on_sphere(axes: Axes, region: Region, value: np.ndarray) -> None:
     canvas.draw_visible_curve(
         axes, value_in_frame, color=canvas.WARM, marker="o", ms=4, ls=""
     )
-    _show_zoomed_square(axes, half_width)
+    if half_width < 1:
+        width = 2 * np.degrees(np.arcsin(half_width))
+        _write_width(axes, f"{width:.2g}° wide")
+    canvas.show_square(axes, half_width)
 
 
 def _draw_in_disc(axes: Axes, region: Region, value: np.ndarray) -> None:
@@ -236,13 +270,13 @@ def _show_zoomed_square(
         The center of the square.
     """
     if half_width < 1:
-        axes.set_title(
-            f"{2 * half_width:.2g} wide",
-            loc="right",
-            color=canvas.INK,
-            fontsize="small",
-        )
+        _write_width(axes, f"{2 * half_width:.2g} wide")
     canvas.show_square(axes, half_width, center)
+
+
+def _write_width(axes: Axes, text: str) -> None:
+    """Write at the top right how wide the part of the space is that is shown."""
+    axes.set_title(text, loc="right", color=canvas.INK, fontsize="small")
 
 
 def _zoomed_half_width(boundary: np.ndarray) -> float:

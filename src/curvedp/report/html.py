@@ -30,7 +30,7 @@ from curvedp.core.wording import (
 from curvedp.errors import CurvedpError, ParameterError
 from curvedp.geometry import parse_manifold
 from curvedp.inference import Region, region_of
-from curvedp.inference.error_bars import distance_sentence
+from curvedp.inference.error_bars import distance_sentence, radius_sentence
 from curvedp.inference.region import count_components, simultaneous
 from curvedp.ledger import Ledger
 from curvedp.ledger.book import ENTRY_HEADER, entry_row, unit_in_words
@@ -40,6 +40,7 @@ from curvedp.release.predict import predicted_error_of_release
 from curvedp.release.rebuild import mechanism_of
 from curvedp.release.warnings import release_warnings, several_means_warnings
 from curvedp.report import canvas, figures
+from curvedp.report.values import form_of
 
 # The page; `render_report` fills in the names that begin with a dollar sign.
 _PAGE = Template("""<!doctype html>
@@ -100,6 +101,8 @@ _CSS_VARIABLES = {
 }
 
 # The lead paragraph quotes the first ε of the certified curve whose δ is below this.
+# The probability with which all regions of one page hold, as `simultaneous` has it.
+_JOINT_LEVEL = 0.95
 _QUOTED_DELTA = 1e-3
 
 
@@ -196,12 +199,12 @@ def render_report(
 
     components = count_components(mechanism_of(certificate).statistic, main.value)
     regions = _known_regions(certificate, components)
-    pictures = _release_pictures(certificate, main.value, regions, components)
+    pictures = _release_pictures(certificate, main.value, regions, components, form)
     values = [_written_value(release, form, center) for release in releases]
     all_tables = list(tables)
     if len(releases) > 1:
         all_regions = _regions_together(releases)
-        pictures = _comparison_pictures(releases, all_regions) + pictures
+        pictures = _comparison_pictures(releases, all_regions, form) + pictures
         all_tables.append(_all_values(releases, values, all_regions))
     if ledger is not None:
         pictures.append(_budget_picture(ledger))
@@ -269,7 +272,7 @@ def _regions_together(releases: list[ReleasedValue]) -> dict[str, list[Region]]:
     regions = {}
     for of in ("population", "records"):
         with suppress(ParameterError):
-            regions[of] = simultaneous(certificates, of=of)
+            regions[of] = simultaneous(certificates, _JOINT_LEVEL, of)
     return regions
 
 
@@ -334,7 +337,9 @@ def _all_values(
 
 
 def _comparison_pictures(
-    releases: list[ReleasedValue], regions: Mapping[str, list[Region]]
+    releases: list[ReleasedValue],
+    regions: Mapping[str, list[Region]],
+    form: str | None,
 ) -> list[_Picture]:
     """Return a figure with the regions of all releases, if they can be in one figure.
 
@@ -345,6 +350,8 @@ def _comparison_pictures(
     regions : mapping
         What `_regions_together` returned; the regions of the population are drawn where
         there are any.
+    form : str or None
+        The form of the records.
     """
     if not regions:
         return []
@@ -352,7 +359,7 @@ def _comparison_pictures(
     titles = [release.title for release in releases]
     named = dict(zip(titles, of_all, strict=True))
     try:
-        figure = figures.regions_figure(named)
+        figure = figures.regions_figure(named, form, joint_level=_JOINT_LEVEL)
     except ParameterError:  # too many, or on several spaces
         return []
     caption = "All releases; their regions hold at once."
@@ -364,6 +371,7 @@ def _release_pictures(
     value: np.ndarray,
     regions: list[Region],
     components: int | None,
+    form: str | None,
 ) -> list[_Picture]:
     """Return the figures of the confidence regions and of the privacy of a release.
 
@@ -376,6 +384,8 @@ def _release_pictures(
         The confidence regions that there are.
     components : int or None
         How many principal directions were released, if directions were.
+    form : str or None
+        The form of the records.
     """
     pictures = []
     point = value if components is None else value.T
@@ -383,13 +393,17 @@ def _release_pictures(
         # What an estimator has made of the release may live elsewhere than its region.
         if np.size(point) != prod(region.manifold.point_shape):
             continue
-        pictures.append(
-            _Picture(
-                figures.region_figure(region, point),
-                f"Blue: confidence region for {region.description} ({region.theorem}). "
-                "Orange: the release.",
+        if form_of(region.manifold) == "outlines":
+            legend = (
+                "The released shape; the circle about each landmark is its confidence "
+                f"region. It is for {region.description} ({region.theorem})."
             )
-        )
+        else:
+            legend = (
+                f"Blue: confidence region for {region.description} ({region.theorem}). "
+                "Orange: the release."
+            )
+        pictures.append(_Picture(figures.region_figure(region, point, form), legend))
         if region.of == "records":
             pictures.append(
                 _Picture(
@@ -471,11 +485,11 @@ def _warning_paragraphs(releases: list[ReleasedValue]) -> str:
                 texts.append(warning.text)
 
     certificate = releases[0].certificate
-    if certificate.entropy.get("cryptographic") is not True:
+    if certificate.provenance.entropy.get("cryptographic") is not True:
         texts.append(
             "The random numbers were simulated: this is NOT a private release."
         )
-    if certificate.numerics.get("slack") is None:
+    if certificate.provenance.numerics.get("slack") is None:
         texts.append(
             "The noise was drawn in ordinary floating point; the guarantee "
             "below is that of the ideal noise. The difference is not certified."
@@ -607,8 +621,7 @@ def _key_figures(
     for region in regions:
         target = "the noise alone" if region.of == "records" else "the population"
         meaning = f"{100 * region.level:g}% error bar of {target}"
-        radius = distance_sentence(region.manifold, region.radius)
-        key_figures.append((meaning, radius))
+        key_figures.append((meaning, radius_sentence(region)))
     if ledger is not None:
         meaning = f"left of the budget {ledger.budget}"
         key_figures.append((meaning, _rounded_down(ledger.remaining)))
@@ -691,10 +704,10 @@ def _fact_rows(certificate: Certificate) -> list[tuple[str, str]]:
         *_predictor_ranges(statistic),
         ("sensitivity", f"{certificate.sensitivity:.6g}"),
         ("adjacency", certificate.guarantee.adjacency),
-        ("numerics", _listed(certificate.numerics)),
-        ("randomness", str(certificate.entropy["source"])),
-        ("software", _listed(certificate.software)),
-        ("created", certificate.created),
+        ("numerics", _listed(certificate.provenance.numerics)),
+        ("randomness", str(certificate.provenance.entropy["source"])),
+        ("software", _listed(certificate.provenance.software)),
+        ("created", certificate.provenance.created),
     ]
 
 

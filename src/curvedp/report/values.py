@@ -6,6 +6,7 @@ certificates, never from the data.
 """
 
 from collections.abc import Mapping
+from itertools import cycle, product
 from typing import Literal
 
 import numpy as np
@@ -62,31 +63,37 @@ def form_of(manifold: Manifold) -> Form:
 
 
 @canvas.own_style()
-def values_figure(regions: Mapping[str, Region]) -> Figure:
+def values_figure(
+    regions: Mapping[str, Region], joint_level: float | None = None
+) -> Figure:
     """Draw the centers of confidence regions as outlines, ellipsoids or images.
 
     Parameters
     ----------
     regions : mapping of str to Region
-        Regions of one space by their names; at most four. The space must not be one of
-        "points" (`form_of`).
+        Regions of one space by their names; at most eight. The space must not be one
+        of "points" (`form_of`).
+    joint_level : float, optional
+        The probability with which all regions hold at once, if that is what the title
+        shall say. By default it says the level of each.
     """
     first = next(iter(regions.values()))
     form = form_of(first.manifold)
+    title = _error_title(first)
+    if joint_level is not None:
+        title = f"Releases with {joint_title(first, joint_level)}"
     if form == "outlines":
-        figure, axes = canvas.new_figure(_error_title(first), size=(6.0, 5.2))
+        figure, axes = canvas.new_figure(title, size=(6.0, 5.2))
         draw_outlines(axes, regions)
         return figure
 
     width = 3.0 * len(regions) + (0.8 if form == "images" else 0.4)
     figure = Figure(figsize=(width, 3.4), layout="constrained", facecolor="none")
     panels = figure.subplots(1, len(regions), squeeze=False)[0]
-    figure.suptitle(
-        _error_title(first), x=0.02, ha="left", color=canvas.INK, fontsize=11
-    )
+    figure.suptitle(title, x=0.02, ha="left", color=canvas.INK, fontsize=11)
     if form == "ellipsoids":
         for axes, (name, region), color in zip(
-            panels, regions.items(), SERIES_COLORS, strict=False
+            panels, regions.items(), cycle(SERIES_COLORS), strict=False
         ):
             draw_ellipsoid(axes, region, color)
             axes.set_title(name, color=canvas.INK, fontsize=10)
@@ -100,6 +107,12 @@ def _error_title(region: Region) -> str:
     """Say of what the error bars in a figure are."""
     target = "the population" if region.of == "population" else "the privacy noise"
     return f"Releases with {100 * region.level:g}% error bars of {target}"
+
+
+def joint_title(region: Region, joint_level: float) -> str:
+    """Say of what error bars are that hold all at once, and how likely that is."""
+    target = "the population" if region.of == "population" else "the privacy noise"
+    return f"{100 * joint_level:g}% error bars of {target}, all at once"
 
 
 def draw_outlines(axes: Axes, regions: Mapping[str, Region]) -> None:
@@ -116,7 +129,9 @@ def draw_outlines(axes: Axes, regions: Mapping[str, Region]) -> None:
         Regions of `KendallShapes` by their names.
     """
     reference = None
-    for (name, region), color in zip(regions.items(), SERIES_COLORS, strict=False):
+    # After four colors the same ones follow with dashed lines.
+    styles = product(("-", "--"), SERIES_COLORS)
+    for (name, region), (line, color) in zip(regions.items(), styles, strict=False):
         center = region.center
         z = center[:, 0] + 1j * center[:, 1]
         if reference is None:
@@ -129,7 +144,14 @@ def draw_outlines(axes: Axes, regions: Mapping[str, Region]) -> None:
         closed = np.append(z, z[0])
         label = f"{name}: each landmark within {region.radius:.2g}"
         axes.plot(
-            closed.real, closed.imag, color=color, lw=1.6, marker="o", ms=3, label=label
+            closed.real,
+            closed.imag,
+            color=color,
+            ls=line,
+            lw=1.6,
+            marker="o",
+            ms=3,
+            label=label,
         )
         if region.radius <= _WIDEST_CIRCLE:
             for landmark in z:

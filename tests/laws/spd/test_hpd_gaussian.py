@@ -180,7 +180,7 @@ def test_the_gaussian_is_released_and_verified() -> None:
     with pytest.raises(ParameterError, match="Ricci curvature"):
         GaussianMechanism(M, 0.1, 0.8).release(M.origin)
     certificate = GaussianMechanism(M, 0.1, 0.3).release(M.origin).certificate
-    assert certificate.numerics["profile"] == "proved_bound"
+    assert certificate.provenance.numerics["profile"] == "proved_bound"
     assert not [
         check for check in verify_certificate(certificate) if check.holds is False
     ]

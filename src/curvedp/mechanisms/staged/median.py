@@ -128,13 +128,17 @@ class MedianMechanism(
 
     @property
     def has_enough_records(self) -> bool:
-        """Whether the noise of the last step is shorter than the median distance."""
+        """Whether the noise of the last step is shorter than the median distance.
+
+        A step is the median distance times a noisy mean of n unit vectors, which has
+        the sensitivity 2/n.
+        """
         dim = self.manifold.dim
-        # The last step has about a quarter of the budget. This divides its noise by 4
-        # for Laplace noise, and by √4 for Gaussian noise.
-        worth = 0.25 if self.noise_kind == "laplace" else 0.5
-        noise = 2 * sqrt(dim) * std_per_scale(self.noise_kind, dim) * self.scale
-        return bool(noise <= worth * self.statistic.n)
+        # The last step has about a quarter of the budget. This divides its noise by
+        # 1/4 for Laplace noise, and by 1/√4 for Gaussian noise.
+        noise_divisor = 0.25 if self.noise_kind == "laplace" else 0.5
+        noise_length = 2 * sqrt(dim) * std_per_scale(self.noise_kind, dim) * self.scale
+        return bool(noise_length <= noise_divisor * self.statistic.n)
 
     def prepare_data(self, data: Any) -> Records:
         return self.statistic.collect_records(data)
@@ -143,11 +147,13 @@ class MedianMechanism(
         return Queries(self.statistic, data)
 
     def recorded_draw(self, integers: Any) -> NoisyDraw:
-        """Return the recorded noisy counts of the records beyond given distances.
+        """Return recorded noisy counts of records beyond distances, with the noise law.
 
-        They are those about the last point from which distances were measured. Their
-        noise is independent of earlier stages. For pure ε the counts are sums of one,
-        two, … noisy shells.
+        A confidence region for the median distance follows from them. They are the
+        counts about the last point from which distances were measured, so that their
+        noise is independent of earlier stages. For Gaussian noise each count was
+        released alone. For pure ε the k-th count is the sum of the noisy counts of k
+        shells.
 
         Parameters
         ----------
@@ -158,6 +164,7 @@ class MedianMechanism(
         last_counts = all_counts[-1]
         radii, counts = last_counts.radii, last_counts.counts
         if self.noise_kind == "gaussian":
+            # A binary search has released one count for each distance that it tried.
             same_center = [
                 counts for counts in all_counts if counts.center is last_counts.center
             ]
@@ -174,7 +181,11 @@ class MedianMechanism(
         )
 
     def run(self, queries: Queries, add_noise: AddNoise) -> StagedResult:
-        """Alternate median distances and steps, then make final steps of one length.
+        """Find the geometric median by noisy steps from the public center.
+
+        First a median distance of the records from the current point is released, and
+        then a step of at most this length, a few times in turn. The final steps share
+        the last median distance and the rest of the budget.
 
         Parameters
         ----------
@@ -183,6 +194,11 @@ class MedianMechanism(
             a replay all answers are zeros.
         add_noise : function of (values, scales)
             Returns the values plus noise. In a replay it returns the recorded draws.
+
+        Returns
+        -------
+        StagedResult
+            The estimated median, with the budget and its transcript.
         """
         budget = StageBudget(self.scale, add_noise, self.noise_kind)
         schedule = _SCHEDULES[self.noise_kind]
@@ -202,14 +218,15 @@ class MedianMechanism(
         return StagedResult(point, budget)
 
     def _share_of_few(self, rule: ShellRule) -> float:
-        """Return the least share of the budget that a histogram should have.
+        """Return the least share of the budget that a histogram of distances should have.
 
-        It is 0 for Gaussian noise, which uses no histograms.
+        With few records it is larger. It is 0 for Gaussian noise, which uses no
+        histograms.
 
         Parameters
         ----------
         rule : ShellRule
-            The histogram, with the rule for its share.
+            The histogram, with the numbers from which its share follows.
         """
         if self.noise_kind == "gaussian":
             return 0.0
@@ -232,11 +249,11 @@ class MedianMechanism(
         queries : Queries
             Computes counts and means of the private records, before noise is added.
         budget : StageBudget
-            The budget, which is charged.
+            The privacy budget that is left. It is charged for one search.
         point : array of shape point_shape
             The current estimate of the median.
         previous : float
-            The previous distance; 0 if there is none yet.
+            The median distance from the previous estimate; 0 if there is none yet.
         """
         n = self.statistic.n
         largest = self.statistic.outer_radius
@@ -246,6 +263,7 @@ class MedianMechanism(
             return BinarySearch().find(
                 budget, count_beyond, largest, n / 2, share, point
             )
+        # For pure ε: one noisy histogram, in a smaller ball after the first search.
         rule = _FIRST_SHELLS
         if previous > 0:
             rule = _LATER_SHELLS
@@ -271,11 +289,12 @@ class MedianMechanism(
         queries : Queries
             Computes counts and means of the private records, before noise is added.
         budget : StageBudget
-            The budget, which is charged.
+            The privacy budget that is left. It is charged for this step.
         point : array of shape point_shape
             The current estimate of the median.
         distance : float
-            The length of a step along a unit vector; steps are never longer.
+            The median distance of the records. The step is this long times the length
+            of the noisy mean direction, and never longer than this.
         share : float
             The fraction of the budget that the step takes.
 
@@ -286,17 +305,17 @@ class MedianMechanism(
         """
         manifold = self.manifold
         grid = FixedPoint(2.0)
-        kernel = partial(_sum_directions, _SMOOTHING * distance, grid)
-        mean = queries.mean(kernel, grid, manifold.dim, point)
+        sum_block = partial(_sum_directions, _SMOOTHING * distance, grid)
+        mean = queries.mean(sum_block, grid, manifold.dim, point)
         sensitivity = mean_sensitivity(1.0, grid, manifold.dim, self.statistic.n)
         direction = budget.release("direction", share, sensitivity, mean).values
 
+        # Noise can make the mean of unit vectors longer than 1; it is shortened to 1.
         length = float(np.linalg.norm(direction))
-        factor = min(1.0, 1 / length) if length > 0 else 1.0
+        shortening = min(1.0, 1 / length) if length > 0 else 1.0
+        step = distance * direction * shortening
         with np.errstate(all="ignore"):  # these are released numbers
-            next_point = np.asarray(
-                manifold.from_normal_coordinates(point, distance * direction * factor)
-            )
+            next_point = np.asarray(manifold.from_normal_coordinates(point, step))
         projected = project_to_ball(
             manifold, *self.statistic.outer_ball, next_point[None]
         )
@@ -306,15 +325,15 @@ class MedianMechanism(
 def _sum_directions(
     smoothing_length: float, grid: FixedPoint, logs: np.ndarray
 ) -> np.ndarray:
-    """Return the exact sum of the directions to records.
+    """Return the exact sum of the directions from the current point to the records.
 
-    The direction is the logarithm divided by its length, or by `smoothing_length` if
-    that is larger.
+    The direction to a record is its logarithm divided by its length, or by
+    `smoothing_length` if that is larger.
 
     Parameters
     ----------
     smoothing_length : float
-        A public length; directions to nearer records are shorter than 1.
+        A public length. The directions to records nearer than this are shorter than 1.
     grid : FixedPoint
         The grid to which entries are rounded.
     logs : array of shape (records, dim)

@@ -101,15 +101,16 @@ _SEED = 20230615
 
 
 class PopulationQueries:
-    """Questions about n records in a public ball. The answers are NOT private.
+    """Counts and means of n records in a public ball. They are NOT private.
 
     Parameters
     ----------
     statistic : SyntheticPopulation
+        The population that is released, with its public ball and number of records.
     data : PopulationData, optional
-        The records. Without them every answer is zero, of the right shape and with the
-        right sensitivity, which is what a replay needs. Simulations may give k records
-        that stand for n of their kind; counts are then multiplied by n/k.
+        The records. Without them, as in a replay, all answers are zeros, with the same
+        shapes and sensitivities. In a simulation there may be k < n records; counts are
+        then multiplied by n/k.
     """
 
     def __init__(
@@ -118,33 +119,35 @@ class PopulationQueries:
         self._statistic = statistic
         self._data = data
         self._n = statistic.n
-        self._beside: tuple[Any, ...] = ()
-        self._present: tuple[bool, ...] = (False, False, False)
-        self._units = self._n
+        # Arrays beside the records: their classes, predictors and weights, if any.
+        self._columns: tuple[Any, ...] = ()
+        self._has_columns: tuple[bool, ...] = (False, False, False)
+        # The number of records or persons that are present.
+        self._n_present = self._n
         if data is not None:
             weights = None
-            self._units = data.records.n
+            self._n_present = data.records.n
             if data.person_index is not None:
                 weights = person_weights(data.person_index)
-                self._units = self._n
+                self._n_present = self._n
             columns = (data.class_index, data.predictor, weights)
-            self._present = tuple(column is not None for column in columns)
-            self._beside = tuple(column for column in columns if column is not None)
+            self._has_columns = tuple(column is not None for column in columns)
+            self._columns = tuple(column for column in columns if column is not None)
 
     def mean_log(self, radius: float) -> Answer:
-        """Return the mean logarithm at the center of the ball, clipped to a radius.
+        """Return the mean of the records' logarithms at the center, clipped to a radius.
 
         Parameters
         ----------
         radius : float
+            Longer logarithms are shortened to this length.
         """
         grid = FixedPoint(2 * radius)
         size = self._statistic.manifold.dim
         chart = RowChart(
             self._statistic.manifold, self._statistic.ball.center, radius, False
         )
-        kernel = partial(_sum_logs, chart, grid)
-        return self._mean(kernel, grid, size, radius)
+        return self._mean(partial(_sum_logs, chart, grid), grid, size, radius)
 
     def count_beyond(self, base: np.ndarray, radii: np.ndarray) -> np.ndarray:
         """Return how many records are farther from a point than each of several radii.
@@ -154,124 +157,152 @@ class PopulationQueries:
         Parameters
         ----------
         base : array of shape point_shape
+            The public point from which distances are measured.
         radii : array
+            The public radii.
         """
-        kernel = partial(_count_longer, self._statistic.manifold, base, radii)
-        return self._count(kernel, len(radii))
+        count_block = partial(_count_longer, self._statistic.manifold, base, radii)
+        return self._count(count_block, len(radii))
 
     def lifted_moments(self, chart: RowChart, assignment: "Assignment") -> Answer:
         """Return the lifted second moment of the rows of each component.
 
         Theorem Y1 (docs/theory/synthetic-records.md). Let u be a row divided by the
-        largest length of a row, and w = (λ, u). The mean of the matrices wwᵀ, each in
-        the block of the record's component, moves by at most √2·(1 + λ²)/n, as
-        ‖A − B‖² ≤ ‖A‖² + ‖B‖² for positive semidefinite A and B. It tells the share of
-        each component, its mean and its second moment at once.
+        largest length of a row, and w = (λ, u) with a public constant λ. The mean of
+        the matrices wwᵀ, each in the block of the record's component, moves by at most
+        √2·(1 + λ²)/n if one record is replaced, as ‖A − B‖² ≤ ‖A‖² + ‖B‖² for positive
+        semidefinite A and B. From it follow the share of each component, its mean and
+        its second moment.
 
         Parameters
         ----------
         chart : RowChart
+            The map from records to rows of numbers, with the released base point and
+            clipping length.
         assignment : Assignment
-            The component of a row.
+            Which component each row belongs to.
+
+        Returns
+        -------
+        Answer
+            The distinct entries of the matrices of all components, and their
+            sensitivity.
         """
         size = assignment.n_components * lifted_size(self._statistic.row_size)
         bound = 1 + _LIFT_SQUARE
         grid = FixedPoint(2 * bound)
-        kernel = partial(_sum_lifted, chart, assignment, grid)
-        # Two such matrices are at most √2·(1 + λ²) apart, not twice their bound.
-        return self._mean(kernel, grid, size, bound / sqrt(2))
+        sum_block = partial(_sum_lifted, chart, assignment, grid)
+        # Two such matrices are at most √2·(1 + λ²) apart, not 2·(1 + λ²).
+        return self._mean(sum_block, grid, size, bound / sqrt(2))
 
     def cluster_sums(self, chart: RowChart, assignment: "Assignment") -> Answer:
         """Return the share of the records in each cluster, and the sum of their rows.
 
-        A record has the vector (1, u) in the block of its cluster, with |u| ≤ 1. Two
-        such vectors differ by at most 2, in one block or in two.
+        A record has the vector (1, u) in the block of its cluster, where u is its row
+        divided by the largest length of a row. Two such vectors differ by at most 2, in
+        one block or in two.
 
         Parameters
         ----------
         chart : RowChart
+            The map from records to rows of numbers, with the released base point and
+            clipping length.
         assignment : Assignment
+            Which component each row belongs to.
         """
         size = len(assignment.centers) * (1 + self._statistic.row_size)
         grid = FixedPoint(2.0)
-        kernel = partial(_sum_clusters, chart, assignment, grid)
-        return self._mean(kernel, grid, size, 1.0)
+        sum_block = partial(_sum_clusters, chart, assignment, grid)
+        return self._mean(sum_block, grid, size, 1.0)
 
     def cell_counts(
         self,
         chart: RowChart,
         components: Components,
         cells: CellArrays,
-        wanted: np.ndarray,
+        cell_indices: np.ndarray,
     ) -> np.ndarray:
-        """Return how many records are in each of some cells.
+        """Return how many records are in each of several cells of a tree.
 
-        A record is in one of them at most, so replacing one moves the counts by √2 in
-        the Euclidean norm and by 2 in the ℓ₁ norm.
+        A record is in at most one of them, so replacing a record moves the counts by √2
+        in the Euclidean norm and by 2 in the ℓ₁ norm.
 
         Parameters
         ----------
         chart : RowChart
+            The map from records to rows of numbers, with the released base point and
+            clipping length.
         components : Components
-            One for each class.
+            The released laws of rows: one for each class.
         cells : CellArrays
             The tree, of which the cells are leaves.
-        wanted : array of int
+        cell_indices : array of int
             The indices of the cells.
         """
-        kernel = partial(_count_cells, chart, components, cells, wanted)
-        return self._count(kernel, len(wanted))
+        count_block = partial(_count_cells, chart, components, cells, cell_indices)
+        return self._count(count_block, len(cell_indices))
 
-    def _mean(self, kernel: Any, grid: FixedPoint, size: int, bound: float) -> Answer:
-        """Return the mean of vectors that a kernel sums up, and its sensitivity.
+    def _mean(
+        self, sum_block: Any, grid: FixedPoint, size: int, bound: float
+    ) -> Answer:
+        """Return the mean of a vector over all records, and its sensitivity.
 
         Parameters
         ----------
-        kernel : function
-            Takes a block of records and their columns, and returns exact sums in
-            `grid`.
+        sum_block : function of (points, class_index, predictor, weights)
+            Returns the exact sum over some of the records, in `grid`.
         grid : FixedPoint
+            The grid to which entries are rounded, so that sums are exact.
         size : int
             The number of entries of a vector.
         bound : float
             Half of the largest distance between two vectors.
         """
         sensitivity = mean_sensitivity(bound, grid, size, self._n)
-        # Each of a person's records is rounded.
+        # A person may have many records, and each of them is rounded.
         rounding = MAX_ROWS_PER_PERSON * sqrt(size) * grid.resolution / self._n
         sensitivity += rounding
         if self._data is None:
             return Answer(np.zeros(size), sensitivity)
-        sums = self._sum(kernel).reshape(2, size)
-        return Answer(grid.mean(sums, self._units), sensitivity)
+        high_and_low_sums = self._sum(sum_block).reshape(2, size)
+        return Answer(grid.mean(high_and_low_sums, self._n_present), sensitivity)
 
-    def _count(self, kernel: Any, size: int) -> np.ndarray:
-        """Return weighted counts over all records, or zeros without records.
+    def _count(self, count_block: Any, size: int) -> np.ndarray:
+        """Return weighted counts over all records, or zeros if there are no records.
 
         Parameters
         ----------
-        kernel : function
-            Takes a block of records and their columns, and returns counts in units of
-            2^-20.
+        count_block : function of (points, class_index, predictor, weights)
+            Returns counts among some of the records, in units of 2^-20.
         size : int
             The number of counts.
         """
         if self._data is None:
             return np.zeros(size)
-        counts = self._sum(kernel) / WEIGHT_ONE
-        if self._units == self._n:
+        counts = self._sum(count_block) / WEIGHT_ONE
+        if self._n_present == self._n:
             return np.asarray(counts)
-        return np.asarray(counts * (self._n / self._units))
+        return np.asarray(counts * (self._n / self._n_present))
 
-    def _sum(self, kernel: Any) -> np.ndarray:
-        """Return the sum of what a kernel returns for each block of records."""
+    def _sum(self, sum_block: Any) -> np.ndarray:
+        """Return the sum over all records, a block at a time.
+
+        Parameters
+        ----------
+        sum_block : function of (points, class_index, predictor, weights)
+            Returns an array of whole numbers for some of the records.
+        """
         assert self._data is not None
         is_clipped = self._data.records.location == "memory"
         ball = None if is_clipped else self._statistic.ball
-        block_kernel = partial(
-            _apply_to_block, self._statistic.manifold, ball, self._present, kernel
+        sum_clipped_block = partial(
+            _apply_to_block,
+            self._statistic.manifold,
+            ball,
+            self._has_columns,
+            sum_block,
         )
-        return self._data.records.sums(block_kernel, *self._beside)
+        return self._data.records.sums(sum_clipped_block, *self._columns)
 
 
 class Assignment(NamedTuple):
@@ -280,6 +311,7 @@ class Assignment(NamedTuple):
     Attributes
     ----------
     centers : array, shape (clusters, k)
+        The cluster centers, one row each.
     classes : int
         The number of classes.
     """
@@ -303,6 +335,8 @@ class Assignment(NamedTuple):
         Parameters
         ----------
         rows : array, shape (n, k)
+            The rows of n records: their logarithms in units of the clipping length,
+            maybe with their predictors.
         """
         if len(self.centers) == 1:
             return np.zeros(len(rows), dtype=np.int64)
@@ -315,7 +349,10 @@ class Assignment(NamedTuple):
         Parameters
         ----------
         rows : array, shape (n, k)
+            The rows of n records: their logarithms in units of the clipping length,
+            maybe with their predictors.
         class_index : array of int, shape (n,)
+            The class of each row.
         """
         return np.asarray(class_index * len(self.centers) + self.clusters(rows))
 
@@ -361,13 +398,16 @@ def _apply_to_block(
     Parameters
     ----------
     manifold : Manifold
+        The space of the records.
     ball : Ball or None
         The ball into which records are clipped; None if they are clipped already.
     present : three bool
         Which of class, predictor and weight are among the columns. A missing class or
         predictor is 0, a missing weight is 2^20.
     kernel : function of (points, class_index, predictor, weights)
+        Returns an array of whole numbers, such as exact sums over these records.
     block : array, shape (k, *point_shape)
+        Some of the records.
     *columns : arrays, shape (k,)
     """
     with np.errstate(all="ignore"):  # a data-dependent warning is a release
@@ -402,9 +442,18 @@ def _sum_logs(
     Parameters
     ----------
     chart : RowChart
+        The map from records to rows of numbers, with the released base point and
+        clipping length.
     grid : FixedPoint
-    points, class_index, predictor, weights
-        The records of a block (`_apply_to_block`).
+        The grid to which entries are rounded, so that sums are exact.
+    points : array of shape (k, *point_shape)
+        Some of the records.
+    class_index : array of int, shape (k,)
+        The class of each record.
+    predictor : array of shape (k,)
+        The predictor of each record, in [-1, 1].
+    weights : array of shape (k,)
+        How much each record counts, in units of 2^-20.
     """
     logs = clip_rows_to(logs_at(chart.manifold, chart.base, points), chart.radius)
     return np.asarray(grid.sums(logs * (weights / WEIGHT_ONE)[:, None]).ravel())
@@ -424,10 +473,19 @@ def _count_longer(
     Parameters
     ----------
     manifold : Manifold
+        The space of the records.
     base : point
+        The public point from which distances are measured.
     radii : array
-    points, class_index, predictor, weights
-        The records of a block (`_apply_to_block`).
+        The public radii.
+    points : array of shape (k, *point_shape)
+        Some of the records.
+    class_index : array of int, shape (k,)
+        The class of each record.
+    predictor : array of shape (k,)
+        The predictor of each record, in [-1, 1].
+    weights : array of shape (k,)
+        How much each record counts, in units of 2^-20.
     """
     lengths = np.linalg.norm(logs_at(manifold, base, points), axis=-1)
     is_longer = lengths[:, None] > radii[None]
@@ -451,10 +509,20 @@ def _sum_lifted(
     Parameters
     ----------
     chart : RowChart
+        The map from records to rows of numbers, with the released base point and
+        clipping length.
     assignment : Assignment
+        Which component each row belongs to.
     grid : FixedPoint
-    points, class_index, predictor, weights
-        The records of a block (`_apply_to_block`).
+        The grid to which entries are rounded, so that sums are exact.
+    points : array of shape (k, *point_shape)
+        Some of the records.
+    class_index : array of int, shape (k,)
+        The class of each record.
+    predictor : array of shape (k,)
+        The predictor of each record, in [-1, 1].
+    weights : array of shape (k,)
+        How much each record counts, in units of 2^-20.
     """
     rows = chart.rows(points, predictor)
     component = assignment.components(rows, class_index)
@@ -488,10 +556,20 @@ def _sum_clusters(
     Parameters
     ----------
     chart : RowChart
+        The map from records to rows of numbers, with the released base point and
+        clipping length.
     assignment : Assignment
+        Which component each row belongs to.
     grid : FixedPoint
-    points, class_index, predictor, weights
-        The records of a block (`_apply_to_block`).
+        The grid to which entries are rounded, so that sums are exact.
+    points : array of shape (k, *point_shape)
+        Some of the records.
+    class_index : array of int, shape (k,)
+        The class of each record.
+    predictor : array of shape (k,)
+        The predictor of each record, in [-1, 1].
+    weights : array of shape (k,)
+        How much each record counts, in units of 2^-20.
     """
     rows = chart.rows(points, predictor)
     cluster = assignment.clusters(rows)
@@ -519,11 +597,22 @@ def _count_cells(
     Parameters
     ----------
     chart : RowChart
+        The map from records to rows of numbers, with the released base point and
+        clipping length.
     components : Components
+        The released laws of rows: one for each class.
     cells : CellArrays
+        The tree, of which the cells are leaves.
     wanted : array of int
-    points, class_index, predictor, weights
-        The records of a block (`_apply_to_block`).
+        The indices of the cells whose records are counted.
+    points : array of shape (k, *point_shape)
+        Some of the records.
+    class_index : array of int, shape (k,)
+        The class of each record.
+    predictor : array of shape (k,)
+        The predictor of each record, in [-1, 1].
+    weights : array of shape (k,)
+        How much each record counts, in units of 2^-20.
     """
     rows = chart.rows(points, predictor)
     positions = components.to_unit_cube(rows, class_index)
@@ -546,6 +635,7 @@ class NoisyMoments(NamedTuple):
     share_std : float
         The standard deviation of the noise in a share; 0 where it is known.
     components : Components
+        The released laws of rows: one for each class.
     """
 
     shares: np.ndarray
@@ -593,6 +683,7 @@ class PopulationMechanism(
         Parameters
         ----------
         data : PopulationData, Records or array
+            The records, maybe with their classes, predictors and persons.
         """
         statistic = self.statistic
         population = as_population_data(statistic.manifold, data)
@@ -636,7 +727,9 @@ class PopulationMechanism(
         Parameters
         ----------
         queries : PopulationQueries
+            Computes counts and means of the private records, before noise is added.
         budget : StageBudget
+            The privacy budget that is left. It is charged for what is released here.
         """
         base = self._find_base(queries, budget)
         radius = self._find_radius(queries, budget, base)
@@ -652,7 +745,9 @@ class PopulationMechanism(
         Parameters
         ----------
         queries : PopulationQueries
+            Computes counts and means of the private records, before noise is added.
         budget : StageBudget
+            The privacy budget that is left. It is charged for what is released here.
         chart : RowChart
             The released base point and clipping length.
         """
@@ -663,6 +758,7 @@ class PopulationMechanism(
         Parameters
         ----------
         queries : PopulationQueries
+            Computes counts and means of the private records, before noise is added.
         budget : StageBudget
             Is charged for the mean logarithm.
         """
@@ -686,9 +782,11 @@ class PopulationMechanism(
         Parameters
         ----------
         queries : PopulationQueries
+            Computes counts and means of the private records, before noise is added.
         budget : StageBudget
             Is charged for a binary search.
         base : array of shape point_shape
+            The public point from which distances are measured.
         """
         count_std = _RADIUS_SEARCH.count_std(self.scale, _RADIUS_SHARE)
         if self.noise_kind == "laplace":
@@ -720,9 +818,14 @@ class PopulationMechanism(
         Parameters
         ----------
         queries : PopulationQueries
+            Computes counts and means of the private records, before noise is added.
         budget : StageBudget
+            The privacy budget that is left. It is charged for what is released here.
         chart : RowChart
+            The map from records to rows of numbers, with the released base point and
+            clipping length.
         assignment : Assignment
+            Which component each row belongs to.
         share : float
             The fraction of the budget.
         """
@@ -784,6 +887,7 @@ class PopulationMechanism(
         shape : function of (rng, size, dim)
             Draws rows of length about 1.
         rng : numpy.random.Generator
+            The generator of the records.
         size : int
             How many records.
         """
@@ -823,6 +927,8 @@ def normal_law(
     Returns
     -------
     mean, axes, scales : arrays, shapes (k,), (k, k), (k,)
+        The mean, the principal axes as columns, and the standard deviation along each,
+        in the unit of rows.
     """
     size = round((sqrt(8 * block.size + 1) - 3) / 2)
     mean_unit = sqrt(2 * _LIFT_SQUARE) * share
@@ -893,8 +999,12 @@ class WrappedGaussian(PopulationMechanism):
         Parameters
         ----------
         queries : PopulationQueries
+            Computes counts and means of the private records, before noise is added.
         budget : StageBudget
+            The privacy budget that is left. It is charged for what is released here.
         chart : RowChart
+            The map from records to rows of numbers, with the released base point and
+            clipping length.
         """
         one_center = np.zeros((1, self.statistic.row_size))
         assignment = Assignment(one_center, self.statistic.classes)
@@ -910,8 +1020,12 @@ def undivided_population(
     Parameters
     ----------
     statistic : SyntheticPopulation
+        The population that is released, with its public ball and number of records.
     chart : RowChart
+        The map from records to rows of numbers, with the released base point and
+        clipping length.
     moments : NoisyMoments
+        The released shares, means and covariances of the components.
     """
     n_components = len(moments.shares)
     size = statistic.row_size
@@ -952,8 +1066,12 @@ class GaussianMixture(PopulationMechanism):
         Parameters
         ----------
         queries : PopulationQueries
+            Computes counts and means of the private records, before noise is added.
         budget : StageBudget
+            The privacy budget that is left. It is charged for what is released here.
         chart : RowChart
+            The map from records to rows of numbers, with the released base point and
+            clipping length.
         """
         one_center = Assignment(np.zeros((1, self.statistic.row_size)), 1)
         overall = self._release_moments(
@@ -982,7 +1100,9 @@ def clusters_of_normals(moments: NoisyMoments, n_clusters: int) -> np.ndarray:
     Parameters
     ----------
     moments : NoisyMoments
+        The released shares, means and covariances of the components.
     n_clusters : int
+        The number of clusters.
 
     Returns
     -------
@@ -1097,7 +1217,9 @@ class CellTreeMechanism(PopulationMechanism):
         Parameters
         ----------
         queries : PopulationQueries
+            Computes counts and means of the private records, before noise is added.
         budget : StageBudget
+            The privacy budget that is left. It is charged for what is released here.
         """
         statistic = self.statistic
         if not statistic.is_whole_torus:
@@ -1122,8 +1244,12 @@ class CellTreeMechanism(PopulationMechanism):
         Parameters
         ----------
         queries : PopulationQueries
+            Computes counts and means of the private records, before noise is added.
         budget : StageBudget
+            The privacy budget that is left. It is charged for what is released here.
         chart : RowChart
+            The map from records to rows of numbers, with the released base point and
+            clipping length.
         """
         statistic = self.statistic
         one_center = np.zeros((1, statistic.row_size))
@@ -1176,8 +1302,12 @@ class CellTreeMechanism(PopulationMechanism):
         Parameters
         ----------
         chart : RowChart
+            The map from records to rows of numbers, with the released base point and
+            clipping length.
         moments : NoisyMoments
+            The released shares, means and covariances of the components.
         tree : CellTree
+            The cells: all that were made by halving.
         counts, variances : arrays
             The noisy counts of all cells, and their variances.
         """

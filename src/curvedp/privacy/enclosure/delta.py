@@ -208,9 +208,9 @@ def _float_bounds(
 def outward_floats(ball: arb) -> tuple[float, float]:
     """Return floats (lower, upper) around a ball of numbers >= 0.
 
-    A ball is an interval. Both ends are moved outward by the relative margin 3e-9, so
-    that fast results in floats lie between them. The upper one is not moved beyond 1 if
-    the ball ends there.
+    A ball is an interval. Both ends are moved outward by the relative margin 3e-9. This
+    margin is a little more than the amount by which the fast computation in floats
+    rounds up, so that its results lie between the two ends.
 
     Parameters
     ----------
@@ -224,6 +224,9 @@ def outward_floats(ball: arb) -> tuple[float, float]:
     """
     lower = float_beyond(ball.lower(), -1) * (1 - OUTWARD_MARGIN)
     upper = float_beyond(ball.upper(), 1) * (1 + OUTWARD_MARGIN)
+    # The products were rounded, so the ends are moved one float further. An upper end
+    # from 1 on stays, so that a bound on a probability does not pass 1: there the
+    # margin covers the rounding.
     lower = math.nextafter(lower, -math.inf)
     next_above = math.nextafter(upper, math.inf)
     return max(lower, 0.0), min(next_above, max(1.0, upper))
@@ -294,8 +297,8 @@ class DeltaEnclosure:
     def delta(self, eps: float) -> arb:
         """Return a ball that contains δ(ε).
 
-        The precision of the arithmetic is doubled until the ball is small enough. It is
-        computed once for each ε.
+        The precision of the arithmetic is doubled until the ball is small enough. The
+        result is stored, so that a second call with the same ε is free.
 
         Parameters
         ----------
@@ -319,15 +322,16 @@ class DeltaEnclosure:
         if self._is_beyond_max_loss(eps):
             return arb(0)
 
-        # For a far too large ε, an upper bound at a smaller ε is enough.
+        # If δ is too small for floats, and ε far beyond the point where it becomes so,
+        # an upper bound at a smaller ε is enough: δ decreases in ε.
         log_guess = self._guess_log_delta(eps)
         is_tiny = log_guess <= self.smallest_log
         has_closed_form = self.profile.is_closed_form or self.d == 1
         if is_tiny and not has_closed_form:
             resolved_eps = self._find_smaller_resolved_eps(eps)
             if eps > _FAR_FACTOR * resolved_eps:
-                # δ decreases in ε, so an upper bound there is one here too.
-                return arb(0).union(self.delta(resolved_eps).upper())
+                upper_bound = self.delta(resolved_eps).upper()
+                return arb(0).union(upper_bound)
 
         # Otherwise compute at increasing precisions.
         bits = _FIRST_BITS
@@ -339,7 +343,7 @@ class DeltaEnclosure:
                 if self._is_tight(ball):
                     self._ball_at[eps] = ball
                     return ball
-                if is_tiny and ball.is_finite():
+                if is_tiny and ball.is_finite():  # an upper bound is enough
                     self._ball_at[eps] = arb(0).union(ball.upper())
                     return self._ball_at[eps]
             bits *= 2
@@ -381,19 +385,20 @@ class DeltaEnclosure:
         float
             The smaller ε; 0 if δ is too small at all of them.
         """
-        smaller_eps = eps
-        while (
-            smaller_eps > 0 and self._guess_log_delta(smaller_eps) <= self.smallest_log
-        ):
-            smaller_eps /= 2
-        return smaller_eps
+        candidate = eps
+        while candidate > 0:
+            is_resolved = self._guess_log_delta(candidate) > self.smallest_log
+            if is_resolved:
+                break
+            candidate /= 2
+        return candidate
 
     def _guess_log_delta(self, eps: float) -> float:
         """Return an approximation of log δ(ε), computed in floats.
 
-        It says how small the integrals are, and hence how accurate they must be. No
-        bound depends on it. The result is at least `smallest_log`, also if floats fail
-        at an extreme ε.
+        It says how small the integrals are, and hence how accurate they must be. The
+        proved bounds hold however bad it is. The result is at least `smallest_log`,
+        also if floats fail at an extreme ε.
 
         Parameters
         ----------
@@ -413,11 +418,11 @@ class DeltaEnclosure:
         return guess if guess > self.smallest_log else self.smallest_log
 
     def _is_beyond_max_loss(self, eps: float) -> bool:
-        """Say whether ε is certainly at or above the largest privacy loss.
+        """Say whether ε is at or above the largest privacy loss, so that δ(ε) is 0.
 
-        Then δ(ε) = 0. With scale s, distance D of the noise centers and diameter c of
-        the space, the largest loss is D/s for Laplace noise, and D(2c − D)/2s² for
-        Gaussian noise on a compact space.
+        Let s be the noise scale, D the distance of the two noise centers and c the
+        diameter of the space. The largest loss is D/s for Laplace noise, and
+        D(2c − D)/2s² for Gaussian noise on a compact space.
 
         Parameters
         ----------
@@ -427,12 +432,14 @@ class DeltaEnclosure:
         Returns
         -------
         bool
-            False also if the loss is unbounded, or if the balls do not decide.
+            True if this is proved. False otherwise: also if the loss is unbounded, or
+            if rounding errors leave it open.
         """
         s, distance = self._parameters()
         if self.kind == "laplace":
             return bool(arb(eps) >= distance / s)
-        if self.k != 1:
+        is_compact = self.k == 1
+        if not is_compact:
             return False
         largest_loss = distance * (2 * self._diameter() - distance) / (2 * s * s)
         return bool(arb(eps) >= largest_loss)
@@ -442,22 +449,23 @@ class DeltaEnclosure:
     def _parameters(self) -> _Parameters:
         """Return scale and sensitivity in units in which the curvature is −1, 0 or 1.
 
-        If the ball of the sensitivity overlaps the diameter of the space, it is
-        replaced by the diameter.
+        Lengths are converted to these units by the factor √|curvature|. A sensitivity
+        that is not provably below the diameter of the space is replaced by the
+        diameter.
 
         Returns
         -------
         _Parameters
-            The scale s and the distance D of the noise centers, as balls. They are
-            multiplied by √|curvature|.
+            The scale s of the noise and the distance D of its two centers, as balls.
         """
-        length_unit = arb(1)
+        unit_factor = arb(1)
         if self.profile.curvature and self.k:
-            length_unit = arb(abs(self.profile.curvature)).sqrt()
-        distance = arb(self.profile.sensitivity) * length_unit
-        if self.k == 1 and not (self._diameter() > distance):
+            unit_factor = arb(abs(self.profile.curvature)).sqrt()
+        distance = arb(self.profile.sensitivity) * unit_factor
+        is_compact = self.k == 1
+        if is_compact and not (self._diameter() > distance):
             distance = self._diameter()
-        return _Parameters(arb(self.profile.scale) * length_unit, distance)
+        return _Parameters(arb(self.profile.scale) * unit_factor, distance)
 
     def _diameter(self) -> arb:
         """Return the diameter of a compact space of curvature 1.
@@ -500,7 +508,7 @@ class DeltaEnclosure:
         arb
             A ball that contains δ(ε), however wide.
         """
-        if self.profile.is_closed_form:  # a flat Gaussian
+        if self.profile.is_closed_form:  # Gaussian noise on a flat space
             mu = arb(self.profile.sensitivity) / arb(self.profile.scale)
             first_term = normal_cdf(mu / 2 - eps / mu)
             second_term = scaled_normal_tail(eps, mu / 2 + eps / mu)
@@ -572,11 +580,11 @@ class DeltaEnclosure:
     def _find_density_support(self, depth: float) -> tuple[float, float]:
         """Return radii between which the density ρ of the radius is not negligible.
 
-        The radius is the distance of an output from the center of the noise. Between
-        the two radii lie all radii at which ρ is above e^−depth of its peak. The
-        distances from the peak are too large by up to a factor of 1.25. The interval is
-        only a suggestion, found in floats: `_TailIntegral` bounds the mass of ρ outside
-        of it rigorously.
+        The radius is the distance of an output from the center of the noise. The
+        density exceeds e^−depth of its peak only between the two returned radii. They
+        are found by moving away from the peak in steps of a factor of 1.25. The result
+        is only a suggestion, computed in floats: `_TailIntegral` bounds the mass of ρ
+        outside of it rigorously.
 
         Parameters
         ----------
@@ -595,7 +603,7 @@ class DeltaEnclosure:
             """Say whether ρ(mode + offset) is above e^−depth of its peak."""
             return float(law.log_rho(np.array([offset]))[0]) > -depth
 
-        # Below the mode.
+        # Below the mode. A start very close to 0 is replaced by 0.
         offset_below = law.width
         while mode - offset_below > 0 and is_above_depth(-offset_below):
             offset_below *= _OFFSET_FACTOR
@@ -603,19 +611,22 @@ class DeltaEnclosure:
         if not start > _SMALLEST_START * mode:
             start = 0.0
 
-        # Above the mode.
+        # Above the mode, up to the diameter of the space.
         diameter = math.pi / self.n_lifts if self.k == 1 else math.inf
+        largest_offset = diameter - mode
         offset_above = law.width
-        while offset_above < diameter - mode and is_above_depth(offset_above):
+        while offset_above < largest_offset and is_above_depth(offset_above):
             offset_above *= _OFFSET_FACTOR
-        end = mode + offset_above if offset_above < diameter - mode else diameter
+        end = mode + offset_above if offset_above < largest_offset else diameter
         return start, end
 
     def _level_radii(self, t: arb) -> _LevelRadii:
-        """Return the radii between which the privacy loss L is t in some direction.
+        """Return the radii between which the privacy loss L takes the value t.
 
-        A radius is the distance from the first center of the noise. With the scale s,
-        the distance D of the two centers and D′ = 2·diameter − D, the two radii are
+        A radius is the distance from the first center of the noise. Outside of these
+        radii, L is above t in all directions or below t in all directions. With the
+        noise scale s, the distance D of the two centers and D′ = 2·diameter − D, the
+        two radii are
 
             (D − st)/2          and  (D′ − st)/2             for the Laplace law,
             |D² − 2s²t|/2D      and  (D′² − 2s²t)/2D′        for the Gaussian.
@@ -636,14 +647,15 @@ class DeltaEnclosure:
         """
         s, distance = self._parameters()
         diameter = self._diameter()
+        is_compact = self.k == 1
         high = arb.pos_inf()
         if self.kind == "laplace":
-            if self.k == 1:
+            if is_compact:
                 high = diameter - (distance + s * t) / 2
             return _LevelRadii((distance - s * t) / 2, high, center_exceeds=True)
 
         signed_low = (distance * distance - 2 * s * s * t) / (2 * distance)
-        if self.k == 1:
+        if is_compact:
             far_distance = 2 * diameter - distance
             high = (far_distance * far_distance - 2 * s * s * t) / (2 * far_distance)
         if signed_low > 0:
@@ -727,18 +739,21 @@ class _TailIntegral:
     def _rho(self, r: acb, sn_r: acb | None = None) -> acb:
         """Return ρ(r)/ρ(m), the density of the radius relative to its peak.
 
-        The radius r is the distance from the first noise center, and m the mode of ρ.
+        The radius r is the distance from the first noise center, and m the radius at
+        which the density ρ is largest. The ratio is
 
-        The ratio is weight(r)/weight(m)·(sn r/sn m)^{d−1}, with the weight e^{−r/s}
-        (Laplace) or e^{−r²/2s²} (Gaussian), the scale s and the dimension d; sn is
-        sinh, the identity or sin for the curvature −1, 0 or 1.
+            weight(r)/weight(m)·(sn r/sn m)^{d−1}
+
+        with the weight e^{−r/s} for Laplace and e^{−r²/2s²} for Gaussian noise of scale
+        s in dimension d. The function sn is sinh, the identity or sin for the curvature
+        −1, 0 or 1.
 
         Parameters
         ----------
         r : acb
             A ball of radii.
         sn_r : acb, optional
-            sn(r), if the caller knows it already.
+            sn(r), if the caller has computed it already.
 
         Returns
         -------
@@ -794,11 +809,11 @@ class _TailIntegral:
         return (self.enclosure.d - 1) * log_derivative_of_sn(self.k, r) - weight_slope
 
     def _mass_outside(self) -> arb:
-        """Return an upper bound on the integral of ρ/ρ(m) outside of the interval used.
+        """Return an upper bound on the mass of ρ outside of the interval of integration.
 
-        ρ is the density of the distance from the first noise center, and m its mode.
-        Since log ρ is concave, the integral of ρ beyond a radius r, at which log ρ has
-        the slope a, is at most ρ(r)/|a|.
+        ρ is the density of the distance from the first noise center. The mass is
+        relative to ρ(m), where m is the mode of ρ. Since log ρ is concave, the integral
+        of ρ beyond a radius r, at which log ρ has the slope a, is at most ρ(r)/|a|.
 
         Returns
         -------
@@ -806,16 +821,16 @@ class _TailIntegral:
             The bound; infinity if ρ does not decrease outward at an end of the
             interval.
         """
-        outside = arb(0)
+        mass_bound = arb(0)
         if self.start > 0:
             slope = self._log_slope(arb(self.start))
             density = self._rho(acb(self.start)).real
-            outside += (density / slope).upper() if slope > 0 else arb.pos_inf()
+            mass_bound += (density / slope).upper() if slope > 0 else arb.pos_inf()
         if not self.reaches_diameter:
             slope = self._log_slope(arb(self.end))
             density = self._rho(acb(self.end)).real
-            outside += (density / -slope).upper() if slope < 0 else arb.pos_inf()
-        return outside
+            mass_bound += (density / -slope).upper() if slope < 0 else arb.pos_inf()
+        return mass_bound
 
     # ---- the fraction of directions in which the loss is in the tail
 
@@ -843,9 +858,9 @@ class _TailIntegral:
         analytic : bool
             Whether the result must not be finite unless it is analytic on all of r.
         is_far : bool
-            Only for projective spaces. Above η₂ there are two opposite points of the
-            sphere. This says whether φ is the angle to the farther one, from which the
-            distance is π − b.
+            False on a sphere and on spaces of curvature <= 0. A point η₂ of a
+            projective space is a pair of opposite points of the sphere. True if φ is
+            the angle to the farther one of them, whose distance is π − b.
 
         Returns
         -------
@@ -853,6 +868,7 @@ class _TailIntegral:
             The two squares, each to full relative precision.
         """
         k = self.k
+        # For Laplace noise b − r = st is constant, so two of the four factors are too.
         if self.is_laplace and not is_far:
             cos_square = self.sn_ratio_of_difference * sn(k, r + self.half_sum) / sn_r
             sin_square = self.sn_ratio_of_sum * sn(k, r - self.half_difference) / sn_r
@@ -866,6 +882,7 @@ class _TailIntegral:
             b = arb.pi() - b
             b_minus_r = b - r
         else:
+            # b² − r² is known exactly, so this quotient avoids cancellation.
             b_minus_r = self.scaled_square_level / (b + r)
 
         D = self.distance
@@ -875,13 +892,14 @@ class _TailIntegral:
         return cos_square, sin_square
 
     def _fraction_integrand(self, r: acb, analytic: bool, is_far: bool = False) -> acb:
-        """Return ρ(r)/ρ(m) times the fraction of directions that count at the radius r.
+        """Return ρ(r)/ρ(m) times the fraction of directions in the tail of the loss.
 
         ρ is the density of the distance r from the first noise center, and m its mode.
-        Directions count if the privacy loss there is in the tail in question. With d
-        the dimension, n = d − 2 and φ the angle at which the loss is t, their fraction
-        is J_n(cos φ)/J_n(1), where J_n(cos φ) = ∫_φ^π sin^n (`sine_integral`). If a
-        ball contains radii without such an angle, the interval [0, 1] is used.
+        The directions are those in which a point at the radius r has a privacy loss in
+        the tail that is integrated. Let d be the dimension, n = d − 2 and φ the angle
+        at which the loss is t. The fraction is J_n(cos φ)/J_n(1), where
+        J_n(cos φ) = ∫_φ^π sin^n (`sine_integral`). If the ball contains radii at which
+        there is no such angle, the fraction is enclosed by the interval [0, 1].
 
         Parameters
         ----------
@@ -890,8 +908,9 @@ class _TailIntegral:
         analytic : bool
             Whether the result must not be finite unless it is analytic on all of r.
         is_far : bool
-            Only for projective spaces: whether the angle is measured to the farther one
-            of the two points of the sphere above the second center.
+            False on a sphere and on spaces of curvature <= 0. A point of a projective
+            space is a pair of opposite points of the sphere. True if the angle is
+            measured to the farther one of the two points that are the second center.
 
         Returns
         -------
@@ -900,11 +919,11 @@ class _TailIntegral:
         """
         sn_r = sn(self.k, r)
         cos_square, sin_square = self._half_angle_squares(r, sn_r, analytic, is_far)
-        if not (self.is_upper or is_far):
+        if not (self.is_upper or is_far):  # the complement: angles above φ, not below
             cos_square, sin_square = sin_square, cos_square
-        is_within_level = cos_square.real > 0 and sin_square.real > 0
-        if not analytic and not is_within_level:
-            zero_to_one = arb(0.5, 0.5)
+        angle_exists = cos_square.real > 0 and sin_square.real > 0
+        if not analytic and not angle_exists:
+            zero_to_one = arb(0.5, 0.5)  # midpoint and radius
             return self._rho(r, sn_r) * acb(zero_to_one)
         angle_integral = sine_integral(
             self.enclosure.d - 2, cos_square, sin_square, analytic
@@ -939,48 +958,54 @@ class _TailIntegral:
     def probability(self) -> arb:
         """Return a ball around P₁(L >= t), or around P₁(L <= t) for a lower tail.
 
-        L is the privacy loss. The probability is the integral of ρ·F over the distance
-        r from the first noise center, divided by the integral of ρ. ρ is the density of
-        r, and F the fraction of directions in which the loss is in the tail. F is 0 or
-        1 below a radius `low`, varies up to a radius `high`, and is 0 or 1 again beyond
-        it. What lies outside of the interval of integration is added as a ball from 0
-        to an upper bound.
+        L is the privacy loss. The probability is ∫ρ·F/∫ρ, integrated over the distance
+        r from the first noise center: ρ is the density of r, and F the fraction of
+        directions in which the loss is in the tail. F is 0 or 1 below a radius `low`,
+        varies up to a radius `high`, and is 0 or 1 again beyond it. Both integrals run
+        over an interval, the window. The mass outside of it is enclosed by a ball from
+        0 to an upper bound.
 
         Returns
         -------
         arb
             A ball that contains the probability.
         """
-        outside = self._mass_outside()
-        mass = enclose_integral(
+        mass_outside = arb(0).union(self._mass_outside())
+        mass_in_window = enclose_integral(
             self._rho_integrand, *self.window, tolerance=self.mass_tolerance
         )
-        mass = mass + arb(0).union(outside)
+        mass = mass_in_window + mass_outside
 
         low, high, center_exceeds = self.enclosure._level_radii(self.t)
-        total = arb(0)
-        if self.n_lifts == 2:
-            # On a projective space the far lift matters from the radius `high` on.
+        tail_mass = arb(0)
+        is_projective = self.n_lifts == 2
+        if is_projective:
+            # The second center is a pair of opposite points of the sphere. From the
+            # radius `high` on, the farther one is in some directions within the
+            # distance at which the loss is t.
             last_radius = self._last_radius()
-            mass_near_far_lift = self._integrate(self._far_integrand, high, last_radius)
-            total = -mass_near_far_lift if self.is_upper else mass_near_far_lift
+            mass_near_far_point = self._integrate(
+                self._far_integrand, high, last_radius
+            )
+            tail_mass = -mass_near_far_point if self.is_upper else mass_near_far_point
             high = last_radius
 
         # Below `low` the loss is in the tail in every direction or in none.
         if center_exceeds == self.is_upper:
-            total += self._integrate(self._rho_integrand, self.window[0], low)
+            tail_mass += self._integrate(self._rho_integrand, self.window[0], low)
         # On a sphere the loss is in the lower tail in every direction above `high`.
-        if self.k == 1 and not self.is_upper and self.n_lifts == 1:
-            total += self._integrate(self._rho_integrand, high, self.window[1])
-        total += self._integrate(self._fraction_integrand, low, high)
-        return (total + arb(0).union(outside)) / mass
+        if self.k == 1 and not self.is_upper and not is_projective:
+            tail_mass += self._integrate(self._rho_integrand, high, self.window[1])
+        tail_mass += self._integrate(self._fraction_integrand, low, high)
+        return (tail_mass + mass_outside) / mass
 
     def _last_radius(self) -> arb:
-        """Return the largest radius that contributes, on a projective space.
+        """Return the radius up to which directions are integrated, on projective space.
 
-        The radius is the distance from the first noise center. For the tail L >= t it
-        is the one at which only points a diameter away from the second center have the
-        loss t. For the tail L <= t it is the end of the interval of integration.
+        The radius is the distance from the first noise center, and L the privacy loss.
+        For the tail L >= t it is the one at which only points a diameter away from the
+        second center have the loss t. For the tail L <= t it is the end of the interval
+        of integration.
 
         Returns
         -------
@@ -997,15 +1022,17 @@ class _TailIntegral:
     def _integrate(self, integrand: Integrand, start: arb, stop: arb) -> arb:
         """Return a ball around an integral over a range of radii.
 
-        Only the part of the range inside the window (the interval on which the density
-        is not negligible) is integrated. If the balls of two ends overlap, it is not
-        known which end is larger. The error that this can cause is at most (length of
-        the overlap)·(largest value there), and the result is widened by it.
+        Only the part of the range inside the window is integrated: the interval on
+        which the density of the radius is not negligible. The ends are balls. If two of
+        them overlap, it is not known which end is larger. The error that this can cause
+        is at most (length of the overlap)·(largest value there), and the result is
+        widened by it.
 
         Parameters
         ----------
         integrand : callable
-            A function of a ball of radii and a flag for analyticity.
+            A function of a ball of radii and a flag. If the flag is set, the result
+            must not be finite unless the function is analytic on the ball.
         start, stop : arb
             The ends of the range.
 
@@ -1058,10 +1085,11 @@ def scaled_normal_tail(eps: arb, z: arb) -> arb:
     arb
         A ball around e^ε·Φ(−z).
     """
-    exponential = (eps - z * z / 2).exp()
+    first_factor = (eps - z * z / 2).exp()
     if z < _LARGE_Z:
-        return exponential * (z * z / 2).exp() * normal_cdf(-z)
-    return exponential * (z / (1 + z * z)).union(1 / z) / (2 * arb.pi()).sqrt()
+        return first_factor * (z * z / 2).exp() * normal_cdf(-z)
+    mills_ratio = (z / (1 + z * z)).union(1 / z)  # Φ(−z)/Φ′(z)
+    return first_factor * mills_ratio / (2 * arb.pi()).sqrt()
 
 
 def enclose_integral(integrand: Integrand, a: arb, b: arb, tolerance: arb) -> arb:
@@ -1086,13 +1114,13 @@ def enclose_integral(integrand: Integrand, a: arb, b: arb, tolerance: arb) -> ar
         A ball that contains the integral.
     """
     # Three fifths of the bits of the current precision.
-    relative_goal = arb(2) ** (-(3 * ctx.prec) // 5)
+    relative_tolerance = arb(2) ** (-(3 * ctx.prec) // 5)
     return acb.integral(
         integrand,
         acb(a),
         acb(b),
         abs_tol=tolerance,
-        rel_tol=relative_goal,
+        rel_tol=relative_tolerance,
         eval_limit=_MOST_EVALUATIONS,
         depth_limit=_MOST_HALVINGS,
     ).real
@@ -1141,12 +1169,12 @@ def log_derivative_of_sn(k: int, r: arb) -> arb:
 def sine_integral(m: int, x: acb, y: acb, analytic: bool) -> acb:
     """Return J_m = ∫_φ^π sin^m, given x = cos²(φ/2) and y = sin²(φ/2).
 
-    It measures the directions that make an angle of at least φ with a given one. With
-    c = cos φ, integration by parts gives
+    J_m is proportional to the measure of the directions that make an angle of at least
+    φ with a given one, in dimension m + 2. With c = cos φ, integration by parts gives
 
         J_m = c·(1−c²)^{(m−1)/2}/m + (m−1)/m·J_{m−2},    J₀ = π − φ,    J₁ = 1 + c.
 
-    So J_m is a multiple of J₀ or J₁ plus c times a polynomial in 1 − c² = 4xy
+    So J_m is a multiple of J₀ or J₁, plus c times a polynomial in 1 − c² = 4xy
     (`sine_recurrence`). It is analytic if 4xy avoids (−∞, 0], which the square root
     verifies. This covers arctan√(x/y) too: its branch cut is at y in (−∞, 0], where
     x = 1 − y makes 4xy negative.
@@ -1170,7 +1198,8 @@ def sine_integral(m: int, x: acb, y: acb, analytic: bool) -> acb:
     c = x - y
     sin_square = 4 * x * y  # sin²φ = 1 − c²
     polynomial, factor = sine_recurrence(m, ctx.prec)
-    if m % 2:
+    is_odd = m % 2 == 1
+    if is_odd:
         return factor * 2 * x + c * sin_square * polynomial(sin_square)
 
     # π − φ = 2·arctan√(x/y), or π − 2·arctan√(y/x) if that is farther from the pole.
@@ -1203,10 +1232,10 @@ def sine_recurrence(m: int, precision: int) -> tuple[acb_poly, arb]:
     polynomial : acb_poly
         The polynomial in sin²φ.
     factor : arb
-        ∏(j−1)/j over j = m, m−2, …
+        The product of (j − 1)/j over j = m, m − 2, … down to 2 or 3.
     """
     factor = arb(1)
-    coefficients = []
+    coefficients = []  # from the highest power to the lowest
     for j in range(m, 1, -2):
         coefficients.append(factor / j)
         factor = factor * (j - 1) / j

@@ -128,21 +128,22 @@ class MuEnclosure(DeltaEnclosure):
     def mu(self) -> tuple[float, float]:
         """Return proved bounds (lower, upper) on the smallest μ of Gaussian DP.
 
-        δ_μ is the profile of telling N(0, 1) from N(μ, 1). The lower bound is the μ
-        with δ_μ(ε) = δ(ε) at ε = 0, or at the ε that needs the largest μ according to
-        floats. The upper bound is slightly above the μ that floats give; δ <= δ_μ is
-        proved for it on all of [0, ∞).
+        δ_μ is the profile of telling N(0, 1) from N(μ, 1), and δ that of the noise. The
+        lower bound is the larger one of the two μ with δ_μ(ε) = δ(ε) at ε = 0 and at
+        the ε that seems to need the largest μ. The upper bound is slightly above the μ
+        that was computed in floats; δ <= δ_μ is proved for it on all of [0, ∞).
 
         Returns
         -------
         lower, upper : float
             Bounds with 0 <= lower <= μ <= upper.
         """
+        # The ε that seems to need the largest μ, according to floats.
         grid = self.profile.loss_table.grid()
         mu_on_grid = self.profile._mu_at(grid)
         worst_eps = float(grid[int(mu_on_grid.argmax())])
-        candidate, knots = self._choose_candidate()
 
+        candidate, knots = self._choose_candidate()
         lower = max(mu_lower(self.delta(eps), eps) for eps in {0.0, worst_eps})
         lower = max(lower * (1 - OUTWARD_MARGIN), 0.0)
 
@@ -151,11 +152,11 @@ class MuEnclosure(DeltaEnclosure):
         return lower, upper
 
     def _choose_candidate(self) -> tuple[arb, list[float]]:
-        """Return a μ that can probably be proved, and the intervals for its proof.
+        """Return an upper bound on μ to be proved, and the intervals for its proof.
 
-        The candidate is (1 + width) times the μ that was computed in floats. The
-        smallest of eight widths is used for which the proof needs at most 2500
-        intervals of ε.
+        The candidate is (1 + width) times the μ that was computed in floats. A wider
+        margin makes the proof easier: the smallest of eight widths is used for which
+        the proof should need at most 2500 intervals of ε.
 
         Returns
         -------
@@ -173,6 +174,7 @@ class MuEnclosure(DeltaEnclosure):
         is_unbounded = math.isinf(self.profile.loss_table.max_loss)
         for width in _RELATIVE_WIDTHS:
             candidate = arb(estimate) * (1 + arb(width))
+            # Beyond this ε, δ is 0 or a theorem bounds it.
             end = self.profile.pure_epsilon
             if is_unbounded:
                 end = self._find_tail_eps(candidate)
@@ -187,14 +189,14 @@ class MuEnclosure(DeltaEnclosure):
     def _prove_below(self, mu: arb, knots: list[float]) -> None:
         """Prove δ <= δ_μ on an interval of ε, or raise an error if there is no proof.
 
-        δ is the profile of the noise, and δ_μ that of telling N(0, 1) from N(μ, 1). The
-        proof is one for each interval between two knots. An interval is halved if its
-        proof fails.
+        δ is the profile of the noise, and δ_μ that of telling N(0, 1) from N(μ, 1).
+        Each interval between two knots has a proof of its own. If that fails, the
+        interval is halved.
 
         Parameters
         ----------
         mu : arb
-            μ.
+            The upper bound on μ that is to be proved.
         knots : list of float
             Increasing ε's, from the beginning of the whole interval to its end.
 
@@ -223,9 +225,9 @@ class MuEnclosure(DeltaEnclosure):
         """Return ε's (knots) between which chords of δ should lie below δ_μ.
 
         δ is the profile of the noise, δ_μ that of telling N(0, 1) from N(μ, 1), and a
-        chord is a straight line in u = e^ε. The knots are suggested in floats;
-        `_chord_is_below` proves the inequality. Over a step h of ε the chord exceeds δ
-        by the fraction h²/8·u²δ″/δ, and it may exceed δ by log δ_μ − log δ.
+        chord is a straight line in u = e^ε between two points of δ. The knots are only
+        a suggestion, computed in floats; `_chord_is_below` proves the inequality. Where
+        δ is closer to δ_μ, or more curved, the knots are closer together.
 
         Parameters
         ----------
@@ -261,13 +263,15 @@ class MuEnclosure(DeltaEnclosure):
         if len(grid) < 3:  # too few points for a second derivative
             return [0.0, *grid[1:].tolist(), end]
 
-        count = _count_intervals(grid, log_delta, log_gdp)
-        if count[-1] > 10 * _MOST_INTERVALS:
+        intervals_before = _count_intervals(grid, log_delta, log_gdp)
+        n_needed = intervals_before[-1]
+        if n_needed > 10 * _MOST_INTERVALS:
             # These are too many; the caller looks at their number only.
             return [0.0] * (10 * _MOST_INTERVALS)
-        n_intervals = math.ceil(count[-1])
-        positions = np.linspace(0.0, count[-1], n_intervals + 1)
-        knots = np.interp(positions, count, grid).tolist()
+
+        # A knot is an ε up to which a whole number of intervals is needed, roughly.
+        positions = np.linspace(0.0, n_needed, math.ceil(n_needed) + 1)
+        knots = np.interp(positions, intervals_before, grid).tolist()
         return [*knots, end] if end > knots[-1] else knots
 
     # ---- the tail on a hyperbolic space
@@ -311,18 +315,17 @@ class MuEnclosure(DeltaEnclosure):
 
         δ is the profile of Gaussian noise of scale s on a hyperbolic space of dimension
         d, with centers a distance D apart, and δ_μ that of telling N(0, 1) from
-        N(μ, 1). Let φ be the normal density, ρ the density of the distance r from a
-        center, n = d − 1, a = n/2, q = D/s² and slope = −(log ρ)′(r) = r/s² − n·coth r.
-        There are two conditions (docs/theory/exact-profiles.md, Theorem P2, the tail
-        with the angle):
+        N(μ, 1). Let φ be the normal density, n = d − 1 and a = n/2. A bound on δ
+        (`_log_delta_tail_bound`) is at most δ_μ from r on under two conditions
+        (docs/theory/exact-profiles.md, Theorem P2, the tail with the angle):
 
         - `falls_faster`: from r on, the bound on δ falls faster than δ_μ, because
           n(coth r − 1/r)/r + aD/(r²(r + D)) <= (1 − (D/sμ)²)/s².
-        - At r, the bound on δ (`log_delta_bound`) is at most the lower bound
-          φ(x)·μ/(y + √2)² on δ_μ(ε) (`log_gdp_bound`), where x = ε/μ − μ/2 and
-          y = ε/μ + μ/2.
+        - `is_below_at_r`: at r, the bound on δ is at most φ(x)·μ/(y + √2)², which is a
+          lower bound on δ_μ(ε), where x = ε/μ − μ/2 and y = ε/μ + μ/2.
 
-        The result is also False if slope <= 0, because then the bound is not a number.
+        The result is also False if the bound on δ is not a number, which happens at
+        radii at which the density of the distance from a center still increases.
 
         Parameters
         ----------
@@ -346,24 +349,8 @@ class MuEnclosure(DeltaEnclosure):
             n * (r.coth() - 1 / r) / r + a * D / (r * r * (r + D)) <= decay_margin
         )
 
-        # The bound on log δ.
-        q = D / (s * s)
-        slope = r / (s * s) - n * r.coth()
-        log_constant = arb(0) if n == 1 else (2 * a).lgamma() - 2 * a.lgamma() - a.log()
-        log_angle = (
-            log_constant
-            + a * ((D.cosh() + D.sinh() * r.coth()) / (2 * (r + D))).log()
-            + (a + 1).lgamma()
-        )
-        log_delta_bound = (
-            self._log_density(r)
-            + log_angle
-            - (a + 1) * slope.log()
-            - (1 + slope / q).log()
-        )
-
         # The bound on log δ_μ, and the second condition.
-        eps = q * (r + D / 2)
+        eps = D / (s * s) * (r + D / 2)
         x = eps / mu - mu / 2
         y = eps / mu + mu / 2
         log_gdp_bound = (
@@ -372,7 +359,48 @@ class MuEnclosure(DeltaEnclosure):
             - (2 * arb.pi()).log() / 2
             - 2 * (y + arb(2).sqrt()).log()
         )
-        return bool(x > 0 and falls_faster and log_delta_bound <= log_gdp_bound)
+        is_below_at_r = self._log_delta_tail_bound(r) <= log_gdp_bound
+        return bool(x > 0 and falls_faster and is_below_at_r)
+
+    def _log_delta_tail_bound(self, r: arb) -> arb:
+        """Return an upper bound on log δ(ε) at ε = (2rD + D²)/2s², for a large r.
+
+        δ is the profile of Gaussian noise of scale s on a hyperbolic space of dimension
+        d, with centers a distance D apart. With n = d − 1, a = n/2, q = D/s², the
+        density ρ of the distance r from a center and slope = −(log ρ)′(r), the bound is
+        (docs/theory/exact-profiles.md, Theorem P2, the tail with the angle)
+
+            log ρ(r) + log_angle − (a + 1)·log slope − log(1 + slope/q),
+
+        where the term log_angle bounds the fraction of directions in the tail.
+
+        Parameters
+        ----------
+        r : arb
+            A radius.
+
+        Returns
+        -------
+        arb
+            The bound; not a number if ρ does not decrease at r.
+        """
+        s, D = self._parameters()
+        n = self.d - 1
+        a = arb(n) / 2
+        q = D / (s * s)
+        slope = r / (s * s) - n * r.coth()
+        log_constant = arb(0) if n == 1 else (2 * a).lgamma() - 2 * a.lgamma() - a.log()
+        log_angle = (
+            log_constant
+            + a * ((D.cosh() + D.sinh() * r.coth()) / (2 * (r + D))).log()
+            + (a + 1).lgamma()
+        )
+        return (
+            self._log_density(r)
+            + log_angle
+            - (a + 1) * slope.log()
+            - (1 + slope / q).log()
+        )
 
     def _log_density(self, r: arb) -> arb:
         """Return an upper bound on the log density of the radius, log(ρ(r)/∫ρ).
@@ -420,7 +448,8 @@ class MuEnclosure(DeltaEnclosure):
         """A lower bound on ∫ρ/ρ(m), which normalizes the density ρ of the radius.
 
         The radius is the distance of an output from the center of the noise, and m the
-        mode of ρ.
+        mode of ρ. Only an interval around the mode is integrated, so that the integral
+        is too small.
         """
         law = self._law
         start, end = self._find_density_support(depth=60.0)
@@ -474,9 +503,9 @@ class MuEnclosure(DeltaEnclosure):
             ends = [u_a + (u_b - u_a) * i / _TANGENTS for i in range(_TANGENTS + 1)]
             gaps = []
             for u in ends:
-                value, slope = gdp_delta_and_slope(mu, u.log())
+                gdp_delta, gdp_slope = gdp_delta_and_slope(mu, u.log())
                 chord = delta_a.upper() + chord_slope * (u - u_a)
-                gaps.append(_Gap(value - chord, slope - chord_slope))
+                gaps.append(_Gap(gdp_delta - chord, gdp_slope - chord_slope))
 
             return all(
                 _is_positive_between(gaps[i], gaps[i + 1], ends[i + 1] - ends[i])
@@ -485,11 +514,11 @@ class MuEnclosure(DeltaEnclosure):
 
 
 def _count_intervals(grid: Array, log_delta: Array, log_gdp: Array) -> Array:
-    """Return how many intervals a proof of δ <= δ_μ needs up to each ε of a grid.
+    """Return about how many intervals a proof of δ <= δ_μ needs up to each ε of a grid.
 
-    In each interval, δ is bounded by its chord in u = e^ε. Over a step h of ε the chord
-    exceeds δ by the fraction h²/8·u²δ″/δ. The step is chosen such that this is 60 % of
-    log δ_μ − log δ.
+    In each interval, δ is bounded by its chord, a straight line in u = e^ε. Over a step
+    h of ε the chord exceeds δ by the fraction h²/8·u²δ″/δ. It must stay below δ_μ, so
+    this excess may use 60 % of the room, which is log δ_μ − log δ.
 
     Parameters
     ----------
@@ -509,8 +538,9 @@ def _count_intervals(grid: Array, log_delta: Array, log_gdp: Array) -> Array:
     curvature = np.maximum(curvature, _SMALLEST_CURVATURE)
     room = np.clip(log_gdp - log_delta, _SMALLEST_ROOM, _LARGEST_ROOM)
     steps = np.sqrt(8 * _USED_FRACTION * room / curvature)
-    intervals = np.diff(grid) * (1 / steps[1:] + 1 / steps[:-1]) / 2
-    return np.concatenate([[0.0], np.cumsum(intervals)])
+    # The integral of 1/step over ε, by the trapezoidal rule.
+    n_intervals = np.diff(grid) * (1 / steps[1:] + 1 / steps[:-1]) / 2
+    return np.concatenate([[0.0], np.cumsum(n_intervals)])
 
 
 class _Gap(NamedTuple):
@@ -544,6 +574,7 @@ def _is_positive_between(left: _Gap, right: _Gap, width: arb) -> bool:
     rises_inward = left.slope >= 0 or right.slope <= 0
     if rises_inward:
         return True
+    # The distance from the left end at which the two tangents meet.
     meeting_point = (right.value - right.slope * width - left.value) / (
         left.slope - right.slope
     )
@@ -596,6 +627,7 @@ def mu_lower(delta: arb, eps: float) -> float:
     low = 0.0
     high = 1.0
     with precision(256):
+        # Double μ until δ_μ(ε) < δ is no longer proved, then bisect.
         while gdp_delta_and_slope(arb(high), arb(eps))[0] < delta:
             low, high = high, 2 * high
         for _ in range(_BISECTIONS):

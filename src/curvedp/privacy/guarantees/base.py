@@ -111,12 +111,14 @@ class Guarantee(PrivacyCurve):
         low = _SMALLEST_LOSS
         high = _LARGEST_LOSS
         infimum = float(self.delta_upper_bound(np.array([high]))[0])
-        level = max(delta, infimum * (1 + 1e-9))
+        reachable_delta = max(delta, infimum * (1 + 1e-9))
+        # The second grid refines the cell of the first one that contains the result.
         for n_points in (200, 50):
             eps = np.geomspace(low, high, n_points)
-            first_below = int(np.argmax(self.delta_upper_bound(eps) <= level))
-            low = eps[max(first_below - 1, 0)]
-            high = eps[first_below]
+            is_small_enough = self.delta_upper_bound(eps) <= reachable_delta
+            first_small_enough = int(np.argmax(is_small_enough))
+            low = eps[max(first_small_enough - 1, 0)]
+            high = eps[first_small_enough]
         return float(high)
 
     def cheap_delta_bound(self, eps: float) -> float:
@@ -228,7 +230,8 @@ class Guarantee(PrivacyCurve):
         other : Guarantee
             The guarantee that is known.
         eps, delta, order : float or None
-            The options of `convert`, which only some definitions use.
+            The options of `convert`. Definitions with several parameters need one of
+            them; this default ignores them.
 
         Returns
         -------
@@ -248,10 +251,11 @@ class Guarantee(PrivacyCurve):
     def parameter_of(self, other: "Guarantee") -> float:
         """Return the parameter of another guarantee in the definition of this one.
 
-        It is used to compare guarantees: `other` implies this guarantee exactly if
-        self.parameter_of(other) <= self.parameter_of(self). If a definition has several
-        parameters, all but one are those of this guarantee. For example, for (ε, δ)-DP
-        the result is the δ of `other` at the ε of this guarantee.
+        For example, `GDP(1.0).parameter_of(other)` is the μ that `other` implies. It is
+        used to compare guarantees: `other` implies this guarantee exactly if
+        self.parameter_of(other) <= self.parameter_of(self). If the definition has
+        several parameters, all but one are those of this guarantee: for (ε, δ)-DP the
+        result is the δ of `other` at the ε of this guarantee.
 
         Parameters
         ----------
@@ -282,7 +286,8 @@ class Guarantee(PrivacyCurve):
         """Return the numbers that add up if several releases are made, exactly.
 
         A ledger adds them to find what was spent. There is one number for each entry of
-        `additive_fields`: a power of that field (docs/theory/accounting.md).
+        `additive_fields`, a mapping from the name of a field to the power of it that
+        adds up. For example, μ adds up squared (docs/theory/accounting.md).
 
         Returns
         -------
@@ -317,9 +322,9 @@ class Guarantee(PrivacyCurve):
         cost : tuple of Fraction
             The numbers that add up over releases: one for each of `additive_fields`.
         up : bool
-            Whether each field is rounded up or down.
+            True to round each field up, False to round it down.
         like : Guarantee
-            The guarantee from which the other fields are copied.
+            The guarantee from which all fields that do not add up are copied.
 
         Returns
         -------
@@ -331,6 +336,7 @@ class Guarantee(PrivacyCurve):
         for (name, power), number in zip(
             cls.additive_fields.items(), cost, strict=True
         ):
+            # The number is the power of the field, so the field is its root.
             fields[name] = round_root(number, power, up=up) if number > 0 else 0.0
         if min(fields.values()) <= 0:
             return None
@@ -364,25 +370,30 @@ def guarantee_from_dict(serialized: Mapping[str, Any]) -> Guarantee:
             f"from {_validate.shown(serialized)}"
         )
     fields = dict(serialized)
-    name = fields.pop("type", None)
-    kind = PrivacyCurve._registry.get(name) if isinstance(name, str) else None
-    if kind is None:
-        known_names = ", ".join(sorted(PrivacyCurve._registry))
+    class_name = fields.pop("type", None)
+    class_of_name = PrivacyCurve._registry
+    guarantee_class = (
+        class_of_name.get(class_name) if isinstance(class_name, str) else None
+    )
+    if guarantee_class is None:
+        known_names = ", ".join(sorted(class_of_name))
         raise ParameterError(
-            f"must name a guarantee, one of {known_names}", parameter="type", value=name
+            f"must name a guarantee, one of {known_names}",
+            parameter="type",
+            value=class_name,
         )
     try:
-        return kind.from_fields(fields).guarantee
-    except TypeError as error:
+        return guarantee_class.from_fields(fields).guarantee
+    except TypeError as error:  # an unknown or missing field
         raise ParameterError(
-            f"{name} cannot be read from {_validate.shown(fields)}: {error}"
+            f"{class_name} cannot be read from {_validate.shown(fields)}: {error}"
         ) from None
 
 
 def additive_kinds() -> list[str]:
-    """Return the names of the definitions whose costs add up over releases, sorted.
+    """Return the names of the definitions of privacy in which a budget can be stated.
 
-    These are the definitions in which a budget can be stated.
+    These are the definitions whose costs add up over releases. The names are sorted.
 
     Returns
     -------
@@ -391,8 +402,8 @@ def additive_kinds() -> list[str]:
     """
     return sorted(
         name
-        for name, kind in PrivacyCurve._registry.items()
-        if issubclass(kind, Guarantee) and kind.additive_fields
+        for name, definition in PrivacyCurve._registry.items()
+        if issubclass(definition, Guarantee) and definition.additive_fields
     )
 
 
@@ -450,7 +461,7 @@ def common_adjacency(curves: tuple[PrivacyCurve, ...]) -> str:
 def conversion_impossible(
     source: Guarantee, definition: Any, reason: str
 ) -> UnattainableGuarantee:
-    """Build the error which says that a guarantee implies nothing in a definition.
+    """Build the error for a guarantee that cannot be converted to another definition.
 
     Parameters
     ----------
@@ -459,7 +470,7 @@ def conversion_impossible(
     definition : type or object
         The definition of privacy to which it should be converted.
     reason : str
-        Why this is impossible, as a clause that follows a colon.
+        Why this is impossible, as a clause that follows a colon in the message.
 
     Returns
     -------

@@ -105,10 +105,10 @@ def randomized_response_delta(eps0: float, eps: Array) -> Any:
 def randomized_response_epsilon(eps0: float, delta: Array) -> Any:
     """Return the smallest ε at which randomized response is (ε, δ)-DP; rounded up.
 
-    This bounds the ε of every ε₀-DP mechanism. From δ = (e^ε₀ − e^ε)/(1 + e^ε₀) follows
-    ε = log(e^ε₀·(1 − δ) − δ) <= ε₀. It is 0 for δ >= tanh(ε₀/2) = δ(0). With e^ε₀
-    factored out, the difference is at least half of its first term, so that no digits
-    are lost.
+    Every ε₀-DP mechanism is (ε, δ)-DP with this ε. From δ = (e^ε₀ − e^ε)/(1 + e^ε₀)
+    follows ε = log(e^ε₀·(1 − δ) − δ) <= ε₀. If δ >= tanh(ε₀/2) = δ(0), ε is 0. With
+    e^ε₀ factored out, the difference is at least half of its first term, so that no
+    digits are lost.
 
     Parameters
     ----------
@@ -134,9 +134,9 @@ def randomized_response_mu(eps: float) -> float:
     """Return the μ of Gaussian DP that ε-DP implies, rounded up.
 
     It is that of randomized response, −2Φ⁻¹(1/(1 + e^ε)), with Φ the normal
-    distribution function. Below ε = 1 it is computed as
-    2√2·erf⁻¹(tanh(ε/2)), which is accurate for tiny ε; above, from the logarithm of the
-    tail, which is accurate for huge ε.
+    distribution function. Below ε = 1 it is computed as 2√2·erf⁻¹(tanh(ε/2)), which is
+    accurate for tiny ε. From there on it is computed from log(1/(1 + e^ε)), which is
+    accurate for huge ε.
 
     Parameters
     ----------
@@ -151,8 +151,8 @@ def randomized_response_mu(eps: float) -> float:
     if eps < 1:
         mu = 2 * math.sqrt(2) * scipy.special.erfinv(math.tanh(eps / 2))
     else:
-        log_tail = -(eps + math.log1p(math.exp(-eps)))
-        mu = -2 * scipy.special.ndtri_exp(log_tail)
+        log_tail = -(eps + math.log1p(math.exp(-eps)))  # log(1/(1 + e^ε))
+        mu = -2 * scipy.special.ndtri_exp(log_tail)  # the inverse of log Φ
     return float(round_up(mu, 4e-15))
 
 
@@ -183,11 +183,12 @@ def randomized_response_renyi(eps: Any, order: Any) -> Any:
     order = np.asarray(order, np.float64)
     x = (order - 1) * eps
     with np.errstate(over="ignore", invalid="ignore"):
-        for_large = x + np.log1p(np.expm1(-2 * x) * scipy.special.expit(-eps))
-        for_small = np.log1p(
+        # expit(−ε) = 1/(1 + e^ε).
+        first_form = x + np.log1p(np.expm1(-2 * x) * scipy.special.expit(-eps))
+        second_form = np.log1p(
             2 * np.sinh(order * eps / 2) * np.sinh(x / 2) / np.cosh(eps / 2)
         )
-    log_moment = np.where(order * eps > 2, for_large, for_small)
+    log_moment = np.where(order * eps > 2, first_form, second_form)
     divergence = round_up(log_moment / (order - 1), 1e-14)
     return divergence if np.ndim(divergence) else float(divergence)
 
@@ -216,9 +217,10 @@ def scaled_by_exp(eps: float, alpha: Array) -> Any:
 
 
 def log_cosh(x: float) -> float:
-    """Return log cosh x for x >= 0, which formulas of randomized response contain.
+    """Return log cosh x for x >= 0, accurate near 0 and without overflow.
 
-    Near 0 it is computed as log(1 + 2·sinh²(x/2)), which loses no digits.
+    Formulas of randomized response contain it. For x < 1 it is computed as
+    log(1 + 2·sinh²(x/2)), which loses no digits.
 
     Parameters
     ----------

@@ -300,7 +300,8 @@ class ApproxDP(Guarantee):
         Returns
         -------
         ApproxDP
-            The point (ε, δ) of the profile of `other`.
+            The given number, and the smallest value of the other one that `other`
+            implies.
 
         Raises
         ------
@@ -309,7 +310,8 @@ class ApproxDP(Guarantee):
         UnattainableGuarantee
             If the δ of `other` never falls to the given one.
         """
-        if (eps is None) == (delta is None):
+        n_options = (eps is not None) + (delta is not None)
+        if n_options != 1:
             raise ParameterError(
                 "a conversion to ApproxDP needs exactly one of eps and delta, not "
                 f"eps={eps!r} and delta={delta!r}"
@@ -577,10 +579,12 @@ class RaoDP(Guarantee):
     def cost(self) -> tuple[Fraction, ...]:
         """Return θ², which adds up over releases if θ is a parametric Rao distance.
 
+        A ledger adds the costs of its releases to find what was spent.
+
         Returns
         -------
         tuple of Fraction
-            (θ²,).
+            One number: θ², exactly.
 
         Raises
         ------
@@ -622,9 +626,10 @@ class RaoDP(Guarantee):
         delta: float | None,
         order: float | None,
     ) -> "RaoDP":
-        """Return the Hellinger angle that another guarantee implies.
+        """Return the bound on the Hellinger angle that another guarantee implies.
 
-        The function `convert` calls it.
+        The Hellinger angle θ = 2·arccos∫√(pq) measures how far the output densities p
+        and q on two neighboring data sets are apart. `convert` calls this method.
 
         Parameters
         ----------
@@ -636,7 +641,7 @@ class RaoDP(Guarantee):
         Returns
         -------
         RaoDP
-            The angle, of the kind 'hellinger'.
+            Rao privacy with this bound, of the kind 'hellinger'.
 
         Raises
         ------
@@ -700,7 +705,8 @@ def _resolve_alias(name: str, value: Any, stored_name: str, stored_value: Any) -
     TypeError
         If both or none are given.
     """
-    if (value is _MISSING) == (stored_value is _MISSING):
+    n_passed = (value is not _MISSING) + (stored_value is not _MISSING)
+    if n_passed != 1:
         raise TypeError(
             f"give the argument {name} once, either as {name} or as {stored_name}"
         )

@@ -74,7 +74,8 @@ def gdp_delta(mu: Any, eps: Any) -> Any:
     mu, eps = np.broadcast_arrays(
         np.asarray(mu, np.float64), np.asarray(eps, np.float64)
     )
-    exponent, exponent_low, factor = _exponent_and_factor(mu, eps)
+    # δ = exp(exponent + exponent_low)·factor.
+    exponent, exponent_low, factor = _factor_delta(mu, eps)
     with np.errstate(under="ignore"):
         # |exponent_low| exceeds 1 only if exp(exponent) is 0.
         correction = np.exp(np.clip(exponent_low, -1.0, 1.0))
@@ -104,7 +105,8 @@ def gdp_log_delta(mu: Any, eps: Any) -> Any:
     mu, eps = np.broadcast_arrays(
         np.asarray(mu, np.float64), np.asarray(eps, np.float64)
     )
-    exponent, exponent_low, factor = _exponent_and_factor(mu, eps)
+    # δ = exp(exponent + exponent_low)·factor.
+    exponent, exponent_low, factor = _factor_delta(mu, eps)
     with np.errstate(divide="ignore"):
         log_delta = exponent + (exponent_low + np.log(factor) + RELATIVE_ERROR)
     log_delta = np.minimum(round_up(log_delta), 0.0)
@@ -112,9 +114,10 @@ def gdp_log_delta(mu: Any, eps: Any) -> Any:
     return log_delta if log_delta.ndim else float(log_delta)
 
 
-def _exponent_and_factor(mu: Array, eps: Array) -> tuple[Array, Array, Array]:
-    """Return e, e′ and f with δ_μ(ε) = exp(e + e′)·f, so that nothing underflows.
+def _factor_delta(mu: Array, eps: Array) -> tuple[Array, Array, Array]:
+    """Return three numbers e, e′ and f with δ_μ(ε) = exp(e + e′)·f.
 
+    In this form a δ far below the smallest float does not underflow.
     δ_μ(ε) = φ(a)·(R(a) − R(a + μ)) is the profile of telling N(0, 1) from N(μ, 1),
     where a = ε/μ − μ/2, φ is the normal density, Φ its distribution function and
     R(x) = Φ(−x)/φ(x) is Mills' ratio. There are three cases:
@@ -149,13 +152,13 @@ def _exponent_and_factor(mu: Array, eps: Array) -> tuple[Array, Array, Array]:
             mu[use_integral], a[use_integral], upper_limit[use_integral]
         )
 
-        mills_a = _mills_ratio(np.maximum(a, 0.0))
-        mills_b = _mills_ratio(a_plus_mu)
-        difference = mills_a - mills_b
+        ratio_at_a = _mills_ratio(np.maximum(a, 0.0))
+        ratio_at_a_plus_mu = _mills_ratio(a_plus_mu)
+        difference = ratio_at_a - ratio_at_a_plus_mu
         is_near_one = ~use_integral & (a < 0)
-        direct = scipy.special.ndtr(-a) - np.exp(log_phi) * mills_b
+        delta = scipy.special.ndtr(-a) - np.exp(log_phi) * ratio_at_a_plus_mu
 
-    factor = np.where(is_near_one, direct, difference)
+    factor = np.where(is_near_one, delta, difference)
     factor = np.where(use_integral, integral, factor)
     exponent = np.where(is_near_one, 0.0, log_phi)
     exponent_low = np.where(is_near_one, 0.0, log_phi_low)
@@ -166,9 +169,10 @@ def _log_normal_density(mu: Array, eps: Array) -> tuple[Array, Array, Array]:
     """Return a = (2ε − μ²)/2μ and log φ(a), the latter as the sum of two floats.
 
     φ is the normal density. Since log φ(a) contains a²/2, an error of a would be
-    multiplied by a. Therefore a is computed to twice the precision of a float: `a` and
-    `a_low`, `log_phi` and `log_phi_low` and so on stand for their unrounded sums. If
-    squares would overflow, plain floats are used.
+    multiplied by a. Therefore a is computed to twice the precision of a float: a
+    variable and the one with `_low` appended stand for their unrounded sum. `two_sum`
+    and `two_prod` return a sum and a product in this form. If squares would overflow,
+    plain floats are used.
 
     Parameters
     ----------
@@ -214,8 +218,9 @@ def _mills_ratio(x: Array) -> Array:
 def _mills_integral(mu: Array, a: Array, upper_limit: Array) -> Array:
     """Return R(a) − R(a + μ) = ∫₀^∞ (1 − e^{−μs})·e^{−as − s²/2} ds.
 
-    R is Mills' ratio of the normal distribution. The integrals are computed in blocks
-    that fit into the cache, which is ten times as fast for long arrays.
+    R(x) = Φ(−x)/φ(x) is Mills' ratio of the normal distribution. The integral is taken
+    over [0, upper_limit] by quadrature with fixed nodes. Long arrays are treated in
+    blocks that fit into the cache of the processor, which is ten times as fast.
 
     Parameters
     ----------
@@ -246,8 +251,8 @@ def gdp_tradeoff(mu: Any, alpha: Any) -> Any:
 
     It is the smallest type II error of a test with the type I error α:
     G_μ(α) = Φ(Φ⁻¹(1−α) − μ), with Φ the normal distribution function (Dong, Roth and Su
-    2022, Definition 2.6). To cover rounding errors, the argument of Φ is lowered in
-    proportion to its size, and the result by a relative 4e-15.
+    2022, Definition 2.6). To cover rounding errors, the argument of Φ is lowered by
+    2⁻⁵⁰ of the size of its terms, and the result by a relative 4e-15.
 
     Parameters
     ----------
@@ -265,16 +270,17 @@ def gdp_tradeoff(mu: Any, alpha: Any) -> Any:
     with np.errstate(invalid="ignore"):
         lowered_argument = -quantile - mu - 2.0**-50 * (np.abs(quantile) + mu)
     beta = np.maximum(round_down(scipy.special.ndtr(lowered_argument), 4e-15), 0.0)
-    beta = np.where(np.asarray(alpha) > 0, beta, 1.0)
+    beta = np.where(np.asarray(alpha) > 0, beta, 1.0)  # Φ⁻¹(0) is infinite
     return beta if np.ndim(beta) else float(beta)
 
 
 def gdp_mu_below(eps: Any, log_delta: Any) -> Any:
     """Return a quick lower bound on the μ at which δ_μ(ε) = δ, to start searches.
 
-    δ_μ(ε) is the profile of telling N(0, 1) from N(μ, 1). The bound is close to that μ,
-    at most a rounding error above it, and increases with δ. It is the larger one of two
-    bounds, with the normal distribution function Φ and density φ:
+    δ_μ(ε) is the profile of telling N(0, 1) from N(μ, 1). The bound is close to that μ
+    and increases with δ. Rounding may lift it above μ by a few units of the last digit.
+    It is the larger one of two bounds, with the normal distribution function Φ and
+    density φ:
 
     - Because δ_μ(ε) <= Φ(μ/2 − ε/μ), μ is at least the root of μ/2 − ε/μ = z, where
       z = Φ⁻¹(δ). This root is z + √(z² + 2ε), which is the same as
@@ -309,8 +315,9 @@ _MOST_DOUBLINGS = 1100
 def gdp_mu(eps: Any, delta: Any) -> Any:
     """Return the μ of Gaussian DP that has exactly δ at ε; rounded up.
 
-    δ_μ(ε) is the profile of telling N(0, 1) from N(μ, 1), and the result solves
-    δ_μ(ε) = δ. A mechanism that has this δ at ε cannot satisfy a smaller μ.
+    The result solves δ_μ(ε) = δ, where δ_μ(ε) is the profile of telling N(0, 1) from
+    N(μ, 1). It is found by bisection. A mechanism that has this δ at ε cannot satisfy a
+    smaller μ.
 
     Parameters
     ----------
@@ -328,7 +335,7 @@ def gdp_mu(eps: Any, delta: Any) -> Any:
         np.asarray(eps, np.float64), np.asarray(delta, np.float64)
     )
     is_positive = delta > 0
-    target = np.where(is_positive, delta, 0.5)
+    target = np.where(is_positive, delta, 0.5)  # for δ = 0, any δ that can be solved
     # gdp_log_delta is rounded up. If it exceeds the target by more than its error, the
     # true δ_μ(ε) has reached the target.
     log_target = np.log(target) + 4 * RELATIVE_ERROR
@@ -355,6 +362,7 @@ def gdp_mu(eps: Any, delta: Any) -> Any:
         return gdp_log_delta(np.maximum(mu, _SMALLEST_FLOAT), eps) >= log_target
 
     mu = bisect_floats(is_large_enough, low, high)
-    mu = np.where(gdp_log_delta(high, eps) >= log_target, mu, np.inf)
+    has_solution = gdp_log_delta(high, eps) >= log_target
+    mu = np.where(has_solution, mu, np.inf)
     mu = np.where(is_positive, mu, 0.0)
     return mu if mu.ndim else float(mu)

@@ -25,14 +25,14 @@ _SMALLEST_FLOAT = 5e-324  # in place of 0, so that δ stays positive
 def hellinger_from_affinity(minus_log_affinity: Any) -> Any:
     """Return the Hellinger angle θ = 2·arccos∫√(pq) from x = −log∫√(pq), rounded up.
 
-    p and q are the output densities on two neighboring data sets. The angle is computed
-    from sin(θ/2) = √(1 − e^{−2x}) and cos(θ/2) = e^{−x}, which is accurate for tiny and
-    for huge x.
+    p and q are the output densities on two neighboring data sets, and ∫√(pq) is their
+    affinity. The angle is computed from sin(θ/2) = √(1 − e^{−2x}) and cos(θ/2) = e^{−x},
+    which is accurate for tiny and for huge x.
 
     Parameters
     ----------
     minus_log_affinity : float or array
-        x >= 0.
+        The negative logarithm x >= 0 of the affinity.
 
     Returns
     -------
@@ -50,10 +50,11 @@ def hellinger_from_affinity(minus_log_affinity: Any) -> Any:
 def hellinger_compose(thetas: Any, counts: Any = 1) -> float:
     """Return the Hellinger angle of several releases together; rounded up.
 
-    With θᵢ the angles of the releases, cos(θ/2) = ∏ cos(θᵢ/2)^countᵢ, whether or not
-    later releases depend on earlier ones (docs/theory/rao.md, Theorem R1). It is
-    computed through −log cos x = −½·log(1 − sin² x), which is accurate to relative
-    precision for small angles. If one angle is π, so is that of the composition.
+    If release i has the angle θᵢ and occurs countᵢ times, the angle θ of all of them
+    has cos(θ/2) = ∏ cos(θᵢ/2)^countᵢ, whether or not later releases depend on earlier
+    ones (docs/theory/rao.md, Theorem R1). It is computed through
+    −log cos x = −½·log(1 − sin² x), which keeps all digits of small angles. If one
+    angle is π, so is that of the composition.
 
     Parameters
     ----------
@@ -70,8 +71,8 @@ def hellinger_compose(thetas: Any, counts: Any = 1) -> float:
     half_angles = np.minimum(np.asarray(thetas, np.float64), np.pi) / 2
     squared_sines = np.minimum(np.sin(half_angles), 1.0) ** 2
     with np.errstate(divide="ignore"):
-        terms = -0.5 * np.asarray(counts) * np.log1p(-squared_sines)
-        minus_log_affinity = float(np.sum(terms))
+        minus_log_cosines = -0.5 * np.asarray(counts) * np.log1p(-squared_sines)
+        minus_log_affinity = float(np.sum(minus_log_cosines))
     if np.any(half_angles >= np.pi / 2):
         return float(np.pi)
     return float(hellinger_from_affinity(round_up(minus_log_affinity, 1e-14)))
@@ -82,10 +83,11 @@ def rao_delta(theta: Any, eps: Any) -> Any:
 
     The angle is that between the output distributions on two neighboring data sets.
     Theorem (Helstrom; docs/theory/rao.md, Theorem R2). With s = sin(θ/2) and γ = e^ε,
+    the largest δ is
 
         δ = 2γs²/((γ−1) + √((γ−1)² + 4γs²)).
 
-    It is computed with all terms divided by γ, so that ε may be infinite.
+    All terms are divided by γ before they are computed, so that ε may be infinite.
 
     Parameters
     ----------
@@ -116,8 +118,8 @@ def rao_epsilon(theta: Any, delta: Any) -> Any:
     """Return the smallest ε for which a Hellinger angle implies (ε, δ)-DP; rounded up.
 
     With s = sin(θ/2) and γ = e^ε, the largest δ that the angle allows solves
-    δ² − (1−γ)δ − γs² = 0. Solved for γ, this gives γ − 1 = (s² − δ²)/(δ − s²). ε is
-    infinite for δ <= s², and 0 for δ >= s.
+    δ² − (1−γ)δ − γs² = 0. Solved for γ, this gives γ − 1 = (s² − δ²)/(δ − s²), and
+    ε = log γ. It is infinite for δ <= s², and 0 for δ >= s.
 
     Parameters
     ----------
@@ -148,9 +150,10 @@ def rao_epsilon(theta: Any, delta: Any) -> Any:
 def rao_tradeoff(theta: Any, alpha: Any) -> Any:
     """Return the smallest type II error that a Hellinger angle θ allows; rounded down.
 
-    The test tells two output distributions at that angle apart, with the type I error
-    α. The error is cos²(arcsin√α + θ/2), and 0 if that angle exceeds π/2. arcsin√α is
-    computed as an arctangent, which is accurate near α = 1.
+    The errors are those of a test that tells two output distributions at the angle θ
+    apart. At the type I error α, the type II error is at least cos²(arcsin√α + θ/2), or
+    0 if the argument of the cosine exceeds π/2. arcsin√α is computed as an arctangent,
+    which is accurate near α = 1.
 
     Parameters
     ----------

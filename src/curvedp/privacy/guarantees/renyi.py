@@ -96,9 +96,13 @@ def renyi_epsilon(order: float, eps_renyi: float, delta: Any) -> Any:
         ε >= 0, with the shape of `delta`.
     """
     delta = np.asarray(delta, np.float64)
-    eps = _search_best_epsilon(
-        order - 1, order - 1, lambda alpha: np.full_like(alpha, eps_renyi), delta
-    )
+
+    def divergence_bound(alpha: Array) -> Array:
+        """Return the same bound for each order; only one order is ever passed."""
+        return np.full_like(alpha, eps_renyi)
+
+    only_distance = order - 1
+    eps = _search_best_epsilon(only_distance, only_distance, divergence_bound, delta)
     # If α >= 1/δ, a closed form may be better than the search.
     better_eps = np.minimum(eps, _large_order_epsilon(eps_renyi, delta))
     eps = np.where(delta * order >= 1, better_eps, eps)
@@ -129,9 +133,9 @@ def all_orders_epsilon(rho: float, divergence: Callable[[Any], Any], delta: Any)
     """Return an ε such that bounds on Rényi divergences imply (ε, δ)-DP; rounded up.
 
     D_α is the Rényi divergence of order α between the outputs on neighboring data sets.
-    Every order α gives an ε, and the smallest one is searched for. The best order is
-    near 1 + √(log(1/δ)/ρ) (Bun and Steinke 2016). Orders with α − 1 between e^-7 and
-    e^3 times this distance from 1 (or between smaller numbers) are tried.
+    The bound at every order α implies an ε, and the smallest one is searched for. The
+    best order is near 1 + √(log(1/δ)/ρ) (Bun and Steinke 2016). With g = √(log(1/δ)/ρ),
+    orders with α − 1 between e^-7·min(g, 1) and e^3·g are tried.
 
     Parameters
     ----------
@@ -168,8 +172,8 @@ def all_orders_epsilon(rho: float, divergence: Callable[[Any], Any], delta: Any)
 def _large_order_epsilon(divergence: Any, delta: Array) -> Array:
     """Return the ε of (ε, δ)-DP that a Rényi divergence implies at an order >= 1/δ.
 
-    If the divergence is at most ε_R, it is ε = ε_R + log(1 − δ), rounded up. Proof. Let
-    P and Q be the output distributions, and x = dP/dQ. They are (log γ, δ)-close if
+    If the divergence is at most ε_R, the result is ε_R + log(1 − δ), rounded up. Proof.
+    Let P and Q be the output distributions, and x = dP/dQ. (log γ, δ)-DP holds if
     E_Q (x − γ)₊ <= δ. Among the functions c·x + λ·x^α that bound (x − γ)₊ from above,
     the best one has c = (αδ − 1)/(α − 1), which is >= 0 at such an order α.
 
@@ -185,9 +189,9 @@ def _large_order_epsilon(divergence: Any, delta: Array) -> Array:
     array
         ε >= 0.
     """
-    log_complement = np.log1p(-delta)
-    rounding = 2.0**-51 * (divergence - log_complement + 1)
-    eps = round_up(divergence + log_complement, 1e-15) + rounding
+    log_one_minus_delta = np.log1p(-delta)
+    rounding_error = 2.0**-51 * (divergence - log_one_minus_delta + 1)
+    eps = round_up(divergence + log_one_minus_delta, 1e-15) + rounding_error
     return np.asarray(np.maximum(eps, 0.0))
 
 
@@ -195,17 +199,18 @@ def _search_best_epsilon(low: Any, high: Any, divergence: Any, delta: Array) -> 
     """Return the smallest ε that bounds on Rényi divergences imply, by a grid search.
 
     D_α is the Rényi divergence of order α between the outputs on neighboring data sets.
-    Every order α, with D_α <= ε_R, and every free parameter u in [0, 1) give a number γ
-    such that (log γ, δ)-DP holds (`_log_gamma`). So ε = log γ is minimized over a grid
-    in log(α − 1) and log(1 − u), which is shrunk around its best point eight times.
-    Every grid point gives a valid ε, so that it is harmless to miss the best one.
+    If D_α <= ε_R, every u in [0, 1) gives a number γ such that (log γ, δ)-DP holds
+    (`_log_gamma`). So ε = log γ is minimized over the orders α and the free parameter
+    u, on a grid in log(α − 1) and log(1 − u). The grid is shrunk around its best point
+    eight times. Every grid point gives a valid ε, so that it is harmless to miss the
+    best one.
 
     Parameters
     ----------
     low, high : float or array
         The range of α − 1. If they are equal, only that order is used.
     divergence : callable
-        The bound ε_R as a function of an array of orders α.
+        The bound ε_R on D_α as a function of an array of orders α.
     delta : array
         δ in (0, 1).
 
@@ -277,7 +282,8 @@ def _log_gamma(alpha: Any, renyi_bound: Any, log_w: Any, delta: Any) -> Any:
         h_u(x) = x^α − α·u^{α−1}·x + (α−1)·u^α,
         C(u) = h_u(1) + e^{(α−1)ε_R} − 1,    λ = δ/C(u),    γ = max_x (x − λ·h_u(x)).
 
-    The maximum is at x* with x*^{α−1} = u^{α−1} + 1/(λα), and there, with t = u/x*,
+    Then (log γ, δ)-DP holds. The maximum is at x* with x*^{α−1} = u^{α−1} + 1/(λα), and
+    there, with t = u/x*,
 
         λ·h_u(x*)/x* = (1 − (α−1)·t^{α−1}·(1 − t)/(1 − t^{α−1}))/α.
 
@@ -366,12 +372,12 @@ def _compute_log_maximizer(
     array
         log x*.
     """
-    log_u_power = order_minus_one * log_u
-    is_near_one = (log_u_power > -0.5) & (log_inverse_lambda_alpha < -0.5)
+    log_u_power = order_minus_one * log_u  # log u^{α−1}
+    sum_is_near_one = (log_u_power > -0.5) & (log_inverse_lambda_alpha < -0.5)
     small_term = np.exp(np.minimum(log_inverse_lambda_alpha, 0.0))
-    near_one = np.log1p(np.expm1(log_u_power) + small_term)
-    elsewhere = np.logaddexp(log_u_power, log_inverse_lambda_alpha)
-    return np.where(is_near_one, near_one, elsewhere) / order_minus_one
+    log_sum_near_one = np.log1p(np.expm1(log_u_power) + small_term)
+    log_sum = np.logaddexp(log_u_power, log_inverse_lambda_alpha)
+    return np.where(sum_is_near_one, log_sum_near_one, log_sum) / order_minus_one
 
 
 def _log_h_at_one(alpha: Any, log_u: Any) -> Any:
@@ -400,28 +406,27 @@ def _log_h_at_one(alpha: Any, log_u: Any) -> Any:
         log h_u(1); −infinity at u = 1.
     """
     order_minus_one = alpha - 1
-    minus_log_u = -log_u
-    direct = -np.expm1(-order_minus_one * minus_log_u) - order_minus_one * np.exp(
-        -order_minus_one * minus_log_u
-    ) * -np.expm1(-minus_log_u)
+    y = -log_u
+    # (1 − u^{α−1}) − (α−1)·u^{α−1}·(1 − u), the same number as h_u(1).
+    direct = -np.expm1(-order_minus_one * y) - order_minus_one * np.exp(
+        -order_minus_one * y
+    ) * -np.expm1(-y)
 
-    is_small = alpha * minus_log_u < 0.5
-    scaled_minus_log_u = np.where(is_small, alpha * minus_log_u, 0.0)
+    use_series = alpha * y < 0.5
+    z = np.where(use_series, alpha * y, 0.0)
     # α^{1−n} − 1 for each power n; Horner's rule then sums from the highest power down.
     negative_factors = np.expm1(
         -np.multiply.outer(_SERIES_POWERS, np.log1p(order_minus_one))
     )
-    series = np.zeros_like(scaled_minus_log_u)
+    series = np.zeros_like(z)
     for negative_factor, inverse_factorial in zip(
         negative_factors, _INVERSE_FACTORIALS, strict=True
     ):
-        series *= scaled_minus_log_u
+        series *= z
         series -= inverse_factorial * negative_factor
 
-    by_series = (
-        np.exp(-scaled_minus_log_u) * scaled_minus_log_u * scaled_minus_log_u * series
-    )
-    return np.log(np.where(is_small, by_series, direct))
+    by_series = np.exp(-z) * z * z * series
+    return np.log(np.where(use_series, by_series, direct))
 
 
 class EpsilonFirst:
@@ -434,11 +439,10 @@ class EpsilonFirst:
     _epsilon: Callable[[Array], Any]
 
     def _delta(self, eps: Array) -> Any:
-        """Return the smallest δ with ε(δ) <= eps, by a search.
+        """Return the smallest δ with ε(δ) <= eps, by a search over −log δ.
 
-        The search is over −log δ, which is found to a relative precision of 2^-48. The
-        result is never smaller than the smallest positive float, unless eps is
-        infinite.
+        −log δ is found to a relative precision of 2^-48. The result is never smaller
+        than the smallest positive float, unless eps is infinite.
 
         Parameters
         ----------
@@ -453,7 +457,7 @@ class EpsilonFirst:
 
         @np.errstate(over="ignore", invalid="ignore")
         def eps_minus_needed_eps(minus_log_delta: Array) -> Any:
-            """Return a number that is positive if ε(δ) <= eps."""
+            """Return a number that is positive exactly if ε(δ) <= eps."""
             delta = np.clip(
                 np.exp(-minus_log_delta), _SMALLEST_FLOAT, _LARGEST_BELOW_ONE
             )
@@ -472,8 +476,9 @@ class EpsilonFirst:
     def delta_upper_bound(self, eps: Array) -> Array:
         """Return an upper bound on δ(ε) at many ε's, quickly.
 
-        δ is convex as a function of e^ε. So a chord between two points (ε(δ), δ) lies
-        above it, and the chords between about 1900 such points are evaluated.
+        δ is convex as a function of e^ε. So it lies below every chord, the straight
+        line between two of its points (ε(δ), δ). About 1900 such points are known, and
+        the result is the value on the chord between the two neighbors of ε.
 
         Parameters
         ----------
@@ -536,11 +541,12 @@ def _chord_points(guarantee: EpsilonFirst) -> tuple[Array, Array]:
     eps, delta : array
         The coordinates of the points.
     """
-    # Decreasing ε first, since ε(δ) decreases.
     delta = np.concatenate(
         [np.geomspace(1e-45, 1e-3, 700), np.linspace(1e-3, 1 - 1e-6, 1200)[1:], [1.0]]
     )
-    # ε(δ) decreases, and may be 0 at many of the last points. Only one of them is kept.
     eps = np.append(guarantee._epsilon(delta[:-1]), 0.0)
-    first_zero = len(eps) - int(np.searchsorted(eps[::-1], 0.0, side="right"))
-    return eps[: first_zero + 1][::-1], delta[: first_zero + 1][::-1]
+
+    # ε(δ) decreases, and may be 0 at many of the last points. Only one of them is kept.
+    n_zeros = int(np.searchsorted(eps[::-1], 0.0, side="right"))
+    n_points = len(eps) - n_zeros + 1
+    return eps[:n_points][::-1], delta[:n_points][::-1]

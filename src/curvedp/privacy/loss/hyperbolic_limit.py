@@ -69,9 +69,10 @@ class LimitingLoss(PrivacyLossLaw):
             x     = (e^D − e^λ)/(2·sinh D) = (e^{λ−D} − 1)/(e^{−2D} − 1),
             1 − x = e^{λ−D}·(e^{−λ−D} − 1)/(e^{−2D} − 1).
 
-        The tails are I_x(a, a) and I_{1−x}(a, a), with I the regularized incomplete
-        beta function. If 1 − x is too small for a float, the second one is replaced by
-        the first term of its power series, (1−x)^a/(a·B(a, a)).
+        The two probabilities are I_x(a, a) and I_{1−x}(a, a), with I the regularized
+        incomplete beta function. If 1 − x is too small for a float, the second one is
+        replaced by the first term of its power series, (1−x)^a/(a·B(a, a)), with B the
+        beta function.
 
         Parameters
         ----------
@@ -84,17 +85,17 @@ class LimitingLoss(PrivacyLossLaw):
             The logarithms of the two probabilities, which add up to 1.
         """
         D = self.distance
-        level = t / (self.d - 1)
+        lam = t / (self.d - 1)  # λ
         denominator = math.expm1(-2 * D)
-        x = np.expm1(level - D) / denominator
-        one_minus_x = np.exp(level - D) * np.expm1(-level - D) / denominator
+        x = np.expm1(lam - D) / denominator
+        one_minus_x = np.exp(lam - D) * np.expm1(-lam - D) / denominator
 
         a = (self.d - 1) / 2
         log_upper = log_symmetric_beta(a, x, one_minus_x)
         log_lower = log_symmetric_beta(a, one_minus_x, x)
 
         # The first term of the power series of the lower tail.
-        log_one_minus_x = level - D + np.log(np.expm1(-level - D) / denominator)
+        log_one_minus_x = lam - D + np.log(np.expm1(-lam - D) / denominator)
         log_beta_function = float(scipy.special.betaln(a, a))
         first_term = a * log_one_minus_x - math.log(a) - log_beta_function
         is_tiny = log_one_minus_x < _LOG_OF_TINY_Y

@@ -99,9 +99,11 @@ class PrivacyLossLaw:
         is ∫_ε^∞ e^{ε−t}·P₁(L > t) dt. The estimate is not rounded up: use it to start a
         search, not to claim privacy.
 
-        The integral is cut off where its integrand is negligible. Let s be the standard
-        deviation of L. The density of N(s²/2, s²) falls by the factor e^-44 between ε
-        and ε + h, where (h + ε − s²/2)² − (ε − s²/2)² = 88·s².
+        The integral is cut off where its integrand is negligible. There are three
+        bounds on its length: the largest loss; a length of 44, since e^{ε−t} is
+        negligible beyond; and a length for losses that are about normal. With s the
+        standard deviation of L, the density of N(s²/2, s²) falls by the factor e^-44
+        between ε and ε + h, where (h + ε − s²/2)² − (ε − s²/2)² = 88·s².
 
         Parameters
         ----------
@@ -113,15 +115,13 @@ class PrivacyLossLaw:
         float
             An approximation of δ(ε); 0 from the largest loss on.
         """
-        # The integrand ends at the largest loss, or where e^{ε−t} is negligible, or
-        # where the tail of a normal loss is negligible.
         distance_past_mean = eps - self.loss_scale**2 / 2
         root = math.sqrt(
             distance_past_mean * distance_past_mean
             + 2 * NEGLIGIBLE * self.loss_scale**2
         )
-        normal_length = root - distance_past_mean
-        length = min(self.max_loss - eps, NEGLIGIBLE, normal_length)
+        length_for_normal_loss = root - distance_past_mean
+        length = min(self.max_loss - eps, NEGLIGIBLE, length_for_normal_loss)
         if length <= 0:
             return 0.0
 

@@ -67,11 +67,13 @@ class CircleGaussianLoss(PrivacyLossLaw):
     def root_fisher_information(self) -> float:
         """The square root of the Fisher information about the center of the noise.
 
-        It is √E[y²]/s², where y is the signed distance from the center: normal with the
-        standard deviation s, truncated to [−π, π]. The mean square is a ratio of two
-        integrals over [0, min(π, 12s)].
+        The information says how much a tiny move of the center changes the noise. Its
+        root is √E[y²]/s², where y is the signed distance from the center: normal with
+        the standard deviation s, truncated to [−π, π]. The mean square is a ratio of
+        two integrals over [0, min(π, 12s)], by symmetry.
         """
-        y = min(math.pi, _NEGLIGIBLE_DEVIATIONS * self.s) * ((_NODES + 1) / 2)
+        end = min(math.pi, _NEGLIGIBLE_DEVIATIONS * self.s)
+        y = end * ((_NODES + 1) / 2)
         weight = _WEIGHTS / 2 * np.exp(-y * y / (2 * self.s**2))
         mean_square = float(np.sum(weight * y * y) / np.sum(weight))
         return math.sqrt(mean_square) / self.s**2
@@ -112,6 +114,7 @@ class CircleGaussianLoss(PrivacyLossLaw):
         r_b = (far_distance * far_distance - 2 * s * s * t) / (2 * far_distance)
         antipode = np.full_like(t, math.pi)  # of η₁, where the circle is cut open
 
+        # The logarithms of normal probabilities: of the circle, and of three arcs.
         log_mass = _log_normal_between(-antipode[:1] / s, antipode[:1] / s)[0]
         log_upper = _log_normal_between(-r_b / s, y_a / s) - log_mass
         log_right = _log_normal_between(y_a / s, antipode / s)
