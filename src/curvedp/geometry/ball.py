@@ -179,7 +179,7 @@ def carry_records(M: Manifold, center: np.ndarray, X: Array) -> Array:
         X = _as_floating(xp, "X", X, M)
 
     def carry(records: Array) -> Array:
-        """Move some records; a record that has no nearest point becomes NaN."""
+        """Move records to the origin; a record that has no nearest point becomes NaN."""
         with numerical_silence():
             points, has_point = _to_points(xp, M, like(X, center), records)
             moved = move_to_origin(M, center, points)
@@ -363,10 +363,10 @@ def _stays_in_ball(
 
 
 def _safe_shrink_factor(M: Manifold, center: Array, points: Array) -> Array:
-    """Return by what factors points must move toward the center to be represented well.
+    """Return by what factor each point must move toward the center, to keep its digits.
 
     Floats represent only part of a curved, unbounded space well (`M.float_set`). With
-    factor t the point exp(v) moves to exp(t·v).
+    factor t the point exp(v) moves to exp(t·v), v its velocity from the center.
 
     Parameters
     ----------
@@ -380,8 +380,8 @@ def _safe_shrink_factor(M: Manifold, center: Array, points: Array) -> Array:
     Returns
     -------
     array of shape (...)
-        The factors t: 1 where a point need not move, or has coordinates that are not
-        finite.
+        The factors t ≤ 1. They are 1 for a point that need not move, and for one whose
+        normal coordinates are not finite.
     """
     z = M.to_coordinates(center, M.log(center, points))
     xp = namespace(z)
@@ -544,7 +544,22 @@ def _where_points(
 
 
 def _is_finite(xp: Any, M: Manifold, X: Array) -> Array:
-    """Return which points have finite entries only, as booleans of shape (...)."""
+    """Return which points have finite entries only.
+
+    Parameters
+    ----------
+    xp : module
+        The array library.
+    M : Manifold
+        The space, for the shape of one point.
+    X : array of shape (..., *point_shape)
+        Points or records.
+
+    Returns
+    -------
+    array of bool, shape (...)
+        False for a point with an entry that is NaN or infinite.
+    """
     point_axes = tuple(range(-len(M.point_shape), 0))
     return xp.all(xp.isfinite(X), axis=point_axes)
 

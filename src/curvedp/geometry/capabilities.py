@@ -20,24 +20,67 @@ from curvedp.numerics.arrays import like
 class OriginIsometry(Manifold):
     """Spaces with an isometry in closed form that takes a given center to the origin.
 
-    By default it is the one that reads at the origin the normal coordinates at the
-    center, which is an isometry of the whole space on symmetric Hadamard manifolds.
+    By default a point with normal coordinates z at the center goes to the point with
+    the normal coordinates z at the origin. On symmetric Hadamard manifolds that is an
+    isometry of the whole space.
     """
 
     def canonical_center(self, center: Array) -> Array:
-        """Return where the isometry takes the center: the origin."""
+        """Return where the isometry takes a public center: the origin of the space.
+
+        Parameters
+        ----------
+        center : array of shape point_shape
+            The center of a public ball.
+
+        Returns
+        -------
+        array of shape point_shape
+            The origin. A subclass that moves some centers only returns others
+            unchanged.
+        """
         return self.origin
 
     def move_to_origin(self, center: Array, X: Array) -> Array:
-        """Apply to the points X the isometry that takes `center` to the origin."""
+        """Apply to points the isometry that takes a public center to the origin.
+
+        Means and distances are computed there, where floats have the most digits.
+
+        Parameters
+        ----------
+        center : array of shape point_shape
+            The center of a public ball.
+        X : array of shape (..., *point_shape)
+            Points.
+
+        Returns
+        -------
+        array of shape (..., *point_shape)
+            The moved points.
+        """
         return self._move(center, self.canonical_center(center), X)
 
     def move_from_origin(self, center: Array, X: Array) -> Array:
-        """Apply to the points X the isometry that takes the origin to `center`."""
+        """Apply to points the isometry that takes the origin to a public center.
+
+        It is the inverse of `move_to_origin`, and brings results back.
+
+        Parameters
+        ----------
+        center : array of shape point_shape
+            The center of a public ball.
+        X : array of shape (..., *point_shape)
+            Points, as `move_to_origin` returns them.
+
+        Returns
+        -------
+        array of shape (..., *point_shape)
+            The points where they belong.
+        """
         return self._move(self.canonical_center(center), center, X)
 
     def _move(self, start: Array, end: Array, X: Array) -> Array:
-        """Move points so that their normal coordinates at `start` become those at `end`.
+        """Move points so that normal coordinates at `start` become those at `end`.
 
         Parameters
         ----------
@@ -58,15 +101,16 @@ class OriginIsometry(Manifold):
 
 
 def canonical_center(M: Manifold, center: Array) -> Array:
-    """Return where `move_to_origin` takes a public center.
+    """Return the point to which `move_to_origin` takes a public center.
 
-    That is the origin where the space has an isometry to it. On a compact space, whose
-    points are well scaled everywhere, nothing moves and it is the center itself.
+    It is the origin if the space has an isometry that takes the center there. On a
+    compact space, whose points are well scaled everywhere, nothing moves and the
+    result is the center itself.
 
     Parameters
     ----------
     M : Manifold
-        Where the points are.
+        The space.
     center : array of shape point_shape
         The center of the public ball.
 
@@ -153,12 +197,19 @@ class ManifoldWithBoundary(Manifold):
 
 
 def boundary_distance(M: Manifold) -> float:
-    """Return the distance from the origin to the boundary; inf where there is none.
+    """Return the distance from the origin to the boundary of a space; inf without one.
+
+    A ball of public records must be smaller, or geodesics would leave the space.
 
     Parameters
     ----------
     M : Manifold
-        Where the points are.
+        The space. The boundary of a product is as near as that of its nearest factor.
+
+    Returns
+    -------
+    float
+        The distance.
     """
     if isinstance(M, ManifoldWithBoundary):
         return M.boundary_distance
@@ -168,22 +219,23 @@ def boundary_distance(M: Manifold) -> float:
 
 
 def ricci_lower_bound(M: Manifold) -> float:
-    """Return a lower bound <= 0 of the Ricci curvatures Ric(u, u) of unit vectors u.
+    """Return a lower bound ≤ 0 of the Ricci curvatures Ric(u, u) of unit vectors u.
 
-    On a product it is the least of the factors' bounds. For positive definite m×m
-    matrices, real (β = 1) or Hermitian (β = 2), Ric(u, u) = −β·Σ_{i<j}(xᵢ − xⱼ)²/4 >=
-    −β·m·|x|²/4 along u = diag(x). Elsewhere it is (dim − 1) times the lower bound of
-    sectional curvatures.
+    It bounds the growth of volume, and with it the normalizer of a noise law. On a
+    product it is the least of the factors' bounds. For positive definite m×m matrices,
+    real (β = 1) or Hermitian (β = 2), Ric(u, u) = −β·Σ_{i<j}(xᵢ − xⱼ)²/4 ≥ −β·m·|x|²/4
+    along u = diag(x). Elsewhere it is (dim − 1) times the lower bound of sectional
+    curvatures.
 
     Parameters
     ----------
     M : Manifold
-        Where the points are.
+        The space.
 
     Returns
     -------
     float
-        The bound.
+        The bound; −inf if sectional curvatures have no lower bound.
     """
     if len(M.factors) > 1:
         return min(ricci_lower_bound(factor) for factor in M.factors)
@@ -297,20 +349,48 @@ class UnitQuadric(Manifold):
 
 
 class EmbeddedMean(Manifold):
-    """Spaces with an embedding whose means can be brought back to the space."""
+    """Spaces with an embedding in R^k whose means can be brought back to the space.
+
+    The mean of embedded points, brought back to the nearest point of the space, is the
+    extrinsic mean. It needs no search, unlike the Fréchet mean.
+    """
 
     @property
     @abstractmethod
     def embedded_diameter(self) -> float:
-        """Largest distance between two embedded points."""
+        """Largest Euclidean distance between the embeddings of two points."""
 
     @abstractmethod
     def embed(self, X: Array) -> np.ndarray:
-        """Return points as vectors along the last axis, of length at most 2 (NumPy)."""
+        """Return the embedding of points in a Euclidean space.
+
+        Parameters
+        ----------
+        X : array of shape (..., *point_shape)
+            Points.
+
+        Returns
+        -------
+        array of shape (..., k)
+            Vectors of length at most 2 (NumPy). Distinct points have distinct vectors.
+        """
 
     @abstractmethod
     def from_embedding(self, z: np.ndarray) -> np.ndarray:
-        """Return the point whose embedding is nearest to a vector (NumPy)."""
+        """Return the point whose embedding is nearest to a vector.
+
+        It brings the mean of embedded points, which is between them, back to the space.
+
+        Parameters
+        ----------
+        z : array of shape (..., k)
+            Vectors of the Euclidean space of `embed`.
+
+        Returns
+        -------
+        array of shape (..., *point_shape)
+            The points (NumPy).
+        """
 
 
 # ---- cheaper kernels where noise hides the last digits -------------------------------
@@ -323,19 +403,73 @@ class CheapKernels(Manifold):
     """
 
     def fast_normal_coordinates(self, p: np.ndarray, q: np.ndarray) -> np.ndarray:
-        """Return `normal_coordinates` at one p of many q, to 1e-8 of their length."""
+        """Return normal coordinates at one p of many points q, to 1e-8 of their length.
+
+        Parameters
+        ----------
+        p : array of shape point_shape
+            The point at which the coordinates are taken (NumPy).
+        q : array of shape (n, *point_shape)
+            The points that they describe.
+
+        Returns
+        -------
+        array of shape (n, dim)
+            The coordinates; each row depends on its own point alone.
+        """
         return np.asarray(self.normal_coordinates(p, q))
 
     def rough_normal_coordinates(self, p: Array, q: Array) -> Array:
-        """Return `normal_coordinates` without care for their last digits."""
+        """Return the normal coordinates at p of points q, without their last digits.
+
+        Optimizers use this for steps whose noise is far larger than the error.
+
+        Parameters
+        ----------
+        p, q : arrays of shape (..., *point_shape)
+            The point at which the coordinates are taken, and the points they describe.
+
+        Returns
+        -------
+        array of shape (..., dim)
+            The coordinates.
+        """
         return self.normal_coordinates(p, q)
 
     def rough_from_normal_coordinates(self, p: Array, z: Array) -> Array:
-        """Return `from_normal_coordinates` without care for the last digits."""
+        """Return the point with normal coordinates z at p, without its last digits.
+
+        Optimizers use this for steps whose noise is far larger than the error.
+
+        Parameters
+        ----------
+        p : array of shape (..., *point_shape)
+            The point at which the coordinates are taken.
+        z : array of shape (..., dim)
+            Normal coordinates.
+
+        Returns
+        -------
+        array of shape (..., *point_shape)
+            The points.
+        """
         return self.from_normal_coordinates(p, z)
 
     def transport_coordinates(self, p: Array, q: Array, z: Array) -> Array:
-        """Return the coordinates at q of the transported vector with coordinates z."""
+        """Return the coordinates at q of the transported vector with coordinates z.
+
+        Parameters
+        ----------
+        p, q : arrays of shape (..., *point_shape)
+            The point where the vector is, and the point to which it is moved.
+        z : array of shape (..., dim)
+            Its coordinates at p.
+
+        Returns
+        -------
+        array of shape (..., dim)
+            The coordinates of the moved vector at q.
+        """
         return _transport_coordinates(self, p, q, z)
 
 
@@ -365,27 +499,91 @@ def fast_normal_coordinates(M: Manifold, p: np.ndarray, q: np.ndarray) -> np.nda
 
 
 def rough_normal_coordinates(M: Manifold, p: Array, q: Array) -> Array:
-    """Return normal coordinates at one p for a step that is drowned in noise."""
+    """Return the normal coordinates at p of the points q, for a step drowned in noise.
+
+    They may lack their last digits on spaces where that saves time (`CheapKernels`).
+
+    Parameters
+    ----------
+    M : Manifold
+        The space.
+    p, q : arrays of shape (..., *point_shape)
+        The point at which the coordinates are taken, and the points they describe.
+
+    Returns
+    -------
+    array of shape (..., dim)
+        The coordinates.
+    """
     if isinstance(M, CheapKernels):
         return M.rough_normal_coordinates(p, q)
     return M.normal_coordinates(p, q)
 
 
 def rough_from_normal_coordinates(M: Manifold, p: Array, z: Array) -> Array:
-    """Return the point with normal coordinates z, for a step drowned in noise."""
+    """Return the point with normal coordinates z at p, for a step drowned in noise.
+
+    It may lack its last digits on spaces where that saves time (`CheapKernels`).
+
+    Parameters
+    ----------
+    M : Manifold
+        The space.
+    p : array of shape (..., *point_shape)
+        The point at which the coordinates are taken.
+    z : array of shape (..., dim)
+        Normal coordinates.
+
+    Returns
+    -------
+    array of shape (..., *point_shape)
+        The points.
+    """
     if isinstance(M, CheapKernels):
         return M.rough_from_normal_coordinates(p, z)
     return M.from_normal_coordinates(p, z)
 
 
 def transport_coordinates(M: Manifold, p: Array, q: Array, z: Array) -> Array:
-    """Return the coordinates at q of the transport of the vector z at p."""
+    """Transport the vector with coordinates z at p to q, and return its coordinates.
+
+    A space with `CheapKernels` may do this faster than by its vectors.
+
+    Parameters
+    ----------
+    M : Manifold
+        The space.
+    p, q : arrays of shape (..., *point_shape)
+        The point where the vector is, and the point to which it is moved.
+    z : array of shape (..., dim)
+        Its coordinates at p.
+
+    Returns
+    -------
+    array of shape (..., dim)
+        The coordinates of the moved vector at q.
+    """
     if isinstance(M, CheapKernels):
         return M.transport_coordinates(p, q, z)
     return _transport_coordinates(M, p, q, z)
 
 
 def _transport_coordinates(M: Manifold, p: Array, q: Array, z: Array) -> Array:
-    """Transport the vector with coordinates z at p to q; return its coordinates."""
+    """Transport a vector by `M.transport`, from its coordinates at p to those at q.
+
+    Parameters
+    ----------
+    M : Manifold
+        The space.
+    p, q : arrays of shape (..., *point_shape)
+        The point where the vector is, and the point to which it is moved.
+    z : array of shape (..., dim)
+        Its coordinates at p.
+
+    Returns
+    -------
+    array of shape (..., dim)
+        The coordinates of the moved vector at q.
+    """
     vector = M.from_coordinates(p, z)
     return M.to_coordinates(q, M.transport(p, q, vector))

@@ -26,19 +26,34 @@ class CurvatureRoots(NamedTuple):
 
 
 class HessianBounds(NamedTuple):
-    """Bounds on the eigenvalues of a Hessian; `lowest` is ≤ 0 where it may not be convex."""
+    """Bounds on the eigenvalues of the Hessian of a function.
+
+    The function is convex where `lowest` is positive; a `lowest` ≤ 0 proves nothing.
+    """
 
     lowest: float
     highest: float
 
 
 def curvature_roots(manifold: Manifold) -> CurvatureRoots:
-    """Return (√−κ_min, √κ_max) of a manifold whose curvature is bounded, or refuse it.
+    """Return (√−κ_min, √κ_max) of a manifold with curvature between κ_min and κ_max.
+
+    Comparison theorems multiply lengths by these roots. A curve has no curvature.
 
     Parameters
     ----------
     manifold : Manifold
-        Where the points are.
+        The space.
+
+    Returns
+    -------
+    CurvatureRoots
+        The two roots, each 0 if no plane has curvature of that sign.
+
+    Raises
+    ------
+    ParameterError
+        If the curvature is not bounded.
     """
     lowest, highest = (0.0, 0.0)
     if manifold.dim > 1:
@@ -52,16 +67,22 @@ def curvature_roots(manifold: Manifold) -> CurvatureRoots:
 
 
 def exp_stretch(manifold: Manifold, length: float) -> float:
-    """Return how much exp stretches vectors of up to this length: sinh(s)/s ≥ 1 (Rauch).
+    """Return how much exp stretches vectors up to a length: sinh(s)/s ≥ 1 (Rauch).
 
-    s is the length times √−κ_min.
+    s is the length times √−κ_min, κ_min the least sectional curvature. So a step of
+    length h between tangent vectors becomes at most h·sinh(s)/s between points.
 
     Parameters
     ----------
     manifold : Manifold
-        Where the points are.
+        The space.
     length : float
-        The largest length.
+        The largest length of the tangent vectors.
+
+    Returns
+    -------
+    float
+        The factor. From s = 700 on, where sinh overflows, it is e^700.
     """
     s = curvature_roots(manifold).negative * length
     if s == 0:
@@ -72,17 +93,23 @@ def exp_stretch(manifold: Manifold, length: float) -> float:
 
 
 def hessian_bounds(manifold: Manifold, distance: float) -> HessianBounds:
-    """Bound the Hessian of ½d²(·, y) at distances up to `distance` (Karcher 1977).
+    """Bound the Hessian of ½d²(·, y) at points within `distance` of y (Karcher 1977).
 
-    Its eigenvalues lie between s·cot s, s = √κ_max·distance, and s'·coth s',
-    s' = √−κ_min·distance. The lower bound is −inf from s = π/2 on.
+    κ_min and κ_max bound the sectional curvature. The eigenvalues lie between s·cot s,
+    s = √κ_max·distance, and s'·coth s', s' = √−κ_min·distance. The lower bound is −inf
+    from s = π/2 on.
 
     Parameters
     ----------
     manifold : Manifold
-        Where the points are.
+        The space.
     distance : float
-        The largest distance.
+        The largest distance of a point from y.
+
+    Returns
+    -------
+    HessianBounds
+        The bounds; both are 1 where the space is flat.
     """
     roots = curvature_roots(manifold)
     lowest = 1.0
@@ -101,7 +128,7 @@ def hessian_bounds(manifold: Manifold, distance: float) -> HessianBounds:
 def mean_hessian_bounds(
     manifold: Manifold, distance: float, root_mean_square: float
 ) -> HessianBounds:
-    """Bound the Hessian of the mean of ½d²(·, yᵢ), where the mean square of dᵢ is known.
+    """Bound the Hessian of the mean of ½d²(·, yᵢ), given the mean square of dᵢ.
 
     Theorem (docs/theory/inference.md, "The mean Hessian"). Let all dᵢ ≤ D, and let m² ≤
     D² be the mean of dᵢ². As functions of d², √κ·d·cot(√κ·d) and k·d·coth(k·d) are
@@ -115,10 +142,16 @@ def mean_hessian_bounds(
     Parameters
     ----------
     manifold : Manifold
+        The space; κ is its largest and −k² its least sectional curvature.
     distance : float
-        D, the largest distance.
+        D, the largest distance of a point from a record yᵢ.
     root_mean_square : float
-        m; a larger value is cut to D.
+        m, the root of the mean square of the distances; cut to D if it is larger.
+
+    Returns
+    -------
+    HessianBounds
+        The bounds; the lower one is −inf for √κ·D ≥ π.
     """
     m = min(root_mean_square, distance)
     highest = hessian_bounds(manifold, m).highest
@@ -138,6 +171,11 @@ def is_positively_curved(manifold: Manifold) -> bool:
     Only spaces count whose curvatures along a geodesic are known, and are the same
     along every one (`jacobi_spectrum`): spheres, rotations in space, lines of a vector
     space, simplices and planar shapes.
+
+    Parameters
+    ----------
+    manifold : Manifold
+        The space.
     """
     spectrum = manifold.jacobi_spectrum
     if not spectrum or min(kappa for kappa, _ in spectrum) <= 0:

@@ -42,34 +42,70 @@ class FloatSet:
         return inf
 
     def shrink_factor(self, z: Array) -> Array:
-        """Return the largest factor t <= 1 for which t·z lies in S.
+        """Return the largest factor t ≤ 1 for which coordinates t·z are in S.
+
+        Here every point is in S, and t is 1.
 
         Parameters
         ----------
-        z : array, shape (..., dim)
+        z : array of shape (..., dim)
             Normal coordinates at the origin.
 
         Returns
         -------
-        array, shape (...)
+        array of shape (...)
+            The factors.
         """
         return array_namespace(z).ones_like(z[..., 0])
 
     def project(self, z: Array) -> Array:
-        """Map coordinates z into S by a map that is the identity on S and 1-Lipschitz.
+        """Map coordinates into S by a map that is the identity on S and 1-Lipschitz.
 
-        Shrinking is such a map where S is a ball; sets of another form override this.
+        Distances never grow, so a sensitivity holds after this map too. Shrinking is
+        such a map where S is a ball; sets of another form override this.
+
+        Parameters
+        ----------
+        z : array of shape (..., dim)
+            Normal coordinates at the origin.
+
+        Returns
+        -------
+        array of shape (..., dim)
+            Coordinates of points of S.
         """
         return z * self.shrink_factor(z)[..., None]
 
     def safe_radius_within(self, radius: float) -> float:
-        """Return the largest distance from the origin in S ∩ ball(origin, radius)."""
+        """Return the largest distance from the origin in S ∩ ball(origin, radius).
+
+        Parameters
+        ----------
+        radius : float
+            Radius of a ball about the origin.
+
+        Returns
+        -------
+        float
+            The distance; here the radius itself, because every point is in S.
+        """
         return radius
 
     def roundoff_amplification(self, radius: float) -> float:
         """Return how far a point moves, at most, per unit of relative coordinate error.
 
-        The bound holds for points of S within `radius` of the origin.
+        Multiplied by the unit round-off it bounds the error that rounding the
+        coordinates of a point makes, as a distance of the manifold.
+
+        Parameters
+        ----------
+        radius : float
+            The bound holds for points of S within this distance of the origin.
+
+        Returns
+        -------
+        float
+            The amplification.
         """
         if callable(self.amplification):
             return self.amplification(radius)
@@ -84,16 +120,21 @@ class BallFloatSet(FloatSet):
 
     @property
     def safe_radius(self) -> float:
-        """Return the radius of the ball."""
+        """Return the radius of the ball, all of which is well represented."""
         return self.ball_radius
 
     def shrink_factor(self, z: Array) -> Array:
-        """Return min(1, ball_radius/|z|).
+        """Return the factor min(1, ball_radius/|z|), which takes a point into the ball.
 
         Parameters
         ----------
         z : array of shape (..., dim)
-            Normal coordinates.
+            Normal coordinates at the origin.
+
+        Returns
+        -------
+        array of shape (...)
+            The factors; 1 for a point of the ball.
         """
         xp = namespace(z)
         length = euclidean_norm(xp, z)
@@ -102,7 +143,7 @@ class BallFloatSet(FloatSet):
         return xp.where(outside, shrunk, xp.ones_like(length))
 
     def safe_radius_within(self, radius: float) -> float:
-        """Return min(radius, ball_radius)."""
+        """Return min(radius, ball_radius): both balls are about the origin."""
         return min(radius, self.ball_radius)
 
 
@@ -124,12 +165,17 @@ class ProductFloatSet(FloatSet):
         return min(float_set.safe_radius for float_set, _ in self.parts)
 
     def _split(self, z: Array) -> list[tuple[FloatSet, Array]]:
-        """Return each factor's set with the coordinates that belong to it.
+        """Split normal coordinates of the product into those of its factors.
 
         Parameters
         ----------
         z : array of shape (..., dim)
-            Normal coordinates.
+            Normal coordinates at the origin.
+
+        Returns
+        -------
+        list of (FloatSet, array)
+            For each factor its set, and the entries of z that belong to it.
         """
         pieces = []
         start = 0
@@ -139,23 +185,38 @@ class ProductFloatSet(FloatSet):
         return pieces
 
     def shrink_factor(self, z: Array) -> Array:
-        """Return the least factor of the parts: a point stays on its geodesic."""
+        """Return the least shrink factor of the parts of z.
+
+        With one factor for all parts the point stays on its geodesic to the origin.
+        """
         xp = namespace(z)
         factors = [float_set.shrink_factor(part) for float_set, part in self._split(z)]
         return xp.min(xp.stack(factors, axis=-1), axis=-1)
 
     def project(self, z: Array) -> Array:
-        """Project part by part; one common factor would stretch the other parts."""
+        """Project the coordinates z into S part by part.
+
+        One common factor (`shrink_factor`) would not be 1-Lipschitz: where one part
+        leaves its set, it would also change the distances of the other parts.
+        """
         projected = [float_set.project(part) for float_set, part in self._split(z)]
         return namespace(z).concat(projected, axis=-1)
 
     def safe_radius_within(self, radius: float) -> float:
-        """Return the length of the vector of the parts' radii, at most `radius`."""
+        """Return a bound on the distance from the origin in S within `radius` of it.
+
+        With rᵢ the bound of the i-th factor, it is min(radius, √Σrᵢ²): squared
+        distances of a product add.
+        """
         radii = [float_set.safe_radius_within(radius) for float_set, _ in self.parts]
         return min(radius, math.hypot(*radii))
 
     def roundoff_amplification(self, radius: float) -> float:
-        """Return the length of the vector of the parts' amplifications."""
+        """Return √Σaᵢ², aᵢ the amplification of the i-th factor within `radius`.
+
+        Each part of a point moves by at most aᵢ per unit of relative coordinate error,
+        and squared distances of a product add.
+        """
         amplifications = [
             float_set.roundoff_amplification(radius) for float_set, _ in self.parts
         ]
@@ -163,7 +224,7 @@ class ProductFloatSet(FloatSet):
 
 
 def _identity(z: Array) -> Array:
-    """Return the argument."""
+    """Return coordinates unchanged: the default isometry of `PullbackFloatSet`."""
     return z
 
 
@@ -188,22 +249,22 @@ class PullbackFloatSet(FloatSet):
 
     @property
     def safe_radius(self) -> float:
-        """Return the model's safe radius in units of this manifold."""
+        """Return the model's safe radius, times the scale."""
         return self.scale * self.model.safe_radius
 
     def shrink_factor(self, z: Array) -> Array:
-        """Return the model's factor, which has no unit."""
+        """Return the model's shrink factor for z: factors have no unit."""
         return self.model.shrink_factor(self.to_model(z / self.scale))
 
     def project(self, z: Array) -> Array:
-        """Project in the coordinates of the model."""
+        """Project z into S: take it to the model, project there, and bring it back."""
         projected = self.model.project(self.to_model(z / self.scale))
         return self.scale * self.from_model(projected)
 
     def safe_radius_within(self, radius: float) -> float:
-        """Return the model's radius in units of this manifold."""
+        """Return the model's safe radius within radius/scale, times the scale."""
         return self.scale * self.model.safe_radius_within(radius / self.scale)
 
     def roundoff_amplification(self, radius: float) -> float:
-        """Return the model's amplification at the radius in its units."""
+        """Return the model's amplification within radius/scale."""
         return self.model.roundoff_amplification(radius / self.scale)

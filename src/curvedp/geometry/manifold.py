@@ -51,7 +51,22 @@ class NamedSpace:
     sizes: ClassVar[tuple[tuple[str, int], ...]] = ()
 
     def __init_subclass__(cls, **options: Any) -> None:
-        """Let kernels take lists and integers; enter the class in `manifold_kinds`."""
+        """Enter a new class in `manifold_kinds`, and let its kernels take array-likes.
+
+        Python calls this when a subclass is defined. Its kernels (`exp`, `log`, …) are
+        wrapped so that lists and integers work as arguments. A class that sets `kind`
+        becomes a name for `parse_manifold`.
+
+        Parameters
+        ----------
+        **options : object
+            Keywords of the class statement, passed on to the next base class.
+
+        Raises
+        ------
+        ParameterError
+            If another class has the same `kind`.
+        """
         super().__init_subclass__(**options)
         wrap_kernels(cls)
 
@@ -67,7 +82,11 @@ class NamedSpace:
         manifold_kinds.add(kind, cls)  # type: ignore[arg-type]  # only manifolds have one
 
     def __post_init__(self) -> None:
-        """Refuse sizes that are not whole numbers or too small."""
+        """Check the sizes of a new instance: whole numbers, each at least its minimum.
+
+        The minimums are in `sizes`. A size of another integer type, such as a NumPy
+        integer, is replaced by the equal `int`. Anything else raises `ParameterError`.
+        """
         values = _validate.field_values(self)
         for name, minimum in self.sizes:
             size = values[name]
@@ -139,16 +158,17 @@ class Manifold(NamedSpace, ABC):
     @property
     @abstractmethod
     def is_homogeneous(self) -> bool:
-        """Whether isometries carry any point to any other.
+        """Whether for any two points an isometry of the space carries one to the other.
 
-        Normalizing constants then do not depend on the center.
+        If so, the normalizing constant of a noise law around a center, which has a
+        density in the distance alone, does not depend on the center.
         """
 
     @property
     def is_symmetric(self) -> bool:
         """Whether this is a Riemannian symmetric space, with its closed forms.
 
-        Then `transport` is the parallel transport and `jacobi_operator` is known.
+        If so, `transport` is the parallel transport and `jacobi_operator` is known.
         """
         return False
 
@@ -166,7 +186,10 @@ class Manifold(NamedSpace, ABC):
 
     @cached_property
     def constant_curvature(self) -> float | None:
-        """Return κ where every plane has curvature κ, 0 on curves; otherwise None."""
+        """Return κ if every tangent plane has sectional curvature κ, otherwise None.
+
+        It is 0 on curves, which have no planes.
+        """
         low, high = self.curvature_bounds
         return low if low == high else None
 
@@ -191,7 +214,11 @@ class Manifold(NamedSpace, ABC):
 
     @cached_property
     def float_set(self) -> FloatSet:
-        """Return which points float64 coordinates represent well; all by default."""
+        """Return the set of points that float64 coordinates represent well.
+
+        Clipping moves records into it (`project_to_ball`), so that round-off cannot
+        change a result by more than one record may. By default it contains every point.
+        """
         return FloatSet()
 
     # ---- products --------------------------------------------------------------------
@@ -208,22 +235,73 @@ class Manifold(NamedSpace, ABC):
 
     @abstractmethod
     def exp(self, p: Array, v: Array) -> Array:
-        """Return the point reached from p after unit time with velocity v."""
+        """Return the exponential map: the point reached from p in unit time.
+
+        The geodesic starts at p with velocity v.
+
+        Parameters
+        ----------
+        p : array of shape (..., *point_shape)
+            The points where the geodesics start.
+        v : array of shape (..., *point_shape)
+            Their velocities, tangent vectors at p.
+
+        Returns
+        -------
+        array of shape (..., *point_shape)
+            The end points; their distance from p is |v| up to the injectivity radius.
+        """
 
     @abstractmethod
     def log(self, p: Array, q: Array) -> Array:
-        """Return the shortest velocity that carries p to q in unit time."""
+        """Return the logarithm: the shortest velocity that carries p to q in unit time.
+
+        Parameters
+        ----------
+        p, q : arrays of shape (..., *point_shape)
+            Points. Where several shortest geodesics join them, one is chosen.
+
+        Returns
+        -------
+        array of shape (..., *point_shape)
+            Tangent vectors v at p with exp(p, v) = q and |v| = dist(p, q).
+        """
 
     @abstractmethod
     def inner(self, p: Array, u: Array, v: Array) -> Array:
-        """Return the Riemannian inner product of tangent vectors u and v at p."""
+        """Return the Riemannian inner product ⟨u, v⟩ at the point p.
+
+        Parameters
+        ----------
+        p : array of shape (..., *point_shape)
+            A point.
+        u, v : arrays of shape (..., *point_shape)
+            Tangent vectors at p.
+
+        Returns
+        -------
+        array of shape (...)
+            The inner products.
+        """
 
     @abstractmethod
     def transport(self, p: Array, q: Array, v: Array) -> Array:
         """Move the tangent vector v from p to q by a linear isometry.
 
-        It is parallel along the shortest geodesic where `is_symmetric`; elsewhere it
-        at least carries the velocity of that geodesic to its velocity at q.
+        It is parallel transport along the shortest geodesic if `is_symmetric`. On other
+        spaces it at least carries the velocity of that geodesic to its velocity at q.
+
+        Parameters
+        ----------
+        p, q : arrays of shape (..., *point_shape)
+            The point where the vector is, and the point to which it is moved.
+        v : array of shape (..., *point_shape)
+            A tangent vector at p.
+
+        Returns
+        -------
+        array of shape (..., *point_shape)
+            The moved vectors, tangent at q and as long as v.
         """
 
     @accepts_array_like
@@ -249,26 +327,42 @@ class Manifold(NamedSpace, ABC):
 
     @accepts_array_like
     def dist(self, p: Array, q: Array) -> Array:
-        """Return the Riemannian distance of p and q."""
+        """Return the Riemannian distance of p and q: the length of log(p, q).
+
+        Parameters
+        ----------
+        p, q : arrays of shape (..., *point_shape)
+            Points.
+
+        Returns
+        -------
+        array of shape (...)
+            The distances.
+        """
         return self.norm(p, self.log(p, q))
 
     def jacobi_operator(self, p: Array, v: Array) -> np.ndarray:
         """Return the Jacobi operator R_v = R(·, v)v at p as a symmetric matrix.
 
-        Along the geodesic with velocity v, Jacobi fields solve J'' = −R_v J; ⟨R_v w, w⟩
-        is the sectional curvature of an orthonormal pair v, w. On a space of constant
-        curvature κ it is κ(|z|²I − zzᵀ), z the coordinates of v; other symmetric
-        spaces override this method.
+        R is the curvature tensor. Along the geodesic with velocity v, Jacobi fields
+        solve J'' = −R_v J; ⟨R_v w, w⟩ is the sectional curvature of an orthonormal pair
+        v, w. On a space of constant curvature κ it is κ(|z|²I − zzᵀ), z the coordinates
+        of v; other symmetric spaces override this method.
 
         Parameters
         ----------
-        p, v : array
-            Points and tangent vectors there.
+        p, v : arrays of shape (..., *point_shape)
+            Points, and tangent vectors at them.
 
         Returns
         -------
-        array, shape (..., dim, dim)
-            In the coordinates of `to_coordinates` (NumPy).
+        array of shape (..., dim, dim)
+            One matrix for each vector, in the coordinates of `to_coordinates` (NumPy).
+
+        Raises
+        ------
+        ParameterError
+            If the space has no closed form.
         """
         kappa = self.constant_curvature
         if kappa is None:
@@ -282,7 +376,18 @@ class Manifold(NamedSpace, ABC):
 
     @abstractmethod
     def project(self, x: Array) -> Array:
-        """Return a point of the manifold near the ambient array x."""
+        """Return a point of the manifold near the ambient array x.
+
+        Parameters
+        ----------
+        x : array of shape (..., *point_shape)
+            Any finite numbers, such as a point that lost digits to round-off.
+
+        Returns
+        -------
+        array of shape (..., *point_shape)
+            Points; a point of the manifold returns itself up to round-off.
+        """
 
     @accepts_array_like
     def from_record(self, x: Array) -> Array:
@@ -311,14 +416,52 @@ class Manifold(NamedSpace, ABC):
 
     @abstractmethod
     def to_tangent(self, p: Array, x: Array) -> Array:
-        """Return the tangent vector at p nearest to the ambient array x."""
+        """Return the tangent vector at p that is nearest to the ambient array x.
+
+        Parameters
+        ----------
+        p : array of shape (..., *point_shape)
+            A point.
+        x : array of shape (..., *point_shape)
+            Any numbers, such as a tangent vector that lost digits, or an ambient
+            gradient.
+
+        Returns
+        -------
+        array of shape (..., *point_shape)
+            Tangent vectors at p, nearest in the norm of the ambient space.
+        """
 
     @abstractmethod
     def residual(self, p: Array) -> Array:
-        """Return how far p is from satisfying the manifold's equations; 0 on it."""
+        """Return how far an array is from satisfying the manifold's equations.
+
+        Parameters
+        ----------
+        p : array of shape (..., *point_shape)
+            What may be points.
+
+        Returns
+        -------
+        array of shape (...)
+            The errors of the equations, such as | |p| − 1 | on a sphere: 0 on the
+            manifold.
+        """
 
     def belongs(self, p: Array, atol: float = OFF_MANIFOLD_TOLERANCE) -> Array:
-        """Return whether arrays are points: whether `residual` is at most `atol`.
+        """Return which arrays are points of the manifold, up to a tolerance.
+
+        Parameters
+        ----------
+        p : array of shape (..., *point_shape)
+            What may be points.
+        atol : float
+            The largest `residual` that counts as round-off.
+
+        Returns
+        -------
+        array of bool, shape (...)
+            True where the residual is at most `atol`.
 
         Examples
         --------
@@ -364,19 +507,68 @@ class Manifold(NamedSpace, ABC):
     def from_coordinates(self, p: Array, z: Array) -> Array:
         """Return the tangent vector at p with coordinates z in an orthonormal frame.
 
-        A linear isometry from R^dim, the last axis of z, to the tangent space at p.
+        For each p this is a linear isometry from R^dim to the tangent space at p. So
+        Gaussian noise with covariance σ²I in coordinates is isotropic in the metric.
+
+        Parameters
+        ----------
+        p : array of shape (..., *point_shape)
+            A point.
+        z : array of shape (..., dim)
+            Coordinates.
+
+        Returns
+        -------
+        array of shape (..., *point_shape)
+            Tangent vectors at p, as long as z.
         """
 
     @abstractmethod
     def to_coordinates(self, p: Array, v: Array) -> Array:
-        """Return the coordinates of the tangent vector v at p."""
+        """Return the coordinates of v at p: the inverse of `from_coordinates`.
+
+        Parameters
+        ----------
+        p, v : arrays of shape (..., *point_shape)
+            Points, and tangent vectors at them.
+
+        Returns
+        -------
+        array of shape (..., dim)
+            The coordinates, whose Euclidean length is |v|.
+        """
 
     def normal_coordinates(self, p: Array, q: Array) -> Array:
-        """Return the normal coordinates at p of the point q: those of log(p, q)."""
+        """Return the normal coordinates of q at p: the coordinates of log(p, q).
+
+        Parameters
+        ----------
+        p, q : arrays of shape (..., *point_shape)
+            The point at which the coordinates are taken, and the point that they
+            describe.
+
+        Returns
+        -------
+        array of shape (..., dim)
+            The coordinates, whose Euclidean length is dist(p, q).
+        """
         return self.to_coordinates(p, self.log(p, q))
 
     def from_normal_coordinates(self, p: Array, z: Array) -> Array:
-        """Return the point with normal coordinates z at p."""
+        """Return the point with normal coordinates z at p: exp(p, from_coordinates(p, z)).
+
+        Parameters
+        ----------
+        p : array of shape (..., *point_shape)
+            The point at which the coordinates are taken.
+        z : array of shape (..., dim)
+            Normal coordinates.
+
+        Returns
+        -------
+        array of shape (..., *point_shape)
+            The points.
+        """
         return self.exp(p, self.from_coordinates(p, z))
 
 
@@ -388,7 +580,7 @@ class FrozenManifold(Manifold):
     """
 
     def __setattr__(self, name: str, value: Any) -> None:
-        """Refuse to set a field."""
+        """Refuse to set a field: instances are values that never change."""
         raise FrozenInstanceError(f"cannot assign to field {name!r}")
 
 
@@ -397,22 +589,24 @@ def follow_geodesic(
 ) -> tuple[Array, Array]:
     """Follow the geodesic γ with γ(0) = p and γ'(0) = v, for any time.
 
+    It is computed in pieces no longer than half the injectivity radius, because
+    `M.transport` follows the shortest geodesic only.
+
     Parameters
     ----------
     M : Manifold
-        Where p lives.
-    p, v : array
-        A point and a tangent vector there.
+        The space of the geodesic.
+    p, v : arrays of shape point_shape
+        One point, and one tangent vector at it.
     time : float
         How long to follow the geodesic; it may be negative.
 
     Returns
     -------
-    point : array
+    point : array of shape point_shape
         γ(time).
-    velocity : array
-        γ'(time), a tangent vector there. Both are computed in pieces that are short
-        enough for `M.transport`.
+    velocity : array of shape point_shape
+        γ'(time), a tangent vector at that point.
 
     Examples
     --------
@@ -430,7 +624,21 @@ def follow_geodesic(
 
 
 def orthogonal_square(z: np.ndarray) -> np.ndarray:
-    """Return |z|²I − zzᵀ, the Jacobi operator of the unit sphere for velocity z."""
+    """Return |z|²I − zzᵀ, the Jacobi operator of the unit sphere for velocity z.
+
+    As a quadratic form in w it is the squared area that w spans with z, which is
+    |z|² times the square of the part of w orthogonal to z.
+
+    Parameters
+    ----------
+    z : array of shape (..., dim)
+        Coordinates of velocities.
+
+    Returns
+    -------
+    array of shape (..., dim, dim)
+        The symmetric matrices.
+    """
     square = np.sum(z * z, axis=-1)[..., None, None]
     outer = z[..., :, None] * z[..., None, :]
     return np.asarray(square * np.eye(z.shape[-1]) - outer)

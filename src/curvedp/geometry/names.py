@@ -57,14 +57,22 @@ def parse_manifold(text: str) -> Manifold:
 
 
 def _too_large(text: str, numbers: str) -> ParameterError:
-    """Return the error that refuses a name whose points have so many numbers."""
+    """Return the error for a name whose points would have too many numbers.
+
+    Parameters
+    ----------
+    text : str
+        The whole name.
+    numbers : str
+        How many numbers a point would have, as the message says it.
+    """
     return ParameterError(
         f"is too large: a point has {numbers} numbers", parameter="manifold", value=text
     )
 
 
 def _parse(text: str) -> Manifold:
-    """Return the manifold that a name describes; `parse_manifold` checks its total size.
+    """Return the manifold of a name; `parse_manifold` also checks its total size.
 
     Parameters
     ----------
@@ -255,12 +263,18 @@ def _split_factors(text: str, factors: str) -> list[str]:
 
 
 def _form(kind: str) -> str:
-    """Return the form of a kind's names, such as ``stiefel:m,r``."""
+    """Return what names of a kind look like, such as ``stiefel:m,r``.
+
+    Parameters
+    ----------
+    kind : str
+        The word of a class of manifolds, such as "stiefel".
+    """
     expected = fields(manifold_kinds.find(kind))  # type: ignore[arg-type]  # every manifold is a dataclass
     return f"{kind}:{','.join(field.name for field in expected)}"
 
 
 def _known_names() -> str:
-    """Return the list of all forms, for error messages."""
+    """Return the forms of all names that `parse_manifold` knows, for error messages."""
     forms = ", ".join(_form(kind) for kind in sorted(manifold_kinds.names()))
     return f"one of {forms}, product(name,name,...)"
