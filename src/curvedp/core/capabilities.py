@@ -37,6 +37,9 @@ class SimulatesRelease(ABC):
     ) -> np.ndarray:
         """Draw releases by the fast float path. They are NOT private.
 
+        Predicted errors of mechanisms without a formula are averages over such draws,
+        which skip exact sampling and are therefore some hundred times faster.
+
         Parameters
         ----------
         rng : numpy.random.Generator
@@ -133,6 +136,17 @@ class LeadsToRegion(ABC):
         ----------
         integers : list of lists of int
             The grid integers that the certificate lists, one list for each draw.
+
+        Returns
+        -------
+        NoisyDraw
+            The noisy quantity, the law of its noise, and the public point about which
+            it was drawn: what a confidence region is computed from.
+
+        Raises
+        ------
+        ParameterError
+            If the integers are not those of a draw of this mechanism.
         """
 
 
@@ -157,6 +171,12 @@ class BoundsSamplingError(ABC):
         failure_probability : float
             The probability that the bound may fail.
 
+        Returns
+        -------
+        float
+            The bound, in the units of the manifold's distance. It holds with
+            probability at least 1 − `failure_probability` over the draw of the records.
+
         Raises
         ------
         ParameterError
@@ -179,6 +199,12 @@ class HasFinalMechanism(ABC):
         ----------
         certificate : Certificate
             The certificate of the release. Its released integers determine the result.
+
+        Returns
+        -------
+        Mechanism
+            The mechanism as it was calibrated to the budget that the earlier stages
+            left.
         """
 
 
@@ -193,6 +219,11 @@ class ChecksItself(ABC):
         ----------
         certificate : Certificate
             The certificate of a release by this mechanism.
+
+        Returns
+        -------
+        list of Check
+            Each says what is claimed, whether it holds, and the recomputed number.
         """
 
 
@@ -217,6 +248,11 @@ class SometimesExcluded(ABC):
         ----------
         statistic : Statistic
             The statistic that is to be released.
+
+        Returns
+        -------
+        str or None
+            A sentence for the user; None if the mechanism is a candidate.
         """
 
 
@@ -228,6 +264,11 @@ class RefusesRelease(ABC):
         """Raise `ParameterError` if a release could not keep its promise.
 
         It is called before the ledger is charged, and reads public numbers alone.
+
+        Raises
+        ------
+        ParameterError
+            If the public numbers of the mechanism rule out a release.
         """
 
 
@@ -237,7 +278,7 @@ class PostProcessesItself(ABC):
     @property
     @abstractmethod
     def post_processing(self) -> "tuple[PostProcessing, ...]":
-        """What `post_process` does, as codes for the certificate."""
+        """What `post_process` does to a draw, as codes for the certificate."""
 
 
 class HasNoiseLength(ABC):
@@ -246,4 +287,4 @@ class HasNoiseLength(ABC):
     @property
     @abstractmethod
     def noise_length(self) -> float:
-        """The root mean square length of the noise, from public numbers."""
+        """The root mean square length of the noise √E‖noise‖², from public numbers."""

@@ -101,6 +101,10 @@ def check_at_least(claim: str, claimed_value: Any, smallest: float) -> Check:
     Returns
     -------
     Check
+    Check
+        It holds if the stated number is finite and at least `smallest` up to a relative
+        rounding error of `RECOMPUTATION_ERROR`: more noise than needed is allowed, less
+        is not.
     """
     is_number = isinstance(claimed_value, int | float) and not isinstance(
         claimed_value, bool
@@ -143,7 +147,7 @@ class Claims:
     curve: tuple[tuple[float, float], ...]
 
     def parameters(self) -> dict[str, float | None]:
-        """Return the parameter of each definition by its name in a certificate."""
+        """Return μ, ε, ρ and θ (None if infinite) by their names in a certificate."""
         return {
             "gdp": self.gdp,
             "pure": self.pure,
@@ -164,6 +168,13 @@ class Claims:
             A privacy profile, or one guarantee such as pure ε.
         slack : float
             The total variation distance between the drawn and the ideal noise.
+
+        Returns
+        -------
+        Claims
+            The parameters μ, ε, ρ and θ of the ideal noise, and the points (ε, δ(ε)) of
+            its privacy profile with the slack added: noise within total variation
+            distance τ of the ideal meets (ε, δ(ε) + (1 + e^ε)·τ)-DP.
         """
         if isinstance(promise, PrivacyProfile):
             mu = promise.mu
@@ -197,7 +208,7 @@ class Claims:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the claims as JSON values."""
+        """Return the claims as JSON values, with the points (ε, δ) as lists of two."""
         return {**vars(self), "curve": [list(pair) for pair in self.curve]}
 
     @classmethod
@@ -228,7 +239,8 @@ class Claims:
 def _as_float(value: Any) -> float:
     """Return an int or float as a float; raise `TypeError` for anything else.
 
-    `float` itself would also accept a text of digits, in any script.
+    The fields of a certificate that a stranger wrote are read with it. `float` itself
+    would also accept a text of digits, in any script.
     """
     if not isinstance(value, int | float):
         raise TypeError("expected a number")
@@ -236,7 +248,10 @@ def _as_float(value: Any) -> float:
 
 
 def _finite_or_none(value: float) -> float | None:
-    """Return a finite parameter as a float, and None for an infinite one."""
+    """Return a privacy parameter as a float, or None if it is infinite.
+
+    JSON has no infinity: None in a certificate means that no finite parameter holds.
+    """
     return float(value) if value < inf else None
 
 
@@ -248,10 +263,13 @@ def _implied_guarantee(
 ) -> Definition | None:
     """Return the guarantee that another one implies in a definition of privacy.
 
+    The claims of a certificate list every definition. Not every guarantee implies one
+    of each: a single (ε, δ) implies no μ-GDP, for example.
+
     Parameters
     ----------
     promise : Guarantee
-        What is known of the release.
+        What is known of the release, as a privacy profile or a guarantee.
     definition : type
         The wanted type of guarantee, such as `GDP`.
 
@@ -276,6 +294,11 @@ def exact_integers(part: Any) -> list[int]:
     ----------
     part : array of integers, or sequence of int
         One draw, of any shape, or one list of a certificate.
+
+    Returns
+    -------
+    list of int
+        The integers in row-major order, unchanged whatever their size.
 
     Raises
     ------
@@ -303,6 +326,12 @@ def hash_integers(integers: Sequence[Any]) -> str:
     ----------
     integers : sequence of arrays
         The integers of each draw, in the order of the draws.
+
+    Returns
+    -------
+    str
+        64 hexadecimal digits. A certificate that lists no integers still binds them by
+        this hash.
     """
     draws = [",".join(map(str, exact_integers(part))) for part in integers]
     return hashlib.sha256(";".join(draws).encode()).hexdigest()
@@ -310,7 +339,11 @@ def hash_integers(integers: Sequence[Any]) -> str:
 
 @cache  # reading the packages' metadata takes longer than most draws
 def installed_software() -> Mapping[str, str]:
-    """Return the versions of Python and of the packages that a certificate records."""
+    """Return the versions of Python and of the packages that a certificate records.
+
+    `verify` compares nothing with them. They are there to reproduce a release with the
+    same versions.
+    """
     versions = {package: _installed_version(package) for package in PACKAGES}
     return {"python": public_version(platform.python_version()), **versions}
 
@@ -325,6 +358,11 @@ def _installed_version(package: str) -> str:
     ----------
     package : str
         The name of the package.
+
+    Returns
+    -------
+    str
+        The public part of the version, such as "2.1.0".
     """
     try:
         return public_version(version(package))
@@ -427,7 +465,11 @@ class Certificate:
         return hash(self.provenance.sha256)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the fields of the certificate's file as JSON values."""
+        """Return the fields of the certificate's file as JSON values.
+
+        The fields of `provenance` stand beside the others, not in an object of their
+        own.
+        """
         record = _validate.field_values(self)
         record["guarantee"] = self.guarantee.to_dict()
         record["claims"] = self.claims.to_dict()
@@ -443,7 +485,13 @@ class Certificate:
         return json.dumps(self.to_dict(), indent=2, allow_nan=False)
 
     def save(self, path: str | Path) -> None:
-        """Write the certificate to a file. If that fails, the old file is unchanged."""
+        """Write the certificate to a file. If that fails, the old file is unchanged.
+
+        Parameters
+        ----------
+        path : str or Path
+            The file that is written or replaced.
+        """
         write_atomically(path, self.to_json() + "\n")
 
     @classmethod
@@ -454,6 +502,12 @@ class Certificate:
         ----------
         text : str
             The JSON text that `to_json` wrote.
+
+        Returns
+        -------
+        Certificate
+            The certificate with every field of the right form. Whether its claims are
+            true is for `curvedp.verify` to recompute.
 
         Raises
         ------
@@ -508,6 +562,11 @@ class Certificate:
         path : str or Path
             A file that `save` wrote.
 
+        Returns
+        -------
+        Certificate
+            The certificate as it was saved, not yet verified.
+
         Raises
         ------
         ParameterError
@@ -548,21 +607,32 @@ class Certificate:
 
 
 def _file_fields() -> set[str]:
-    """Return the names of the fields in a certificate's file."""
+    """Return the names of the top-level fields in a certificate's file.
+
+    The fields of `Provenance` stand beside those of `Certificate`, together with
+    "schema".
+    """
     declared = (*fields(Certificate), *fields(Provenance))
     names = {entry.name for entry in declared} | {"schema"}
     return names - {"provenance"}
 
 
 def compute_sha256(certificate: Certificate) -> str:
-    """Return the SHA-256 of the canonical JSON of every field except `sha256`."""
+    """Return the SHA-256 of the canonical JSON of every field except `sha256`.
+
+    Canonical JSON (RFC 8785) has one text for equal values, so that the hash depends on
+    the values and not on the layout of the file.
+    """
     record = certificate.to_dict()
     del record["sha256"]
     return digest(record).hex()
 
 
 def seal(certificate: Certificate) -> Certificate:
-    """Return a copy whose field `sha256` is the hash of all other fields."""
+    """Return a copy of a certificate whose field `sha256` is the hash of all others.
+
+    It is the last step of a release; `verify` computes the same hash and compares.
+    """
     sha256 = compute_sha256(certificate)
     return replace(
         certificate, provenance=replace(certificate.provenance, sha256=sha256)
@@ -570,12 +640,24 @@ def seal(certificate: Certificate) -> Certificate:
 
 
 def check_form(certificate: Certificate) -> None:
-    """Raise `ParameterError` if a field of a certificate is malformed."""
+    """Raise `ParameterError` if a field of a certificate is malformed.
+
+    It is for certificates that were built in Python: `Certificate.from_json` checks the
+    form of a file by itself.
+    """
     check_form_of(certificate.to_dict(), _file_fields())
 
 
 def sign_certificate(certificate: Certificate, identity: Ed25519PrivateKey) -> str:
-    """Return an Ed25519 signature of the whole certificate, in hexadecimal digits."""
+    """Return an Ed25519 signature of the whole certificate, in hexadecimal digits.
+
+    Parameters
+    ----------
+    certificate : Certificate
+        The sealed certificate.
+    identity : Ed25519PrivateKey
+        The private key of whoever vouches for the release.
+    """
     return signature(identity, certificate.to_dict(), SCHEMA)
 
 
@@ -599,12 +681,21 @@ def record_space(certificate: Certificate) -> str:
 
     It differs from the manifold of the released value if a variance or a sum was
     released.
+
+    Parameters
+    ----------
+    certificate : Certificate
+        The certificate of any release.
     """
     return str(certificate.statistic.get("manifold", certificate.manifold))
 
 
 def _refuse_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Return a JSON object as a dict; raise `ParameterError` for a duplicate key."""
+    """Return a JSON object as a dict; raise `ParameterError` for a duplicate key.
+
+    Two parsers may read different values of a duplicate key, so that a person and
+    `verify` would see different certificates.
+    """
     record = dict(pairs)
     if len(record) != len(pairs):
         raise ParameterError("a key occurs twice")
@@ -612,7 +703,7 @@ def _refuse_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _refuse_nan(name: str) -> Any:
-    """Raise `ParameterError` for NaN or Infinity, which Python's parser would accept."""
+    """Raise `ParameterError` for NaN or Infinity, which `json.loads` would accept."""
     raise ParameterError("NaN and Infinity are not JSON numbers")
 
 

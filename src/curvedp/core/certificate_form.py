@@ -134,6 +134,11 @@ def is_64_hex_digits(value: Any) -> bool:
 def is_version(value: Any) -> bool:
     """Return whether a value is a public version by PEP 440, or `NOT_INSTALLED`.
 
+    Parameters
+    ----------
+    value : object
+        Any JSON value.
+
     Examples
     --------
     >>> is_version("2.1.0rc1"), is_version("2.1.0+audited"), is_version("2audited")
@@ -148,6 +153,11 @@ def public_version(version: str) -> str:
     """Return the public part of a package's version, as certificates record it.
 
     A version that does not follow PEP 440 is recorded as `NOT_INSTALLED`.
+
+    Parameters
+    ----------
+    version : str
+        A version as the metadata of a package states it.
 
     Examples
     --------
@@ -188,6 +198,12 @@ def lies_in_future(created: str) -> bool:
     """Return whether a certificate claims to be made after now, by this machine's clock.
 
     Differences of up to five minutes between two clocks are tolerated.
+
+    Parameters
+    ----------
+    created : str
+        The certificate's field `created`, in ISO 8601. A text that is no time does not
+        lie in the future; another check refuses it.
     """
     time = read_time(created)
     return time is not None and time > datetime.now(UTC) + _CLOCK_SKEW
@@ -259,7 +275,15 @@ def check_values(field: str, value: Any) -> None:
 
 
 def _require(field: str, is_well_formed: bool) -> None:
-    """Raise `ParameterError` that names a field unless the field is well formed."""
+    """Raise `ParameterError` that names a field unless the field is well formed.
+
+    Parameters
+    ----------
+    field : str
+        The name of the field, which the message quotes. Its value is never quoted.
+    is_well_formed : bool
+        The result of a check of the field.
+    """
     if not is_well_formed:
         raise ParameterError(f"the field {field} does not have the expected format")
 
@@ -400,7 +424,15 @@ def _check_choice(choice: Any) -> None:
 
 
 def _are_codes(values: Any, codes: type[StrEnum]) -> bool:
-    """Return whether `values` is a list of texts that are all codes of one enumeration."""
+    """Return whether `values` is a list of codes of one enumeration.
+
+    Parameters
+    ----------
+    values : object
+        Any JSON value. Entries that are no texts are not codes.
+    codes : type of StrEnum
+        The enumeration, such as `PostProcessing`.
+    """
     known_codes = {code.value for code in codes}
     return isinstance(values, list) and all(
         isinstance(value, str) and value in known_codes for value in values

@@ -31,7 +31,7 @@ class ProtectedUnit(StrEnum):
 
     @property
     def privacy_unit(self) -> PrivacyUnit:
-        """Whether it is about records or about people, whatever is public about them."""
+        """Whether records or people are protected, whatever is public about them."""
         if self in _UNITS_OF_PEOPLE:
             return PrivacyUnit.PERSON
         return PrivacyUnit.RECORD

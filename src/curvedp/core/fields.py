@@ -22,7 +22,18 @@ from curvedp import _validate
 
 
 def assign(frozen: Any, **values: Any) -> None:
-    """Set fields of a frozen dataclass while it is being built."""
+    """Set fields of a frozen dataclass while it is being built.
+
+    `__post_init__` uses it to store checked values: a frozen dataclass refuses ordinary
+    assignment.
+
+    Parameters
+    ----------
+    frozen : dataclass instance
+        The instance under construction.
+    **values : Any
+        The new value of each field, by its name.
+    """
     for name, value in values.items():
         object.__setattr__(frozen, name, value)
 
@@ -36,6 +47,11 @@ def check_length(name: str, value: Any) -> float:
         The parameter's name, for error messages.
     value : object
         What the caller passes.
+
+    Returns
+    -------
+    float
+        The value, converted.
 
     Raises
     ------
@@ -78,7 +94,14 @@ def check_fields(instance: Any) -> None:
 
 
 def annotations_of(declared_type: Any) -> tuple[Any, ...]:
-    """Return what `Annotated[T, ...]` lists after T; nothing for any other type."""
+    """Return the metadata that `Annotated[T, ...]` lists after T.
+
+    Parameters
+    ----------
+    declared_type : type
+        The declared type of a field. For a type that is not `Annotated` the result is
+        empty.
+    """
     if get_origin(declared_type) is not Annotated:
         return ()
     return get_args(declared_type)[1:]

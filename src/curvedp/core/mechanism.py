@@ -202,12 +202,34 @@ class Mechanism(ABC):
     @classmethod
     @abstractmethod
     def supports(cls, statistic: Statistic) -> bool:
-        """Return whether the mechanism is made for statistics of this kind."""
+        """Return whether the mechanism is made for statistics of this kind.
+
+        Parameters
+        ----------
+        statistic : Statistic
+            The statistic that is to be released, with its public parameters.
+
+        Returns
+        -------
+        bool
+            The class of the statistic decides, and its manifold. `calibrate` may still
+            refuse its public numbers.
+        """
 
     @classmethod
     @abstractmethod
     def calibrate(cls, statistic: Statistic, guarantee: Guarantee) -> Self:
         """Return the mechanism with the least noise that meets the guarantee.
+
+        Calibration reads public numbers alone: n, the ball, the sensitivity. It is
+        free.
+
+        Parameters
+        ----------
+        statistic : Statistic
+            What is released.
+        guarantee : Guarantee
+            What the release has to meet, such as `GDP(1.0)`.
 
         Raises
         ------
@@ -221,15 +243,44 @@ class Mechanism(ABC):
     @property
     @abstractmethod
     def privacy_profile(self) -> PrivacyCurve:
-        """What the ideal law promises: its profile, or pure ε if nothing finer is known."""
+        """What the ideal law promises: its profile, or pure ε if nothing finer is known.
+
+        The ideal law is the distribution of the noise before it is rounded to a grid.
+        The profile δ(ε) is the largest over all neighboring data sets.
+        """
 
     @abstractmethod
     def draw(self, data: Any, source: Source) -> Draw:
-        """Draw one release, before post-processing, from prepared data."""
+        """Draw one release, before post-processing, from prepared data.
+
+        Parameters
+        ----------
+        data : object
+            What `prepare_data` has returned.
+        source : Source
+            The source of random bits.
+
+        Returns
+        -------
+        Draw
+            The noisy value, the integers on the public grid that it is made of, and a
+            bound on the distance of their distribution from the ideal law.
+        """
 
     @abstractmethod
     def reconstruct_value(self, certificate: Certificate) -> Any:
         """Make the released value again from the certificate's integers alone.
+
+        Parameters
+        ----------
+        certificate : Certificate
+            The certificate of a release by this mechanism.
+
+        Returns
+        -------
+        array
+            The value after post-processing, equal to the released one bit for bit.
+            `verify` rests on it.
 
         Raises
         ------
@@ -241,6 +292,12 @@ class Mechanism(ABC):
     def prepare_data(self, data: Any) -> Any:
         """Return the data in the form that `draw` takes.
 
+        Parameters
+        ----------
+        data : object
+            What `info.reads` says: the value of the statistic, an array of records, or
+            `Records`.
+
         Raises
         ------
         ParameterError
@@ -251,12 +308,16 @@ class Mechanism(ABC):
 
     @property
     def sensitivity(self) -> float:
-        """How far what is noised can move between neighboring data sets."""
+        """The largest move of the noised quantity between neighboring data sets."""
         return float(self.statistic.sensitivity)
 
     @property
     def parameters(self) -> dict[str, Any]:
-        """The mechanism's own public numbers as JSON values, without defaults."""
+        """The mechanism's own public numbers as JSON values, without defaults.
+
+        A certificate lists them, and `mechanism_from_parameters` builds the mechanism
+        from them again.
+        """
         values = _validate.field_values(self)
         return {
             entry.name: values[entry.name]
@@ -265,7 +326,15 @@ class Mechanism(ABC):
         }
 
     def post_process(self, value: Any) -> Any:
-        """Move a drawn value to where it can be. It costs no privacy."""
+        """Move a drawn value to where the statistic can be, such as the public ball.
+
+        It uses the draw and public parameters only, so it costs no privacy.
+
+        Parameters
+        ----------
+        value : array
+            The drawn value in the canonical frame.
+        """
         return self.statistic.project(value[None])[0]
 
     # ---- what all share ----
@@ -378,7 +447,13 @@ def describe_mechanism(mechanism: Mechanism) -> dict[str, Any]:
 
 
 def profile_kind(promise: PrivacyCurve) -> ProfileKind:
-    """Return what is known of a profile: the exact one, or a proved bound."""
+    """Return whether a privacy profile is exact or a proved upper bound.
+
+    Parameters
+    ----------
+    promise : PrivacyCurve
+        A privacy profile or a guarantee.
+    """
     return ProfileKind.EXACT if promise.is_exact else ProfileKind.PROVED_BOUND
 
 
@@ -393,6 +468,11 @@ def _check_privacy_unit(
         The statistic that is released.
     privacy_unit : ProtectedUnit or None
         The unit that the caller names; None stands for the statistic's first one.
+
+    Returns
+    -------
+    ProtectedUnit
+        The unit that the certificate will name.
 
     Raises
     ------
@@ -418,6 +498,12 @@ def _choice_record(choice: Choice) -> dict[str, Any]:
     choice : Choice
         The rule, the predicted errors and the excluded mechanisms. An infinite
         predicted error, which JSON does not have, is left out.
+
+    Returns
+    -------
+    dict
+        "rule" (a code), "predicted_errors" (finite ones, by mechanism) and "excluded"
+        (names of mechanisms).
 
     Raises
     ------
@@ -445,11 +531,17 @@ def mechanism_from_parameters(
     Parameters
     ----------
     kind : type of Mechanism
+        The class of the mechanism, found by its name in the registry.
     statistic : Statistic
-        What it releases.
+        The statistic that the mechanism releases.
     parameters : mapping
         What `Mechanism.parameters` returns. Other names than those of fields are
         ignored; `curvedp.release.rebuild` refuses them.
+
+    Returns
+    -------
+    Mechanism
+        An instance whose constructor has checked every field, as for a user's call.
     """
     values = {}
     for entry in fields(kind):
@@ -460,7 +552,15 @@ def mechanism_from_parameters(
 
 
 def post_processing_of(mechanism: Mechanism) -> tuple[PostProcessing, ...]:
-    """Return what `post_process` does, as codes for the certificate."""
+    """Return what a mechanism's `post_process` does, as codes for the certificate.
+
+    The statistic says it, unless the mechanism post-processes in a way of its own.
+
+    Parameters
+    ----------
+    mechanism : Mechanism
+        A calibrated mechanism.
+    """
     if isinstance(mechanism, PostProcessesItself):
         return mechanism.post_processing
     return mechanism.statistic.post_processing
@@ -469,12 +569,18 @@ def post_processing_of(mechanism: Mechanism) -> tuple[PostProcessing, ...]:
 def strongest_guarantee(promise: PrivacyCurve) -> Guarantee:
     """Return what a privacy profile says in one definition.
 
-    That is pure ε if it is finite, and otherwise μ-GDP.
+    That is pure ε-DP if ε is finite, and otherwise μ-Gaussian DP. A certificate states
+    it if the caller requested no guarantee.
 
     Parameters
     ----------
     promise : Guarantee
         A guarantee. One that is not a privacy profile is returned unchanged.
+
+    Returns
+    -------
+    Guarantee
+        `PureDP` or `GDP` for the same adjacency as the profile's.
     """
     if not isinstance(promise, PrivacyProfile):
         return promise.guarantee
@@ -503,22 +609,34 @@ def replay_draws(integers: Any) -> Callable[..., np.ndarray]:
     )
     if not is_list_of_lists:
         raise ParameterError("the certificate does not list its integers")
-    remaining = iter(integers)
+    remaining_draws = iter(integers)
 
     def next_draw(values: np.ndarray, scales: Any = (1.0,)) -> np.ndarray:
-        """Return the next recorded draw, in the shape of `values`."""
-        part = next(remaining, None)
+        """Return the next recorded draw, in the shape of `values`.
+
+        Parameters
+        ----------
+        values : array
+            Stands for the quantity that noise was added to. Its entries are not read.
+        scales : sequence of float
+            The noise scale of each row; the integer k in a row of scale s stands for
+            the coordinate k·2^-g with g = grid_of(s).
+        """
+        draw = next(remaining_draws, None)
         if (
-            part is None
-            or len(part) != values.size
-            or not all(type(k) is int for k in part)
+            draw is None
+            or len(draw) != values.size
+            or not all(type(k) is int for k in draw)
         ):
             raise ParameterError(
                 "the released integers are not those of this mechanism"
             )
+
+        # The integers are flat and in row-major order: repeat the grid of each row for
+        # all of its entries.
         row_grids = [grid_of(float(scale)) for scale in scales]
         grids = np.repeat(row_grids, values.size // len(row_grids)).tolist()
-        coordinates = [k / (1 << grid) for k, grid in zip(part, grids, strict=True)]
+        coordinates = [k / (1 << grid) for k, grid in zip(draw, grids, strict=True)]
         return np.array(coordinates).reshape(values.shape)
 
     return next_draw
@@ -559,6 +677,11 @@ def check_guarantee(guarantee: Any, *adjacencies: str) -> Guarantee:
     *adjacencies : str
         The adjacencies that the release can protect, "replace-one" by default.
 
+    Returns
+    -------
+    Guarantee
+        The same guarantee.
+
     Raises
     ------
     ParameterError
@@ -593,6 +716,11 @@ def check_source(source: Any) -> Source:
     source : Source or None
         What the caller passes; None stands for the operating system's source.
 
+    Returns
+    -------
+    Source
+        A `SecureSource` if None was passed.
+
     Raises
     ------
     ParameterError
@@ -621,6 +749,12 @@ def _listed_integers(
     is_staged : bool
         Whether the mechanism has stages. Its integers are always listed, because each
         stage depends on those before it.
+
+    Returns
+    -------
+    list of lists of int, or None
+        The integers of each draw in row-major order. None above `MAX_LISTED_INTEGERS`
+        (a certificate then has only their hash).
     """
     total = sum(np.size(part) for part in integers)
     if total > MAX_LISTED_INTEGERS and not is_staged:

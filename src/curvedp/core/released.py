@@ -46,6 +46,11 @@ def releases_of(estimator: Any) -> list[ReleasedValue]:
     estimator : object
         What the caller passes as an estimator.
 
+    Returns
+    -------
+    list of ReleasedValue
+        One entry for each released value, in the order in which it is shown.
+
     Raises
     ------
     ParameterError

@@ -77,7 +77,12 @@ class Statistic(ABC):
             statistics.add(cls.name, cls)
 
     def __post_init__(self) -> None:
-        """Check the manifold, the public ball, and every field by its type."""
+        """Check the manifold, the public ball, and every field by its type.
+
+        A dataclass calls it when it is built, so that a call, calibration and a
+        certificate pass the same checks. The center of the ball defaults to the
+        manifold's origin.
+        """
         values = _validate.field_values(self)
         if "center" in values and "radius" in values:
             ball = public_ball(values["manifold"], values["center"], values["radius"])
@@ -94,7 +99,11 @@ class Statistic(ABC):
     @property
     @abstractmethod
     def sensitivity(self) -> float:
-        """The largest distance between the computed values of neighboring data sets."""
+        """The largest distance between the computed values of neighboring data sets.
+
+        It includes the solver's error and rounding, because noise is added to the
+        computed value. Mechanisms are calibrated to it.
+        """
 
     @property
     def value_ball(self) -> Ball | None:
@@ -103,21 +112,48 @@ class Statistic(ABC):
 
     @property
     def public_count(self) -> int | None:
-        """How many records or people the statistic is of; None where that is private."""
+        """The number of records or people in the data; None if that number is private."""
         return None
 
     def compute(self, records: Records) -> np.ndarray:
         """Return the value. It is NOT private.
 
-        Some statistics (a median, a descent) have no value without noise: their
-        mechanisms read the records in stages.
+        Mechanisms add noise to it. Some statistics (a median, a descent) have no value
+        without noise: their mechanisms read the records in stages, and this method
+        raises.
+
+        Parameters
+        ----------
+        records : Records
+            The records, clipped into the public ball on the way.
+
+        Returns
+        -------
+        array of shape point_shape
+            The value in the canonical frame.
+
+        Raises
+        ------
+        ParameterError
+            If the statistic has no value without noise.
         """
         raise ParameterError(f"the {self.name} is not computed without noise")
 
     def project(self, points: np.ndarray) -> np.ndarray:
-        """Move drawn points, along the first axis, to where the value can be.
+        """Move drawn points to where the value can be: into `value_ball`, if there is one.
 
         This is post-processing: it costs no privacy.
+
+        Parameters
+        ----------
+        points : array of shape (k, *point_shape)
+            Noisy values, one in each row.
+
+        Returns
+        -------
+        array of the same shape
+            Points in the ball as they are; any other is moved to the ball's boundary
+            along its geodesic to the center.
         """
         if self.value_ball is None:
             return points
@@ -131,7 +167,7 @@ class Statistic(ABC):
         return (PostProcessing.PROJECT_TO_BALL,)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the name and the public fields as JSON values."""
+        """Return the name and the public fields as JSON values, for the certificate."""
         record: dict[str, Any] = {"name": self.name}
         for name, value in _validate.field_values(self).items():
             record[name] = _json_value(value)
@@ -143,6 +179,11 @@ def _json_value(value: Any) -> Any:
 
     A manifold becomes its name; arrays, tuples and lists become lists; numbers of NumPy
     become those of Python. Anything else is returned as it is.
+
+    Parameters
+    ----------
+    value : object
+        The value of a field.
     """
     if isinstance(value, Manifold):
         return manifold_name(value)
@@ -171,15 +212,31 @@ class PointStatistic(Statistic):
 
     @property
     def chart_sensitivity(self) -> float:
-        """The largest distance of the values' coordinates in the chart at `chart_base`."""
+        """The sensitivity of the value's coordinates in the chart at `chart_base`.
+
+        It is the largest distance of the coordinates log(value) between neighboring
+        data sets. Noise that is added to coordinates is calibrated to it.
+        """
         return self.sensitivity
 
     def to_data_frame(self, points: np.ndarray) -> np.ndarray:
-        """Move points from the canonical frame to that of the records."""
+        """Move points from the canonical frame to that of the records.
+
+        Parameters
+        ----------
+        points : array of shape (k, *point_shape)
+            Points in the canonical frame, such as drawn values.
+        """
         return points
 
     def to_canonical_frame(self, points: np.ndarray) -> np.ndarray:
-        """Move points from the frame of the records to the canonical frame."""
+        """Move points from the frame of the records to the canonical frame.
+
+        Parameters
+        ----------
+        points : array of shape (k, *point_shape)
+            Points in the frame of the records.
+        """
         return points
 
 
@@ -204,6 +261,7 @@ class ClippedToBall(PointStatistic):
 
     @property
     def public_count(self) -> int:
+        """The number n of records, which is public."""
         return self.n
 
     @cached_property
@@ -223,16 +281,31 @@ class ClippedToBall(PointStatistic):
 
     @property
     def domain(self) -> PublicBall:
-        """The manifold with the ball, in the canonical frame."""
+        """The manifold with its public ball (canonical frame), for solvers of means."""
         return PublicBall(self.manifold, *self.ball)
 
     @cached_property
     def solver_error(self) -> float:
-        """How far the computed Fréchet mean may be from the true one."""
+        """A bound on the distance of the computed Fréchet mean from the true one.
+
+        It is known before any record is read: the solver's number of steps is fixed.
+        Sensitivities add it twice, once for each of two neighboring data sets.
+        """
         return solver_error(self.manifold, self.radius)
 
     def mean_and_variance(self, records: Records) -> tuple[np.ndarray, float]:
-        """Return the Fréchet mean (canonical frame) and variance. NOT private."""
+        """Return the Fréchet mean (canonical frame) and variance. NOT private.
+
+        Parameters
+        ----------
+        records : Records
+            The records, in the frame of the data.
+
+        Returns
+        -------
+        mean, variance : array of shape point_shape, float
+            The mean of the clipped records and their mean squared distance from it.
+        """
         return records.to_canonical_frame(self.manifold, self.center).moments(
             self.domain
         )
@@ -244,6 +317,11 @@ class ClippedToBall(PointStatistic):
         ----------
         records : array of shape (n, *point_shape)
             The records. Entries may be anything.
+
+        Returns
+        -------
+        array of shape (n, *point_shape)
+            The clipped records; one that is not finite is replaced by the center.
 
         Raises
         ------
@@ -279,6 +357,10 @@ class ExternalValue(PointStatistic):
     name: ClassVar[str] = "stated by the caller"
 
     def __post_init__(self) -> None:
+        """Check each number that the caller states, and the base point of the chart.
+
+        Error messages name the parameters as `GaussianMechanism` and the like do.
+        """
         check_manifold(self.manifold)
         stated = _validate.length("sensitivity", self.stated_sensitivity)
         assign(self, stated_sensitivity=stated)
@@ -294,14 +376,17 @@ class ExternalValue(PointStatistic):
 
     @property
     def value_space(self) -> Manifold:
+        """The manifold that the caller names."""
         return self.manifold
 
     @property
     def sensitivity(self) -> float:
+        """The sensitivity that the caller vouches for."""
         return self.stated_sensitivity
 
     @property
     def chart_base(self) -> np.ndarray:
+        """The caller's center, or else the origin of the manifold."""
         return np.asarray(self.manifold.origin if self.center is None else self.center)
 
     @property
@@ -314,6 +399,7 @@ class ExternalValue(PointStatistic):
 
     @property
     def value_ball(self) -> Ball | None:
+        """The public ball that the caller states, or None without a radius."""
         if self.radius is None:
             return None
         return Ball(self.chart_base, self.radius)
@@ -324,11 +410,25 @@ class ExternalValue(PointStatistic):
 
     @property
     def post_processing(self) -> tuple[PostProcessing, ...]:
+        """No codes: the value is released as it was drawn."""
         return ()
 
 
 def statistic_from_dict(record: Any) -> Statistic:
     """Build the statistic that a certificate describes, validated again.
+
+    `curvedp verify` rebuilds the statistic of a release with it and recomputes the
+    sensitivity.
+
+    Parameters
+    ----------
+    record : JSON value
+        The certificate's field "statistic", which a stranger may have written.
+
+    Returns
+    -------
+    Statistic
+        An instance whose constructor has checked every field.
 
     Raises
     ------
@@ -357,7 +457,15 @@ def statistic_from_dict(record: Any) -> Statistic:
 
 
 def is_point(manifold: Manifold, array: np.ndarray) -> bool:
-    """Return whether an array is finite and, to 1e-6, a point of the manifold."""
+    """Return whether an array is finite and, to 1e-6, a point of the manifold.
+
+    Parameters
+    ----------
+    manifold : Manifold
+        The manifold, whose `residual` measures how far an array is from its points.
+    array : array of shape point_shape
+        The candidate.
+    """
     if not np.all(np.isfinite(array)):
         return False
     with np.errstate(all="ignore"):  # entries near the largest double
@@ -373,6 +481,12 @@ def is_drawn_in_coordinates(manifold: Manifold, ball: Ball) -> bool:
         Where the released value lives.
     ball : Ball
         The public ball. Noise is drawn in coordinates only if its center is the origin.
+
+    Returns
+    -------
+    bool
+        True if the law of the noise is sampled as a vector of coordinates at the origin
+        and then mapped to the manifold.
     """
     # A process of a federated site, which draws no such noise, must not import the
     # laws.
@@ -393,6 +507,11 @@ def check_point(name: str, manifold: Manifold, point: Any) -> np.ndarray:
         Where the point should be.
     point : array of shape point_shape
         What the caller passes.
+
+    Returns
+    -------
+    array of shape point_shape
+        The nearest point of the manifold, as doubles.
 
     Raises
     ------
@@ -422,10 +541,21 @@ def public_ball(manifold: Any, center: Any, radius: Any) -> Ball:
     Parameters
     ----------
     manifold : Manifold
+        The manifold of the records; anything else is refused.
     center : point or None
-        None takes the manifold's origin.
+        The center of the ball. None takes the manifold's origin.
     radius : float
         Chosen from domain knowledge, not from the data.
+
+    Returns
+    -------
+    Ball
+        The center as an array, projected onto the manifold, and the radius as a float.
+
+    Raises
+    ------
+    ParameterError
+        If the radius is missing or is no length, or the center is no point.
     """
     check_manifold(manifold)
     if radius is None:

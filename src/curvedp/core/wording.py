@@ -150,6 +150,11 @@ def neighbor_words(certificate: Certificate) -> NeighborWords:
     ----------
     certificate : Certificate
         A certificate, whose unit and adjacency decide.
+
+    Returns
+    -------
+    NeighborWords
+        What changes between the two data sets, and what an attacker must guess.
     """
     noun = UNIT_WORDS[certificate.privacy_unit].noun
     if certificate.guarantee.adjacency == "replace-one":
@@ -168,6 +173,11 @@ def protected_unit_sentence(certificate: Certificate) -> str:
     ----------
     certificate : Certificate
         A certificate, whose unit and adjacency decide.
+
+    Returns
+    -------
+    str
+        Such as "one record, replaced by any other; the number of records is public".
     """
     words = UNIT_WORDS[certificate.privacy_unit]
     count = f"the number of {words.plural}"
@@ -181,7 +191,13 @@ def protected_unit_sentence(certificate: Certificate) -> str:
 
 
 def _are_public(facts: tuple[str, ...]) -> str:
-    """Say of one or several facts that they are public."""
+    """Say of one or several facts that they are public.
+
+    Parameters
+    ----------
+    facts : tuple of str
+        Noun phrases, at least one.
+    """
     if len(facts) == 1:
         return f"{facts[0]} is public"
     return f"{', '.join(facts[:-1])} and {facts[-1]} are public"
@@ -206,7 +222,13 @@ def trust_sentence(certificate: Certificate) -> str:
 
 
 def post_processing_sentence(certificate: Certificate) -> str:
-    """Say what was done to the draw before it was released."""
+    """Say what was done to the noisy draw before it was released.
+
+    Parameters
+    ----------
+    certificate : Certificate
+        A certificate, whose codes of post-processing are read.
+    """
     codes = certificate.release["post_processing"]
     if not codes:
         return "nothing"
@@ -214,12 +236,24 @@ def post_processing_sentence(certificate: Certificate) -> str:
 
 
 def sampling_sentence(certificate: Certificate) -> str:
-    """Say how the noise was drawn."""
+    """Say how the noise was drawn: exactly and then rounded, as integers, or in floats.
+
+    Parameters
+    ----------
+    certificate : Certificate
+        A certificate.
+    """
     return SAMPLING_WORDS[SamplingPath(certificate.provenance.numerics["path"])]
 
 
 def profile_sentence(certificate: Certificate) -> str:
-    """Say what is known of the privacy profile."""
+    """Say whether the certificate's privacy profile is exact or a proved bound.
+
+    Parameters
+    ----------
+    certificate : Certificate
+        A certificate.
+    """
     return PROFILE_WORDS[ProfileKind(certificate.provenance.numerics["profile"])]
 
 
