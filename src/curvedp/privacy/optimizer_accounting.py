@@ -175,7 +175,10 @@ def rgd_noise(n: int, steps: int, clip: float, guarantee: Guarantee) -> float:
     sensitivity = math.sqrt(steps) * 2 * clip / n
 
     def profile_at(scale: float) -> PrivacyProfile:
-        """Return the profile of one Gaussian step on the line, with this noise."""
+        """Return the profile of one Gaussian release with this standard deviation.
+
+        Its sensitivity √T·2C/n makes it as private as the T steps together.
+        """
         return gaussian_profile(0.0, 1, scale, sensitivity)
 
     scale = smallest_scale(profile_at, guarantee, sensitivity)
@@ -189,6 +192,10 @@ def rsgd_guarantee(
     n: int, steps: int, batch_size: int, clip: float, noise: float, sampling: str
 ) -> Guarantee:
     """Return the guarantee of gradient descent with noisy gradients of random batches.
+
+    Each step clips the gradients of a random batch to the norm C, and releases their
+    average with added Gaussian noise. That no one knows which records are in a batch
+    makes a step more private (Theorem C4, docs/theory/accounting.md).
 
     Parameters
     ----------
@@ -584,8 +591,19 @@ def _known_batch_noises(guarantee: Guarantee) -> Pair:
 def _count_noise(guarantee: ApproxDP) -> float:
     """Return the noise on the count of records: it spends 1/20 of what (ε, δ) allows.
 
-    (ε, δ)-DP allows Gaussian noise with a certain μ of Gaussian DP; 1/20 of μ² is
-    spent.
+    The optimizer divides noisy sums by this noisy count, because the number of records
+    is private. (ε, δ)-DP allows Gaussian noise with a certain μ of Gaussian DP, and
+    1/20 of μ² is spent here. One record changes the count by 1.
+
+    Parameters
+    ----------
+    guarantee : ApproxDP
+        The (ε, δ) guarantee that the optimizer must satisfy.
+
+    Returns
+    -------
+    float
+        The standard deviation 1/(μ·√(1/20)) of the noise on the count, rounded up.
     """
     mu = gdp_mu(guarantee.eps, guarantee.delta0)
     return float(round_up(1 / (math.sqrt(_COUNT_SHARE) * mu), 1e-14))

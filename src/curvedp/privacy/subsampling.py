@@ -225,6 +225,8 @@ class PoissonGaussianStep(_Step):
             δ(ε) in [0, 1], of the shape of `eps`.
         """
         q = self.sampling_rate
+        # Each number is moved by a few times its rounding error of 1e-16, so that the
+        # result is too large rather than too small.
         with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
             raised_q = q * (1 + 8 * _ROUNDING)
             lowered_term = np.expm1(eps) * (1 - q) * (1 - 4 * _ROUNDING)
@@ -320,7 +322,20 @@ class FixedSizeGaussianStep(_Step):
             )
 
     def _noisy_delta(self, eps: Array) -> Any:
-        """Return δ(ε) of one noisy sum; a replaced record shifts it by up to 2C."""
+        """Return δ(ε) of one noisy sum over a batch of fixed size.
+
+        A replaced record shifts the sum by up to 2C, where C is the clipping norm.
+
+        Parameters
+        ----------
+        eps : array
+            Numbers ε >= 0.
+
+        Returns
+        -------
+        array
+            δ(ε) in [0, 1], of the shape of `eps`.
+        """
         return self._amplified_delta(self.mu_of_shift(2), eps)
 
 

@@ -169,10 +169,10 @@ def _log_normal_density(mu: Array, eps: Array) -> tuple[Array, Array, Array]:
     """Return a = (2ε − μ²)/2μ and log φ(a), the latter as the sum of two floats.
 
     φ is the normal density. Since log φ(a) contains a²/2, an error of a would be
-    multiplied by a. Therefore a is computed to twice the precision of a float: a
-    variable and the one with `_low` appended stand for their unrounded sum. `two_sum`
-    and `two_prod` return a sum and a product in this form. If squares would overflow,
-    plain floats are used.
+    multiplied by a. Therefore a is computed to twice the precision of a float: two
+    variables such as `a` and `a_low` stand for their unrounded sum. `two_sum` and
+    `two_prod` return a sum and a product in this form. If squares would overflow, plain
+    floats are used.
 
     Parameters
     ----------

@@ -477,8 +477,9 @@ class EpsilonFirst:
         """Return an upper bound on δ(ε) at many ε's, quickly.
 
         δ is convex as a function of e^ε. So it lies below every chord, the straight
-        line between two of its points (ε(δ), δ). About 1900 such points are known, and
-        the result is the value on the chord between the two neighbors of ε.
+        line between two of its points (ε(δ), δ). Such points are known on a grid of
+        nearly two thousand δ's, and the result is the value on the chord between the
+        two neighbors of ε.
 
         Parameters
         ----------

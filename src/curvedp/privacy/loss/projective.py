@@ -115,7 +115,7 @@ class ProjectiveLoss(SpaceFormLoss):
             return super().mode
 
         def log_density_slope(radius: float) -> float:
-            """Return (log ρ)′ at a radius."""
+            """Return (log ρ)′, which is positive below the mode and negative above."""
             is_gaussian = self.kind == "gaussian"
             weight_slope = radius / self.s**2 if is_gaussian else 1 / self.s
             return (self.d - 1) / math.tan(radius) - math.tan(radius) - weight_slope
@@ -469,16 +469,15 @@ def log_disc_probabilities(
     - For a small disc inside the unit disc (`is_small`) the density itself is
       integrated.
     - If the power n−1 would underflow, that of the largest 1−|w|² on the arc is
-    factored
-      out (`log_unit`). The arc is then far from the pole.
+      factored out (`log_unit`). The arc is then far from the pole.
 
     Parameters
     ----------
     n : int
         The complex dimension, n >= 2.
     right_end : array, shape (k,)
-        (1 + R − c)/2: the disc ends at w = −c + R on the real axis, mapped by (1 +
-        w)/2.
+        (1 + R − c)/2, where −c is the center of the disc: it ends at w = −c + R on the
+        real axis, which is mapped by (1 + w)/2.
     above_right : array, shape (k,)
         1 − right_end, to full precision.
     left_end : array, shape (k,)

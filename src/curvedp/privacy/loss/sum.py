@@ -71,36 +71,103 @@ class LossOnLine(Protocol):
     breakpoints: tuple[float, ...]
 
     def cover(self, t: float) -> None:
-        """Prepare for losses up to t; a table of the loss may be extended in place."""
+        """Prepare for losses up to t; a table of the loss may be extended in place.
+
+        Parameters
+        ----------
+        t : float
+            The largest loss at which the methods below will be called.
+        """
 
     def log_upper_on_line(self, t: Array) -> Array:
-        """Return log P₁(L > t) for any real t."""
+        """Return the log upper tail, log P₁(L > t), of the privacy loss L.
+
+        Parameters
+        ----------
+        t : array
+            Real losses, positive or negative.
+
+        Returns
+        -------
+        array
+            One logarithm <= 0 for each t; −infinity where the loss never exceeds t.
+        """
 
     def log_lower_on_line(self, t: Array) -> Array:
-        """Return log P₁(L <= t) for any real t."""
+        """Return the log lower tail, log P₁(L <= t), of the privacy loss L.
+
+        Parameters
+        ----------
+        t : array
+            Real losses, positive or negative.
+
+        Returns
+        -------
+        array
+            One logarithm <= 0 for each t; −infinity where the loss always exceeds t.
+        """
 
     def log_density_on_line(self, t: Array) -> Array:
-        """Return the logarithm of the density of L under P₁ at any real t."""
+        """Return the logarithm of the density of the privacy loss L under P₁.
+
+        Parameters
+        ----------
+        t : array
+            Real losses, positive or negative.
+
+        Returns
+        -------
+        array
+            One logarithm for each t; −infinity beyond the largest loss.
+        """
 
 
 class GaussianLoss:
-    """The privacy loss of Gaussian noise on a flat space: N(μ²/2, μ²)."""
+    """The privacy loss of Gaussian noise on a flat space: N(μ²/2, μ²).
+
+    Parameters
+    ----------
+    mu : float
+        μ > 0, the distance of the two noise centers divided by the scale of the noise.
+    """
 
     def __init__(self, mu: float) -> None:
-        """Store μ > 0, the distance of the two centers divided by the noise scale."""
+        """Store μ; the loss is unbounded, and its tails are analytic everywhere."""
         self.mu = mu
         self.max_loss = math.inf
         self.breakpoints: tuple[float, ...] = ()
 
     def cover(self, t: float) -> None:
-        """Do nothing: the closed form holds everywhere."""
+        """Do nothing: there is no table, and closed forms hold at every loss t."""
 
     def log_upper_on_line(self, t: Array) -> Array:
-        """Return log P(L > t) for L ~ N(μ²/2, μ²)."""
+        """Return log P(L > t) for the privacy loss L ~ N(μ²/2, μ²).
+
+        Parameters
+        ----------
+        t : array
+            Real losses.
+
+        Returns
+        -------
+        array
+            One logarithm for each t.
+        """
         return np.asarray(log_ndtr(self.mu / 2 - t / self.mu))
 
     def log_lower_on_line(self, t: Array) -> Array:
-        """Return log P(L <= t) for L ~ N(μ²/2, μ²)."""
+        """Return log P(L <= t) for the privacy loss L ~ N(μ²/2, μ²).
+
+        Parameters
+        ----------
+        t : array
+            Real losses.
+
+        Returns
+        -------
+        array
+            One logarithm for each t.
+        """
         return np.asarray(log_ndtr(t / self.mu - self.mu / 2))
 
     def log_density_on_line(self, t: Array) -> Array:
@@ -327,7 +394,7 @@ class SumOfLosses(PrivacyLossLaw):
         high = high[:, None]
 
         def log_integrand(b: Array) -> Array:
-            """Return log(f_B(b)·tail(t − b))."""
+            """Return log(f_B(b)·tail(t − b)), one row for each t."""
             return np.asarray(self.b.log_density_on_line(b) + log_tail(t - b))
 
         # Step 1.

@@ -213,6 +213,16 @@ class TabulatedLossLaw:
         """Return the loss t at the coordinate w of the table.
 
         It is T·(1 − e^{−w}) if the largest loss T is finite, and w otherwise.
+
+        Parameters
+        ----------
+        w : array
+            Coordinates w >= 0.
+
+        Returns
+        -------
+        array
+            Losses from 0 to T, of the shape of `w`.
         """
         return -self.max_loss * np.expm1(-w) if self._is_bounded else w
 
@@ -260,9 +270,12 @@ class TabulatedLossLaw:
         return np.exp(w) if self._is_bounded else w
 
     def extend(self, times: int = 1) -> None:
-        """Double the range of the table `times` times, in place.
+        """Double the range of the table, in place. The loss must be unbounded.
 
-        The loss must be unbounded.
+        Parameters
+        ----------
+        times : int
+            How often the range is doubled.
         """
         end = self.series.end
         self.series.add(np.array([end * 2.0**n for n in range(times + 1)]))
@@ -271,6 +284,11 @@ class TabulatedLossLaw:
         """Extend the table in place until it contains the loss t.
 
         A table of a bounded loss contains all losses already.
+
+        Parameters
+        ----------
+        t : float
+            A loss >= 0.
         """
         while not self._is_bounded and self.end < t:
             self.extend()
@@ -294,11 +312,37 @@ class TabulatedLossLaw:
     # ---- the tails
 
     def log_upper_tail(self, t: Array) -> Array:
-        """Return log P₁(L > t) for losses t >= 0, from the table."""
+        """Return log P₁(L > t), the log upper tail of the privacy loss L, from the table.
+
+        P₁ is the output distribution on the first of two neighboring data sets.
+
+        Parameters
+        ----------
+        t : array
+            Losses t >= 0, at most the largest loss.
+
+        Returns
+        -------
+        array
+            One logarithm <= 0 for each t.
+        """
         return self._tail(self._coordinate(t, self.max_loss - t), Tail.UPPER)
 
     def log_lower_tail(self, t: Array) -> Array:
-        """Return log P₁(L <= t) for losses t >= 0, from the table."""
+        """Return log P₁(L <= t), the log lower tail of the loss L, from the table.
+
+        P₁ is the output distribution on the first of two neighboring data sets.
+
+        Parameters
+        ----------
+        t : array
+            Losses t >= 0, at most the largest loss.
+
+        Returns
+        -------
+        array
+            One logarithm <= 0 for each t.
+        """
         return self._tail(self._coordinate(t, self.max_loss - t), Tail.LOWER)
 
     def log_second_tail(self, t: Array) -> Array:
@@ -762,7 +806,11 @@ class TabulatedLossLaw:
 
     @property
     def _largest_usable(self) -> float:
-        """The largest |t| at which tails and density at any real t are evaluated."""
+        """The largest |t| at which tails and density at a real loss t are evaluated.
+
+        It is just below the largest loss, where the coordinate w would be infinite, or
+        the end of the table if the loss is unbounded.
+        """
         return self.max_loss * (1 - 1e-12) if self._is_bounded else self.end
 
     def _usable_size(self, t: Array) -> Array:
@@ -895,7 +943,21 @@ class TabulatedLossLaw:
         return _MomentNodes(t, log_weight, self.log_upper_tail(t), self.log_delta(t))
 
     def _log_dt_dw(self, w: Array) -> Array | float:
-        """Return log dt/dw at w: dt/dw is T·e^{−w} for a loss bounded by T, else 1."""
+        """Return log dt/dw, the factor by which an integral over w becomes one over t.
+
+        t is a loss and w its coordinate in the table. dt/dw is T·e^{−w} for a loss
+        bounded by T, and 1 otherwise.
+
+        Parameters
+        ----------
+        w : array
+            Coordinates w >= 0.
+
+        Returns
+        -------
+        array or float
+            One logarithm for each w; the number 0 for an unbounded loss.
+        """
         return math.log(self.max_loss) - w if self._is_bounded else 0.0
 
     def log_moment_integral(self, s: float) -> float:

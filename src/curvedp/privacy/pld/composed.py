@@ -209,7 +209,18 @@ class ComposedPLD:
     def _smallest_loss_of_tilt(self, tilt_index: int) -> float:
         """Return the smallest ε for which a tilt is used: 0 for the first tilt.
 
-        Each tilt is used for an interval of ε. The intervals follow each other.
+        An exponential tilt of the total loss is accurate near one loss only, so that
+        each tilt is used for an interval of ε. The intervals follow each other.
+
+        Parameters
+        ----------
+        tilt_index : int
+            The position of the tilt in `centers`.
+
+        Returns
+        -------
+        float
+            The smallest float above the end of the interval before.
         """
         if tilt_index == 0:
             return 0.0
@@ -573,7 +584,7 @@ class ComposedPLD:
         kappa_at_rate, _ = self._log_moment(rate)
 
         def entropy_and_mean(step: float) -> tuple[float, float]:
-            """Return relative entropy and mean loss at the rate λ + sign·step."""
+            """Return relative entropy and mean loss at the rate λ′ = λ + sign·step."""
             kappa, mean = self._log_moment(rate + sign * step)
             return sign * step * mean - kappa + kappa_at_rate, mean
 

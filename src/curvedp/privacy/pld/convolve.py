@@ -218,6 +218,7 @@ def _integer_power(values: ComplexArray, count: int) -> ComplexArray:
         values^count.
     """
     result = values.copy()
+    # The binary digits of the count after the leading 1, which `result` stands for.
     for bit in bin(count)[3:]:
         np.multiply(result, result, out=result)
         if bit == "1":
@@ -428,12 +429,16 @@ def hockey_stick_divergence(
     from scipy.signal import lfilter  # half a second, which most programs never need
 
     distance = np.arange(1, len(masses) + 1) * width
-    kernel_norm = ERROR_SAFETY * np.linalg.norm(
+    # The 2-norm of the coefficients t^{i−j} − (ts)^{i−j} of the masses in D_j.
+    coefficient_norm = ERROR_SAFETY * np.linalg.norm(
         np.exp(-rate * distance) * np.expm1(-distance)
     )
     one_minus_s = -math.expm1(-width)
     t = math.exp(-rate * width)
     ts = math.exp(-(rate + 1) * width)
+    # lfilter([b₀, b₁], [1, −a], x) is y_j = a·y_{j−1} + b₀·x_j + b₁·x_{j−1}. From the
+    # right, the first one gives S_j = Σ_{i>j} m_i·t^{i−j} = t·(S_{j+1} + m_{j+1}), the
+    # second one D_j = ts·D_{j+1} + (1 − s)·S_j.
     discounted_sums = lfilter([0.0, t], [1.0, -t], masses[::-1])
     divergence = lfilter([one_minus_s], [1.0, -ts], discounted_sums)[::-1]
 
@@ -443,7 +448,7 @@ def hockey_stick_divergence(
     return np.asarray(
         divergence
         + rounding * np.abs(divergence)
-        + (1 + 2 * rounding) * error * kernel_norm
+        + (1 + 2 * rounding) * error * coefficient_norm
     )
 
 

@@ -88,7 +88,10 @@ class PairProfile:
         return self.remove == self.add
 
     def reversed(self) -> "PairProfile":
-        """Return a copy with `remove` and `add` exchanged."""
+        """Return the same mechanism with the two data sets exchanged.
+
+        Its losses, discretized, give δ(ε) for adding a record instead of removing one.
+        """
         return replace(self, remove=self.add, add=self.remove)
 
 

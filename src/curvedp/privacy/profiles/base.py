@@ -141,7 +141,11 @@ class PrivacyProfile(PrivacyCurve):
     @property
     @abstractmethod
     def rao(self) -> float:
-        """The parametric Rao distance: sensitivity·√(Fisher information)."""
+        """The parametric Rao distance: sensitivity·√(Fisher information).
+
+        The Fisher information says how well one output locates the center of the noise.
+        The Rao distance bounds the Hellinger angle of two neighboring data sets.
+        """
 
     @property
     def pure_epsilon(self) -> float:
@@ -209,6 +213,11 @@ class PrivacyProfile(PrivacyCurve):
         If the privacy loss is bounded by T, all ε in [0, T) are searched. Otherwise the
         table of the loss is doubled, in place, until `_large_eps_are_proved` proves
         δ(ε) <= δ_μ(ε) for every larger ε.
+
+        Raises
+        ------
+        NotResolved
+            If no table that can be afforded is long enough for that proof.
         """
         table = self.loss_table
         mu = self._mu_in_table
@@ -311,7 +320,13 @@ class PrivacyProfile(PrivacyCurve):
     def _subgaussian_tail(self) -> SubgaussianTail:
         """Return a bound on the exponential moments of the privacy loss.
 
-        Subclasses whose loss is unbounded must override this method.
+        From it `mu` and `rho` prove that very large losses do not matter. Subclasses
+        whose loss is unbounded must override this method.
+
+        Returns
+        -------
+        SubgaussianTail
+            The two constants of the bound.
         """
         raise NotImplementedError
 
@@ -809,7 +824,10 @@ class PrivacyProfile(PrivacyCurve):
 
     @property
     def floor(self) -> "PrivacyProfile | None":
-        """The profile that remains for arbitrarily much noise; None if δ falls to 0."""
+        """The limit of this profile as the noise scale grows; None if δ(ε) tends to 0.
+
+        A calibration refuses a guarantee that is stronger than this limit.
+        """
         return None
 
     @property
@@ -831,12 +849,19 @@ class PrivacyProfile(PrivacyCurve):
 
     @property
     def tabulated_mu(self) -> float | None:
-        """A quick lower bound on `mu`, from the table of the loss; None if unknown."""
+        """A quick lower bound on `mu`, from the table of the loss; None if unknown.
+
+        A search for a noise scale uses it to rule out scales that are too small.
+        """
         return None
 
     @property
     def delta_vanishes_at_finite_scale(self) -> bool:
-        """Whether δ(ε) is 0 from the noise scale Δ/ε on, as for Laplace noise."""
+        """Whether δ(ε) is 0 from the noise scale Δ/ε on, as for Laplace noise.
+
+        Δ is the sensitivity. A search for the scale that meets (ε, δ) then compares δ
+        itself, because log δ jumps to −infinity there.
+        """
         return False
 
     @property

@@ -95,11 +95,17 @@ class RadialProfile(PrivacyProfile):
     @property
     @abstractmethod
     def unresolved_loss_law(self) -> PrivacyLossLaw:
-        """The privacy loss with a default number of quadrature nodes."""
+        """The distribution of the privacy loss, with a default number of nodes.
+
+        The nodes are those of the quadrature by which its tails are computed.
+        """
 
     @cached_property
     def loss_law(self) -> PrivacyLossLaw:
-        """The privacy loss with as many quadrature nodes as its integrals need."""
+        """The distribution of the privacy loss, with enough quadrature nodes.
+
+        Its tail integrals have been compared with those by twice as many nodes.
+        """
         return self.unresolved_loss_law.resolved()
 
     @cached_property
@@ -147,10 +153,15 @@ class RadialProfile(PrivacyProfile):
 
     @property
     def delta_vanishes_at_finite_scale(self) -> bool:
+        """Whether δ(ε) is 0 for a large enough finite scale: True for Laplace noise.
+
+        Its privacy loss is at most sensitivity/scale.
+        """
         return self.kind == "laplace"
 
     @property
     def noise_name(self) -> str:
+        """'Gaussian' or 'Laplace', for messages."""
         return self.kind.capitalize()
 
 
@@ -414,6 +425,7 @@ class GaussianProfile(ConstantCurvatureProfile):
 
     @property
     def pure_epsilon(self) -> float:
+        """Infinity: the privacy loss of a flat Gaussian has no maximum."""
         return math.inf
 
     @cached_property
@@ -442,11 +454,24 @@ class GaussianProfile(ConstantCurvatureProfile):
         return min(float(round_up(angle, 1e-15)), math.pi)
 
     def _delta(self, eps: Array) -> Array:
-        """Return δ(ε) of N(0, 1) against N(μ, 1), for an array of ε >= 0."""
+        """Return δ(ε) of telling N(0, 1) from N(μ, 1), with μ = sensitivity/σ.
+
+        Parameters
+        ----------
+        eps : array
+            Numbers ε >= 0.
+
+        Returns
+        -------
+        array
+            δ(ε) in [0, 1], of the shape of `eps`.
+        """
         return np.asarray(gdp_delta(self.mu, eps))
 
     def _tradeoff(self, alpha: Array) -> Array:
         """Return the trade-off curve of telling N(0, 1) from N(μ, 1).
+
+        Here μ = sensitivity/σ, with the scale σ of the noise.
 
         Parameters
         ----------
@@ -463,6 +488,8 @@ class GaussianProfile(ConstantCurvatureProfile):
     def renyi_at(self, order: float) -> float:
         """Return the Rényi divergence αμ²/2 of the order α, rounded up.
 
+        It is that of N(μ, 1) from N(0, 1), with μ = sensitivity/σ.
+
         Parameters
         ----------
         order : float
@@ -471,16 +498,43 @@ class GaussianProfile(ConstantCurvatureProfile):
         Returns
         -------
         float
-            D_α.
+            The divergence, >= 0.
         """
         return float(round_up(order * self.mu * self.mu / 2, 2.0**-51))
 
     def mu_at(self, eps: Array) -> Array:
-        """Return μ at every ε: the profile is that of N(0, 1) against N(μ, 1)."""
+        """Return, for every ε, the μ at which N(0, 1) against N(μ, 1) has this δ(ε).
+
+        For a flat Gaussian it is sensitivity/σ at every ε.
+
+        Parameters
+        ----------
+        eps : array
+            Numbers ε >= 0.
+
+        Returns
+        -------
+        array
+            The same μ for each of them.
+        """
         return np.full_like(eps, self.mu)
 
     def mu_of_tradeoff(self, alpha: Array) -> Array:
-        """Return μ at every α: the trade-off curve is that of N(0, 1) and N(μ, 1)."""
+        """Return, for every α, the μ whose Gaussian trade-off curve has this β(α).
+
+        β(α) is the smallest type II error of a test with type I error α. For a flat
+        Gaussian μ is sensitivity/σ at every α.
+
+        Parameters
+        ----------
+        alpha : array
+            Type I errors from 0 to 1.
+
+        Returns
+        -------
+        array
+            The same μ for each of them.
+        """
         return np.full_like(alpha, self.mu)
 
 
@@ -541,16 +595,38 @@ class FloorProfile(PrivacyProfile):
 
     @cached_property
     def loss_law(self) -> PrivacyLossLaw:
+        """The limit of the privacy loss, with Δ in units of the curvature radius."""
         return LimitingLoss(self.dim, self.sensitivity * math.sqrt(-self.curvature))
 
     @property
     def rao(self) -> float:
-        """The Rao distance: Δ(d−1)/√d with Δ in units of the curvature radius."""
+        """The Rao distance, sensitivity·√(Fisher information): Δ(d−1)/√d, rounded up.
+
+        Here Δ is in units of the curvature radius, and d is the dimension.
+        """
         return float(round_up(self.loss_law.loss_scale, 1e-15))
 
 
 def _is_flat_gaussian(kind: str, curvature: float, dim: int) -> bool:
-    """Say whether the noise is a Gaussian on a flat space. A line is always flat."""
+    """Say whether the noise is a Gaussian on a flat space, with a closed form.
+
+    A line is flat whatever its curvature. A circle (dimension 1, curvature > 0) is not
+    a flat space here, because outputs wrap around it.
+
+    Parameters
+    ----------
+    kind : {'gaussian', 'laplace'}
+        The noise.
+    curvature : float
+        The curvature of the space.
+    dim : int
+        The dimension of the space.
+
+    Returns
+    -------
+    bool
+        True if the privacy profile is that of N(0, 1) against N(μ, 1) for some μ.
+    """
     return kind == "gaussian" and (curvature == 0 or (dim == 1 and curvature < 0))
 
 

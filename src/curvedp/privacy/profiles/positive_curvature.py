@@ -21,6 +21,7 @@ class PositiveCurvatureProfile(GaussianProfile):
 
     @property
     def is_exact(self) -> bool:
+        """False: on a curved space the flat Gaussian only bounds δ(ε) from above."""
         return False
 
     @classmethod
@@ -55,4 +56,5 @@ class PositiveCurvatureProfile(GaussianProfile):
 
     @property
     def space(self) -> str:
+        """A description of the curved space, for messages."""
         return "this space, whose curvature is nowhere negative"

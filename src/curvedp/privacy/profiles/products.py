@@ -407,7 +407,7 @@ class ProductProfile(PrivacyProfile):
 
     @property
     def _has_flat(self) -> bool:
-        """Whether some factor is flat."""
+        """Whether some factor is flat. All flat factors together count as one part."""
         return len(self._curved) < len(self.factors)
 
     @property
@@ -563,7 +563,18 @@ class ProductProfile(PrivacyProfile):
         return np.asarray(bound <= _SMALLEST_FLOAT)
 
     def _epsilon(self, delta: Array) -> Array:
-        """Return the smallest ε with δ(ε) <= delta, for every entry of `delta`."""
+        """Return the smallest ε with δ(ε) <= delta, for every entry of `delta`.
+
+        Parameters
+        ----------
+        delta : array
+            Numbers from 0 to 1.
+
+        Returns
+        -------
+        array
+            ε >= 0, rounded up, of the shape of `delta`.
+        """
         eps = [self._epsilon_at(value) for value in delta.ravel().tolist()]
         return np.array(eps).reshape(delta.shape)
 
@@ -638,7 +649,11 @@ class ProductProfile(PrivacyProfile):
 
     @cached_property
     def mu(self) -> float:
-        """The smallest μ of Gaussian DP: the largest over all splits, rounded up."""
+        """The smallest μ of Gaussian DP: the largest over all splits, rounded up.
+
+        A split divides the sensitivity among the parts of the product. μ² is fitted in
+        place of μ, because it is nearly linear in the squared lengths of a split.
+        """
         if len(self._part_diameters) == 1:
             return self._at_split([self.sensitivity]).mu
         mu_squared = self._largest_over_splits(lambda split: np.array([split.mu**2]))[0]
@@ -646,13 +661,20 @@ class ProductProfile(PrivacyProfile):
 
     @cached_property
     def rho(self) -> float:
-        """The smallest ρ of zCDP: the largest over all splits, rounded up."""
+        """The smallest ρ of zero-concentrated DP: the largest over all splits.
+
+        A split divides the sensitivity among the parts. ρ is rounded up.
+        """
         rho = self._largest_over_splits(lambda split: np.array([split.rho]))[0]
         return float(round_up(float(rho), MARGIN))
 
     @cached_property
     def hellinger_angle(self) -> float:
-        """The Hellinger angle: the largest over all splits, rounded up."""
+        """The Hellinger angle 2·arccos∫√(p₁p₂): the largest over all splits, rounded up.
+
+        p₁ and p₂ are the output densities on two data sets that differ by one split of
+        the sensitivity among the parts.
+        """
         squared = self._largest_over_splits(
             lambda split: np.array([split.hellinger_angle**2])
         )[0]
@@ -814,6 +836,9 @@ def largest_over_splits(
 
 def _only_column(cost: CostOfSplit, column: int) -> CostOfSplit:
     """Return a function that computes one entry of a cost, and drops the others.
+
+    It is called for the entries whose supremum over the splits needs a search of its
+    own, because one polynomial does not fit them.
 
     Parameters
     ----------
@@ -1012,7 +1037,8 @@ def _direction(theta: float) -> Array:
         The direction.
     """
     direction = np.array([math.cos(theta), math.sin(theta)])
-    direction[np.abs(direction) < 1e-15] = 0.0  # cos(π/2) is 6e-17 in floats
+    # cos(π/2) is 6e-17 in floats. An exact 0 means that this part does not change.
+    direction[np.abs(direction) < 1e-15] = 0.0
     return direction
 
 

@@ -84,7 +84,10 @@ class ProjectiveProfile(RadialProfile):
 
     @property
     def unresolved_loss_law(self) -> ProjectiveLoss:
-        """The privacy loss, in units in which the diameter is π/2."""
+        """The privacy loss of the noise, with a default number of quadrature nodes.
+
+        Lengths are multiplied by √curvature, so that the diameter is π/2.
+        """
         root = math.sqrt(self.curvature)
         return ProjectiveLoss(
             self.kind,

@@ -37,6 +37,7 @@ class HadamardProfile(GaussianProfile):
 
     @property
     def is_exact(self) -> bool:
+        """False: on a curved space the flat Gaussian only bounds δ(ε) from above."""
         return False
 
     @classmethod
@@ -80,6 +81,7 @@ class HadamardProfile(GaussianProfile):
 
     @property
     def space(self) -> str:
+        """A description of the curved space, for messages."""
         return "this space, by its Ricci curvature"
 
 
@@ -104,6 +106,7 @@ class PureProfile(PrivacyProfile):
 
     @property
     def is_exact(self) -> bool:
+        """False: the noise may protect better than its largest privacy loss says."""
         return False
 
     @property
@@ -113,35 +116,88 @@ class PureProfile(PrivacyProfile):
 
     @property
     def pure_epsilon(self) -> float:
+        """The ε of pure DP: the bound on the privacy loss."""
         return self.eps
 
     @property
     def rao(self) -> float:
+        """A bound on the Rao distance, sensitivity·√(Fisher information): ε.
+
+        For Laplace noise of scale σ and the sensitivity Δ, ε is Δ/σ. Its log density
+        changes at most at the rate 1/σ, which therefore bounds √(Fisher information).
+        """
         return self.eps
 
     @property
     def mu(self) -> float:
+        """The smallest μ of Gaussian DP that ε-DP implies, rounded up."""
         return self._pure.implied_mu()
 
     @property
     def rho(self) -> float:
+        """The smallest ρ of zero-concentrated DP that ε-DP implies, rounded up."""
         return self._pure.implied_rho()
 
     @property
     def hellinger_angle(self) -> float:
+        """The largest Hellinger angle 2·arccos∫√(p₁p₂) that ε-DP allows, rounded up.
+
+        p₁ and p₂ are the output densities on two neighboring data sets.
+        """
         return self._pure.implied_hellinger_angle()
 
     def renyi_at(self, order: float) -> float:
+        """Return the largest Rényi divergence that ε-DP allows, rounded up.
+
+        Parameters
+        ----------
+        order : float
+            The order α >= 1 of the divergence.
+
+        Returns
+        -------
+        float
+            The divergence of the outputs of randomized response, at most ε.
+        """
         return self._pure.implied_renyi(order)
 
     def _delta(self, eps: Array) -> Any:
+        """Return the δ of randomized response at every ε′ of an array.
+
+        It is the largest δ that ε-DP allows, and 0 from ε′ = ε on.
+
+        Parameters
+        ----------
+        eps : array
+            Numbers ε′ >= 0.
+
+        Returns
+        -------
+        array
+            δ(ε′) in [0, 1], of the shape of `eps`.
+        """
         return self._pure._delta(eps)
 
     def _tradeoff(self, alpha: Array) -> Any:
+        """Return the smallest type II error that ε-DP allows, for each type I error α.
+
+        The errors are those of a test that tells two neighboring data sets apart.
+
+        Parameters
+        ----------
+        alpha : array
+            Type I errors from 0 to 1.
+
+        Returns
+        -------
+        array
+            Type II errors, of the shape of `alpha`.
+        """
         return self._pure._tradeoff(alpha)
 
     @property
     def noise_name(self) -> str:
+        """'Laplace', the usual noise with a bounded privacy loss; for messages."""
         return "Laplace"
 
 
