@@ -55,16 +55,19 @@ class CorrelationMatrices(PullbackManifold, FrozenManifold):
 
     @property
     def point_shape(self) -> tuple[int, ...]:
-        """An m×m matrix."""
+        """A point is an m×m matrix."""
         return (self.m, self.m)
 
     @property
     def origin(self) -> Array:
-        """The identity: no correlation."""
+        """The identity matrix: no variables are correlated."""
         return np.eye(self.m)
 
     def project(self, x: Array) -> Array:
-        """Return the correlation matrix of the positive definite matrix nearest to x."""
+        """Return a correlation matrix near x.
+
+        The nearest positive definite matrix is scaled to a diagonal of 1.
+        """
         return _scale_to_unit_diagonal(SPDAffineInvariant(self.m).project(x))
 
     def from_record(self, x: Array) -> Array:
@@ -92,12 +95,19 @@ class CorrelationMatrices(PullbackManifold, FrozenManifold):
         return xp.where(has_variances, point, xp.nan)
 
     def to_tangent(self, p: Array, x: Array) -> Array:
-        """Return the symmetric part of x with a diagonal of 0."""
+        """Return the tangent matrix at p nearest to x.
+
+        It is the symmetric part of x with a diagonal of 0, because that of p stays 1.
+        """
         off_diagonal = 1 - like(p, np.eye(self.m))
         return sym(x) * off_diagonal + namespace(p, x).zeros_like(p)
 
     def residual(self, p: Array) -> Array:
-        """Return that of a positive definite matrix plus the error of the diagonal."""
+        """Return how far p is from a correlation matrix.
+
+        It is the residual as a positive definite matrix, plus the largest error of a
+        diagonal entry, which must be 1.
+        """
         xp = namespace(p)
         diagonal_error = xp.max(xp.abs(xp.linalg.diagonal(p) - 1), axis=-1)
         return SPDAffineInvariant(self.m).residual(p) + diagonal_error
@@ -129,7 +139,11 @@ class Correlation(CorrelationMatrices):
 
     @cached_property
     def model(self) -> Product:
-        """H¹ × … × H^{m−1}."""
+        """The space in which kernels are computed: H¹ × … × H^{m−1}.
+
+        Row i of the Cholesky factor is a unit vector, and so a point of hyperbolic
+        space.
+        """
         return Product(*(Lorentz(i) for i in range(1, self.m)))
 
     @cached_property
@@ -147,7 +161,11 @@ class Correlation(CorrelationMatrices):
         )
 
     def _roundoff_amplification(self, radius: float) -> float:
-        """Return e^{2√(m−1)·r} at the largest safe distance r within the radius."""
+        """Return how far a point moves, at most, per unit of relative coordinate error.
+
+        It is e^{2√(m−1)·r}, where r is the largest safe distance from the identity
+        within `radius` of it.
+        """
         safe_radius = self.float_set.safe_radius_within(radius)
         return math.exp(2 * math.sqrt(self.m - 1) * safe_radius)
 
@@ -322,15 +340,21 @@ class CorrelationOffLog(CorrelationMatrices):
 
     @cached_property
     def model(self) -> Euclidean:
-        """The entries of S below the diagonal, times √2."""
+        """The space in which kernels are computed: R^{m(m−1)/2}.
+
+        Its vectors are the entries below the diagonal of log x, times √2.
+        """
         return Euclidean(self.m * (self.m - 1) // 2)
 
     @cached_property
     def float_set(self) -> FloatSet:
-        """The ball in which −log λ_min is at most `_SAFE_FLAT_EXPONENT`."""
+        """The set of well-represented points: a ball about the identity.
+
+        In it −log λ_min, λ_min the least eigenvalue, is at most `_SAFE_FLAT_EXPONENT`.
+        """
 
         def excess(radius: float) -> float:
-            """Return by how much −log λ_min may exceed the safe exponent."""
+            """Return by how much −log λ_min may exceed the safe exponent in a ball."""
             return self._largest_exponent(radius) - _SAFE_FLAT_EXPONENT
 
         # `scipy.optimize` takes long to import, hence not at the top of the module.
@@ -365,12 +389,16 @@ class CorrelationOffLog(CorrelationMatrices):
         return 1 + self.m * math.log1p((math.expm1(radius) - radius) / self.m)
 
     def _roundoff_amplification(self, radius: float) -> float:
-        """Return m/λ_min at the largest safe distance within the radius."""
+        """Return how far a point moves, at most, per unit of relative coordinate error.
+
+        It is m/λ_min, with λ_min the least eigenvalue that a point of the float set
+        within `radius` of the identity may have.
+        """
         safe_radius = self.float_set.safe_radius_within(radius)
         return self.m * math.exp(self._largest_exponent(safe_radius))
 
     def to_model(self, x: Array) -> Array:
-        """Return the entries of log x below the diagonal, times √2."""
+        """Return φ(x): the entries of log x below the diagonal, times √2."""
         logarithm = log1p_sym(x - like(x, np.eye(self.m)))
         return math.sqrt(2) * lower_triangle(logarithm)
 
@@ -408,7 +436,7 @@ class CorrelationOffLog(CorrelationMatrices):
         return C
 
     def differential(self, p: Array, v: Array) -> Array:
-        """Return d(log)_p[v] below the diagonal, times √2."""
+        """Return dφ_p(v): the entries of d(log)_p[v] below the diagonal, times √2."""
         return math.sqrt(2) * lower_triangle(dlog(p, v))
 
     def inverse_differential(self, p: Array, w: Array) -> Array:
@@ -442,12 +470,34 @@ class CorrelationOffLog(CorrelationMatrices):
         return self.to_tangent(p, dexp(p, W - minus_D_change))
 
     def _symmetric_matrix(self, y: Array) -> Array:
-        """Return the symmetric matrix with diagonal 0 and the entries y/√2 below it."""
+        """Return the symmetric matrix with diagonal 0 and entries y/√2 below it.
+
+        Parameters
+        ----------
+        y : array of shape (..., m(m − 1)/2)
+            √2 times the entries below the diagonal, row by row.
+
+        Returns
+        -------
+        array of shape (..., m, m)
+            The matrices; their Frobenius norm is |y|.
+        """
         return symmetric_from_triangle(y / math.sqrt(2), 1 - np.eye(self.m))
 
 
 def _diagonal_matrix(x: Array) -> Array:
-    """Return the diagonal matrices with entries x."""
+    """Return diagonal matrices from their diagonals.
+
+    Parameters
+    ----------
+    x : array of shape (..., m)
+        The diagonal entries.
+
+    Returns
+    -------
+    array of shape (..., m, m)
+        The matrices.
+    """
     return x[..., None] * like(x, np.eye(x.shape[-1]))
 
 

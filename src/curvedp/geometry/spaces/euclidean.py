@@ -30,17 +30,20 @@ class VectorManifold(FrozenManifold):
 
     @property
     def dim(self) -> int:
-        """The size d."""
+        """The dimension d."""
         return self.d
 
     def inner(self, p: Array, u: Array, v: Array) -> Array:
-        """Return Σ uᵢvᵢ."""
+        """Return the inner product Σ uᵢvᵢ of tangent vectors u and v, whatever the point p."""
         xp = namespace(p, u, v)
         _, u, v = xp.broadcast_arrays(p, u, v)
         return xp.vecdot(u, v)
 
     def norm(self, p: Array, v: Array) -> Array:
-        """Return √Σ vᵢ², without overflow or underflow of the squares."""
+        """Return the length √Σ vᵢ² of the tangent vector v, whatever the point p.
+
+        The squares of very large or small entries neither overflow nor underflow.
+        """
         xp = namespace(p, v)
         _, v = xp.broadcast_arrays(p, v)
         return euclidean_norm(xp, v)
@@ -53,40 +56,46 @@ class FlatVectorManifold(VectorManifold):
 
     @property
     def point_shape(self) -> tuple[int, ...]:
-        """A vector of d numbers."""
+        """A point is a vector of d numbers."""
         return (self.d,)
 
     @property
     def origin(self) -> Array:
-        """The zero vector."""
+        """The zero vector of R^d."""
         return np.zeros(self.d)
 
     def dist(self, p: Array, q: Array) -> Array:
-        """Return the length of log(p, q)."""
+        """Return the distance of p and q: the Euclidean length of log(p, q)."""
         return euclidean_norm(namespace(p, q), self.log(p, q))
 
     def transport(self, p: Array, q: Array, v: Array) -> Array:
-        """Return v: parallel transport changes nothing on a flat space."""
+        """Return the tangent vector v unchanged: parallel transport is trivial if flat.
+
+        The result has the shape to which p, q and v broadcast.
+        """
         return namespace(p, q, v).broadcast_arrays(p, q, v)[2]
 
     def from_record(self, x: Array) -> Array:
-        """Return `project(x)`: every vector stands for a point."""
+        """Return the point that a record x stands for: `project(x)`, for every vector."""
         return self.project(x)
 
     def to_tangent(self, p: Array, x: Array) -> Array:
-        """Return x: every vector is tangent."""
+        """Return x itself: every vector of R^d is tangent at every point p."""
         return namespace(p, x).broadcast_arrays(p, x)[1]
 
     def residual(self, p: Array) -> Array:
-        """Return 0, or NaN where p is not finite: no other equation is to be met."""
+        """Return the residual of p: 0, or NaN where an entry of p is not finite.
+
+        Any finite numbers are a point, so there is no equation that p could miss.
+        """
         return namespace(p).sum(p * 0, axis=-1)
 
     def from_coordinates(self, p: Array, z: Array) -> Array:
-        """Return z: coordinates are the vectors themselves."""
+        """Return the tangent vector with coordinates z: z itself, at every point p."""
         return self.to_tangent(p, z)
 
     def to_coordinates(self, p: Array, v: Array) -> Array:
-        """Return v: coordinates are the vectors themselves."""
+        """Return the coordinates of the tangent vector v: v itself, at every point p."""
         return self.to_tangent(p, v)
 
 
@@ -109,17 +118,21 @@ class Euclidean(FlatVectorManifold, OriginIsometry):
 
     @cached_property
     def float_set(self) -> FloatSet:
-        """Every point; a relative error of the coordinates moves it by its length."""
+        """The set of well-represented points: all of them.
+
+        At distance r from 0 a relative error u of the coordinates moves a point by r·u,
+        so that the amplification is r.
+        """
         return FloatSet(amplification=float)
 
     def exp(self, p: Array, v: Array) -> Array:
-        """Return p + v."""
+        """Return the end p + v of the straight line from p with velocity v."""
         return p + v
 
     def log(self, p: Array, q: Array) -> Array:
-        """Return q − p."""
+        """Return the velocity q − p that carries p to q."""
         return q - p
 
     def project(self, x: Array) -> Array:
-        """Return x: every vector is a point."""
+        """Return x itself: every vector is a point."""
         return x

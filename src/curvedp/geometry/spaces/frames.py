@@ -17,13 +17,13 @@ class EmbeddedMetric(EmbeddedMean):
     is_homogeneous = True
 
     def inner(self, p: Array, u: Array, v: Array) -> Array:
-        """Return tr(uᵀv)."""
+        """Return the inner product tr(uᵀv) of tangent matrices u and v, whatever the point p."""
         xp = namespace(p, u, v)
         _, u, v = xp.broadcast_arrays(p, u, v)
         return xp.sum(u * v, axis=(-2, -1))
 
     def norm(self, p: Array, v: Array) -> Array:
-        """Return the Frobenius norm of v."""
+        """Return the length of the tangent matrix v: its Frobenius norm, at every point p."""
         _, v = namespace(p, v).broadcast_arrays(p, v)
         return matrix.norm(v)
 
@@ -37,12 +37,12 @@ class OrthonormalFrames(EmbeddedMetric):
 
     @property
     def embedded_diameter(self) -> float:
-        """2: the embedded frames are unit vectors."""
+        """The largest distance of embedded frames: 2, because they are unit vectors."""
         return 2.0
 
     @property
     def point_shape(self) -> tuple[int, ...]:
-        """m rows and r columns."""
+        """A point is a matrix of m rows and r columns."""
         return (self.m, self.r)
 
     @property
@@ -52,7 +52,10 @@ class OrthonormalFrames(EmbeddedMetric):
         return np.eye(rows, columns)
 
     def project(self, x: Array) -> Array:
-        """Return the nearest frame, the orthogonal polar factor of x."""
+        """Return the matrix with orthonormal columns nearest to x.
+
+        It is the polar factor UVᵀ of the singular value decomposition x = U·S·Vᵀ.
+        """
         U, _, Vh = matrix.svd(x)
         return U @ Vh
 
@@ -82,16 +85,16 @@ class OrthonormalFrames(EmbeddedMetric):
         return xp.where(has_full_rank[..., None, None], U @ Vh, xp.nan)
 
     def embed(self, X: Array) -> np.ndarray:
-        """Return the entries of the frames divided by √r: unit vectors."""
+        """Return frames X as unit vectors: their entries, divided by √r (NumPy)."""
         X = np.asarray(X)
         return np.asarray(X.reshape(*X.shape[:-2], -1) / X.shape[-1] ** 0.5)
 
     def from_embedding(self, z: np.ndarray) -> np.ndarray:
-        """Return the nearest frame to the matrix with entries z."""
+        """Return the frame nearest to a vector z, read as the entries of an m×r matrix."""
         return np.asarray(self.project(z.reshape(*z.shape[:-1], *self.point_shape)))
 
     def residual(self, p: Array) -> Array:
-        """Return the Frobenius norm of pᵀp − I."""
+        """Return how far the columns of p are from orthonormal: the Frobenius norm of pᵀp − I."""
         xp = namespace(p)
         gap = p.mT @ p - like(p, np.eye(p.shape[-1]))
         return xp.sqrt(xp.sum(gap * gap, axis=(-2, -1)))

@@ -52,7 +52,7 @@ class Grassmann(OrthonormalFrames):
     is_symmetric = True
 
     def __post_init__(self) -> None:
-        """Check the sizes, and that subspaces are smaller than the space."""
+        """Check that m and r are whole numbers ≥ 1, and that r < m."""
         super().__post_init__()
         if self.r >= self.m:
             raise ParameterError(
@@ -64,7 +64,7 @@ class Grassmann(OrthonormalFrames):
 
     @property
     def dim(self) -> int:
-        """(m − r)·r."""
+        """The dimension (m − r)·r."""
         return (self.m - self.r) * self.r
 
     @cached_property
@@ -75,7 +75,10 @@ class Grassmann(OrthonormalFrames):
 
     @cached_property
     def curvature_bounds(self) -> tuple[float, float]:
-        """[0, 2] (Wong 1968); 1 for lines or hyperplanes; 0 where dim is 1."""
+        """The bounds [0, 2] of sectional curvatures (Wong 1968).
+
+        Lines and hyperplanes have curvature 1; a curve, where dim is 1, has 0.
+        """
         if self.dim == 1:
             return (0.0, 0.0)
         if self.ranks[0] == 1:
@@ -139,7 +142,10 @@ class Grassmann(OrthonormalFrames):
         V = Vh.mT
 
         def cosine_divided_differences() -> Array:
-            """Return those of cos√x at x = s²: −½sinc((a+b)/2)·sinc((a−b)/2)."""
+            """Return the divided differences of cos√x at x = sᵢ², for all pairs.
+
+            With a = sᵢ and b = sⱼ they are −½·sinc((a+b)/2)·sinc((a−b)/2).
+            """
             a, b = s[..., :, None], s[..., None, :]
             return -sinc(xp, (a + b) / 2) * sinc(xp, (a - b) / 2) / 2
 
@@ -260,7 +266,11 @@ class Grassmann(OrthonormalFrames):
         return eigenvectors[:, ::-1][:, : self.r]
 
     def to_tangent(self, p: Array, x: Array) -> Array:
-        """Return the part of x orthogonal to the span of p."""
+        """Return the part of x orthogonal to the subspace: x − p·pᵀx.
+
+        Tangent vectors at p are the matrices whose columns are orthogonal to those of
+        p.
+        """
         return x - p @ (p.mT @ x)
 
     def from_coordinates(self, p: Array, z: Array) -> Array:
@@ -353,7 +363,7 @@ def _angle_over_sine(xp: Any, cosine: Array) -> Array:
 
 
 def _angle_over_sine_divided_differences(xp: Any, cosines: Array) -> Array:
-    """Return the divided differences of the function f(cos θ) = θ/sin θ at pairs of cosines.
+    """Return the divided differences of f(cos θ) = θ/sin θ at pairs of cosines.
 
     A divided difference is (f(x) − f(y))/(x − y). Where two cosines are close it is the
     derivative half-way, (cθ/sin θ − 1)/sin²θ with c = cos θ. Next to c = 1 that is the

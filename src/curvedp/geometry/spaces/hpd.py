@@ -51,22 +51,22 @@ class HPDAffineInvariant(PullbackManifold, AffineInvariantCone):
 
     @cached_property
     def model(self) -> SPDAffineInvariant:
-        """Real matrices with 2m rows."""
+        """The space in which kernels are computed: real SPD matrices with 2m rows."""
         return SPDAffineInvariant(2 * self.m)
 
     @property
     def dim(self) -> int:
-        """m²."""
+        """The dimension m²: m real diagonal entries, m(m − 1)/2 complex ones below."""
         return self.m**2
 
     @property
     def point_shape(self) -> tuple[int, ...]:
-        """An m×m matrix of real and imaginary parts."""
+        """A point is an m×m matrix of pairs: real and imaginary part of each entry."""
         return (self.m, self.m, 2)
 
     @property
     def curvature_bounds(self) -> tuple[float, float]:
-        """[−½, 0], and 0 for numbers."""
+        """The bounds [−½, 0] of sectional curvatures; 0 for m = 1, which has no planes."""
         return (-0.5, 0.0) if self.m > 1 else (0.0, 0.0)
 
     @cached_property
@@ -81,7 +81,7 @@ class HPDAffineInvariant(PullbackManifold, AffineInvariantCone):
 
     @property
     def cone_size(self) -> tuple[int, int]:
-        """m rows of complex numbers."""
+        """The pair (m, 2): m rows of complex numbers, of two real dimensions each."""
         return (self.m, 2)
 
     @staticmethod
@@ -112,12 +112,23 @@ class HPDAffineInvariant(PullbackManifold, AffineInvariantCone):
 
     @staticmethod
     def to_complex(p: Any) -> np.ndarray:
-        """Return points (..., m, m, 2) as complex matrices (..., m, m)."""
+        """Return points as complex NumPy matrices.
+
+        Parameters
+        ----------
+        p : array of shape (..., m, m, 2)
+            Points: real and imaginary parts along the last axis.
+
+        Returns
+        -------
+        array of complex, shape (..., m, m)
+            The matrices.
+        """
         p = np.asarray(p)
         return np.asarray(p[..., 0] + 1j * p[..., 1])
 
     def to_tangent(self, p: Array, x: Array) -> Array:
-        """Return the Hermitian part of x."""
+        """Return the tangent matrix at p nearest to x: its Hermitian part."""
         return _hermitian_part(x) + namespace(p, x).zeros_like(p)
 
     # The map to real blocks is linear, so it is its own differential.
@@ -258,6 +269,17 @@ def _copy_pattern(m: int) -> _CopyPattern:
 
 
 def _hermitian_part(x: Array) -> Array:
-    """Return (x + x*)/2 for matrices of real and imaginary parts."""
+    """Return the Hermitian part (x + x*)/2 of complex matrices.
+
+    Parameters
+    ----------
+    x : array of shape (..., m, m, 2)
+        Matrices a + ib, real and imaginary parts along the last axis.
+
+    Returns
+    -------
+    array of shape (..., m, m, 2)
+        The parts, stored alike: a + aᵀ and b − bᵀ, halved.
+    """
     a, b = x[..., 0], x[..., 1]
     return namespace(x).stack([a + a.mT, b - b.mT], axis=-1) / 2

@@ -42,12 +42,12 @@ class Hyperbolic(VectorManifold, OriginIsometry):
 
     @property
     def curvature_bounds(self) -> tuple[float, float]:
-        """−1, and 0 on the line H¹."""
+        """The curvature −1 as lower and upper bound; 0 on the line H¹, without planes."""
         return (-1.0, -1.0) if self.d > 1 else (0.0, 0.0)
 
     @cached_property
     def float_set(self) -> FloatSet:
-        """The ball of radius 15 about the origin."""
+        """The set of well-represented points: the ball of radius 15 about the origin."""
         return BallFloatSet(
             max_distance=self.max_representable_distance,
             amplification=_roundoff_amplification,
@@ -55,17 +55,23 @@ class Hyperbolic(VectorManifold, OriginIsometry):
         )
 
     def inner(self, p: Array, u: Array, v: Array) -> Array:
-        """Return the product of the coordinates."""
+        """Return the Riemannian inner product of u and v, tangent vectors at p.
+
+        It is the dot product of their orthonormal coordinates.
+        """
         u_coordinates = self.to_coordinates(p, u)
         v_coordinates = self.to_coordinates(p, v)
         return namespace(p, u, v).vecdot(u_coordinates, v_coordinates)
 
     def norm(self, p: Array, v: Array) -> Array:
-        """Return the length of the coordinates."""
+        """Return the Riemannian length of v at p: that of its orthonormal coordinates."""
         return euclidean_norm(namespace(p, v), self.to_coordinates(p, v))
 
     def from_record(self, x: Array) -> Array:
-        """Return `project(x)`: every record has a nearest point in both models."""
+        """Return the point that a record x stands for: `project(x)`.
+
+        In both models every finite record has a nearest point.
+        """
         return self.project(x)
 
 
@@ -114,7 +120,16 @@ def in_cache_blocks(kernel: Callable[..., Array]) -> Callable[..., Array]:
 
     @wraps(kernel)
     def blocked_kernel(self: Any, *arrays: Array) -> Array:
-        """Call the kernel for blocks of records and concatenate the results."""
+        """Call the kernel for blocks of vectors, and concatenate the results.
+
+        Arrays of other libraries, a single vector and a batch that fits into one
+        block go to the kernel directly.
+
+        Parameters
+        ----------
+        *arrays : arrays of shape (..., k)
+            The kernel's arguments; their leading axes broadcast.
+        """
         if not all(map(is_numpy_array, arrays)):
             return kernel(self, *arrays)
         batch_shape = np.broadcast_shapes(*(a.shape[:-1] for a in arrays))
@@ -160,7 +175,22 @@ def _flatten_batch(array: np.ndarray, batch: tuple[int, ...]) -> np.ndarray:
 
 
 def dot(xp: Any, u: Array, v: Array) -> Array:
-    """Return Σ uᵢvᵢ over the last axis, which is kept with length 1."""
+    """Return the dot product Σ uᵢvᵢ of vectors, with a last axis of length 1.
+
+    The axis is kept so that the product can multiply vectors.
+
+    Parameters
+    ----------
+    xp : module
+        The array library.
+    u, v : arrays of shape (..., d)
+        Vectors.
+
+    Returns
+    -------
+    array of shape (..., 1)
+        The products.
+    """
     return elementary.dot(xp, u, v)[..., None]
 
 

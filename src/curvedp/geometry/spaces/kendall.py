@@ -52,12 +52,12 @@ class KendallShapes(EmbeddedMetric):
 
     @property
     def dim(self) -> int:
-        """2k − 4."""
+        """The dimension 2k − 4: position, size and rotation of 2k numbers do not count."""
         return 2 * self.k - 4
 
     @property
     def point_shape(self) -> tuple[int, ...]:
-        """k landmarks in the plane."""
+        """A point is a k×2 matrix: the landmarks' coordinates in the plane."""
         return (self.k, 2)
 
     @property
@@ -70,14 +70,18 @@ class KendallShapes(EmbeddedMetric):
 
     @cached_property
     def jacobi_spectrum(self) -> tuple[tuple[float, int], ...]:
-        """4 once, along i times the velocity, and 1 otherwise."""
+        """The curvatures of planes that contain a unit velocity, with multiplicities.
+
+        The plane with i times the velocity (every landmark's velocity turned by a
+        quarter) has curvature 4; orthogonal planes have 1.
+        """
         if self.k == 3:
             return ((4.0, 1),)
         return ((1.0, self.dim - 2), (4.0, 1))
 
     @property
     def origin(self) -> Array:
-        """The first two landmarks apart, the others half-way between them."""
+        """The shape whose first two landmarks are apart, the others half-way between them."""
         base = np.zeros((self.k, 2))
         base[0, 0] = math.sqrt(0.5)
         base[1, 0] = -math.sqrt(0.5)
@@ -186,16 +190,19 @@ class KendallShapes(EmbeddedMetric):
         return _multiply(phase, moved)
 
     def project(self, x: Array) -> Array:
-        """Return x centered and scaled to norm 1.
+        """Return the landmarks x, centered and scaled to norm 1.
 
-        Landmarks that are all equal have no shape and go to the origin.
+        If all landmarks are equal they have no shape, and the result is the origin.
         """
         xp = namespace(x)
         point, all_equal = self._preshape(x, 0.0)
         return xp.where(all_equal & ~xp.isnan(point), like(x, self.origin), point)
 
     def from_record(self, x: Array) -> Array:
-        """Return x centered and scaled; NaN where all landmarks are equal."""
+        """Return the landmarks of a record x, centered and scaled to norm 1.
+
+        They are NaN if all landmarks are equal up to round-off, which is no shape.
+        """
         xp = namespace(x)
         tolerance = self.k * float(xp.finfo(x.dtype).eps)
         point, all_equal = self._preshape(x, tolerance)
@@ -419,12 +426,29 @@ class KendallShapes(EmbeddedMetric):
 
 
 def _times_i(x: Array) -> Array:
-    """Return i·x: every landmark turned by a quarter."""
+    """Return i·x: every vector of the plane turned by a quarter.
+
+    Parameters
+    ----------
+    x : array of shape (..., k, 2)
+        Complex numbers as pairs of real and imaginary parts.
+    """
     return namespace(x).stack([-x[..., 1], x[..., 0]], axis=-1)
 
 
 def _hermitian_product(x: Array, y: Array) -> Array:
-    """Return ⟨x, y⟩ = Σ x̄ⱼyⱼ as a complex number, an array (..., 1, 2)."""
+    """Return the Hermitian product ⟨x, y⟩ = Σ x̄ⱼyⱼ of landmarks as complex numbers.
+
+    Parameters
+    ----------
+    x, y : arrays of shape (..., k, 2)
+        Landmarks, as pairs of real and imaginary parts.
+
+    Returns
+    -------
+    array of shape (..., 1, 2)
+        The product as one complex number, which can multiply landmarks (`_multiply`).
+    """
     xp = namespace(x, y)
     real = xp.sum(x * y, axis=(-2, -1))
     imaginary = xp.sum(_times_i(x) * y, axis=(-2, -1))
@@ -432,23 +456,53 @@ def _hermitian_product(x: Array, y: Array) -> Array:
 
 
 def _multiply(a: Array, x: Array) -> Array:
-    """Return the complex product of a number a and landmarks x."""
+    """Return the complex product of one number with every landmark.
+
+    Parameters
+    ----------
+    a : array of shape (..., 1, 2)
+        The number, as a pair of real and imaginary part.
+    x : array of shape (..., k, 2)
+        Landmarks, as such pairs.
+    """
     return a[..., :1] * x + a[..., 1:] * _times_i(x)
 
 
 def _conjugate(a: Array) -> Array:
-    """Return the complex conjugate of a number."""
+    """Return the conjugate of complex numbers given as pairs (real, imaginary)."""
     return namespace(a).stack([a[..., 0], -a[..., 1]], axis=-1)
 
 
 def _modulus(a: Array) -> Array:
-    """Return |a| of a number (..., 1, 2) as (..., 1, 1), with derivative 0 at 0."""
+    """Return the modulus |a| of a complex number, with derivative 0 at a = 0.
+
+    Parameters
+    ----------
+    a : array of shape (..., 1, 2)
+        The number, as a pair of real and imaginary part.
+
+    Returns
+    -------
+    array of shape (..., 1, 1)
+        Its modulus.
+    """
     xp = namespace(a)
     return safe_sqrt(xp, xp.sum(a * a, axis=-1, keepdims=True))
 
 
 def _phase(a: Array) -> Array:
-    """Return a/|a|, and 1 at a = 0."""
+    """Return the phase a/|a| of a complex number, and 1 for a = 0.
+
+    Parameters
+    ----------
+    a : array of shape (..., 1, 2)
+        The number, as a pair of real and imaginary part.
+
+    Returns
+    -------
+    array of shape (..., 1, 2)
+        A number of modulus 1.
+    """
     xp = namespace(a)
     modulus = _modulus(a)
     quotient = a / xp.where(modulus > 0, modulus, 1.0)

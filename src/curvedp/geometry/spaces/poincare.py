@@ -52,12 +52,12 @@ class PoincareBall(Hyperbolic):
 
     @property
     def point_shape(self) -> tuple[int, ...]:
-        """A vector of d numbers."""
+        """A point is a vector of d numbers, of length below 1."""
         return (self.d,)
 
     @property
     def origin(self) -> Array:
-        """The center of the ball."""
+        """The center of the ball, the zero vector."""
         return np.zeros(self.d)
 
     def exp(self, p: Array, v: Array) -> Array:
@@ -203,20 +203,27 @@ class PoincareBall(Hyperbolic):
         return xp.where(is_inside, x, largest_norm * unit)
 
     def to_tangent(self, p: Array, x: Array) -> Array:
-        """Return x: every vector is tangent."""
+        """Return x itself: every vector of R^d is tangent at every point p of the ball."""
         return namespace(p, x).broadcast_arrays(p, x)[1]
 
     def residual(self, p: Array) -> Array:
-        """Return 0 inside the open ball, |p| on its boundary and outside."""
+        """Return 0 for a point p of the open ball, and |p| on its boundary and outside."""
         xp = namespace(p)
         return xp.where(one_minus_square(xp, p) > 0, 0.0, euclidean_norm(xp, p))
 
     def from_coordinates(self, p: Array, z: Array) -> Array:
-        """Return (1 − |p|²)/2·z."""
+        """Return the tangent vector (1 − |p|²)/2·z at p, with orthonormal coordinates z.
+
+        The metric at p is 4/(1 − |p|²)² times that of R^d, so this vector is as long as
+        z.
+        """
         return one_minus_square(namespace(p, z), p)[..., None] / 2 * z
 
     def to_coordinates(self, p: Array, v: Array) -> Array:
-        """Return 2/(1 − |p|²)·v."""
+        """Return the orthonormal coordinates 2/(1 − |p|²)·v of a tangent vector v at p.
+
+        The metric at p is 4/(1 − |p|²)² times that of R^d, so they are as long as v.
+        """
         return 2 / one_minus_square(namespace(p, v), p)[..., None] * v
 
 

@@ -53,12 +53,12 @@ class Rotations(OrthonormalFrames):
 
     @property
     def dim(self) -> int:
-        """n(n − 1)/2, the number of planes of axes."""
+        """The dimension n(n − 1)/2, the number of planes of two axes."""
         return self.n * (self.n - 1) // 2
 
     @property
     def point_shape(self) -> tuple[int, ...]:
-        """An n×n matrix."""
+        """A point is an n×n matrix."""
         return (self.n, self.n)
 
     @property
@@ -146,11 +146,14 @@ class Rotations(OrthonormalFrames):
         return p @ rotation_log(p.mT @ (q - p))
 
     def inner(self, p: Array, u: Array, v: Array) -> Array:
-        """Return ½tr(uᵀv)."""
+        """Return the inner product ½tr(uᵀv) of tangent matrices u and v at p."""
         return super().inner(p, u, v) / 2
 
     def norm(self, p: Array, v: Array) -> Array:
-        """Return the Frobenius norm of v over √2."""
+        """Return the length of the tangent matrix v: its Frobenius norm over √2.
+
+        A unit vector so turns a plane by one radian in unit time.
+        """
         return super().norm(p, v) * math.sqrt(0.5)
 
     def transport(self, p: Array, q: Array, v: Array) -> Array:
@@ -177,10 +180,10 @@ class Rotations(OrthonormalFrames):
         return left_product + left_product @ root_minus_identity
 
     def project(self, x: Array) -> Array:
-        """Return the nearest rotation.
+        """Return the rotation nearest to x.
 
-        That is the polar factor of x, with the least certain direction reversed where
-        its determinant is −1.
+        It is the polar factor of x. If that is a reflection (determinant −1), the
+        direction of the smallest singular value is reversed.
         """
         return self._polar(x)[0]
 
@@ -234,11 +237,11 @@ class Rotations(OrthonormalFrames):
         return oriented @ Vh, singular_values, sign
 
     def to_tangent(self, p: Array, x: Array) -> Array:
-        """Return p times the skew part of pᵀx."""
+        """Return the tangent matrix at p nearest to x: p times the skew part of pᵀx."""
         return p @ skew(p.mT @ x)
 
     def residual(self, p: Array) -> Array:
-        """Return the Frobenius norm of pᵀp − I plus |det p − 1|."""
+        """Return how far p is from a rotation: the Frobenius norm of pᵀp − I plus |det p − 1|."""
         return super().residual(p) + namespace(p).abs(det(p) - 1)
 
     def from_coordinates(self, p: Array, z: Array) -> Array:

@@ -47,22 +47,26 @@ class Simplex(PullbackManifold, ManifoldWithBoundary):
 
     @cached_property
     def model(self) -> Sphere:
-        """The unit sphere, scaled by 2."""
+        """The space in which distances are computed: the unit sphere of R^{k+1}."""
         return Sphere(self.k)
 
     @property
     def point_shape(self) -> tuple[int, ...]:
-        """A vector of k + 1 proportions."""
+        """A point is a vector of k + 1 proportions."""
         return (self.k + 1,)
 
     @property
     def origin(self) -> Array:
-        """Equal proportions."""
+        """Equal proportions 1/(k + 1)."""
         return np.full(self.k + 1, 1 / (self.k + 1))
 
     @cached_property
     def boundary_distance(self) -> float:
-        """2·arcsin(1/√(k+1)), the distance of equal proportions to a face."""
+        """The distance from equal proportions to a face, where one proportion is 0.
+
+        It is 2·arcsin(1/√(k+1)): twice the angle from (1, …, 1)/√(k+1), the point's
+        square root, to the plane of a coordinate.
+        """
         return 2 * math.asin((self.k + 1) ** -0.5)
 
     def project(self, x: Array) -> Array:
@@ -109,18 +113,24 @@ class Simplex(PullbackManifold, ManifoldWithBoundary):
         return xp.where(total > 0, proportions, xp.nan)
 
     def to_tangent(self, p: Array, x: Array) -> Array:
-        """Return x without its mean: tangent vectors sum to 0."""
+        """Return the tangent vector nearest to x: x without its mean, at every point p.
+
+        Proportions keep their sum along it, because its entries sum to 0.
+        """
         xp = namespace(p, x)
         return x - xp.mean(x, axis=-1, keepdims=True) + xp.zeros_like(p)
 
     def residual(self, p: Array) -> Array:
-        """Return |Σp − 1| plus the sum of the negative parts."""
+        """Return how far p is from being proportions.
+
+        It is |Σp − 1| plus the total by which entries are below 0.
+        """
         xp = namespace(p)
         negative = xp.sum(xp.where(p < 0, -p, 0.0), axis=-1)
         return xp.abs(xp.sum(p, axis=-1) - 1) + negative
 
     def to_model(self, x: Array) -> Array:
-        """Return √x, a unit vector of the orthant."""
+        """Return φ(x) = √x: proportions as a unit vector without negative entries."""
         return _positive_root(namespace(x), x)
 
     def from_model(self, y: Array) -> Array:
@@ -146,18 +156,36 @@ class Simplex(PullbackManifold, ManifoldWithBoundary):
         return square / xp.sum(square, axis=-1, keepdims=True)
 
     def differential(self, p: Array, v: Array) -> Array:
-        """Return the velocity v/(2√p) of √p, and 0 where the proportion is 0."""
+        """Return dφ_p(v) = v/(2√p), the velocity of φ(p) = √p where p has velocity v.
+
+        It is 0 where a proportion is 0, on the boundary of the simplex.
+        """
         xp = namespace(p, v)
         root = _positive_root(xp, p)
         is_nonzero = root != 0  # True also for NaN, which is passed on
         return xp.where(is_nonzero, v / (2 * xp.where(is_nonzero, root, 1.0)), 0.0)
 
     def inverse_differential(self, p: Array, w: Array) -> Array:
-        """Return 2√p·w."""
+        """Return the velocity 2√p·w of the proportions p whose roots √p have velocity w."""
         return 2 * _positive_root(namespace(p), p) * w
 
 
 def _positive_root(xp: Any, p: Array) -> Array:
-    """Return √p, and 0 with a finite derivative where p is not positive."""
+    """Return √p, and 0 where p is not positive.
+
+    The inner `where` keeps the derivative finite at 0; NaN stays NaN.
+
+    Parameters
+    ----------
+    xp : module
+        The array library.
+    p : array
+        Proportions.
+
+    Returns
+    -------
+    array
+        The roots, of the same shape.
+    """
     is_positive = p > 0
     return xp.where(is_positive, xp.sqrt(xp.where(is_positive, p, 1.0)), 0 * p)

@@ -68,7 +68,7 @@ class SPDAffineInvariant(SPD, AffineInvariantCone, OriginIsometry, CheapKernels)
 
     @property
     def curvature_bounds(self) -> tuple[float, float]:
-        """[−½, 0], and 0 for numbers."""
+        """The bounds [−½, 0] of sectional curvatures; 0 for m = 1, which has no planes."""
         return (-0.5, 0.0) if self.m > 1 else (0.0, 0.0)
 
     @cached_property
@@ -83,22 +83,22 @@ class SPDAffineInvariant(SPD, AffineInvariantCone, OriginIsometry, CheapKernels)
 
     @property
     def cone_size(self) -> tuple[int, int]:
-        """m rows of real numbers."""
+        """The pair (m, 1): m rows of real numbers."""
         return (self.m, 1)
 
     @cached_property
     def float_set(self) -> FloatSet:
-        """Matrices of condition number up to 1e6."""
+        """The set of well-represented points: matrices of condition number up to 1e6."""
         return spectrum_float_set(self.m)
 
     def move_to_origin(self, center: Array, X: Array) -> Array:
-        """Return L⁻¹XL⁻ᵀ with center = LLᵀ."""
+        """Return L⁻¹XL⁻ᵀ, an isometry of X that takes the center LLᵀ to the identity."""
         if np.array_equal(center, self.origin):
             return X
         return whitened(like(X, center), X)[1]
 
     def move_from_origin(self, center: Array, X: Array) -> Array:
-        """Return LXLᵀ with center = LLᵀ."""
+        """Return LXLᵀ, an isometry of X that takes the identity to the center LLᵀ."""
         if np.array_equal(center, self.origin):
             return X
         return sym(sandwich(cholesky(like(X, center)), X))
@@ -146,12 +146,12 @@ class SPDAffineInvariant(SPD, AffineInvariantCone, OriginIsometry, CheapKernels)
         xp = namespace(p, v)
 
         def smooth(p: Array, v: Array) -> Array:
-            """Return a simpler expression, which is differentiated instead."""
+            """Return the end point by formulas that autodiff can differentiate."""
             L = cholesky(p)
             return sandwich(L, exp_sym(whiten(L, v)))
 
         def accurate(p: Array, v: Array) -> Array:
-            """Return the value with small round-off."""
+            """Return the end point with small round-off, which keeps short steps' digits."""
             L, A = whitened(p, v)
             eigenvalues, U = eigh(A)
             frame = L @ U
@@ -187,12 +187,12 @@ class SPDAffineInvariant(SPD, AffineInvariantCone, OriginIsometry, CheapKernels)
         """
 
         def smooth(p: Array, q: Array) -> Array:
-            """Return a simpler expression, which is differentiated instead."""
+            """Return the logarithm by formulas that autodiff can differentiate."""
             L = cholesky(p)
             return sandwich(L, log1p_sym(whiten(L, q - p)))
 
         def accurate(p: Array, q: Array) -> Array:
-            """Return the value with small round-off."""
+            """Return the logarithm with small round-off, also where q is near p."""
             xp = namespace(p, q)
             L, logs, U = log_spectrum(p, q)
             frame = L @ U
@@ -227,19 +227,22 @@ class SPDAffineInvariant(SPD, AffineInvariantCone, OriginIsometry, CheapKernels)
         """
 
         def smooth(p: Array, q: Array) -> Array:
-            """Return a simpler expression, which is differentiated instead."""
+            """Return the distance by formulas that autodiff can differentiate."""
             S = log1p_sym(whiten(cholesky(p), q - p))
             xp = namespace(S)
             return safe_sqrt(xp, xp.sum(S * S, axis=(-2, -1)))
 
         def accurate(p: Array, q: Array) -> Array:
-            """Return the value with small round-off."""
+            """Return the distance with small round-off: the length of the log-spectrum."""
             return euclidean_norm(namespace(p, q), log_spectrum(p, q)[1])
 
         return with_derivative_of(smooth, accurate, p, q)
 
     def inner(self, p: Array, u: Array, v: Array) -> Array:
-        """Return tr(p⁻¹u p⁻¹v), as the Frobenius product of L⁻¹uL⁻ᵀ and L⁻¹vL⁻ᵀ."""
+        """Return the inner product tr(p⁻¹u p⁻¹v) of tangent matrices u and v at p.
+
+        With p = LLᵀ it is the Frobenius product of L⁻¹uL⁻ᵀ and L⁻¹vL⁻ᵀ.
+        """
         products = self._whitened(p, u) * self._whitened(p, v)
         return namespace(p, u, v).sum(products, axis=(-2, -1))
 
@@ -259,11 +262,11 @@ class SPDAffineInvariant(SPD, AffineInvariantCone, OriginIsometry, CheapKernels)
         """
 
         def smooth(p: Array, v: Array) -> Array:
-            """Return a simpler expression, which is differentiated instead."""
+            """Return L⁻¹vL⁻ᵀ by formulas that autodiff can differentiate."""
             return whiten(cholesky(p), v)
 
         def accurate(p: Array, v: Array) -> Array:
-            """Return the value with small round-off."""
+            """Return L⁻¹vL⁻ᵀ with small round-off."""
             return whitened(p, v)[1]
 
         return with_derivative_of(smooth, accurate, p, v)
@@ -405,7 +408,7 @@ class SPDAffineInvariant(SPD, AffineInvariantCone, OriginIsometry, CheapKernels)
         return G @ G.mT
 
     def transport_coordinates(self, p: Array, q: Array, z: Array) -> Array:
-        """Return the coordinates at q of the vector with coordinates z at p, moved in parallel.
+        """Return the coordinates at q of the transported vector with coordinates z at p.
 
         With p = LLᵀ, q = KKᵀ and A = L⁻¹qL⁻ᵀ, the matrix Q = K⁻¹L·A^½ is orthogonal. If
         S is the symmetric matrix with coordinates z, the result is the coordinates of

@@ -60,7 +60,7 @@ class SPDBuresWasserstein(SPD):
 
     @property
     def curvature_bounds(self) -> tuple[float, float]:
-        """[0, ∞), and 0 for numbers."""
+        """The bounds [0, ∞) of sectional curvatures; 0 for m = 1, which has no planes."""
         return (0.0, inf) if self.m > 1 else (0.0, 0.0)
 
     def exp(self, p: Array, v: Array) -> Array:
@@ -130,7 +130,7 @@ class SPDBuresWasserstein(SPD):
         return norm(step.S) * step.top_unit[..., 0, 0]
 
     def inner(self, p: Array, u: Array, v: Array) -> Array:
-        """Return ½tr(L_p[u]·v)."""
+        """Return the inner product ½tr(L·v) of u and v at p, where L solves Lp + pL = u."""
         return 0.5 * namespace(p, u, v).sum(_lyapunov(p, u) * v, axis=(-2, -1))
 
     def transport(self, p: Array, q: Array, v: Array) -> Array:
@@ -160,11 +160,11 @@ class SPDBuresWasserstein(SPD):
         arriving = -self.to_coordinates(q, self.log(q, p))
 
         def dot(x: Array, y: Array) -> Array:
-            """Return inner products, with a last axis of length 1."""
+            """Return the dot products of vectors x and y, with a last axis of length 1."""
             return xp.sum(x * y, axis=-1)[..., None]
 
         def unit(x: Array) -> Array:
-            """Return x/|x|, and 0 for 0."""
+            """Return the unit vectors x/|x|, and 0 for x = 0."""
             length = euclidean_norm(xp, x)[..., None]
             return x / xp.where(length > 0, length, 1.0)
 
@@ -223,7 +223,22 @@ class SPDBuresWasserstein(SPD):
 
 
 def _metric_weights(p: Array) -> tuple[Array, Array]:
-    """Return √(2(λᵣ+λₛ)) for all pairs of eigenvalues of p, and the eigenvectors of p."""
+    """Return the factors by which coordinates differ from entries in p's eigenbasis.
+
+    The metric at p divides the square of entry (r, s) by 2(λᵣ + λₛ).
+
+    Parameters
+    ----------
+    p : array of shape (..., m, m)
+        Positive definite matrices with eigenvalues λ.
+
+    Returns
+    -------
+    weights : array of shape (..., m, m)
+        √(2(λᵣ + λₛ)) for all pairs r, s.
+    U : array of shape (..., m, m)
+        The eigenvectors of p, in columns.
+    """
     eigenvalues, U = eigh(p)
     sums = eigenvalues[..., :, None] + eigenvalues[..., None, :]
     return namespace(p).sqrt(2 * sums), U
@@ -248,7 +263,7 @@ def _lyapunov(p: Array, v: Array) -> Array:
     """
 
     def solve(p: Array, v: Array) -> Array:
-        """Solve the equation, without derivatives."""
+        """Return the solution L itself; autodiff takes its derivative from `rule`."""
         eigenvalues, U = eigh(p)
         sums = eigenvalues[..., :, None] + eigenvalues[..., None, :]
         return sym(sandwich(U, (U.mT @ v @ U) / sums))
@@ -256,7 +271,15 @@ def _lyapunov(p: Array, v: Array) -> Array:
     def rule(
         arrays: tuple[Array, Array], changes: tuple[Array, Array]
     ) -> tuple[Array, Array]:
-        """Return L and its change L', which solves L'p + pL' = v' − Lp' − p'L."""
+        """Return L and its change L', which solves L'p + pL' = v' − Lp' − p'L.
+
+        Parameters
+        ----------
+        arrays : pair of arrays
+            p and v.
+        changes : pair of arrays
+            Their changes p' and v'.
+        """
         L = _lyapunov(*arrays)
         p_change, v_change = changes
         right_side = sym(v_change) - 2 * sym(L @ sym(p_change))
@@ -344,11 +367,11 @@ def _root_difference(p: Array, q: Array) -> tuple[Array, Array, Array, Array]:
     G = cholesky(p / p_unit / p_unit)
 
     def smooth(G: Array, p: Array, q: Array, p_unit: Array, q_unit: Array) -> Array:
-        """Return the difference as it is written, which is differentiated instead."""
+        """Return the difference by formulas that autodiff can differentiate."""
         return q_unit * sqrt_sym(sandwich(G.mT, q)) - p_unit * G.mT @ G
 
     def accurate(G: Array, p: Array, q: Array, p_unit: Array, q_unit: Array) -> Array:
-        """Return the difference by divided differences of the square root."""
+        """Return the difference with small round-off, by divided differences of √x."""
         gram_eigenvalues, U = eigh(G.mT @ G)
         product_eigenvalues, V = eigh(sym(sandwich(G.mT, q)))
         root = xp.sqrt(xp.where(product_eigenvalues >= 0, product_eigenvalues, xp.nan))

@@ -39,10 +39,20 @@ _MOST_INDEFINITE = 0.1
 
 
 def pack(S: Array) -> Array:
-    """Return orthonormal coordinates of symmetric S under the Frobenius product.
+    """Return orthonormal coordinates of symmetric matrices under the Frobenius product.
 
-    They are the entries of the lower triangle, row by row, off-diagonals times √2. The
-    shape (..., m, m) becomes (..., m(m + 1)/2).
+    They are the entries of the lower triangle, row by row. Those off the diagonal are
+    multiplied by √2, because they occur twice in the sum of squares.
+
+    Parameters
+    ----------
+    S : array of shape (..., m, m)
+        Symmetric matrices.
+
+    Returns
+    -------
+    array of shape (..., m(m + 1)/2)
+        Vectors whose Euclidean length is the Frobenius norm of the matrix.
     """
     row, column = np.tril_indices(S.shape[-1])
     weights = np.where(row == column, 1.0, sqrt(2))
@@ -50,7 +60,20 @@ def pack(S: Array) -> Array:
 
 
 def unpack(z: Array, m: int) -> Array:
-    """Return the symmetric m×m matrix with coordinates z: the inverse of `pack`."""
+    """Return the symmetric matrix with given coordinates: the inverse of `pack`.
+
+    Parameters
+    ----------
+    z : array of shape (..., m(m + 1)/2)
+        The lower triangle, row by row, off-diagonal entries times √2.
+    m : int
+        The number of rows.
+
+    Returns
+    -------
+    array of shape (..., m, m)
+        Symmetric matrices.
+    """
     weights = np.where(np.eye(m, dtype=bool), 1.0, 1 / sqrt(2))
     return symmetric_from_triangle(z, weights, 0)
 
@@ -74,7 +97,12 @@ class SpectrumFloatSet(FloatSet):
 
     @property
     def safe_radius(self) -> float:
-        """The limit over √2; inf for numbers, which have no condition."""
+        """A distance from I within which every matrix is in the set.
+
+        Log-eigenvalues at distance r span at most √2·r, so it is
+        `_SAFE_LOG_CONDITION`/√2. It is inf for m = 1, because numbers have no
+        condition.
+        """
         return _SAFE_LOG_CONDITION / sqrt(2) if self.m > 1 else inf
 
     def shrink_factor(self, z: Array) -> Array:
@@ -138,7 +166,11 @@ class SpectrumFloatSet(FloatSet):
         return xp.where(span > _SAFE_LOG_CONDITION, nearest, z)
 
     def roundoff_amplification(self, radius: float) -> float:
-        """Return the largest condition number within the radius; 1 for numbers."""
+        """Return how far a matrix moves, at most, per unit of relative coordinate error.
+
+        It is the largest condition number of a matrix of the set at distance up to
+        `radius` from I: e^(√2·radius), or e^`_SAFE_LOG_CONDITION`; 1 for m = 1.
+        """
         if self.m == 1:
             return 1.0
         return exp(min(sqrt(2) * radius, _SAFE_LOG_CONDITION))
@@ -184,17 +216,17 @@ class SPD(FrozenManifold):
 
     @property
     def dim(self) -> int:
-        """m(m + 1)/2."""
+        """The dimension m(m + 1)/2, the number of entries on and below the diagonal."""
         return self.m * (self.m + 1) // 2
 
     @property
     def point_shape(self) -> tuple[int, ...]:
-        """An m×m matrix."""
+        """A point is an m×m matrix."""
         return (self.m, self.m)
 
     @property
     def origin(self) -> Array:
-        """The identity."""
+        """The identity matrix."""
         return np.eye(self.m)
 
     def project(self, x: Array) -> Array:
@@ -220,7 +252,7 @@ class SPD(FrozenManifold):
         smallest = float(info.smallest_normal)
 
         def raise_eigenvalues(S: Array) -> Array:
-            """Return S, or S with raised eigenvalues where it is not definite."""
+            """Return S, with eigenvalues raised to the floor if one is below it."""
             eigenvalues, U = eigh(S)
             largest = xp.max(xp.abs(eigenvalues), axis=-1, keepdims=True)
             floor = largest * float(info.eps)
@@ -259,7 +291,7 @@ class SPD(FrozenManifold):
         xp = namespace(x)
 
         def repair_or_refuse(S: Array) -> Array:
-            """Return S where it is definite, repaired where it is nearly so, else NaN."""
+            """Return S if it is definite, repaired if it is nearly so, and otherwise NaN."""
             scaled = well_scaled(S)
             eigenvalues, U = eigh(scaled)
             eps = float(xp.finfo(eigenvalues.dtype).eps)
@@ -283,11 +315,14 @@ class SPD(FrozenManifold):
         return _unless_clearly_positive(S, S, repair_or_refuse)
 
     def norm(self, p: Array, v: Array) -> Array:
-        """Return the length of the coordinates of v, at any scale."""
+        """Return the Riemannian length of v at p: that of its orthonormal coordinates.
+
+        Squares of very large or small coordinates neither overflow nor underflow.
+        """
         return euclidean_norm(namespace(p, v), self.to_coordinates(p, v))
 
     def to_tangent(self, p: Array, x: Array) -> Array:
-        """Return the symmetric part of x, the nearest in the Frobenius norm."""
+        """Return the tangent matrix at p nearest to x: its symmetric part."""
         return sym(x) + namespace(p, x).zeros_like(p)
 
     def residual(self, p: Array) -> Array:
@@ -310,7 +345,7 @@ class SPD(FrozenManifold):
         p = well_scaled(p)
 
         def lack_of_definiteness(S: Array) -> Array:
-            """Return how far eigenvalues are below 0; 1 where the least one is 0."""
+            """Return by how much the least eigenvalue is below 0; 1 where it is 0."""
             least = eigh(S)[0][..., 0]
             lack = xp.where(least < 0, -least, 1.0)
             return xp.where(least > 0, 0.0, lack)

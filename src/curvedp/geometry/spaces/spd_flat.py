@@ -60,7 +60,7 @@ def dlog(p: Array, v: Array) -> Array:
     """
 
     def value(p: Array, v: Array) -> Array:
-        """Return the derivative of the logarithm, not itself differentiable."""
+        """Return d(log)_p[v] itself; autodiff takes its derivative from `rule`."""
         eigenvalues, U = eigh(p)
         differences = divided_log(eigenvalues[..., :, None], eigenvalues[..., None, :])
         return sym(sandwich(U, differences * (U.mT @ v @ U)))
@@ -68,10 +68,17 @@ def dlog(p: Array, v: Array) -> Array:
     def rule(
         arrays: tuple[Array, Array], changes: tuple[Array, Array]
     ) -> tuple[Array, Array]:
-        """Return s = d(log)_p[v] and its change s', for changes of p and v.
+        """Return s = d(log)_p[v] and its change s' when p and v change.
 
-        The equation d(exp)_{log p}[s] = v is differentiated along p with s fixed, and
-        solved for s'.
+        By definition d(exp)_{log p}[s] = v. This equation is differentiated along p
+        with s fixed, and solved for s'.
+
+        Parameters
+        ----------
+        arrays : pair of arrays
+            p and v.
+        changes : pair of arrays
+            The changes of p and of v.
         """
         s = value(*arrays)
         p_change, v_change = changes
@@ -101,7 +108,7 @@ def dexp(p: Array, s: Array) -> Array:
     """
 
     def value(p: Array, s: Array) -> Array:
-        """Return the derivative of the exponential, not itself differentiable."""
+        """Return d(exp)_{log p}[s] itself; autodiff differentiates `_block_dexp`."""
         eigenvalues, U = eigh(p)
         differences = divided_log(eigenvalues[..., :, None], eigenvalues[..., None, :])
         return sym(sandwich(U, (U.mT @ s @ U) / differences))
@@ -151,19 +158,61 @@ class FlatSPD(SPD, ScalableCone, OriginIsometry):
 
     @abstractmethod
     def _frame(self, p: Array) -> Array:
-        """Return what the other functions need of a point p."""
+        """Return what the functions below need of a point p, computed once.
+
+        It is passed to them as `frame`: p itself, or its Cholesky factor.
+        """
 
     @abstractmethod
     def _differential(self, frame: Array, v: Array) -> Array:
-        """Return dφ_p(v)."""
+        """Return dφ_p(v), the velocity in the chart φ for a velocity v at p.
+
+        Parameters
+        ----------
+        frame : array of shape (..., m, m)
+            What `_frame` returns for the point p.
+        v : array of shape (..., m, m)
+            Symmetric matrices, tangent vectors at p.
+
+        Returns
+        -------
+        array of shape (..., m, m)
+            Matrices of the chart: symmetric, or lower triangular.
+        """
 
     @abstractmethod
     def _inverse_differential(self, frame: Array, X: Array) -> Array:
-        """Return the tangent vector v at p with dφ_p(v) = X."""
+        """Return the tangent vector v at p with dφ_p(v) = X.
+
+        Parameters
+        ----------
+        frame : array of shape (..., m, m)
+            What `_frame` returns for the point p.
+        X : array of shape (..., m, m)
+            Velocities in the chart φ.
+
+        Returns
+        -------
+        array of shape (..., m, m)
+            Symmetric matrices.
+        """
 
     @abstractmethod
     def _difference(self, frame: Array, p: Array, q: Array) -> Array:
-        """Return φ(q) − φ(p), with every digit when q is near p."""
+        """Return φ(q) − φ(p), accurate to its last digits also where q is near p.
+
+        Parameters
+        ----------
+        frame : array of shape (..., m, m)
+            What `_frame` returns for p.
+        p, q : arrays of shape (..., m, m)
+            Two points.
+
+        Returns
+        -------
+        array of shape (..., m, m)
+            Matrices of the chart φ.
+        """
 
     def log(self, p: Array, q: Array) -> Array:
         """Return the velocity at p of a shortest geodesic to q.
@@ -205,7 +254,7 @@ class FlatSPD(SPD, ScalableCone, OriginIsometry):
         return matrix.norm(self._difference(self._frame(p), p, q))
 
     def inner(self, p: Array, u: Array, v: Array) -> Array:
-        """Return the Frobenius product of dφ(u) and dφ(v)."""
+        """Return the inner product of u and v at p: the Frobenius product of dφ(u) and dφ(v)."""
         frame = self._frame(p)
         products = self._differential(frame, u) * self._differential(frame, v)
         return namespace(p, u, v).sum(products, axis=(-2, -1))
@@ -235,11 +284,14 @@ class FlatSPD(SPD, ScalableCone, OriginIsometry):
         )
 
     def from_coordinates(self, p: Array, z: Array) -> Array:
-        """Return the vector whose dφ is the symmetric matrix with coordinates z."""
+        """Return the tangent vector at p whose dφ is the symmetric matrix `unpack(z)`."""
         return self._inverse_differential(self._frame(p), unpack(z, self.m))
 
     def to_coordinates(self, p: Array, v: Array) -> Array:
-        """Return the coordinates of dφ(v)."""
+        """Return the coordinates of v at p: the entries of the symmetric matrix dφ(v).
+
+        Off-diagonal ones are multiplied by √2 (`pack`).
+        """
         return pack(self._differential(self._frame(p), v))
 
 
@@ -265,19 +317,19 @@ class SPDLogEuclidean(FlatSPD):
 
     @cached_property
     def float_set(self) -> FloatSet:
-        """Matrices of condition number up to 1e6."""
+        """The set of well-represented points: matrices of condition number up to 1e6."""
         return spectrum_float_set(self.m)
 
     def _frame(self, p: Array) -> Array:
-        """Return p itself."""
+        """Return p itself, which is all that the logarithm's differential needs."""
         return p
 
     def _differential(self, frame: Array, v: Array) -> Array:
-        """Return d(log)_p[v]."""
+        """Return d(log)_p[v], the velocity of log p for a velocity v at p; `frame` is p."""
         return dlog(frame, v)
 
     def _inverse_differential(self, frame: Array, X: Array) -> Array:
-        """Return d(exp)_{log p}[X]."""
+        """Return d(exp)_{log p}[X], the velocity at p where log p has velocity X; p = `frame`."""
         return dexp(frame, X)
 
     def _difference(self, frame: Array, p: Array, q: Array) -> Array:
@@ -305,11 +357,11 @@ class SPDLogEuclidean(FlatSPD):
         """
 
         def smooth(p: Array, q: Array) -> Array:
-            """Return a simpler expression, which is differentiated instead."""
+            """Return log q − log p by formulas that autodiff can differentiate."""
             return log_sym(q) - log_sym(p)
 
         def accurate(p: Array, q: Array) -> Array:
-            """Return the value with small round-off."""
+            """Return log q − log p with small round-off, also where q is near p."""
             q, log_scale = match_scale(p, q)
             p_eigenvalues, U = eigh(p)
             q_eigenvalues, V = eigh(q)
@@ -343,11 +395,11 @@ class SPDLogEuclidean(FlatSPD):
         """
 
         def smooth(p: Array, v: Array) -> Array:
-            """Return a simpler expression, which is differentiated instead."""
+            """Return the end point by formulas that autodiff can differentiate."""
             return matrix.exp_sym(log_sym(p) + dlog(p, v))
 
         def accurate(p: Array, v: Array) -> Array:
-            """Return the value with small round-off."""
+            """Return the end point with small round-off, which keeps short steps' digits."""
             xp = namespace(p, v)
             step = dlog(p, v)
             p_eigenvalues, U = eigh(p)
@@ -389,7 +441,11 @@ class SPDLogCholesky(FlatSPD, CheapKernels):
 
     @cached_property
     def float_set(self) -> FloatSet:
-        """Every point; diagonals of L are a factor e^r apart, squared in LLᵀ."""
+        """The set of well-represented points: all up to a largest distance from I.
+
+        At distance r the diagonal entries of the Cholesky factor L are up to a factor
+        of e^r apart, and those of LLᵀ up to its square.
+        """
         return FloatSet(
             max_distance=18.0 if self.m > 1 else 350.0,
             amplification=partial(_log_cholesky_amplification, self.m),
@@ -431,7 +487,7 @@ class SPDLogCholesky(FlatSPD, CheapKernels):
         return sym(xp.where(is_short, near, end_factor @ end_factor.mT))
 
     def _frame(self, p: Array) -> Array:
-        """Return the Cholesky factor of p."""
+        """Return the Cholesky factor of p, which the other functions receive as `frame`."""
         return cholesky(p)
 
     def _differential(self, frame: Array, v: Array) -> Array:
@@ -549,7 +605,7 @@ class SPDLogCholesky(FlatSPD, CheapKernels):
         return self._inverse_differential(cholesky(p), lower)
 
     def to_coordinates(self, p: Array, v: Array) -> Array:
-        """Return the entries of dφ(v) on and below the diagonal."""
+        """Return the coordinates of v at p: the lower triangle of dφ(v), row by row."""
         return _pack_lower(self._differential(cholesky(p), v))
 
     def normal_coordinates(self, p: Array, q: Array) -> Array:
@@ -574,7 +630,7 @@ class SPDLogCholesky(FlatSPD, CheapKernels):
         return super().normal_coordinates(p, q)
 
     def fast_normal_coordinates(self, p: np.ndarray, q: np.ndarray) -> np.ndarray:
-        """Return the entries of φ(q) − φ(p) in working precision."""
+        """Return the lower triangle of φ(q) − φ(p), without care for close points."""
         return np.asarray(super().normal_coordinates(p, q))
 
 
@@ -623,11 +679,33 @@ def _log_cholesky_amplification(m: int, radius: float) -> float:
 
 
 def _pack_lower(X: Array) -> Array:
-    """Return the entries of lower triangular X, row by row."""
+    """Return the entries on and below the diagonal of X, row by row.
+
+    Parameters
+    ----------
+    X : array of shape (..., m, m)
+        Lower triangular matrices.
+
+    Returns
+    -------
+    array of shape (..., m(m + 1)/2)
+        The entries.
+    """
     return pack(namespace(X).where(_is_diagonal(X), X, X / 2**0.5))
 
 
 def _is_diagonal(L: Array) -> Array:
-    """Return which entries of an m×m matrix are on the diagonal."""
+    """Return a mask of the diagonal entries of one m×m matrix.
+
+    Parameters
+    ----------
+    L : array of shape (..., m, m)
+        Matrices, which give the size, the array library and the device.
+
+    Returns
+    -------
+    array of bool, shape (m, m)
+        True on the diagonal.
+    """
     index = namespace(L).arange(L.shape[-1], device=device(L))
     return index[:, None] == index

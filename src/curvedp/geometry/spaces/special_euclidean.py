@@ -44,18 +44,21 @@ class SpecialEuclidean(PullbackManifold):
     sizes = (("n", 2),)
 
     def __post_init__(self) -> None:
-        """Check the sizes and that the length is one."""
+        """Check that n is a whole number ≥ 2, and `length` a positive finite number."""
         super().__post_init__()
         object.__setattr__(self, "length", _validate.length("length", self.length))
 
     @cached_property
     def model(self) -> Product:
-        """Rotations times translations."""
+        """The space in which kernels are computed: rotations times translations.
+
+        A translation is measured there in units of `length`.
+        """
         return Product(Rotations(self.n), Euclidean(self.n))
 
     @property
     def point_shape(self) -> tuple[int, ...]:
-        """A matrix with n + 1 rows."""
+        """A point is a matrix with n + 1 rows and columns."""
         return (self.n + 1, self.n + 1)
 
     def exp(self, p: Array, v: Array) -> Array:
@@ -79,23 +82,29 @@ class SpecialEuclidean(PullbackManifold):
         return _block_matrix(rotation, translation, 1.0)
 
     def residual(self, p: Array) -> Array:
-        """Return the rotation's residual plus the error of the last row (0, …, 1)."""
+        """Return how far a matrix p is from a rigid motion [[R, t], [0, 1]].
+
+        It is the residual of R as a rotation, plus the largest error of the last row.
+        """
         xp = namespace(p)
         last_row = like(p, [0.0] * self.n + [1.0])
         gap = xp.max(xp.abs(p[..., -1, :] - last_row), axis=-1)
         return super().residual(p) + gap
 
     def to_model(self, x: Array) -> Array:
-        """Return the rotation and the translation in units of `length`."""
+        """Return the rigid motion x = [[R, t], [0, 1]] as the pair (R, t/length), joined."""
         return self.model.join([x[..., :-1, :-1], x[..., :-1, -1] / self.length])
 
     def from_model(self, y: Array) -> Array:
-        """Return the matrix of a rotation and a translation."""
+        """Return the matrix [[R, t], [0, 1]] of a pair y of R and t/length."""
         rotation, translation = self.model.split(y)
         return _block_matrix(rotation, self.length * translation, 1.0)
 
     def inverse_differential(self, p: Array, w: Array) -> Array:
-        """Return the tangent matrix, whose corner is 0."""
+        """Return the tangent matrix [[U, s], [0, 0]] of a pair w of U and s/length.
+
+        U is the velocity of the rotation and s that of the translation, at any p.
+        """
         rotation, translation = self.model.split(w)
         return _block_matrix(rotation, self.length * translation, 0.0)
 

@@ -59,22 +59,22 @@ class Sphere(VectorManifold, UnitQuadric, EmbeddedMean):
 
     @property
     def point_shape(self) -> tuple[int, ...]:
-        """A vector of d + 1 numbers."""
+        """A point is a vector of d + 1 numbers."""
         return (self.d + 1,)
 
     @property
     def origin(self) -> Array:
-        """The first unit vector e₁."""
+        """The first unit vector (1, 0, …, 0)."""
         return np.eye(1, self.d + 1)[0]
 
     @property
     def curvature_bounds(self) -> tuple[float, float]:
-        """1, and 0 on the circle."""
+        """The curvature 1 as lower and upper bound; 0 on the circle, which has no planes."""
         return (1.0, 1.0) if self.d > 1 else (0.0, 0.0)
 
     @cached_property
     def embedding_signature(self) -> np.ndarray:
-        """All signs are +1."""
+        """The signs sᵢ in Σ sᵢxᵢ² = 1, the equation of the sphere: all are +1."""
         return np.ones(self.d + 1)
 
     def exp(self, p: Array, v: Array) -> Array:
@@ -117,7 +117,11 @@ class Sphere(VectorManifold, UnitQuadric, EmbeddedMean):
         """
 
         def fast(x: list[Array], y: list[Array]) -> tuple[Array, Array]:
-            """Return the result coordinate by coordinate, and where it is accurate."""
+            """Return the velocities from x to y, and where they are accurate.
+
+            Both arguments are lists with one array for each coordinate, which is faster
+            for batches of short vectors.
+            """
             angle, parts, length = _angle_by_coordinates(x, y, passes=2)
             factor = angle / length
             velocity = np.stack([factor * part for part in parts], axis=-1)
@@ -170,12 +174,16 @@ class Sphere(VectorManifold, UnitQuadric, EmbeddedMean):
         """
 
         def fast(x: list[Array], y: list[Array]) -> tuple[Array, Array]:
-            """Return the result coordinate by coordinate, and where it is accurate."""
+            """Return the distances of x and y, and where they are accurate.
+
+            Both arguments are lists with one array for each coordinate, which is faster
+            for batches of short vectors.
+            """
             angle, _, length = _angle_by_coordinates(x, y, passes=1)
             return angle, length > _LEAST_LENGTH
 
         def careful(p: Array, q: Array) -> Array:
-            """Return the distance also for very near points."""
+            """Return the distances of p and q, accurate even where squares underflow."""
             return self._angle(namespace(p, q), p, q).angle
 
         return fast_path(careful, fast, p, q)
@@ -238,32 +246,32 @@ class Sphere(VectorManifold, UnitQuadric, EmbeddedMean):
         return v - along * (sinc * p + versine_quotient(xp, angle_square) * velocity)
 
     def project(self, x: Array) -> Array:
-        """Return x/|x|; the zero vector goes to the origin."""
+        """Return the point x/|x| of the sphere nearest to x; the origin for x = 0."""
         xp = namespace(x)
         length = euclidean_norm(xp, x)[..., None]
         unit = x / xp.where(length == 0, 1.0, length)
         return xp.where(length == 0, like(x, self.origin), unit)
 
     def from_record(self, x: Array) -> Array:
-        """Return the unit vector along x, whatever its length; 0 has none."""
+        """Return the unit vector along a record x of any length; NaN for x = 0."""
         return direction(namespace(x), x)
 
     def embed(self, X: Array) -> np.ndarray:
-        """Return the unit vectors themselves."""
+        """Return the embedding of points X in R^{d+1}: the unit vectors themselves."""
         return np.asarray(X)
 
     def from_embedding(self, z: np.ndarray) -> np.ndarray:
-        """Return the unit vector along z."""
+        """Return the point nearest to a vector z of R^{d+1}: the unit vector along z."""
         return np.asarray(self.project(z))
 
     def to_tangent(self, p: Array, x: Array) -> Array:
-        """Return the part of x orthogonal to p."""
+        """Return the tangent vector at p nearest to x: x without its component along p."""
         xp = namespace(p, x)
         along = xp.vecdot(p, x) / xp.vecdot(p, p)
         return x - along[..., None] * p
 
     def residual(self, p: Array) -> Array:
-        """Return | |p| − 1 |."""
+        """Return how far the length of p is from 1: | |p| − 1 |."""
         xp = namespace(p)
         return xp.abs(euclidean_norm(xp, p) - 1)
 

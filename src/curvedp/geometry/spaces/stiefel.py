@@ -74,7 +74,7 @@ class Stiefel(OrthonormalFrames):
     r: int
 
     def __post_init__(self) -> None:
-        """Check the sizes, and that there are no more columns than rows."""
+        """Check that m and r are whole numbers ≥ 1, and that r ≤ m."""
         super().__post_init__()
         if self.r > self.m:
             raise ParameterError(
@@ -85,12 +85,12 @@ class Stiefel(OrthonormalFrames):
 
     @cached_property
     def dim(self) -> int:
-        """Turns inside the span, plus (m − r)·r directions out of it."""
+        """The dimension: r(r − 1)/2 turns of the columns in their span, (m − r)·r out of it."""
         return self._n_turns + (self.m - self.r) * self.r
 
     @cached_property
     def _n_turns(self) -> int:
-        """The number r(r − 1)/2 of planes of two columns."""
+        """The number r(r − 1)/2 of pairs of columns, whose planes can turn."""
         return self.r * (self.r - 1) // 2
 
     @cached_property
@@ -165,13 +165,17 @@ class Stiefel(OrthonormalFrames):
             return Sphere(self.m - 1).log(p[..., 0], q[..., 0])[..., None]
 
         def smooth(p: Array, q: Array) -> Array:
-            """Add the change of the velocity to first order, which is 0 in value."""
+            """Return the logarithm, with a derivative.
+
+            The velocity is found by iteration, which has none. A term is added that is
+            0 in value and whose derivative is that of the velocity, to first order.
+            """
             velocity, A, B, frame = self._solved_log(p, q)
             velocity = self.to_tangent(p, velocity)
             return velocity + log_change(A, B, frame, q - self.exp(p, velocity))
 
         def plain(p: Array, q: Array) -> Array:
-            """Return the value, without a derivative."""
+            """Return the logarithm by iteration, without a derivative."""
             return self._solved_log(p, q).velocity
 
         return with_smooth_derivative(smooth, plain, p, q)
@@ -222,7 +226,10 @@ class Stiefel(OrthonormalFrames):
 
     @staticmethod
     def _in_different_components(p: Array, q: Array) -> Array:
-        """Return whether square p and q have determinants of different signs."""
+        """Return whether square p and q have determinants of different signs.
+
+        No geodesic joins them: orthogonal matrices are rotations or reflections.
+        """
         return det(p) * det(q) < 0
 
     def dist(self, p: Array, q: Array) -> Array:
@@ -280,7 +287,10 @@ class Stiefel(OrthonormalFrames):
         return moved + moved @ skew_exp(-A)[0]
 
     def to_tangent(self, p: Array, x: Array) -> Array:
-        """Return p·skew(pᵀx) plus the part of x orthogonal to the span of p."""
+        """Return the tangent vector at p nearest to x: p·A + N.
+
+        A is the skew part of pᵀx, and N the part of x orthogonal to the columns of p.
+        """
         A, N = self._split(p, x)
         return p @ A + N
 
@@ -332,6 +342,13 @@ class Stiefel(OrthonormalFrames):
         """Return the part of x orthogonal to the columns of p, a matrix like x.
 
         The projection is done twice, because the first one leaves round-off.
+
+        Parameters
+        ----------
+        p : array of shape (..., m, r)
+            Matrices with orthonormal columns.
+        x : array of shape (..., m, r)
+            Any matrices.
         """
         x = x - p @ (p.mT @ x)
         return x - p @ (p.mT @ x)

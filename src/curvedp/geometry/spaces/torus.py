@@ -34,36 +34,42 @@ class Torus(FlatVectorManifold, EmbeddedMean):
     embedded_diameter = 2.0
 
     def exp(self, p: Array, v: Array) -> Array:
-        """Return p + v modulo 2π."""
+        """Return the end p + v of the geodesic from p with velocity v, modulo 2π."""
         return _wrap_angles(p + v)
 
     def log(self, p: Array, q: Array) -> Array:
-        """Return q − p modulo 2π: every angle goes the short way round."""
+        """Return the shortest velocity from p to q: every angle goes the short way round.
+
+        It is q − p modulo 2π, with entries in [−π, π].
+        """
         return _wrap_angles(q - p)
 
     def project(self, x: Array) -> Array:
-        """Return x modulo 2π."""
+        """Return the angles x modulo 2π, in [−π, π]."""
         return _wrap_angles(x)
 
     def embed(self, X: Array) -> np.ndarray:
-        """Return (cos x, sin x)/√d, vectors of length 1 with 2d entries."""
+        """Return points X of d angles as unit vectors (cos X, sin X)/√d of R^{2d} (NumPy)."""
         X = np.asarray(X)
         circles = np.concatenate([np.cos(X), np.sin(X)], axis=-1)
         return np.asarray(circles / self.d**0.5)
 
     def from_embedding(self, z: np.ndarray) -> np.ndarray:
-        """Return the angle of each pair (cos, sin)."""
+        """Return the point nearest to a vector z of R^{2d}: the angle of each (cos, sin).
+
+        The first d entries of z stand for cosines, and the others for sines.
+        """
         cosines = z[..., : self.d]
         sines = z[..., self.d :]
         return np.asarray(np.arctan2(sines, cosines))
 
 
 def _wrap_angles(x: Array) -> Array:
-    """Return x modulo 2π in [−π, π].
+    """Return the angles x modulo 2π, in [−π, π].
 
-    It is exactly x where x lies there already, so that small angles keep their digits.
-    For numbers so large that a full turn is below their spacing any angle may remain,
-    which is then clipped to the interval.
+    An angle in the interval stays exactly as it is, so that small angles keep their
+    digits. The remainder of a number so large that a full turn is below the spacing of
+    floats may miss the interval; it is clipped.
     """
     xp = namespace(x)
     x = x - 2 * math.pi * xp.round(x / (2 * math.pi))
