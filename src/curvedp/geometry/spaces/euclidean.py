@@ -34,7 +34,7 @@ class VectorManifold(FrozenManifold):
         return self.d
 
     def inner(self, p: Array, u: Array, v: Array) -> Array:
-        """Return the inner product Σ uᵢvᵢ of tangent vectors u and v, whatever the point p."""
+        """Return the inner product Σ uᵢvᵢ of u and v, tangent vectors at any point p."""
         xp = namespace(p, u, v)
         _, u, v = xp.broadcast_arrays(p, u, v)
         return xp.vecdot(u, v)

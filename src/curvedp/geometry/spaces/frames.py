@@ -17,13 +17,13 @@ class EmbeddedMetric(EmbeddedMean):
     is_homogeneous = True
 
     def inner(self, p: Array, u: Array, v: Array) -> Array:
-        """Return the inner product tr(uᵀv) of tangent matrices u and v, whatever the point p."""
+        """Return the inner product tr(uᵀv) of u and v, tangent matrices at any point p."""
         xp = namespace(p, u, v)
         _, u, v = xp.broadcast_arrays(p, u, v)
         return xp.sum(u * v, axis=(-2, -1))
 
     def norm(self, p: Array, v: Array) -> Array:
-        """Return the length of the tangent matrix v: its Frobenius norm, at every point p."""
+        """Return the length of v, a tangent matrix at any point p: its Frobenius norm."""
         _, v = namespace(p, v).broadcast_arrays(p, v)
         return matrix.norm(v)
 
@@ -94,7 +94,10 @@ class OrthonormalFrames(EmbeddedMetric):
         return np.asarray(self.project(z.reshape(*z.shape[:-1], *self.point_shape)))
 
     def residual(self, p: Array) -> Array:
-        """Return how far the columns of p are from orthonormal: the Frobenius norm of pᵀp − I."""
+        """Return how far the columns of p are from orthonormal.
+
+        It is the Frobenius norm of pᵀp − I.
+        """
         xp = namespace(p)
         gap = p.mT @ p - like(p, np.eye(p.shape[-1]))
         return xp.sqrt(xp.sum(gap * gap, axis=(-2, -1)))

@@ -81,7 +81,7 @@ class KendallShapes(EmbeddedMetric):
 
     @property
     def origin(self) -> Array:
-        """The shape whose first two landmarks are apart, the others half-way between them."""
+        """The shape with two landmarks apart and all others half-way between them."""
         base = np.zeros((self.k, 2))
         base[0, 0] = math.sqrt(0.5)
         base[1, 0] = -math.sqrt(0.5)

@@ -241,7 +241,10 @@ class Rotations(OrthonormalFrames):
         return p @ skew(p.mT @ x)
 
     def residual(self, p: Array) -> Array:
-        """Return how far p is from a rotation: the Frobenius norm of pᵀp − I plus |det p − 1|."""
+        """Return how far a matrix p is from being a rotation.
+
+        It is the Frobenius norm of pᵀp − I plus |det p − 1|.
+        """
         return super().residual(p) + namespace(p).abs(det(p) - 1)
 
     def from_coordinates(self, p: Array, z: Array) -> Array:

@@ -166,7 +166,7 @@ class Simplex(PullbackManifold, ManifoldWithBoundary):
         return xp.where(is_nonzero, v / (2 * xp.where(is_nonzero, root, 1.0)), 0.0)
 
     def inverse_differential(self, p: Array, w: Array) -> Array:
-        """Return the velocity 2√p·w of the proportions p whose roots √p have velocity w."""
+        """Return the velocity 2√p·w of proportions p whose roots √p have velocity w."""
         return 2 * _positive_root(namespace(p), p) * w
 
 

@@ -151,7 +151,7 @@ class SPDAffineInvariant(SPD, AffineInvariantCone, OriginIsometry, CheapKernels)
             return sandwich(L, exp_sym(whiten(L, v)))
 
         def accurate(p: Array, v: Array) -> Array:
-            """Return the end point with small round-off, which keeps short steps' digits."""
+            """Return the end point with small round-off, also for short steps."""
             L, A = whitened(p, v)
             eigenvalues, U = eigh(A)
             frame = L @ U

@@ -130,7 +130,7 @@ class SPDBuresWasserstein(SPD):
         return norm(step.S) * step.top_unit[..., 0, 0]
 
     def inner(self, p: Array, u: Array, v: Array) -> Array:
-        """Return the inner product ½tr(L·v) of u and v at p, where L solves Lp + pL = u."""
+        """Return the inner product ½tr(Lv) of u and v at p, where L solves Lp + pL = u."""
         return 0.5 * namespace(p, u, v).sum(_lyapunov(p, u) * v, axis=(-2, -1))
 
     def transport(self, p: Array, q: Array, v: Array) -> Array:

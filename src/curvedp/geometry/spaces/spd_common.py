@@ -291,7 +291,7 @@ class SPD(FrozenManifold):
         xp = namespace(x)
 
         def repair_or_refuse(S: Array) -> Array:
-            """Return S if it is definite, repaired if it is nearly so, and otherwise NaN."""
+            """Return S if it is definite, repaired if it is nearly so, otherwise NaN."""
             scaled = well_scaled(S)
             eigenvalues, U = eigh(scaled)
             eps = float(xp.finfo(eigenvalues.dtype).eps)

@@ -254,7 +254,7 @@ class FlatSPD(SPD, ScalableCone, OriginIsometry):
         return matrix.norm(self._difference(self._frame(p), p, q))
 
     def inner(self, p: Array, u: Array, v: Array) -> Array:
-        """Return the inner product of u and v at p: the Frobenius product of dφ(u) and dφ(v)."""
+        """Return the inner product of tangent vectors u and v at p: tr(dφ(u)ᵀ·dφ(v))."""
         frame = self._frame(p)
         products = self._differential(frame, u) * self._differential(frame, v)
         return namespace(p, u, v).sum(products, axis=(-2, -1))
@@ -325,11 +325,17 @@ class SPDLogEuclidean(FlatSPD):
         return p
 
     def _differential(self, frame: Array, v: Array) -> Array:
-        """Return d(log)_p[v], the velocity of log p for a velocity v at p; `frame` is p."""
+        """Return the velocity d(log)_p[v] of log p where p has velocity v.
+
+        The frame of this chart is p itself.
+        """
         return dlog(frame, v)
 
     def _inverse_differential(self, frame: Array, X: Array) -> Array:
-        """Return d(exp)_{log p}[X], the velocity at p where log p has velocity X; p = `frame`."""
+        """Return the velocity d(exp)_{log p}[X] of p where log p has velocity X.
+
+        The frame of this chart is p itself.
+        """
         return dexp(frame, X)
 
     def _difference(self, frame: Array, p: Array, q: Array) -> Array:
@@ -399,7 +405,7 @@ class SPDLogEuclidean(FlatSPD):
             return matrix.exp_sym(log_sym(p) + dlog(p, v))
 
         def accurate(p: Array, v: Array) -> Array:
-            """Return the end point with small round-off, which keeps short steps' digits."""
+            """Return the end point with small round-off, also for short steps."""
             xp = namespace(p, v)
             step = dlog(p, v)
             p_eigenvalues, U = eigh(p)
@@ -487,7 +493,7 @@ class SPDLogCholesky(FlatSPD, CheapKernels):
         return sym(xp.where(is_short, near, end_factor @ end_factor.mT))
 
     def _frame(self, p: Array) -> Array:
-        """Return the Cholesky factor of p, which the other functions receive as `frame`."""
+        """Return the Cholesky factor of p, which other methods receive as `frame`."""
         return cholesky(p)
 
     def _differential(self, frame: Array, v: Array) -> Array:

@@ -92,7 +92,7 @@ class SpecialEuclidean(PullbackManifold):
         return super().residual(p) + gap
 
     def to_model(self, x: Array) -> Array:
-        """Return the rigid motion x = [[R, t], [0, 1]] as the pair (R, t/length), joined."""
+        """Return the rigid motion x = [[R, t], [0, 1]] as a pair (R, t/length), joined."""
         return self.model.join([x[..., :-1, :-1], x[..., :-1, -1] / self.length])
 
     def from_model(self, y: Array) -> Array:

@@ -69,7 +69,7 @@ class Sphere(VectorManifold, UnitQuadric, EmbeddedMean):
 
     @property
     def curvature_bounds(self) -> tuple[float, float]:
-        """The curvature 1 as lower and upper bound; 0 on the circle, which has no planes."""
+        """The curvature 1 as lower and upper bound; 0 on the circle, without planes."""
         return (1.0, 1.0) if self.d > 1 else (0.0, 0.0)
 
     @cached_property

@@ -85,7 +85,10 @@ class Stiefel(OrthonormalFrames):
 
     @cached_property
     def dim(self) -> int:
-        """The dimension: r(r − 1)/2 turns of the columns in their span, (m − r)·r out of it."""
+        """The dimension r(r − 1)/2 + (m − r)·r.
+
+        The columns of a matrix turn in their span, and out of it.
+        """
         return self._n_turns + (self.m - self.r) * self.r
 
     @cached_property

@@ -49,7 +49,7 @@ class Torus(FlatVectorManifold, EmbeddedMean):
         return _wrap_angles(x)
 
     def embed(self, X: Array) -> np.ndarray:
-        """Return points X of d angles as unit vectors (cos X, sin X)/√d of R^{2d} (NumPy)."""
+        """Return points X of d angles as unit vectors (cos X, sin X)/√d of R^{2d}."""
         X = np.asarray(X)
         circles = np.concatenate([np.cos(X), np.sin(X)], axis=-1)
         return np.asarray(circles / self.d**0.5)
