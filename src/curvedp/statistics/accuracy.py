@@ -32,6 +32,16 @@ class AccuracyShare(FrechetMean):
     )
 
     def __post_init__(self) -> None:
+        """Check the fields, and that the ball is the interval [0, 1].
+
+        The sensitivity 1/n rests on that interval.
+
+        Raises
+        ------
+        ParameterError
+            If the manifold is not the real line, or the ball is not that of radius 1/2
+            about 1/2.
+        """
         super().__post_init__()
         center = float(self.center[0]) if self.manifold == SHARE_LINE else None
         if center != SHARE_BALL.center[0] or self.radius != SHARE_BALL.radius:

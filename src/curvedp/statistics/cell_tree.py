@@ -44,8 +44,10 @@ class CellTree:
     lower, upper : lists of arrays, shape (k,)
         The corners of each cell.
     left : list of int
-        As in `CellArrays`.
+        The index of each cell's left child; the right child is the next one. It is -1
+        for a leaf.
     axis : list of int
+        The axis along which each cell is halved, if it is.
     level : list of int
         How many times the root was halved to make the cell.
     """
@@ -59,6 +61,7 @@ class CellTree:
     level: list[int] = field(default_factory=list)
 
     def __post_init__(self) -> None:
+        """Add one root for each component: the whole cube [0, 1]^k."""
         n_components, size = self.lengths.shape
         for index in range(n_components):
             self._add(index, np.zeros(size), np.ones(size), level=0)
@@ -74,10 +77,16 @@ class CellTree:
         Parameters
         ----------
         component : int
+            The index of the component to which the cell belongs.
         lower, upper : arrays, shape (k,)
-            Its corners.
+            The corners of the cell.
         level : int
-            How many times the root was halved.
+            How many times the root was halved to make the cell.
+
+        Returns
+        -------
+        int
+            The index of the new cell.
         """
         sides = self.lengths[component] * (upper - lower)
         self.component.append(component)
@@ -89,12 +98,18 @@ class CellTree:
         return len(self.left) - 1
 
     def split(self, cells: list[int]) -> list[int]:
-        """Halve some leaves, and return the indices of their children, in pairs.
+        """Halve some leaves along their longest sides.
 
         Parameters
         ----------
         cells : list of int
             The indices of the leaves.
+
+        Returns
+        -------
+        list of int
+            The indices of the children: the left and the right child of the first cell,
+            then those of the second, and so on.
         """
         children = []
         for cell in cells:
@@ -113,11 +128,12 @@ class CellTree:
         return children
 
     def arrays(self) -> CellArrays:
-        """Return what is needed to find the leaf of a point."""
+        """Return the tree as arrays, with which `find_leaves` finds the leaf of a point."""
         axis = np.array(self.axis)
-        corners = np.arange(len(self))
-        lower = np.array(self.lower)[corners, axis]
-        upper = np.array(self.upper)[corners, axis]
+        cells = np.arange(len(self))
+        # The ends of each cell's side along its own axis.
+        lower = np.array(self.lower)[cells, axis]
+        upper = np.array(self.upper)[cells, axis]
         return CellArrays(np.array(self.left), axis, (lower + upper) / 2)
 
 
@@ -126,7 +142,9 @@ def find_leaves(
 ) -> np.ndarray:
     """Return the leaf in which each point lies.
 
-    The leaf of a point depends on that point alone.
+    All points descend together, one level in each round: a point on or above the middle
+    of its cell goes to the right child. The leaf of a point depends on that point
+    alone, so that replacing a record changes no other's leaf.
 
     Parameters
     ----------
@@ -136,6 +154,11 @@ def find_leaves(
         The component of each point, which is the index of its root.
     positions : array, shape (n, k)
         The points, in [0, 1]^k.
+
+    Returns
+    -------
+    array of int, shape (n,)
+        The index of each point's leaf.
     """
     leaf = np.array(component, dtype=np.int64)
     rows = np.flatnonzero(cells.left[leaf] >= 0)
@@ -168,6 +191,7 @@ def consistent_counts(
     Parameters
     ----------
     tree : CellTree
+        The cells, with the children of each.
     counts : array, shape (cells,)
         The noisy counts y.
     variances : array, shape (cells,)
@@ -182,8 +206,10 @@ def consistent_counts(
     """
     left = np.array(tree.left)
     estimates, spreads = _upward_pass(left, counts, variances)
-    n_roots = len(tree.lengths)
+
+    # The roots share what the total has more than their estimates, by their variances.
     result = np.zeros(len(tree))
+    n_roots = len(tree.lengths)
     roots = np.arange(n_roots)
     excess = total - estimates[roots].sum()
     root_spread = spreads[roots].sum()
@@ -192,15 +218,17 @@ def consistent_counts(
         shares = spreads[roots] / root_spread
     result[roots] = project_to_simplex(estimates[roots] + excess * shares, total)
 
+    # Downwards, the two children of each parent share its excess in the same way.
     levels = np.array(tree.level)
     for level in range(max(tree.level)):
         parents = np.flatnonzero((levels == level) & (left >= 0))
         first = left[parents]
         second = first + 1
+        # The tiny number stands for 0, where both children are known exactly.
         spread = np.maximum(spreads[first] + spreads[second], 1e-300)
-        gap = result[parents] - estimates[first] - estimates[second]
-        of_first = estimates[first] + gap * spreads[first] / spread
-        result[first] = np.clip(of_first, 0.0, result[parents])
+        excess_of_parents = result[parents] - estimates[first] - estimates[second]
+        first_counts = estimates[first] + excess_of_parents * spreads[first] / spread
+        result[first] = np.clip(first_counts, 0.0, result[parents])
         result[second] = result[parents] - result[first]
     return result
 
@@ -208,14 +236,18 @@ def consistent_counts(
 def _upward_pass(
     left: np.ndarray, counts: np.ndarray, variances: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Combine each cell's own count with what its descendants say, from leaves to roots.
+    """Combine each cell's own count with the sum of its children, from leaves to roots.
+
+    Two independent unbiased estimates are averaged with weights that are inverse to
+    their variances; the variance of the average is the product over the sum.
 
     Parameters
     ----------
     left : array of int
-        The left child of each cell, or -1.
+        The index of each cell's left child (the right one is the next), or -1.
     counts, variances : arrays
-        The noisy counts and their variances.
+        The noisy counts and their variances; an infinite variance stands for a cell
+        without a count of its own.
 
     Returns
     -------
@@ -242,13 +274,24 @@ def _upward_pass(
 def project_to_simplex(values: np.ndarray, total: float) -> np.ndarray:
     """Return the nearest nonnegative numbers that add up to a total.
 
+    The nearest ones are max(values − t, 0) with the same shift t for all; sorting finds
+    the t at which they add up.
+
     Parameters
     ----------
     values : array, shape (k,)
+        Any numbers.
     total : float
-        Nonnegative.
+        The sum of the result, nonnegative.
+
+    Returns
+    -------
+    array, shape (k,)
+        The projection in the Euclidean norm.
     """
     ordered = np.sort(values)[::-1]
-    surplus = (np.cumsum(ordered) - total) / np.arange(1, len(values) + 1)
-    n_positive = int(np.flatnonzero(ordered > surplus)[-1]) if total > 0 else 0
-    return np.asarray(np.maximum(values - surplus[n_positive], 0.0))
+    # The shift t if exactly the k largest numbers stay positive, for k = 1, 2, ….
+    shifts = (np.cumsum(ordered) - total) / np.arange(1, len(values) + 1)
+    # The right k is the last one whose smallest positive number stays positive.
+    last_positive = int(np.flatnonzero(ordered > shifts)[-1]) if total > 0 else 0
+    return np.asarray(np.maximum(values - shifts[last_positive], 0.0))

@@ -33,15 +33,21 @@ class ClippedGradient(Statistic):
 
     @property
     def value_space(self) -> Manifold:
+        """The manifold of the parameter, to whose tangent spaces gradients belong."""
         return self.manifold
 
     @property
     def public_count(self) -> int:
+        """The number n of records, which is public."""
         return self.n
 
     @property
     def sensitivity(self) -> float:
-        """2C/n: a gradient depends on its own record and on released points only."""
+        """2C/n, the largest move of a mean of n vectors of length at most C.
+
+        A gradient depends on its own record and on points that are already released, so
+        that one record changes one of the n vectors.
+        """
         return nextafter(2 * self.clip / self.n, inf)
 
 
@@ -60,9 +66,10 @@ class ClippedGradientSum(Statistic):
 
     @property
     def value_space(self) -> Manifold:
+        """The manifold of the parameter, to whose tangent spaces gradients belong."""
         return self.manifold
 
     @property
     def sensitivity(self) -> float:
-        """C: a record that is added or removed adds or removes one vector."""
+        """C, the bound on one gradient: an added record adds one vector of that length."""
         return self.clip

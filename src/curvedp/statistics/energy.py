@@ -23,8 +23,15 @@ def energy_distance(manifold: Manifold, X: np.ndarray, Y: np.ndarray) -> float:
     Parameters
     ----------
     manifold : Manifold
+        The manifold of both samples.
     X, Y : arrays, shapes (n, *point_shape) and (m, *point_shape)
         At least two points each.
+
+    Returns
+    -------
+    float
+        At least 0. It measures how well synthetic records follow the real ones, for
+        example.
 
     Examples
     --------
@@ -38,11 +45,20 @@ def energy_distance(manifold: Manifold, X: np.ndarray, Y: np.ndarray) -> float:
 def squared_energy_distance(manifold: Manifold, X: np.ndarray, Y: np.ndarray) -> float:
     """Return the unbiased estimate of the squared energy distance, which may be below 0.
 
+    Pairs of a point with itself, at distance 0, are left out of the means within a
+    sample.
+
     Parameters
     ----------
     manifold : Manifold
+        The manifold of both samples.
     X, Y : arrays, shapes (n, *point_shape) and (m, *point_shape)
         At least two points each.
+
+    Returns
+    -------
+    float
+        2·E d(x, y) − E d(x, x') − E d(y, y').
     """
     n = len(X)
     m = len(Y)
@@ -53,15 +69,20 @@ def squared_energy_distance(manifold: Manifold, X: np.ndarray, Y: np.ndarray) ->
 
 
 def _mean_distance(manifold: Manifold, X: np.ndarray, Y: np.ndarray) -> float:
-    """Return the mean distance between the points of one sample and of another.
+    """Return the mean distance between the points of one sample and those of another.
+
+    It is computed for blocks of rows, so that at most `_BLOCK` distances are in memory.
 
     Parameters
     ----------
     manifold : Manifold
+        The manifold of both samples.
     X, Y : arrays of points
+        Points, along the first axis. Y may be X itself.
     """
     rows = max(1, _BLOCK // len(Y))
     total = 0.0
+    # SciPy computes Euclidean distances without an array of differences.
     if isinstance(manifold, Euclidean):
         for start in range(0, len(X), rows):
             total += float(cdist(X[start : start + rows], Y).sum())

@@ -39,20 +39,23 @@ class FrechetMean(ClippedToBall, BoundsSamplingError):
 
     @cached_property
     def sensitivity(self) -> float:
-        """The theorem's bound and the solver's error at both ends, at most a diameter.
+        """The sensitivity of the computed mean: theorem and solver error.
 
-        Noise is added to a point of the ball, as floats hold it (`stored_radius`): no
-        two of them are farther apart than twice that, whatever the solver's error.
+        With Δ of Theorem S1 and the solver's error η, computed means of neighboring
+        data sets are at most Δ + 2η apart. Noise is added to a point of the ball, as
+        floats hold it (`stored_radius`): no two of them are farther apart than twice
+        that, whatever η is.
         """
         exact = frechet_mean_sensitivity(self.manifold, self.clipping_radius, self.n)
         return min(exact + 2 * self.solver_error, 2 * self.stored_radius)
 
     @cached_property
     def chart_sensitivity(self) -> float:
-        """The theorem's bound for the chart, which stretches the solver's error too.
+        """The sensitivity of the mean's coordinates in the chart at the center.
 
-        Coordinates are shortened to the radius before noise is added: no two of them
-        are farther apart than the diameter.
+        The theorem bounds it for exact means; the chart stretches the solver's error by
+        its Lipschitz constant. Coordinates are shortened to the radius before noise is
+        added: no two of them are farther apart than the diameter.
         """
         stretch = chart_stretch(self.manifold, self.radius)
         exact = mean_chart_sensitivity(self.manifold, self.clipping_radius, self.n)
@@ -61,14 +64,16 @@ class FrechetMean(ClippedToBall, BoundsSamplingError):
 
     @cached_property
     def stored_radius(self) -> float:
-        """How far from the center the point is that noise is added to.
+        """A bound on the distance from the center to the point that noise is added to.
 
-        That is the radius and the rounding of the point's own coordinates; on a space
+        It is the radius plus the rounding of the point's own coordinates. On a space
         whose noise is drawn in flat coordinates these are shortened to the radius, and
         nothing is rounded after that.
         """
         if is_drawn_in_coordinates(self.manifold, self.ball):
             return self.radius * (1 + CHART_ERROR)
+        # 8 units in the last place for each coordinate, times what the geometry makes
+        # of such an error at this distance from the origin.
         float_set = self.manifold.float_set
         safe_radius = float_set.safe_radius_within(self.radius)
         amplification = float_set.roundoff_amplification(safe_radius)
@@ -93,6 +98,16 @@ class FrechetMean(ClippedToBall, BoundsSamplingError):
         ----------
         failure_probability : float
             The probability with which the bound may be wrong.
+
+        Returns
+        -------
+        float
+            The bound on the distance, in units of the manifold's distance.
+
+        Raises
+        ------
+        ParameterError
+            If the ball is so wide that squared distances are not convex in it.
         """
         radius = self.clipping_radius
         convexity = ball_convexity(self.manifold, radius)
@@ -103,11 +118,14 @@ class FrechetMean(ClippedToBall, BoundsSamplingError):
         return radius * length / convexity.lowest_hessian
 
     def to_data_frame(self, points: np.ndarray) -> np.ndarray:
+        """Move points by the isometry that maps the canonical center to the ball's center."""
         return np.asarray(move_from_origin(self.manifold, self.center, points))
 
     def to_canonical_frame(self, points: np.ndarray) -> np.ndarray:
+        """Move points by the isometry that maps the ball's center to the canonical center."""
         return np.asarray(move_to_origin(self.manifold, self.center, points))
 
     def compute(self, records: Records) -> np.ndarray:
+        """Return the Fréchet mean of the clipped records (canonical frame). NOT private."""
         mean, _ = self.mean_and_variance(records)
         return mean

@@ -33,14 +33,16 @@ class FrechetVariance(ClippedToBall, BoundsSamplingError):
 
     @property
     def value_space(self) -> Euclidean:
+        """The real line, on which a variance lives."""
         return _REAL_LINE
 
     @cached_property
     def sensitivity(self) -> float:
-        """The theorem's bound, and the errors of mean and distances at both ends.
+        """The sensitivity of the computed variance: theorem and numerical errors.
 
-        A mean that is off by η raises the mean square by at most 2·2r·η + η². Squares
-        of computed distances are off by twice CHART_ERROR, relative.
+        Numerical errors occur in both of two neighboring data sets. A mean that is off
+        by η raises the mean square by at most 2·2r·η + η². Squares of computed
+        distances are off by a relative error of twice CHART_ERROR.
         """
         radius = self.clipping_radius
         mean_error = self.solver_error
@@ -53,25 +55,33 @@ class FrechetVariance(ClippedToBall, BoundsSamplingError):
 
     @property
     def value_ball(self) -> Ball:
-        """[0, r²], an interval about its middle."""
+        """The interval [0, r²] of possible variances, as a ball about its middle."""
         half_width = self.radius * self.radius / 2
         return Ball(np.array([half_width]), half_width)
 
     @property
     def post_processing(self) -> tuple[PostProcessing, ...]:
+        """A drawn variance is clipped to [0, r²]."""
         return (PostProcessing.CLIP_TO_VARIANCE_RANGE,)
 
     def sampling_error(self, failure_probability: float) -> float:
-        """Bound the distance of this variance from that of the population.
+        """Bound the distance of the records' variance from that of the population.
 
-        Replacing one record moves the variance by at most its sensitivity c
-        (McDiarmid), and its expectation is at most r²/(nλ) below the population's
-        variance (docs/theory/inference.md, "Regions of the population").
+        By McDiarmid's inequality: replacing one record moves the variance by at most
+        its sensitivity c, so that it is within c·√(n·log(2/a)/2) of its expectation
+        with probability 1 − a. The expectation is at most r²/(nλ) below the
+        population's variance, λ the least eigenvalue of the Hessian of ½d² in the ball
+        (docs/theory/inference.md, "Regions of the population").
 
         Parameters
         ----------
         failure_probability : float
             The probability with which the bound may be wrong.
+
+        Returns
+        -------
+        float
+            The bound, in squared units of the manifold's distance.
         """
         radius = self.clipping_radius
         convexity = ball_convexity(self.manifold, radius)
@@ -81,5 +91,6 @@ class FrechetVariance(ClippedToBall, BoundsSamplingError):
         return deviation + bias
 
     def compute(self, records: Records) -> np.ndarray:
+        """Return the variance as an array of one number, clipped to [0, r²]. NOT private."""
         _, variance = self.mean_and_variance(records)
         return np.array([min(max(variance, 0.0), self.radius * self.radius)])

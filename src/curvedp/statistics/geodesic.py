@@ -110,6 +110,14 @@ class GeodesicLine(Statistic, BoundsSamplingError):
     )
 
     def __post_init__(self) -> None:
+        """Check the fields and that the public domain fits into the manifold.
+
+        Raises
+        ------
+        ParameterError
+            If a range is empty, there are fewer records than unknowns, or residuals
+            could cross a cut locus.
+        """
         super().__post_init__()
         ranges = check_ranges(self.x_range)
         least_n = 1 + len(ranges)
@@ -119,10 +127,12 @@ class GeodesicLine(Statistic, BoundsSamplingError):
 
     @property
     def value_space(self) -> Manifold:
+        """The space of the responses."""
         return self.manifold
 
     @property
     def public_count(self) -> int:
+        """The number n of records or people, which is public."""
         return self.n
 
     @cached_property
@@ -146,12 +156,18 @@ class GeodesicLine(Statistic, BoundsSamplingError):
 
     @property
     def sensitivity(self) -> float:
-        """How far the computed mean clipped direction can move if a record is replaced."""
+        """The largest move of the mean clipped direction if one record is replaced.
+
+        The direction is the gradient of the fit in point and velocities together, which
+        noisy descent releases in each step. `joint_sensitivity` bounds it in exact
+        arithmetic, and the rounding of the computed mean is added.
+        """
         exact = bounds.joint_sensitivity(self.domain)
         return add_rounding(exact, self.n)
 
     @property
     def post_processing(self) -> tuple[PostProcessing, ...]:
+        """Point and velocities are projected onto their public bounds."""
         return (PostProcessing.PROJECT_TO_TANGENT_BALL,)
 
     def sampling_error(self, failure_probability: float) -> float:
@@ -165,6 +181,11 @@ class GeodesicLine(Statistic, BoundsSamplingError):
         ----------
         failure_probability : float
             The probability that the bound may fail.
+
+        Returns
+        -------
+        float
+            The bound on the length of the mean direction.
         """
         return self.domain.clip * mean_vector_length(self.n, failure_probability)
 
@@ -214,6 +235,7 @@ class GeodesicLine(Statistic, BoundsSamplingError):
         low, high = self.x_range.T
         with np.errstate(all="ignore"):  # a data-dependent warning is a release
             unit = (predictors - low) / (high - low)
+            # Now in [0, 1]. A predictor that is no number is put in the middle, at ½.
             unit = np.where(np.isfinite(predictors), unit, MAX_PREDICTOR)
             centered = np.clip(unit, 0.0, 1.0) - MAX_PREDICTOR
         canonical = carry_records(self.manifold, self.center, responses)
@@ -236,6 +258,11 @@ class GeodesicLine(Statistic, BoundsSamplingError):
             A point in the canonical frame.
         velocities : array of shape (predictors, *point_shape)
             Tangent vectors at the point, one for each predictor.
+
+        Returns
+        -------
+        PointAndVelocities
+            The point and the velocities in the frame of the records.
         """
         manifold = self.manifold
         if np.array_equal(self.ball.center, self.center):
@@ -367,9 +394,14 @@ def add_rounding(sensitivity: float, n: int) -> float:
     Parameters
     ----------
     sensitivity : float
-        The sensitivity in exact arithmetic.
+        The bound on the move of the mean in exact arithmetic.
     n : int
         The number of records.
+
+    Returns
+    -------
+    float
+        A slightly larger bound that holds for means computed in doubles.
     """
     return nextafter(sensitivity * (1 + 1e-9 + n * (n + 100) * 2.0**-52), inf)
 
@@ -383,7 +415,9 @@ def project_pair(
 ) -> PointAndVelocities:
     """Project a released point and its velocities into the public domain.
 
-    This is post-processing, because only released and public numbers are read.
+    A point outside its ball is moved to the boundary and the velocities are transported
+    there; velocities longer than `domain.speed` are shortened to it. This is
+    post-processing, because only released and public numbers are read.
 
     Parameters
     ----------
@@ -397,6 +431,11 @@ def project_pair(
         The released middle point.
     velocities : array of shape (predictors, *point_shape)
         The released velocities at the point.
+
+    Returns
+    -------
+    PointAndVelocities
+        The pair inside the domain.
     """
     projected = project_to_ball(manifold, ball.center, domain.radius, point[None])
     inside = np.asarray(projected[0])
@@ -405,5 +444,6 @@ def project_pair(
     lengths = np.asarray(manifold.norm(inside, velocities))
     safe_lengths = np.where(lengths > 0, lengths, 1.0)
     factors = np.minimum(1.0, domain.speed / safe_lengths)
+    # One factor for each velocity, with trailing axes to multiply whole tangent vectors.
     factors = factors.reshape(-1, *[1] * len(manifold.point_shape))
     return PointAndVelocities(inside, velocities * factors)

@@ -18,16 +18,27 @@ class GeometricMedian(SearchedBallStatistic, BoundsSamplingError):
     name: ClassVar[str] = "geometric median"
 
     def sampling_error(self, failure_probability: float) -> float:
-        """Bound the mean direction of the records at the median of the population.
+        """Bound the mean unit direction of the records at the median of the population.
 
-        The directions to the records have length at most 1 and expectation 0
-        (docs/theory/inference.md, "Regions of the population"). Distances must be
-        convex in the outer ball.
+        A record's direction is the unit vector from the population's median to it; the
+        mean of the directions is the gradient of the mean distance. Directions have
+        length at most 1 and expectation 0 (docs/theory/inference.md, "Regions of the
+        population"). Distances must be convex in the outer ball.
 
         Parameters
         ----------
         failure_probability : float
             The probability with which the bound may be wrong.
+
+        Returns
+        -------
+        float
+            The bound on the length of the mean direction, without a unit.
+
+        Raises
+        ------
+        ParameterError
+            If the outer ball is so wide that distances are not convex in it.
         """
         diameter = 2 * self.outer_radius
         is_convex = (

@@ -48,7 +48,7 @@ class SumStatistic(Statistic):
     @property
     @abstractmethod
     def vector_length(self) -> float:
-        """The largest length of a record's vector, before rounding."""
+        """A bound on the Euclidean length of a record's vector, before rounding."""
 
     @property
     @abstractmethod
@@ -57,38 +57,88 @@ class SumStatistic(Statistic):
 
     @abstractmethod
     def to_vectors(self, records: np.ndarray) -> np.ndarray:
-        """Return each record's vector, shape (records, vector_size)."""
+        """Return the bounded vector that each record adds to the sum.
+
+        Parameters
+        ----------
+        records : array of shape (n, *record_shape)
+            The records. Entries may be anything.
+
+        Returns
+        -------
+        array of shape (n, vector_size)
+            One row for each record, of length at most `vector_length`.
+        """
 
     @abstractmethod
     def read_sum(self, noisy_sum: np.ndarray, noise_std: float) -> np.ndarray:
-        """Return what a noisy sum says about the records. This is post-processing."""
+        """Return the estimate that a noisy sum leads to, such as a mean. Post-processing.
+
+        Parameters
+        ----------
+        noisy_sum : array of shape (vector_size,)
+            The sum of all vectors, with Gaussian noise.
+        noise_std : float
+            The standard deviation of the noise in each entry.
+
+        Returns
+        -------
+        array
+            The estimate, in the frame of the records.
+        """
 
     @property
     def value_space(self) -> Manifold:
+        """The Euclidean space of the sums."""
         return Euclidean(self.vector_size)
 
     @property
     def sensitivity(self) -> float:
-        """The largest length of a rounded vector, with 1e-9 for the rounding of lengths."""
+        """The largest length of a rounded vector, by which one added record moves the sum.
+
+        The length may be computed too small by a relative error of 1e-9, and rounding
+        to multiples of 2^-20 moves each entry by at most 2^-21.
+        """
         rounding = sqrt(self.vector_size) * 2.0 ** -(_ENTRY_BITS + 1)
         return nextafter(self.vector_length * (1 + 1e-9) + rounding, inf)
 
     @property
     def release_ball(self) -> Ball | None:
-        """The public ball of the released point, where it is a point in one."""
+        """The public ball of the released point; None if no point is released."""
         return None
 
     @property
     def post_processing(self) -> tuple[PostProcessing, ...]:
+        """Estimates are quotients of the noisy sums."""
         return (PostProcessing.QUOTIENT_OF_NOISY_SUMS,)
 
     def compute_sum(self, records: Records) -> np.ndarray:
-        """Return the exact sum. It is NOT private."""
+        """Return the exact sum of all records' vectors. It is NOT private.
+
+        Entries are added as whole multiples of 2^-20, so the sum does not depend on the
+        order of the records.
+
+        Parameters
+        ----------
+        records : Records
+            The records, in memory or elsewhere.
+
+        Returns
+        -------
+        array of shape (vector_size,)
+            The sum, cut at ±2^53 multiples of 2^-20.
+        """
         total = np.clip(records.sums(self._sum_block), -_LARGEST_SUM, _LARGEST_SUM)
         return np.asarray(total.astype(np.float64) * 2.0**-_ENTRY_BITS)
 
     def _sum_block(self, block: Any) -> np.ndarray:
-        """Return the sum over a block of records, as whole multiples of 2^-20."""
+        """Return the sum of vectors over a block of records, in whole multiples of 2^-20.
+
+        Parameters
+        ----------
+        block : array of shape (k, *record_shape)
+            Some of the records.
+        """
         with np.errstate(all="ignore"):  # a data-dependent warning is a release
             vectors = self.to_vectors(np.asarray(block, dtype=np.float64))
             whole_numbers = np.round(vectors * 2.0**_ENTRY_BITS).astype(np.int64)
@@ -120,23 +170,30 @@ class ClippedSum(SumStatistic):
 
     @property
     def vector_size(self) -> int:
+        """The coordinates of a logarithm, a count, and what a subclass adds."""
         return self.manifold.dim + 1 + self.n_further_entries
 
     @property
     def vector_length(self) -> float:
+        """√(1 + w² + m): a logarithm, the weight w of the count, and m further entries."""
         return sqrt(1 + self.n_further_entries + self.count_weight**2)
 
     @property
     def record_shape(self) -> tuple[int, ...]:
+        """The shape of a point of the manifold."""
         return self.manifold.point_shape
 
     @property
     def release_ball(self) -> Ball | None:
+        """The public ball, into which the released mean is clipped."""
         return Ball(self.center, self.radius)
 
     @cached_property
     def clipping_radius(self) -> float:
-        """The radius, or less where float64 cannot represent the whole ball."""
+        """The length to which logarithms are clipped; the unit of a record's vector.
+
+        It is the radius, or less if float64 cannot represent the whole ball.
+        """
         return farthest_record(self.manifold, self.radius)
 
     def to_vectors(self, records: np.ndarray) -> np.ndarray:
@@ -149,6 +206,11 @@ class ClippedSum(SumStatistic):
         ----------
         records : array of shape (n, *point_shape)
             The records.
+
+        Returns
+        -------
+        array of shape (n, dim + 1)
+            A clipped logarithm of length at most 1 and the weight, in each row.
         """
         inside = np.asarray(
             project_to_ball(self.manifold, self.center, self.radius, records)
@@ -172,6 +234,11 @@ class ClippedSum(SumStatistic):
             The noisy sum of the rows of `to_vectors`.
         noise_std : float
             The standard deviation of the noise in each entry.
+
+        Returns
+        -------
+        array of shape point_shape
+            The private mean.
         """
         coordinates = self.clipping_radius * self.mean_step(noisy_sum, noise_std)
         length = float(np.linalg.norm(coordinates))
@@ -186,14 +253,37 @@ class ClippedSum(SumStatistic):
         return point
 
     def mean_step(self, noisy_sum: np.ndarray, noise_std: float) -> np.ndarray:
-        """Return the estimated mean of clip_r(log_c x)/r, shrunk, of length at most 1."""
+        """Return the estimated mean of clip_r(log_c x)/r, shrunk, of length at most 1.
+
+        The noisy sum of logarithms is divided by the noisy count, and shrunk toward 0
+        by the rule of James and Stein.
+
+        Parameters
+        ----------
+        noisy_sum : array
+            The noisy sum of the rows of `to_vectors`.
+        noise_std : float
+            The standard deviation of the noise in each entry of the sum.
+
+        Returns
+        -------
+        array of shape (dim,)
+            Coordinates at the center c in units of the clipping radius.
+        """
         count = self.noisy_count(noisy_sum)
         mean = noisy_sum[: self.manifold.dim] / count
         step = shrink_vector(mean, noise_std / count)
         return np.asarray(step / max(1.0, float(np.linalg.norm(step))))
 
     def noisy_count(self, noisy_sum: np.ndarray) -> float:
-        """Return the estimated number of records, at least 1."""
+        """Return the estimated number of records, at least 1 so that it can divide.
+
+        Parameters
+        ----------
+        noisy_sum : array
+            The noisy sum of the rows of `to_vectors`, whose entry after the logarithm
+            is the weight times the count.
+        """
         return max(float(noisy_sum[self.manifold.dim]) / self.count_weight, 1.0)
 
 
@@ -211,15 +301,45 @@ class SpreadSum(ClippedSum):
 
     @property
     def release_ball(self) -> Ball | None:
+        """None: a variance is no point of the ball."""
         return None
 
     def to_vectors(self, records: np.ndarray) -> np.ndarray:
+        """Return the logarithm, the weight, and the squared length of the logarithm.
+
+        Parameters
+        ----------
+        records : array of shape (n, *point_shape)
+            The records.
+
+        Returns
+        -------
+        array of shape (n, dim + 2)
+            One row for each record, in units of the clipping radius and of its square.
+        """
         vectors = super().to_vectors(records)
-        squares = np.sum(vectors[:, :-1] ** 2, axis=1, keepdims=True)
+        unit_logs = vectors[:, :-1]  # the last entry is the count's weight
+        squares = np.sum(unit_logs**2, axis=1, keepdims=True)
         return np.concatenate([vectors, squares], axis=1)
 
     def read_sum(self, noisy_sum: np.ndarray, noise_std: float) -> np.ndarray:
-        """Return the private variance, in [0, r²]."""
+        """Return the private variance, in [0, r²].
+
+        The variance is the mean square distance to the center less the squared length
+        of the mean logarithm.
+
+        Parameters
+        ----------
+        noisy_sum : array
+            The noisy sum of the rows of `to_vectors`.
+        noise_std : float
+            The standard deviation of the noise in each entry of the sum.
+
+        Returns
+        -------
+        array of shape (1,)
+            The variance in squared units of the manifold's distance.
+        """
         mean_square = noisy_sum[-1] / self.noisy_count(noisy_sum)
         square_of_mean = float(np.sum(self.mean_step(noisy_sum, noise_std) ** 2))
         share = float(np.clip(mean_square - square_of_mean, 0.0, 1.0))
@@ -241,22 +361,52 @@ class GramSum(SumStatistic):
 
     @property
     def vector_size(self) -> int:
+        """d(d + 1)/2, the number of entries of a symmetric matrix of d features."""
         return self.features * (self.features + 1) // 2
 
     @property
     def vector_length(self) -> float:
+        """1, because ‖xxᵀ‖/r² = |x|²/r² ≤ 1."""
         return 1.0
 
     @property
     def record_shape(self) -> tuple[int, ...]:
+        """A row of features."""
         return (self.features,)
 
     def to_vectors(self, records: np.ndarray) -> np.ndarray:
-        """Return xxᵀ/r² as the diagonal and √2 times the upper triangle."""
+        """Return xxᵀ/r² of each clipped record, as a vector.
+
+        The vector has the diagonal and √2 times the upper triangle, so that its length
+        is the Frobenius norm of the matrix.
+
+        Parameters
+        ----------
+        records : array of shape (n, features)
+            The records.
+
+        Returns
+        -------
+        array of shape (n, features·(features + 1)/2)
+            One row for each record.
+        """
         x = clip_rows(records, self.radius) / self.radius
         i, j = np.triu_indices(self.features, 1)
         return np.concatenate([x * x, sqrt(2) * x[:, i] * x[:, j]], axis=1)
 
     def read_sum(self, noisy_sum: np.ndarray, noise_std: float) -> np.ndarray:
-        """Return the symmetric matrix Σ xxᵀ."""
+        """Return the noisy symmetric matrix Σ xxᵀ, whose eigenvectors are released.
+
+        Parameters
+        ----------
+        noisy_sum : array
+            The noisy sum of the rows of `to_vectors`.
+        noise_std : float
+            Not used: nothing is shrunk here.
+
+        Returns
+        -------
+        array of shape (features, features)
+            The matrix in squared units of the records.
+        """
         return self.radius**2 * vector_to_symmetric(noisy_sum, self.features)

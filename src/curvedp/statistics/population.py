@@ -44,9 +44,11 @@ class SyntheticPopulation(Statistic):
     Attributes
     ----------
     manifold : Manifold
+        The manifold of the records.
     center : point
+        The center of the public ball into which records are clipped.
     radius : float
-        The public ball into which records are clipped.
+        The radius of that ball.
     n : int
         The number of records, or of people if records belong to people.
     classes : int
@@ -74,25 +76,32 @@ class SyntheticPopulation(Statistic):
     )
 
     def __post_init__(self) -> None:
+        """Check the ball and the counts, the dimension, and the predictor's range."""
         super().__post_init__()
         check_dimension(self.manifold)
         assign(self, x_range=check_range(self.x_range))
 
     @property
     def value_space(self) -> Manifold:
+        """The manifold of the synthetic records."""
         return self.manifold
 
     @property
     def sensitivity(self) -> float:
-        """Of a mean of vectors of unit length; every stage scales it by its own bound."""
+        """2/n, the sensitivity of a mean of n vectors of length at most 1.
+
+        Every stage of the mechanism multiplies it by the bound on its own vectors.
+        """
         return 2 / self.n
 
     @property
     def public_count(self) -> int:
+        """The number n of records or people, which is public."""
         return self.n
 
     @property
     def post_processing(self) -> tuple[PostProcessing, ...]:
+        """The noisy counts of cells are made consistent with each other."""
         return (PostProcessing.CONSISTENT_COUNTS,)
 
     @cached_property
@@ -103,14 +112,17 @@ class SyntheticPopulation(Statistic):
 
     @property
     def is_whole_torus(self) -> bool:
-        """Whether records may be anywhere on a torus, so that no ball tells anything."""
+        """Whether the ball holds a whole torus, so that records may be anywhere.
+
+        Then nothing is clipped, and no ball has to be searched.
+        """
         if not isinstance(self.manifold, Torus):
             return False
         return self.radius >= pi * sqrt(self.manifold.dim)
 
     @property
     def row_size(self) -> int:
-        """The number of entries of a record's row (`RowChart`)."""
+        """The number of entries of a record's row: its logarithm and its predictor."""
         return self.manifold.dim + (self.x_range is not None)
 
 
@@ -130,9 +142,11 @@ class SearchedPopulation(BallSearchStatistic):
     Attributes
     ----------
     model : {"wrapped-gaussian", "mixture", "tree"}
+        The model of the law: one normal law, several, or cells with counts.
     classes : int
+        The number of classes; 1 without labels.
     x_range : pair of float, or None
-        As in `SyntheticPopulation`.
+        The public range of the predictor; None without one.
     """
 
     model: Annotated[str, partial(_validate.choice, options=MODELS)]
@@ -145,15 +159,24 @@ class SearchedPopulation(BallSearchStatistic):
     )
 
     def __post_init__(self) -> None:
+        """Check the outer ball and the counts, the dimension, and the predictor's range."""
         super().__post_init__()
         check_dimension(self.manifold)
         assign(self, x_range=check_range(self.x_range))
 
     @property
     def post_processing(self) -> tuple[PostProcessing, ...]:
+        """The post-processing of the population in the ball that is found."""
         return self.with_ball(self.outer_ball).post_processing
 
     def with_ball(self, ball: Ball) -> SyntheticPopulation:
+        """Return the population of the records clipped to a released ball.
+
+        Parameters
+        ----------
+        ball : Ball
+            The released ball, in the coordinates of the records.
+        """
         return SyntheticPopulation(
             self.manifold, *ball, self.n, self.classes, self.x_range
         )
@@ -161,6 +184,7 @@ class SearchedPopulation(BallSearchStatistic):
     def final_mechanisms(
         self, noise_kind: str = "gaussian", *, in_memory: bool = True
     ) -> list[str]:
+        """Return the one mechanism of the chosen model, whatever the kind of noise."""
         return [MECHANISM_OF_MODEL[self.model]]
 
     def simulated_error(
@@ -172,15 +196,24 @@ class SearchedPopulation(BallSearchStatistic):
     ) -> float:
         """Return the predicted error of the final mechanism in the ball that was found.
 
+        It has a formula, so nothing is drawn; only the ball comes from a simulated
+        search.
+
         Parameters
         ----------
         final : Mechanism
             The final mechanism.
         rng : numpy.random.Generator
+            Not used.
         records : array
-            A public population.
+            Not used.
         mean : point
-            Its mean.
+            Not used.
+
+        Returns
+        -------
+        float
+            What the mechanism's `predict_error` returns.
         """
         return float(final.predict_error())
 
@@ -190,6 +223,17 @@ class SearchedPopulation(BallSearchStatistic):
         Parameters
         ----------
         data : PopulationData, Records or array
+            The records, alone or with classes, predictors and person indices.
+
+        Returns
+        -------
+        PopulationData
+            The same columns, with clipped records.
+
+        Raises
+        ------
+        ParameterError
+            If the number of records or people is not n.
         """
         population = as_population_data(self.manifold, data)
         check_size(population, self.n)
@@ -208,6 +252,12 @@ class SearchedPopulation(BallSearchStatistic):
         Parameters
         ----------
         data : PopulationData
+            What `prepare` has returned.
+
+        Returns
+        -------
+        SearchData
+            The records for the search; for the final release all data.
         """
         records = data.records
         if data.person_index is not None:
@@ -226,6 +276,7 @@ class PopulationData(NamedTuple):
     Attributes
     ----------
     records : Records
+        The records.
     class_index : array of int, optional
         The class of each record, from 0.
     predictor : array, optional
@@ -246,7 +297,14 @@ def as_population_data(manifold: Manifold, data: Any) -> PopulationData:
     Parameters
     ----------
     manifold : Manifold
+        The manifold of the records.
     data : PopulationData, Records or array
+        What the caller passes.
+
+    Returns
+    -------
+    PopulationData
+        Records of the manifold's point shape, with None for missing columns.
     """
     if isinstance(data, PopulationData):
         return data
@@ -261,7 +319,14 @@ def check_size(data: PopulationData, n: int) -> None:
     Parameters
     ----------
     data : PopulationData
+        The records, perhaps with the person to whom each belongs.
     n : int
+        The public number of records, or of people.
+
+    Raises
+    ------
+    ParameterError
+        If the data have another number.
     """
     n_units = data.records.n
     if data.person_index is not None:
@@ -277,6 +342,11 @@ def check_range(x_range: Any) -> np.ndarray | None:
     ----------
     x_range : pair of float, or None
         What the caller passes.
+
+    Returns
+    -------
+    array of shape (2,), or None
+        The lower and the upper end of the range.
 
     Raises
     ------
@@ -318,18 +388,27 @@ class RowChart(NamedTuple):
 
     @property
     def longest_row(self) -> float:
-        """The largest length of a row: 1, or √2 with a predictor."""
+        """A bound on the length of a row: 1, or √2 with a predictor.
+
+        Sensitivities of sums of rows are multiples of it.
+        """
         return float(np.sqrt(1.0 + self.has_predictor))
 
     def rows(self, points: np.ndarray, predictor: np.ndarray) -> np.ndarray:
-        """Return a row for each point.
+        """Return each record as a row: its clipped logarithm, and its predictor if any.
 
         Parameters
         ----------
         points : array, shape (n, *point_shape)
             Points of the ball, in the canonical frame.
         predictor : array, shape (n,)
-            In [-1, 1]; ignored without a predictor.
+            The predictor of each record, in [-1, 1]; ignored if rows have none.
+
+        Returns
+        -------
+        array, shape (n, row size)
+            Logarithms at the base in units of the radius, of length at most 1, then the
+            predictor.
         """
         logs = logs_at(self.manifold, self.base, points)
         rows = clip_rows_to(logs, self.radius) / self.radius
@@ -346,8 +425,9 @@ class Components(NamedTuple):
     class_index : array of int, shape (m,)
         The class of each component.
     means : array, shape (m, k)
+        The center of each component's law.
     axes : array, shape (m, k, k)
-        Orthonormal columns.
+        The principal axes of each, as orthonormal columns.
     scales : array, shape (m, k)
         The standard deviation along each axis; of a uniform law, half the side of its
         box.
@@ -362,11 +442,16 @@ class Components(NamedTuple):
     is_uniform: bool = False
 
     def to_unit_cube(self, rows: np.ndarray, component: np.ndarray) -> np.ndarray:
-        """Return where rows lie in [0, 1]^k: uniform there if rows follow their law.
+        """Return positions of rows in [0, 1]^k: uniform if the rows follow their law.
+
+        A row is expressed along the axes of its component, and each coordinate is
+        mapped by its distribution function. Cells of the cube then hold about equal
+        numbers of records wherever the component fits.
 
         Parameters
         ----------
         rows : array, shape (n, k)
+            Rows as `RowChart.rows` returns them.
         component : array of int, shape (n,)
             The component of each row.
 
@@ -379,6 +464,7 @@ class Components(NamedTuple):
         positions = np.empty(rows.shape)
         for index in range(len(self.means)):
             centered = rows - self.means[index]
+            # Coordinates along the component's axes, the columns j of its matrix.
             along_axes = np.einsum("ni,ij->nj", centered, self.axes[index])
             members = (component == index)[:, None]
             np.copyto(positions, along_axes / self.scales[index], where=members)
@@ -394,7 +480,14 @@ class Components(NamedTuple):
         Parameters
         ----------
         positions : array, shape (n, k)
+            Positions in [0, 1]^k.
         component : array of int, shape (n,)
+            The component of each row.
+
+        Returns
+        -------
+        array, shape (n, k)
+            Rows in the coordinates of the chart.
         """
         if self.is_uniform:
             standard = 2 * positions - 1
@@ -402,6 +495,7 @@ class Components(NamedTuple):
             inner = np.clip(positions, _SMALLEST_PROBABILITY, 1 - _SMALLEST_PROBABILITY)
             standard = ndtri(inner)
         along_axes = standard * self.scales[component]
+        # Row n is its component's matrix times its coordinates along the axes.
         offsets = np.einsum("nij,nj->ni", self.axes[component], along_axes)
         return np.asarray(self.means[component] + offsets)
 
@@ -431,6 +525,7 @@ class SyntheticRecords(NamedTuple):
     Attributes
     ----------
     points : array, shape (n, *point_shape)
+        Points of the public ball.
     class_index : array of int, shape (n,)
         The class of each, from 0.
     predictor : array, shape (n,)
@@ -452,9 +547,13 @@ class ReleasedPopulation:
     Attributes
     ----------
     statistic : SyntheticPopulation
+        What was released, in public terms.
     chart : RowChart
+        How a point and a row of numbers correspond.
     components : Components
+        The laws by which rows correspond to positions in the unit cube.
     leaves : Leaves
+        The cells of the cube, with their released weights.
     """
 
     statistic: SyntheticPopulation
@@ -463,7 +562,10 @@ class ReleasedPopulation:
     leaves: Leaves
 
     def table(self) -> np.ndarray:
-        """Return the weight, the class and the corners of each leaf, one row for each."""
+        """Return the weight, the class and the corners of each leaf, in one row per leaf.
+
+        A certificate's value and a saved file hold the population in this form.
+        """
         leaves = self.leaves
         class_index = self.components.class_index[leaves.component]
         return np.column_stack(
@@ -479,6 +581,11 @@ class ReleasedPopulation:
             How many.
         rng : numpy.random.Generator
             The same generator, with the same seed, draws the same records.
+
+        Returns
+        -------
+        SyntheticRecords
+            Points in the frame of the records, with classes and predictors.
         """
         canonical_sample = self.sample_canonical(n, rng)
         moved = move_from_origin(
@@ -489,11 +596,21 @@ class ReleasedPopulation:
     def sample_canonical(self, n: int, rng: np.random.Generator) -> SyntheticRecords:
         """Draw synthetic records in the canonical frame, as `sample` does.
 
+        A draw that lies outside the public ball or range is drawn again from the same
+        leaf, up to 32 times; what is still outside is then moved into the ball.
+
         Parameters
         ----------
         n : int
-            How many.
+            The number of synthetic records.
         rng : numpy.random.Generator
+            The generator of the draws. They may be reproducible, because the population
+            is already released.
+
+        Returns
+        -------
+        SyntheticRecords
+            Points in the canonical frame, with classes and predictors.
         """
         leaf = rng.choice(len(self.leaves.weights), size=n, p=self.leaves.weights)
         component = self.leaves.component[leaf]
@@ -515,12 +632,19 @@ class ReleasedPopulation:
         )
 
     def _draw_rows(self, leaf: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-        """Return one row in each of the given leaves.
+        """Draw one row in each of the given leaves, uniformly in the leaf's box.
 
         Parameters
         ----------
         leaf : array of int
+            The index of the leaf of each row.
         rng : numpy.random.Generator
+            The generator of the positions.
+
+        Returns
+        -------
+        array, shape (k, row size)
+            Rows in the coordinates of the chart.
         """
         lower = self.leaves.lower[leaf]
         upper = self.leaves.upper[leaf]
@@ -530,9 +654,19 @@ class ReleasedPopulation:
     def _to_points(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return the points of rows, and whether they are where records can be.
 
+        A row is a logarithm at the chart's base in units of its radius. It gives a
+        record if the logarithm is shorter than the injectivity radius, so that the row
+        is that of its point, and if point and predictor are in their public bounds.
+
         Parameters
         ----------
         rows : array, shape (n, k)
+            Rows as `_draw_rows` returns them.
+
+        Returns
+        -------
+        points, is_inside : array of shape (n, *point_shape), array of bool
+            A point for every row, and whether it may be kept.
         """
         manifold = self.chart.manifold
         logs = self.chart.radius * rows[:, : manifold.dim]
@@ -557,7 +691,18 @@ class ReleasedPopulation:
         return points, is_inside
 
     def _to_predictor(self, rows: np.ndarray) -> np.ndarray:
-        """Return the predictors of rows in their public range, zeros without one."""
+        """Map the rows' predictors from [-1, 1] to their public range.
+
+        Parameters
+        ----------
+        rows : array, shape (n, k)
+            Rows, whose last entry is the predictor if there is one.
+
+        Returns
+        -------
+        array, shape (n,)
+            The predictors; zeros if records have none.
+        """
         if not self.chart.has_predictor:
             return np.zeros(len(rows))
         low, high = self.statistic.x_range
@@ -566,14 +711,16 @@ class ReleasedPopulation:
 
 
 def _shorten(logs: np.ndarray, lengths: np.ndarray, reach: float) -> np.ndarray:
-    """Return logarithms, those that are longer than `reach` shortened to it.
+    """Return logarithms, shortening those that are longer than `reach` to that length.
 
     Parameters
     ----------
     logs : array, shape (n, d)
+        Coordinates of logarithms.
     lengths : array, shape (n,)
-        As the manifold measures them.
+        The length of each, as the manifold measures it: the largest angle on a torus.
     reach : float
+        The largest length.
     """
     return np.asarray(logs * (reach / np.maximum(lengths, reach))[:, None])
 
@@ -581,15 +728,22 @@ def _shorten(logs: np.ndarray, lengths: np.ndarray, reach: float) -> np.ndarray:
 def base_or_center(
     statistic: SyntheticPopulation, coordinates: np.ndarray
 ) -> np.ndarray:
-    """Return the point with these normal coordinates at the center, or the center.
+    """Return the base point of a chart from its released coordinates at the center.
 
-    It is the center where doubles cannot hold the point. This is post-processing.
+    It is exp_center(coordinates), clipped into the public ball; where doubles cannot
+    hold that point, it is the center. This is post-processing.
 
     Parameters
     ----------
     statistic : SyntheticPopulation
+        The population, whose public ball has the center.
     coordinates : array, shape (dim,)
-        Released numbers.
+        Released normal coordinates at the center.
+
+    Returns
+    -------
+    point
+        A point of the ball, in the canonical frame.
     """
     manifold = statistic.manifold
     center, radius = statistic.ball

@@ -30,9 +30,21 @@ class Population(NamedTuple):
 
 
 def reference_populations(manifold: Manifold, ball: Ball) -> list[Population]:
-    """Return three populations that fill half of a ball.
+    """Return three public populations that fill half of a ball, to predict errors on.
 
     Their means are at the center, and a quarter and half of the radius away from it.
+
+    Parameters
+    ----------
+    manifold : Manifold
+        The manifold of the records.
+    ball : Ball
+        The public ball.
+
+    Returns
+    -------
+    list of Population
+        16 records each, with their Fréchet means: the same in every process.
     """
     center = np.asarray(ball.center, dtype=np.float64).tobytes()
     return _cached_reference_populations(manifold.name, center, float(ball.radius))
@@ -44,6 +56,9 @@ def _cached_reference_populations(
 ) -> list[Population]:
     """Return `reference_populations`, cached by arguments that can be hashed.
 
+    Records are uniform in a flat ball of half the radius in normal coordinates, moved
+    by 0, a quarter and half of the radius in one direction.
+
     Parameters
     ----------
     manifold_text : str
@@ -51,7 +66,12 @@ def _cached_reference_populations(
     center : bytes
         The bytes of the center of the public ball.
     radius : float
-        Its radius.
+        The radius of the public ball.
+
+    Returns
+    -------
+    list of Population
+        One for each of the three moves.
     """
     manifold = parse_manifold(manifold_text)
     rng = np.random.default_rng(_SEED)
@@ -60,6 +80,7 @@ def _cached_reference_populations(
     offsets = rng.standard_normal((_BALL_POPULATION_SIZE, manifold.dim))
     direction /= np.linalg.norm(direction)
     uniform = rng.uniform(size=(_BALL_POPULATION_SIZE, 1))
+    # The radius of a uniform point of the unit ball has the distribution function t^d.
     lengths = uniform ** (1 / manifold.dim)
     offsets *= radius / 2 * lengths / np.linalg.norm(offsets, axis=1, keepdims=True)
 
@@ -92,7 +113,12 @@ def population_of_spread(
     spread : float
         The root mean square distance of the records to their mean.
     n : int
-        How many records there are; at most 1024 are made, and fewer in many dimensions.
+        The number of real records. At most 1024 are made, and fewer in many dimensions.
+
+    Returns
+    -------
+    Population
+        The records, and their Fréchet mean.
     """
     size = min(n, max(32, min(1024, 8192 // manifold.dim)))
     key = np.asarray(center, dtype=np.float64).tobytes()
@@ -105,6 +131,9 @@ def _cached_population_of_spread(
 ) -> Population:
     """Return `population_of_spread`, cached by arguments that can be hashed.
 
+    Curvature changes distances between the records, so they are rescaled and the mean
+    is computed again until the spread is right to 2 %, in at most three rounds.
+
     Parameters
     ----------
     manifold_text : str
@@ -115,6 +144,11 @@ def _cached_population_of_spread(
         The root mean square distance of the records to their mean.
     size : int
         The number of records.
+
+    Returns
+    -------
+    Population
+        The records, and their Fréchet mean.
     """
     manifold = parse_manifold(manifold_text)
     rng = np.random.default_rng(_SEED)
@@ -143,7 +177,8 @@ def _cached_population_of_spread(
 def _typical_offset(manifold: Manifold, spread: float) -> float:
     """Return the distance from the public center to the mean of a public population.
 
-    It is the spread, unless the manifold is too small for that.
+    It is the spread, unless the manifold is too small for that: users place the public
+    center about as far from the mean as records are.
 
     Parameters
     ----------
@@ -151,6 +186,11 @@ def _typical_offset(manifold: Manifold, spread: float) -> float:
         Where the population lives.
     spread : float
         The root mean square distance of its records to their mean.
+
+    Returns
+    -------
+    float
+        The distance, in units of the manifold's distance.
     """
     offset = spread
     if 0 < manifold.injectivity_radius < inf:
@@ -162,7 +202,9 @@ def _typical_offset(manifold: Manifold, spread: float) -> float:
 
 
 def _within_cut_locus(manifold: Manifold, coordinates: np.ndarray) -> np.ndarray:
-    """Shorten coordinates to lengths within which geodesics are unique.
+    """Shorten normal coordinates to lengths within which geodesics are unique.
+
+    Without this a record beyond the cut locus would come back from the other side.
 
     Parameters
     ----------
@@ -170,6 +212,11 @@ def _within_cut_locus(manifold: Manifold, coordinates: np.ndarray) -> np.ndarray
         Where the coordinates belong.
     coordinates : array of shape (..., dim)
         Normal coordinates at some point.
+
+    Returns
+    -------
+    array of shape (..., dim)
+        Coordinates of at most 98 % of the injectivity radius.
     """
     if not 0 < manifold.injectivity_radius < inf:
         return coordinates

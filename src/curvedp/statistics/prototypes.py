@@ -104,27 +104,32 @@ class ClassPrototypes(Statistic):
 
     @property
     def value_space(self) -> Manifold:
+        """The manifold of the records and of the prototypes."""
         return self.manifold
 
     @property
     def public_count(self) -> int | None:
+        """The number of records or people; None if it is private."""
         return None if self.n is None else int(self.n)
 
     @property
     def post_processing(self) -> tuple[PostProcessing, ...]:
+        """Prototypes are quotients of noisy sums and noisy counts."""
         return (PostProcessing.QUOTIENT_OF_NOISY_SUMS,)
 
     @property
     def searches_ball(self) -> bool:
-        """Whether center and radius are found privately."""
+        """Whether the center and the radius of the ball are found privately."""
         return self.ball_radius is None
 
     @property
     def count_weight(self) -> float:
-        """The weight w of a record in the count of its class; its logarithm has length ≤ 1.
+        """The weight w of a record in the count of its class.
 
-        If a record is replaced, every weight up to 1 costs nothing. If one is added, w
-        costs √(1 + w²), and w² = 1/(2√d) is about best (`ClippedSum`).
+        The record also adds a logarithm of length at most 1. If records are replaced,
+        every w up to 1 leaves the sensitivity at 2. If one is added, the sensitivity is
+        √(1 + w²), and w² = 1/(2√d) is about best; w is rounded to a power of two, so
+        that its multiples are exact.
         """
         if self.n is not None:
             return 1.0
@@ -133,12 +138,12 @@ class ClassPrototypes(Statistic):
 
     @property
     def sensitivity(self) -> float:
-        """How far the vector of all sums and counts moves, in units of the radius."""
+        """The largest move of the vector of all sums and counts, in units of the radius."""
         return self.sum_sensitivity
 
     @cached_property
     def sum_sensitivity(self) -> float:
-        """How far the computed vector of sums and counts moves, in units of the radius.
+        """The sensitivity of the computed sums and counts, in units of the radius.
 
         A record with label c and clipped logarithm u, |u| ≤ 1, contributes (u, w) to
         block c and 0 to all others.
@@ -161,7 +166,7 @@ class ClassPrototypes(Statistic):
 
     @cached_property
     def outer_ball(self) -> Ball:
-        """The public ball, in the canonical frame; the whole sphere if it is found."""
+        """The public ball in the canonical frame; the whole sphere if a ball is searched."""
         radius = 2 * pi if self.searches_ball else self.ball_radius
         center = np.asarray(canonical_center(self.manifold, self.center))
         return Ball(center, farthest_record(self.manifold, radius))
@@ -173,6 +178,11 @@ class ClassPrototypes(Statistic):
         ----------
         records : array of shape (n, *point_shape)
             The records. Entries may be anything.
+
+        Returns
+        -------
+        array of shape (n, *point_shape)
+            Points of the ball, one for each record.
         """
         canonical_points = carry_records(self.manifold, self.center, records)
         return clip_records(
@@ -180,7 +190,9 @@ class ClassPrototypes(Statistic):
         )
 
     def to_unit_logs(self, ball: Ball, points: np.ndarray) -> np.ndarray:
-        """Return logarithms at the center of a ball, clipped to length 1 in units of it.
+        """Return clipped logarithms at a ball's center, in units of its radius.
+
+        Rows have length at most 1. A record adds its row to the sum of its class.
 
         Parameters
         ----------
@@ -188,24 +200,37 @@ class ClassPrototypes(Statistic):
             The ball in which prototypes are released, in the canonical frame.
         points : array of shape (n, *point_shape)
             What `to_points` has returned.
+
+        Returns
+        -------
+        array of shape (n, dim)
+            Coordinates at the center.
         """
         logs = logs_at(self.manifold, ball.center, points)
         return clip_rows_to(logs, ball.radius) / ball.radius
 
     def to_data_frame(self, points: np.ndarray) -> np.ndarray:
-        """Return points of the canonical frame in the frame of the records."""
+        """Move points from the canonical frame to the frame of the records.
+
+        Parameters
+        ----------
+        points : array of shape (k, *point_shape)
+            Points in the canonical frame, such as released centers.
+        """
         return np.asarray(move_from_origin(self.manifold, self.center, points))
 
 
 class LabeledPoints(NamedTuple):
-    """Clipped points, the index of their class, and of their person (None: own).
+    """Prepared records with class labels, and perhaps with persons. NOT private.
 
     Attributes
     ----------
     points : array, shape (records, *point_shape)
+        The records, clipped into the outer ball, in the canonical frame.
     class_index : array of int, shape (records,)
+        The class of each record, from 0.
     person_index : array of int, shape (records,), or None
-        From 0, without gaps.
+        The person of each record, from 0 without gaps; None if each has their own.
     """
 
     points: np.ndarray
@@ -214,18 +239,25 @@ class LabeledPoints(NamedTuple):
 
 
 def pooled_counts(counts: np.ndarray, count_std: float) -> np.ndarray:
-    """Return better estimates of class sizes than their noisy counts, for divisors.
+    """Estimate class sizes from noisy counts, with less error than the counts have.
 
-    Empirical Bayes: sizes are taken as draws around their mean with a variance τ²,
-    which is what noise does not explain of the variance of the counts. Each count is
-    moved to the mean by the share count_std²/(τ² + count_std²). An estimate is at least
-    as large as its own standard deviation, and at least 1.
+    Noisy sums are divided by these estimates. Empirical Bayes: sizes are taken as draws
+    around their mean with a variance τ², which is what noise does not explain of the
+    variance of the counts. Each count is moved to the mean by the share count_std²/(τ²
+    + count_std²). An estimate is at least as large as its own standard deviation, and
+    at least 1.
 
     Parameters
     ----------
     counts : array, shape (classes,)
+        The released noisy number of records of each class.
     count_std : float
         The standard deviation of the noise in each count.
+
+    Returns
+    -------
+    array, shape (classes,)
+        Estimates of the sizes, all at least 1.
     """
     noise_variance = count_std**2
     spread = max(0.0, float(np.var(counts, ddof=1)) - noise_variance)
@@ -261,7 +293,7 @@ class Prototypes:
 
     @cached_property
     def is_known(self) -> np.ndarray:
-        """Which classes have a prototype that is not all noise.
+        """Whether each class has a prototype that is more than noise, shape (classes,).
 
         For a class without records the noisy count and the squared length of the noisy
         mean, less d·σ², are about normal with known variances and mean 0. A class is
@@ -270,13 +302,14 @@ class Prototypes:
         dim = self.means.shape[1]
         noise_square = self.noise_std**2
         excess = np.sum(self.means**2, axis=1) - dim * noise_square
+        # For a mean of 0, |m|² has the variance 2dσ⁴ (χ² with d degrees of freedom).
         length_score = excess / (sqrt(2 * dim) * noise_square)
         count_score = self.counts / self.count_std
         return np.asarray((length_score + count_score) / sqrt(2) >= _KNOWN_BY)
 
     @cached_property
     def squared_lengths(self) -> np.ndarray:
-        """Estimates of the squared lengths of the class means without noise, shape (classes,).
+        """Estimates of the squared lengths of the noiseless class means, shape (classes,).
 
         Noise adds d·σ² to the squared length of a noisy mean m on average, more for a
         small class, and would push records away from it. What is left when that is
@@ -290,12 +323,15 @@ class Prototypes:
         unbiased = np.sum(self.means**2, axis=1) - dim * noise_square
         known = self.is_known if self.is_known.any() else np.full(len(unbiased), True)
 
+        # The typical length T and the variances v depend on each other: iterate.
         typical = 0.0
         variances = 2 * dim * noise_square**2
         for _ in range(_ROUNDS_OF_WEIGHTS):
             weights = known / variances
             typical = max(0.0, float(np.average(unbiased, weights=weights)))
             variances = 4 * typical * noise_square + 2 * dim * noise_square**2
+
+        # τ is what the noise does not explain of the squared deviations from T.
         excess = (unbiased - typical) ** 2 - variances
         spread = max(0.0, float(np.average(excess, weights=known / variances**2)))
         pooled = (spread * unbiased + variances * typical) / (spread + variances)
@@ -314,8 +350,9 @@ class Prototypes:
         array of shape (n, classes)
             In units of the squared radius. An estimate may be below 0.
         """
-        own = np.sum(unit_logs**2, axis=1, keepdims=True)
-        return np.asarray(own - 2 * unit_logs @ self.means.T + self.squared_lengths)
+        # |z − m|² = |z|² − 2⟨z, m⟩ + |m|², with an estimate of |m|² without noise.
+        squares = np.sum(unit_logs**2, axis=1, keepdims=True)
+        return np.asarray(squares - 2 * unit_logs @ self.means.T + self.squared_lengths)
 
     def scores(self, unit_logs: np.ndarray) -> np.ndarray:
         """Return the score of each class for each record: the larger, the nearer.

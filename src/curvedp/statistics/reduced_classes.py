@@ -60,6 +60,14 @@ class ReducedClasses(Statistic):
     )
 
     def __post_init__(self) -> None:
+        """Check every field, and that the records are covariance matrices.
+
+        Raises
+        ------
+        ParameterError
+            If the manifold is none of positive definite matrices, or more components
+            are kept than the matrices have rows.
+        """
         if not isinstance(check_manifold(self.manifold), SPD):
             raise ParameterError(
                 "a reduction is for covariance matrices, that is SPD spaces, and not for "
@@ -78,38 +86,58 @@ class ReducedClasses(Statistic):
 
     @property
     def value_space(self) -> Manifold:
+        """The space of the covariance matrices."""
         return self.manifold
 
     @property
     def sensitivity(self) -> float:
-        """Of a mean of vectors of unit length; every stage scales it by its own bound."""
+        """2/n, the sensitivity of a mean of n vectors of length at most 1.
+
+        Every stage of the mechanism multiplies it by the bound on its own vectors.
+        """
         return 2 / self.n
 
     @property
     def public_count(self) -> int:
+        """The number n of records or people, which is public."""
         return self.n
 
     @property
     def feature_size(self) -> int:
-        """The number of features of a record."""
+        """The number k(k + 1)/2 of features of a record that is reduced to k components."""
         return self.components * (self.components + 1) // 2
 
     @property
     def post_processing(self) -> tuple[PostProcessing, ...]:
+        """The reduction is by leading eigenvectors of a noisy moment."""
         return (PostProcessing.LEADING_EIGENVECTORS,)
 
 
 def longest_features(features: Any, components: Any) -> float:
-    """Return a bound on the length of features that cuts off nothing of use.
+    """Return the default bound to which the features of a record are clipped.
 
-    For matrices A of trace 1, |f| ≤ ‖g(UᵀAU)‖ + ‖g(diag w)‖, unless w is all noise.
+    It is large enough to clip no useful features. With a matrix A of trace 1, the
+    components U and their noise levels w, the features are the entries of g(UᵀAU) −
+    g(diag w), g the square root or the logarithm, so that their length is at most
+    ‖g(UᵀAU)‖ + ‖g(diag w)‖. Unless w is all noise, that is below 3 for the square root,
+    and below 60·√k for logarithms of eigenvalues between 1e-12 and 1.
 
     Parameters
     ----------
     features : object
-        The kind of features, see `Reduction`.
+        "power" for the square root or "log" for the logarithm.
     components : object
-        The components U with their noise levels w.
+        The number k of components that are kept.
+
+    Returns
+    -------
+    float
+        The bound, to which the noise of the classifier is proportional.
+
+    Raises
+    ------
+    ParameterError
+        If either is something else.
     """
     root = sqrt(_validate.integer("reduce", components, 1))
     if _validate.choice("features", features, FEATURES) == "power":
@@ -142,6 +170,12 @@ class Reduction(NamedTuple):
         ----------
         matrices : array of shape (n, m, m)
             Positive semidefinite matrices of trace 1.
+
+        Returns
+        -------
+        array of shape (n, k(k+1)/2)
+            The upper triangles, those off the diagonal times √2, so that the length of
+            a row is the Frobenius norm.
         """
         reduced = self.directions @ matrices @ self.directions.T
         eigenvalues, eigenvectors = eigh((reduced + reduced.mT) / 2)
@@ -196,13 +230,38 @@ class LinearClassifier(NamedTuple):
     bias: np.ndarray
 
     def features(self, records: np.ndarray) -> np.ndarray:
-        """Return the clipped features of records in any unit of measurement."""
+        """Return the clipped features of records, by which classes are told apart.
+
+        Records are divided by their trace first, so their unit of measurement does not
+        matter.
+
+        Parameters
+        ----------
+        records : array of shape (n, m, m)
+            Covariance matrices. Entries may be anything.
+
+        Returns
+        -------
+        array of shape (n, features)
+            Rows of length at most `radius`.
+        """
         with np.errstate(all="ignore"):  # a record that is no matrix is no warning
             features = self.reduction.features_of(normalize_matrices(records))
             return clip_rows(features, self.radius)
 
     def scores(self, records: np.ndarray) -> np.ndarray:
-        """Return scores, shape (n, classes): the larger, the likelier."""
+        """Return the score of each class for each record: the larger, the likelier.
+
+        Parameters
+        ----------
+        records : array of shape (n, m, m)
+            Covariance matrices. Entries may be anything.
+
+        Returns
+        -------
+        array of shape (n, classes)
+            features·weightsᵀ + bias.
+        """
         return np.asarray(self.features(records) @ self.weights.T + self.bias)
 
 
@@ -215,6 +274,11 @@ def normalize_matrices(records: np.ndarray) -> np.ndarray:
     ----------
     records : array of shape (n, m, m)
         The records; entries may be anything.
+
+    Returns
+    -------
+    array of shape (n, m, m)
+        Negative eigenvalues, from noise or rounding, have become 0.
     """
     size = records.shape[-1]
     with np.errstate(all="ignore"):  # a data-dependent warning is a release

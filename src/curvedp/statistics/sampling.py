@@ -35,14 +35,29 @@ def mean_vector_length(
     """Bound the length of the mean of n independent vectors with expectation 0.
 
     The vectors have length at most 1, so that the expected length of the mean is at
-    most 1/√n; a record moves the mean by at most 2·stretch/n. The bound (1 +
-    stretch·√(2·log(1/a)))/√n fails with probability at most a (McDiarmid).
+    most 1/√n; a record moves the mean by at most 2·stretch/n. By McDiarmid's inequality
+    the bound (1 + stretch·√(2·log(1/a)))/√n fails with probability at most a.
+
+    Parameters
+    ----------
+    n : int
+        The number of vectors, one for each record.
+    failure_probability : float
+        a, the probability that the bound may fail.
+    stretch : float
+        How much farther a record may move its vector than the vectors' length allows in
+        flat space; 1 there.
+
+    Returns
+    -------
+    float
+        The bound, in units of the longest vector.
     """
     return (1 + stretch * sqrt(2 * log(1 / failure_probability))) / sqrt(n)
 
 
 def ball_convexity(manifold: Manifold, radius: float) -> BallConvexity:
-    """Return how convex squared distances are in a ball.
+    """Return bounds on the convexity of squared distances in a ball.
 
     Parameters
     ----------
@@ -50,6 +65,12 @@ def ball_convexity(manifold: Manifold, radius: float) -> BallConvexity:
         The manifold of the records.
     radius : float
         The radius of the public ball.
+
+    Returns
+    -------
+    BallConvexity
+        The least eigenvalue λ > 0 of the Hessian of ½d², and the diameter in units of
+        the curvature.
 
     Raises
     ------

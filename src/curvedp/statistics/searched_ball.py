@@ -72,6 +72,11 @@ def default_outer_radius(manifold: Manifold, outer_radius: Any = None) -> float:
     outer_radius : float, optional
         The radius, if the caller has chosen one.
 
+    Returns
+    -------
+    float
+        The checked radius, or the generous default.
+
     Raises
     ------
     ParameterError
@@ -89,6 +94,12 @@ def _generous_radius(factor: Manifold) -> float:
     ----------
     factor : Manifold
         A space that is not a product.
+
+    Returns
+    -------
+    float
+        In units of the factor's distance; twice the injectivity radius if that is
+        finite, so that the ball holds the whole factor.
     """
     if 0 < factor.injectivity_radius < inf:
         return 2 * factor.injectivity_radius
@@ -122,6 +133,7 @@ class SearchedBallStatistic(Statistic):
     privacy_units: ClassVar[tuple[ProtectedUnit, ...]] = FrechetMean.privacy_units
 
     def __post_init__(self) -> None:
+        """Fill in the default center and outer radius, and check every field."""
         radius = default_outer_radius(self.manifold, self.outer_radius)
         ball = public_ball(self.manifold, self.center, radius)
         assign(self, center=ball.center, outer_radius=ball.radius)
@@ -129,11 +141,12 @@ class SearchedBallStatistic(Statistic):
 
     @property
     def value_space(self) -> Manifold:
+        """The manifold of the records."""
         return self.manifold
 
     @property
     def sensitivity(self) -> float:
-        """The sensitivity of a mean of unit vectors.
+        """2/n, the sensitivity of a mean of n unit vectors.
 
         Each stage of the release multiplies it by its own radius.
         """
@@ -141,11 +154,12 @@ class SearchedBallStatistic(Statistic):
 
     @property
     def public_count(self) -> int:
+        """The number n of records, which is public."""
         return self.n
 
     @property
     def outer_ball(self) -> Ball:
-        """The public outer ball."""
+        """The public ball in which the search takes place, in the frame of the records."""
         return Ball(self.center, self.outer_radius)
 
     @property
@@ -181,6 +195,11 @@ class SearchedBallStatistic(Statistic):
         ----------
         data : array of shape (n, *point_shape) or Records
             The records of one data set.
+
+        Returns
+        -------
+        Records
+            The records with a public number; their contents are not checked.
 
         Raises
         ------
@@ -228,6 +247,7 @@ class SharedSearch:
     """
 
     def __init__(self) -> None:
+        """Start without draws; the mechanism of the first release stores them here."""
         self.draws: list[Any] | None = None
 
 
@@ -250,6 +270,11 @@ class BallSearchStatistic(SearchedBallStatistic):
         ----------
         ball : Ball
             The released ball, in the coordinates of the records.
+
+        Returns
+        -------
+        Statistic
+            The statistic with its sensitivity in that ball, for the final mechanism.
         """
 
     @abstractmethod
@@ -291,6 +316,12 @@ class BallSearchStatistic(SearchedBallStatistic):
             The public records.
         mean : array of shape point_shape
             Their Fréchet mean.
+
+        Returns
+        -------
+        float
+            The error in the units of the released value. The mean of many such errors
+            is the predicted error that users see.
         """
 
     def split_data(self, data: Any) -> SearchData:
@@ -300,6 +331,11 @@ class BallSearchStatistic(SearchedBallStatistic):
         ----------
         data : Any
             What `prepare` has returned.
+
+        Returns
+        -------
+        SearchData
+            By default the same data for both.
         """
         return SearchData(data, data)
 
@@ -310,6 +346,16 @@ class BallSearchStatistic(SearchedBallStatistic):
         ----------
         data : array of shape (n, *point_shape) or Records
             The records.
+
+        Returns
+        -------
+        Records
+            The checked records, or what a subclass passes to `split_data`.
+
+        Raises
+        ------
+        ParameterError
+            If the number, shape or type of the records is wrong.
         """
         return self.collect_records(data)
 
@@ -324,6 +370,13 @@ class SearchedMean(BallSearchStatistic):
     laplace_cost_ratio: ClassVar[float] = 2.0
 
     def with_ball(self, ball: Ball) -> FrechetMean:
+        """Return the Fréchet mean of the records clipped to a released ball.
+
+        Parameters
+        ----------
+        ball : Ball
+            The released ball, in the coordinates of the records.
+        """
         return FrechetMean(self.manifold, *ball, self.n)
 
     def simulated_error(
@@ -345,12 +398,18 @@ class SearchedMean(BallSearchStatistic):
             A public population.
         mean : array of shape point_shape
             Its mean.
+
+        Returns
+        -------
+        float
+            The distance on the manifold. It includes the bias of clipping to the ball.
         """
         released = simulate_mean(final, rng, records)
         return float(self.manifold.dist(mean, released))
 
     @property
     def post_processing(self) -> tuple[PostProcessing, ...]:
+        """Steps are shrunk (James-Stein, from dimension 3 on), and the mean is projected."""
         if self.manifold.dim < 3:  # James-Stein shrinkage needs three dimensions
             return (PostProcessing.PROJECT_TO_BALL,)
         return (PostProcessing.SHRINK_IN_EVERY_STEP, PostProcessing.PROJECT_TO_BALL)
@@ -370,6 +429,11 @@ class SearchedMean(BallSearchStatistic):
             The kind of noise of all stages.
         in_memory : bool
             Whether the records are in memory, so that they can be read several times.
+
+        Returns
+        -------
+        list of str
+            The options, the best mechanism first.
         """
         if is_hyperbolic(self.manifold) and in_memory:
             return ["noisy-newton", "gradient-step"]
@@ -404,12 +468,24 @@ def simulate_mean(
 
 
 def is_hyperbolic(manifold: Manifold) -> bool:
-    """Return whether a space has constant negative curvature and dimension at least 2."""
+    """Return whether a space has constant negative curvature and dimension at least 2.
+
+    Parameters
+    ----------
+    manifold : Manifold
+        The space. A product has no constant curvature, so the result is False.
+    """
     return (manifold.constant_curvature or 0.0) < 0 and manifold.dim > 1
 
 
 def is_spherical(manifold: Manifold) -> bool:
-    """Return whether a space has constant positive curvature and dimension at least 2."""
+    """Return whether a space has constant positive curvature and dimension at least 2.
+
+    Parameters
+    ----------
+    manifold : Manifold
+        The space. A product has no constant curvature, so the result is False.
+    """
     return (manifold.constant_curvature or 0.0) > 0 and manifold.dim > 1
 
 
@@ -454,6 +530,7 @@ class SearchedClassMean(SearchedMean):
     )
 
     def __post_init__(self) -> None:
+        """Check every field, and that the class is no larger than the whole."""
         super().__post_init__()
         if self.size > self.n:
             raise ParameterError(
@@ -462,16 +539,32 @@ class SearchedClassMean(SearchedMean):
 
     @property
     def sensitivity(self) -> float:
+        """2/size, the sensitivity of a mean over the records of the class."""
         return 2 / self.size
 
     @property
     def public_count(self) -> int:
+        """The number of records of the class, which is public."""
         return self.size
 
     def with_ball(self, ball: Ball) -> FrechetMean:
+        """Return the Fréchet mean of the class, clipped to the ball of all classes.
+
+        Parameters
+        ----------
+        ball : Ball
+            The released ball, in the coordinates of the records.
+        """
         return FrechetMean(self.manifold, *ball, self.size)
 
     def split_data(self, data: ClassData) -> SearchData:
+        """Return the records of all classes for the search, and those of the class.
+
+        Parameters
+        ----------
+        data : ClassData
+            What `prepare` has returned.
+        """
         return SearchData(data.everyone, data.members, data.shared_search)
 
     def prepare(self, data: Any) -> ClassData:
@@ -482,6 +575,11 @@ class SearchedClassMean(SearchedMean):
         data : ClassData
             The records of all classes and of one class. They have already been clipped
             into the outer ball.
+
+        Returns
+        -------
+        ClassData
+            The same object.
 
         Raises
         ------
@@ -513,12 +611,14 @@ class SearchedVariance(BallSearchStatistic):
     laplace_cost_ratio: ClassVar[float] = 1.0
 
     def __post_init__(self) -> None:
+        """Check every field, and that the variance has a sensitivity on this space."""
         super().__post_init__()
         # A space on which no sensitivity is known is refused here, before the search.
         _ = self.with_ball(self.outer_ball).sensitivity
 
     @property
     def post_processing(self) -> tuple[PostProcessing, ...]:
+        """A drawn variance is clipped to [0, radius²]."""
         return (PostProcessing.CLIP_TO_VARIANCE_RANGE,)
 
     def with_ball(self, ball: Ball) -> FrechetVariance:
@@ -531,6 +631,11 @@ class SearchedVariance(BallSearchStatistic):
         ----------
         ball : Ball
             The released ball, in the coordinates of the records.
+
+        Returns
+        -------
+        FrechetVariance
+            The variance in that ball or a smaller one about the same center.
         """
         space = self.manifold
         upper_curvature = space.curvature_bounds[1]
@@ -566,6 +671,11 @@ class SearchedVariance(BallSearchStatistic):
             A public population.
         mean : array of shape point_shape
             Its mean.
+
+        Returns
+        -------
+        float
+            In squared units of distance. It includes what clipping to the ball removes.
         """
         value = final.statistic.compute(
             open_records(records, self.manifold.point_shape)
@@ -578,7 +688,7 @@ class SearchedVariance(BallSearchStatistic):
     def final_mechanisms(
         self, noise_kind: str = "gaussian", *, in_memory: bool = True
     ) -> list[str]:
-        """Return the options of the mechanisms that may make the final release.
+        """Return the isotropic mechanism with the stages' kind of noise.
 
         Parameters
         ----------
@@ -586,6 +696,11 @@ class SearchedVariance(BallSearchStatistic):
             The kind of noise of all stages.
         in_memory : bool
             Whether the records are in memory, so that they can be read several times.
+
+        Returns
+        -------
+        list of str
+            One option: a variance is one number, and one mechanism is best.
         """
         if noise_kind == "laplace":
             return ["riemannian-laplace"]
@@ -612,6 +727,7 @@ class SearchedGeodesic(BallSearchStatistic):
     privacy_units: ClassVar[tuple[ProtectedUnit, ...]] = GeodesicLine.privacy_units
 
     def __post_init__(self) -> None:
+        """Check every field, the space, and that the records suffice for the predictors."""
         check_symmetric(self.manifold)
         super().__post_init__()
         # Wrong ranges, and too few records, are refused here.
@@ -619,6 +735,7 @@ class SearchedGeodesic(BallSearchStatistic):
 
     @property
     def post_processing(self) -> tuple[PostProcessing, ...]:
+        """Point and velocities are projected onto their public bounds."""
         return (PostProcessing.PROJECT_TO_TANGENT_BALL,)
 
     def with_ball(self, ball: Ball) -> GeodesicLine:
@@ -632,6 +749,12 @@ class SearchedGeodesic(BallSearchStatistic):
         ----------
         ball : Ball
             The released ball, in the coordinates of the records.
+
+        Returns
+        -------
+        GeodesicLine
+            The regression in that ball or a smaller one about the same center, for
+            geodesics of length up to twice the radius.
         """
         radii_per_residual = 2 + len(np.atleast_2d(self.x_range))
         lower_curvature = self.manifold.curvature_bounds[0]
@@ -674,6 +797,11 @@ class SearchedGeodesic(BallSearchStatistic):
             A public population of responses.
         mean : array of shape point_shape
             Its mean.
+
+        Returns
+        -------
+        float
+            In units of distance.
         """
         center = final.statistic.center
         radius = final.statistic.radius
@@ -684,6 +812,7 @@ class SearchedGeodesic(BallSearchStatistic):
     def final_mechanisms(
         self, noise_kind: str = "gaussian", *, in_memory: bool = True
     ) -> list[str]:
+        """Return noisy descent on the tangent bundle, the only mechanism for a geodesic."""
         return ["tangent-bundle-descent"]
 
     def split_data(self, data: Any) -> SearchData:
@@ -696,6 +825,11 @@ class SearchedGeodesic(BallSearchStatistic):
         ----------
         data : (predictors, responses) or (predictors, responses, person_index)
             The data of the regression.
+
+        Returns
+        -------
+        SearchData
+            The responses for the search; all data for the regression.
         """
         responses = np.asarray(data[1])
         if len(data) > 2:
@@ -712,6 +846,16 @@ class SearchedGeodesic(BallSearchStatistic):
         ----------
         data : (predictors, responses) or (predictors, responses, person_index)
             The data of the regression.
+
+        Returns
+        -------
+        tuple
+            The same data.
+
+        Raises
+        ------
+        ParameterError
+            If a shape, a type, or the number of records or people is wrong.
         """
         self.with_ball(self.outer_ball).prepare(data)
         return data

@@ -34,10 +34,12 @@ class SecondMoment(PointStatistic, BoundsSamplingError):
 
     @property
     def value_space(self) -> Euclidean:
+        """The Euclidean space of symmetric d × d matrices as vectors."""
         return Euclidean(self.features * (self.features + 1) // 2)
 
     @property
     def public_count(self) -> int:
+        """The number n of records, which is public."""
         return self.n
 
     @cached_property
@@ -54,30 +56,62 @@ class SecondMoment(PointStatistic, BoundsSamplingError):
         return sqrt(2) * rounded_radius**2 / self.n + rounding_of_mean
 
     def sampling_error(self, failure_probability: float) -> float:
-        """Bound ‖S − Σ‖, S the second moment of the records and Σ the population's.
+        """Bound the distance of the records' second moment from the population's.
 
-        E‖S − Σ‖² ≤ r⁴/n, and a record moves S by at most √2·r²/n
-        (docs/theory/inference.md, "Regions of the population").
+        With S the second moment of the records and Σ the population's, E‖S − Σ‖² ≤
+        r⁴/n, and a record moves S by at most √2·r²/n (docs/theory/inference.md,
+        "Regions of the population").
+
+        Parameters
+        ----------
+        failure_probability : float
+            The probability that the bound may fail.
+
+        Returns
+        -------
+        float
+            The bound on the Frobenius norm ‖S − Σ‖.
         """
         length = mean_vector_length(self.n, failure_probability, sqrt(0.5))
         return self.radius**2 * length
 
     def compute(self, records: Records) -> np.ndarray:
+        """Return the second moment of the clipped records as a vector. NOT private.
+
+        The sum is exact, so it does not depend on the order of the records.
+        """
         total = records.sums(self._sum_block).reshape(6, self.features, self.features)
         return symmetric_to_vector(gram_mean(total, self.n, self.radius))
 
     def contrast(self, moment: np.ndarray) -> float:
-        """Return how much directions differ.
+        """Return how much the second moment differs between directions.
 
         This is the length of the moment, as a vector, without its multiple of the
-        identity.
+        identity. It is 0 if all directions have the same moment, and then none of them
+        is principal.
+
+        Parameters
+        ----------
+        moment : array of shape (d(d + 1)/2,)
+            A moment in the coordinates of `symmetric_to_vector`.
         """
         mean_eigenvalue = moment[: self.features].mean()
         identity = symmetric_to_vector(np.eye(self.features))
         return float(np.linalg.norm(moment - mean_eigenvalue * identity))
 
     def _sum_block(self, rows: np.ndarray) -> np.ndarray:
-        """Return the exact sum of xxᵀ over a block of records, as whole numbers."""
+        """Return the exact sum of xxᵀ over a block of records, as whole numbers.
+
+        Parameters
+        ----------
+        rows : array of shape (k, d)
+            Some of the records.
+
+        Returns
+        -------
+        array of int
+            Limbs of whole numbers, which add up over blocks without rounding.
+        """
         clipped = clip_rows(np.asarray(rows, dtype=np.float64), self.radius)
         return np.asarray(gram_sums(clipped, self.radius).ravel())
 
@@ -93,6 +127,11 @@ def clip_rows(records: np.ndarray, radius: float) -> np.ndarray:
         The rows.
     radius : float
         The largest length.
+
+    Returns
+    -------
+    array of shape (n, size)
+        Rows of length at most `radius`, up to rounding.
     """
     # The float sum of a row's squares depends on the layout of the array in memory.
     records = np.ascontiguousarray(records)
@@ -110,13 +149,40 @@ def clip_rows(records: np.ndarray, radius: float) -> np.ndarray:
 
 
 def symmetric_to_vector(matrix: np.ndarray) -> np.ndarray:
-    """Return orthonormal coordinates: the diagonal, then √2 times the upper triangle."""
+    """Return a symmetric matrix as a vector of the same length.
+
+    The factor √2 makes the Euclidean length of the vector the Frobenius norm, so that
+    sensitivities and noise may be stated for vectors.
+
+    Parameters
+    ----------
+    matrix : array of shape (d, d)
+        A symmetric matrix; entries below the diagonal are not read.
+
+    Returns
+    -------
+    array of shape (d(d + 1)/2,)
+        The diagonal, then √2 times the upper triangle, row by row.
+    """
     upper = np.triu_indices(len(matrix), 1)
     return np.concatenate([np.diag(matrix), sqrt(2) * matrix[upper]])
 
 
 def vector_to_symmetric(coordinates: np.ndarray, size: int) -> np.ndarray:
-    """Return the symmetric matrix of `symmetric_to_vector`'s coordinates."""
+    """Return the symmetric matrix with given coordinates: `symmetric_to_vector` reversed.
+
+    Parameters
+    ----------
+    coordinates : array of shape (d(d + 1)/2,)
+        The diagonal, then √2 times the upper triangle, row by row.
+    size : int
+        d, the number of rows.
+
+    Returns
+    -------
+    array of shape (d, d)
+        The symmetric matrix.
+    """
     matrix = np.zeros((size, size))
     matrix[np.triu_indices(size, 1)] = coordinates[size:] / sqrt(2)
     return np.asarray(matrix + matrix.T + np.diag(coordinates[:size]))

@@ -107,6 +107,11 @@ def mean_chart_sensitivity(manifold: Manifold, radius: float, n: int) -> float:
         The radius of the public ball that holds all records.
     n : int
         The number of records.
+
+    Returns
+    -------
+    float
+        An upper bound, rounded up, and never more than the diameter of the ball.
     """
     return _enlarged_flat_sensitivity(manifold, radius, n, _tight_factor)
 
@@ -131,6 +136,11 @@ def _enlarged_flat_sensitivity(
         The number of records.
     curvature_factor : callable
         Maps s = r√κ to the factor. It is called only if the curvature can be positive.
+
+    Returns
+    -------
+    float
+        min(2r·factor/n, 2r).
     """
     normalized_radius, max_curvature = _normalized_radius(manifold, radius)
     n = _validate.integer("n", n, 1)
@@ -141,7 +151,7 @@ def _enlarged_flat_sensitivity(
 def mean_gradient_sensitivity(
     manifold: Manifold, radius: float, n: int, distance: Any = None
 ) -> Any:
-    """Return how far the gradient of the mean squared distance can move.
+    """Return the sensitivity of the gradient of the mean squared distance.
 
     The gradient is that of ½·mean d²(x, xᵢ) at a public point x, which is the negative
     mean logarithm of the records. One of the n records is replaced. At distance a from
@@ -163,6 +173,8 @@ def mean_gradient_sensitivity(
     Returns
     -------
     float or array of the shape of `distance`
+        (2r/n)·R(a)/s in units of distance, rounded up; 2r/n if the curvature is at most
+        0. Noise that is added to a mean logarithm is calibrated to it.
     """
     normalized_radius, max_curvature = _normalized_radius(manifold, radius)
     n = _validate.integer("n", n, 1)
@@ -196,6 +208,11 @@ def dispersion_sensitivity(manifold: Manifold, radius: float, n: int) -> float:
         The radius r of the public ball that holds all records.
     n : int
         The number of records.
+
+    Returns
+    -------
+    float
+        An upper bound in squared units of distance, rounded up.
     """
     normalized_radius, _ = _normalized_radius(manifold, radius)
     n = _validate.integer("n", n, 1)
@@ -208,7 +225,13 @@ def dispersion_sensitivity(manifold: Manifold, radius: float, n: int) -> float:
 
 
 def _has_curvatures_of_one_sign(manifold: Manifold) -> bool:
-    """Return whether all sectional curvatures are at least 0, or all are at most 0."""
+    """Return whether all sectional curvatures are at least 0, or all are at most 0.
+
+    Parameters
+    ----------
+    manifold : Manifold
+        A space, or a factor of one.
+    """
     smallest, largest = manifold.curvature_bounds
     return smallest >= 0 or largest <= 0
 
@@ -269,6 +292,16 @@ def _reimherr_factor(s: float) -> float:
     ----------
     s : float
         The normalized radius r√κ of the ball, less than π/4.
+
+    Returns
+    -------
+    float
+        At least 1; it grows without limit as s approaches π/4.
+
+    Raises
+    ------
+    ParameterError
+        If s ≥ π/4, where the published bound is not defined.
     """
     if not s < pi / 4:
         raise ParameterError(
@@ -291,6 +324,16 @@ def _tight_factor(s: float) -> float:
     ----------
     s : float
         The normalized radius r√κ of the ball.
+
+    Returns
+    -------
+    float
+        At least 1, rounded up; no factor that is smaller holds for every data set.
+
+    Raises
+    ------
+    ParameterError
+        If s ≥ 1.5, where the Hessian of the squared distance is near 0.
     """
     if not s < _LARGEST_RADIUS:
         raise ParameterError(
@@ -319,6 +362,12 @@ def _largest_gradient_difference(s: float, a: np.ndarray) -> np.ndarray:
         The radius of the ball about o.
     a : array
         The distances of points x from o.
+
+    Returns
+    -------
+    array of the shape of `a`
+        R(a) for curvature 1, with the relative error `_GRADIENT_DIFFERENCE_ERROR` at
+        most.
     """
     A = _times_cotangent(a)
     # sin²(u/2) = (1 − cos u)/2, without the cancellation in 1 − cos(s)/cos(a).
@@ -342,10 +391,17 @@ def _largest_gradient_difference(s: float, a: np.ndarray) -> np.ndarray:
 
 
 def _cosine_difference(u: np.ndarray, d: np.ndarray) -> np.ndarray:
-    """Return cos(u) − cos(d), computed without cancellation."""
+    """Return cos(u) − cos(d), computed without cancellation.
+
+    By the identity cos(u) − cos(d) = 2·sin((d − u)/2)·sin((d + u)/2), a difference of
+    near angles keeps its digits.
+    """
     return np.asarray(2 * np.sin((d - u) / 2) * np.sin((d + u) / 2))
 
 
 def _times_cotangent(a: np.ndarray) -> np.ndarray:
-    """Return a·cot(a), which is 1 at a = 0."""
+    """Return a·cot(a), the least eigenvalue of the Hessian of ½d² on the unit sphere.
+
+    It is 1 at a = 0, where NumPy's sinc(x) = sin(πx)/(πx) avoids a division by 0.
+    """
     return np.asarray(np.cos(a) / np.sinc(a / pi))

@@ -54,7 +54,7 @@ _ROUNDING_OF_LENGTH = 1e-9
 
 
 def moments_diameter(weight: float = MOMENT_WEIGHT) -> float:
-    """Return how far apart the vectors (u, a·uuᵀ) of two unit vectors can be.
+    """Return the diameter of the set of vectors (u, a·uuᵀ) with |u| ≤ 1.
 
     Theorem T1 (docs/theory/tangent-pca.md). For |u|, |v| ≤ 1 and a > 0,
 
@@ -67,10 +67,17 @@ def moments_diameter(weight: float = MOMENT_WEIGHT) -> float:
 
     and −2c − 2a²c² = 1/(2a²) − 2a²·(c + 1/(2a²))² ≤ 1/(2a²).
 
+    It bounds how far replacing one record moves the mean of such vectors, times n.
+
     Parameters
     ----------
     weight : float
         The weight a of the second moment.
+
+    Returns
+    -------
+    float
+        √(2 + 2a² + 1/(2a²)).
 
     Examples
     --------
@@ -98,19 +105,22 @@ class TangentMoments(ClippedToBall, BoundsSamplingError):
     name: ClassVar[str] = "mean and second moment of logarithms"
 
     def __post_init__(self) -> None:
+        """Check the ball and n, and that a covariance of this dimension can be drawn."""
         super().__post_init__()
         check_dimension(self.manifold)
 
     @property
     def value_space(self) -> Euclidean:
+        """The Euclidean space of the d + d(d + 1)/2 numbers of both moments."""
         return Euclidean(moments_size(self.manifold.dim))
 
     @cached_property
     def sensitivity(self) -> float:
-        """√10.125/n by Theorem T1, enlarged by rounding, in units of the radius.
+        """The sensitivity of the joint vector by Theorem T1, in units of the radius.
 
-        Entries of u are rounded to a grid in the mean, and to 40 bits in the products.
-        Sums are exact, and both means are rounded at both ends.
+        In exact arithmetic it is √10.125/n, the diameter of (u, 2·uuᵀ) over n. Rounding
+        is added: entries of u are rounded to a grid in the mean, and to 40 bits in the
+        products; sums are exact, and both means are rounded in both data sets.
         """
         return _joint_diameter(self.manifold.dim) / self.n + _rounding_of_mean(
             self.manifold.dim
@@ -133,6 +143,11 @@ class TangentMoments(ClippedToBall, BoundsSamplingError):
         ----------
         failure_probability : float
             The probability with which the bound may be wrong.
+
+        Returns
+        -------
+        float
+            The bound, in units of the radius.
         """
         expected = sqrt((1 + MOMENT_WEIGHT**2) / self.n)
         tail = sqrt(-np.log(failure_probability) / (2 * self.n))
@@ -145,6 +160,11 @@ class TangentMoments(ClippedToBall, BoundsSamplingError):
         ----------
         records : Records
             n records; those in memory, on a device or in chunks give the same vector.
+
+        Returns
+        -------
+        array of shape (d + d(d + 1)/2,)
+            The vector in units of the radius.
         """
         dim = self.manifold.dim
         if records.location == "memory":
@@ -162,7 +182,18 @@ class TangentMoments(ClippedToBall, BoundsSamplingError):
         return join_moments(mean, moment)
 
     def _sum_points(self, block: np.ndarray) -> np.ndarray:
-        """Return the exact sums over a block of records in the canonical frame."""
+        """Return the exact sums of logarithms and their products over a block of records.
+
+        Parameters
+        ----------
+        block : array of shape (k, *point_shape)
+            Some of the records, in the canonical frame, not yet clipped.
+
+        Returns
+        -------
+        array of int
+            The whole numbers that `_sum_logs` returns.
+        """
         points = np.asarray(block, dtype=np.float64)
         inside = np.asarray(
             project_to_ball(self.manifold, self.ball.center, self.radius, points)
@@ -170,7 +201,20 @@ class TangentMoments(ClippedToBall, BoundsSamplingError):
         return self._sum_logs(logs_at(self.manifold, self.ball.center, inside))
 
     def _sum_logs(self, logs: np.ndarray) -> np.ndarray:
-        """Return the exact sums of u and of uuᵀ over logarithms, as whole numbers."""
+        """Return the exact sums of u and of uuᵀ over logarithms, as whole numbers.
+
+        Parameters
+        ----------
+        logs : array of shape (k, d)
+            Logarithms at the center. They are clipped here, and divided by the radius:
+            u.
+
+        Returns
+        -------
+        array of int, shape (2d + 6d²,)
+            Two parts of the sum of u, then six parts of the sum of uuᵀ. They add up
+            over blocks without rounding.
+        """
         with np.errstate(all="ignore"):  # a data-dependent warning is a release
             unit_logs = clip_rows_to(logs, self.clipping_radius) / self.clipping_radius
             unit_logs = np.ascontiguousarray(unit_logs)
@@ -189,15 +233,23 @@ class SearchedTangentMoments(BallSearchStatistic):
     min_records_factor: ClassVar[float] = 2.5
 
     def __post_init__(self) -> None:
+        """Check every field, and that a covariance of this dimension can be drawn."""
         super().__post_init__()
         check_dimension(self.manifold)
 
     @property
     def post_processing(self) -> tuple[PostProcessing, ...]:
+        """None: a moment is released as it was drawn, and read by `estimate_moments`."""
         return ()
 
     def with_ball(self, ball: Ball) -> TangentMoments:
-        """Return the tangent moments of the records in a ball that was found."""
+        """Return the tangent moments of the records in a ball that was found.
+
+        Parameters
+        ----------
+        ball : Ball
+            The released ball, in the coordinates of the records.
+        """
         return TangentMoments(self.manifold, *ball, self.n)
 
     def final_mechanisms(
@@ -211,6 +263,11 @@ class SearchedTangentMoments(BallSearchStatistic):
             The kind of noise of all stages.
         in_memory : bool
             Whether the records are in memory; one reading of them is enough.
+
+        Returns
+        -------
+        list of str
+            The isotropic mechanism with the stages' kind of noise.
         """
         if noise_kind == "laplace":
             return ["riemannian-laplace"]
@@ -237,6 +294,11 @@ class SearchedTangentMoments(BallSearchStatistic):
             A public population.
         mean : array of shape point_shape
             Its mean.
+
+        Returns
+        -------
+        float
+            From 0 to π/2.
         """
         true_direction = _first_direction(
             np.asarray(self.manifold.normal_coordinates(mean, records))
@@ -277,25 +339,44 @@ class TangentMomentsSum(ClippedSum):
     )
 
     def __post_init__(self) -> None:
+        """Check the ball, and that a covariance of this dimension can be drawn."""
         super().__post_init__()
         check_dimension(self.manifold)
 
     @property
     def vector_size(self) -> int:
+        """The entries of both moments, and one for the count."""
         return moments_size(self.manifold.dim) + 1
 
     @property
     def vector_length(self) -> float:
+        """√(1 + w² + a²), for the weights w of the count and a of the second moment."""
         return sqrt(1 + self.count_weight**2 + MOMENT_WEIGHT**2)
 
     @property
     def release_ball(self) -> Ball | None:
+        """None: moments are no point of the ball."""
         return None
 
     def to_vectors(self, records: np.ndarray) -> np.ndarray:
-        """Return (u, w, a·uuᵀ) for each record."""
+        """Return (u, w, a·uuᵀ) for each record, u its clipped logarithm in radii.
+
+        The symmetric matrix uuᵀ is the vector of its diagonal and √2 times its upper
+        triangle, as `symmetric_to_vector` makes it.
+
+        Parameters
+        ----------
+        records : array of shape (n, *point_shape)
+            The records. Entries may be anything.
+
+        Returns
+        -------
+        array of shape (n, vector_size)
+            Rows of length at most `vector_length`.
+        """
         vectors = super().to_vectors(records)
         u = vectors[:, : self.manifold.dim]
+        # (i, j) are the places above the diagonal, row by row.
         i, j = np.triu_indices(self.manifold.dim, 1)
         products = np.concatenate([u * u, sqrt(2) * u[:, i] * u[:, j]], axis=1)
         return np.concatenate([vectors, MOMENT_WEIGHT * products], axis=1)
@@ -309,19 +390,43 @@ class TangentMomentsSum(ClippedSum):
             The noisy sum of the rows of `to_vectors`.
         noise_std : float
             Not needed: nothing is shrunk here.
+
+        Returns
+        -------
+        array
+            The mean, the weighted second moment, and the noisy number of records.
         """
         count = self.noisy_count(noisy_sum)
-        sums = np.delete(noisy_sum, self.manifold.dim)
+        sums = np.delete(noisy_sum, self.manifold.dim)  # all entries but the count's
         return np.append(sums / count, count)
 
 
 def moments_size(dim: int) -> int:
-    """Return the number of entries of the vector of both moments in `dim` dimensions."""
+    """Return the number of entries of the vector of both moments in `dim` dimensions.
+
+    Parameters
+    ----------
+    dim : int
+        The dimension d of the manifold.
+    """
     return dim + dim * (dim + 1) // 2
 
 
 def join_moments(mean: np.ndarray, moment: np.ndarray) -> np.ndarray:
-    """Return the vector of a mean and a weighted second moment."""
+    """Return a mean and a second moment as the one vector that is released.
+
+    Parameters
+    ----------
+    mean : array, shape (d,)
+        The mean of unit logarithms u.
+    moment : array, shape (d, d)
+        The mean of uuᵀ.
+
+    Returns
+    -------
+    array, shape (d + d(d + 1)/2,)
+        The mean, then `MOMENT_WEIGHT` times the matrix as a vector.
+    """
     return np.concatenate([mean, MOMENT_WEIGHT * symmetric_to_vector(moment)])
 
 
@@ -331,7 +436,9 @@ class UnitMoments(NamedTuple):
     Attributes
     ----------
     mean : array, shape (d,)
+        The mean of the unit logarithms u.
     moment : array, shape (d, d)
+        The mean of the matrices uuᵀ.
     """
 
     mean: np.ndarray
@@ -347,6 +454,11 @@ def split_moments(vector: np.ndarray, dim: int) -> UnitMoments:
         What `join_moments` made, with noise.
     dim : int
         The dimension d of the manifold.
+
+    Returns
+    -------
+    UnitMoments
+        The two parts, with their noise, in units of the radius.
     """
     moment = vector_to_symmetric(vector[dim : moments_size(dim)], dim)
     return UnitMoments(vector[:dim], moment / MOMENT_WEIGHT)
@@ -393,6 +505,7 @@ def estimate_moments(
     Parameters
     ----------
     manifold : Manifold
+        The manifold of the records.
     ball : Ball
         The ball of the statistic: its center in the frame of the records, and its
         radius.
@@ -455,17 +568,25 @@ class FrameAtMean(NamedTuple):
 def _carry_frame(
     manifold: Manifold, center: np.ndarray, step: np.ndarray
 ) -> FrameAtMean:
-    """Carry the orthonormal frame at a center along a geodesic, to the records' frame.
+    """Carry the orthonormal frame at a center along a geodesic to the private mean.
 
-    Where the geodesic leaves the range of doubles, the frame stays at the center.
+    The result is in the frame of the records. Where the geodesic leaves the range of
+    doubles, the frame stays at the center.
 
     Parameters
     ----------
     manifold : Manifold
+        The manifold of the records.
     center : array of shape point_shape
         The public center, in the frame of the records.
     step : array, shape (dim,)
-        The coordinates, at the center's canonical place, of the geodesic's velocity.
+        The velocity of the geodesic: coordinates at the ball's center in the canonical
+        frame.
+
+    Returns
+    -------
+    FrameAtMean
+        The end of the geodesic, and the coordinates of the carried frame there.
     """
     base = np.asarray(canonical_center(manifold, center))
     identity = np.eye(manifold.dim)
@@ -487,6 +608,7 @@ def _carry_frame(
         coordinates = np.asarray(manifold.to_coordinates(mean, vectors))
     if not np.all(np.isfinite(coordinates)):
         return FrameAtMean(mean, identity)
+    # The nearest orthogonal matrix: rounding has made the frame slightly oblique.
     left, _, right = np.linalg.svd(coordinates)
     return FrameAtMean(mean, left @ right)
 
@@ -511,7 +633,7 @@ class Spectrum(NamedTuple):
 
     @property
     def covariance(self) -> np.ndarray:
-        """The positive semidefinite matrix with these variances and directions."""
+        """The positive semidefinite matrix Σ variance·direction·directionᵀ."""
         return np.asarray(self.directions.T * self.variances @ self.directions)
 
 
@@ -521,7 +643,7 @@ def count_above_noise(
     failure_probability: float,
     further_error: float = 0.0,
 ) -> int:
-    """Return how many variances are positive for sure: noise alone makes none so large.
+    """Return how many eigenvalues of a noisy covariance exceed what noise alone makes.
 
     Theorem T4 (docs/theory/tangent-pca.md). The drawn matrix is M + N + D: the true
     one, which is positive semidefinite, symmetric Gaussian noise with deviation σ on
@@ -536,11 +658,17 @@ def count_above_noise(
     drawn : array, shape (d,)
         The drawn eigenvalues, from large to small.
     noise : float
-        σ.
+        σ, the deviation of the noise in a diagonal entry.
     failure_probability : float
         The probability with which more may be counted than there are.
     further_error : float
-        B.
+        B, a bound on the operator norm of other errors, such as rounding.
+
+    Returns
+    -------
+    int
+        The number of principal directions with a variance above 0, for sure up to the
+        failure probability.
 
     Examples
     --------
@@ -573,9 +701,14 @@ def separate_from_noise(
     covariance : array, shape (d, d)
         The noisy covariance.
     noise : float
-        σ.
+        σ, the deviation of the noise in a diagonal entry.
     n_above_noise : int
         How many variances stand out (`count_above_noise`).
+
+    Returns
+    -------
+    Spectrum
+        Variances from large to small with their directions.
 
     Examples
     --------
@@ -620,9 +753,14 @@ def largest_noise_eigenvalue(
     dim : int
         The dimension d.
     noise : float
-        σ.
+        σ, the deviation of the noise in a diagonal entry.
     failure_probability : float
         The probability with which the bound may fail.
+
+    Returns
+    -------
+    float
+        A bound that the largest eigenvalue exceeds with at most that probability.
     """
     z = -float(ndtri(failure_probability))
     mean = 0.0 if dim == 1 else sqrt(2 * dim)
@@ -637,12 +775,15 @@ def first_direction_angle(
 ) -> float:
     """Return the angle between the first direction of an estimate and another one.
 
-    The estimate's direction is carried to the other's point along a geodesic.
+    The estimate's direction is carried to the other's point along a geodesic. Errors of
+    principal geodesics are predicted as such angles.
 
     Parameters
     ----------
     manifold : Manifold
+        The manifold of the records.
     estimate : TangentEstimate
+        A private mean with a private covariance, whose leading eigenvector is compared.
     mean : array of shape point_shape
         The point of the other direction.
     direction : array, shape (dim,)
@@ -668,13 +809,35 @@ def first_direction_angle(
 
 
 def _first_direction(vectors: np.ndarray) -> np.ndarray:
-    """Return the leading eigenvector of the covariance of vectors in rows."""
+    """Return the leading eigenvector of the covariance of vectors in rows.
+
+    Parameters
+    ----------
+    vectors : array, shape (n, d)
+        Logarithms in coordinates.
+
+    Returns
+    -------
+    array, shape (d,)
+        A unit vector, whose sign is arbitrary.
+    """
     centered = vectors - vectors.mean(axis=0)
     return np.asarray(np.linalg.eigh(centered.T @ centered)[1][:, -1])
 
 
 def check_dimension(manifold: Manifold) -> None:
-    """Refuse a manifold whose covariances have too many entries to be drawn exactly."""
+    """Refuse a manifold whose covariances have too many entries to be drawn exactly.
+
+    Parameters
+    ----------
+    manifold : Manifold
+        The manifold of the records.
+
+    Raises
+    ------
+    ParameterError
+        Above `MAX_DIMENSION` dimensions d, because d(d + 1)/2 numbers are drawn.
+    """
     if manifold.dim > MAX_DIMENSION:
         raise ParameterError(
             f"has {manifold.dim} dimensions; covariances are drawn for at most "
@@ -685,7 +848,18 @@ def check_dimension(manifold: Manifold) -> None:
 
 
 def _joint_diameter(dim: int) -> float:
-    """Return the diameter of Theorem T1 with the rounding of one record's vector."""
+    """Return the diameter of Theorem T1, enlarged by the rounding of one record's vector.
+
+    Parameters
+    ----------
+    dim : int
+        The dimension d of the manifold.
+
+    Returns
+    -------
+    float
+        A bound on the distance of two computed vectors (u, a·uuᵀ).
+    """
     exact = moments_diameter() * (1 + 4 * _ROUNDING_OF_LENGTH)
     rounding_of_vector = sqrt(dim) * _UNIT_GRID.resolution
     rounding_of_row = gram_radius(1.0, dim) - 1
@@ -694,6 +868,12 @@ def _joint_diameter(dim: int) -> float:
 
 
 def _rounding_of_mean(dim: int) -> float:
-    """Return how far the rounding of both computed means can move them, twice."""
+    """Bound the rounding error of the computed joint mean, for both data sets together.
+
+    Parameters
+    ----------
+    dim : int
+        The dimension d of the manifold.
+    """
     largest_entry = 1 + MOMENT_WEIGHT
     return sqrt(moments_size(dim)) * largest_entry * 2.0**-50

@@ -18,12 +18,16 @@ _LARGEST_EXPONENT = 1000
 def logs_at(manifold: Manifold, center: np.ndarray, points: np.ndarray) -> np.ndarray:
     """Return the logarithms of points at a center, as coordinates.
 
+    They are the tangent vectors at the center that point to the records.
+
     Parameters
     ----------
     manifold : Manifold
+        The manifold of the points.
     center : point
         The base point of the logarithms.
     points : array, shape (k, *point_shape)
+        The points. One without a logarithm becomes a row of zeros.
 
     Returns
     -------
@@ -49,6 +53,7 @@ def clip_rows_to(vectors: np.ndarray, radius: float) -> np.ndarray:
     Parameters
     ----------
     vectors : array, shape (k, dim)
+        The rows, such as logarithms. Entries may be anything.
     radius : float
         The largest length, above 0.
 
