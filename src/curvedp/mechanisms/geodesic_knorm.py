@@ -43,6 +43,7 @@ class GeodesicMechanism(Mechanism):
 
     @classmethod
     def supports(cls, statistic: Statistic) -> bool:
+        """Return whether a statistic is a geodesic regression, which this releases."""
         return isinstance(statistic, GeodesicLine)
 
     @property
@@ -56,6 +57,23 @@ class GeodesicMechanism(Mechanism):
         return self.statistic.domain
 
     def prepare_data(self, data: Any) -> RegressionData:
+        """Return predictors and responses in the form in which `draw` takes them.
+
+        Predictors are mapped from their public ranges to [−½, ½] and clipped. Responses
+        are clipped into the public ball, in the canonical frame (an isometry has moved
+        the center of the ball to the origin).
+
+        Parameters
+        ----------
+        data : (predictors, responses) or (predictors, responses, person_index)
+            The data of the regression: one row of predictors, one response (a point of
+            the manifold) and maybe the number of a person for each record.
+
+        Raises
+        ------
+        ParameterError
+            If a shape or the number of records is not the stated one.
+        """
         return self.statistic.prepare(data)
 
     def post_process(self, value: PointAndVelocities) -> PointAndVelocities:
@@ -64,7 +82,14 @@ class GeodesicMechanism(Mechanism):
         Parameters
         ----------
         value : PointAndVelocities
-            The drawn middle point and velocities.
+            The drawn middle point and the velocities there, in the canonical frame (an
+            isometry has moved the center of the public ball to the origin).
+
+        Returns
+        -------
+        PointAndVelocities
+            The nearest middle point and velocities that the public bounds on them
+            allow, moved back to the frame of the records.
         """
         pair = project_pair(self.manifold, self.statistic.ball, self.domain, *value)
         return self.statistic.pair_to_data_frame(*pair)
@@ -131,6 +156,21 @@ class KNGRegressionMechanism(KNormMechanism, GeodesicMechanism, PredictsError):
     )
 
     def __post_init__(self) -> None:
+        """Refuse a problem for which exact K-norm sampling is not feasible.
+
+        The sampler covers the domain, a ball of the tangent bundle, with cells. Their
+        number grows with the dimension 2·dim of the bundle and, in negative curvature,
+        exponentially with the width of the domain.
+
+        Raises
+        ------
+        UnattainableGuarantee
+            If there is more than one predictor, the dimension is too high, or the
+            domain is too wide. The message names an alternative.
+        ParameterError
+            If the noise scale is too small for the privacy parameter ε, or for draws in
+            float64.
+        """
         super().__post_init__()
         domain = self.domain
         bundle_dimension = 2 * self.manifold.dim
@@ -162,18 +202,28 @@ class KNGRegressionMechanism(KNormMechanism, GeodesicMechanism, PredictsError):
 
     @classmethod
     def gradient_sensitivity(cls, statistic: GeodesicLine) -> float:
-        """Return how far the computed gradient can move, in the endpoint norm.
+        """Return how far the computed gradient can move if one record is replaced.
+
+        The gradient is that of half the mean squared clipped residual of the geodesic
+        (p, v). With P its part in p and Q its part in v, divided by `PREDICTOR_UNIT`,
+        it is measured in the endpoint norm ½(|P + Q| + |P − Q|).
 
         Parameters
         ----------
         statistic : GeodesicLine
             The regression that is to be released.
+
+        Returns
+        -------
+        float
+            The bound over all geodesics of the public domain, with rounding errors.
         """
         exact = bounds.endpoint_sensitivity(statistic.manifold, statistic.domain)
         return add_rounding(exact, statistic.domain.n)
 
     @property
     def parameters(self) -> dict[str, Any]:
+        """The parameters in the certificate, with the norm and unit of the gradient."""
         return {**super().parameters, "norm": "endpoint", "unit": PREDICTOR_UNIT}
 
     def predict_error(self) -> float:

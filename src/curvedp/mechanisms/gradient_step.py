@@ -71,11 +71,16 @@ class MeanMechanism(VectorMechanism, PostProcessesItself):
 
     @classmethod
     def supports(cls, statistic: Statistic) -> bool:
+        """Return whether a statistic is a Fréchet mean, which this class releases."""
         return isinstance(statistic, FrechetMean)
 
     @property
     def center(self) -> np.ndarray:
-        """The center of the public ball, in the canonical frame."""
+        """The center of the public ball, in the canonical frame.
+
+        In that frame an isometry has moved the center to the origin, if the space has
+        such an isometry.
+        """
         return np.asarray(self.statistic.ball.center)
 
     @property
@@ -85,22 +90,44 @@ class MeanMechanism(VectorMechanism, PostProcessesItself):
 
     @property
     def clipping_radius(self) -> float:
-        """How far from the center clipped records can be."""
+        """How far from the center a clipped record can be.
+
+        It is the radius of the ball, or less where float64 cannot represent all of it.
+        """
         return float(self.statistic.clipping_radius)
 
     @property
     def post_processing(self) -> tuple[PostProcessing, ...]:
-        if self.manifold.dim < 3:  # James-Stein shrinkage needs three dimensions
+        """What is done to a drawn point, in order, as the certificate lists it.
+
+        It is shrunk toward the center, and projected into the public ball. Shrinkage is
+        by the rule of James and Stein, which reduces the error of a noisy vector only
+        from dimension 3 on.
+        """
+        if self.manifold.dim < 3:
             return self.statistic.post_processing
         return (PostProcessing.SHRINK_TO_CENTER, *self.statistic.post_processing)
 
     def post_process(self, value: np.ndarray) -> np.ndarray:
-        """Shrink and project a drawn point, and move it to the frame of the records."""
+        """Shrink and project a drawn point, and move it to the frame of the records.
+
+        Parameters
+        ----------
+        value : array of shape point_shape
+            The drawn point, in the canonical frame (an isometry has moved the center of
+            the public ball to the origin).
+        """
         points = self.post_process_points(value[None])
         return np.asarray(self.statistic.to_data_frame(points)[0])
 
     def post_process_points(self, points: np.ndarray) -> np.ndarray:
-        """Project drawn points, along the first axis, in the canonical frame."""
+        """Project drawn points into the public ball.
+
+        Parameters
+        ----------
+        points : array of shape (k, *point_shape)
+            The drawn points, in the canonical frame.
+        """
         return np.asarray(self.statistic.project(points))
 
 
@@ -185,9 +212,10 @@ class GradientMechanism(
     def calibrate(cls, statistic: Statistic, guarantee: Guarantee) -> Self:
         """Return the step with the least noise that meets a guarantee.
 
-        The sensitivity of the mean of n logarithms of length at most r is 2r/n. With
-        Gaussian noise the step also releases the mean squared length of the logarithms,
-        because that raises the sensitivity by no more than a rounding error.
+        The sensitivity of the mean of n logarithms of length at most r, the radius of
+        the public ball, is 2r/n. With Gaussian noise the step also releases the mean
+        squared length of the logarithms, because that raises the sensitivity by no more
+        than a rounding error.
 
         Parameters
         ----------
@@ -195,6 +223,11 @@ class GradientMechanism(
             The mean that is to be released.
         guarantee : Guarantee
             The privacy guarantee that the release must satisfy.
+
+        Returns
+        -------
+        GradientMechanism
+            The mechanism, with its noise scale and with what it releases.
         """
         check_supported(cls, statistic)
         assert isinstance(statistic, FrechetMean)  # it is supported
@@ -243,7 +276,11 @@ class GradientMechanism(
 
     @cached_property
     def sensitivity(self) -> float:
-        """2r/n, with the rounding of a record's vector and of the mean."""
+        """How far the released vector can move if one record is replaced.
+
+        It is 2r/n for the mean of n logarithms of length at most r, plus the rounding
+        of each record's vector and of the mean.
+        """
         return _step_sensitivity(self.statistic, self._size)
 
     @property
@@ -280,11 +317,16 @@ class GradientMechanism(
 
     @property
     def noise_length(self) -> float:
+        """The root mean square length of the noise in the mean logarithm: std·√dim."""
         return self.noise_std * sqrt(self.manifold.dim)
 
     @property
     def grid_unit(self) -> float:
-        """A public power of two near the radius: the grid is fine in any unit of records."""
+        """The unit in which noise is drawn: the least power of two ≥ the ball's radius.
+
+        Noise is drawn on a grid of fixed width. In this public unit the grid is equally
+        fine for records in millimeters and in kilometers.
+        """
         return 2.0 ** ceil(log2(self.radius))
 
     def prepare_data(self, data: Any) -> Records:
@@ -360,6 +402,22 @@ class GradientMechanism(
     def simulate(
         self, rng: np.random.Generator, data: np.ndarray, size: int
     ) -> np.ndarray:
+        """Simulate releases in floats, to predict their error. NOT private.
+
+        Parameters
+        ----------
+        rng : numpy.random.Generator
+            The generator of the noise.
+        data : array of shape (n, *point_shape)
+            A public population.
+        size : int
+            The number of releases.
+
+        Returns
+        -------
+        array of shape (size, *point_shape)
+            The released points, shrunk and projected into the public ball.
+        """
         return self.post_process_points(self.simulate_draws(rng, data, size))
 
     def simulate_draws(
@@ -406,6 +464,13 @@ class GradientMechanism(
         return super().post_process_points(shrunk)
 
     def reconstruct_value(self, certificate: Certificate) -> np.ndarray:
+        """Compute the released mean again from the noisy integers in a certificate.
+
+        Parameters
+        ----------
+        certificate : Certificate
+            The certificate of a release.
+        """
         vector = self._replay_vector(certificate.release["integers"])
         point = self._point_after_step(vector[None])[0]
         return np.asarray(self.post_process(point))
@@ -439,7 +504,19 @@ class GradientMechanism(
         )
 
     def _replay_vector(self, integers: Any) -> np.ndarray:
-        """Return the drawn vector of `_size` entries, from a certificate's integers."""
+        """Return the vector that was drawn in a release: the noisy mean logarithm.
+
+        Parameters
+        ----------
+        integers : list of lists of int
+            The noisy integers on the public grid that the certificate lists.
+
+        Returns
+        -------
+        array of shape (dim,) or (dim + 1,)
+            Coordinates at the center of the ball, and maybe the entry that stands for
+            the mean squared length of the logarithms.
+        """
         unit_scale = self.scale / self.grid_unit
         in_units = replay_draws(integers)(np.empty(self._size), [unit_scale])
         return np.asarray(self.grid_unit * in_units)
@@ -456,7 +533,17 @@ class GradientMechanism(
         return np.asarray(self._point_after_step(vector[None])[0])
 
     def square_entry(self, mean_square: float) -> float:
-        """Return the entry that stands for a mean squared length in a drawn vector."""
+        """Return the last entry of a drawn vector that stands for a given mean square.
+
+        `_with_square` appends a·|u|²/r to the logarithm u of a record, with a the
+        `SQUARE_WEIGHT` and r the clipping radius. This is the inverse of
+        `_mean_square_of`.
+
+        Parameters
+        ----------
+        mean_square : float
+            The mean squared length of the logarithms of the records.
+        """
         return SQUARE_WEIGHT / self.clipping_radius * mean_square
 
     def _point_after_step(self, vectors: np.ndarray) -> np.ndarray:
@@ -506,12 +593,30 @@ class GradientMechanism(
         return clip_rows_to(divided, longest_step)
 
     def _mean_square_of(self, entry: np.ndarray) -> np.ndarray:
-        """Return the mean squared length for which an entry of a vector stands."""
+        """Return the mean squared length of logarithms that a drawn entry stands for.
+
+        Parameters
+        ----------
+        entry : array
+            Last entries of drawn vectors, in the unit of `square_entry`.
+        """
         return self.clipping_radius / SQUARE_WEIGHT * entry
 
 
 def _step_sensitivity(statistic: Any, size: int) -> float:
-    """Return how far the computed mean of `size` entries a record can move."""
+    """Return how far the mean of the records' vectors can move if one is replaced.
+
+    A vector has length at most r, the clipping radius, so the exact mean of n moves
+    by at most 2r/n. The mean is computed on a fixed-point grid; the rounding of each
+    entry is added.
+
+    Parameters
+    ----------
+    statistic : FrechetMean
+        The mean that is to be released: its clipping radius and number of records.
+    size : int
+        The number of entries of each vector.
+    """
     radius = statistic.clipping_radius
     return mean_sensitivity(radius, FixedPoint(2 * radius), size, statistic.n)
 

@@ -69,6 +69,17 @@ class KNormMechanism(Mechanism):
     scale: Length
 
     def __post_init__(self) -> None:
+        """Check that the scale of the density is at least 2Δ/ε.
+
+        Here Δ is the sensitivity of the gradient. Replacing a record moves both the
+        exponent and the logarithm of the normalizing constant by at most Δ/scale, so
+        that a smaller scale would not satisfy ε-DP.
+
+        Raises
+        ------
+        ParameterError
+            If the stated scale is too small.
+        """
         super().__post_init__()
         smallest_scale = 2 * self.sensitivity / self.epsilon
         if not self.scale >= smallest_scale * (1 - _SCALE_ROUNDING):
@@ -173,6 +184,7 @@ class KNGMechanism(KNormMechanism, SimulatesRelease, SometimesExcluded):
     )
 
     def __post_init__(self) -> None:
+        """Check the scale, and that K-norm draws are possible on this ball."""
         super().__post_init__()
         _ = self.domain  # refuses here, and not at the first release
 
@@ -206,6 +218,7 @@ class KNGMechanism(KNormMechanism, SimulatesRelease, SometimesExcluded):
 
     @classmethod
     def supports(cls, statistic: Statistic) -> bool:
+        """Return whether a statistic is a Fréchet mean, which this class releases."""
         return isinstance(statistic, FrechetMean)
 
     @classmethod
@@ -352,6 +365,14 @@ class KNGMechanism(KNormMechanism, SimulatesRelease, SometimesExcluded):
         return np.asarray(self.statistic.project(points))
 
     def post_process(self, value: np.ndarray) -> np.ndarray:
+        """Project a drawn point into the public ball, in the frame of the records.
+
+        Parameters
+        ----------
+        value : array of shape point_shape
+            The drawn point, in the canonical frame (an isometry has moved the center of
+            the public ball to the origin).
+        """
         points = self.statistic.project(value[None])
         return np.asarray(self.statistic.to_data_frame(points)[0])
 

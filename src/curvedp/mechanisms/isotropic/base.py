@@ -109,6 +109,7 @@ class ValueMechanism(Mechanism, SimulatesRelease, LeadsToRegion, RefusesRelease)
 
     @classmethod
     def supports(cls, statistic: Statistic) -> bool:
+        """Return whether a statistic is a point of a manifold, as this class needs."""
         return isinstance(statistic, PointStatistic)
 
     @property
@@ -164,7 +165,7 @@ class ValueMechanism(Mechanism, SimulatesRelease, LeadsToRegion, RefusesRelease)
 
     @property
     def grid(self) -> int:
-        """The k for which draws are whole multiples of 2^-k."""
+        """The exponent k of the grid: drawn coordinates are multiples of 2^-k."""
         return grid_of(self.noise.scale)
 
     @property
@@ -291,6 +292,13 @@ class ValueMechanism(Mechanism, SimulatesRelease, LeadsToRegion, RefusesRelease)
         return replay_draws(integers)(np.empty(self.grid_shape), [self.noise.scale])
 
     def reconstruct_value(self, certificate: Certificate) -> np.ndarray:
+        """Compute the released point again from the noisy integers in a certificate.
+
+        Parameters
+        ----------
+        certificate : Certificate
+            The certificate of a release.
+        """
         coordinates = self.replay_coordinates(certificate.release["integers"])
         return np.asarray(self.post_process(self.point_from_grid(coordinates)))
 
@@ -327,6 +335,21 @@ class IsotropicMechanism(ValueMechanism):
         *,
         statistic: Statistic | None = None,
     ) -> None:
+        """State the statistic and the scale of the noise.
+
+        Parameters
+        ----------
+        manifold : Manifold, optional
+            Where the value lives; with `sensitivity` it stands for a statistic that the
+            caller computes.
+        sensitivity : float, optional
+            How far that value can move between neighboring data sets.
+        scale : float or Guarantee
+            The noise scale; or a guarantee, from which the scale is calibrated (only if
+            the manifold and the sensitivity are stated).
+        statistic : Statistic, optional
+            A statistic of the library, instead of `manifold` and `sensitivity`.
+        """
         if statistic is None:
             statistic = ExternalValue(manifold, sensitivity)
             if isinstance(scale, Guarantee):
@@ -413,11 +436,19 @@ class IsotropicMechanism(ValueMechanism):
         """
 
         def profile_at(scale: float) -> PrivacyProfile:
+            """Return the exact privacy profile of noise of this scale."""
             return noise_law_of(cls.noise_kind, space, scale).profile(sensitivity)
 
         return profile_at
 
     def with_scaled_noise(self, factor: float) -> Self:
+        """Return the same mechanism with its noise scale multiplied by a factor.
+
+        Parameters
+        ----------
+        factor : float
+            The factor. Audits use one below 1, to make a mechanism that must fail.
+        """
         scaled = {self.scale_name: factor * self.scale}
         return mechanism_from_parameters(type(self), self.statistic, scaled)
 
@@ -443,6 +474,7 @@ class IsotropicMechanism(ValueMechanism):
 
     @cached_property
     def privacy_profile(self) -> PrivacyProfile:
+        """The exact privacy profile of the release: δ as a function of ε."""
         sensitivity = self.charged_sensitivity(self.statistic)
         return self.profile_by_scale(self.manifold, sensitivity)(self.scale)
 
@@ -496,16 +528,50 @@ class IsotropicMechanism(ValueMechanism):
         return Euclidean(self.noise_space.dim), coordinates
 
     def point_from_grid(self, coordinates: np.ndarray) -> np.ndarray:
+        """Return the point of the manifold nearest to drawn ambient coordinates.
+
+        Parameters
+        ----------
+        coordinates : array of shape grid_shape
+            The drawn coordinates, which are multiples of the grid width.
+        """
         return np.asarray(point_from_grid(self.manifold, coordinates))
 
     def simulate(
         self, rng: np.random.Generator, data: np.ndarray, size: Any
     ) -> np.ndarray:
+        """Simulate releases in floats, to predict their error. NOT private.
+
+        Parameters
+        ----------
+        rng : numpy.random.Generator
+            The generator of the noise.
+        data : array of shape point_shape
+            The value of the statistic, on a public population.
+        size : int or tuple of int
+            The number of releases, or the leading shape of the result.
+
+        Returns
+        -------
+        array of shape (*size, *point_shape)
+            Noisy points, projected into the public ball of the statistic.
+        """
         return self._post_process_batch(self.simulate_draws(rng, data, size))
 
     def simulate_draws(
         self, rng: np.random.Generator, value: np.ndarray, size: Any
     ) -> np.ndarray:
+        """Draw points about a value in floats, before they are projected. NOT private.
+
+        Parameters
+        ----------
+        rng : numpy.random.Generator
+            The generator of the noise.
+        value : array of shape point_shape
+            The value of the statistic, at the center of the noise.
+        size : int or tuple of int
+            The number of points, or the leading shape of the result.
+        """
         return np.asarray(self.noise_law.sample(rng, value, size))
 
     def _post_process_batch(self, points: np.ndarray) -> np.ndarray:

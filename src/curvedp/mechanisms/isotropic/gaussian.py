@@ -91,6 +91,26 @@ class GaussianMechanism(IsotropicMechanism, SometimesExcluded):
         *,
         statistic: Statistic | None = None,
     ) -> None:
+        """State the statistic and σ, and check that this Gaussian can be drawn exactly.
+
+        Parameters
+        ----------
+        manifold : Manifold, optional
+            Where the value lives; with `sensitivity` it stands for a statistic that the
+            caller computes.
+        sensitivity : float, optional
+            How far that value can move between neighboring data sets.
+        sigma : float or Guarantee
+            The noise scale σ; or a guarantee, from which σ is calibrated (only if the
+            manifold and the sensitivity are stated).
+        statistic : Statistic, optional
+            A statistic of the library, instead of `manifold` and `sensitivity`.
+
+        Raises
+        ------
+        ParameterError
+            If the manifold has no exact Gaussian sampler, or not for this σ.
+        """
         super().__init__(manifold, sensitivity, sigma, statistic=statistic)
         if not has_exact_gaussian(self.manifold):
             raise ParameterError(
@@ -108,6 +128,7 @@ class GaussianMechanism(IsotropicMechanism, SometimesExcluded):
 
     @property
     def grid_shape(self) -> tuple[int, ...]:
+        """The shape of the drawn coordinates, ambient or flat for each factor."""
         return grid_shape(self.manifold)
 
     @classmethod
@@ -220,7 +241,7 @@ class GaussianMechanism(IsotropicMechanism, SometimesExcluded):
         return "on request only: its calibration takes longer"
 
     def draw(self, data: np.ndarray, source: Source) -> Draw:
-        """Draw exact noise about a value.
+        """Draw exact Gaussian noise about the value of the statistic.
 
         Parameters
         ----------
@@ -229,6 +250,12 @@ class GaussianMechanism(IsotropicMechanism, SometimesExcluded):
             error of its coordinates is bounded.
         source : Source
             Where random bits come from.
+
+        Returns
+        -------
+        Draw
+            The noisy point, with its integers on the public grid and a bound on the
+            total variation distance of the sampler from the ideal law.
         """
         return super().draw(_clip_to_chart(self.manifold, data), source)
 
@@ -277,6 +304,7 @@ def _scale_by_ricci(
         return None  # such as planes, whose profile has a closed form
 
     def flat_profile_at(scale: float) -> PrivacyProfile:
+        """Return the privacy profile of a Gaussian of this scale in flat space."""
         return HadamardProfile("gaussian", 0.0, space.dim, scale, sensitivity)
 
     # Solve flat_scale = σ·√(1 − kσ²) for σ. If k is large there is no solution.

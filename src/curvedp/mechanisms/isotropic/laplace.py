@@ -63,6 +63,27 @@ class LaplaceMechanism(IsotropicMechanism, SometimesExcluded):
         *,
         statistic: Statistic | None = None,
     ) -> None:
+        """State the statistic and σ, and check that this law can be drawn exactly.
+
+        Parameters
+        ----------
+        manifold : Manifold, optional
+            Where the value lives; with `sensitivity` it stands for a statistic that the
+            caller computes.
+        sensitivity : float, optional
+            How far that value can move between neighboring data sets.
+        scale : float or Guarantee
+            The noise scale σ; or a guarantee, from which σ is calibrated (only if the
+            manifold and the sensitivity are stated).
+        statistic : Statistic, optional
+            A statistic of the library, instead of `manifold` and `sensitivity`.
+
+        Raises
+        ------
+        ParameterError
+            If the manifold has no exact Laplace sampler, or σ is so large that the law
+            has infinite mass.
+        """
         super().__init__(manifold, sensitivity, scale, statistic=statistic)
         if not has_exact_laplace(self.manifold):
             raise ParameterError(
@@ -81,12 +102,18 @@ class LaplaceMechanism(IsotropicMechanism, SometimesExcluded):
     def reason_excluded(cls, statistic: Statistic) -> str | None:
         """Return why `mechanism="auto"` does not consider this mechanism, or None.
 
-        It is excluded on spaces where its privacy profile is not exact.
+        It is excluded on spaces of varying curvature, where its privacy profile is a
+        bound and not exact.
 
         Parameters
         ----------
         statistic : Statistic
             The statistic that is to be released.
+
+        Returns
+        -------
+        str or None
+            The reason; None if the mechanism is a candidate.
         """
         if statistic.value_space.constant_curvature is not None:
             return None

@@ -58,6 +58,34 @@ class TangentMechanism(IsotropicMechanism, HasNoiseLength):
         *,
         statistic: Statistic | None = None,
     ) -> None:
+        """State the statistic, the noise scale, and the chart in which noise is added.
+
+        Parameters
+        ----------
+        manifold : Manifold, optional
+            Where the value lives; with `sensitivity` it stands for a statistic that the
+            caller computes.
+        sensitivity : float, optional
+            How far that value can move between neighboring data sets.
+        scale : float
+            The noise scale: σ of a Gaussian coordinate, or b of the Laplace density
+            ∝ exp(−‖ξ‖/b).
+        base : point, optional
+            The public base point of the chart; the origin by default.
+        radius : float, optional
+            The radius of a public ball about the base that contains the value. It is
+            needed where curvature is positive.
+        chart_sensitivity : float, optional
+            How far the coordinates of the value can move; by default the sensitivity
+            times the Lipschitz constant of the chart.
+        statistic : Statistic, optional
+            A statistic of the library, instead of all parameters but `scale`.
+
+        Raises
+        ------
+        ParameterError
+            If the chart stretches distances without bound.
+        """
         if statistic is None:
             statistic = ExternalValue(
                 manifold, sensitivity, base, radius, chart_sensitivity
@@ -105,7 +133,10 @@ class TangentMechanism(IsotropicMechanism, HasNoiseLength):
 
     @classmethod
     def charged_sensitivity(cls, statistic: Any) -> float:
-        """Return the sensitivity of the coordinates, with the float errors of both values.
+        """Return how far the computed normal coordinates of the value can move.
+
+        The noise is calibrated to it. To the exact bound, the float errors of the
+        values of both neighboring data sets are added.
 
         Parameters
         ----------
@@ -151,15 +182,17 @@ class TangentMechanism(IsotropicMechanism, HasNoiseLength):
 
     @property
     def base(self) -> np.ndarray:
-        """The public point o of the chart."""
+        """The public base point o: noise is added to normal coordinates at o."""
         return np.asarray(self.statistic.chart_base)
 
     @cached_property
     def noise_space(self) -> Manifold:
+        """Euclidean space of the manifold's dimension: the normal coordinates."""
         return Euclidean(self.manifold.dim)
 
     @property
     def grid_shape(self) -> tuple[int, ...]:
+        """The shape of the drawn coordinates: one vector of normal coordinates."""
         return (self.manifold.dim,)
 
     @property
@@ -329,6 +362,11 @@ class LogGaussianMechanism(PostProcessesItself, TangentMechanism):
 
     @property
     def post_processing(self) -> tuple[PostProcessing, ...]:
+        """What is done to a drawn point, in order, as the certificate lists it.
+
+        It may be shrunk toward the base point, and it is projected into the public ball
+        if there is one.
+        """
         if not self._is_shrunk:
             return self.statistic.post_processing
         return (PostProcessing.SHRINK_TO_CENTER, *self.statistic.post_processing)
@@ -348,8 +386,24 @@ class LogLaplaceMechanism(TangentMechanism):
 
     Parameters
     ----------
-    manifold, sensitivity, scale, base, radius, chart_sensitivity, statistic
-        As in `LogGaussianMechanism`, but for the meaning of `scale`.
+    manifold : Manifold
+        Where the statistic lives.
+    sensitivity : float
+        How far the statistic can move between neighboring data sets. The caller vouches
+        for it.
+    scale : float
+        The scale b of the density ∝ exp(−‖ξ‖/b).
+    base : point, optional
+        The public base point o; the origin by default.
+    radius : float, optional
+        The radius of a public ball about o that contains the statistic. It is needed
+        where curvature is positive.
+    chart_sensitivity : float, optional
+        How far the coordinates of the statistic can move. By default this is the
+        sensitivity times the Lipschitz constant of the chart.
+    statistic : Statistic
+        A statistic with its space and sensitivity; it is passed instead of all
+        parameters but `scale`.
 
     Notes
     -----

@@ -116,6 +116,15 @@ class PopulationQueries:
     def __init__(
         self, statistic: SyntheticPopulation, data: PopulationData | None = None
     ) -> None:
+        """Count the records or persons, and compute the weights of persons' records.
+
+        Parameters
+        ----------
+        statistic : SyntheticPopulation
+            The population that is released, with its public number of records.
+        data : PopulationData, optional
+            The records, maybe with classes, predictors and persons. None in a replay.
+        """
         self._statistic = statistic
         self._data = data
         self._n = statistic.n
@@ -135,12 +144,20 @@ class PopulationQueries:
             self._columns = tuple(column for column in columns if column is not None)
 
     def mean_log(self, radius: float) -> Answer:
-        """Return the mean of the records' logarithms at the center, clipped to a radius.
+        """Return the mean of the records' clipped logarithms at the center.
+
+        The private base point of the model follows from it.
 
         Parameters
         ----------
         radius : float
             Longer logarithms are shortened to this length.
+
+        Returns
+        -------
+        Answer
+            The mean, in coordinates at the center of the public ball, and how far it
+            can move if one record is replaced.
         """
         grid = FixedPoint(2 * radius)
         size = self._statistic.manifold.dim
@@ -152,7 +169,8 @@ class PopulationQueries:
     def count_beyond(self, base: np.ndarray, radii: np.ndarray) -> np.ndarray:
         """Return how many records are farther from a point than each of several radii.
 
-        Each count has sensitivity 1.
+        The private clipping length follows from such counts. Each of them has
+        sensitivity 1.
 
         Parameters
         ----------
@@ -160,6 +178,11 @@ class PopulationQueries:
             The public point from which distances are measured.
         radii : array
             The public radii.
+
+        Returns
+        -------
+        array of float, the shape of radii
+            The counts. A person's records count 1 together.
         """
         count_block = partial(_count_longer, self._statistic.manifold, base, radii)
         return self._count(count_block, len(radii))
@@ -198,9 +221,9 @@ class PopulationQueries:
     def cluster_sums(self, chart: RowChart, assignment: "Assignment") -> Answer:
         """Return the share of the records in each cluster, and the sum of their rows.
 
-        A record has the vector (1, u) in the block of its cluster, where u is its row
-        divided by the largest length of a row. Two such vectors differ by at most 2, in
-        one block or in two.
+        One step of Lloyd's algorithm reads them. A record has the vector (1, u) in the
+        block of its cluster, where u is its row divided by the largest length of a row.
+        Two such vectors are at most 2 apart, in one block or in two.
 
         Parameters
         ----------
@@ -208,7 +231,13 @@ class PopulationQueries:
             The map from records to rows of numbers, with the released base point and
             clipping length.
         assignment : Assignment
-            Which component each row belongs to.
+            Which cluster each row belongs to.
+
+        Returns
+        -------
+        Answer
+            For each cluster its share and the sum of the u, both divided by n; and the
+            sensitivity of all these numbers together.
         """
         size = len(assignment.centers) * (1 + self._statistic.row_size)
         grid = FixedPoint(2.0)
@@ -238,6 +267,11 @@ class PopulationQueries:
             The tree, of which the cells are leaves.
         cell_indices : array of int
             The indices of the cells.
+
+        Returns
+        -------
+        array of float, the shape of cell_indices
+            The counts. A person's records count 1 together.
         """
         count_block = partial(_count_cells, chart, components, cells, cell_indices)
         return self._count(count_block, len(cell_indices))
@@ -246,6 +280,9 @@ class PopulationQueries:
         self, sum_block: Any, grid: FixedPoint, size: int, bound: float
     ) -> Answer:
         """Return the mean of a vector over all records, and its sensitivity.
+
+        Two vectors are at most 2·bound apart, so the mean of n moves by at most
+        2·bound/n if one record is replaced, plus rounding errors.
 
         Parameters
         ----------
@@ -256,12 +293,16 @@ class PopulationQueries:
         size : int
             The number of entries of a vector.
         bound : float
-            Half of the largest distance between two vectors.
+            Half of the largest distance between the vectors of two records.
+
+        Returns
+        -------
+        Answer
+            The mean (zeros in a replay), and its sensitivity.
         """
-        sensitivity = mean_sensitivity(bound, grid, size, self._n)
         # A person may have many records, and each of them is rounded.
         rounding = MAX_ROWS_PER_PERSON * sqrt(size) * grid.resolution / self._n
-        sensitivity += rounding
+        sensitivity = mean_sensitivity(bound, grid, size, self._n) + rounding
         if self._data is None:
             return Answer(np.zeros(size), sensitivity)
         high_and_low_sums = self._sum(sum_block).reshape(2, size)
@@ -276,6 +317,11 @@ class PopulationQueries:
             Returns counts among some of the records, in units of 2^-20.
         size : int
             The number of counts.
+
+        Returns
+        -------
+        array of float, shape (size,)
+            The counts. In a simulation with k < n records they are multiplied by n/k.
         """
         if self._data is None:
             return np.zeros(size)
@@ -285,12 +331,17 @@ class PopulationQueries:
         return np.asarray(counts * (self._n / self._n_present))
 
     def _sum(self, sum_block: Any) -> np.ndarray:
-        """Return the sum over all records, a block at a time.
+        """Return the sum of a function over all records, computed a block at a time.
 
         Parameters
         ----------
         sum_block : function of (points, class_index, predictor, weights)
             Returns an array of whole numbers for some of the records.
+
+        Returns
+        -------
+        array of int
+            The sum of these arrays over all blocks.
         """
         assert self._data is not None
         is_clipped = self._data.records.location == "memory"
@@ -321,30 +372,36 @@ class Assignment(NamedTuple):
 
     @property
     def n_components(self) -> int:
-        """One for each class and cluster."""
+        """The number of components: one for each pair of a class and a cluster."""
         return len(self.centers) * self.classes
 
     @property
     def class_of_component(self) -> np.ndarray:
-        """The class of each component."""
+        """The class of each component; the clusters of one class are adjacent."""
         return np.repeat(np.arange(self.classes), len(self.centers))
 
     def clusters(self, rows: np.ndarray) -> np.ndarray:
-        """Return the index of the nearest center of each row.
+        """Return the index of the cluster center that is nearest to each row.
 
         Parameters
         ----------
         rows : array, shape (n, k)
             The rows of n records: their logarithms in units of the clipping length,
             maybe with their predictors.
+
+        Returns
+        -------
+        array of int, shape (n,)
+            Indices into `centers`.
         """
         if len(self.centers) == 1:
             return np.zeros(len(rows), dtype=np.int64)
-        distances = ((rows[:, None, :] - self.centers[None]) ** 2).sum(axis=-1)
-        return np.asarray(np.argmin(distances, axis=1))
+        differences = rows[:, None, :] - self.centers[None]
+        squared_distances = (differences**2).sum(axis=-1)
+        return np.asarray(np.argmin(squared_distances, axis=1))
 
     def components(self, rows: np.ndarray, class_index: np.ndarray) -> np.ndarray:
-        """Return the component of each row.
+        """Return the component of each row: the number of its class and cluster.
 
         Parameters
         ----------
@@ -353,47 +410,74 @@ class Assignment(NamedTuple):
             maybe with their predictors.
         class_index : array of int, shape (n,)
             The class of each row.
+
+        Returns
+        -------
+        array of int, shape (n,)
+            class · (number of clusters) + cluster.
         """
         return np.asarray(class_index * len(self.centers) + self.clusters(rows))
 
 
 def person_weights(person_index: np.ndarray) -> np.ndarray:
-    """Return how much each record counts, in units of 2^-20.
+    """Return how much each record counts, so that each person counts at most once.
 
-    A person's records have equal weights that add up to at most 2^20. Records of a
-    person beyond the first 2^16 do not count.
+    A person's records have equal weights that add up to at most 2^20, which stands
+    for 1. Weights are integers, so that weighted counts add up exactly. Records of
+    a person beyond the first 2^16 do not count.
 
     Parameters
     ----------
     person_index : array of int, shape (n,)
         The person to whom each record belongs, from 0.
+
+    Returns
+    -------
+    array of int, shape (n,)
+        The weights, in units of 2^-20.
     """
+    # A stable sort puts the records of each person together, in their old order. The
+    # rank of a record among its person's is its position minus that of the first one.
     order = np.argsort(person_index, kind="stable")
-    counts = np.bincount(person_index)
-    first_places = np.cumsum(counts) - counts
-    place = np.empty(len(person_index), dtype=np.int64)
-    place[order] = np.arange(len(order)) - np.repeat(first_places, counts)
-    counted = np.minimum(counts, MAX_ROWS_PER_PERSON)[person_index]
-    return np.asarray(np.where(place < MAX_ROWS_PER_PERSON, WEIGHT_ONE // counted, 0))
+    records_per_person = np.bincount(person_index)
+    first_positions = np.cumsum(records_per_person) - records_per_person
+    rank = np.empty(len(person_index), dtype=np.int64)
+    rank[order] = np.arange(len(order)) - np.repeat(first_positions, records_per_person)
+
+    n_counted = np.minimum(records_per_person, MAX_ROWS_PER_PERSON)[person_index]
+    is_counted = rank < MAX_ROWS_PER_PERSON
+    return np.asarray(np.where(is_counted, WEIGHT_ONE // n_counted, 0))
 
 
 def lifted_size(row_size: int) -> int:
-    """Return the number of distinct entries of the lifted second moment of a row."""
+    """Return the number of distinct entries of the lifted second moment of a row.
+
+    The lifted second moment is the symmetric matrix wwᵀ of w = (λ, u), where u is a
+    row and λ a constant. It has row_size + 1 rows.
+
+    Parameters
+    ----------
+    row_size : int
+        The number of entries of a row u.
+    """
     return (row_size + 1) * (row_size + 2) // 2
 
 
-# ---- kernels: exact sums over a block of records ----
+# ---- exact sums over a block of records ----
 
 
 def _apply_to_block(
     manifold: Manifold,
     ball: Ball | None,
-    present: tuple[bool, ...],
-    kernel: Any,
+    has_columns: tuple[bool, ...],
+    sum_block: Any,
     block: Any,
     *columns: Any,
 ) -> np.ndarray:
-    """Apply a kernel to a block of records and their class, predictor and weight.
+    """Clip a block of records, and sum a function of them and of their columns.
+
+    It completes the columns: a missing class or predictor is 0 for each record, and
+    a missing weight is 2^20, which stands for 1.
 
     Parameters
     ----------
@@ -401,20 +485,26 @@ def _apply_to_block(
         The space of the records.
     ball : Ball or None
         The ball into which records are clipped; None if they are clipped already.
-    present : three bool
-        Which of class, predictor and weight are among the columns. A missing class or
-        predictor is 0, a missing weight is 2^20.
-    kernel : function of (points, class_index, predictor, weights)
+    has_columns : three bool
+        Which of class, predictor and weight are among the columns.
+    sum_block : function of (points, class_index, predictor, weights)
         Returns an array of whole numbers, such as exact sums over these records.
     block : array, shape (k, *point_shape)
         Some of the records.
     *columns : arrays, shape (k,)
+        The class, predictor and weight of each record, as far as they are present.
+
+    Returns
+    -------
+    array of int
+        The value of `sum_block`.
     """
     with np.errstate(all="ignore"):  # a data-dependent warning is a release
         points = np.asarray(block, dtype=np.float64)
         if ball is not None:
             points = np.asarray(project_to_ball(manifold, *ball, points))
-        given = iter([np.asarray(column).reshape(-1) for column in columns])
+
+        present_columns = iter([np.asarray(column).reshape(-1) for column in columns])
         size = len(points)
         defaults = (
             np.zeros(size, dtype=np.int64),
@@ -422,10 +512,10 @@ def _apply_to_block(
             np.full(size, WEIGHT_ONE),
         )
         class_index, predictor, weights = (
-            next(given) if is_present else default
-            for is_present, default in zip(present, defaults, strict=True)
+            next(present_columns) if is_present else default
+            for is_present, default in zip(has_columns, defaults, strict=True)
         )
-        sums = kernel(points, class_index.astype(np.int64), predictor, weights)
+        sums = sum_block(points, class_index.astype(np.int64), predictor, weights)
         return np.asarray(sums, dtype=np.int64)
 
 
@@ -439,11 +529,13 @@ def _sum_logs(
 ) -> np.ndarray:
     """Return the exact weighted sum of logarithms, clipped to the radius of a chart.
 
+    It is for the query `mean_log`. All sums over a block have the same four last
+    parameters; the class and the predictor are not used here.
+
     Parameters
     ----------
     chart : RowChart
-        The map from records to rows of numbers, with the released base point and
-        clipping length.
+        The map from records to logarithms: its base point and clipping length.
     grid : FixedPoint
         The grid to which entries are rounded, so that sums are exact.
     points : array of shape (k, *point_shape)
@@ -454,6 +546,11 @@ def _sum_logs(
         The predictor of each record, in [-1, 1].
     weights : array of shape (k,)
         How much each record counts, in units of 2^-20.
+
+    Returns
+    -------
+    array of int, shape (2·dim,)
+        The high halves of the sums of all entries, then the low halves.
     """
     logs = clip_rows_to(logs_at(chart.manifold, chart.base, points), chart.radius)
     return np.asarray(grid.sums(logs * (weights / WEIGHT_ONE)[:, None]).ravel())
@@ -469,6 +566,9 @@ def _count_longer(
     weights: np.ndarray,
 ) -> np.ndarray:
     """Return the weight of the records farther from a base point than each radius.
+
+    It is for the query `count_beyond`. All sums over a block have the same four
+    last parameters; the class and the predictor are not used here.
 
     Parameters
     ----------
@@ -486,6 +586,11 @@ def _count_longer(
         The predictor of each record, in [-1, 1].
     weights : array of shape (k,)
         How much each record counts, in units of 2^-20.
+
+    Returns
+    -------
+    array of int, the shape of radii
+        The sums of weights, in units of 2^-20.
     """
     lengths = np.linalg.norm(logs_at(manifold, base, points), axis=-1)
     is_longer = lengths[:, None] > radii[None]
@@ -503,8 +608,10 @@ def _sum_lifted(
 ) -> np.ndarray:
     """Return the exact sums of wwᵀ over the rows of each component.
 
-    The entries of a component are λ², √2·λ·u, and the second moment of u in orthonormal
-    coordinates.
+    It is for the query `lifted_moments`. Here w = (λ, u), where u is a row divided
+    by the largest length of a row and λ² is `_LIFT_SQUARE`. The entries of one
+    component are λ², √2·λ·u, the squares u_i², and √2·u_i·u_j for i < j. The
+    factors √2 make the Euclidean length of these entries the Frobenius norm of wwᵀ.
 
     Parameters
     ----------
@@ -523,23 +630,30 @@ def _sum_lifted(
         The predictor of each record, in [-1, 1].
     weights : array of shape (k,)
         How much each record counts, in units of 2^-20.
+
+    Returns
+    -------
+    array of int
+        The high halves of the sums of all entries and components, then the low
+        halves.
     """
     rows = chart.rows(points, predictor)
     component = assignment.components(rows, class_index)
-    units = rows / chart.longest_row
-    size = units.shape[1]
-    upper_rows, upper_columns = np.triu_indices(size, 1)
+
+    u = rows / chart.longest_row
+    i, j = np.triu_indices(u.shape[1], 1)  # all pairs i < j
     entries = [
-        np.full((len(units), 1), _LIFT_SQUARE),
-        sqrt(2 * _LIFT_SQUARE) * units,
-        units**2,
-        sqrt(2) * units[:, upper_rows] * units[:, upper_columns],
+        np.full((len(u), 1), _LIFT_SQUARE),
+        sqrt(2 * _LIFT_SQUARE) * u,
+        u**2,
+        sqrt(2) * u[:, i] * u[:, j],
     ]
     terms = np.concatenate(entries, axis=1) * (weights / WEIGHT_ONE)[:, None]
-    sums = [
+
+    sums_by_component = [
         grid.sums(terms[component == index]) for index in range(assignment.n_components)
     ]
-    return np.concatenate(sums, axis=1).ravel()
+    return np.concatenate(sums_by_component, axis=1).ravel()
 
 
 def _sum_clusters(
@@ -553,46 +667,57 @@ def _sum_clusters(
 ) -> np.ndarray:
     """Return the exact sums of (1, u) over the rows of each cluster.
 
+    It is for the query `cluster_sums`. Here u is a row divided by the largest
+    length of a row.
+
     Parameters
     ----------
     chart : RowChart
         The map from records to rows of numbers, with the released base point and
         clipping length.
     assignment : Assignment
-        Which component each row belongs to.
+        Which cluster each row belongs to.
     grid : FixedPoint
         The grid to which entries are rounded, so that sums are exact.
     points : array of shape (k, *point_shape)
         Some of the records.
     class_index : array of int, shape (k,)
-        The class of each record.
+        The class of each record; not used.
     predictor : array of shape (k,)
         The predictor of each record, in [-1, 1].
     weights : array of shape (k,)
         How much each record counts, in units of 2^-20.
+
+    Returns
+    -------
+    array of int
+        The high halves of the sums of all entries and clusters, then the low halves.
     """
     rows = chart.rows(points, predictor)
     cluster = assignment.clusters(rows)
     ones = np.ones((len(rows), 1))
     terms = np.concatenate([ones, rows / chart.longest_row], axis=1)
     terms = terms * (weights / WEIGHT_ONE)[:, None]
-    sums = [
+
+    sums_by_cluster = [
         grid.sums(terms[cluster == index]) for index in range(len(assignment.centers))
     ]
-    return np.concatenate(sums, axis=1).ravel()
+    return np.concatenate(sums_by_cluster, axis=1).ravel()
 
 
 def _count_cells(
     chart: RowChart,
     components: Components,
     cells: CellArrays,
-    wanted: np.ndarray,
+    cell_indices: np.ndarray,
     points: np.ndarray,
     class_index: np.ndarray,
     predictor: np.ndarray,
     weights: np.ndarray,
 ) -> np.ndarray:
-    """Return the weight of the records in each of the wanted cells.
+    """Return the weight of the records in each of several cells of a tree.
+
+    It is for the query `cell_counts`.
 
     Parameters
     ----------
@@ -603,7 +728,7 @@ def _count_cells(
         The released laws of rows: one for each class.
     cells : CellArrays
         The tree, of which the cells are leaves.
-    wanted : array of int
+    cell_indices : array of int
         The indices of the cells whose records are counted.
     points : array of shape (k, *point_shape)
         Some of the records.
@@ -613,13 +738,20 @@ def _count_cells(
         The predictor of each record, in [-1, 1].
     weights : array of shape (k,)
         How much each record counts, in units of 2^-20.
+
+    Returns
+    -------
+    array of int, the shape of cell_indices
+        The sums of weights, in units of 2^-20.
     """
     rows = chart.rows(points, predictor)
     positions = components.to_unit_cube(rows, class_index)
-    leaf = find_leaves(cells, class_index, positions)
-    totals = np.zeros(len(cells.left), dtype=np.int64)
-    np.add.at(totals, leaf, weights.astype(np.int64))
-    return np.asarray(totals[wanted])
+    leaf_of_record = find_leaves(cells, class_index, positions)
+
+    weight_of_cell = np.zeros(len(cells.left), dtype=np.int64)
+    # Unlike `+=`, this adds the weights of all records in the same leaf.
+    np.add.at(weight_of_cell, leaf_of_record, weights.astype(np.int64))
+    return np.asarray(weight_of_cell[cell_indices])
 
 
 # ---- mechanisms ----
@@ -665,15 +797,21 @@ class PopulationMechanism(
 
     @classmethod
     def supports(cls, statistic: Statistic) -> bool:
+        """Return whether a statistic is a synthetic population, as this class needs."""
         return isinstance(statistic, SyntheticPopulation)
 
     @property
     def post_processing(self) -> tuple[PostProcessing, ...]:
+        """What is done to synthetic records: projection into the public ball."""
         return (PostProcessing.PROJECT_TO_BALL,)
 
     @property
     def has_enough_records(self) -> bool:
-        """Whether nμ suffices for each class."""
+        """Whether nμ suffices for each class, with n records in it and μ-GDP.
+
+        The error by noise falls with nμ = n/`scale`. In experiments the model was of no
+        use below `enough_n_mu`.
+        """
         per_class = self.statistic.n / self.statistic.classes
         return bool(per_class / self.scale >= self.enough_n_mu)
 
@@ -684,6 +822,13 @@ class PopulationMechanism(
         ----------
         data : PopulationData, Records or array
             The records, maybe with their classes, predictors and persons.
+
+        Returns
+        -------
+        PopulationData
+            The records in the canonical frame (an isometry has moved the center of
+            the public ball to the origin). Records in chunks are clipped when they are
+            read.
         """
         statistic = self.statistic
         population = as_population_data(statistic.manifold, data)
@@ -699,6 +844,14 @@ class PopulationMechanism(
         return population._replace(records=opened)
 
     def queries(self, data: PopulationData | None = None) -> PopulationQueries:
+        """Return an object that computes counts and means of records, without noise.
+
+        Parameters
+        ----------
+        data : PopulationData, optional
+            The records as `prepare_data` returns them. None in a replay, where all
+            answers are zeros.
+        """
         return PopulationQueries(self.statistic, data)
 
     def run(self, queries: PopulationQueries, add_noise: AddNoise) -> StagedResult:
@@ -722,7 +875,7 @@ class PopulationMechanism(
         return StagedResult(self._learn(queries, budget, chart), budget)
 
     def _find_chart(self, queries: PopulationQueries, budget: StageBudget) -> RowChart:
-        """Release a base point and a clipping length.
+        """Release a base point and a clipping length: the map from records to rows.
 
         Parameters
         ----------
@@ -730,6 +883,12 @@ class PopulationMechanism(
             Computes counts and means of the private records, before noise is added.
         budget : StageBudget
             The privacy budget that is left. It is charged for what is released here.
+
+        Returns
+        -------
+        RowChart
+            The map. A row has the coordinates of a record's logarithm at the base
+            point, clipped to that length, and maybe its predictor.
         """
         base = self._find_base(queries, budget)
         radius = self._find_radius(queries, budget, base)
@@ -755,29 +914,41 @@ class PopulationMechanism(
     def _find_base(self, queries: PopulationQueries, budget: StageBudget) -> np.ndarray:
         """Take one noisy step from the center of the ball to the records.
 
+        The step is the mean logarithm of the records at the center, with noise. It is
+        shrunk by the rule of James and Stein, and is at most as long as the radius.
+
         Parameters
         ----------
         queries : PopulationQueries
             Computes counts and means of the private records, before noise is added.
         budget : StageBudget
             Is charged for the mean logarithm.
+
+        Returns
+        -------
+        array of shape point_shape
+            The released base point.
         """
         radius = self.statistic.ball.radius
         answer = queries.mean_log(radius)
+        # In a public unit near the radius the noise grid suits any unit of records.
         unit = 2.0 ** ceil(log2(radius))
         noisy_mean, noise_std = budget.release(
             "location", _LOCATION_SHARE, answer.sensitivity / unit, answer.values / unit
         )
         step = shrink_vector(unit * noisy_mean, unit * noise_std)
         length = float(np.linalg.norm(step))
-        return base_or_center(
-            self.statistic, step * min(1.0, radius / max(length, radius))
-        )
+        shortening = min(1.0, radius / max(length, radius))
+        return base_or_center(self.statistic, step * shortening)
 
     def _find_radius(
         self, queries: PopulationQueries, budget: StageBudget, base: np.ndarray
     ) -> float:
         """Find a distance from the base point that few records exceed.
+
+        Logarithms are clipped to this length. A binary search by noisy counts finds it:
+        about 1 % of the records may be farther, or as many as the noise of a count
+        hides, but no more than a quarter.
 
         Parameters
         ----------
@@ -787,23 +958,31 @@ class PopulationMechanism(
             Is charged for a binary search.
         base : array of shape point_shape
             The public point from which distances are measured.
+
+        Returns
+        -------
+        float
+            The released clipping length.
         """
         count_std = _RADIUS_SEARCH.count_std(self.scale, _RADIUS_SHARE)
         if self.noise_kind == "laplace":
+            # A Laplace variable of scale b has the standard deviation √2·b.
             count_std = sqrt(2) * self.scale * _RADIUS_SEARCH.queries / _RADIUS_SHARE
         n = self.statistic.n
         allowed_outside = min(n / 4, max(_CLIPPED_SHARE * n, count_std))
-        # Records of the ball are no farther than this from any point (the triangle).
+
+        # By the triangle inequality no record of the ball is farther from the base.
         center, ball_radius = self.statistic.ball
-        distance = float(self.statistic.manifold.dist(center, base))
-        found = _RADIUS_SEARCH.find(
+        base_distance = float(self.statistic.manifold.dist(center, base))
+        longest_distance = ball_radius + min(base_distance, ball_radius)
+        clipping_length = _RADIUS_SEARCH.find(
             budget,
             partial(queries.count_beyond, base),
-            ball_radius + min(distance, ball_radius),
+            longest_distance,
             allowed_outside,
             _RADIUS_SHARE,
         )
-        return float(found)
+        return float(clipping_length)
 
     def _release_moments(
         self,
@@ -814,6 +993,10 @@ class PopulationMechanism(
         share: float,
     ) -> NoisyMoments:
         """Release the share, the mean and the covariance of each component.
+
+        They follow from the noisy mean of the matrices wwᵀ of the records, w = (λ, u),
+        where u is a record's row divided by the largest length of a row
+        (`lifted_moments`, Theorem Y1 in docs/theory/synthetic-records.md).
 
         Parameters
         ----------
@@ -827,21 +1010,32 @@ class PopulationMechanism(
         assignment : Assignment
             Which component each row belongs to.
         share : float
-            The fraction of the budget.
+            The fraction of the whole budget that is spent here, at most what is left.
+
+        Returns
+        -------
+        NoisyMoments
+            The noisy shares, and a normal law of rows for each component.
         """
         answer = queries.lifted_moments(chart, assignment)
         noisy, std = budget.release("moments", share, answer.sensitivity, answer.values)
-        blocks = noisy.reshape(assignment.n_components, -1)
+        entries_by_component = noisy.reshape(assignment.n_components, -1)
+
+        # The first entry of a component is λ² times its share.
+        shares = entries_by_component[:, 0] / _LIFT_SQUARE
         share_std = std / _LIFT_SQUARE
-        shares = blocks[:, 0] / _LIFT_SQUARE
         if assignment.n_components == 1:
-            shares, share_std = np.ones(1), 0.0
-        smallest = _SMALLEST_SHARE / assignment.n_components
+            shares = np.ones(1)
+            share_std = 0.0
+
+        smallest_share = _SMALLEST_SHARE / assignment.n_components
         laws = [
-            normal_law(block, max(float(part), smallest), std, chart.longest_row)
-            for block, part in zip(blocks, shares, strict=True)
+            normal_law(
+                entries, max(float(noisy_share), smallest_share), std, chart.longest_row
+            )
+            for entries, noisy_share in zip(entries_by_component, shares, strict=True)
         ]
-        means, axes, scales = (np.stack(parts) for parts in zip(*laws, strict=True))
+        means, axes, scales = (np.stack(arrays) for arrays in zip(*laws, strict=True))
         components = Components(assignment.class_of_component, means, axes, scales)
         return NoisyMoments(shares, share_std, components)
 
@@ -851,51 +1045,63 @@ class PopulationMechanism(
         """Predict the energy distance between synthetic and real records.
 
         Three public populations in the ball are released by simulation: a skewed one,
-        two clusters, and a ring. The result is the root mean square of the energy
-        distances between synthetic records and others of the same population, raised to
-        what so many simulated records can resolve. Distances are those of normal
-        coordinates at the center of the ball, which are computed at once.
+        two clusters, and a ring. Distances are those of normal coordinates at the
+        center of the ball, which are fast to compute.
+
+        Returns
+        -------
+        float
+            The root mean square, over all simulations, of the energy distance between
+            synthetic records and other records of the same population. A mean square
+            below its own standard error is raised to that.
         """
         statistic = self.statistic
         flat = Euclidean(statistic.manifold.dim)
         center = statistic.ball.center
         rng = np.random.default_rng(_SEED)
-        squares = []
-        for shape in (_skewed_rows, _two_clusters, _ring):
-            size = min(statistic.n, _SIMULATED_RECORDS)
-            data = self._public_data(shape, rng, size)
+        n_records = min(statistic.n, _SIMULATED_RECORDS)
+        squared_distances = []
+        for draw_rows in (_skewed_rows, _two_clusters, _ring):
+            data = self._public_data(draw_rows, rng, n_records)
             # A tree fits the very records that it has counted, hence others here.
-            others = self._public_data(shape, rng, _COMPARED_RECORDS).records.array()
-            real = logs_at(statistic.manifold, center, others)
+            other_data = self._public_data(draw_rows, rng, _COMPARED_RECORDS)
+            real = logs_at(statistic.manifold, center, other_data.records.array())
             for _ in range(_SIMULATED_RUNS):
-                simulated = self.run(
-                    self.queries(data), self.simulated_noise(rng)
-                ).value
-                points = simulated.sample_canonical(_COMPARED_RECORDS, rng).points
+                released = self.run(self.queries(data), self.simulated_noise(rng)).value
+                points = released.sample_canonical(_COMPARED_RECORDS, rng).points
                 synthetic = logs_at(statistic.manifold, center, points)
-                squares.append(squared_energy_distance(flat, real, synthetic))
-        resolution = float(np.std(squares)) / sqrt(len(squares))
-        return sqrt(max(float(np.mean(squares)), resolution))
+                squared_distances.append(squared_energy_distance(flat, real, synthetic))
+
+        # A mean of squares below its own standard error cannot be told from zero.
+        standard_error = float(np.std(squared_distances)) / sqrt(len(squared_distances))
+        return sqrt(max(float(np.mean(squared_distances)), standard_error))
 
     def _public_data(
-        self, shape: Any, rng: np.random.Generator, size: int
+        self, draw_rows: Any, rng: np.random.Generator, size: int
     ) -> PopulationData:
-        """Return a public population of records, which stand for n of their kind.
+        """Return records of a public population in the ball, for simulated releases.
 
         Parameters
         ----------
-        shape : function of (rng, size, dim)
-            Draws rows of length about 1.
+        draw_rows : function of (rng, size, dim)
+            Draws rows of length about 1, such as `_skewed_rows`.
         rng : numpy.random.Generator
             The generator of the records.
         size : int
-            How many records.
+            How many records are drawn. They stand for the n records of the statistic.
+
+        Returns
+        -------
+        PopulationData
+            The records, whose distances from the center are about half the radius of
+            the ball, with classes and predictors.
         """
         statistic = self.statistic
         center, radius = statistic.ball
-        rows = shape(rng, size, statistic.manifold.dim)
-        reach = min(radius, 0.9 * (statistic.manifold.injectivity_radius or inf))
-        coordinates = clip_rows_to(reach / 2 * rows, reach)
+        rows = draw_rows(rng, size, statistic.manifold.dim)
+        # Within 0.9 injectivity radii normal coordinates are unique.
+        longest = min(radius, 0.9 * (statistic.manifold.injectivity_radius or inf))
+        coordinates = clip_rows_to(longest / 2 * rows, longest)
         points = np.asarray(
             statistic.manifold.from_normal_coordinates(center, coordinates)
         )
@@ -905,18 +1111,22 @@ class PopulationMechanism(
 
 
 def normal_law(
-    block: np.ndarray, share: float, std: float, longest_row: float
+    entries: np.ndarray, share: float, std: float, longest_row: float
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return the mean, axes and scales of a component from its noisy lifted moment.
 
-    The mean is shrunk toward the base point, and the covariance toward a multiple of
-    the identity, by the rule of James and Stein with the known noise. Variances are
-    raised to a small fraction of their mean.
+    The entries are noisy sums, divided by n, of λ², √2·λ·u and uuᵀ over the records
+    of the component, where u is a row divided by `longest_row`. Divided by the share
+    of the component they give the mean of u and its second moment.
+
+    The mean is shrunk toward the base point (the row 0), and the covariance toward a
+    multiple of the identity, by the rule of James and Stein with the known noise.
+    Variances are raised to a small fraction of their mean.
 
     Parameters
     ----------
-    block : array
-        The noisy entries of the component (`_sum_lifted`).
+    entries : array
+        The noisy entries of the component, in the order of `_sum_lifted`.
     share : float
         The fraction of the records in the component.
     std : float
@@ -930,29 +1140,41 @@ def normal_law(
         The mean, the principal axes as columns, and the standard deviation along each,
         in the unit of rows.
     """
-    size = round((sqrt(8 * block.size + 1) - 3) / 2)
+    # Solve (k + 1)(k + 2)/2 = number of entries for the size k of a row.
+    size = round((sqrt(8 * entries.size + 1) - 3) / 2)
     mean_unit = sqrt(2 * _LIFT_SQUARE) * share
-    mean = shrink_vector(block[1 : size + 1] / mean_unit, std / mean_unit)
+    mean = shrink_vector(entries[1 : size + 1] / mean_unit, std / mean_unit)
     mean = mean / max(1.0, float(np.linalg.norm(mean)))
-    second = vector_to_symmetric(block[size + 1 :] / share, size)
-    covariance = second - np.outer(mean, mean)
+    second_moment = vector_to_symmetric(entries[size + 1 :] / share, size)
+    covariance = second_moment - np.outer(mean, mean)
 
-    noise = std / share
-    largest = 1.0 / size
-    mean_variance = float(np.clip(np.trace(covariance) / size, 1e-6, largest))
+    # A row divided by the longest has length at most 1, so the variances of its k
+    # entries add up to at most 1.
+    noise_std = std / share
+    largest_variance = 1.0 / size
+    mean_variance = float(np.clip(np.trace(covariance) / size, 1e-6, largest_variance))
     deviation = symmetric_to_vector(covariance - mean_variance * np.eye(size))
-    shrunk = vector_to_symmetric(shrink_vector(deviation, noise), size)
+    shrunk = vector_to_symmetric(shrink_vector(deviation, noise_std), size)
     eigenvalues, axes = np.linalg.eigh(shrunk + mean_variance * np.eye(size))
-    # The sign of an eigenvector is arbitrary: its largest entry is positive.
-    leading = np.argmax(np.abs(axes), axis=0)
-    axes = axes * np.sign(axes[leading, np.arange(size)])
+
+    # The sign of an eigenvector is arbitrary: make its largest entry positive.
+    largest_entry = np.argmax(np.abs(axes), axis=0)
+    axes = axes * np.sign(axes[largest_entry, np.arange(size)])
     variances = np.clip(eigenvalues, _SMALLEST_VARIANCE_RATIO * mean_variance, 1.0)
     variances *= size * mean_variance / variances.sum()
     return longest_row * mean, axes, longest_row * np.sqrt(variances)
 
 
 def _normalized(shares: np.ndarray) -> np.ndarray:
-    """Return noisy shares as nonnegative numbers that add up to 1."""
+    """Return noisy shares as nonnegative numbers that add up to 1.
+
+    Negative shares become 0. If no share is positive, all become equal.
+
+    Parameters
+    ----------
+    shares : array, shape (m,)
+        Noisy fractions of the records.
+    """
     positive = np.maximum(shares, 0.0)
     if positive.sum() <= 0:
         return np.full(len(shares), 1 / len(shares))
@@ -962,16 +1184,23 @@ def _normalized(shares: np.ndarray) -> np.ndarray:
 def uniform_moments(statistic: SyntheticPopulation) -> NoisyMoments:
     """Return uniform laws on a whole torus, one for each class; they are public.
 
-    The shares of the classes are unknown, which an infinite deviation says.
+    A tree starts from them if the public ball is the whole torus.
 
     Parameters
     ----------
     statistic : SyntheticPopulation
-        Of records on a whole torus.
+        A population of records on a whole torus.
+
+    Returns
+    -------
+    NoisyMoments
+        Equal shares with infinite standard deviation, because the shares of the
+        classes are unknown, and the uniform laws.
     """
     classes, size = statistic.classes, statistic.row_size
+    # Half the side of the box of rows: 1 for a predictor. An angle of π is 1/√dim of
+    # the longest logarithm, by which rows are divided.
     half_sides = np.ones(size)
-    # An angle of π is this part of the longest logarithm.
     half_sides[: statistic.manifold.dim] = 1 / sqrt(statistic.manifold.dim)
     components = Components(
         np.arange(classes),
@@ -1015,7 +1244,7 @@ class WrappedGaussian(PopulationMechanism):
 def undivided_population(
     statistic: SyntheticPopulation, chart: RowChart, moments: NoisyMoments
 ) -> ReleasedPopulation:
-    """Return the population whose cells are whole components.
+    """Return the population of which each component is one undivided cell.
 
     Parameters
     ----------
@@ -1026,6 +1255,12 @@ def undivided_population(
         clipping length.
     moments : NoisyMoments
         The released shares, means and covariances of the components.
+
+    Returns
+    -------
+    ReleasedPopulation
+        The model: synthetic rows are drawn from the law of each component, in the
+        proportion of the shares.
     """
     n_components = len(moments.shares)
     size = statistic.row_size
@@ -1054,7 +1289,10 @@ class GaussianMixture(PopulationMechanism):
 
     @property
     def clusters(self) -> int:
-        """How many clusters there are: one for every 60 records over the noise, 2 to 8."""
+        """The number of clusters: nμ/60 for the n records of a class, between 2 and 8.
+
+        Here μ = 1/`scale`. The number 60 was chosen by experiments.
+        """
         per_class = self.statistic.n / self.statistic.classes
         return int(np.clip(per_class / self.scale / 60, 2, 8))
 
@@ -1097,6 +1335,9 @@ class GaussianMixture(PopulationMechanism):
 def clusters_of_normals(moments: NoisyMoments, n_clusters: int) -> np.ndarray:
     """Return where clusters of the released normal laws are, by Lloyd's algorithm.
 
+    Private clusters start there. Rows are drawn from the released laws with a
+    public seed, so that this is post-processing.
+
     Parameters
     ----------
     moments : NoisyMoments
@@ -1107,6 +1348,7 @@ def clusters_of_normals(moments: NoisyMoments, n_clusters: int) -> np.ndarray:
     Returns
     -------
     array, shape (n_clusters, k)
+        The cluster centers, as rows of k numbers.
     """
     rng = np.random.default_rng(_SEED)
     component = rng.choice(
@@ -1114,17 +1356,22 @@ def clusters_of_normals(moments: NoisyMoments, n_clusters: int) -> np.ndarray:
     )
     uniform = rng.random((_ROWS_FOR_STARTS, moments.components.means.shape[1]))
     rows = moments.components.from_unit_cube(uniform, component)
+
+    # The next center is the row that is farthest from all centers so far.
     centers = rows[:1]
-    while len(centers) < n_clusters:  # the farthest row is the next center
-        squares = ((rows[:, None, :] - centers[None]) ** 2).sum(axis=-1)
-        centers = np.vstack([centers, rows[np.argmax(squares.min(axis=1))]])
+    while len(centers) < n_clusters:
+        squared_distances = ((rows[:, None, :] - centers[None]) ** 2).sum(axis=-1)
+        farthest = np.argmax(squared_distances.min(axis=1))
+        centers = np.vstack([centers, rows[farthest]])
+
+    # Lloyd's algorithm: each center moves to the mean of the rows nearest to it.
     for _ in range(_STEPS_OF_MIXTURE):
-        nearest = Assignment(centers, 1).clusters(rows)
-        members = [rows[nearest == index] for index in range(n_clusters)]
+        nearest_center = Assignment(centers, 1).clusters(rows)
+        members = [rows[nearest_center == index] for index in range(n_clusters)]
         centers = np.array(
             [
-                part.mean(axis=0) if len(part) else center
-                for part, center in zip(members, centers, strict=True)
+                cluster.mean(axis=0) if len(cluster) else center
+                for cluster, center in zip(members, centers, strict=True)
             ]
         )
     return centers
@@ -1133,29 +1380,35 @@ def clusters_of_normals(moments: NoisyMoments, n_clusters: int) -> np.ndarray:
 def moved_centers(
     centers: np.ndarray, noisy: np.ndarray, std: float, longest_row: float
 ) -> np.ndarray:
-    """Return the quotients of noisy sums and shares of clusters.
+    """Move cluster centers to the noisy means of their rows: one step of Lloyd.
 
-    A center whose share is hidden by noise stays where it is. Others are shrunk toward
-    where they were, by the rule of James and Stein, and stay in the ball of the rows.
+    A noisy mean is the quotient of a noisy sum and a noisy share. A center whose
+    share is hidden by noise stays where it is. Others are shrunk toward where they
+    were, by the rule of James and Stein, and stay in the ball of the rows.
 
     Parameters
     ----------
     centers : array, shape (clusters, k)
         The centers before the step.
-    noisy : array
+    noisy : array, shape (clusters·(1 + k),)
         The noisy shares and sums (`PopulationQueries.cluster_sums`).
     std : float
         The standard deviation of the noise in each of them.
     longest_row : float
         The length by which rows were divided.
+
+    Returns
+    -------
+    array, shape (clusters, k)
+        The centers after the step.
     """
-    blocks = noisy.reshape(len(centers), -1)
+    shares_and_sums = noisy.reshape(len(centers), -1)
     moved = centers.copy()
-    for index, block in enumerate(blocks):
-        share = float(block[0])
-        if share < 3 * std:
+    for index, share_and_sum in enumerate(shares_and_sums):
+        share = float(share_and_sum[0])
+        if share < 3 * std:  # hidden by noise
             continue
-        step = longest_row * block[1:] / share - centers[index]
+        step = longest_row * share_and_sum[1:] / share - centers[index]
         center = centers[index] + shrink_vector(step, longest_row * std / share)
         length = float(np.linalg.norm(center))
         moved[index] = center * min(1.0, longest_row / max(length, longest_row))
@@ -1183,14 +1436,21 @@ class CellTreeMechanism(PopulationMechanism):
 
     @property
     def post_processing(self) -> tuple[PostProcessing, ...]:
+        """What is done to noisy counts and to synthetic records, in order.
+
+        The counts of all levels are made consistent with each other, and synthetic
+        records are projected into the public ball.
+        """
         return (PostProcessing.CONSISTENT_COUNTS, PostProcessing.PROJECT_TO_BALL)
 
     @property
     def level_shares(self) -> np.ndarray:
         """The fraction of the tree's budget that each level has, from public numbers.
 
-        The depth is the largest for which an average cell of the last level holds more
-        records than its noise hides.
+        Level j has m = 2^j cells of relative diameter Δ = 2^(−j/k), where k is the size
+        of a row. Its fraction is ∝ (m·Δ)^{2/3} for Gaussian noise and ∝ (m·Δ)^{1/2} for
+        Laplace noise. The depth is the largest for which an average cell of the last
+        level holds more records than its noise hides.
         """
         statistic = self.statistic
         tree_share = (1 - _LOCATION_SHARE - _RADIUS_SHARE) * (1 - _MOMENT_SHARE_OF_TREE)
@@ -1198,7 +1458,8 @@ class CellTreeMechanism(PopulationMechanism):
             tree_share = 1.0
         is_laplace = self.noise_kind == "laplace"
         exponent = 0.5 if is_laplace else 2 / 3
-        best = np.ones(1)
+
+        shares_of_deepest = np.ones(1)
         for depth in range(1, _MAX_DEPTH + 1):
             levels = np.arange(1, depth + 1)
             cells = 2.0**levels
@@ -1206,13 +1467,17 @@ class CellTreeMechanism(PopulationMechanism):
             shares = (cells * diameters) ** exponent
             shares = shares / shares.sum()
             last_std = self._count_std(tree_share * float(shares[-1]))
-            if statistic.n / 2.0**depth < _WORTHWHILE_COUNT * last_std / 2:
+            average_count = statistic.n / 2.0**depth
+            if average_count < _WORTHWHILE_COUNT * last_std / 2:
                 break
-            best = shares
-        return best
+            shares_of_deepest = shares
+        return shares_of_deepest
 
     def _find_chart(self, queries: PopulationQueries, budget: StageBudget) -> RowChart:
         """Return the public chart of a whole torus; elsewhere release one.
+
+        On a whole torus the base point is the public center, and the clipping length is
+        the largest length π·√dim of a vector of angles.
 
         Parameters
         ----------
@@ -1220,6 +1485,11 @@ class CellTreeMechanism(PopulationMechanism):
             Computes counts and means of the private records, before noise is added.
         budget : StageBudget
             The privacy budget that is left. It is charged for what is released here.
+
+        Returns
+        -------
+        RowChart
+            The map from records to rows of numbers.
         """
         statistic = self.statistic
         if not statistic.is_whole_torus:
@@ -1231,7 +1501,17 @@ class CellTreeMechanism(PopulationMechanism):
         )
 
     def _count_std(self, share: float) -> float:
-        """Return the standard deviation of a count with a fraction of the budget."""
+        """Return the standard deviation of the noise in the count of a cell.
+
+        Replacing a record moves the counts of all cells together by √2 in the Euclidean
+        norm and by 2 in the ℓ₁ norm. A Laplace variable of scale b has the standard
+        deviation √2·b.
+
+        Parameters
+        ----------
+        share : float
+            The fraction of the whole privacy budget that the counts of a level take.
+        """
         if self.noise_kind == "laplace":
             return 2 * sqrt(2) * self.scale / share
         return sqrt(2) * self.scale / sqrt(share)
@@ -1240,6 +1520,9 @@ class CellTreeMechanism(PopulationMechanism):
         self, queries: PopulationQueries, budget: StageBudget, chart: RowChart
     ) -> ReleasedPopulation:
         """Release the moments of each class, and then counts level by level.
+
+        A cell is halved if its noisy count exceeds the noise of the next level. The
+        counts of all new halves are one stage: a record is in one of them at most.
 
         Parameters
         ----------
@@ -1250,6 +1533,11 @@ class CellTreeMechanism(PopulationMechanism):
         chart : RowChart
             The map from records to rows of numbers, with the released base point and
             clipping length.
+
+        Returns
+        -------
+        ReleasedPopulation
+            The cells with their consistent counts, from which records are drawn.
         """
         statistic = self.statistic
         one_center = np.zeros((1, statistic.row_size))
@@ -1260,31 +1548,33 @@ class CellTreeMechanism(PopulationMechanism):
             share = _MOMENT_SHARE_OF_TREE * budget.share_left
             moments = self._release_moments(queries, budget, chart, assignment, share)
 
-        lengths = moments.components.scales
-        tree = CellTree(lengths)
+        # The roots are the components; counts and variances are listed by cell.
+        tree = CellTree(moments.components.scales)
         counts = list(statistic.n * moments.shares)
         variances = [(statistic.n * moments.share_std) ** 2] * len(counts)
-        frontier = list(range(len(counts)))
+        last_level = list(range(len(counts)))
         tree_share = budget.share_left
         for level_share in self.level_shares:
             share = min(tree_share * float(level_share), budget.share_left)
-            worthwhile = _WORTHWHILE_COUNT * self._count_std(share)
+            smallest_count = _WORTHWHILE_COUNT * self._count_std(share)
             # A root of unknown count is halved in any case.
-            frontier = [
+            cells_to_halve = [
                 cell
-                for cell in frontier
-                if counts[cell] > worthwhile or np.isinf(variances[cell])
+                for cell in last_level
+                if counts[cell] > smallest_count or np.isinf(variances[cell])
             ]
-            if not frontier:
+            if not cells_to_halve:
                 break
-            children = tree.split(frontier)
-            exact = queries.cell_counts(
-                chart, moments.components, tree.arrays(), np.array(children)
+            halves = tree.split(cells_to_halve)
+            exact_counts = queries.cell_counts(
+                chart, moments.components, tree.arrays(), np.array(halves)
             )
-            answer = budget.release("cells", share, sqrt(2), exact, l1_sensitivity=2.0)
-            counts += answer.values.tolist()
-            variances += [answer.std**2] * len(children)
-            frontier = children
+            noisy_counts = budget.release(
+                "cells", share, sqrt(2), exact_counts, l1_sensitivity=2.0
+            )
+            counts += noisy_counts.values.tolist()
+            variances += [noisy_counts.std**2] * len(halves)
+            last_level = halves
         return self._population(
             chart, moments, tree, np.array(counts), np.array(variances)
         )
@@ -1297,7 +1587,11 @@ class CellTreeMechanism(PopulationMechanism):
         counts: np.ndarray,
         variances: np.ndarray,
     ) -> ReleasedPopulation:
-        """Return the population that follows from the noisy counts.
+        """Return the population that follows from the noisy counts: post-processing.
+
+        Noisy counts of a cell and of its halves disagree. They are made consistent, so
+        that halves add up to their cell and all counts to n, and then only the cells
+        that were not halved are needed.
 
         Parameters
         ----------
@@ -1308,8 +1602,15 @@ class CellTreeMechanism(PopulationMechanism):
             The released shares, means and covariances of the components.
         tree : CellTree
             The cells: all that were made by halving.
-        counts, variances : arrays
-            The noisy counts of all cells, and their variances.
+        counts : array, shape (cells,)
+            The noisy counts of all cells.
+        variances : array, shape (cells,)
+            The variances of their noise.
+
+        Returns
+        -------
+        ReleasedPopulation
+            The cells that were not halved, with their shares of the records.
         """
         n = float(self.statistic.n)
         consistent = consistent_counts(tree, counts, variances, n)
@@ -1327,21 +1628,58 @@ class CellTreeMechanism(PopulationMechanism):
 
 
 def _skewed_rows(rng: np.random.Generator, size: int, dim: int) -> np.ndarray:
-    """Return rows of centered Gamma variables with variances ∝ 1/k, of length about 1."""
+    """Return rows of centered Gamma variables with variances ∝ 1/k, of length about 1.
+
+    One of three public populations on which errors are predicted.
+
+    Parameters
+    ----------
+    rng : numpy.random.Generator
+        The generator of the rows.
+    size : int
+        The number of rows.
+    dim : int
+        The number of entries of a row; entry k has the variance ∝ 1/k.
+    """
+    # A Gamma variable of shape 4 has mean 4 and standard deviation 2.
     rows = rng.gamma(4.0, size=(size, dim)) / 2 - 2.0
     rows = rows / np.sqrt(np.arange(1, dim + 1))
     return np.asarray(rows / sqrt(np.mean(np.sum(rows**2, axis=1))))
 
 
 def _two_clusters(rng: np.random.Generator, size: int, dim: int) -> np.ndarray:
-    """Return rows in two round clusters on either side of 0."""
+    """Return rows in two round clusters of different size on either side of 0.
+
+    One of three public populations on which errors are predicted.
+
+    Parameters
+    ----------
+    rng : numpy.random.Generator
+        The generator of the rows.
+    size : int
+        The number of rows.
+    dim : int
+        The number of entries of a row; the first one separates the clusters.
+    """
     rows = 0.35 * rng.standard_normal((size, dim)) / sqrt(dim)
     rows[:, 0] += np.where(rng.random(size) < 0.4, -1.0, 0.7)
     return np.asarray(rows)
 
 
 def _ring(rng: np.random.Generator, size: int, dim: int) -> np.ndarray:
-    """Return rows on a ring about 0; in one dimension, at both ends of an interval."""
+    """Return rows on a ring about 0; in one dimension, at both ends of an interval.
+
+    One of three public populations on which errors are predicted.
+
+    Parameters
+    ----------
+    rng : numpy.random.Generator
+        The generator of the rows.
+    size : int
+        The number of rows.
+    dim : int
+        The number of entries of a row; the ring is in the plane of the first two.
+    """
     rows = 0.15 * rng.standard_normal((size, dim)) / sqrt(dim)
     angle = 2 * np.pi * rng.random(size)
     rows[:, 0] += np.cos(angle)
