@@ -59,7 +59,10 @@ class Contraction:
 
     @property
     def factor(self) -> float:
-        """The factor q by which a step shrinks the error: q² = 1 − 2μt(1 − Lt/2)."""
+        """The factor q by which a step shrinks the distance to the mean, at most.
+
+        q² = 1 − 2μt(1 − Lt/2), with the convexity μ, the smoothness L and the step t.
+        """
         gain = 2 * self.convexity * self.step * (1 - self.smoothness * self.step / 2)
         return math.sqrt(max(1 - gain, 0.0))
 
@@ -355,7 +358,23 @@ def residual_tolerance(M: Manifold, radius: float) -> float:
 
 
 def _convexity(M: Manifold, radius: float) -> float:
-    """Return the convexity μ of ½·mean d²; on a product the least of the factors."""
+    """Return the convexity μ of the cost ½·mean d² for records in a ball.
+
+    μ is a number with |∇f|² ≥ 2μ(f − f*), f the cost and f* its least value. So a point
+    with mean logarithm ∇f is within |∇f|/μ of the mean.
+
+    Parameters
+    ----------
+    M : Manifold
+        The space; on a product μ is the least of the factors.
+    radius : float
+        The radius of the public ball.
+
+    Returns
+    -------
+    float
+        μ, between 0 and 1.
+    """
     if isinstance(M, Product):
         return min(_convexity(factor, radius) for factor in M.factors)
     return contraction(M, radius).convexity

@@ -35,18 +35,39 @@ class PublicBall(NamedTuple):
 
     @property
     def grid(self) -> FixedPoint:
-        """The fixed-point grid of sums: points of the ball are at most 2r apart."""
+        """The fixed-point grid on which sums over records of the ball are exact.
+
+        Its bound is the diameter 2r of the ball, with some room for round-off: no
+        logarithm from a point of the ball to another is longer.
+        """
         return FixedPoint(2 * self.radius * ROUNDOFF_ROOM)
 
     def clip(self, x: Array) -> np.ndarray:
-        """Return one point of the manifold, clipped into the ball."""
+        """Clip one point into the ball.
+
+        Parameters
+        ----------
+        x : array of shape point_shape
+            A point, or a record.
+
+        Returns
+        -------
+        array of shape point_shape
+            A point of the ball (`project_to_ball`).
+        """
         return np.asarray(project_to_ball(*self, x[None])[0])
 
 
 def is_tensor_space(M: Manifold) -> bool:
     """Return whether points are 3×3 SPD matrices with the affine-invariant metric.
 
-    Diffusion tensors are; they have kernels in closed form (`numerics.spd3`).
+    Diffusion tensors are. They are summed by closed formulas (`numerics.spd3`), which
+    is faster than by general eigensolvers.
+
+    Parameters
+    ----------
+    M : Manifold
+        The space.
     """
     return isinstance(M, SPDAffineInvariant) and M.m == 3
 
@@ -103,7 +124,10 @@ def clip_records(ball: PublicBall, X: np.ndarray) -> np.ndarray:
     center = Factor.of(ball.center)
 
     def examine(part: slice) -> tuple[np.ndarray, bool]:
-        """Say which matrices of a block are inside, and whether any of them is skew."""
+        """Return which matrices of a block are inside, and whether one of them is skew.
+
+        A matrix inside that is not exactly symmetric still has to be symmetrized.
+        """
         entries, skewness = lower_entries(X[part])
         is_inside = is_surely_inside(center, ball.radius, entries, skewness)
         return is_inside, bool(np.any(skewness[is_inside]))

@@ -76,7 +76,10 @@ class PassResult:
 
     @cached_property
     def residual(self) -> float:
-        """An upper bound of the length of the mean logarithm, which is 0 at the mean."""
+        """Upper bound of the length of the mean logarithm, the gradient of the cost.
+
+        The length is 0 at the mean, and searches end where this bound is small.
+        """
         return float(np.linalg.norm(self.mean_log)) + self.error
 
 
@@ -121,11 +124,33 @@ class MeanBackend(ABC):
         """
 
     def point(self, x: Iterate) -> np.ndarray:
-        """Return the point of the manifold that an iterate stands for."""
+        """Return the point of the manifold that an iterate stands for.
+
+        Parameters
+        ----------
+        x : Iterate
+            A point as the backend represents it, such as a factor of a matrix.
+
+        Returns
+        -------
+        array of shape point_shape
+            The point; by default the iterate itself.
+        """
         return np.asarray(x)
 
     def iterate_at(self, p: np.ndarray) -> Iterate:
-        """Return the iterate that stands for a point p of the manifold."""
+        """Return the iterate that stands for a point of the manifold.
+
+        Parameters
+        ----------
+        p : array of shape point_shape
+            A point.
+
+        Returns
+        -------
+        Iterate
+            The point as the backend represents it; by default the point itself.
+        """
         return p
 
 
@@ -317,6 +342,7 @@ class AndersonAcceleration:
     """
 
     def __init__(self) -> None:
+        """Begin without a memory: the first step will be the one that is proposed."""
         self._steps: list[np.ndarray] = []
         self._proposals: list[np.ndarray] = []
 

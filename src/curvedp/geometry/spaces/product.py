@@ -45,7 +45,18 @@ class Product(OriginIsometry):
     factors: tuple[Manifold, ...] = ()
 
     def __init__(self, *factors: Manifold) -> None:
-        """Check that there are factors, all of them manifolds."""
+        """Store the factors.
+
+        Parameters
+        ----------
+        *factors : Manifold
+            At least one.
+
+        Raises
+        ------
+        ParameterError
+            If there is no factor, or one of them is not a manifold.
+        """
         if not factors or not all(isinstance(factor, Manifold) for factor in factors):
             raise ParameterError(
                 "must be one or more manifolds", parameter="factors", value=factors
@@ -60,27 +71,31 @@ class Product(OriginIsometry):
 
     @cached_property
     def name(self) -> str:
-        """The factors' names in parentheses, such as product(sphere:2,torus:1)."""
+        """The name of the product, such as ``product(sphere:2,torus:1)``."""
         return f"product({','.join(factor.name for factor in self.factors)})"
 
     @cached_property
     def dim(self) -> int:
-        """The sum of the factors' dimensions."""
+        """The dimension: the sum of the factors' dimensions."""
         return sum(factor.dim for factor in self.factors)
 
     @cached_property
     def point_shape(self) -> tuple[int, ...]:
-        """One vector with the numbers of all factors."""
+        """A point is one vector with the numbers of all its parts."""
         return (sum(math.prod(factor.point_shape) for factor in self.factors),)
 
     @property
     def origin(self) -> Array:
-        """The origins of the factors."""
+        """The origins of the factors, raveled and concatenated."""
         return np.concatenate([np.ravel(factor.origin) for factor in self.factors])
 
     @cached_property
     def curvature_bounds(self) -> tuple[float, float]:
-        """The extremes of the factors' bounds and 0, the curvature of mixed planes."""
+        """The lower and upper bound of sectional curvatures.
+
+        They are the extremes of the factors' bounds and of 0, the curvature of a plane
+        that contains vectors of two factors.
+        """
         if len(self.factors) == 1:
             return self.factors[0].curvature_bounds
         lower = [factor.curvature_bounds[0] for factor in self.factors]
@@ -97,17 +112,17 @@ class Product(OriginIsometry):
 
     @cached_property
     def is_homogeneous(self) -> bool:
-        """Whether every factor is."""
+        """Whether isometries carry any point to any other: if every factor has them."""
         return all(factor.is_homogeneous for factor in self.factors)
 
     @cached_property
     def is_symmetric(self) -> bool:
-        """Whether every factor is."""
+        """Whether this is a symmetric space: if every factor is."""
         return all(factor.is_symmetric for factor in self.factors)
 
     @cached_property
     def float_set(self) -> FloatSet:
-        """The product of the factors' sets."""
+        """The set of well-represented points: those whose parts all are."""
         distances = [factor.float_set.max_distance for factor in self.factors]
         parts = tuple((factor.float_set, factor.dim) for factor in self.factors)
         return ProductFloatSet(max_distance=min(distances), parts=parts)
@@ -196,21 +211,21 @@ class Product(OriginIsometry):
     # ---- isometries to the origin ----------------------------------------------------
 
     def canonical_center(self, center: Array) -> Array:
-        """Return the canonical centers of the factors."""
+        """Return where `move_to_origin` takes a center, part by part."""
         parts = zip(self.factors, self.split(center), strict=True)
         return self.join(
             [capabilities.canonical_center(factor, part) for factor, part in parts]
         )
 
     def move_to_origin(self, center: Array, X: Array) -> Array:
-        """Move the parts of X by the isometries of the factors."""
+        """Move each part of the points X by the isometry for its part of the center."""
         parts = zip(self.factors, self.split(center), self.split(X), strict=True)
         return self.join(
             [capabilities.move_to_origin(factor, c, x) for factor, c, x in parts]
         )
 
     def move_from_origin(self, center: Array, X: Array) -> Array:
-        """Move the parts of X by the inverse isometries of the factors."""
+        """Move each part of the points X by the inverse of `move_to_origin`."""
         parts = zip(self.factors, self.split(center), self.split(X), strict=True)
         return self.join(
             [capabilities.move_from_origin(factor, c, x) for factor, c, x in parts]
@@ -219,63 +234,66 @@ class Product(OriginIsometry):
     # ---- kernels ---------------------------------------------------------------------
 
     def exp(self, p: Array, v: Array) -> Array:
-        """Return the exponentials of the factors, joined."""
+        """Return the end of the geodesic from p with velocity v, part by part."""
         return self.join(
             [factor.exp(*parts) for factor, *parts in self._by_factor(p, v)]
         )
 
     def log(self, p: Array, q: Array) -> Array:
-        """Return the logarithms of the factors, joined."""
+        """Return the shortest velocity from p to q, part by part."""
         return self.join(
             [factor.log(*parts) for factor, *parts in self._by_factor(p, q)]
         )
 
     def dist(self, p: Array, q: Array) -> Array:
-        """Return the square root of the sum of the factors' squared distances."""
+        """Return the distance √Σdᵢ² of p and q, dᵢ the distance of their i-th parts."""
         return _length(
             namespace(p, q),
             [factor.dist(*parts) for factor, *parts in self._by_factor(p, q)],
         )
 
     def inner(self, p: Array, u: Array, v: Array) -> Array:
-        """Return the sum of the factors' inner products."""
+        """Return the inner product of u and v at p: the sum of those of their parts."""
         return reduce(
             add, [factor.inner(*parts) for factor, *parts in self._by_factor(p, u, v)]
         )
 
     def norm(self, p: Array, v: Array) -> Array:
-        """Return the square root of the sum of the factors' squared lengths."""
+        """Return the length √Σlᵢ² of v at p, lᵢ the length of its i-th part."""
         return _length(
             namespace(p, v),
             [factor.norm(*parts) for factor, *parts in self._by_factor(p, v)],
         )
 
     def transport(self, p: Array, q: Array, v: Array) -> Array:
-        """Return the transports of the factors, joined."""
+        """Return v moved from p to q, each part by the transport of its factor."""
         return self.join(
             [factor.transport(*parts) for factor, *parts in self._by_factor(p, q, v)]
         )
 
     def project(self, x: Array) -> Array:
-        """Return the projections of the factors, joined."""
+        """Return a point near x: each part is projected to its factor."""
         return self.join(
             [factor.project(*parts) for factor, *parts in self._by_factor(x)]
         )
 
     def from_record(self, x: Array) -> Array:
-        """Return the points of the factors, joined; NaN in one part is no point."""
+        """Return the point that a record x stands for, part by part.
+
+        If one part stands for no point its numbers are NaN, and so the record has none.
+        """
         return self.join(
             [factor.from_record(*parts) for factor, *parts in self._by_factor(x)]
         )
 
     def to_tangent(self, p: Array, x: Array) -> Array:
-        """Return the tangent parts of the factors, joined."""
+        """Return the tangent vector at p nearest to x, part by part."""
         return self.join(
             [factor.to_tangent(*parts) for factor, *parts in self._by_factor(p, x)]
         )
 
     def residual(self, p: Array) -> Array:
-        """Return the largest residual of the factors.
+        """Return how far p is from the product: the largest residual of its parts.
 
         Parameters
         ----------
@@ -297,14 +315,16 @@ class Product(OriginIsometry):
         )
 
     def from_coordinates(self, p: Array, z: Array) -> Array:
-        """Return the vectors of the factors with their coordinates, joined.
+        """Return the tangent vector at p with coordinates z, part by part.
+
+        The coordinates of the factors follow each other in z.
 
         Parameters
         ----------
         p : array of shape (..., *point_shape)
             A point.
         z : array of shape (..., dim)
-            Coordinates of a tangent vector at p.
+            Orthonormal coordinates of a tangent vector at p.
 
         Returns
         -------
@@ -319,7 +339,7 @@ class Product(OriginIsometry):
         )
 
     def to_coordinates(self, p: Array, v: Array) -> Array:
-        """Return the coordinates of the factors, concatenated."""
+        """Return the coordinates of v at p: those of its parts, concatenated."""
         return _concat(
             namespace(p, v),
             [factor.to_coordinates(*parts) for factor, *parts in self._by_factor(p, v)],
@@ -377,18 +397,57 @@ def _concat(xp: Any, vectors: Sequence[Array]) -> Array:
 
 
 def _length(xp: Any, parts: Sequence[Array]) -> Array:
-    """Return the square root of the sum of the squares of the parts."""
+    """Return √Σlᵢ² from the lengths of the parts of a vector.
+
+    Parameters
+    ----------
+    xp : module
+        The array library.
+    parts : sequence of arrays
+        One array of lengths, or distances, for each factor; shapes broadcast.
+
+    Returns
+    -------
+    array
+        The length of the vector that has these parts.
+    """
     return euclidean_norm(xp, xp.stack(xp.broadcast_arrays(*parts), axis=-1))
 
 
 def split_into_factors(M: Manifold, x: Array) -> tuple[Array, ...]:
-    """Return the parts of a point or tangent vector, one for each of `M.factors`.
+    """Split points or tangent vectors into their parts, one for each of `M.factors`.
 
-    Unless M is a `Product` it is its own single factor, and x the single part.
+    Code that treats products factor by factor so serves every manifold: one that is
+    not a `Product` is its own single factor.
+
+    Parameters
+    ----------
+    M : Manifold
+        The space.
+    x : array of shape (..., *point_shape)
+        Points or tangent vectors.
+
+    Returns
+    -------
+    tuple of arrays
+        One array of shape (..., *factor.point_shape) for each factor.
     """
     return M.split(x) if isinstance(M, Product) else (x,)
 
 
 def join_factors(M: Manifold, parts: Sequence[Array]) -> Array:
-    """Return the point or tangent vector with these parts: inverse of splitting."""
+    """Join parts into points or tangent vectors: the inverse of `split_into_factors`.
+
+    Parameters
+    ----------
+    M : Manifold
+        The space.
+    parts : sequence of arrays
+        One array of shape (..., *factor.point_shape) for each factor.
+
+    Returns
+    -------
+    array of shape (..., *point_shape)
+        The points or tangent vectors.
+    """
     return M.join(parts) if isinstance(M, Product) else parts[0]

@@ -28,37 +28,114 @@ class PullbackManifold(OriginIsometry, CheapKernels):
     @property
     @abstractmethod
     def model(self) -> Manifold:
-        """The space in which kernels are computed."""
+        """The space in which kernels are computed, the image of φ or larger."""
 
     @abstractmethod
     def to_model(self, x: Array) -> Array:
-        """Return φ(x)."""
+        """Return the image φ(x) in the model.
+
+        Parameters
+        ----------
+        x : array of shape (..., *point_shape)
+            Points of this manifold.
+
+        Returns
+        -------
+        array of shape (..., *model.point_shape)
+            Points of the model.
+        """
 
     @abstractmethod
     def from_model(self, y: Array) -> Array:
-        """Return φ⁻¹(y)."""
+        """Return the points φ⁻¹(y) of this manifold.
+
+        Parameters
+        ----------
+        y : array of shape (..., *model.point_shape)
+            Points of the model, in the image of φ up to round-off.
+
+        Returns
+        -------
+        array of shape (..., *point_shape)
+            Points of this manifold.
+        """
 
     def differential(self, p: Array, v: Array) -> Array:
-        """Return dφ_p(v); by default φ is linear and is its own differential."""
+        """Return dφ_p(v), the velocity of φ(p) for a velocity v of p.
+
+        By default φ is linear, and its own differential.
+
+        Parameters
+        ----------
+        p, v : arrays of shape (..., *point_shape)
+            Points, and tangent vectors at them.
+
+        Returns
+        -------
+        array of shape (..., *model.point_shape)
+            Tangent vectors of the model at φ(p).
+        """
         return self.to_model(v)
 
     def inverse_differential(self, p: Array, w: Array) -> Array:
-        """Return the tangent vector v at p with dφ_p(v) = w."""
+        """Return the tangent vector v at p with dφ_p(v) = w.
+
+        By default φ is linear, and φ⁻¹ its own differential.
+
+        Parameters
+        ----------
+        p : array of shape (..., *point_shape)
+            Points.
+        w : array of shape (..., *model.point_shape)
+            Tangent vectors of the model at φ(p).
+
+        Returns
+        -------
+        array of shape (..., *point_shape)
+            Tangent vectors at p.
+        """
         return self.from_model(w)
 
     def coordinates_to_model(self, z: Array) -> Array:
-        """Return the model's coordinates of a tangent vector with coordinates z."""
+        """Return the model's coordinates of tangent vectors with coordinates z here.
+
+        By default they are the same. If φ maps to a part of the model of lower
+        dimension, a subclass embeds them isometrically.
+
+        Parameters
+        ----------
+        z : array of shape (..., dim)
+            Coordinates on this manifold, divided by the scale.
+
+        Returns
+        -------
+        array of shape (..., model.dim)
+            Coordinates in the model.
+        """
         return z
 
     def coordinates_from_model(self, z: Array) -> Array:
-        """Return the coordinates here of a vector with coordinates z in the model."""
+        """Return the coordinates here of tangent vectors with coordinates z in the model.
+
+        It is the inverse of `coordinates_to_model`.
+
+        Parameters
+        ----------
+        z : array of shape (..., model.dim)
+            Coordinates in the model of vectors tangent to the image of φ.
+
+        Returns
+        -------
+        array of shape (..., dim)
+            Coordinates on this manifold, divided by the scale.
+        """
         return z
 
     # ---- constants -------------------------------------------------------------------
 
     @cached_property
     def dim(self) -> int:
-        """That of the model."""
+        """The dimension of the model."""
         return self.model.dim
 
     @property
@@ -68,28 +145,28 @@ class PullbackManifold(OriginIsometry, CheapKernels):
 
     @cached_property
     def curvature_bounds(self) -> tuple[float, float]:
-        """Those of the model, divided by scale²."""
+        """The bounds of sectional curvatures: those of the model, divided by scale²."""
         low, high = self.model.curvature_bounds
         return (low / self.scale**2, high / self.scale**2)
 
     @cached_property
     def injectivity_radius(self) -> float:
-        """That of the model, times the scale."""
+        """The length up to which geodesics are shortest: the scale times the model's."""
         return self.scale * self.model.injectivity_radius
 
     @cached_property
     def is_homogeneous(self) -> bool:
-        """As the model is."""
+        """Whether isometries carry any point to any other, as they do in the model."""
         return self.model.is_homogeneous
 
     @cached_property
     def is_symmetric(self) -> bool:
-        """As the model is."""
+        """Whether this is a symmetric space, as the model is."""
         return self.model.is_symmetric
 
     @cached_property
     def float_set(self) -> FloatSet:
-        """The model's set, seen through φ."""
+        """The set of well-represented points: those that φ maps into the model's set."""
         return PullbackFloatSet(
             max_distance=self.scale * self.model.float_set.max_distance,
             model=self.model.float_set,
@@ -212,69 +289,87 @@ class PullbackManifold(OriginIsometry, CheapKernels):
         return self.inverse_differential(p, velocity)
 
     def dist(self, p: Array, q: Array) -> Array:
-        """Return the model's distance, times the scale."""
+        """Return the distance of p and q: the scale times that of φ(p) and φ(q)."""
         return self.scale * self.model.dist(self.to_model(p), self.to_model(q))
 
     def inner(self, p: Array, u: Array, v: Array) -> Array:
-        """Return the product of the coordinates."""
+        """Return the inner product of u and v at p: that of their coordinates."""
         xp = namespace(p, u, v)
         products = xp.multiply(self.to_coordinates(p, u), self.to_coordinates(p, v))
         return xp.sum(products, axis=-1)
 
     def norm(self, p: Array, v: Array) -> Array:
-        """Return the model's length of dφ(v), times the scale."""
+        """Return the length of v at p: the scale times the model's length of dφ(v)."""
         return self.scale * self.model.norm(self.to_model(p), self.differential(p, v))
 
     def transport(self, p: Array, q: Array, v: Array) -> Array:
-        """Return dφ⁻¹ of the model's transport of dφ(v)."""
+        """Return v moved from p to q: dφ⁻¹ of the model's transport of dφ(v).
+
+        The model moves dφ(v) from φ(p) to φ(q).
+        """
         moved = self.model.transport(
             self.to_model(p), self.to_model(q), self.differential(p, v)
         )
         return self.inverse_differential(q, moved)
 
     def project(self, x: Array) -> Array:
-        """Return φ⁻¹ of the model's projection of φ(x)."""
+        """Return a point near x: φ⁻¹ of the model's projection of φ(x)."""
         return self.from_model(self.model.project(self.to_model(x)))
 
     def from_record(self, x: Array) -> Array:
-        """Return φ⁻¹ of the point of the model that φ(x) stands for."""
+        """Return the point that a record x stands for.
+
+        It is φ⁻¹ of the point of the model that φ(x) stands for.
+        """
         return self.from_model(self.model.from_record(self.to_model(x)))
 
     def to_tangent(self, p: Array, x: Array) -> Array:
-        """Return dφ⁻¹ of the tangent part of dφ(x) in the model."""
+        """Return a tangent vector at p near x: dφ⁻¹ of the tangent part of dφ(x)."""
         tangent = self.model.to_tangent(self.to_model(p), self.differential(p, x))
         return self.inverse_differential(p, tangent)
 
     def residual(self, p: Array) -> Array:
-        """Return the model's residual of φ(p)."""
+        """Return how far p is from the manifold: the model's residual of φ(p)."""
         return self.model.residual(self.to_model(p))
 
     def from_coordinates(self, p: Array, z: Array) -> Array:
-        """Return dφ⁻¹ of the model's vector with the corresponding coordinates."""
+        """Return the tangent vector at p with orthonormal coordinates z.
+
+        It is dφ⁻¹ of the model's vector at φ(p) with the coordinates of z/scale.
+        """
         z_in_model = self.coordinates_to_model(z / self.scale)
         vector = self.model.from_coordinates(self.to_model(p), z_in_model)
         return self.inverse_differential(p, vector)
 
     def to_coordinates(self, p: Array, v: Array) -> Array:
-        """Return the coordinates of dφ(v) in the model, times the scale."""
+        """Return the orthonormal coordinates of v at p: the scale times those of dφ(v)."""
         z_in_model = self.model.to_coordinates(
             self.to_model(p), self.differential(p, v)
         )
         return self.scale * self.coordinates_from_model(z_in_model)
 
     def normal_coordinates(self, p: Array, q: Array) -> Array:
-        """Return the normal coordinates of φ(q) at φ(p), times the scale."""
+        """Return the normal coordinates of q at p.
+
+        They are the scale times those of φ(q) at φ(p).
+        """
         z_in_model = self.model.normal_coordinates(self.to_model(p), self.to_model(q))
         return self.scale * self.coordinates_from_model(z_in_model)
 
     def from_normal_coordinates(self, p: Array, z: Array) -> Array:
-        """Return φ⁻¹ of the model's point with the corresponding coordinates."""
+        """Return the point with normal coordinates z at p.
+
+        It is φ⁻¹ of the model's point with the coordinates of z/scale at φ(p).
+        """
         z_in_model = self.coordinates_to_model(z / self.scale)
         point = self.model.from_normal_coordinates(self.to_model(p), z_in_model)
         return self.from_model(point)
 
     def transport_coordinates(self, p: Array, q: Array, z: Array) -> Array:
-        """Return the model's transport in coordinates; the scale cancels."""
+        """Return the coordinates at q of the transported vector with coordinates z at p.
+
+        The model moves the vector from φ(p) to φ(q); the scale cancels.
+        """
         moved = capabilities.transport_coordinates(
             self.model, self.to_model(p), self.to_model(q), self.coordinates_to_model(z)
         )

@@ -211,6 +211,15 @@ class _SumsBackend(MeanBackend):
     """A search that sees sums alone: it stays in the ball, which contains the mean."""
 
     def __init__(self, ball: PublicBall, start: Start) -> None:
+        """Begin in the ball: the start is clipped into it.
+
+        Parameters
+        ----------
+        ball : PublicBall
+            The public ball of the records.
+        start : Start
+            The first iterate, and the inverse Hessian of the cost there.
+        """
         self._ball = ball
         self._inverse_hessian = np.asarray(start.inverse)
         self.start = ball.clip(start.x)
@@ -261,6 +270,7 @@ class _SumsBackend(MeanBackend):
         inverse = self._inverse_hessian
 
         def newton_step(mean_log: np.ndarray) -> np.ndarray:
+            """Return the inverse Hessian times the mean logarithm."""
             if inverse.ndim == 0:  # the number 1: no Hessian is known
                 return np.asarray(inverse * mean_log)
             return np.asarray(inverse @ mean_log)
@@ -374,7 +384,7 @@ def start_from_sample(ball: PublicBall, X: np.ndarray) -> Start:
     backend = _SumsBackend(ball, Start(ball.center, 1.0))
 
     def pass_over(x: np.ndarray, records: np.ndarray) -> PassResult:
-        """Make a pass over some records at x."""
+        """Return the mean logarithm and the mean squared distance at x."""
         sums = block_sums(ball, x, records)
         return backend.result_from_sums(len(records), sums)
 

@@ -63,7 +63,10 @@ class GenericBackend(MeanBackend):
         tolerance: float,
         local_mean: LocalMean,
     ) -> None:
-        """Cut the points into blocks; nothing is computed yet."""
+        """Cut the points into blocks of about `_BLOCK_BYTES`; nothing is computed yet.
+
+        The class says what the parameters are.
+        """
         self._M = M
         self._X = X
         self._weights = weights
@@ -120,7 +123,20 @@ class GenericBackend(MeanBackend):
         return np.asarray(best)
 
     def move(self, x: np.ndarray, step: np.ndarray) -> np.ndarray:
-        """Return the point with normal coordinates `step` at x."""
+        """Return the point that a step from x leads to.
+
+        Parameters
+        ----------
+        x : array of shape point_shape
+            Where the step begins.
+        step : array of shape (dim,)
+            A tangent vector at x, in coordinates.
+
+        Returns
+        -------
+        array of shape point_shape
+            exp_x(step).
+        """
         return np.asarray(self._M.from_normal_coordinates(x, step))
 
     def newton(self, x: np.ndarray, convergence: float) -> NewtonStep | None:
@@ -158,6 +174,7 @@ class GenericBackend(MeanBackend):
         )
 
         def newton_step(mean_log: np.ndarray) -> np.ndarray:
+            """Solve Newton's equations for the step; singular ones by least squares."""
             return np.asarray(np.linalg.lstsq(hessian, mean_log, rcond=None)[0])
 
         return newton_step

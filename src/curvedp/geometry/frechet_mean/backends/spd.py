@@ -139,7 +139,13 @@ class SPDNewton:
     """
 
     def __init__(self, parts: Sequence[WhitenedEigen]) -> None:
-        """Form the Hessian of a sample, and that of all records for refinement."""
+        """Form the Hessian of a sample, and that of all records for refinement.
+
+        Parameters
+        ----------
+        parts : sequence of WhitenedEigen
+            Eigenvalues, eigenvectors and weights of the whitened records, in blocks.
+        """
         self._total_weight = sum(float(part.weights.sum()) for part in parts)
         combined = parts[0]
         if len(parts) > 1:
@@ -343,7 +349,7 @@ class SeriesTolerance:
 
     @property
     def least(self) -> float:
-        """The smallest error that is ever asked for."""
+        """The smallest error that a pass is ever asked for: a tenth of the goal."""
         return max(0.1 * self.goal, _ROUNDOFF)
 
     def next_error(self) -> float:
@@ -387,7 +393,19 @@ class SPDBackend(MeanBackend):
     """
 
     def __init__(self, X: Matrix, weights: Matrix, tolerance: float = 1e-9) -> None:
-        """Cut the matrices into blocks; nothing is computed yet."""
+        """Cut the matrices into blocks; no logarithm is computed yet.
+
+        2×2 and 3×3 matrices are stored by coordinate, unless there are few.
+
+        Parameters
+        ----------
+        X : array of shape (n, m, m)
+            The records, SPD matrices.
+        weights : array of shape (n,)
+            Their weights, which sum to 1.
+        tolerance : float
+            Length of the mean logarithm at which the search ends.
+        """
         n, m, _ = X.shape
         self._X = X
         self._weights = weights
@@ -522,11 +540,11 @@ class SPDBackend(MeanBackend):
         return result
 
     def iterate_at(self, p: Matrix) -> Matrix:
-        """Return the Cholesky factor of p."""
+        """Return a factor G of the point p = GGᵀ: its Cholesky factor."""
         return np.linalg.cholesky(p)
 
     def point(self, G: Matrix) -> Matrix:
-        """Return GGᵀ."""
+        """Return the point GGᵀ that a factor G stands for, symmetric to the last bit."""
         return sym(G @ G.T)
 
     def accurate_pass(self, G: Matrix) -> PassResult:
@@ -558,6 +576,7 @@ class SPDBackend(MeanBackend):
             return self._accurate_pass_in_closed_form(G, inverse, self._packed)
 
         def pass_over(part: slice) -> PassResult:
+            """Make the accurate pass over one block, and store its eigensystems."""
             return self._pass_by_eigh(G, inverse, part)
 
         result = _sum_over_blocks(pass_over, self._parts)
@@ -592,6 +611,7 @@ class SPDBackend(MeanBackend):
         whitening = pack(whitened_basis).T
 
         def pass_over(part: slice) -> PassResult:
+            """Make the pass over one block, whitened in packed coordinates."""
             return _pass_in_closed_form(
                 self._roundoff_unit,
                 G,
@@ -664,7 +684,11 @@ class SPDBackend(MeanBackend):
         most_terms = min(_MOST_TERMS, _MOST_TERMS_TIMES_ROWS // len(G))
 
         def pass_over(rows: Matrix) -> PassResult:
-            """Make the pass over one group of records, given by their indices."""
+            """Make the pass over one group of records, given by their indices.
+
+            The group is summed by series, or by `eigh` if that would take too many
+            terms.
+            """
             A = _whiten(inverse, self._X[rows])
             weights = self._weights[rows]
             widest = rows[-1]  # groups are sorted by their span
@@ -1040,8 +1064,9 @@ _PACKED_IDENTITY3 = np.array([1.0, 0.0, 1.0, 0.0, 0.0, 1.0])
 def _pack_rows(X: Matrix) -> Matrix:
     """Return the lower triangles of symmetric matrices with one coordinate in each row.
 
-    Off-diagonal entries are multiplied by √2, as in `pack`. A row is contiguous in
-    memory, so sums over the records are fast.
+    Off-diagonal entries are multiplied by √2, so that the length of a packed matrix is
+    its Frobenius norm. A row is contiguous in memory, and sums over the records are
+    fast.
 
     Parameters
     ----------
@@ -1064,17 +1089,16 @@ def _pack_rows(X: Matrix) -> Matrix:
 def _packed_inverse3(A: Matrix) -> Matrix:
     """Return the inverses of packed 3×3 matrices, packed, by their cofactors.
 
-    Both arrays have shape (6, n); `_pack_rows` says what a packed matrix is.
-
     Parameters
     ----------
-    A : array
-        Packed matrices.
+    A : array of shape (6, n)
+        Packed matrices: each row holds one entry of the lower triangles, off-diagonal
+        ones times √2 (`_pack_rows`).
 
     Returns
     -------
-    array
-        Their inverses.
+    array of shape (6, n)
+        Their inverses, packed alike; infinite or NaN for a singular matrix.
     """
     # The matrix with rows (a, b, c), (b, d, e), (c, e, f).
     a, b, d, c, e, f = _unscaled_entries3(A)
