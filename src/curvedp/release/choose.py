@@ -37,7 +37,7 @@ OPTION_ALIASES = {
 
 
 class ChosenMechanism(NamedTuple):
-    """The mechanism that was taken, and why."""
+    """A calibrated mechanism, and the reason for which it was chosen."""
 
     mechanism: Mechanism
     choice: Choice
@@ -70,6 +70,11 @@ def mechanism_kinds(
         Whether the records are in memory. If they are not, only mechanisms that need
         the value of the statistic alone are returned, because the others read the
         records several times.
+
+    Returns
+    -------
+    dict
+        The class of each usable mechanism, in the order in which they are registered.
     """
     kinds: dict[str, type[Mechanism]] = {}
     for kind in mechanisms:
@@ -81,7 +86,15 @@ def mechanism_kinds(
 
 
 def mechanism_options(statistic: Statistic, *, in_memory: bool = True) -> list[str]:
-    """Return the names that `mechanism=` takes for this statistic, besides "auto"."""
+    """Return the names that `mechanism=` takes for this statistic, besides "auto".
+
+    Parameters
+    ----------
+    statistic : Statistic
+        The statistic that is released.
+    in_memory : bool
+        Whether the records are in memory, so that they can be read several times.
+    """
     return list(mechanism_kinds(statistic, in_memory=in_memory))
 
 
@@ -93,12 +106,19 @@ def choose_mechanism(
     Parameters
     ----------
     name : str
-        One of `mechanism_options`, or "auto".
+        One of `mechanism_options` or `OPTION_ALIASES`, or "auto".
     statistic : Statistic
+        The statistic that is released.
     guarantee : Guarantee
-        To which the mechanism is calibrated.
+        The guarantee to which the mechanism is calibrated.
     in_memory : bool
-        Whether the records are.
+        Whether the records are in memory, so that mechanisms can read them several
+        times.
+
+    Returns
+    -------
+    ChosenMechanism
+        The calibrated mechanism, and the reason that its certificates will state.
 
     Raises
     ------
@@ -126,8 +146,8 @@ def choose_mechanism(
         raise UnattainableGuarantee(
             f"no mechanism meets {guarantee} on {statistic.value_space!r}: {reasons}"
         )
-    errors = {name: each.error for name, each in ranking.candidates.items()}
-    best = next(iter(ranking.candidates.values()))
+    errors = {option: entry.error for option, entry in ranking.candidates.items()}
+    best = next(iter(ranking.candidates.values()))  # they are sorted by error
     choice = Choice(ChoiceRule.SMALLEST_PREDICTED_ERROR, errors, ranking.excluded)
     return ChosenMechanism(best.mechanism, choice)
 
@@ -169,6 +189,16 @@ class _HashableStatistic:
 
     @classmethod
     def wrap(cls, statistic: Statistic) -> "_HashableStatistic":
+        """Return a statistic in a form that is hashable, as a key of the caches below.
+
+        Two statistics are equal keys if their classes, their spaces' classes and their
+        public fields agree: they then have the same mechanisms.
+
+        Parameters
+        ----------
+        statistic : Statistic
+            The statistic, whose fields may be arrays.
+        """
         kinds = (type(statistic), type(statistic.value_space))
         record = json.dumps(statistic.to_dict(), sort_keys=True)
         return cls(kinds, record, statistic)
@@ -178,7 +208,17 @@ class _HashableStatistic:
 def _calibrate_named(
     wrapped: _HashableStatistic, name: str, guarantee: Guarantee
 ) -> Mechanism:
-    """Return the mechanism of this option, calibrated."""
+    """Return the mechanism that an option names, calibrated. The result is cached.
+
+    Parameters
+    ----------
+    wrapped : _HashableStatistic
+        The statistic that is released.
+    name : str
+        The name of the mechanism as an option.
+    guarantee : Guarantee
+        The guarantee to which it is calibrated.
+    """
     kind = mechanism_kinds(wrapped.statistic)[name]
     return kind.calibrate(wrapped.statistic, guarantee)
 
@@ -197,6 +237,11 @@ def _rank(
         The guarantee to which the mechanisms are calibrated.
     in_memory : bool
         Whether the records are in memory.
+
+    Returns
+    -------
+    Ranking
+        The candidates, best first, and the reason of each exclusion.
     """
     statistic = wrapped.statistic
     kinds = mechanism_kinds(statistic, in_memory=in_memory)
@@ -226,10 +271,11 @@ def _reason_excluded(
 ) -> str | None:
     """Return why a mechanism need not be calibrated, or None.
 
-    A mechanism can exclude itself. Otherwise it is excluded if it is similar to another
-    one that was calibrated already, and is expected to be worse than the best so far:
-    noise of one kind has about the same error on the manifold and in the chart, for
-    each unit of sensitivity.
+    A mechanism can exclude itself. Otherwise it is excluded to save its calibration, if
+    it is similar to another one that was calibrated already and is expected to be worse
+    than the best so far. Noise of one kind has about the same error on the manifold and
+    in the chart, for each unit of sensitivity, so the expected error is the similar
+    one's times the ratio of the two sensitivities.
 
     Parameters
     ----------
@@ -239,6 +285,11 @@ def _reason_excluded(
         The statistic that is released.
     candidates : dict
         The calibrated mechanisms so far, by their names as options.
+
+    Returns
+    -------
+    str or None
+        A sentence for the user, which certificates do not hold.
     """
     if issubclass(kind, SometimesExcluded):
         reason = kind.reason_excluded(statistic)
@@ -247,11 +298,9 @@ def _reason_excluded(
     similar = candidates.get(kind.info.similar_to or "")
     if similar is None:
         return None
-    # Noise of one kind errs by about as much on the manifold as in the chart, for each
-    # unit of sensitivity, and in the chart it is calibrated at once.
     ratio = min(1.0, statistic.sensitivity / statistic.chart_sensitivity)
     expected = similar.error * ratio
-    best = min(each.error for each in candidates.values())
+    best = min(candidate.error for candidate in candidates.values())
     if not expected > _HOPELESS_RATIO * best:
         return None
     # The best error is 0 where doubles do not tell the noise from none.

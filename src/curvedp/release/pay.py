@@ -57,10 +57,17 @@ def open_ledger(
     unit : PrivacyUnit, optional
         The unit of privacy for which the ledger counts.
 
+    Returns
+    -------
+    Ledger
+        The ledger, opened or new.
+
     Raises
     ------
-    ParameterError, LedgerCorrupted
-        As `Ledger` does.
+    ParameterError
+        If a new ledger has no budget, or a parameter contradicts the file.
+    LedgerCorrupted
+        If the file was changed by hand, or a signature is not valid.
     """
     try:
         return Ledger(path, budget, key=key, lazy=lazy, unit=unit)
@@ -179,6 +186,11 @@ def charge_for(
         The budget of the ledger.
     requested : Guarantee
         The guarantee that the caller asked for, which the mechanism satisfies.
+
+    Returns
+    -------
+    Guarantee
+        What `Ledger.spend` is to be called with, usually in the ledger's definition.
     """
     order = budget.order if isinstance(budget, RenyiDP) else None
     if type(requested) is type(budget):
@@ -191,7 +203,7 @@ def charge_for(
 
 
 def cheapest_request(requested: Guarantee, ledger: Ledger | None) -> Guarantee:
-    """Return what to ask of a release so that a ledger is charged least.
+    """Return the request with the same promise for which a ledger is charged least.
 
     Some releases meet (ε, δ) best with Laplace noise of pure ε, which is dear where the
     ledger counts μ, ρ or Rényi divergences: (1, 10⁻⁶) costs μ = 1.23 that way. Gaussian
@@ -240,11 +252,11 @@ def remark_on_charge(
     Parameters
     ----------
     mechanisms : sequence of Mechanism
-        The calibrated mechanisms.
+        The calibrated mechanisms, one for each group of records.
     requested : Guarantee
-        To which they were calibrated.
+        The guarantee to which they were calibrated.
     ledger : Ledger or None
-        The ledger that pays.
+        The ledger that is about to pay; without one there is nothing to say.
 
     Returns
     -------
@@ -306,6 +318,11 @@ def _public_count(mechanisms: Sequence[Mechanism], requested: Guarantee) -> int 
         The mechanism of each group of records.
     requested : Guarantee
         The guarantee that the caller asked for; "add-remove" makes the count private.
+
+    Returns
+    -------
+    int or None
+        The sum of the groups' numbers, which the ledger's entry states.
     """
     if requested.adjacency != "replace-one":
         return None
@@ -325,8 +342,15 @@ def _describe_statistics(mechanisms: Sequence[Mechanism]) -> str:
     ----------
     mechanisms : sequence of Mechanism
         The mechanism of each group of records.
+
+    Returns
+    -------
+    str
+        Such as "Fréchet mean, of each of 3 public classes".
     """
-    names = _shorten(dict.fromkeys(each.statistic.name for each in mechanisms))
+    # A dictionary keeps one of each name, in their order.
+    distinct_names = dict.fromkeys(mechanism.statistic.name for mechanism in mechanisms)
+    names = _shorten(distinct_names)
     if len(mechanisms) == 1:
         return names
     return _shorten([f"{names}, of each of {len(mechanisms)} public classes"])
@@ -335,10 +359,17 @@ def _describe_statistics(mechanisms: Sequence[Mechanism]) -> str:
 def _shorten(texts: Iterable[str]) -> str:
     """Join texts to one printable line that an entry of a ledger can hold.
 
+    A character that cannot be printed becomes "?".
+
     Parameters
     ----------
     texts : iterable of str
-        The texts. The line ends with "…" if they are too long.
+        The parts of the line, which commas separate.
+
+    Returns
+    -------
+    str
+        At most 200 characters; a longer line is cut and ends with "…".
     """
     line = ", ".join(texts)
     printable = "".join(c if c.isprintable() else "?" for c in line)

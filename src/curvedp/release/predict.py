@@ -43,6 +43,11 @@ def predicted_error(mechanism: Mechanism) -> float:
     mechanism : Mechanism
         A calibrated mechanism.
 
+    Returns
+    -------
+    float
+        In the units of the released value: the manifold's distance for a mean.
+
     Raises
     ------
     ParameterError
@@ -96,11 +101,12 @@ def _simulate_on(
     array of shape (populations, draws, *point_shape)
         The released values.
     """
-    if isinstance(mechanism, ValueMechanism):
+    if isinstance(mechanism, ValueMechanism):  # it adds noise to the mean itself
         return mechanism.simulate(rng, means, (len(records), draws))
-    if isinstance(mechanism, NewtonMechanism):
+    if isinstance(mechanism, NewtonMechanism):  # it takes all populations at once
         return mechanism.simulate(rng, records, draws)
-    return np.stack([mechanism.simulate(rng, each, draws) for each in records])
+    releases = [mechanism.simulate(rng, population, draws) for population in records]
+    return np.stack(releases)
 
 
 def predicted_error_of_release(certificate: Certificate) -> float:
@@ -116,6 +122,12 @@ def predicted_error_of_release(certificate: Certificate) -> float:
     ----------
     certificate : Certificate
         The certificate of a release.
+
+    Returns
+    -------
+    float
+        In the units of the released value. Post-processing: it is as public as the
+        certificate.
 
     Raises
     ------
@@ -137,14 +149,22 @@ def predicted_error_of_release(certificate: Certificate) -> float:
 
 
 def _population_of_release(final: GradientMechanism, draw: NoisyDraw) -> Population:
-    """Return records in pairs about a mean, with the moments that were released.
+    """Return public records with the mean and the mean square that were released.
+
+    Half of the records lie in random directions at the released spread from the mean,
+    the other half opposite to them, so that their mean is the released one.
 
     Parameters
     ----------
     final : GradientMechanism
         The mechanism that released both moments of the logarithms.
     draw : NoisyDraw
-        What it has drawn.
+        The noisy mean logarithm of that release, with the noisy mean square.
+
+    Returns
+    -------
+    Population
+        32 records and their Fréchet mean.
     """
     manifold = final.manifold
     moments = draw.mean_square
@@ -167,7 +187,13 @@ def _population_of_release(final: GradientMechanism, draw: NoisyDraw) -> Populat
 
 
 def predicted_error_or_none(mechanism: Mechanism) -> float | None:
-    """Return the predicted error, or None of a mechanism that does not predict."""
+    """Return a mechanism's predicted error, or None if it can predict none.
+
+    Parameters
+    ----------
+    mechanism : Mechanism
+        A calibrated mechanism.
+    """
     try:
         return predicted_error(mechanism)
     except CurvedpError:
@@ -176,15 +202,21 @@ def predicted_error_or_none(mechanism: Mechanism) -> float | None:
 
 @lru_cache(maxsize=64)  # statistics are compared by identity
 def baseline_error(statistic: Statistic) -> float:
-    """Return the error at which the public center alone would be as accurate as a release.
+    """Return the error of publishing the public center instead of a release.
 
-    It is the error of the center itself on the public populations, and at most a third
-    of the radius.
+    A release with a larger predicted error is useless. The baseline is the geometric
+    mean of the center's distances to the means of the public populations, and at most a
+    third of the radius.
 
     Parameters
     ----------
     statistic : Statistic
         The statistic that is released.
+
+    Returns
+    -------
+    float
+        In the units of the released value.
 
     Raises
     ------
@@ -197,7 +229,8 @@ def baseline_error(statistic: Statistic) -> float:
             f"the error of a {statistic.name} is not predicted: it has no public ball"
         )
     space = statistic.value_space
-    means = np.stack([each.mean for each in reference_populations(space, ball)])
+    populations = reference_populations(space, ball)
+    means = np.stack([population.mean for population in populations])
     distances = np.asarray(space.dist(ball.center, means))
     with np.errstate(divide="ignore"):  # 0 in a ball that doubles take for a point
         typical_distance = np.exp(np.mean(np.log(distances)))

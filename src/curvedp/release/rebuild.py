@@ -83,6 +83,16 @@ def mechanism_of(certificate: Certificate) -> Mechanism:
     ----------
     certificate : Certificate
         The certificate of a release.
+
+    Returns
+    -------
+    Mechanism
+        The rebuilt mechanism, calibrated as in the release.
+
+    Raises
+    ------
+    ParameterError
+        If the certificate describes no known mechanism.
     """
     return rebuild_mechanism(certificate)
 
@@ -99,6 +109,11 @@ def final_mechanism_of(certificate: Certificate) -> Mechanism:
     ----------
     certificate : Certificate
         The certificate of a release.
+
+    Returns
+    -------
+    Mechanism
+        The mechanism with the budget and the ball that the earlier stages left.
     """
     mechanism = mechanism_of(certificate)
     if isinstance(mechanism, HasFinalMechanism):
@@ -230,7 +245,9 @@ def _check_no_needless_ball(mechanism: Mechanism) -> None:
 def _has_form_of(own_value: Any, stated_value: Any) -> bool:
     """Return whether two JSON values have the same structure and the same texts.
 
-    Numbers may differ: the last digits of a computed number depend on the machine.
+    A statistic must be described as it describes itself, or two texts could mean the
+    same release. Numbers may differ: the last digits of a computed number depend on the
+    machine.
 
     Parameters
     ----------
@@ -238,14 +255,19 @@ def _has_form_of(own_value: Any, stated_value: Any) -> bool:
         The JSON value that the library writes.
     stated_value : object
         The JSON value in the certificate.
+
+    Returns
+    -------
+    bool
+        Whether keys, lengths, types and texts agree at every depth.
     """
     if isinstance(own_value, Mapping):
         return (
             isinstance(stated_value, Mapping)
             and set(stated_value) == set(own_value)
             and all(
-                _has_form_of(part, stated_value[name])
-                for name, part in own_value.items()
+                _has_form_of(own_entry, stated_value[name])
+                for name, own_entry in own_value.items()
             )
         )
     if isinstance(own_value, list | tuple):

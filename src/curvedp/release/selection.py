@@ -130,7 +130,13 @@ def private_selection(
     ledger_entry = pay(ledger, label, guarantee, [mechanism], check_unit("unit", unit))
 
     def run_candidate(number: int) -> tuple[float, Any]:
-        """Run the candidate with this number, and return its score and value."""
+        """Run the candidate with this number, and return its score and value.
+
+        Parameters
+        ----------
+        number : int
+            The index of a candidate, which the mechanism has drawn.
+        """
         result = release(candidate_list[number], run_guarantee, checked_source)
         return _score_and_value(result)
 
@@ -155,6 +161,11 @@ def _score_and_value(result: Any) -> tuple[float, Any]:
     ----------
     result : object
         The result of the caller's function, which should be a pair (score, value).
+
+    Returns
+    -------
+    score, value : float, object
+        The score as a float, and the value as it was returned.
 
     Raises
     ------

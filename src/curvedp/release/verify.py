@@ -177,6 +177,11 @@ def _check_unit(certificate: Certificate, statistic: Statistic) -> Check:
         The certificate.
     statistic : Statistic
         The statistic that was built from it.
+
+    Returns
+    -------
+    Check
+        It holds if the statistic protects that unit; None if the statistic states none.
     """
     claim = f"protected: {protected_unit_sentence(certificate)}"
     if certificate.privacy_unit not in statistic.privacy_units:
@@ -200,6 +205,11 @@ def _describe_statistic(certificate: Certificate) -> Check:
     ----------
     certificate : Certificate
         The certificate, whose statistic and space were rebuilt.
+
+    Returns
+    -------
+    Check
+        Always true: it tells the reader what the other checks are about.
     """
     n = certificate.statistic.get("n")
     count = ""
@@ -225,6 +235,11 @@ def _check_sensitivity(certificate: Certificate, mechanism: Mechanism) -> Check:
         The certificate.
     mechanism : Mechanism
         The mechanism that was built from it.
+
+    Returns
+    -------
+    Check
+        None, neither true nor false, for a sensitivity that the caller vouched for.
     """
     recomputed = mechanism.sensitivity
     if isinstance(mechanism.statistic, ExternalValue):
@@ -256,6 +271,12 @@ def _check_claims(certificate: Certificate, mechanism: Mechanism) -> list[Check]
         The certificate with the claims.
     mechanism : Mechanism
         The mechanism that was built from it, whose profile is computed again.
+
+    Returns
+    -------
+    list of Check
+        One for the slack, each finite parameter, each point of the curve, and the
+        request.
     """
     claims = certificate.claims
     slack = certificate.provenance.numerics["slack"] or 0.0
@@ -302,6 +323,12 @@ def _check_parameter(name: str, stated: float, smallest: float | None) -> Check:
         The parameter in the certificate.
     smallest : float or None
         The recomputed parameter; None if the mechanism has no finite one.
+
+    Returns
+    -------
+    Check
+        It holds if the stated parameter is finite, and at least the recomputed one up
+        to a relative 1e-6: claiming less privacy than there is is allowed.
     """
     if smallest is None:
         return Check(f"{name} {stated:.9g}", False, "recomputed None")
@@ -314,8 +341,9 @@ def _check_delta(
 ) -> Check:
     """Check one point of the (ε, δ) curve.
 
-    If the stated δ is close to the computed one, it is compared with a certified bound,
-    provided that such a bound can be computed within seconds.
+    The claim δ(ε) is refuted if it is smaller than the recomputed one. If it is close
+    to it, it is compared with a certified bound instead, provided that such a bound can
+    be computed within seconds.
 
     Parameters
     ----------
@@ -327,6 +355,11 @@ def _check_delta(
         The δ in the certificate, and the δ of the mechanism's profile.
     slack : float
         The total variation that the numerics add.
+
+    Returns
+    -------
+    Check
+        It holds if the stated δ is large enough, and at most 1.
     """
     smallest = exact
     is_close = exact * (1 - _ENCLOSURE_WIDTH) <= stated
@@ -347,6 +380,11 @@ def _check_request(certificate: Certificate, mechanism: Mechanism) -> Check:
         The certificate, which states the request.
     mechanism : Mechanism
         The mechanism that was built from it.
+
+    Returns
+    -------
+    Check
+        It holds if the profile implies the guarantee that the user requested.
     """
     requested = certificate.guarantee
     adjacency = mechanism.privacy_profile.adjacency
@@ -366,6 +404,11 @@ def _meets_request(mechanism: Mechanism, requested: Any) -> bool:
         The mechanism that was built from the certificate.
     requested : Guarantee
         The guarantee in the certificate.
+
+    Returns
+    -------
+    bool
+        True if it does, up to a relative rounding error.
     """
     profile = mechanism.privacy_profile
     replace_one: Guarantee = replace(requested, adjacency="replace-one")
@@ -400,6 +443,11 @@ def _certified_mu_of(mechanism: Mechanism, own: float | None) -> float | None:
         The mechanism that was built from the certificate.
     own : float or None
         The μ of its profile; None if it satisfies no μ-GDP.
+
+    Returns
+    -------
+    float or None
+        The μ with which the stated one is compared.
     """
     if own is None or not isinstance(mechanism, ValueMechanism):
         return own
@@ -425,6 +473,12 @@ def _has_quick_enclosure(noise: NoiseDescription) -> bool:
     ----------
     noise : NoiseDescription
         The kind of the noise, its scale, the sensitivity and the space.
+
+    Returns
+    -------
+    bool
+        True for Gaussian noise in flat space of any dimension, and for spaces of
+        constant curvature up to dimension 30.
     """
     curvature = noise.space.constant_curvature
     if curvature is None:
@@ -455,6 +509,11 @@ def _cached_certified_mu(
         The scale of the noise.
     sensitivity : float
         The sensitivity of the statistic.
+
+    Returns
+    -------
+    float
+        The upper end of a certified enclosure of μ.
     """
     return float(certified_mu(kind, curvature, dim, scale, sensitivity)[1])
 
@@ -469,6 +528,11 @@ def _certified_delta_of(noise: NoiseDescription, eps: float) -> float:
         The kind, the scale and the space of the noise, and the sensitivity.
     eps : float
         The ε.
+
+    Returns
+    -------
+    float
+        The upper end of a certified enclosure of δ(ε), without slack.
     """
     law_kind = RiemannianGaussian if noise.kind == "gaussian" else RiemannianLaplace
     law = law_kind(noise.space, noise.scale)
@@ -487,6 +551,11 @@ def _check_numerics(certificate: Certificate, mechanism: Mechanism) -> list[Chec
         The certificate.
     mechanism : Mechanism
         The mechanism that was built from it.
+
+    Returns
+    -------
+    list of Check
+        One for each of them.
     """
     numerics = certificate.provenance.numerics
     entropy = certificate.provenance.entropy
@@ -541,6 +610,11 @@ def _check_release(certificate: Certificate, mechanism: Mechanism) -> list[Check
         The certificate.
     mechanism : Mechanism
         The mechanism that was built from it.
+
+    Returns
+    -------
+    list of Check
+        For the integers, for trust and post-processing, and for the choice.
 
     Raises
     ------
@@ -600,7 +674,10 @@ def _has_to_list_integers(mechanism: Mechanism) -> bool:
 def _leads_to_value(
     certificate: Certificate, mechanism: Mechanism, integers: list[Any]
 ) -> bool:
-    """Return whether these integers alone determine a value.
+    """Return whether some of the integers alone determine a value.
+
+    If all but the last draw do, the last one is superfluous, and a stranger may have
+    written anything there.
 
     Parameters
     ----------
@@ -610,6 +687,11 @@ def _leads_to_value(
         The mechanism that was built from it.
     integers : list
         Some of the integers of the certificate.
+
+    Returns
+    -------
+    bool
+        False if the mechanism refuses the integers.
     """
     fewer = replace(certificate, release={**certificate.release, "integers": integers})
     try:
@@ -655,5 +737,10 @@ def _inert(value: Any) -> str:
     ----------
     value : object
         The value of the field.
+
+    Returns
+    -------
+    str
+        At most 80 letters, digits and harmless signs.
     """
     return re.sub(r"[^\w .,;:='()-]", "?", str(value))[:80]

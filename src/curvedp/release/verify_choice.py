@@ -102,6 +102,12 @@ def _is_smallest_prediction(certificate: Certificate, mechanism: Mechanism) -> b
         The certificate with the predicted errors.
     mechanism : Mechanism
         The mechanism that was built from it.
+
+    Returns
+    -------
+    bool
+        False also if a stated error is off by more than 5 %, or a stated name is no
+        candidate.
     """
     choice = certificate.release["choice"]
     own_option = mechanism.info.option
@@ -139,6 +145,11 @@ def _can_lead_to(
         The certificate.
     mechanism : Mechanism
         The mechanism that was built from it.
+
+    Returns
+    -------
+    bool
+        True for a mechanism that was named by the caller, which anyone may be.
     """
     if rule is ChoiceRule.PRIVATE_BALL:
         return isinstance(mechanism, HasFinalMechanism)
@@ -160,6 +171,11 @@ def _is_the_only_one(mechanism: Mechanism) -> bool:
     ----------
     mechanism : Mechanism
         The mechanism that was rebuilt from the certificate.
+
+    Returns
+    -------
+    bool
+        Whether no other registered mechanism is offered.
     """
     if isinstance(mechanism.statistic, _RELEASED_IN_ONE_WAY):
         return True

@@ -144,7 +144,13 @@ class Warning(NamedTuple):
 
 
 def _fixed_warning(kind: WarningKind) -> Warning:
-    """Return the warning of a kind whose text is the same for every release."""
+    """Return the warning of a kind whose text is the same for every release.
+
+    Parameters
+    ----------
+    kind : WarningKind
+        A kind with a text in `_FIXED_TEXTS`.
+    """
     return Warning(kind, _FIXED_TEXTS[kind])
 
 
@@ -189,6 +195,11 @@ def certificate_warnings(certificate: Certificate) -> list[Warning]:
     ----------
     certificate : Certificate
         The certificate of a release.
+
+    Returns
+    -------
+    list of Warning
+        Empty if nothing casts doubt on the release.
     """
     if certificate.release["integers"] is None:
         return []
@@ -199,7 +210,20 @@ def certificate_warnings(certificate: Certificate) -> list[Warning]:
 def doubts_about_ball(value: Any, certificate: Certificate) -> list[Warning]:
     """Return the warnings that cast doubt on the ball, and so on the predicted error.
 
-    The parameters are a released value and its certificate.
+    After one of these, the true error may be far larger than the predicted one, and
+    confidence regions do not apply.
+
+    Parameters
+    ----------
+    value : array
+        The released value, in the coordinates of the records.
+    certificate : Certificate
+        The certificate of the release.
+
+    Returns
+    -------
+    list of Warning
+        Those whose kind is in `DOUBTS_ABOUT_BALL`.
     """
     warnings = release_warnings(value, certificate)
     return [warning for warning in warnings if warning.kind in DOUBTS_ABOUT_BALL]
@@ -294,6 +318,11 @@ def _search_warnings(
         The mechanism of the release.
     certificate : Certificate
         The certificate, which lists the released integers.
+
+    Returns
+    -------
+    list of Warning
+        At most one of each kind.
     """
     outer = mechanism.statistic
     if not isinstance(outer, SearchedBallStatistic) or not isinstance(
@@ -328,6 +357,12 @@ def _is_as_if_misread(outer: SearchedBallStatistic, ball: Ball) -> bool:
         It knows the public center and the radius that typical records would have.
     ball : Ball
         The ball that the search found.
+
+    Returns
+    -------
+    bool
+        True if both the radius and the distance between the centers are below 5 % of a
+        typical radius.
     """
     tiny_length = _TINY_FRACTION * outer.reference_ball.radius
     distance = float(outer.manifold.dist(outer.center, ball.center))
@@ -347,6 +382,12 @@ def _shows_many_outside(ball: Ball, n: int, released: ReleasedCounts) -> bool:
         Noisy counts of the records beyond several radii about a center. If the center
         is not that of the ball, the counts say nothing about the ball. The k-th count
         is a sum of k noisy numbers, so its standard deviation is √k times as large.
+
+    Returns
+    -------
+    bool
+        True if one count at or beyond the ball's radius exceeds n/10 by six standard
+        deviations.
     """
     if released.center is not ball.center:
         return False
@@ -373,6 +414,11 @@ def _value_warnings(value: Any, mechanism: Mechanism) -> list[Warning]:
         The released value.
     mechanism : Mechanism
         The mechanism of the release.
+
+    Returns
+    -------
+    list of Warning
+        Those about a variance, or about the position of a point and its noise.
     """
     statistic = mechanism.statistic
     ball = statistic.value_ball
@@ -406,6 +452,11 @@ def _variance_warnings(
         The largest variance that records in the ball can have.
     mechanism : Mechanism
         The mechanism of the release.
+
+    Returns
+    -------
+    list of Warning
+        Empty for a variance well above its predicted error.
     """
     warnings = _useless_variance_warnings(mechanism)
     if variance >= largest_variance * (1 - _CENTER_FRACTION):
@@ -433,6 +484,11 @@ def _position_warnings(
         The radius of the ball.
     mechanism : Mechanism
         Its post-processing codes say whether it shrinks points toward the center.
+
+    Returns
+    -------
+    list of Warning
+        One warning, or none.
     """
     if distance >= radius * (1 - _EDGE_FRACTION):
         return [_fixed_warning(WarningKind.ON_EDGE)]
@@ -455,6 +511,11 @@ def _noise_warnings(
         The radius of the ball.
     mechanism : Mechanism
         It says how large the noise is.
+
+    Returns
+    -------
+    list of Warning
+        One warning, or none.
     """
     warnings = _useless_mean_warnings(mechanism, radius)
     if warnings:
@@ -504,6 +565,11 @@ def _outward_stretch(space: Manifold, radius: float) -> float:
         Where the ball is.
     radius : float
         The radius of the ball.
+
+    Returns
+    -------
+    float
+        At least 1; infinite if the bound is of no use.
     """
     s = sqrt(max(-space.curvature_bounds[0], 0.0)) * radius
     if s == 0:
@@ -526,6 +592,11 @@ def warnings_before_paying(mechanism: Mechanism) -> list[Warning]:
     ----------
     mechanism : Mechanism
         The calibrated mechanism of the release.
+
+    Returns
+    -------
+    list of Warning
+        Empty if the release is expected to be useful.
     """
     statistic = mechanism.statistic
     if isinstance(mechanism, PrivateBallMechanism):
@@ -547,6 +618,11 @@ def _useless_search_warnings(search: PrivateBallMechanism) -> list[Warning]:
     ----------
     search : PrivateBallMechanism
         The calibrated mechanism of the release.
+
+    Returns
+    -------
+    list of Warning
+        One warning, which names a number of records that would do, or none.
     """
     statistic = search.statistic
     space = statistic.manifold
@@ -589,6 +665,11 @@ def _useless_mean_warnings(mechanism: Mechanism, radius: float) -> list[Warning]
         The calibrated mechanism of the release.
     radius : float
         The radius of the public ball.
+
+    Returns
+    -------
+    list of Warning
+        One warning, or none.
     """
     remedies = _suggested_remedies(
         mechanism.statistic.value_space,
@@ -621,6 +702,11 @@ def _useless_variance_warnings(mechanism: Mechanism) -> list[Warning]:
     ----------
     mechanism : Mechanism
         The calibrated mechanism of the release.
+
+    Returns
+    -------
+    list of Warning
+        One warning, or none.
     """
     statistic = mechanism.statistic
     assert isinstance(statistic, FrechetVariance)
@@ -653,6 +739,11 @@ def _suggested_remedies(
         The number of records that would be enough, if it is known.
     dimensions : str
         What about the space and the ball could be reduced.
+
+    Returns
+    -------
+    str
+        A clause such as "more records, fewer dimensions or a larger budget would help".
     """
     number = "more records" if n_records is None else f"about {n_records} records"
     remedies = f"{number}, {dimensions} or a larger budget would help"
@@ -681,6 +772,11 @@ def _unpredicted_warnings(
         The mechanism of the release.
     certificate : Certificate
         The certificate of the release.
+
+    Returns
+    -------
+    list of Warning
+        One warning, or none.
     """
     statistic = mechanism.statistic
     if certificate.release["integers"] is None:
@@ -717,6 +813,11 @@ def estimator_warnings(estimator: Releasing) -> list[Warning]:
     ----------
     estimator : Releasing
         A fitted estimator, such as `PrivateFrechetMean`.
+
+    Returns
+    -------
+    list of Warning
+        Each warning once, in the order of the releases.
 
     Examples
     --------
