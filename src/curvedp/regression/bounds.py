@@ -67,7 +67,15 @@ class Domain(NamedTuple):
     predictors: int = 1
 
     def checked(self) -> Self:
-        """Return this domain after checking it; a certificate's domain comes from a stranger.
+        """Return this domain after checking it.
+
+        The domain of a certificate comes from a stranger, and every sensitivity is
+        computed from it.
+
+        Returns
+        -------
+        Domain
+            This object.
 
         Raises
         ------
@@ -206,12 +214,12 @@ def joint_sensitivity(domain: Domain) -> float:
     Parameters
     ----------
     domain : Domain
-        τ is `domain.clip`, n is `domain.n`.
+        The public numbers of the regression: τ is `domain.clip`, n is `domain.n`.
 
     Returns
     -------
     float
-        2τ/n, rounded up.
+        The largest change of the mean, 2τ/n, rounded up.
     """
     domain = domain.checked()
     return nextafter(2 * domain.clip / domain.n, inf)
@@ -222,19 +230,24 @@ def endpoint_norm(
 ) -> np.ndarray:
     """Return the endpoint norm ½(|P + Q| + |P − Q|) of a gradient.
 
-    Here P = ∇_p E and Q = ∇_v E/u, with u = 1/√12 the unit of predictors. The unit ball
-    of this norm is the convex hull of {(e, ξe): |e| ≤ 1, |ξ| ≤ 1}: in flat space that
-    is what one record with |x| ≤ u and a residual of length 1 can add to (P, Q). It
-    serves as the norm of a K-norm mechanism (docs/theory/regression.md, Theorem G2).
+    The energy E is the mean of half the squared residuals of the geodesic with middle p
+    and velocity v. Here P = ∇_p E and Q = ∇_v E/u, with u = 1/√12 the unit of
+    predictors. The unit ball of this norm is the convex hull of
+    {(e, ξe): |e| ≤ 1, |ξ| ≤ 1}: in flat space that is what one record with a predictor
+    |x| ≤ u and a residual of length 1 can add to (P, Q). It serves as the norm of a
+    K-norm mechanism (docs/theory/regression.md, Theorem G2).
 
     Parameters
     ----------
-    point_gradient, velocity_gradient : arrays of shape (..., dim)
-        ∇_p E and ∇_v E in orthonormal coordinates.
+    point_gradient : array of shape (..., dim)
+        ∇_p E in orthonormal coordinates.
+    velocity_gradient : array of shape (..., dim)
+        ∇_v E in orthonormal coordinates.
 
     Returns
     -------
     array of shape (...)
+        The norm of each gradient, not negative.
     """
     P = point_gradient
     Q = velocity_gradient / PREDICTOR_UNIT
@@ -246,21 +259,22 @@ def endpoint_norm(
 def endpoint_clips(clip: float, x: np.ndarray) -> np.ndarray:
     """Return τ/max(1, |x|/u), the length to which each record's residual is clipped.
 
-    A record farther than the unit u = 1/√12 from the middle has more leverage on the
-    velocity. It is clipped to a shorter length, so in flat space no record can move the
-    gradient more than another, in the endpoint norm (docs/theory/regression.md, Theorem
-    G2).
+    A record whose predictor x is farther than the unit u = 1/√12 from the middle has
+    more leverage on the velocity. It is clipped to a shorter length, so in flat space
+    no record can move the gradient more than another, in the `endpoint_norm`
+    (docs/theory/regression.md, Theorem G2).
 
     Parameters
     ----------
     clip : float
-        τ.
+        τ, the length for records near the middle of the geodesic.
     x : array of shape (n,)
-        Centered predictors.
+        Predictors, centered at the middle of the geodesic.
 
     Returns
     -------
     array of shape (n,)
+        One length for each record, at most τ.
     """
     distance_in_units = np.abs(x) / PREDICTOR_UNIT
     return np.asarray(clip / np.maximum(1.0, distance_in_units))
@@ -283,12 +297,13 @@ def endpoint_sensitivity(manifold: Manifold, domain: Domain) -> float:
     manifold : Manifold
         A space of constant curvature κ.
     domain : Domain
-        Speed V, clip τ and number of records n.
+        The public numbers of the regression, among them the speed V, the clip τ and the
+        number n of records.
 
     Returns
     -------
     float
-        2τk/n, rounded up.
+        The largest change of the gradient, 2τk/n, rounded up.
 
     Raises
     ------
@@ -298,7 +313,7 @@ def endpoint_sensitivity(manifold: Manifold, domain: Domain) -> float:
     """
     curvature = _constant_curvature(manifold)
     speed = domain.checked().speed
-    # The two predictors at which the supremum over all predictors can lie.
+    # The supremum over all predictors is attained at one of these two.
     predictors = np.array([PREDICTOR_UNIT, MAX_PREDICTOR])
     # This call also refuses a speed that is too large for a positive curvature.
     effects = _record_effect(curvature, speed, predictors)
@@ -405,10 +420,13 @@ def gradient_lipschitz_bounds(
 ) -> LipschitzBounds:
     """Return the terms that bound how fast the clipped gradient of these records changes.
 
+    A rejection sampler needs such Lipschitz constants, in the middle p of the geodesic
+    and in its velocity v.
+
     Lemma G3 (docs/theory/regression.md). For a record with predictor x let a =
-    √|κ|·V·|x|, t = |x|/u with the unit u = 1/√12, C and S its Jacobi factors, e its
-    record effect (`_record_effect`), and b a Lipschitz constant of its clipped
-    residual. Then
+    √|κ|·V·|x|, t = |x|/u with the unit u = 1/√12, C = d_p Exp and S = d_v Exp/x its
+    Jacobi factors, τ the length to which its residual is clipped, e its record effect
+    (`_record_effect`), and b a Lipschitz constant of its clipped residual. Then
 
         L_p = mean of e·(b·‖C‖ + τ√|κ|·sin a),
         L_v = mean of |x|·(e·b·‖S‖ + e·τ√|κ|·(1 − cos a)/a + τ√|κ|·(C' + t·S')),
@@ -421,15 +439,17 @@ def gradient_lipschitz_bounds(
     manifold : Manifold
         A space of constant curvature κ.
     domain : Domain
-        Speed V, clip τ, and the radius in which p lies.
+        The public numbers of the regression, among them the speed V, the clip and the
+        radius in which p lies.
     x : array of shape (n,)
-        Centered predictors.
+        Predictors, centered at the middle of the geodesic.
     distance : array of shape (n,)
         The distance of each response from the public center.
 
     Returns
     -------
     LipschitzBounds
+        The terms, whose method `within` returns L_p and L_v.
     """
     curvature = _constant_curvature(manifold)
     speed = domain.speed
@@ -486,16 +506,24 @@ class _JacobiFactorBounds(NamedTuple):
 def _jacobi_factor_bounds(curvature: float, a: np.ndarray) -> _JacobiFactorBounds:
     """Bound the Jacobi factors C and S and their derivatives at the angles a.
 
-    Part (iii) of Lemma G3 (docs/theory/regression.md): the derivative of C in v, over
-    √|κ|·|x|, has norm at most max(sin a, √2·(1 − cos a)/a), and that of S at most
+    C = d_p Exp and S = d_v Exp/x are the derivatives of a record's prediction
+    Exp(p, xv), after transport back to p. By part (iii) of Lemma G3
+    (docs/theory/regression.md), the derivative of C in v, over √|κ|·|x|, has norm at
+    most max(sin a, √2·(1 − cos a)/a), and that of S at most
     max(|sinc' a|, √2·(1 − sinc a)/a). For κ < 0 the functions are hyperbolic.
 
     Parameters
     ----------
     curvature : float
-        κ.
+        κ, the constant curvature of the space.
     a : array
-        √|κ|·V·|x| of each record; at most π/2 for κ > 0.
+        √|κ|·V·|x| of each record, with the largest speed V and the predictor x; at most
+        π/2 for κ > 0.
+
+    Returns
+    -------
+    _JacobiFactorBounds
+        Bounds for each record.
     """
     if curvature > 0:
         # Neither cos nor sinc exceeds 1.
@@ -530,6 +558,16 @@ def _jacobi_factor_bounds(curvature: float, a: np.ndarray) -> _JacobiFactorBound
 def _constant_curvature(manifold: Manifold) -> float:
     """Return the curvature of a space that has the same curvature everywhere.
 
+    Parameters
+    ----------
+    manifold : Manifold
+        The manifold of the responses.
+
+    Returns
+    -------
+    float
+        The curvature κ, of either sign or 0.
+
     Raises
     ------
     ParameterError
@@ -542,7 +580,20 @@ def _constant_curvature(manifold: Manifold) -> float:
 
 
 def _sinhc(a: np.ndarray) -> np.ndarray:
-    """Return an upper bound on sinh(a)/a for a ≥ 0: the quotient, or 1 + a² where a is tiny."""
+    """Return an upper bound on sinh(a)/a for a ≥ 0.
+
+    It is the quotient, or 1 + a² where a is so small that the quotient loses digits.
+
+    Parameters
+    ----------
+    a : array
+        Angles, not negative.
+
+    Returns
+    -------
+    array
+        Numbers ≥ 1, of the shape of `a`.
+    """
     is_large = a > _TINY_SINHC_ANGLE
     quotient = np.sinh(a) / np.where(is_large, a, 1.0)
     return np.asarray(np.where(is_large, quotient, 1 + a * a))
@@ -557,6 +608,11 @@ def _quotient_by_angle(numerator: np.ndarray, a: np.ndarray) -> np.ndarray:
         A function of a of size at most a² near 0, such as 1 − cos a.
     a : array
         Angles, not negative.
+
+    Returns
+    -------
+    array
+        The quotients, or upper bounds on them; no division by 0 occurs.
     """
     is_large = a > _TINY_QUOTIENT_ANGLE
     safe_a = np.where(is_large, a, 1.0)
@@ -566,7 +622,8 @@ def _quotient_by_angle(numerator: np.ndarray, a: np.ndarray) -> np.ndarray:
 def _record_effect(curvature: float, speed: float, x: np.ndarray) -> np.ndarray:
     """Return the most that a residual of length 1 can add to the `endpoint_norm`.
 
-    The record effect is e = sup ½(‖C + tS‖ + ‖C − tS‖) over speeds up to V, with t =
+    Sensitivities and Lipschitz constants of the gradient are multiples of it. The
+    record effect is e = sup ½(‖C + tS‖ + ‖C − tS‖) over speeds up to V, with t =
     x/u, u = 1/√12 and a = √|κ|·V·x. The Jacobi factors C and S are 1 along v; across it
     they are cos a and sinc a for κ > 0, cosh a and sinhc a for κ < 0. All terms grow
     with the speed, so the supremum is at V (docs/theory/regression.md, proof of Theorem
@@ -578,16 +635,16 @@ def _record_effect(curvature: float, speed: float, x: np.ndarray) -> np.ndarray:
     Parameters
     ----------
     curvature : float
-        κ.
+        κ, the constant curvature of the space.
     speed : float
-        V.
+        V, the largest length of the velocity.
     x : array
         Lengths of centered predictors, not negative.
 
     Returns
     -------
     array
-        e for each predictor.
+        The record effect e of each predictor.
 
     Raises
     ------
@@ -619,14 +676,15 @@ def _residual_lipschitz(
 ) -> np.ndarray:
     """Return the Lipschitz constant of each clipped residual as its prediction moves.
 
-    It is the supremum of max(1, min(d, τ)·|ct(d)|) over all lengths d that the residual
-    can have, where ct(d) is √κ·cot(√κ·d) for κ > 0, √−κ·coth(√−κ·d) for κ < 0, and 1/d
+    A residual is the logarithm of a response at its prediction, clipped to the length
+    τ. The constant is the supremum of max(1, min(d, τ)·|ct(d)|) over all lengths d that
+    the residual can have, where ct(d) is √κ·cot(√κ·d) for κ > 0, √−κ·coth(√−κ·d) for κ < 0, and 1/d
     for κ = 0 (Karcher 1977; docs/theory/regression.md, Lemma G3 (i)).
 
     Parameters
     ----------
     curvature : float
-        κ.
+        κ, the constant curvature of the space.
     clip : array of shape (n,)
         τ, the length to which each residual is clipped.
     max_residual : array of shape (n,)
@@ -635,6 +693,7 @@ def _residual_lipschitz(
     Returns
     -------
     array of shape (n,)
+        A Lipschitz constant ≥ 1 for each record.
     """
     root = sqrt(abs(curvature))
     if curvature < 0:
@@ -655,15 +714,18 @@ def _turning_rate(
 ) -> np.ndarray:
     """Return how fast the direction to a response can turn as the prediction moves.
 
-    It is the supremum of |ct(d)| over shortest ≤ d ≤ longest, with ct(d) = √κ·cot(√κ·d)
+    A residual that is clipped everywhere keeps its length, and only turns. The rate is
+    the supremum of |ct(d)| over shortest ≤ d ≤ longest, with ct(d) = √κ·cot(√κ·d)
     for κ > 0, √−κ·coth(√−κ·d) for κ < 0, and 1/d for κ = 0 (Karcher 1977).
 
     Parameters
     ----------
     curvature : float
-        κ.
-    shortest, longest : arrays of shape (m, n)
-        The range of the distance d between prediction and response; shortest > 0.
+        κ, the constant curvature of the space.
+    shortest : array of shape (m, n)
+        The smallest distance d > 0 between prediction and response.
+    longest : array of shape (m, n)
+        The largest such distance.
 
     Returns
     -------

@@ -37,6 +37,7 @@ class GeodesicFit:
     Attributes
     ----------
     manifold : Manifold
+        The symmetric space of the responses.
     footpoint : array of shape point_shape
         p, the point at x = at.
     velocity : array
@@ -45,7 +46,8 @@ class GeodesicFit:
     at : float or array of shape (k,)
         The predictor to which the footpoint belongs.
     gradient_norm : float
-        The length of (∇_p E, ∇_v E) at the fit, in centered predictors.
+        The length of the gradient (∇_p E, ∇_v E) at the fit, in centered predictors; E
+        is the mean of half the squared residuals. A converged fit has at most 1e-10.
     steps : int
         How many steps the fit took.
 
@@ -72,25 +74,55 @@ class GeodesicFit:
         Parameters
         ----------
         x : array of shape (n,) or (n, k)
+            Predictors, in the units of those that were fitted.
 
         Returns
         -------
         array of shape (n, *point_shape)
+            One predicted point for each row of x.
         """
         velocities = self.velocity
         if velocities.ndim == len(self.manifold.point_shape):
             velocities = velocities[None]
         centered = np.asarray(x, dtype=np.float64) - self.at
-        moves = _moves(centered, velocities)
+        moves = _vectors_to_predictions(centered, velocities)
         return np.asarray(self.manifold.exp(self.footpoint, moves))
 
     def residuals(self, x: Any, Y: Any) -> np.ndarray:
-        """Return the geodesic distances from the predictions at x to the responses Y."""
+        """Return the geodesic distances from the predictions at x to the responses Y.
+
+        Parameters
+        ----------
+        x : array of shape (n,) or (n, k)
+            Predictors, in the units of those that were fitted.
+        Y : array of shape (n, *point_shape)
+            The responses that belong to them.
+
+        Returns
+        -------
+        array of shape (n,)
+            The distances, not negative.
+        """
         responses = np.asarray(Y, dtype=np.float64)
         return np.asarray(self.manifold.dist(self.predict(x), responses))
 
     def score(self, x: Any, Y: Any) -> float:
-        """Return R² = 1 − mean squared residual / Fréchet variance (Fletcher 2011, §4)."""
+        """Return R² = 1 − mean squared residual / Fréchet variance (Fletcher 2011, §4).
+
+        Parameters
+        ----------
+        x : array of shape (n,) or (n, k)
+            Predictors, in the units of those that were fitted.
+        Y : array of shape (n, *point_shape)
+            The responses that belong to them. Their Fréchet variance is the mean
+            squared distance from their Fréchet mean.
+
+        Returns
+        -------
+        float
+            At most 1, which means a perfect fit; 0 or less if the geodesic predicts no
+            better than the Fréchet mean does.
+        """
         responses = np.asarray(Y, dtype=np.float64)
         mean = frechet_mean(self.manifold, responses)
         variance = np.mean(np.asarray(self.manifold.dist(mean, responses)) ** 2)
@@ -117,6 +149,7 @@ def fit_geodesic(manifold: Manifold, x: Any, Y: Any, *, at: Any = None) -> Geode
     Returns
     -------
     GeodesicFit
+        The minimizer of the mean squared geodesic residual, as far as the descent got.
 
     Raises
     ------
@@ -178,6 +211,11 @@ def _check_data(manifold: Manifold, x: Any, Y: Any) -> tuple[np.ndarray, np.ndar
     Y : array-like of shape (n, *point_shape)
         Responses.
 
+    Returns
+    -------
+    x, Y : arrays
+        The same numbers as arrays of floats.
+
     Raises
     ------
     ParameterError
@@ -198,36 +236,53 @@ def _check_data(manifold: Manifold, x: Any, Y: Any) -> tuple[np.ndarray, np.ndar
     return x, Y
 
 
-def _moves(x: np.ndarray, velocities: np.ndarray) -> np.ndarray:
-    """Return Σ_k x_k v_k of each record.
+def _vectors_to_predictions(x: np.ndarray, velocities: np.ndarray) -> np.ndarray:
+    """Return each record's tangent vector Σ_k x_k·v_k, which leads to its prediction.
+
+    The prediction is Exp(p, Σ_k x_k·v_k), with the middle p of the geodesic.
 
     Parameters
     ----------
     x : array of shape (n,) or (n, k)
+        Centered predictors.
     velocities : array of shape (k, *point_shape)
+        v₁, …, v_k, tangent vectors at p.
+
+    Returns
+    -------
+    array of shape (n, *point_shape)
+        One tangent vector at p for each record.
     """
     return np.tensordot(x.reshape(-1, len(velocities)), velocities, axes=1)
 
 
 class _Solution(NamedTuple):
-    """A minimizer (p, v₁ … v_k) of the energy, and how it was reached."""
+    """A minimizer (p, v₁ … v_k) of the energy E, and how it was reached.
 
-    point: np.ndarray
-    velocities: np.ndarray
-    gradient_norm: float
-    steps: int
+    E is the mean of half the squared residuals, in centered predictors.
+    """
+
+    point: np.ndarray  # p, of shape point_shape
+    velocities: np.ndarray  # v₁, …, v_k, of shape (k, *point_shape)
+    gradient_norm: float  # the length of the gradient of E there
+    steps: int  # how many steps were tried
 
 
 class _QuadraticModel(NamedTuple):
-    """The energy near a pair (p, V), to second order, in coordinates at p.
+    """The energy E near a pair (p, V), to second order, in coordinates at p.
+
+    V = (v₁, …, v_k) are the velocities, and E is the mean of half the squared
+    residuals. A step (z_p, z_v) of the pair changes E by about
+    −direction·step + ½·step·normal_matrix·step.
 
     Attributes
     ----------
     energy : float
+        E at the pair.
     direction : array of shape ((k + 1)·dim,)
-        The descent direction, minus the gradient.
+        The descent direction: minus the gradient of E.
     normal_matrix : array of shape ((k + 1)·dim, (k + 1)·dim)
-        The matrix of Gauss-Newton.
+        The matrix of Gauss-Newton, in place of the Hessian of E.
     """
 
     energy: float
@@ -236,17 +291,27 @@ class _QuadraticModel(NamedTuple):
 
 
 def _minimize(manifold: Manifold, x: np.ndarray, Y: np.ndarray) -> _Solution:
-    """Minimize the energy by Levenberg-Marquardt on (p, v₁ … v_k).
+    """Minimize the mean squared residual by Levenberg-Marquardt on (p, v₁ … v_k).
 
-    It starts from linear regression in the tangent space at the Fréchet mean.
+    Each step solves the normal equations of the linearized problem. If a step does not
+    help, a multiple of the identity is added to their matrix, which shortens the next
+    step and turns it toward the gradient.
 
     Parameters
     ----------
     manifold : Manifold
+        A symmetric space.
     x : array of shape (n, k)
         Centered predictors.
     Y : array of shape (n, *point_shape)
+        Responses.
+
+    Returns
+    -------
+    _Solution
+        The pair at which the gradient is at most 1e-10, or the last one that improved.
     """
+    # Start from linear regression in the tangent space at the Fréchet mean.
     k = x.shape[1]
     mean = np.asarray(frechet_mean(manifold, Y))
     design = np.column_stack([np.ones(len(x)), x])
@@ -258,6 +323,7 @@ def _minimize(manifold: Manifold, x: np.ndarray, Y: np.ndarray) -> _Solution:
     damping = 0.0
     steps = 0
     while np.linalg.norm(model.direction) > _GRADIENT_TOLERANCE and steps < _MAX_STEPS:
+        # Try a step with the present damping.
         steps += 1
         size = len(model.normal_matrix)
         mean_diagonal = np.eye(size) * np.trace(model.normal_matrix) / size
@@ -267,6 +333,7 @@ def _minimize(manifold: Manifold, x: np.ndarray, Y: np.ndarray) -> _Solution:
         trial_model = _quadratic_model(manifold, *trial, x, Y)
 
         # Near the minimum the energies agree to round-off; there the gradient decides.
+        # A step that helps is taken, and the next one is damped less.
         is_better = trial_model.energy < model.energy or np.linalg.norm(
             trial_model.direction
         ) < np.linalg.norm(model.direction)
@@ -286,14 +353,26 @@ def _minimize(manifold: Manifold, x: np.ndarray, Y: np.ndarray) -> _Solution:
 def _step(
     manifold: Manifold, p: np.ndarray, velocities: np.ndarray, delta: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Move p by delta[0] and each v_k by delta[k], then transport the velocities.
+    """Return the pair (p, V) after a step of the descent.
+
+    The velocities are changed at p. Then p moves along a geodesic, and the velocities
+    are carried along by parallel transport.
 
     Parameters
     ----------
     manifold : Manifold
-    p, velocities : arrays of shapes (*point_shape) and (k, *point_shape)
+        The manifold of the responses.
+    p : array of shape point_shape
+        The middle of the geodesic.
+    velocities : array of shape (k, *point_shape)
+        V = (v₁, …, v_k), tangent vectors at p.
     delta : array of shape (k + 1, dim)
-        Coordinates at p.
+        The step in coordinates at p: the first row is that of p, row j that of v_j.
+
+    Returns
+    -------
+    p, velocities : arrays
+        The new pair, of the same shapes.
     """
     changed = velocities + np.asarray(manifold.from_coordinates(p, delta[1:]))
     move = np.asarray(manifold.from_coordinates(p, delta[0]))
@@ -311,29 +390,41 @@ def _quadratic_model(
 ) -> _QuadraticModel:
     """Return energy, descent direction and Gauss-Newton matrix at the pair (p, v₁ … v_k).
 
-    Gauss-Newton takes the derivative of a residual in its prediction to be minus the
-    identity, which is true up to O(curvature·residual²). The descent direction is
-    exact.
+    The prediction of a record is Exp(p, w) with w = Σ_k x_k·v_k. Its derivatives are
+    cos√R in p and x_k·sinc√R in v_k, where R is the curvature operator of w
+    (`jacobi.py`). Gauss-Newton takes the derivative of a residual in its prediction to
+    be minus the identity, which is true up to O(curvature·residual²). The descent
+    direction is exact.
 
     Parameters
     ----------
     manifold : Manifold
         A symmetric space.
-    p, velocities : arrays of shapes (*point_shape) and (k, *point_shape)
+    p : array of shape point_shape
+        The middle of the geodesic.
+    velocities : array of shape (k, *point_shape)
+        v₁, …, v_k, tangent vectors at p.
     x : array of shape (n, k)
         Centered predictors.
     Y : array of shape (n, *point_shape)
         Responses.
+
+    Returns
+    -------
+    _QuadraticModel
+        The model of the mean of half the squared residuals.
     """
     if x.shape[1] == 1:
         return _quadratic_model_on_one_geodesic(manifold, p, velocities[0], x, Y)
-    moves = _moves(x, velocities)
+    moves = _vectors_to_predictions(x, velocities)
     residuals = residuals_at(manifold, p, moves, Y)
     eigenvalues, frame = jacobi_frame(manifold, p, moves)
     cos, sinc = cos_and_sinc(eigenvalues)
     point_derivative = (frame * cos[:, None]) @ frame.mT
     velocity_derivative = (frame * sinc[:, None]) @ frame.mT
 
+    # The Jacobian of all predictions: dim rows for each record, and a block of dim
+    # columns for p and for each v_k.
     n, dim = residuals.shape
     blocks = [point_derivative]
     blocks += [column[:, None, None] * velocity_derivative for column in x.T]
@@ -352,22 +443,32 @@ def _quadratic_model_on_one_geodesic(
     x: np.ndarray,
     Y: np.ndarray,
 ) -> _QuadraticModel:
-    """Return `_quadratic_model` for a single predictor, k = 1.
+    """Return energy, descent direction and Gauss-Newton matrix for a single predictor.
 
-    All moves x·v have the same direction, and R_{xv} = x²R_v. So one eigenbasis of R_v,
-    the Jacobi frame, serves all records.
+    The prediction of a record is Exp(p, xv). Its derivatives are cos√R in p and
+    x·sinc√R in v, where R = x²R_v is the curvature operator of xv. So one eigenbasis of
+    R_v, the Jacobi frame, serves all records: this is `_quadratic_model`, but faster.
 
     Parameters
     ----------
     manifold : Manifold
         A symmetric space.
-    p, velocity : arrays of shape point_shape
+    p : array of shape point_shape
+        The middle of the geodesic.
+    velocity : array of shape point_shape
+        v, a tangent vector at p.
     x : array of shape (n, 1)
         Centered predictors.
     Y : array of shape (n, *point_shape)
         Responses.
+
+    Returns
+    -------
+    _QuadraticModel
+        The model of the mean of half the squared residuals.
     """
-    residuals = residuals_at(manifold, p, _moves(x, velocity[None]), Y)
+    moves = _vectors_to_predictions(x, velocity[None])
+    residuals = residuals_at(manifold, p, moves, Y)
     eigenvalues, frame = jacobi_frame(manifold, p, velocity)
     cos, sinc = cos_and_sinc(eigenvalues * x * x)
     factors = (cos, x * sinc)
@@ -377,6 +478,7 @@ def _quadratic_model_on_one_geodesic(
     direction = np.stack(
         [frame @ (factor * in_frame).mean(axis=0) for factor in factors]
     )
+    # Blocks of the normal matrix: rows and columns belong to p (0) or to v (1).
     normal_matrix = np.empty((2, dim, 2, dim))
     for row, row_factor in enumerate(factors):
         for column, column_factor in enumerate(factors):

@@ -24,9 +24,9 @@ from curvedp.regression.jacobi import cos_and_sinc, jacobi_frame
 # descent directions (−∇_p E, −∇_v E), in coordinates of shapes (N, dim).
 Gradient = Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]
 
-# One implementation of `Gradient`: its further arguments are the manifold, the
-# predictors, the responses and the clips.
-_Kernel = Callable[
+# One way to compute a `Gradient`: a function of the manifold, the predictors, the
+# responses, the clips, and the pairs (p, v).
+_GradientFormula = Callable[
     [Manifold, np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray],
     tuple[np.ndarray, np.ndarray],
 ]
@@ -70,14 +70,27 @@ def clipped_gradient(
     Gradient
         Maps arrays p, v of shape (N, *point_shape) to two arrays of shape (N, dim).
     """
-    kernel = _choose_kernel(manifold, reach)
+    formula = _choose_gradient_formula(manifold, reach)
     n_rows = max(1, _BLOCK_SIZE // len(x))
     clips = np.broadcast_to(clip, x.shape)
 
     def gradient(p: np.ndarray, v: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return (−∇_p E, −∇_v E) at each of N pairs, block by block."""
+        """Return (−∇_p E, −∇_v E) at each of N pairs, block by block.
+
+        Parameters
+        ----------
+        p : array of shape (N, *point_shape)
+            The middles of N geodesics.
+        v : array of shape (N, *point_shape)
+            Their velocities there.
+
+        Returns
+        -------
+        point_part, velocity_part : arrays of shape (N, dim)
+            −∇_p E and −∇_v E in coordinates at each p.
+        """
         blocks = [
-            kernel(manifold, x, Y, clips, p[i : i + n_rows], v[i : i + n_rows])
+            formula(manifold, x, Y, clips, p[i : i + n_rows], v[i : i + n_rows])
             for i in range(0, len(p), n_rows)
         ]
         point_parts, velocity_parts = zip(*blocks, strict=True)
@@ -86,15 +99,21 @@ def clipped_gradient(
     return gradient
 
 
-def _choose_kernel(manifold: Manifold, reach: float) -> _Kernel:
-    """Return the fastest implementation of the gradient that is accurate enough.
+def _choose_gradient_formula(manifold: Manifold, reach: float) -> _GradientFormula:
+    """Return the fastest function that computes the gradient accurately enough.
 
     Parameters
     ----------
     manifold : Manifold
         A symmetric space.
     reach : float
-        The largest distance of a record or prediction from the manifold's origin.
+        The largest distance of a record or prediction from the manifold's origin. Far
+        out on a hyperboloid, products of ambient coordinates lose digits.
+
+    Returns
+    -------
+    callable
+        A function of the manifold, predictors, responses, clips and pairs (p, v).
     """
     curvature = manifold.constant_curvature or 0.0
     if isinstance(manifold, UnitQuadric):
@@ -111,19 +130,29 @@ def prediction_distances(
 ) -> np.ndarray:
     """Return the distances d(Exp(p, xᵢv), yᵢ) at each of N pairs (p, v).
 
+    A rejection sampler needs them: where a residual is always clipped, the gradient
+    changes slowly.
+
     Parameters
     ----------
     manifold : Manifold
-    x, Y : arrays of shapes (n,) and (n, *point_shape)
-        Centered predictors and responses.
-    p, v : arrays of shape (N, *point_shape)
+        The manifold of the responses.
+    x : array of shape (n,)
+        Centered predictors.
+    Y : array of shape (n, *point_shape)
+        The responses yᵢ.
+    p : array of shape (N, *point_shape)
+        The middles of N geodesics.
+    v : array of shape (N, *point_shape)
+        Their velocities there.
 
     Returns
     -------
     array of shape (N, n)
+        One row for each geodesic, one column for each record.
     """
     n_rows = max(1, _BLOCK_SIZE // len(x))
-    times = _as_column(x, manifold)
+    times = _one_factor_per_point(x, manifold)
     blocks = []
     for start in range(0, len(p), n_rows):
         block = slice(start, start + n_rows)
@@ -144,8 +173,10 @@ def clipped_direction(
 ) -> np.ndarray:
     """Return the mean of the records' contributions, each clipped as ONE vector.
 
-    The contribution of a record is (C·h, t₁S·h, …, t_kS·h), with C = cos√R and S =
-    sinc√R of its move Σ tⱼ·unit·vⱼ and its residual h. The mean is the descent
+    It is what a private descent releases with Gaussian noise. The contribution of a
+    record is (C·h, t₁S·h, …, t_kS·h). Here h is its residual, and C = cos√R and
+    S = sinc√R its Jacobi factors, with R the curvature operator of the tangent vector
+    Σ tⱼ·unit·vⱼ that leads from p to its prediction. The mean is the descent
     direction in the parameters (p, v₁·unit, …, v_k·unit). Replacing one record, or one
     person with all theirs, moves it by at most 2τ/n, whatever the curvature and the
     number of predictors (docs/theory/regression.md, Theorem G4).
@@ -153,6 +184,7 @@ def clipped_direction(
     Parameters
     ----------
     manifold : Manifold
+        A symmetric space.
     t : array of shape (n, k)
         Centered predictors, in a public unit.
     unit : float
@@ -160,14 +192,20 @@ def clipped_direction(
     Y : array of shape (n, *point_shape)
         Responses.
     clip : float
-        τ.
-    p, V : arrays of shapes (*point_shape) and (k, *point_shape)
+        τ, the length to which each contribution is clipped.
+    p : array of shape point_shape
+        The point of the pair (p, V) at which the direction is computed.
+    V : array of shape (k, *point_shape)
+        Its velocities v₁, …, v_k, tangent vectors at p.
     person_index : array of n integers, optional
-        Whose record each is. Then the mean is over people.
+        The number of the person to whom each record belongs. Then the mean is over
+        people.
 
     Returns
     -------
     array of shape (k + 1, dim)
+        The direction in coordinates at p: the first row is that of p, row j that of
+        v_j·unit.
     """
     terms = contributions(manifold, t, unit, Y, p, V)
     clipped_rows = clip_rows(terms.rows, clip)
@@ -204,7 +242,8 @@ def contributions(
 
     The move of a record is w = Σ tⱼ·unit·vⱼ, its prediction Exp(p, w), and its residual
     h = log(Exp(p, w), y), transported back to p. Its contribution is (C·h, t₁S·h, …,
-    t_kS·h) with the Jacobi factors C = cos√R and S = sinc√R of w (`jacobi.py`).
+    t_kS·h) with the Jacobi factors C = cos√R and S = sinc√R, where R is the curvature
+    operator of w (`jacobi.py`).
 
     Parameters
     ----------
@@ -216,8 +255,10 @@ def contributions(
         That unit.
     Y : array of shape (n, *point_shape)
         Responses.
-    p, V : arrays of shapes (*point_shape) and (k, *point_shape)
-        The point and the k velocities.
+    p : array of shape point_shape
+        The point of the pair (p, V).
+    V : array of shape (k, *point_shape)
+        Its velocities v₁, …, v_k, tangent vectors at p.
 
     Returns
     -------
@@ -236,6 +277,7 @@ def contributions(
         eigenvalues, frame = jacobi_frame(manifold, p, moves)
     cos, sinc = cos_and_sinc(eigenvalues)
 
+    # Apply C and S in the frame in which they are diagonal, one record at a time.
     in_frame = (residuals[:, None] @ frame)[:, 0]
     point_part = (frame @ (cos * in_frame)[:, :, None])[:, :, 0]
     velocity_part = (frame @ (sinc * in_frame)[:, :, None])[:, :, 0]
@@ -254,13 +296,23 @@ def mean_over_persons(
 ) -> np.ndarray:
     """Return the mean over people of the mean of each person's rows.
 
+    Replacing all records of one person then changes the result by at most
+    2·max_length/(number of people), however many records the person has.
+
     Parameters
     ----------
     rows : array of shape (n, m)
         One row for each record, none longer than `max_length`.
     max_length : float
+        The largest length of a row, and of a person's mean.
     person_index : array of n integers, optional
-        Whose record each is, from 0 on. None where each record is a person of its own.
+        The number of the person to whom each record belongs, from 0 on. None where each
+        record is a person of its own.
+
+    Returns
+    -------
+    array of shape (m,)
+        The mean.
     """
     if person_index is not None and len(np.unique(person_index)) < len(person_index):
         totals = np.zeros((person_index.max() + 1, rows.shape[1]))
@@ -277,9 +329,12 @@ def residuals_at(
 ) -> np.ndarray:
     """Return the residuals log(Exp(p, w), y), transported back to p, in coordinates there.
 
+    All residuals are then vectors in one tangent space, where they can be averaged.
+
     Parameters
     ----------
     manifold : Manifold
+        The manifold of the responses.
     p : array of shape (..., *point_shape)
         Where the geodesics start.
     moves : array of shape (..., *point_shape)
@@ -290,6 +345,7 @@ def residuals_at(
     Returns
     -------
     array of shape (..., dim)
+        The residuals; the length of each is the distance of prediction and response.
     """
     predictions = manifold.exp(p, moves)
     residuals = manifold.log(predictions, Y)
@@ -301,11 +357,19 @@ def residuals_at(
 def clip_rows(rows: np.ndarray, clip: float | np.ndarray) -> np.ndarray:
     """Shorten rows to a length of at most `clip`; a row that is not finite becomes 0.
 
+    So one record changes a sum of rows by at most 2·clip, whatever its data are.
+
     Parameters
     ----------
     rows : array of shape (..., n, m)
+        One row of m numbers for each of n records.
     clip : float or array that broadcasts to (..., n, 1)
         The largest length of a row, or of each row.
+
+    Returns
+    -------
+    array of shape (..., n, m)
+        The rows; those that are short enough are unchanged.
     """
     length = np.sqrt(np.sum(rows * rows, axis=-1, keepdims=True))
     is_finite = np.isfinite(length)
@@ -314,8 +378,21 @@ def clip_rows(rows: np.ndarray, clip: float | np.ndarray) -> np.ndarray:
     return np.where(is_finite, np.where(is_finite, rows, 0.0) * factor, 0.0)
 
 
-def _as_column(x: np.ndarray, manifold: Manifold) -> np.ndarray:
-    """Return x as an array that multiplies n points or tangent vectors."""
+def _one_factor_per_point(x: np.ndarray, manifold: Manifold) -> np.ndarray:
+    """Return n numbers in a shape in which each multiplies one point or tangent vector.
+
+    Parameters
+    ----------
+    x : array of shape (n,)
+        The factors, such as predictors.
+    manifold : Manifold
+        The manifold of the points, whose `point_shape` may have several axes.
+
+    Returns
+    -------
+    array of shape (n, 1, …, 1)
+        The same numbers; there is one axis of length 1 for each axis of a point.
+    """
     return x.reshape(-1, *(1,) * len(manifold.point_shape))
 
 
@@ -335,17 +412,24 @@ def _symmetric_space_gradient(
     Parameters
     ----------
     manifold : Manifold
-    x, Y, clip : arrays of shapes (n,), (n, *point_shape) and (n,)
-        Centered predictors, responses, and the lengths to which residuals are clipped.
-    p, v : arrays of shape (N, *point_shape)
-        The geodesics.
+        A symmetric space.
+    x : array of shape (n,)
+        Centered predictors.
+    Y : array of shape (n, *point_shape)
+        Responses.
+    clip : array of shape (n,)
+        The lengths to which residuals are clipped.
+    p : array of shape (N, *point_shape)
+        The middles of N geodesics.
+    v : array of shape (N, *point_shape)
+        Their velocities there.
 
     Returns
     -------
     point_part, velocity_part : arrays of shape (N, dim)
         −∇_p E and −∇_v E in coordinates at p.
     """
-    moves = _as_column(x, manifold) * v[:, None]
+    moves = _one_factor_per_point(x, manifold) * v[:, None]
     residuals = residuals_at(manifold, p[:, None], moves, Y)
     clipped_residuals = clip_rows(residuals, clip[:, None])
 
@@ -354,6 +438,7 @@ def _symmetric_space_gradient(
     cos, sinc = cos_and_sinc(eigenvalues[:, None, :] * (x * x)[:, None])
     point_part = np.mean(cos * in_frame, axis=1)
     velocity_part = np.mean(x[:, None] * sinc * in_frame, axis=1)
+    # Back from the frame to coordinates: for each of the N geodesics, matrix·vector.
     return (
         np.einsum("nij,nj->ni", frame, point_part),
         np.einsum("nij,nj->ni", frame, velocity_part),
@@ -376,10 +461,16 @@ def _flat_gradient(
     ----------
     manifold : Manifold
         Euclidean space.
-    x, Y, clip : arrays of shapes (n,), (n, dim) and (n,)
-        Centered predictors, responses, and the lengths to which residuals are clipped.
-    p, v : arrays of shape (N, dim)
-        The lines.
+    x : array of shape (n,)
+        Centered predictors.
+    Y : array of shape (n, dim)
+        Responses.
+    clip : array of shape (n,)
+        The lengths to which residuals are clipped.
+    p : array of shape (N, dim)
+        The middles of N lines.
+    v : array of shape (N, dim)
+        Their velocities.
 
     Returns
     -------
@@ -389,6 +480,7 @@ def _flat_gradient(
     residuals = Y - p[:, None] - x[:, None] * v[:, None]
     clipped_residuals = clip_rows(residuals, clip[:, None])
     point_part = np.mean(clipped_residuals, axis=1)
+    # The sum over the n records of xᵢ·(residual of record i), for each of the m lines.
     velocity_part = np.einsum("n,mnd->md", x, clipped_residuals) / len(x)
     return point_part, velocity_part
 
@@ -415,28 +507,39 @@ def _quadric_gradient(
     ----------
     manifold : Manifold
         A `UnitQuadric`.
-    x, Y, clip : arrays of shapes (n,), (n, *point_shape) and (n,)
-        Centered predictors, responses, and the lengths τ to which residuals are
-        clipped.
-    p, v : arrays of shape (N, *point_shape)
-        The geodesics.
+    x : array of shape (n,)
+        Centered predictors.
+    Y : array of shape (n, *point_shape)
+        The responses y.
+    clip : array of shape (n,)
+        The lengths τ to which residuals are clipped.
+    p : array of shape (N, *point_shape)
+        The middles of N geodesics.
+    v : array of shape (N, *point_shape)
+        Their velocities there.
 
     Returns
     -------
     point_part, velocity_part : arrays of shape (N, dim)
         −∇_p E and −∇_v E in coordinates at p.
     """
-    assert isinstance(manifold, UnitQuadric)  # `_choose_kernel` has asked.
+    assert isinstance(manifold, UnitQuadric)  # `_choose_gradient_formula` has asked.
     n = len(x)
+
+    # The unit direction e of each geodesic; any direction serves if it stands still.
     speed = np.asarray(manifold.norm(p, v))
     is_moving = speed > 0
     any_direction = np.asarray(manifold.from_coordinates(p, np.eye(manifold.dim)[0]))
     e = np.where(is_moving[:, None], v, any_direction)
     e = e / np.asarray(manifold.norm(p, e))[:, None]
 
+    # ⟨p, y⟩ and ⟨e, y⟩, one row for each geodesic and one column for each record. The
+    # signature is −1 in the time coordinate of the hyperboloid, and 1 elsewhere.
     dual_Y = (Y * manifold.embedding_signature).T
     p_product = p @ dual_Y
     e_product = e @ dual_Y
+
+    # ⟨t, y⟩ with the unit tangent t at the prediction q, and the distance d(q, y).
     angle = speed[:, None] * x
     if manifold.constant_curvature == -1:
         cos = np.cosh(angle)
@@ -454,6 +557,7 @@ def _quadric_gradient(
         sine = np.sqrt(np.maximum(1 - q_product * q_product, 0.0))
         distance = np.arctan2(sine, q_product)
 
+    # f = min(d, τ)/sin d, and sin(α)/|v|, both with their limits where they are 0/0.
     f = np.minimum(distance, clip) / np.where(sine > 0, sine, 1.0)
     f = np.where(sine > 0, f, 1.0)
     safe_speed = np.where(is_moving, speed, 1.0)[:, None]
@@ -461,7 +565,20 @@ def _quadric_gradient(
     e_coordinates = np.asarray(manifold.to_coordinates(p, e))
 
     def assemble(tangential: np.ndarray, weights: np.ndarray) -> np.ndarray:
-        """Join the part along e with the weighted sum of the parts of Y across it."""
+        """Join the part along e with the weighted sum of the parts of Y across it.
+
+        Parameters
+        ----------
+        tangential : array of shape (N,)
+            The sum, over all records, of the parts along e.
+        weights : array of shape (N, n)
+            The factor with which the part of each y across the geodesic counts.
+
+        Returns
+        -------
+        array of shape (N, dim)
+            The mean over all records, in coordinates at p.
+        """
         tangent_sum = manifold.to_tangent(p, weights @ Y)
         total = np.asarray(manifold.to_coordinates(p, tangent_sum))
         along_e = np.sum(total * e_coordinates, axis=1, keepdims=True)

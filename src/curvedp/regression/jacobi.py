@@ -21,7 +21,18 @@ from curvedp.numerics.elementary import cos_sinc, cosh_sinhc
 
 
 def check_symmetric(manifold: Manifold) -> None:
-    """Refuse a space whose Jacobi fields have no closed form here."""
+    """Refuse a space whose Jacobi fields have no closed form here.
+
+    Parameters
+    ----------
+    manifold : Manifold
+        The manifold of the responses.
+
+    Raises
+    ------
+    ParameterError
+        If the manifold is not declared to be a symmetric space.
+    """
     if not manifold.is_symmetric:
         raise ParameterError(
             "geodesic regression needs a symmetric space (`is_symmetric`), not "
@@ -32,20 +43,28 @@ def check_symmetric(manifold: Manifold) -> None:
 def jacobi_frame(manifold: Manifold, p: Any, v: Any) -> tuple[np.ndarray, np.ndarray]:
     """Diagonalize the curvature operator R_v = R(·, v)v at p.
 
+    In this frame the differential of the exponential map along v is diagonal: it
+    consists of cos and sinc of the square roots of the eigenvalues (`cos_and_sinc`).
+
     Parameters
     ----------
     manifold : Manifold
         A symmetric space.
-    p, v : arrays of shape (..., *point_shape)
-        Points and tangent vectors there.
+    p : array of shape (..., *point_shape)
+        Points.
+    v : array of shape (..., *point_shape)
+        Tangent vectors at these points.
 
     Returns
     -------
     eigenvalues : array of shape (..., dim)
+        The eigenvalues of R_v, which grow like |v|²; negative in negative curvature.
     eigenvectors : array of shape (..., dim, dim)
-        Orthonormal columns: the directions of Jacobi fields that do not mix.
+        Orthonormal columns, in coordinates at p: the directions of Jacobi fields that
+        do not mix.
     """
     operator = manifold.jacobi_operator(p, v)
+    # Flat directions, or no velocity at all: every frame is one of eigenvectors.
     if not operator.any():
         eigenvalues = np.zeros(operator.shape[:-1])
         eigenvectors = np.broadcast_to(np.eye(manifold.dim), operator.shape)
@@ -57,12 +76,21 @@ def jacobi_frame(manifold: Manifold, p: Any, v: Any) -> tuple[np.ndarray, np.nda
 def cos_and_sinc(square: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return cos√u and sin(√u)/√u, which are cosh√−u and sinh(√−u)/√−u where u < 0.
 
-    Both are analytic in u, so that eigenvalues of either sign are treated alike.
+    They are the lengths of Jacobi fields, and hence the factors of the differential of
+    the exponential map. Both are analytic in u, so that eigenvalues of either sign are
+    treated alike.
 
     Parameters
     ----------
     square : array
-        u, an eigenvalue of t²R_v.
+        u, an eigenvalue of the curvature operator R_w = R(·, w)w of a tangent vector w.
+
+    Returns
+    -------
+    cos : array
+        cos√u or cosh√−u, of the shape of `square`.
+    sinc : array
+        sin(√u)/√u or sinh(√−u)/√−u, and 1 at u = 0.
     """
     if not np.any(square < 0):
         cos, sinc = cos_sinc(np, square)

@@ -114,7 +114,7 @@ class Neighborhood:
     domain : Domain
         The public numbers of the regression.
     scale : float
-        The noise scale of the last release.
+        The standard deviation of the noise on each number of the last release.
 
     Attributes
     ----------
@@ -132,6 +132,17 @@ class Neighborhood:
     """
 
     def __init__(self, manifold: Manifold, domain: Domain, scale: float) -> None:
+        """Compute the sizes of a row and the radius of the neighborhood.
+
+        Parameters
+        ----------
+        manifold : Manifold
+            A symmetric space.
+        domain : Domain
+            The public numbers of the regression.
+        scale : float
+            The standard deviation of the noise on each number of the last release.
+        """
         k = domain.predictors
         n_products = (1 + k) * (2 + k) // 2
 
@@ -209,6 +220,11 @@ class Neighborhood:
         ----------
         jacobi_norm : float
             A bound on how much the exponential map stretches a move of the pair.
+
+        Returns
+        -------
+        float
+            The distance, which no public number can exceed.
         """
         domain = self.domain
         return (
@@ -235,11 +251,13 @@ class Neighborhood:
         t : array of shape (n,)
             The length of each record's centered predictors, in the unit 1/√12.
         terms : Contributions
-            The records' moves and residuals at the pair itself.
+            What `contributions` has computed at the pair itself, among them the lengths
+            of the records' moves and residuals.
 
         Returns
         -------
         array of shape (n,)
+            One remainder ≥ 0 for each record; infinite where the bound does not hold.
         """
         manifold = self.manifold
         negative_root, positive_root = curvature_roots(manifold)
@@ -311,7 +329,11 @@ class Neighborhood:
 
     @property
     def units(self) -> LinearizationUnits:
-        """The factors that turn released rows ητ·(aaᵀ/A, remainder/B) back into aaᵀ and remainder."""
+        """The factors that turn a released row back into aaᵀ and the remainder.
+
+        The row is ητ·(aaᵀ/A, remainder/B), with the clip τ, η = `_LINEARIZATION_SHARE`,
+        and the largest possible values A and B.
+        """
         unit = 1 / (_LINEARIZATION_SHARE * self.domain.clip)
         return LinearizationUnits(self.max_leverage * unit, self.max_remainder * unit)
 
@@ -327,6 +349,8 @@ class Neighborhood:
         Returns
         -------
         Linearization
+            The three noisy means. The normal matrix is symmetric, but noise may make it
+            indefinite.
         """
         size = 1 + self.domain.predictors
         direction = release[: self.direction_size]
@@ -414,7 +438,18 @@ def transport_factor(manifold: Manifold, speed: float, reach: float) -> float:
 def curvature_roots(manifold: Manifold) -> tuple[float, float]:
     """Return (√−κ_min, √κ_max), where a root is 0 if no curvature has its sign.
 
-    κ_min and κ_max are the curvature bounds. A space of dimension 1 has no curvature.
+    κ_min and κ_max are the bounds on sectional curvatures. Bounds on Jacobi fields are
+    functions of a length times one of these roots.
+
+    Parameters
+    ----------
+    manifold : Manifold
+        The manifold of the responses. One of dimension 1 has no curvature.
+
+    Returns
+    -------
+    negative_root, positive_root : float
+        √−κ_min and √κ_max.
     """
     if manifold.dim == 1:
         return 0.0, 0.0
@@ -425,7 +460,20 @@ def curvature_roots(manifold: Manifold) -> tuple[float, float]:
 def _exp_stretch(manifold: Manifold, length: float) -> float:
     """Return sinh(s)/s, by which exp can stretch distances between vectors up to a length.
 
-    Here s = length·√−κ_min (Rauch); the factor is 1 where no curvature is negative.
+    Here s = length·√−κ_min, with the lower curvature bound κ_min, by Rauch's comparison
+    theorem.
+
+    Parameters
+    ----------
+    manifold : Manifold
+        The manifold of the responses.
+    length : float
+        The largest length of a vector, ≥ 0.
+
+    Returns
+    -------
+    float
+        A factor ≥ 1; it is 1 where no curvature is negative.
     """
     s = curvature_roots(manifold)[0] * length
     if s == 0:
@@ -475,8 +523,18 @@ def _jacobi_bounds(
 def _hessian_defect(angle: np.ndarray | float) -> np.ndarray:
     """Return 1 − x·cot x, by which Hess ½d² can fall below the identity at the angle x.
 
-    The angle is the distance d times √κ_max. The defect is 0 at x = 0 and infinite from
-    x = π on, where the cut locus may lie.
+    d is the distance to a point, here a response. The Hessian of ½d² is the identity on
+    flat space (Karcher 1977).
+
+    Parameters
+    ----------
+    angle : array or float
+        x = d·√κ_max ≥ 0, with the upper curvature bound κ_max.
+
+    Returns
+    -------
+    array
+        The defect: 0 at x = 0, and infinite from x = π on, where the cut locus may lie.
     """
     x = np.asarray(angle)
     safe_x = np.where((x > 0) & (x < pi), x, 1.0)
@@ -528,15 +586,18 @@ def _jacobi_rate(
 def _pack_outer_products(a: np.ndarray) -> np.ndarray:
     """Return the entries of aaᵀ for each row a: the diagonal, then √2 times those above it.
 
-    With the factor √2 the packed row is as long as the matrix (Frobenius norm).
+    With the factor √2 the packed row is as long as the matrix (Frobenius norm), so that
+    its length bounds what noise must hide.
 
     Parameters
     ----------
     a : array of shape (n, d)
+        One vector for each record.
 
     Returns
     -------
     array of shape (n, d(d + 1)/2)
+        One packed symmetric matrix for each record; `Neighborhood.unpack` reverses it.
     """
     i, j = np.triu_indices(a.shape[1], 1)
     return np.concatenate([a * a, sqrt(2) * a[:, i] * a[:, j]], axis=1)
