@@ -250,7 +250,7 @@ def test_few_records_leave_the_public_domain_and_pure_epsilon_needs_more():
         region = model.fit(x[:, 0], Y).confidence_region()
         assert region.theorem == "the whole public domain"
         assert region.velocity_radius == 1.5
-    with pytest.raises(ParameterError, match="floats"):
+    with pytest.raises(ParameterError, match="draws in float64"):
         PrivateGeodesicRegression(
             M, radius=0.8, speed=1.0, clip=0.3, method="kng", x_range=(0, 1)
         ).fit(x[:, 0], Y).confidence_region()

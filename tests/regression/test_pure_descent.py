@@ -104,7 +104,12 @@ def test_tampered_certificates_are_not_confirmed(part, change):
     )
     honest = model.fit(x, x[:, None]).certificate_
     assert all(check.holds for check in verify_certificate(honest))
-    tampered = seal(replace(honest, **{part: {**getattr(honest, part), **change}}))
+    if part == "entropy":
+        entropy = {**honest.provenance.entropy, **change}
+        provenance = replace(honest.provenance, entropy=entropy)
+        tampered = seal(replace(honest, provenance=provenance))
+    else:
+        tampered = seal(replace(honest, **{part: {**getattr(honest, part), **change}}))
     assert not all(check.holds for check in _verified(tampered))
 
 
