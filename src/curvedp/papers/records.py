@@ -23,6 +23,7 @@ from curvedp.papers.runner import (
     Reproduction,
     check_figures,
     find_reproductions,
+    last_digit,
     number_at,
 )
 
@@ -162,14 +163,21 @@ def printed_table() -> str:
 
 
 def _compare(check: Check) -> tuple[str, str]:
-    """Return ours over the printed number, and in words whether they agree."""
+    """Return ours over the printed number, and in words whether they agree.
+
+    They agree if they differ by at most a unit of the last printed digit plus two
+    standard deviations of the sampling (`Check.agrees_with_print`). Of those, "=" is
+    said only of numbers within 5 % of each other, or within half a unit of the last
+    printed digit, and "within 2 sd" of the others.
+    """
     printed = float(check.printed or "nan")
     ratio = f"{check.found / printed:.3g}" if printed else "–"
     if check.timing:
         return ratio, "another machine"
     if not check.agrees_with_print:
         return ratio, "no"
-    is_close = math.isclose(check.found, printed, rel_tol=0.05, abs_tol=0.005)
+    half_a_digit = last_digit(check.printed or "") / 2
+    is_close = math.isclose(check.found, printed, rel_tol=0.05, abs_tol=half_a_digit)
     return ratio, "=" if is_close else "within 2 sd"
 
 

@@ -294,7 +294,7 @@ def _check(entry: Mapping[str, Any], figures: Any) -> Check:
     printed = entry.get("printed")
     agrees = None
     if printed is not None:
-        tolerance = _last_digit(printed) + 2 * sd
+        tolerance = last_digit(printed) + 2 * sd
         agrees = bool(abs(found - float(printed)) <= tolerance)
 
     return Check(
@@ -320,7 +320,7 @@ def number_at(figures: Any, path: str) -> float:
     return float(figures)
 
 
-def _last_digit(printed: str) -> float:
+def last_digit(printed: str) -> float:
     """Return a unit of the last printed digit, rounded or cut off: 0.001 for 0.954."""
     return 10.0 ** -len(printed.partition(".")[2])
 

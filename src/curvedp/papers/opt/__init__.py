@@ -2,7 +2,7 @@
 
 Its accounting (Claims 3 to 5), its rates (Theorems 6 to 8, §5.3), its Algorithms 11 and
 12, the tangent Gaussian and the covariance descriptors. For private descent use
-`curvedp.optim`: the paper's noise is NOT PROVED PRIVATE (docs/errata.md, E25).
+`curvedp.optim`: the paper's noise is NOT PROVED PRIVATE (docs/errata.md, E39).
 """
 
 from typing import TYPE_CHECKING

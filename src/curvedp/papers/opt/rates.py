@@ -7,7 +7,7 @@ functions that are L₀-Lipschitz and L-smooth, d the dimension, ζ the curvatur
 η the learning rate, m the inner steps, S the epochs, K the restarts.
 
 The noise is Claim 5's, with its constant c₁; that claim rests on Claim 4, which does
-not hold at the order it is used at (docs/errata.md, E25). The bounds on the risk hold
+not hold at the order it is used at (docs/errata.md, E39). The bounds on the risk hold
 for any noise: pass `sigma`.
 """
 
