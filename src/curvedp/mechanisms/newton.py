@@ -500,6 +500,13 @@ class NewtonMechanism(
         return Draw(run.points[0], noise.integers, noise.slack, transcript)
 
     def reconstruct_value(self, certificate: Certificate) -> np.ndarray:
+        """Compute the released mean again: replay all steps from a certificate.
+
+        Parameters
+        ----------
+        certificate : Certificate
+            The certificate of a release, which lists the noisy integers of all steps.
+        """
         run = self._replay(certificate.release["integers"])
         return np.asarray(self.post_process(run.points[0]))
 
@@ -651,8 +658,9 @@ class NewtonMechanism(
         Returns
         -------
         list of dict
-            The fields of `StepNoise` for each step, and with each of them the standard
-            deviation of the noise that is left in the released point.
+            For each step the distance from the public center, the noise scales of the
+            gradient and of the Hessian, and under "noise_left" the standard deviation
+            of the noise in each coordinate of the released point.
         """
         noise_left = float(run.noise_std[0, 0])
         return [
@@ -673,6 +681,9 @@ class NewtonMechanism(
         self, populations: np.ndarray | None, n_runs: int, add_noise: AddNoise
     ) -> NewtonRun:
         """Make independent runs, each of `steps` noisy Newton steps from the center.
+
+        A step divides the noisy mean logarithm of the records (the negative gradient of
+        half the mean squared distance) by an estimate of the mean Hessian.
 
         Parameters
         ----------
@@ -1029,6 +1040,7 @@ class _LogCache:
     """
 
     def __init__(self) -> None:
+        """Start without any logarithms; `get` computes them."""
         self._blocks: dict[Any, np.ndarray] = {}
 
     def get(

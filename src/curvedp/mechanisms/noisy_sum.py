@@ -52,6 +52,7 @@ class SumMechanism(VectorMechanism):
 
     @classmethod
     def supports(cls, statistic: Statistic) -> bool:
+        """Return whether a statistic is a sum over records, as this class needs."""
         return isinstance(statistic, SumStatistic)
 
     @classmethod
@@ -110,6 +111,12 @@ class SumMechanism(VectorMechanism):
             The exact sum over the records.
         source : Source
             Where random bits come from.
+
+        Returns
+        -------
+        Draw
+            The noisy sum, with its integers on the public grid and a bound on the total
+            variation distance of the sampler from the ideal law.
         """
         noise = ExactNoise(self.noise_kind, source)
         noisy_sum = noise(data[None], np.array([self.scale]))[0]

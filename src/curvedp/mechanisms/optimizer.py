@@ -35,7 +35,14 @@ Descent = Callable[[Source], np.ndarray]
 
 
 def _optimizer_info(name: str) -> MechanismInfo:
-    """Return the description of an optimizer: it reads records, and draws in floats."""
+    """Return the description of an optimizer for the registry of mechanisms.
+
+    Parameters
+    ----------
+    name : str
+        What certificates call the optimizer. All of them read the records one by
+        one and draw their noise in floats.
+    """
     return MechanismInfo(name, reads="records", sampling=SamplingPath.FLOAT64)
 
 
@@ -51,6 +58,7 @@ class OptimizerMechanism(Mechanism):
 
     @classmethod
     def supports(cls, statistic: Statistic) -> bool:
+        """Return whether a statistic is a mean of clipped gradients."""
         return isinstance(statistic, ClippedGradient)
 
     @classmethod
@@ -65,12 +73,40 @@ class OptimizerMechanism(Mechanism):
         )
 
     def prepare_data(self, data: Descent) -> Descent:
+        """Return the descent unchanged: its function already holds the records.
+
+        Parameters
+        ----------
+        data : function of a Source
+            Runs the descent and returns its last iterate.
+        """
         return data
 
     def draw(self, data: Descent, source: Source) -> Draw:
+        """Run the descent, with random bits from a source.
+
+        Parameters
+        ----------
+        data : function of a Source
+            Runs the descent and returns its last iterate.
+        source : Source
+            Where random bits come from.
+
+        Returns
+        -------
+        Draw
+            The last iterate. It has no integers, because noise is drawn in floats.
+        """
         return Draw(np.asarray(data(source)), [], None)
 
     def post_process(self, value: np.ndarray) -> np.ndarray:
+        """Return the last iterate unchanged: the optimizer has already projected it.
+
+        Parameters
+        ----------
+        value : array
+            The last iterate.
+        """
         return value
 
     def reconstruct_value(self, certificate: Certificate) -> np.ndarray:
@@ -113,6 +149,7 @@ class BatchMechanism(OptimizerMechanism):
 
     @cached_property
     def privacy_profile(self) -> PrivacyCurve:
+        """The guarantee of all steps, if an attacker does not know the batches."""
         return self.composed(batches_are_known=False)
 
     @cached_property
@@ -122,7 +159,20 @@ class BatchMechanism(OptimizerMechanism):
 
 
 def _check_batch_size(batch_size: int, n: int) -> None:
-    """Refuse a batch that is larger than the data set."""
+    """Refuse a batch that is larger than the data set.
+
+    Parameters
+    ----------
+    batch_size : int
+        The (expected) number of records in a batch.
+    n : int
+        The number of records.
+
+    Raises
+    ------
+    ParameterError
+        If `batch_size` exceeds `n`.
+    """
     if batch_size > n:
         raise ParameterError("batch_size is more than the number of records")
 
@@ -165,6 +215,7 @@ class BatchDescentMechanism(BatchMechanism):
     info: ClassVar[MechanismInfo] = _optimizer_info("dp-rsgd")
 
     def __post_init__(self) -> None:
+        """Check the fields, and that a batch is no larger than the data set."""
         super().__post_init__()
         _check_batch_size(self.batch_size, self.statistic.n)
 
@@ -208,6 +259,7 @@ class VarianceReducedMechanism(BatchMechanism):
     info: ClassVar[MechanismInfo] = _optimizer_info("dp-rsvrg")
 
     def __post_init__(self) -> None:
+        """Check the fields, and that a batch is no larger than the data set."""
         super().__post_init__()
         _check_batch_size(self.batch_size, self.statistic.n)
 
@@ -255,6 +307,7 @@ class AddRemoveDescentMechanism(BatchMechanism):
 
     @classmethod
     def supports(cls, statistic: Statistic) -> bool:
+        """Return whether a statistic is a sum of clipped gradients with a private n."""
         return isinstance(statistic, ClippedGradientSum)
 
     def composed(self, *, batches_are_known: bool) -> Guarantee:
@@ -296,6 +349,7 @@ class AddRemoveVarianceReducedMechanism(BatchMechanism):
 
     @classmethod
     def supports(cls, statistic: Statistic) -> bool:
+        """Return whether a statistic is a sum of clipped gradients with a private n."""
         return isinstance(statistic, ClippedGradientSum)
 
     def composed(self, *, batches_are_known: bool) -> Guarantee:

@@ -105,6 +105,7 @@ class SelectionMechanism(Mechanism):
 
     @classmethod
     def supports(cls, statistic: Statistic) -> bool:
+        """Return whether a statistic is the best of repeated releases, as is needed."""
         return isinstance(statistic, BestRelease)
 
     @classmethod
@@ -158,6 +159,13 @@ class SelectionMechanism(Mechanism):
         return self.run_count_law.best(run, self.order)
 
     def prepare_data(self, data: RunCandidate) -> RunCandidate:
+        """Return the function that runs candidates, unchanged.
+
+        Parameters
+        ----------
+        data : function of a candidate's number
+            Makes one private run of that candidate, and returns its score and value.
+        """
         return data
 
     def draw(self, data: RunCandidate, source: Source) -> Draw:
@@ -190,6 +198,13 @@ class SelectionMechanism(Mechanism):
         return Draw(best, [np.array([best.number])], None)
 
     def post_process(self, value: BestRun) -> BestRun:
+        """Return the best run unchanged.
+
+        Parameters
+        ----------
+        value : BestRun
+            The run, with the number of its candidate, its score and its value.
+        """
         return value
 
     def reconstruct_value(self, certificate: Certificate) -> int:

@@ -106,9 +106,14 @@ def smallest_gaussian_scale(guarantee: Guarantee, sensitivity: float = 1.0) -> f
 
 
 def needs_bounded_loss(guarantee: Guarantee) -> bool:
-    """Return whether only noise with a bounded privacy loss meets the guarantee.
+    """Return whether only noise with a bounded privacy loss meets a guarantee.
 
-    The privacy loss of Gaussian noise is unbounded.
+    Then Laplace noise is needed: the privacy loss of Gaussian noise is unbounded.
+
+    Parameters
+    ----------
+    guarantee : Guarantee
+        The privacy guarantee, such as pure ε, which needs a bounded loss.
     """
     return guarantee.requires_bounded_loss
 
@@ -203,6 +208,15 @@ class ExactNoise:
     """
 
     def __init__(self, kind: NoiseKind, source: Source) -> None:
+        """Choose the sampler, and start with an empty list of draws.
+
+        Parameters
+        ----------
+        kind : {"gaussian", "laplace"}
+            The kind of noise.
+        source : Source
+            Where random bits come from.
+        """
         self._draw_row = exact_laplace if kind == "laplace" else exact_gaussian
         self._source = source
         self.draws: list[ExactDraw] = []
@@ -245,12 +259,20 @@ class ExactNoise:
 
     @property
     def slack(self) -> float:
-        """A bound on the total variation distance of all draws together."""
+        """A bound on how far all draws are from the ideal law, in total variation."""
         return sum(draw.tau for draw in self.draws)
 
 
 def _check_noise_kind(name: str, kind: Any) -> NoiseKind:
-    """Return "gaussian" or "laplace", or raise `ParameterError`."""
+    """Return "gaussian" or "laplace", or raise `ParameterError`.
+
+    Parameters
+    ----------
+    name : str
+        The name of the field, for the message.
+    kind : Any
+        Its value.
+    """
     _validate.choice(name, kind, NOISE_KINDS)
     return "laplace" if kind == "laplace" else "gaussian"
 

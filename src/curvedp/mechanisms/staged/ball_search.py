@@ -288,6 +288,7 @@ class PrivateBallMechanism(
 
     @classmethod
     def supports(cls, statistic: Statistic) -> bool:
+        """Return whether a statistic can be released in a ball found privately."""
         return isinstance(statistic, BallSearchStatistic)
 
     @classmethod
@@ -331,6 +332,15 @@ class PrivateBallMechanism(
 
     @classmethod
     def laplace_cost_ratio(cls, statistic: Any) -> float:
+        """Return the error with Laplace stages over that with Gaussian stages.
+
+        Both have noise of the same length. The ratio was measured for each statistic.
+
+        Parameters
+        ----------
+        statistic : BallSearchStatistic
+            The statistic to release.
+        """
         return float(statistic.laplace_cost_ratio)
 
     @property
@@ -391,9 +401,24 @@ class PrivateBallMechanism(
     # ---- release and replay ----
 
     def prepare_data(self, data: Any) -> Any:
+        """Return the records in the form that the search and the statistic read.
+
+        Parameters
+        ----------
+        data : Any
+            The records, as an estimator passes them: an array, `Records`, or both with
+            class indices if the statistic has classes.
+        """
         return self.statistic.prepare(data)
 
     def queries(self, data: Records | None = None) -> Queries:
+        """Return an object that computes counts and means of records, without noise.
+
+        Parameters
+        ----------
+        data : Records, optional
+            The records of the search. None in a replay, where all answers are zeros.
+        """
         return Queries(self.statistic, data)
 
     def draw(self, data: Any, source: Source) -> Draw:
@@ -559,6 +584,16 @@ class PrivateBallMechanism(
         return final
 
     def reconstruct_value(self, certificate: Certificate) -> Any:
+        """Compute the released value again from the noisy integers in a certificate.
+
+        The search is replayed first, which gives the ball; then the final mechanism
+        computes its value from the remaining integers.
+
+        Parameters
+        ----------
+        certificate : Certificate
+            The certificate of a release.
+        """
         result = self._replay_all(certificate.release["integers"])
         final_certificate = self._final_certificate(certificate, result)
         return result.final.reconstruct_value(final_certificate)
@@ -589,6 +624,13 @@ class PrivateBallMechanism(
         return draw._replace(frame=result.final.statistic)
 
     def final_mechanism(self, certificate: Certificate) -> Mechanism:
+        """Return the mechanism that released the statistic in the ball that was found.
+
+        Parameters
+        ----------
+        certificate : Certificate
+            The certificate of a release, whose search is replayed.
+        """
         return self._replay_all(certificate.release["integers"]).final
 
     def further_checks(self, certificate: Certificate) -> list[Check]:

@@ -103,6 +103,18 @@ class StageBudget:
     def __init__(
         self, scale: float, add_noise: AddNoise, noise_kind: NoiseKind = "gaussian"
     ) -> None:
+        """Open a budget of which nothing is spent.
+
+        Parameters
+        ----------
+        scale : float
+            1/μ of the whole release, or 1/ε for Laplace noise. A small margin is added
+            to it, because shares of the budget are rounded.
+        add_noise : function of (values, scales)
+            Returns the values plus noise. In a replay it returns the recorded draws.
+        noise_kind : {"gaussian", "laplace"}
+            The kind of noise.
+        """
         self.share_left = 1.0
         self.transcript: list[dict[str, Any]] = []
         self.counts: list[ReleasedCounts] = []
@@ -219,6 +231,7 @@ class StagedMechanism(VectorMechanism, ChecksItself):
     noise_kinds: ClassVar[tuple[NoiseKind, ...]] = ("gaussian",)
 
     def __post_init__(self) -> None:
+        """Check the scale, and that the stages can use this kind of noise."""
         super().__post_init__()
         _validate.choice("noise_kind", self.noise_kind, self.noise_kinds)
 
@@ -257,6 +270,15 @@ class StagedMechanism(VectorMechanism, ChecksItself):
 
     @classmethod
     def calibrate(cls, statistic: Statistic, guarantee: Guarantee) -> Self:
+        """Return the mechanism with the least noise that meets a guarantee.
+
+        Parameters
+        ----------
+        statistic : Statistic
+            The statistic to release.
+        guarantee : Guarantee
+            The guarantee that all stages together must satisfy.
+        """
         level = cls.calibrate_noise(statistic, guarantee)
         return cls(statistic=statistic, scale=level.scale, noise_kind=level.kind)
 
@@ -336,6 +358,13 @@ class StagedMechanism(VectorMechanism, ChecksItself):
         return value
 
     def reconstruct_value(self, certificate: Certificate) -> Any:
+        """Compute the released value again: replay all stages from a certificate.
+
+        Parameters
+        ----------
+        certificate : Certificate
+            The certificate of a release, which lists the noisy integers of all stages.
+        """
         return self.replay(certificate.release["integers"]).value
 
     def further_checks(self, certificate: Certificate) -> list[Check]:

@@ -120,10 +120,12 @@ class MedianMechanism(
 
     @classmethod
     def supports(cls, statistic: Statistic) -> bool:
+        """Return whether a statistic is a geometric median, as this class needs."""
         return isinstance(statistic, GeometricMedian)
 
     @property
     def post_processing(self) -> tuple[PostProcessing, ...]:
+        """What is done to the last point: it is projected into the public ball."""
         return (PostProcessing.PROJECT_TO_BALL,)
 
     @property
@@ -141,9 +143,30 @@ class MedianMechanism(
         return bool(noise_length <= noise_divisor * self.statistic.n)
 
     def prepare_data(self, data: Any) -> Records:
+        """Return the records in the form in which the stages read them.
+
+        Parameters
+        ----------
+        data : array of shape (n, *point_shape), or Records
+            The records.
+
+        Returns
+        -------
+        Records
+            The records in the canonical frame (an isometry has moved the center of the
+            public ball to the origin). Those in memory are clipped into the ball.
+        """
         return self.statistic.collect_records(data)
 
     def queries(self, data: Records | None = None) -> Queries:
+        """Return an object that computes counts and means of records, without noise.
+
+        Parameters
+        ----------
+        data : Records, optional
+            The records as `prepare_data` returns them. None in a replay, where all
+            answers are zeros.
+        """
         return Queries(self.statistic, data)
 
     def recorded_draw(self, integers: Any) -> NoisyDraw:
@@ -218,15 +241,21 @@ class MedianMechanism(
         return StagedResult(point, budget)
 
     def _share_of_few(self, rule: ShellRule) -> float:
-        """Return the least share of the budget that a histogram of distances should have.
+        """Return the least share of the budget for a histogram of distances.
 
-        With few records it is larger. It is 0 for Gaussian noise, which uses no
-        histograms.
+        Noise for pure ε has a length in proportion to 1/(nε), so that a histogram of
+        few records needs more of the budget.
 
         Parameters
         ----------
         rule : ShellRule
             The histogram, with the numbers from which its share follows.
+
+        Returns
+        -------
+        float
+            The fraction of the budget. It is 0 for Gaussian noise, which uses no
+            histograms.
         """
         if self.noise_kind == "gaussian":
             return 0.0
@@ -254,6 +283,11 @@ class MedianMechanism(
             The current estimate of the median.
         previous : float
             The median distance from the previous estimate; 0 if there is none yet.
+
+        Returns
+        -------
+        float
+            The released distance, for Gaussian noise by a binary search.
         """
         n = self.statistic.n
         largest = self.statistic.outer_radius

@@ -80,39 +80,54 @@ class PrototypeQueries(NamedTuple):
     def sum_of_points(self) -> Answer:
         """Return the sum of all points of a sphere, and maybe their weighted number.
 
-        Each record or person contributes a vector x of length at most 1, and if n is
-        private `_TOTAL_WEIGHT` beside it. Replacing one moves the sum by at most 2,
-        adding one by √(1 + w²).
+        The center of the private ball is the direction of this sum. Each record or
+        person contributes a vector of length at most 1, and the weight w =
+        `_TOTAL_WEIGHT` beside it if n is private. Replacing one moves the sum by at
+        most 2, adding one by √(1 + w²).
+
+        Returns
+        -------
+        Answer
+            The dim + 1 entries of the sum, then maybe w times the number of records;
+            and how far they can move between neighboring data sets.
         """
         statistic = self.statistic
         size = statistic.manifold.dim + 1
-        counts_total = statistic.n is None
-        rows = 1 if counts_total else 2
-        length = sqrt(1 + _TOTAL_WEIGHT**2) if counts_total else 1.0
+        n_is_private = statistic.n is None
+        # How many rows of the sum change between neighbors, and how long they are.
+        changed_rows = 1 if n_is_private else 2
+        longest_row = sqrt(1 + _TOTAL_WEIGHT**2) if n_is_private else 1.0
 
-        total = np.zeros(size + int(counts_total))
+        total = np.zeros(size + int(n_is_private))
         if self.data is not None:
-            whole = np.zeros(total.shape, dtype=np.int64)
+            integer_sum = np.zeros(total.shape, dtype=np.int64)
             for points, _, persons in _blocks(self.data):
                 vectors = _person_averages(clip_rows_to(points, 1.0), persons)
-                if counts_total:
+                if n_is_private:
                     weights = np.full((len(vectors), 1), _TOTAL_WEIGHT)
                     vectors = np.concatenate([vectors, weights], axis=1)
-                whole += _whole_rows(vectors).sum(axis=0)
-            total = _to_sum(whole)
-        return Answer(total, _computed_sensitivity(rows, length, total.size))
+                integer_sum += _to_grid_integers(vectors).sum(axis=0)
+            total = _from_grid_integers(integer_sum)
+        sensitivity = _computed_sensitivity(changed_rows, longest_row, total.size)
+        return Answer(total, sensitivity)
 
     def count_beyond(self, center: np.ndarray, radii: np.ndarray) -> np.ndarray:
-        """Return how many records, or people, are farther from a center than each radius.
+        """Return how many records, or people, are farther from a center than radii.
 
-        Each count has sensitivity 1. A person's distance is the average over their
-        records.
+        The search for the radius of the ball reads it. Each count has sensitivity 1. A
+        person's distance is the average over their records.
 
         Parameters
         ----------
         center : array of shape point_shape
             A public point.
         radii : array
+            The public radii.
+
+        Returns
+        -------
+        array, the shape of radii
+            The counts; zeros in a replay.
         """
         counts = np.zeros(len(radii))
         if self.data is None:
@@ -127,7 +142,9 @@ class PrototypeQueries(NamedTuple):
     def class_sums(self, ball: Ball) -> Answer:
         """Return the sums of clipped logarithms and the weighted counts of all classes.
 
-        Theorem B3 (docs/theory/private-ball.md) is about the sensitivity
+        A record adds to the row of its class its logarithm at the center of the ball,
+        clipped and divided by the radius, and a constant weight. Theorem B3
+        (docs/theory/private-ball.md) bounds how far all rows together can move
         (`ClassPrototypes.sum_sensitivity`).
 
         Parameters
@@ -138,20 +155,22 @@ class PrototypeQueries(NamedTuple):
         Returns
         -------
         Answer
-            For each class the dim entries of its sum, then its weighted count.
+            For each class the dim entries of its sum, then its weighted count; and the
+            sensitivity of all these numbers.
         """
         statistic = self.statistic
         row_size = statistic.manifold.dim + 1
         sums = np.zeros((statistic.classes, row_size))
         if self.data is not None:
-            whole = np.zeros(sums.shape, dtype=np.int64)
+            integer_sums = np.zeros(sums.shape, dtype=np.int64)
             for points, classes, persons in _blocks(self.data):
                 logs = statistic.to_unit_logs(ball, points)
                 weights = np.full((len(logs), 1), statistic.count_weight)
                 rows = np.concatenate([logs, weights], axis=1)
                 rows, classes = _rows_of_persons(rows, classes, persons)
-                np.add.at(whole, classes, _whole_rows(rows))
-            sums = _to_sum(whole)
+                # Unlike `+=`, this adds all rows of the same class.
+                np.add.at(integer_sums, classes, _to_grid_integers(rows))
+            sums = _from_grid_integers(integer_sums)
         return Answer(sums.ravel(), statistic.sum_sensitivity)
 
 
@@ -160,18 +179,31 @@ def _blocks(
 ) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray | None]]:
     """Yield blocks of points with their classes and people; a person is in one block.
 
+    Blocks bound the memory that logarithms take. The rows of a person are averaged,
+    so they must not be divided between blocks.
+
     Parameters
     ----------
     data : LabeledPoints
-        Sorted by person, if records belong to people.
+        Points, classes and maybe people; sorted by person, if there are people.
+
+    Yields
+    ------
+    points : array of shape (k, *point_shape)
+        The points of a block.
+    class_index : array of int, shape (k,)
+        Their classes.
+    person_index : array of int, shape (k,), or None
+        The people to whom they belong.
     """
     points, class_index, person_index = data
     n = len(points)
-    at_once = max(1, _BLOCK_SIZE // max(1, points[:1].size))
+    points_at_once = max(1, _BLOCK_SIZE // max(1, points[:1].size))
     start = 0
     while start < n:
-        stop = min(n, start + at_once)
+        stop = min(n, start + points_at_once)
         if person_index is not None and stop < n:
+            # Extend the block to the end of its last person.
             last_person = person_index[stop - 1]
             stop = int(np.searchsorted(person_index, last_person, side="right"))
         persons = None if person_index is None else person_index[start:stop]
@@ -185,14 +217,21 @@ def _person_averages(rows: np.ndarray, persons: np.ndarray | None) -> np.ndarray
     Parameters
     ----------
     rows : array, shape (records, size)
+        One row for each record.
     persons : array of int, shape (records,), or None
-        Sorted.
+        The person of each record, in ascending order from 0 or more.
+
+    Returns
+    -------
+    array, shape (people, size)
+        One row for each person.
     """
     if persons is None:
         return rows
+    # A person's rows begin where the index changes, and are summed from there on.
     starts = np.flatnonzero(np.diff(persons, prepend=-1))
-    sizes = np.diff([*starts, len(rows)])[:, None]
-    return np.asarray(np.add.reduceat(rows, starts) / sizes)
+    records_per_person = np.diff([*starts, len(rows)])[:, None]
+    return np.asarray(np.add.reduceat(rows, starts) / records_per_person)
 
 
 def _rows_of_persons(
@@ -200,56 +239,95 @@ def _rows_of_persons(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return what each person contributes to each class, and the classes.
 
-    A person with k records contributes their rows divided by k. The rows of one person
-    in one class are added up, so that each entry is rounded once.
+    A person with k records contributes their rows divided by k, so that all their
+    contributions together are no longer than those of one record. The rows of one
+    person in one class are added up, so that each entry is rounded once.
 
     Parameters
     ----------
     rows : array, shape (records, size)
+        One row for each record.
     classes : array of int, shape (records,)
+        The class of each record.
     persons : array of int, shape (records,), or None
-        Sorted. None if each row is a person's own.
+        The person of each record, in ascending order. None if each row is a person's
+        own.
+
+    Returns
+    -------
+    rows : array, shape (pairs, size)
+        The sum for each pair of a person and a class that occurs.
+    classes : array of int, shape (pairs,)
+        The class of each pair.
     """
     if persons is None:
         return rows, classes
     starts = np.flatnonzero(np.diff(persons, prepend=-1))
-    sizes = np.diff([*starts, len(rows)])
-    scaled = rows / np.repeat(sizes, sizes)[:, None]
+    records_per_person = np.diff([*starts, len(rows)])
+    divisor_of_row = np.repeat(records_per_person, records_per_person)
+    scaled = rows / divisor_of_row[:, None]
 
+    # Sort by person (lexsort's last key), then by class. A pair of both begins where
+    # either of them changes.
     order = np.lexsort((classes, persons))
     persons_in_order = persons[order]
     classes_in_order = classes[order]
-    is_new = np.diff(persons_in_order, prepend=-1) != 0
-    is_new |= np.diff(classes_in_order.astype(np.int64), prepend=-1) != 0
-    cells = np.flatnonzero(is_new)
-    return np.add.reduceat(scaled[order], cells), classes_in_order[cells]
+    is_new_pair = np.diff(persons_in_order, prepend=-1) != 0
+    is_new_pair |= np.diff(classes_in_order.astype(np.int64), prepend=-1) != 0
+    pair_starts = np.flatnonzero(is_new_pair)
+    sums_of_pairs = np.add.reduceat(scaled[order], pair_starts)
+    return sums_of_pairs, classes_in_order[pair_starts]
 
 
-def _whole_rows(rows: np.ndarray) -> np.ndarray:
-    """Return rows as whole multiples of 2^-20, to which entries are rounded."""
-    return np.asarray(np.round(rows * 2.0**ENTRY_BITS).astype(np.int64))
+def _to_grid_integers(rows: np.ndarray) -> np.ndarray:
+    """Return rows as whole multiples of the grid width 2^-20, rounding each entry.
 
-
-def _to_sum(whole: np.ndarray) -> np.ndarray:
-    """Return a whole sum of rows as doubles, which hold it exactly."""
-    cut = np.clip(whole, -LARGEST_SUM, LARGEST_SUM)
-    return np.asarray(cut.astype(np.float64) * 2.0**-ENTRY_BITS)
-
-
-def _computed_sensitivity(rows: int, length: float, size: int) -> float:
-    """Return how far a computed sum of rows moves if one is added, or replaced.
+    Integers add up exactly, so that sums do not depend on the order of the records.
 
     Parameters
     ----------
-    rows : int
-        1 if a row is added or removed, 2 if it is replaced.
-    length : float
+    rows : array
+        Numbers of modulus at most about 1.
+
+    Returns
+    -------
+    array of int, the shape of rows
+        The multiples.
+    """
+    return np.asarray(np.round(rows * 2.0**ENTRY_BITS).astype(np.int64))
+
+
+def _from_grid_integers(integer_sums: np.ndarray) -> np.ndarray:
+    """Return sums of grid integers as doubles, which hold them exactly.
+
+    Parameters
+    ----------
+    integer_sums : array of int
+        Sums of whole multiples of the grid width 2^-20. They are clipped to ±2^53
+        multiples, beyond which doubles do not hold every integer.
+    """
+    clipped = np.clip(integer_sums, -LARGEST_SUM, LARGEST_SUM)
+    return np.asarray(clipped.astype(np.float64) * 2.0**-ENTRY_BITS)
+
+
+def _computed_sensitivity(changed_rows: int, longest_row: float, size: int) -> float:
+    """Return how far a computed sum of rows can move between neighboring data sets.
+
+    To the length of the rows that change, the rounding of each entry to the grid
+    2^-20 is added.
+
+    Parameters
+    ----------
+    changed_rows : int
+        1 if a row is added or removed, 2 if one is replaced by another.
+    longest_row : float
         The largest length of a row.
     size : int
-        The number of its entries.
+        The number of entries of a row.
     """
     rounding = sqrt(size) * 2.0 ** -(ENTRY_BITS + 1)
-    return nextafter(rows * (length * (1 + 1e-9) + rounding), inf)
+    # Lengths are computed in floats, with a relative error far below 1e-9.
+    return nextafter(changed_rows * (longest_row * (1 + 1e-9) + rounding), inf)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -274,11 +352,20 @@ class PrototypeMechanism(StagedMechanism, PredictsError, NeedsManyRecords):
 
     @classmethod
     def supports(cls, statistic: Statistic) -> bool:
+        """Return whether a statistic is prototypes of classes, as this class needs."""
         return isinstance(statistic, ClassPrototypes)
 
     @classmethod
     def calibrate(cls, statistic: Statistic, guarantee: Guarantee) -> Self:
-        """Return the mechanism with the least noise that meets the guarantee.
+        """Return the mechanism with the least Gaussian noise that meets a guarantee.
+
+        Parameters
+        ----------
+        statistic : ClassPrototypes
+            The prototypes that are to be released.
+        guarantee : Guarantee
+            What the release must satisfy if a record is replaced; or, with a private n,
+            if one is added or removed.
 
         Raises
         ------
@@ -292,14 +379,15 @@ class PrototypeMechanism(StagedMechanism, PredictsError, NeedsManyRecords):
         assert isinstance(statistic, ClassPrototypes)  # it is supported
         adjacency = "replace-one" if statistic.n is not None else ADD_REMOVE
         check_guarantee(guarantee, adjacency)
-        # The stages state their sensitivities, whatever neighbors are.
-        same_numbers = replace(guarantee, adjacency="replace-one")
-        scale = smallest_gaussian_scale(same_numbers)
+        # Each stage states its sensitivity for the adjacency of the statistic, so the
+        # same scale serves both. `smallest_gaussian_scale` takes replace-one only.
+        same_guarantee = replace(guarantee, adjacency="replace-one")
+        scale = smallest_gaussian_scale(same_guarantee)
         return cls(statistic=statistic, scale=scale)
 
     @cached_property
     def privacy_profile(self) -> PrivacyCurve:
-        """For replacing a record, or for adding or removing one if n is private."""
+        """The profile for replacing a record, or with a private n for adding one."""
         profile = super().privacy_profile
         if self.statistic.n is not None:
             return profile
@@ -307,7 +395,10 @@ class PrototypeMechanism(StagedMechanism, PredictsError, NeedsManyRecords):
 
     @property
     def has_enough_records(self) -> bool:
-        """Whether classes of average size stand out of the noise; True if n is private."""
+        """Whether classes of average size stand out of the noise; True if n is private.
+
+        With C classes and μ-GDP the measured threshold is nμ/(2C) ≥ 10.
+        """
         if self.statistic.n is None:
             return True
         per_class = self.statistic.n / self.statistic.classes
@@ -321,17 +412,23 @@ class PrototypeMechanism(StagedMechanism, PredictsError, NeedsManyRecords):
         data : (records, class_index) or (records, class_index, person_index)
             The records have shape (k, *point_shape); the indices have shape (k,).
 
+        Returns
+        -------
+        LabeledPoints
+            The data, sorted by person if there are people.
+
         Raises
         ------
         ParameterError
             For a wrong shape or type, never for what a record holds.
         """
-        records, class_index, *rest = data
+        records, class_index = data[:2]
+        persons = data[2] if len(data) > 2 else None
         statistic = self.statistic
         shape = statistic.manifold.point_shape
         points = statistic.to_points(to_float_records("records", records, shape))
         classes = np.asarray(class_index)
-        persons = rest[0] if rest else None
+
         n_units = len(points)
         if persons is not None:
             order = np.argsort(persons, kind="stable")
@@ -346,6 +443,14 @@ class PrototypeMechanism(StagedMechanism, PredictsError, NeedsManyRecords):
         return LabeledPoints(points, classes, persons)
 
     def queries(self, data: LabeledPoints | None = None) -> PrototypeQueries:
+        """Return an object that computes counts and sums of points, without noise.
+
+        Parameters
+        ----------
+        data : LabeledPoints, optional
+            The points as `prepare_data` returns them. None in a replay, where all
+            answers are zeros.
+        """
         return PrototypeQueries(self.statistic, data)
 
     def run(self, queries: PrototypeQueries, add_noise: AddNoise) -> StagedResult:
@@ -373,22 +478,35 @@ class PrototypeMechanism(StagedMechanism, PredictsError, NeedsManyRecords):
         noisy, noise_std = budget.release(
             "sums", 1.0, answer.sensitivity, answer.values
         )
+        # A row has the sum of a class's logarithms, then its weighted count.
         rows = noisy.reshape(self.statistic.classes, -1)
-        count_std = noise_std / self.statistic.count_weight
         counts = rows[:, -1] / self.statistic.count_weight
-        divisors = pooled_counts(counts, count_std)
-        means = rows[:, :-1] / divisors[:, None]
-        prototypes = Prototypes(ball, means, counts, noise_std / divisors, count_std)
+        count_std = noise_std / self.statistic.count_weight
+
+        class_sizes = pooled_counts(counts, count_std)
+        means = rows[:, :-1] / class_sizes[:, None]
+        mean_stds = noise_std / class_sizes
+        prototypes = Prototypes(ball, means, counts, mean_stds, count_std)
         return StagedResult(prototypes, budget)
 
     def _find_ball(self, queries: PrototypeQueries, budget: StageBudget) -> Ball:
         """Find a ball on a sphere: a center, and a radius that many records are within.
 
+        The center is the direction of the noisy sum of all records. A binary search by
+        noisy counts finds a distance that a tenth of the records exceed; or, in many
+        dimensions, 0.8 of their median distance.
+
         Parameters
         ----------
         queries : PrototypeQueries
+            Computes counts and sums of the private records, before noise is added.
         budget : StageBudget
             Is charged for a noisy sum and a search.
+
+        Returns
+        -------
+        Ball
+            The released ball. Logarithms at its center will be clipped to its radius.
         """
         manifold = self.statistic.manifold
         answer = queries.sum_of_points()
@@ -396,52 +514,58 @@ class PrototypeMechanism(StagedMechanism, PredictsError, NeedsManyRecords):
         noisy_sum = budget.release(
             "center", center_share, answer.sensitivity, answer.values
         )
-        total = self.statistic.n
-        if total is None:
-            total = max(1.0, float(noisy_sum.values[-1]) / _TOTAL_WEIGHT)
+        n_estimate = self.statistic.n
+        if n_estimate is None:
+            n_estimate = max(1.0, float(noisy_sum.values[-1]) / _TOTAL_WEIGHT)
         direction = noisy_sum.values[: manifold.dim + 1]
         center = np.asarray(manifold.project(direction))
 
-        outside = _OUTSIDE_IN_FEW_DIMS
-        fraction = 1.0
+        share_outside = _OUTSIDE_IN_FEW_DIMS
+        radius_per_distance = 1.0
         if manifold.dim >= CONCENTRATION_DIM:
-            outside = 0.5
-            fraction = _FRACTION_OF_MEDIAN
+            share_outside = 0.5
+            radius_per_distance = _FRACTION_OF_MEDIAN
 
         def count_beyond(radii: np.ndarray) -> np.ndarray:
+            """Return how many records are farther from the released center."""
             return queries.count_beyond(center, radii)
 
-        radius = _RADIUS_SEARCH.find(
+        distance = _RADIUS_SEARCH.find(
             budget,
             count_beyond,
             pi,
-            allowed_outside=outside * total,
+            allowed_outside=share_outside * n_estimate,
             share=self._share_for_few(_RADIUS_SHARE, _COUNT_ROOT_SHARE),
             center=center,
         )
-        return Ball(center, fraction * radius)
+        return Ball(center, radius_per_distance * distance)
 
     def _share_for_few(self, share: float, root_share: float) -> float:
-        """Return the fraction of the budget for a stage, raised if few records are public.
+        """Return the fraction of the budget for a stage; few records need more.
 
         Parameters
         ----------
         share : float
             The fraction with many records, or if n is private.
         root_share : float
-            With n records the fraction is at least (root_share/(nμ))², but at most
-            0.25.
+            With n records and μ-GDP the fraction is at least (root_share/(nμ))², but at
+            most 0.25. The noise of the stage is then in a fixed ratio to its result.
         """
         if self.statistic.n is None:
             return share
-        few = (root_share * self.scale / self.statistic.n) ** 2
-        return float(min(_MAX_SHARE, max(share, few)))
+        share_of_few = (root_share * self.scale / self.statistic.n) ** 2
+        return float(min(_MAX_SHARE, max(share, share_of_few)))
 
     def predict_error(self) -> float:
         """Predict the length of the noise of one prototype, for classes of equal size.
 
         The radius is the public one, or 1 where it is found privately: embeddings lie
         about that far from their center.
+
+        Returns
+        -------
+        float
+            The root mean square length, in the unit of distances.
 
         Raises
         ------
@@ -452,10 +576,10 @@ class PrototypeMechanism(StagedMechanism, PredictsError, NeedsManyRecords):
         if statistic.n is None:
             raise ParameterError("the error is not predicted: n is private")
         radius = 1.0 if statistic.searches_ball else statistic.ball_radius
-        share = 1.0
+        share_of_sums = 1.0
         if statistic.searches_ball:
-            share -= self._share_for_few(_CENTER_SHARE, _CENTER_ROOT_SHARE)
-            share -= self._share_for_few(_RADIUS_SHARE, _COUNT_ROOT_SHARE)
-        noise_std = statistic.sum_sensitivity * self.scale / sqrt(share)
-        per_class = statistic.n / statistic.classes
-        return float(radius * noise_std * sqrt(statistic.manifold.dim) / per_class)
+            share_of_sums -= self._share_for_few(_CENTER_SHARE, _CENTER_ROOT_SHARE)
+            share_of_sums -= self._share_for_few(_RADIUS_SHARE, _COUNT_ROOT_SHARE)
+        noise_std = statistic.sum_sensitivity * self.scale / sqrt(share_of_sums)
+        class_size = statistic.n / statistic.classes
+        return float(radius * noise_std * sqrt(statistic.manifold.dim) / class_size)

@@ -257,6 +257,11 @@ class ShellHistogram(NamedTuple):
             The decreasing radii of the shells.
         noisy_counts : array, shape (n_shells,)
             The released number of records in each shell.
+
+        Returns
+        -------
+        float
+            The distance, in the unit of the radii.
         """
         outer = int(np.argmax(noisy_counts[:-1] + noisy_counts[1:]))
         inner = outer + 1
@@ -295,6 +300,11 @@ def best_radius_share(
         The length of the noise is r·noise_per_radius/n in a ball of radius r.
     shells : ShellHistogram
         The public shells.
+
+    Returns
+    -------
+    float
+        The best radius, as a fraction of the outermost radius.
     """
     expected_counts = n * distance_laws(shells).shell_shares
     misfits = np.sum(np.abs(noisy_counts - expected_counts), axis=-1) / noise_scale

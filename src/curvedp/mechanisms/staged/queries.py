@@ -104,6 +104,15 @@ class Queries:
     def __init__(
         self, statistic: SearchedBallStatistic, records: Records | None = None
     ) -> None:
+        """Note whether the records must still be clipped into the outer ball.
+
+        Parameters
+        ----------
+        statistic : SearchedBallStatistic
+            The statistic, with the public manifold, outer ball and number n of records.
+        records : Records, optional
+            The records; None in a replay.
+        """
         self._manifold = statistic.manifold
         self._n = statistic.n
         self._records = records

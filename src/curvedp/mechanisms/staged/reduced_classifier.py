@@ -196,6 +196,7 @@ class ReducedMechanism(StagedMechanism, PredictsError, NeedsManyRecords):
 
     @classmethod
     def supports(cls, statistic: Statistic) -> bool:
+        """Return whether a statistic is a classifier of reduced matrices."""
         return isinstance(statistic, ReducedClasses)
 
     @property
@@ -210,12 +211,25 @@ class ReducedMechanism(StagedMechanism, PredictsError, NeedsManyRecords):
         ----------
         data : (records, class_index) or (records, class_index, person_index)
             The records have shape (k, channels, channels); the indices have shape (k,).
+
+        Returns
+        -------
+        LabeledMatrices
+            The matrices and their indices, as the stages read them.
         """
         records, class_index, *person_index = data
         matrices = normalize_matrices(np.asarray(records, dtype=np.float64))
         return LabeledMatrices(matrices, np.asarray(class_index), *person_index)
 
     def queries(self, data: LabeledMatrices | None = None) -> ClassifierQueries:
+        """Return an object that computes counts and means of matrices, without noise.
+
+        Parameters
+        ----------
+        data : LabeledMatrices, optional
+            The matrices as `prepare_data` returns them. None in a replay, where all
+            answers are zeros.
+        """
         return ClassifierQueries(self.statistic.n, data)
 
     def run(self, queries: ClassifierQueries, add_noise: AddNoise) -> StagedResult:
@@ -323,6 +337,11 @@ class ReducedMechanism(StagedMechanism, PredictsError, NeedsManyRecords):
             The largest length that can be returned.
         share : float
             The fraction of the privacy budget for the search.
+
+        Returns
+        -------
+        float
+            The released length. Later stages clip to it.
         """
         count_std = self.scale * sqrt(DEFAULT_QUERIES / share)
         allowed_outside = min(queries.n / 2, 2 * count_std)
@@ -355,14 +374,24 @@ class ReducedMechanism(StagedMechanism, PredictsError, NeedsManyRecords):
             The released reduction, which maps matrices to features.
         radius : float
             The released length to which features are clipped.
+
+        Returns
+        -------
+        WeightsAndBias
+            The parameters of the classifier.
         """
 
     def predict_error(self) -> float:
         """Predict the fraction of new records that the classifier gets wrong.
 
         It is the average over simulated releases of public records. The error depends
-        on n and μ only through their product, so a large study is simulated by a
-        smaller one with less noise.
+        on n and μ = 1/`scale` only through their product, so a large study is simulated
+        by a smaller one with less noise.
+
+        Returns
+        -------
+        float
+            The predicted error rate, between 0 and 1.
         """
         statistic = self.statistic
         n = min(statistic.n, _SIMULATED_RECORDS)
@@ -435,9 +464,9 @@ class ReducedMeans(ReducedMechanism):
             """Return each record's features in the columns of its class, zeros elsewhere."""
             rows = clip_rows(reduction.features_of(matrices), radius)
             one_hot = np.eye(n_classes)[class_index]
-            return np.asarray(
-                (one_hot[:, :, None] * rows[:, None, :]).reshape(len(rows), -1)
-            )
+            # Outer products of shape (records, classes, features), then flat rows.
+            by_class = one_hot[:, :, None] * rows[:, None, :]
+            return np.asarray(by_class.reshape(len(rows), -1))
 
         # A public power of two, so that the grid is fine in any unit of the features.
         unit = 2.0 ** ceil(log2(radius))
@@ -500,7 +529,8 @@ class ReducedSoftmax(ReducedMechanism):
     ) -> WeightsAndBias:
         """Learn the coefficients by ten noisy gradient steps from zero.
 
-        The steps have equal shares of the budget that is left.
+        The gradient is that of the mean softmax loss; each record's part is clipped to
+        length 1. The steps have equal shares of the budget that is left.
 
         Parameters
         ----------
@@ -512,6 +542,11 @@ class ReducedSoftmax(ReducedMechanism):
             The released eigenvectors.
         radius : float
             The length to which features are clipped.
+
+        Returns
+        -------
+        WeightsAndBias
+            The learned weights, for features that are not divided by `radius`.
         """
         n_classes = self.statistic.classes
         coefficients = np.zeros((n_classes, self.statistic.feature_size + 1))

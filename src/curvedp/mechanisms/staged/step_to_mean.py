@@ -78,14 +78,16 @@ class StepToMeanMechanism(PrivateBallMechanism):
 
     @classmethod
     def supports(cls, statistic: Statistic) -> bool:
+        """Return whether a statistic is tangent moments at a private mean in a ball."""
         return isinstance(statistic, TangentMomentsNearMean)
 
     @property
     def step_share(self) -> float:
         """The fraction of the budget for the step: a function of public numbers.
 
-        The step's noise has the length 2r√d/(nμ√share), or 2r√(d(d + 1))/(nε·share)
-        for pure ε.
+        In a ball of radius r and dimension d the step's noise has the length
+        2r√d/(nμ√share), or 2r√(d(d + 1))/(nε·share) for pure ε. The share makes it r/8,
+        within the bounds of this module.
         """
         dim = self.manifold.dim
         noise_std = std_per_scale(self.noise_kind, dim) * self.scale
@@ -97,6 +99,9 @@ class StepToMeanMechanism(PrivateBallMechanism):
 
     def run(self, queries: Queries, add_noise: AddNoise) -> StagedResult:
         """Take one noisy step from the public center toward the mean of the records.
+
+        The step is the noisy mean logarithm at the center, shrunk by the rule of James
+        and Stein for its noise, and at most as long as the radius.
 
         Parameters
         ----------
@@ -151,7 +156,7 @@ class Way(NamedTuple):
 def one_shot_mechanism(
     statistic: TangentMoments, guarantee: Guarantee
 ) -> IsotropicMechanism:
-    """Return the mechanism that releases the moments at the public center.
+    """Return the mechanism that releases the tangent moments at the public center.
 
     Parameters
     ----------
@@ -159,6 +164,11 @@ def one_shot_mechanism(
         The moments at the public center.
     guarantee : Guarantee
         What the release must satisfy.
+
+    Returns
+    -------
+    GaussianMechanism or LaplaceMechanism
+        Laplace noise if the guarantee needs a bounded privacy loss, as pure ε does.
     """
     kind: type[IsotropicMechanism] = GaussianMechanism
     if needs_bounded_loss(guarantee):
@@ -169,14 +179,19 @@ def one_shot_mechanism(
 def two_step_mechanism(
     statistic: TangentMoments, guarantee: Guarantee
 ) -> StepToMeanMechanism:
-    """Return the mechanism that steps to the mean first.
+    """Return the mechanism that steps to the mean of the records first.
 
     Parameters
     ----------
     statistic : TangentMoments
-        The moments at the public center.
+        The moments at the public center, whose ball and number of records are used.
     guarantee : Guarantee
-        What the release must satisfy.
+        What the step and the release of the moments must satisfy together.
+
+    Returns
+    -------
+    StepToMeanMechanism
+        The calibrated mechanism.
     """
     near_mean = TangentMomentsNearMean(
         statistic.manifold, statistic.center, statistic.radius, statistic.n
@@ -204,8 +219,8 @@ def ways_in_public_ball(
     Returns
     -------
     dict of Way
-        By name. There is only one on flat space, where a step gains nothing, and in
-        more than 50 dimensions.
+        The ways by name, in the order of their predicted angles. There is only one on
+        flat space, where a step gains nothing, and in more than 50 dimensions.
     """
     one_shot = one_shot_mechanism(statistic, guarantee)
     ways = {ONE_SHOT: Way(one_shot, _simulated_angle(statistic, one_shot))}
@@ -217,7 +232,11 @@ def ways_in_public_ball(
 
 
 def best_mechanism(statistic: TangentMoments, guarantee: Guarantee) -> Mechanism:
-    """Return the mechanism of the better way; nothing is simulated where there is one.
+    """Return the mechanism of the better way to release tangent moments.
+
+    The comparison simulates both ways, so its result is remembered for public
+    numbers that were compared before. Where there is only one way, nothing is
+    simulated.
 
     Parameters
     ----------
@@ -225,6 +244,12 @@ def best_mechanism(statistic: TangentMoments, guarantee: Guarantee) -> Mechanism
         The moments at the public center.
     guarantee : Guarantee
         What the release must satisfy.
+
+    Returns
+    -------
+    Mechanism
+        The calibrated mechanism: one that releases the moments at the public center,
+        or one that steps to the mean first.
     """
     if not _compares_ways(statistic.manifold):
         return one_shot_mechanism(statistic, guarantee)
@@ -245,19 +270,35 @@ def best_mechanism(statistic: TangentMoments, guarantee: Guarantee) -> Mechanism
 
 
 def _compares_ways(manifold: Manifold) -> bool:
-    """Return whether a step to the mean may gain anything, and can be simulated."""
+    """Return whether a step to the mean may gain anything, and can be simulated.
+
+    Parameters
+    ----------
+    manifold : Manifold
+        The space of the records. A step gains nothing in flat space, and takes
+        minutes to simulate in more than 50 dimensions.
+    """
     is_curved = manifold.constant_curvature != 0 and manifold.dim > 1
     return is_curved and manifold.dim <= _MAX_COMPARED_DIM
 
 
 def _simulated_angle(statistic: TangentMoments, mechanism: IsotropicMechanism) -> float:
-    """Return the root mean square angle of simulated releases at the public center.
+    """Return the predicted angle of principal directions released at the public center.
+
+    Public records stand for the real ones: their spread is half the radius.
 
     Parameters
     ----------
     statistic : TangentMoments
+        The moments at the public center.
     mechanism : IsotropicMechanism
         It adds noise to the moments.
+
+    Returns
+    -------
+    float
+        The root mean square angle of the first direction to the true one over
+        simulated releases, in radians.
     """
     near_mean = SearchedTangentMoments(
         statistic.manifold, statistic.center, statistic.radius, statistic.n
