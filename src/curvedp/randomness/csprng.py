@@ -75,7 +75,18 @@ class Source(ABC):
 
     @abstractmethod
     def random_bytes(self, n: int) -> bytes:
-        """Return n uniform bytes."""
+        """Return n independent uniform bytes. All other variates are made from them.
+
+        Parameters
+        ----------
+        n : int
+            The number of bytes, not negative.
+
+        Returns
+        -------
+        bytes
+            Bytes that no other call returns again.
+        """
 
     def refresh(self) -> None:  # noqa: B027  (a source without a key has nothing to mix into)
         """Mix in fresh entropy; called once before every release.
@@ -86,19 +97,49 @@ class Source(ABC):
     def child(self) -> "Source":
         """Return the source of the later bits of one real number.
 
-        A replayable source may give each real number a stream of its own.
+        Exact samplers draw a real number's first bits, and later ones only where a
+        comparison needs them. A replayable source may give each real number a stream of
+        its own for these, so that the bits of one do not depend on how many another
+        has needed.
+
+        Returns
+        -------
+        Source
+            By default this source itself.
         """
         return self
 
     def bits(self, n: int) -> int:
-        """Return a uniform integer in [0, 2^n)."""
+        """Return a uniform integer in [0, 2^n).
+
+        Parameters
+        ----------
+        n : int
+            The number of bits, not negative.
+
+        Returns
+        -------
+        int
+            The integer; 0 for n = 0.
+        """
         n = _validate.integer("n", n, 0)
         size = (n + 7) // 8
         surplus_bits = 8 * size - n
         return int.from_bytes(self.random_bytes(size), "little") >> surplus_bits
 
     def words(self, size: int | tuple[int, ...]) -> np.ndarray:
-        """Return uniform 64-bit words as an array of uint64 of the given shape."""
+        """Return uniform 64-bit words as an array of uint64.
+
+        Parameters
+        ----------
+        size : int or tuple of int
+            The shape.
+
+        Returns
+        -------
+        array of uint64
+            Independent words, each uniform on 0, …, 2^64 − 1.
+        """
         shape = size if isinstance(size, tuple) else (size,)
         n_words = math.prod(shape)
         words = np.frombuffer(self.random_bytes(8 * n_words), dtype="<u8")
@@ -118,7 +159,13 @@ class Source(ABC):
             have the same law. With full precision, a real uniform is rounded to 53
             significant bits however small it is (down to 2^-1000): the left tail keeps
             its digits.
+
+        Returns
+        -------
+        array of float64
+            Independent uniforms.
         """
+        # The first 52 bits of a word are the number of one of 2^52 cells.
         cells = (self.words(size) >> np.uint64(12)).astype(np.float64)
         if not full_precision:
             return (cells + 0.5) * 2.0**-52
@@ -131,10 +178,19 @@ class Source(ABC):
     def _leading_zeros(self, shape: tuple[int, ...]) -> np.ndarray:
         """Return how many leading zero bits independent uniform bit strings have.
 
+        A uniform real with k leading zero bits lies between 2^-(k+1) and 2^-k, so that
+        these numbers are the exponents of full-precision uniforms.
+
         Parameters
         ----------
         shape : tuple of int
-            The shape of the result. Strings are followed to about 960 zero bits.
+            The shape of the result.
+
+        Returns
+        -------
+        array of int64
+            The number k with probability 2^-(k+1). Strings are followed to about 960
+            zero bits, which no one will ever see.
         """
         zeros = np.zeros(shape, dtype=np.int64)
         # Bit strings that have been zero so far.
@@ -156,6 +212,11 @@ class Source(ABC):
         ----------
         size : int or tuple of int
             The shape.
+
+        Returns
+        -------
+        array of float64
+            Independent normals.
         """
         tail = self.uniform(size, full_precision=True)
         first_bit = self.words(tail.shape) >> np.uint64(63)
@@ -173,7 +234,13 @@ def _leading_zeros_of_words(words: np.ndarray) -> np.ndarray:
     ----------
     words : array of uint64
         The words.
+
+    Returns
+    -------
+    array of int
+        Numbers from 0 to 64; 64 for the word 0.
     """
+    # `frexp` returns the number of significant bits of a whole number.
     high_half = (words >> np.uint64(32)).astype(np.float64)
     low_half = (words & np.uint64(0xFFFFFFFF)).astype(np.float64)
     zeros_from_high = 32 - np.frexp(high_half)[1]
@@ -212,11 +279,19 @@ class SecureSource(Source):
     is_cryptographic = True
 
     def __init__(self) -> None:
+        """Start without a stream; the first draw makes one from the system's entropy."""
+        # Streams that no caller is using. Taking one out is a single atomic step.
         self._idle: list[_Stream] = []
         _live_sources.add(self)
 
-    def _stream(self) -> "_Stream":
-        """Take a stream out of the list; the caller owns it until it is put back."""
+    def _take_stream(self) -> "_Stream":
+        """Take a keystream out of the list of idle ones, or make a new one.
+
+        Returns
+        -------
+        _Stream
+            The stream. The caller owns it until it puts it back into the list.
+        """
         try:
             return self._idle.pop()
         except IndexError:
@@ -230,9 +305,14 @@ class SecureSource(Source):
         ----------
         n : int
             The number of bytes.
+
+        Returns
+        -------
+        bytes
+            The bytes; this object keeps no copy of them.
         """
         while True:
-            stream = self._stream()
+            stream = self._take_stream()
             chunk = stream.take(n)
             # In a child of a fork that bypassed Python's hooks the stream is dropped,
             # because the parent has the same one.
@@ -241,14 +321,25 @@ class SecureSource(Source):
                 return chunk
 
     def refresh(self) -> None:
-        """Mix fresh bytes of the operating system into the key; see `Source.refresh`."""
-        stream = self._stream()
+        """Mix fresh bytes of the operating system into the key, before a release.
+
+        A restored snapshot or a clone of the machine then repeats no noise.
+        """
+        stream = self._take_stream()
         stream.rekey()
         # The streams of other threads are dropped.
         self._idle[:] = [stream]
 
     def _refuse(self, *_: Any) -> NoReturn:
-        """Raise, because a copy would give the same bits again."""
+        """Raise, because a copy would give the same bits again.
+
+        It stands in for every method by which Python copies or pickles an object.
+
+        Raises
+        ------
+        TypeError
+            Always.
+        """
         raise TypeError(
             "a SecureSource cannot be copied or pickled: copies would give the same "
             "noise; make a new one"
@@ -257,6 +348,7 @@ class SecureSource(Source):
     __copy__ = __deepcopy__ = __reduce__ = __getstate__ = _refuse
 
     def __reduce_ex__(self, protocol: Any) -> NoReturn:
+        """Refuse to be pickled, whatever the protocol."""
         self._refuse()
 
     def __repr__(self) -> str:
@@ -265,7 +357,10 @@ class SecureSource(Source):
 
 
 class _Stream:
-    """A keystream, owned by one caller at a time.
+    """A stream of bytes made by AES-256 from a key, owned by one caller at a time.
+
+    The bytes made with one key are an epoch. The first 32 of them are the key of the
+    next epoch.
 
     Attributes
     ----------
@@ -282,6 +377,7 @@ class _Stream:
     __slots__ = ("buffer", "key", "pid", "used")
 
     def __init__(self) -> None:
+        """Make a stream for this process, with a key of the operating system."""
         self.pid = os.getpid()
         self.key = bytearray(_KEY_BYTES)
         self.buffer = bytearray(_KEYSTREAM_BYTES)
@@ -290,7 +386,7 @@ class _Stream:
     def rekey(self) -> None:
         """Add a new key to the old one bit by bit, and erase the rest of the stream.
 
-        The sum is uniform if either key is.
+        The sum (exclusive or) is uniform if either key is.
         """
         old_key = int.from_bytes(self.key, "little")
         new_key = int.from_bytes(os.urandom(_KEY_BYTES), "little")
@@ -307,6 +403,11 @@ class _Stream:
         ----------
         n : int
             The number of bytes.
+
+        Returns
+        -------
+        bytes
+            The bytes.
         """
         if n <= _KEYSTREAM_BYTES - self.used:
             return self._cut(n)
@@ -336,8 +437,14 @@ class _Stream:
         Parameters
         ----------
         n : int
-            The number of bytes.
+            The number of bytes, at most those of this epoch that were not given out.
+
+        Returns
+        -------
+        bytes
+            The bytes.
         """
+        # The position moves first: a signal handler then never gets the same bytes.
         start = self.used
         self.used = start + n
         chunk = bytes(memoryview(self.buffer)[start : self.used])
@@ -373,6 +480,13 @@ class GeneratorSource(Source):
     is_cryptographic = False
 
     def __init__(self, rng: np.random.Generator) -> None:
+        """Store the generator, and name it for certificates.
+
+        Raises
+        ------
+        ParameterError
+            If it is not a NumPy generator.
+        """
         if not isinstance(rng, np.random.Generator):
             raise ParameterError(
                 "must be a numpy.random.Generator", parameter="rng", value=rng
@@ -391,6 +505,11 @@ class GeneratorSource(Source):
         ----------
         n : int
             The number of bytes.
+
+        Returns
+        -------
+        bytes
+            Reproducible bytes, which depend on the seed of the generator.
         """
         if self._has_64_bit_output and n and n % 8 == 0:
             words = self._rng.bit_generator.random_raw(n // 8)
@@ -398,6 +517,7 @@ class GeneratorSource(Source):
         return self._rng.bytes(n)
 
     def __repr__(self) -> str:
+        """Return the class and the generator."""
         return f"GeneratorSource({self._rng!r})"
 
 
@@ -408,6 +528,16 @@ def check_source(source: Any) -> Source:
     ----------
     source : Source or None
         None means a new `SecureSource`. A seed or a NumPy generator is refused.
+
+    Returns
+    -------
+    Source
+        The source that was given, or the new one.
+
+    Raises
+    ------
+    ParameterError
+        If `source` is something else.
     """
     if source is None:
         return SecureSource()
@@ -422,6 +552,10 @@ def check_source(source: Any) -> Source:
 
 class Allowance:
     """A public limit of the random bytes of an exact draw, and the τ that follows from it.
+
+    τ bounds the total variation between the drawn bits and uniform ones. It is part of
+    the slack of a release, whose δ(ε) is raised by (1 + e^ε)·slack. An *epoch* is the
+    16 KiB that the source makes with one key; its total variation is at most 2^-109.
 
     How many bytes a draw uses depends on the footpoint (digits are asked for until the
     cell is certain) and on luck (trials). A τ counted from them would tell about the
@@ -446,15 +580,34 @@ class Allowance:
     """
 
     def __init__(self, numbers: int, acceptance: float = 1.0) -> None:
+        """Compute the limit in blocks of 512 epochs, and start to count at 0."""
         self._blocks = math.ceil(numbers / (_NUMBERS * acceptance))
         self._meter = _ByteCounter()
 
     def meter(self, source: Source) -> Source:
-        """Return the same source; what is drawn from it is counted here."""
+        """Return the same source, from which every drawn byte is counted here.
+
+        Parameters
+        ----------
+        source : Source
+            The source of the random bytes of a draw.
+
+        Returns
+        -------
+        Source
+            A source with the same bytes. It must be used for the whole draw, and `tau`
+            be called after it.
+        """
         return _MeteredSource(source, self._meter)
 
     def tau(self) -> float:
-        """Return the public bound of the total variation.
+        """Return τ, the public bound on the total variation between drawn and uniform bits.
+
+        Returns
+        -------
+        float
+            2^-100 for every 4096 numbers, or fewer; it does not depend on what was
+            drawn.
 
         Raises
         ------
@@ -474,6 +627,7 @@ class _ByteCounter:
     """The number of bytes drawn, shared by a metered source and its children."""
 
     def __init__(self) -> None:
+        """Start at 0."""
         self.n_bytes = 0
 
 
@@ -481,16 +635,27 @@ class _MeteredSource(Source):
     """A source that counts the bytes drawn from it and from its children."""
 
     def __init__(self, source: Source, counter: _ByteCounter) -> None:
+        """Wrap a source, under whose name certificates list what is drawn here.
+
+        Parameters
+        ----------
+        source : Source
+            Where the bytes come from.
+        counter : _ByteCounter
+            Their number is added to it.
+        """
         self.name = source.name
         self.is_cryptographic = source.is_cryptographic
         self._source = source
         self._counter = counter
 
     def random_bytes(self, n: int) -> bytes:
+        """Return n bytes of the wrapped source, after counting them."""
         self._counter.n_bytes += n
         return self._source.random_bytes(n)
 
     def child(self) -> Source:
+        """Return a child of the wrapped source, whose bytes are counted here too."""
         return _MeteredSource(self._source.child(), self._counter)
 
 
@@ -498,7 +663,10 @@ _live_sources: "weakref.WeakSet[SecureSource]" = weakref.WeakSet()
 
 
 def _drop_streams_after_fork() -> None:
-    """Drop all streams in the child of a fork, because the parent has the same ones."""
+    """Drop all streams in the child of a fork, because the parent has the same ones.
+
+    The child makes new ones, with keys of the operating system, when it draws.
+    """
     for source in list(_live_sources):
         source._idle.clear()
 

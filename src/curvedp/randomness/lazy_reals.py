@@ -36,6 +36,7 @@ class LazyUniforms:
     """
 
     def __init__(self, source: Source, n: int) -> None:
+        """Draw the first 64 bits of each uniform."""
         self._source = source.child()
         self.leading = source.words(n)
         # The bits drawn so far, as one integer for each real.
@@ -45,7 +46,14 @@ class LazyUniforms:
     def floats(self) -> FloatBall:
         """Return the uniforms as float balls, from their first 52 bits.
 
-        The midpoint of a cell of 2^-52 is a float64 exactly.
+        A ball is a midpoint with a radius, within which the true number lies. Most
+        comparisons are decided by these quick balls. The midpoint of a cell of 2^-52 is
+        a float64 exactly.
+
+        Returns
+        -------
+        FloatBall
+            One ball of radius 2^-53 for each uniform.
         """
         cells = (self.leading >> np.uint64(12)).astype(np.float64)
         return FloatBall((2 * cells + 1) * 2.0**-53, 2.0**-53)
@@ -53,12 +61,20 @@ class LazyUniforms:
     def balls(self, bits: int, indices: Iterable[int] = (0,)) -> list[arb]:
         """Return the chosen uniforms, each to at least the given number of bits.
 
+        Bits that were drawn before are used again, so that a smaller ball lies inside
+        the earlier ones.
+
         Parameters
         ----------
         bits : int
             The precision.
         indices : iterable of int
             Which uniforms; the first by default.
+
+        Returns
+        -------
+        list of arb
+            A ball of radius at most 2^-(bits + 1) for each chosen uniform.
         """
         if self._bits == 0:
             self._integers = self.leading.tolist()
@@ -73,6 +89,8 @@ class LazyUniforms:
             ]
             self._bits += _WORD_BITS
 
+        # A uniform with the first bits k/2^bits lies in a cell with the midpoint
+        # (2k + 1)/2^(bits + 1) and the radius 1/2^(bits + 1). arb((1, e)) is 2^e.
         half_cell = arb((1, -self._bits - 1))
         return [arb(2 * self._integers[i] + 1, 1) * half_cell for i in indices]
 
@@ -80,8 +98,8 @@ class LazyUniforms:
 class _DiscBatch(NamedTuple):
     """Pairs of uniforms, and which of them lie in the unit disk and are used."""
 
-    uniforms: LazyUniforms
-    pairs: np.ndarray
+    uniforms: LazyUniforms  # numbers 2k and 2k + 1 are pair k
+    pairs: np.ndarray  # the indices of the pairs that are used
 
 
 class _NormalPair(NamedTuple):
@@ -109,6 +127,7 @@ class LazyNormals:
     """
 
     def __init__(self, source: Source, n: int) -> None:
+        """Draw points of a square until (n + 1)/2 of them lie in the unit disk."""
         self._n = n
         self._batches: list[_DiscBatch] = []
         self._last_pair: _NormalPair | None = None
@@ -121,7 +140,16 @@ class LazyNormals:
             missing -= len(pairs)
 
     def floats(self) -> FloatBall:
-        """Return all normals as float balls."""
+        """Return all normals as float balls: midpoints with proved error bounds.
+
+        Samplers decide with them first, and ask for more bits only where they do not
+        suffice.
+
+        Returns
+        -------
+        FloatBall
+            One ball for each normal, of radius about 1e-15 in most cases.
+        """
         points = [_disc_floats(batch.uniforms)[batch.pairs] for batch in self._batches]
         midpoints = np.concatenate([point.mid for point in points])
         radii = np.concatenate([point.rad for point in points])
@@ -138,6 +166,11 @@ class LazyNormals:
         ----------
         bits : int
             The precision of the uniforms from which the normals are made.
+
+        Returns
+        -------
+        array of arb
+            One ball for each normal.
         """
         n_pairs = (self._n + 1) // 2
         values = [z for k in range(n_pairs) for z in self._pair(k, bits)]
@@ -154,13 +187,20 @@ class LazyNormals:
             Which normal.
         bits : int
             The precision of the uniforms from which it is made.
+
+        Returns
+        -------
+        arb
+            A ball that contains the normal.
         """
         return self._pair(index // 2, bits)[index % 2]
 
     def _pair(self, k: int, bits: int) -> tuple[arb, arb]:
         """Return the normals number 2k and 2k + 1, to about the given number of bits.
 
-        The last pair is cached, because its other half is usually needed next.
+        They are x·√(−2 log s/s) and y·√(−2 log s/s), with the k-th point (x, y) of the
+        disk and s = x² + y². The last pair is cached, because its other half is usually
+        needed next.
 
         Parameters
         ----------
@@ -168,11 +208,17 @@ class LazyNormals:
             The number of the pair.
         bits : int
             The precision of the uniforms.
+
+        Returns
+        -------
+        first, second : arb
+            Balls that contain the two normals.
         """
         key = (k, bits, ctx.prec)
         if self._last_pair is not None and self._last_pair.key == key:
             return self._last_pair.values
 
+        # Find the batch that contains pair k.
         position = k
         for batch in self._batches:
             if position < len(batch.pairs):
@@ -188,6 +234,10 @@ class LazyNormals:
 
 def accepts(coin: LazyUniforms, log_ratio: Callable[[int], arb]) -> bool:
     """Decide with certainty whether rejection sampling accepts a proposal.
+
+    It accepts if log u <= log(target/envelope), the log-ratio of the densities at the
+    proposal, with a uniform u. Both sides are computed in balls, with more bits until
+    the comparison is certain.
 
     Parameters
     ----------
@@ -208,7 +258,18 @@ def accepts(coin: LazyUniforms, log_ratio: Callable[[int], arb]) -> bool:
     """
 
     def evaluate(precision: int) -> bool | None:
-        """Return the answer, or None if it is not certain at this precision."""
+        """Say whether the proposal is accepted; None if this precision cannot tell.
+
+        Parameters
+        ----------
+        precision : int
+            The number of bits of u and of the log-ratio.
+
+        Returns
+        -------
+        bool or None
+            True for certain acceptance, False for certain rejection.
+        """
         ratio = log_ratio(precision)
         if ratio > 0:
             raise EnvelopeViolation(
@@ -224,15 +285,38 @@ def accepts(coin: LazyUniforms, log_ratio: Callable[[int], arb]) -> bool:
 
 
 def _disc_floats(uniforms: LazyUniforms) -> FloatBall:
-    """Return the pairs (x, y) = 2(u, v) − 1 as float balls, shape (n, 2).
+    """Return random points (x, y) = 2(u, v) − 1 of a square as float balls.
 
-    The first 64 bits are a signed integer over 2^63, rounded to float64 once.
+    Parameters
+    ----------
+    uniforms : LazyUniforms
+        The uniforms; numbers 2k and 2k + 1 are u and v of point k.
+
+    Returns
+    -------
+    FloatBall of shape (n, 2)
+        One row (x, y) for each pair.
     """
+    # A midpoint is rounded once (2^-54), and bits beyond the 64th are missing (2^-62
+    # at most).
     return FloatBall(_disc_midpoints(uniforms), 2.0**-54 + 2.0**-62)
 
 
 def _disc_midpoints(uniforms: LazyUniforms) -> np.ndarray:
-    """Return the pairs (x, y) = 2(u, v) − 1 as floats, shape (n, 2)."""
+    """Return random points (x, y) = 2(u, v) − 1 of a square as floats.
+
+    Parameters
+    ----------
+    uniforms : LazyUniforms
+        The uniforms; numbers 2k and 2k + 1 are u and v of point k.
+
+    Returns
+    -------
+    array of shape (n, 2)
+        One row (x, y) for each pair, from the first 64 bits of each uniform.
+    """
+    # Flipping the first bit of a word k, read as a signed integer, gives k − 2^63. Over
+    # 2^63 this is 2u − 1; it is rounded to float64 once.
     signed = (uniforms.leading ^ np.uint64(1 << 63)).view(np.int64)
     return np.asarray((signed.astype(np.float64) * 2.0**-63).reshape(-1, 2))
 
@@ -246,7 +330,22 @@ class _DiscPoint(NamedTuple):
 
 
 def _disc_balls(uniforms: LazyUniforms, pair: int, bits: int) -> _DiscPoint:
-    """Return one pair (x, y) = 2(u, v) − 1 to about the given number of bits."""
+    """Return one random point (x, y) = 2(u, v) − 1 to about the given number of bits.
+
+    Parameters
+    ----------
+    uniforms : LazyUniforms
+        The uniforms; numbers 2k and 2k + 1 are u and v of point k.
+    pair : int
+        The number k of the point.
+    bits : int
+        The precision of u and v.
+
+    Returns
+    -------
+    _DiscPoint
+        Balls around x, y and x² + y².
+    """
     u, v = uniforms.balls(bits, (2 * pair, 2 * pair + 1))
     x = 2 * u - 1
     y = 2 * v - 1
@@ -254,15 +353,21 @@ def _disc_balls(uniforms: LazyUniforms, pair: int, bits: int) -> _DiscPoint:
 
 
 def _are_in_disc(uniforms: LazyUniforms) -> np.ndarray:
-    """Return which pairs have x² + y² < 1, decided with certainty.
+    """Return which random points (x, y) have x² + y² < 1, decided with certainty.
 
     In floats s = x² + y² errs by at most 2(|x|+|y|)·2^-53 + 2^-105 + 3u·s ≤ 2^-50 near
-    s = 1; pairs so near to the circle are decided in balls.
+    s = 1, with the unit roundoff u = 2^-53; points so near to the circle are decided in
+    balls.
 
     Parameters
     ----------
     uniforms : LazyUniforms
-        Pairs x, y of uniform numbers from −1 to 1.
+        Uniforms on (0, 1); the points are x = 2u − 1, y = 2v − 1 for each pair u, v.
+
+    Returns
+    -------
+    array of bool
+        One truth value for each pair.
     """
     xy = _disc_midpoints(uniforms)
     s = (xy * xy).sum(axis=1)
@@ -273,18 +378,23 @@ def _are_in_disc(uniforms: LazyUniforms) -> np.ndarray:
 
 
 def _is_in_disc(uniforms: LazyUniforms, pair: int) -> bool:
-    """Decide in balls whether one pair has x² + y² < 1.
+    """Decide in balls whether one random point (x, y) has x² + y² < 1.
 
     Parameters
     ----------
     uniforms : LazyUniforms
-        Pairs x, y of uniform numbers from −1 to 1.
+        Uniforms on (0, 1); the points are x = 2u − 1, y = 2v − 1 for each pair u, v.
     pair : int
         The index of the pair.
+
+    Returns
+    -------
+    bool
+        Whether the point lies in the unit disk.
     """
 
     def evaluate(bits: int) -> bool | None:
-        """Return the answer, or None if it is not certain at this precision."""
+        """Say whether the point lies in the disk; None if this precision cannot tell."""
         excess = _disc_balls(uniforms, pair, bits).squared_norm - 1
         return None if excess.contains(0) else bool(excess < 0)
 
