@@ -326,7 +326,7 @@ def test_an_image_of_a_reused_source_gives_no_earlier_noise_away(
 class Shared(SecureSource):
     """One stream for every caller: the control."""
 
-    def _stream(self):
+    def _take_stream(self):
         if not self._idle:
             self._idle.append(csprng._Stream())
         return self._idle[0]
