@@ -101,7 +101,6 @@ def check_at_least(claim: str, claimed_value: Any, smallest: float) -> Check:
     Returns
     -------
     Check
-    Check
         It holds if the stated number is finite and at least `smallest` up to a relative
         rounding error of `RECOMPUTATION_ERROR`: more noise than needed is allowed, less
         is not.

@@ -59,11 +59,18 @@ def error_bars(
     Parameters
     ----------
     build_region : callable
-        Such as the method `confidence_region` of a fitted estimator.
+        A function of (level, of) that returns a region or one for each class, such as
+        the method `confidence_region` of a fitted estimator.
     level : float
-        The coverage.
+        The coverage of both error bars, between 0 and 1.
     describe : callable
-        Returns the message of a refusal in the words of a front end.
+        Returns the message of a refusal in the words of a front end, such as the
+        command line.
+
+    Returns
+    -------
+    list of ErrorBar
+        Two error bars; one without regions says in words why there are none.
     """
     return [
         _error_bar(build_region, level, of, describe)
@@ -72,7 +79,14 @@ def error_bars(
 
 
 def distance_sentence(manifold: Manifold, distance: float) -> str:
-    """Return a distance in words; where it is an angle, in degrees too.
+    """Return a distance in words, with its degrees if it is an angle.
+
+    Parameters
+    ----------
+    manifold : Manifold
+        The manifold, which says whether distances are angles in radians.
+    distance : float
+        A distance on it.
 
     Examples
     --------
@@ -91,13 +105,30 @@ def _error_bar(
     of: str,
     describe: Callable[[ParameterError], str],
 ) -> ErrorBar:
-    """Return the error bar for one target."""
+    """Return the error bar for one target, with its sentence.
+
+    Parameters
+    ----------
+    build_region : callable
+        A function of (level, of) that returns one region, or one for each class.
+    level : float
+        The coverage.
+    of : {"population", "records"}
+        The target.
+    describe : callable
+        Returns the message of a refusal in the words of a front end.
+
+    Returns
+    -------
+    ErrorBar
+        Without regions if the builder refuses, and then with its reason.
+    """
     title = _TITLES[of].format(level=level)
     try:
-        found = build_region(level, of)
+        built = build_region(level, of)
     except ParameterError as refusal:
         return ErrorBar(of, [], f"{title}: none; {describe(refusal)}")
-    regions_by_name = found if isinstance(found, Mapping) else {"": found}
+    regions_by_name = built if isinstance(built, Mapping) else {"": built}
     regions = list(regions_by_name.values())
     widest = max(regions, key=lambda region: region.radius)
     if any(region.is_as_wide_as_ball for region in regions):
@@ -128,6 +159,12 @@ def radius_sentence(region: Region) -> str:
     Parameters
     ----------
     region : Region
+        The region, whose manifold and target decide about the words.
+
+    Returns
+    -------
+    str
+        Such as "0.03491 (2°), which is α95".
     """
     radius = distance_sentence(region.manifold, region.radius)
     is_direction = isinstance(region.manifold, Sphere) and region.of == "population"

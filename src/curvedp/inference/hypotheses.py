@@ -179,10 +179,14 @@ def two_sample_test(
 
     Parameters
     ----------
+    manifold : Manifold
+        The manifold of the records.
     X, Y : array
         The samples, of shapes (n, *point_shape) and (m, *point_shape).
-    manifold, radius, center
-        As in `k_sample_test`.
+    radius : float
+        The radius of the public ball to which records are clipped.
+    center : point, optional
+        The center of that ball; the origin by default.
     **options
         Further arguments of `k_sample_test`. There `groups` is a pair of arrays: the
         ids of the people for the records of X, and for those of Y.
@@ -190,6 +194,7 @@ def two_sample_test(
     Returns
     -------
     PermutationTest
+        Whether the test rejects, its p-value, and the certificate.
 
     Examples
     --------
@@ -221,20 +226,25 @@ def paired_test(
 
     Parameters
     ----------
+    manifold : Manifold
+        The manifold of the records.
     X, Y : array
         The first and the second members of n pairs, each of shape (n, *point_shape).
+    radius : float
+        The radius of the public ball to which records are clipped.
+    center : point, optional
+        The center of that ball; the origin by default.
     groups : array, optional
         One public id of a person for each pair, if a person may have several pairs.
         Then each person's records of X are averaged, and so are those of Y, and the
         unit of privacy is a person.
-    manifold, radius, center
-        As in `k_sample_test`.
     **options
-        Further arguments of `k_sample_test`.
+        Further arguments of `k_sample_test`, such as `guarantee` and `level`.
 
     Returns
     -------
     PermutationTest
+        Whether the test rejects, its p-value, and the certificate.
 
     Examples
     --------
@@ -260,6 +270,11 @@ def read_samples(manifold: Any, samples: Any) -> list[np.ndarray]:
         The manifold of the records.
     samples : list of arrays
         The samples.
+
+    Returns
+    -------
+    list of arrays of float64
+        One array for each sample.
 
     Raises
     ------
@@ -320,7 +335,17 @@ def _average_persons(
 
 
 def _person_unit(statistic: type[KernelStatistic]) -> ProtectedUnit:
-    """Return the unit of privacy that is about people, if the statistic supports one.
+    """Return the statistic's unit of privacy that is about people.
+
+    Parameters
+    ----------
+    statistic : type of KernelStatistic
+        The statistic that the test compares.
+
+    Returns
+    -------
+    ProtectedUnit
+        Such as a person within their class: people do not change samples.
 
     Raises
     ------

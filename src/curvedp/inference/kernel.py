@@ -95,40 +95,52 @@ class KernelStatistic(Statistic):
     @property
     @abstractmethod
     def exact_sensitivity(self) -> float:
-        """Return the largest change of the statistic by one record, in exact arithmetic."""
+        """The largest change of the statistic by one record, in exact arithmetic."""
 
     @property
     @abstractmethod
     def contrasts(self) -> np.ndarray:
-        """Return the weight of a record of each sample, shape (contrasts, samples)."""
+        """The weight of a record of each sample, shape (contrasts, samples).
+
+        A contrast w compares the samples: Σᵢ wᵢ φ(xᵢ) is 0 in expectation if all
+        samples have the same distribution.
+        """
 
     @abstractmethod
     def permuted_weights(
         self, permutations: int, source: Source
     ) -> Iterator[np.ndarray]:
-        """Yield the weights of all records, once for each contrast.
+        """Yield the weights of all records, as they are and permuted, for each contrast.
 
         Each item is an array of shape (1 + permutations, total). Its first row has the
-        weights for the data as they are; the other rows are for the permutations, which
-        are drawn from `source`.
+        weights for the data as they are; the other rows are for the permutations.
+
+        Parameters
+        ----------
+        permutations : int
+            The number of permutations.
+        source : Source
+            The source of random bits from which permutations are drawn.
         """
 
     @property
     def total(self) -> int:
-        """Return the number of records of all samples together."""
+        """The number of records of all samples together."""
         return sum(self.sizes)
 
     @property
     def public_count(self) -> int:
+        """The number of records of all samples together, which is public."""
         return self.total
 
     @property
     def value_space(self) -> Manifold:
+        """The real line: the statistic is one number."""
         return Euclidean(1)
 
     @cached_property
     def sensitivity(self) -> float:
-        """Return the largest change of the computed statistic by one record.
+        """The largest change of the computed statistic by one record.
 
         It is the sensitivity in exact arithmetic plus the float error of both values.
         The computed square of the statistic is off by at most
@@ -180,12 +192,19 @@ class KernelStatistic(Statistic):
         return np.concatenate(parts)
 
     def kernel(self, z: np.ndarray) -> np.ndarray:
-        """Return the kernel of all pairs of n records as a matrix of shape (n, n).
+        """Return the Gaussian kernel exp(−|z_x − z_y|²/2ℓ²) of all pairs of records.
+
+        The bandwidth ℓ is two fifths of the radius of the ball.
 
         Parameters
         ----------
         z : array of shape (n, dim)
             The coordinates of the records in the ball.
+
+        Returns
+        -------
+        array of shape (n, n)
+            The kernel matrix, whose diagonal is 1.
         """
         in_radii = z / self.radius
         squared_distances = cdist(in_radii, in_radii, "sqeuclidean")
@@ -193,6 +212,9 @@ class KernelStatistic(Statistic):
 
     def permuted(self, z: np.ndarray, permutations: int, source: Source) -> np.ndarray:
         """Return the statistic, followed by its permuted values. NOT private.
+
+        A weight vector w has the squared statistic wᵀKw, K the kernel matrix; the
+        squares for all contrasts are added.
 
         Parameters
         ----------
@@ -206,8 +228,10 @@ class KernelStatistic(Statistic):
         Returns
         -------
         array of shape (1 + permutations,)
+            The statistic √Σ_w wᵀKw of the data, then of each permutation.
         """
         kernel = self.kernel(z)
+        # wᵀKw for each row w of the weights.
         squares = [
             np.sum((weights @ kernel) * weights, axis=1)
             for weights in self.permuted_weights(permutations, source)
@@ -244,13 +268,16 @@ class SamplesDistance(KernelStatistic):
 
     @property
     def exact_sensitivity(self) -> float:
-        """Return the largest change by one record: that of a record of the smallest sample."""
+        """√(2(1 − p)/(N·m)) for the smallest sample, of size m = pN among N records.
+
+        A record of the smallest sample has the largest weight.
+        """
         smallest = min(self.sizes)
         return sqrt(2 * (1 - smallest / self.total) / (self.total * smallest))
 
     @cached_property
     def contrasts(self) -> np.ndarray:
-        """Return the contrasts: an orthonormal basis of the complement of √p, times √pⱼ/nⱼ.
+        """An orthonormal basis of the complement of √p, times √pⱼ/nⱼ in each column j.
 
         Here nⱼ is the size of sample j and pⱼ its fraction of all records. The result
         has shape (samples − 1, samples).
@@ -268,6 +295,13 @@ class SamplesDistance(KernelStatistic):
         There is one array of shape (1 + permutations, total) for each contrast; its
         first row is for the original order. An order is found by sorting random words
         of 64 bits, which have ties with probability below N²·2⁻⁶⁵ for N records.
+
+        Parameters
+        ----------
+        permutations : int
+            The number of random orders.
+        source : Source
+            The source of the random words.
         """
         words = source.words((permutations, self.total))
         orders = np.argsort(words, axis=1, kind="stable")
@@ -300,10 +334,12 @@ class PairedDistance(KernelStatistic):
 
     @property
     def exact_sensitivity(self) -> float:
+        """2√2/n: a pair changes both means by vectors of length at most √2/n."""
         return 2 * sqrt(2) / int(self.sizes[0])
 
     @property
     def contrasts(self) -> np.ndarray:
+        """The first member of a pair has the weight 1/n, the second −1/n."""
         return np.array([[1.0, -1.0]]) / int(self.sizes[0])
 
     def permuted_weights(
@@ -313,6 +349,13 @@ class PairedDistance(KernelStatistic):
 
         There is one array of shape (1 + permutations, 2n) for n pairs. A random sign
         for each pair says whether its members are swapped; the first row swaps none.
+
+        Parameters
+        ----------
+        permutations : int
+            The number of random choices of pairs.
+        source : Source
+            The source of one random bit for each pair.
         """
         n_pairs = self.sizes[0]
         random_bits = source.words((permutations, n_pairs)) & np.uint64(1)

@@ -99,7 +99,13 @@ class LineRegion(Region):
 
         Returns
         -------
-        list of m regions
+        list of Region
+            One geodesic ball for each row of `x`.
+
+        Raises
+        ------
+        ParameterError
+            If `x` does not have one column for each predictor.
         """
         low, high = self.pairs.line.x_range.T
         n_predictors = len(low)
@@ -163,7 +169,7 @@ class PairBall(NamedTuple):
 
     @property
     def is_bounded(self) -> bool:
-        """Return whether the ball is smaller than the public domain."""
+        """Whether the ball is smaller than the public domain."""
         return isfinite(self.radius)
 
     def predictions_at(self, x: np.ndarray) -> PredictionBall:
@@ -221,6 +227,11 @@ def line_region(
         If given, the region is about the population's geodesic instead of the records'.
         It bounds the mean direction of the records at the population's geodesic; half
         of 1 − level is spent on this bound.
+
+    Returns
+    -------
+    LineRegion
+        The region of the footpoint, with those of velocity and predictions.
     """
     manifold = statistic.manifold
     n_predictors = len(statistic.x_range)
@@ -235,7 +246,8 @@ def line_region(
 
     p, velocities = pairs.pair
     if n_predictors == 1:
-        # As in the estimator, the footpoint belongs to the lower end of the range.
+        # Like `PrivateGeodesicRegression`, the region states the footpoint at the lower
+        # end of the predictor's range, where the centered predictor is −½.
         foot = pairs.predictions_at(np.full(1, -MAX_PREDICTOR))
         velocity = np.asarray(manifold.transport(p, foot.center, velocities[0]))
     else:
@@ -287,6 +299,11 @@ def _pairs_of_draw(
         The probability that the bounds on the noise may fail.
     sampling_error : float
         A bound on the mean direction at the population's pair; 0 for the records' own.
+
+    Returns
+    -------
+    PairBall
+        The ball, or the whole public domain if the theorem does not apply.
     """
     manifold = statistic.manifold
     assert draw.base is not None  # Draws of lines have a pair as their base.
@@ -356,6 +373,11 @@ def _solve_linearization(
         The release.
     failure_probability : float
         The probability that one of the three bounds may fail.
+
+    Returns
+    -------
+    _LinearSolution
+        The zero ẑ of the linearization, with a bound on the distance of the true zero.
     """
     direction, normal_matrix, remainder = neighborhood.unpack(draw.value)
     direction_size = neighborhood.direction_size
@@ -393,6 +415,11 @@ def _part_quantile(draw: NoisyDraw, size: int, level: float) -> float:
         How many of its numbers the part has.
     level : float
         The probability with which the noise of the part is not longer.
+
+    Returns
+    -------
+    float
+        The least length with that property, rounded up.
     """
     part_law = PartLengthLaw(draw.law, draw.value.size, size)
     part_draw = draw._replace(law=part_law, value=np.empty(size))
@@ -432,6 +459,16 @@ class PartLengthLaw:
 
         It is the mean over √B of the whole vector's distribution function at radius/√B,
         by quadrature.
+
+        Parameters
+        ----------
+        radius : float or array
+            Lengths of the part.
+
+        Returns
+        -------
+        array of the shape of `radius`
+            Probabilities.
         """
         full_lengths = np.asarray(radius)[..., None] / self._length_ratios
         return np.asarray(self.law.radial_cdf(full_lengths) @ self._weights)

@@ -59,7 +59,15 @@ Level = Annotated[
 
 
 def _refuse_permutations(level: float, permutations: int) -> ParameterError:
-    """Return the refusal of too few permutations to ever reject, or of too many."""
+    """Return the refusal of too few permutations to ever reject, or of too many.
+
+    Parameters
+    ----------
+    level : float
+        The level of the test: with B permutations the smallest p-value is 1/(B + 1).
+    permutations : int
+        The number B that the caller asked for.
+    """
     return ParameterError(
         f"must be between 1/level - 1 = {1 / level - 1:.6g} and {_MAX_PERMUTATIONS}",
         parameter="permutations",
@@ -68,7 +76,22 @@ def _refuse_permutations(level: float, permutations: int) -> ParameterError:
 
 
 def _attained_level(level: float, permutations: int) -> float:
-    """Return the largest level k/(permutations + 1), k an integer, not above `level`."""
+    """Return the largest level k/(B + 1), k an integer, that is not above the given one.
+
+    A test with B permutations can reject with exactly these probabilities.
+
+    Parameters
+    ----------
+    level : float
+        The wanted level α, between 0 and 1.
+    permutations : int
+        The number B of permutations.
+
+    Raises
+    ------
+    ParameterError
+        If not even k = 1 is possible, or B is above the limit.
+    """
     n_allowed = floor(level * (permutations + 1))
     if n_allowed < 1 or permutations > _MAX_PERMUTATIONS:
         raise _refuse_permutations(level, permutations)
@@ -83,6 +106,7 @@ class CalibratedNoise(NamedTuple):
     std : float
         The standard deviation of the noise on one number.
     kind : {"gaussian", "laplace"}
+        The kind of noise.
     scale : float
         The scale parameter of the noise law.
     """
@@ -146,7 +170,7 @@ class PermutationMechanism(Mechanism):
     info: ClassVar[MechanismInfo] = MechanismInfo("permutation-test", reads="array")
 
     def __post_init__(self) -> None:
-        """Check that level and number of permutations fit together.
+        """Check that the level and the number of permutations fit together.
 
         Raises
         ------
@@ -166,6 +190,13 @@ class PermutationMechanism(Mechanism):
 
     @classmethod
     def supports(cls, statistic: Statistic) -> bool:
+        """Return whether the statistic is a kernel statistic of samples.
+
+        Parameters
+        ----------
+        statistic : Statistic
+            The statistic whose permuted values would be compared.
+        """
         return isinstance(statistic, KernelStatistic)
 
     @classmethod
@@ -174,6 +205,18 @@ class PermutationMechanism(Mechanism):
 
         Gaussian and Laplace noise are compared. Level and number of permutations are
         the defaults; `at_level` changes both.
+
+        Parameters
+        ----------
+        statistic : KernelStatistic
+            The statistic that the test compares.
+        guarantee : Guarantee
+            The guarantee that the released bit has to meet.
+
+        Returns
+        -------
+        PermutationMechanism
+            A test at level 0.05 with 498 permutations.
 
         Raises
         ------
@@ -210,7 +253,7 @@ class PermutationMechanism(Mechanism):
         return replace(trial, noise=best.kind, scale=best.scale)
 
     def at_level(self, level: float, permutations: int) -> Self:
-        """Return a mechanism with the same noise, another level and number of permutations.
+        """Return the mechanism with the same noise at another level of the test.
 
         Parameters
         ----------
@@ -219,6 +262,16 @@ class PermutationMechanism(Mechanism):
             1) that a test with so many permutations attains.
         permutations : int
             At least 1/level − 1.
+
+        Returns
+        -------
+        PermutationMechanism
+            A mechanism with the same privacy: neither number has a part in it.
+
+        Raises
+        ------
+        ParameterError
+            If a number is out of its range.
         """
         level = _validate.within(
             "level", level, low=0.0, high=1.0, open_low=True, open_high=True
@@ -229,7 +282,7 @@ class PermutationMechanism(Mechanism):
 
     @property
     def n_allowed(self) -> int:
-        """Return the k such that the test rejects if T₀ is among the k largest values.
+        """The k such that the test rejects if T₀ is among the k largest values.
 
         T₀ is the noisy statistic of the data; the other values are the permuted ones.
         """
@@ -237,7 +290,7 @@ class PermutationMechanism(Mechanism):
 
     @cached_property
     def sensitivity(self) -> float:
-        """Return the sensitivity of the number T₀ − q on which the decision depends.
+        """The sensitivity of the number T₀ − q on which the decision depends.
 
         T₀ is the statistic and q the k-th largest permuted value. Each moves by at most
         the sensitivity of the statistic; rounding q to the grid may add one cell.
@@ -246,16 +299,36 @@ class PermutationMechanism(Mechanism):
 
     @cached_property
     def _noise_on_one_number(self) -> IsotropicMechanism:
-        """Return the mechanism that adds the same noise to one number of this sensitivity."""
+        """The mechanism that adds the same noise to one number of this sensitivity.
+
+        The decision is a function of such a number, so that its profile is the test's.
+        """
         kind = _NOISE_MECHANISMS[self.noise]
         return kind(Euclidean(1), self.sensitivity, self.scale)
 
     @property
     def privacy_profile(self) -> PrivacyCurve:
+        """The profile of this noise on one number of sensitivity 2Δ + 2^-30."""
         return self._noise_on_one_number.privacy_profile
 
     def prepare_data(self, data: Any) -> np.ndarray:
-        """Return the coordinates of all samples in the ball, shape (total, dim)."""
+        """Return the records' coordinates in the public ball.
+
+        Parameters
+        ----------
+        data : sequence of arrays
+            The samples, each of shape (size, *point_shape).
+
+        Returns
+        -------
+        array of shape (total, dim)
+            The samples one after the other, clipped to the ball.
+
+        Raises
+        ------
+        ParameterError
+            For a wrong shape or type, never for what a record holds.
+        """
         return np.asarray(self.statistic.coordinates(data))
 
     def draw(self, data: np.ndarray, source: Source) -> Draw:
@@ -270,6 +343,11 @@ class PermutationMechanism(Mechanism):
             What `prepare_data` returns.
         source : Source
             The source of random bits for permutations and noise.
+
+        Returns
+        -------
+        Draw
+            The p-value (1 unless the test rejects), with the bit as its only integer.
         """
         values = self.statistic.permuted(data, self.permutations, source)
         noisy, slack = self._add_noise(values, source)
@@ -288,6 +366,11 @@ class PermutationMechanism(Mechanism):
             The source of permutations and noise.
         coordinates : array of shape (total, dim)
             What `prepare_data` returns.
+
+        Returns
+        -------
+        bool
+            Whether the simulated test rejects.
         """
         source = GeneratorSource(rng)
         values = self.statistic.permuted(coordinates, self.permutations, source)
@@ -305,6 +388,11 @@ class PermutationMechanism(Mechanism):
             The statistic of each permutation.
         source : Source
             Where random bits come from.
+
+        Returns
+        -------
+        NoisyStatistics
+            Multiples of 2^-30, which are compared without ties of floats.
         """
         if self.noise == "gaussian":
             noise_draw = exact_gaussian(
@@ -325,22 +413,50 @@ class PermutationMechanism(Mechanism):
 
         This is a p-value: if the hypothesis is true, it is at most u with probability
         at most u, for every u.
+
+        Parameters
+        ----------
+        is_rejected : int
+            The released bit: 1 if the test rejects.
+
+        Returns
+        -------
+        array of shape (1,)
+            The p-value.
         """
         if not is_rejected:
             return np.array([1.0])
         return np.array([self.n_allowed / (self.permutations + 1)])
 
     def post_process(self, value: np.ndarray) -> np.ndarray:
+        """Return the p-value as it is.
+
+        Parameters
+        ----------
+        value : array of shape (1,)
+            The p-value, a function of the drawn bit.
+        """
         return value
 
     def reconstruct_value(self, certificate: Certificate) -> np.ndarray:
         """Return the p-value that follows from the bit recorded in a certificate.
+
+        Parameters
+        ----------
+        certificate : Certificate
+            The certificate of a test.
+
+        Returns
+        -------
+        array of shape (1,)
+            The p-value.
 
         Raises
         ------
         ParameterError
             If the certificate records anything else than one bit.
         """
+        # Draws are replayed in units of the grid; the recorded bit is a whole number.
         replayed_values = replay_draws(certificate.release["integers"])(np.empty(1))
         bit = float(replayed_values[0]) * 2.0**GRID
         if bit not in (0.0, 1.0):

@@ -69,7 +69,9 @@ class Variability(NamedTuple):
 def asymptotic_shape(
     manifold: Manifold, statistic: Statistic, draw: NoisyDraw, level: float
 ) -> Shape:
-    """Return a ball that contains the population's mean with asymptotic probability `level`.
+    """Return a ball for the population's mean, with asymptotic coverage.
+
+    For many records, the ball contains the population's mean with probability `level`.
 
     Parameters
     ----------
@@ -78,8 +80,14 @@ def asymptotic_shape(
     statistic : FrechetMean
         The mean of n records in the ball that was used.
     draw : NoisyDraw
-        What was drawn.
+        The noisy mean logarithm of the records, or their noisy mean.
     level : float
+        The coverage of the ball.
+
+    Returns
+    -------
+    Shape
+        The ball in the canonical frame, with the theorem in words.
 
     Raises
     ------
@@ -107,11 +115,31 @@ def _shape_from_gradient(
     ball: Ball,
     n: int,
 ) -> Shape:
-    """Return the ball of `shape_after_gradient`, with the sampling error in the noise.
+    """Return the ball of `shape_after_gradient`, with sampling error counted as noise.
 
     The drawn gradient differs from the population's by the noise and by the sampling
     error of a mean of n logarithms. The theorem about the records' mean holds for the
     population's with the quantile of their sum.
+
+    Parameters
+    ----------
+    manifold : Manifold
+        The manifold of the records.
+    statistic : FrechetMean
+        The mean of n records in the ball that was used.
+    draw : NoisyDraw
+        The noisy mean logarithm of the records at a public point.
+    level : float
+        The coverage of the ball.
+    ball : Ball
+        The ball into which the records were clipped.
+    n : int
+        The public number of records.
+
+    Returns
+    -------
+    Shape
+        The ball, or the whole ball of the records if the theorem gives no smaller one.
     """
     failure = 1 - level
     variability = _variability(draw, failure)
@@ -144,6 +172,12 @@ def _variability(draw: NoisyDraw, failure: float) -> Variability:
         What was drawn.
     failure : float
         The probability with which one of the bounds may fail.
+
+    Returns
+    -------
+    Variability
+        Bounds that hold together but for that probability; without a released mean
+        square, those that the ball gives.
     """
     largest = draw.max_length**2
     mean_square = mean_square_bound(draw, _MEAN_SQUARE_SHARE * failure)
@@ -163,11 +197,37 @@ def _shape_from_mean(
     ball: Ball,
     n: int,
 ) -> Shape:
-    """Return a ball around a mean that was drawn itself, as a point or in a chart.
+    """Return the ball about a mean that was itself drawn, as a point or in a chart.
 
     The records' mean differs from the population's by nearly H⁻¹ times a mean of n
     logarithms, with H ≥ λ the mean Hessian. In a chart that difference is stretched by
     at most the Lipschitz constant of the logarithm.
+
+    Parameters
+    ----------
+    manifold : Manifold
+        The manifold of the records.
+    statistic : FrechetMean
+        The mean of n records in the ball.
+    draw : NoisyDraw
+        The noisy mean, of kind "point" or "chart".
+    level : float
+        The coverage of the ball.
+    ball : Ball
+        The ball into which the records were clipped.
+    n : int
+        The public number of records.
+
+    Returns
+    -------
+    Shape
+        The ball. Its radius is a fixed point: the Hessian's bound λ depends on how far
+        the population's mean may be, which depends on λ.
+
+    Raises
+    ------
+    ParameterError
+        If squared distances need not be convex that far out.
     """
     shape = SHAPES[draw.kind](manifold, statistic, draw, 0.0, 0.0)
     distance_to_center = float(manifold.dist(ball.center, shape.center(manifold)))
@@ -203,18 +263,25 @@ def _shape_from_mean(
 def _radius_about_mean(
     manifold: Manifold, draw: NoisyDraw, ball: Ball, sampling_std: float, level: float
 ) -> float:
-    """Return how far the population's mean may be from a drawn mean.
+    """Return the radius about a drawn mean within which the population's mean lies.
 
     Parameters
     ----------
     manifold : Manifold
+        The manifold of the records.
     draw : NoisyDraw
-        Of kind "chart" or "point".
+        The noisy mean, of kind "chart" or "point".
     ball : Ball
         The ball of the records.
     sampling_std : float
         The root mean square distance of the records' mean from the population's.
     level : float
+        The coverage.
+
+    Returns
+    -------
+    float
+        A distance on the manifold.
     """
     if draw.kind == "chart":
         stretched_std = chart_stretch(manifold, ball.radius) * sampling_std
@@ -243,17 +310,26 @@ def noise_and_sampling_quantile(
         The trace of the covariance of S.
     level : float
         The probability.
+
+    Returns
+    -------
+    float
+        The simulated quantile, from a public seed, plus a margin for the simulation and
+        the rounding of the draw.
     """
     d = draw.value.size
     ranks = sorted({1, 2, 4, 16, d} & set(range(1, d + 1)))
     rng = np.random.default_rng(_SEED)
     quantiles = []
     for k in ranks:
+        # S lies in a space of k dimensions. Of the d − k other entries of the noise
+        # only the sum of squares matters, which is a χ² variable.
         noise = rng.standard_normal((_SIMULATED_DRAWS, k))
         other_squares = np.zeros(_SIMULATED_DRAWS)
         if d > k:
             other_squares = rng.chisquare(d - k, _SIMULATED_DRAWS)
         scale = _noise_scales(rng, draw, noise, other_squares)
+
         sampling = sqrt(variance / k) * rng.standard_normal((_SIMULATED_DRAWS, k))
         squares = np.sum((scale[:, None] * noise + sampling) ** 2, axis=1)
         lengths = np.sqrt(squares + scale**2 * other_squares)
@@ -268,18 +344,25 @@ def _noise_scales(
     noise: np.ndarray,
     other_squares: np.ndarray,
 ) -> np.ndarray:
-    """Return by what standard normal vectors are multiplied to be draws of the noise.
+    """Return the factors by which standard normal vectors become draws of the noise.
 
     Laplace noise of scale b in d dimensions is b·Gamma(d)·Z/|Z| for a normal vector Z.
 
     Parameters
     ----------
     rng : numpy.random.Generator
+        The generator of the lengths of Laplace noise.
     draw : NoisyDraw
+        The draw, whose noise law is Gaussian or Laplace.
     noise : array, shape (draws, k)
-        The first entries of Z.
+        The first k entries of each vector Z.
     other_squares : array, shape (draws,)
-        The sum of the squares of its other entries.
+        The sum of the squares of the other entries of each Z.
+
+    Returns
+    -------
+    array, shape (draws,)
+        σ for Gaussian noise; b·Gamma(d)/|Z| for Laplace noise.
     """
     n_draws = len(noise)
     if isinstance(draw.law, RiemannianGaussian):

@@ -110,6 +110,11 @@ def region_of(
         For a released second moment: how many leading directions the region is about.
         Its radius is then an angle.
 
+    Returns
+    -------
+    Region
+        The region. For a geodesic it is a `LineRegion`.
+
     Raises
     ------
     ParameterError
@@ -141,8 +146,18 @@ def _cached_region(
 ) -> Region:
     """Return the region of a certificate.
 
-    The arguments are those of `region_of`. The result is cached, because reports and
-    warnings need the same regions.
+    The result is cached, because reports and warnings need the same regions.
+
+    Parameters
+    ----------
+    certificate : Certificate
+        The certificate of a release.
+    level : float
+        The coverage, between 0 and 1.
+    of : {"records", "population"}
+        What the region is about.
+    components : int or None
+        For a second moment: the number of leading directions.
     """
     unit_words = UNIT_WORDS[certificate.privacy_unit].plural
     released = _released_draw(certificate)
@@ -161,7 +176,7 @@ def region_radii(
     levels : sequence of float
         Probabilities.
     components : int, optional
-        As in `region_of`.
+        For a released second moment: how many leading directions the regions are about.
 
     Returns
     -------
@@ -211,6 +226,20 @@ def simultaneous(
     With probability `level`, all regions contain their targets. The noises of separate
     releases are independent, so each of k regions has the level level^(1/k). With
     of="population" the releases must come from separate records, too.
+
+    Parameters
+    ----------
+    certificates : sequence of Certificate
+        The certificates of separate releases.
+    level : float
+        The probability with which all regions together contain their targets.
+    of : {"records", "population"}
+        What the regions are about.
+
+    Returns
+    -------
+    list of Region
+        One region for each certificate, in the same order.
     """
     level = _validate.within("level", level, 0.0, 1.0, open_low=True, open_high=True)
     single_level = level ** (1 / len(certificates))
@@ -230,8 +259,16 @@ def consistent(
         The certificates of two releases on one manifold, such as a published one and
         its repetition. of="records" compares statistics of the same records in the same
         ball; of="population" compares statistics of two samples of one population.
-    level, of
-        As in `region_of`.
+    level : float
+        The simultaneous coverage of both regions.
+    of : {"records", "population"}
+        What the regions are about.
+
+    Returns
+    -------
+    bool
+        Whether the two regions, at simultaneous coverage, can have a point in common:
+        the distance of their centers is at most the sum of their radii.
 
     Raises
     ------
@@ -258,6 +295,16 @@ def consistent(
 
 def _released_draw(certificate: Certificate) -> _ReleasedDraw:
     """Rebuild from a certificate what its mechanism has drawn.
+
+    Parameters
+    ----------
+    certificate : Certificate
+        The certificate of a release.
+
+    Returns
+    -------
+    _ReleasedDraw
+        The mechanism, the statistic, and the noisy draw with its law.
 
     Raises
     ------
@@ -302,6 +349,12 @@ def _shapes(
         for a region of the records' value.
     components : int, optional
         For a second moment: the number of leading directions that the region is about.
+
+    Returns
+    -------
+    list of (Manifold, Shape)
+        One pair for each level. The manifold is that of the value, or of subspaces if
+        `components` is given.
     """
     statistic = released.statistic
     draw = released.recorded_draw
@@ -348,10 +401,19 @@ def _build_region(
     ----------
     released : _ReleasedDraw
         What was drawn.
-    level, of, components
-        As in `region_of`.
+    level : float
+        The coverage, between 0 and 1.
+    of : {"records", "population"}
+        What the region is about.
+    components : int or None
+        For a second moment: the number of leading directions.
     unit_words : str
         The unit of privacy in the plural, such as "persons", for descriptions.
+
+    Returns
+    -------
+    Region
+        The region in the frame of the records, with its description in words.
     """
     mechanism, statistic, draw = released
     is_of_population = of == "population"
@@ -408,7 +470,12 @@ def _population_shape(
     level : float
         The coverage of the region.
     components : int, optional
-        As in `region_of`.
+        For a second moment: the number of leading directions.
+
+    Returns
+    -------
+    manifold, shape : Manifold, Shape
+        Where the value lives, and the region there.
     """
     mechanism, statistic, draw = released
     has_asymptotic_region = isinstance(statistic, FrechetMean) and components is None
@@ -431,7 +498,7 @@ def _population_shape(
 
 
 def _clipped_variance(search: Any) -> str:
-    """Return a sentence on what the region of a variance in a private ball covers.
+    """Say what the region of a variance in a private ball does not cover.
 
     Parameters
     ----------
@@ -467,6 +534,11 @@ def _narrower_region(mechanism: Any, level: float, radius: float, of: str) -> st
         The radius of its region.
     of : {"records", "population"}
         What the region is about.
+
+    Returns
+    -------
+    str
+        A clause that begins with "; ", for the end of the theorem.
     """
     guarantee = strongest_guarantee(mechanism.privacy_profile)
     if of == "population":
@@ -534,6 +606,11 @@ def sampling_error(statistic: Statistic, failure_probability: float) -> float:
     failure_probability : float
         The probability with which the bound may fail.
 
+    Returns
+    -------
+    float
+        The bound, as `BoundsSamplingError.sampling_error` states it.
+
     Raises
     ------
     ParameterError
@@ -567,10 +644,18 @@ def _describe(
         What was released.
     draw : NoisyDraw
         What was drawn; its kind says into which ball records were clipped.
-    of, components
-        As in `region_of`.
+    of : {"records", "population"}
+        What the region is about.
+    components : int or None
+        For a second moment: the number of leading directions.
     unit_words : str
         The unit of privacy in the plural, such as "persons".
+
+    Returns
+    -------
+    str
+        A noun phrase such as "the Fréchet mean of the records, clipped to the public
+        ball".
     """
     owners = unit_words
     if of == "population":

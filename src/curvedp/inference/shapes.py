@@ -63,7 +63,10 @@ class ChartBall(NamedTuple):
         The point at which the chart is.
     drawn : array of shape (dim,)
         The coordinates that were drawn.
-    quantile, reach : float
+    quantile : float
+        The largest distance of coordinates in the set from those that were drawn.
+    reach : float
+        The largest length of coordinates in the set.
     """
 
     statistic: PointStatistic
@@ -83,6 +86,11 @@ class ChartBall(NamedTuple):
             Where the points live.
         points : array of shape (n, *point_shape)
             Points in the coordinates of the records.
+
+        Returns
+        -------
+        array of bool, shape (n,)
+            Whether each point is in the set.
         """
         canonical_points = self.statistic.to_canonical_frame(points)
         z = np.asarray(manifold.normal_coordinates(self.base, canonical_points))
@@ -126,11 +134,26 @@ class NearlyInvariantSubspaces(NamedTuple):
     quantile: float
 
     def contains(self, manifold: Manifold, points: np.ndarray) -> np.ndarray:
-        """Return whether each subspace, given by orthonormal columns, lies in the set."""
+        """Return whether each subspace lies in the set.
+
+        Parameters
+        ----------
+        manifold : Manifold
+            The Grassmann manifold. Not used: the condition is one on matrices.
+        points : array of shape (..., d, k)
+            Subspaces, as matrices with orthonormal columns.
+
+        Returns
+        -------
+        array of bool, shape (...)
+            Whether ‖(I − P)·drawn·P‖ is at most the quantile.
+        """
+        # With orthonormal columns U, P = UUᵀ, and the norm of a product with U on the
+        # right is the same as that with P.
         image = self.drawn @ points
         image_inside = points @ (np.swapaxes(points, -1, -2) @ image)
-        escape = np.linalg.norm(image - image_inside, axis=(-2, -1))
-        return np.asarray(escape <= self.quantile)
+        distance_from_invariance = np.linalg.norm(image - image_inside, axis=(-2, -1))
+        return np.asarray(distance_from_invariance <= self.quantile)
 
 
 @dataclass(frozen=True, eq=False)
@@ -186,7 +209,7 @@ class Region:
     is_as_wide_as_ball: bool = False
 
     def contains(self, points: Any) -> np.ndarray:
-        """Return whether each point lies in the region; a point that is not finite does not.
+        """Return whether each point lies in the region; one that is not finite does not.
 
         Parameters
         ----------
@@ -221,6 +244,7 @@ class Region:
         Returns
         -------
         array of shape (count, *point_shape)
+            Points in the frame of the records, for pictures.
         """
         if isinstance(self.within, ChartBall):
             return self.within.edge(self.manifold, directions)
@@ -228,7 +252,15 @@ class Region:
         return np.asarray(self.manifold.from_normal_coordinates(self.center, steps))
 
     def plot(self) -> Any:
-        """Return a matplotlib figure that shows the region on its manifold (extra: report)."""
+        """Return a matplotlib figure that shows the region on its manifold.
+
+        The extra "report" (matplotlib) is needed.
+
+        Returns
+        -------
+        matplotlib.figure.Figure
+            The figure, which the caller shows or saves.
+        """
         from curvedp.report.figures import region_figure
 
         return region_figure(self)
@@ -262,7 +294,13 @@ class Shape(NamedTuple):
     is_as_wide_as_ball: bool = False
 
     def center(self, manifold: Manifold) -> np.ndarray:
-        """Return the center of the ball as a point of the manifold."""
+        """Return the center of the ball: the point exp_base(step), or `base` itself.
+
+        Parameters
+        ----------
+        manifold : Manifold
+            The manifold of the ball.
+        """
         if self.step is None:
             return self.base
         return np.asarray(manifold.from_normal_coordinates(self.base, self.step))
@@ -284,9 +322,9 @@ def _shape_of_point(
     Parameters
     ----------
     manifold : Manifold
-        Where the value lives. Not needed for this kind of draw.
+        The manifold of the value. Not needed for this kind of draw.
     statistic : Statistic
-        Not needed for this kind of draw.
+        The statistic. Not needed for this kind of draw.
     draw : NoisyDraw
         The drawn point.
     quantile : float
@@ -294,6 +332,11 @@ def _shape_of_point(
     sampling_error : float
         A bound on the distance of the population's value from that of the records; 0
         for a region of the records' value.
+
+    Returns
+    -------
+    Shape
+        The ball about the drawn point.
     """
     return Shape(draw.value, quantile + sampling_error, "exact: quantile of the noise")
 
@@ -326,6 +369,11 @@ def _shape_in_chart(
     sampling_error : float
         A bound on the distance of the population's value from that of the records; 0
         for a region of the records' value.
+
+    Returns
+    -------
+    Shape
+        A geodesic ball, within which the region is the set of the chart.
     """
     z = _shorten(draw.value, draw.max_length)
     z_length = float(np.linalg.norm(z))
@@ -384,6 +432,17 @@ def shape_after_gradient(
     root_mean_square : float
         A bound on the root mean square length of the records' logarithms at w, where
         one is known. It narrows the bounds λ and H.
+
+    Returns
+    -------
+    Shape
+        The ball about exp_w(t·g), with its theorem in words.
+
+    Raises
+    ------
+    ParameterError
+        If records in the ball may have several means, or the curvature has no upper
+        bound.
     """
     w = _base_of(draw)
     g = _shorten(draw.value, draw.max_length)
@@ -427,7 +486,9 @@ def shape_after_gradient(
 
 
 def mean_square_bound(draw: NoisyDraw, failure_probability: float) -> float:
-    """Bound the mean squared length of the logarithms of a draw; inf if none was released.
+    """Bound the mean squared length of the logarithms that a draw is the mean of.
+
+    The bound is the released mean square plus a quantile of its Gaussian noise.
 
     Parameters
     ----------
@@ -435,6 +496,11 @@ def mean_square_bound(draw: NoisyDraw, failure_probability: float) -> float:
         A draw of kind "gradient".
     failure_probability : float
         The probability with which the bound may fail.
+
+    Returns
+    -------
+    float
+        The bound; inf if no mean square was released.
     """
     released = draw.mean_square
     if released is None:
@@ -450,17 +516,29 @@ def shape_from_two_moments(
     level: float,
     sampling_error: float,
 ) -> Shape:
-    """Return the confidence ball of a mean, from a noisy gradient and a noisy mean square.
+    """Return the confidence ball of a mean from a noisy gradient and mean square.
 
     A tenth of 1 − level is spent on the mean square, on curved spaces. On flat ones the
     gradient says all.
 
     Parameters
     ----------
-    manifold, statistic, draw, sampling_error
-        As in `shape_after_gradient`.
+    manifold : Manifold
+        The manifold of the records.
+    statistic : Statistic
+        The mean; its `value_ball` is the ball of the records.
+    draw : NoisyDraw
+        The drawn mean logarithm, with the drawn mean square.
     level : float
         The level of the region.
+    sampling_error : float
+        A bound on the distance of the population's mean from that of the records; 0 for
+        a region of the records' mean.
+
+    Returns
+    -------
+    Shape
+        The ball about the point to which the gradient leads.
     """
     is_flat = curvature_roots(manifold) == (0.0, 0.0)
     share = 0.0 if is_flat else _MEAN_SQUARE_SHARE
@@ -562,6 +640,11 @@ def _shape_from_counts(
         The level of the region; all noises are bounded at once with this probability.
     sampling_error : float
         t; 0 for a region of the records' median.
+
+    Returns
+    -------
+    Shape
+        A ball about w, or the outer ball if that is smaller.
     """
     assert draw.radii is not None  # Counts are drawn at radii.
     n_counts = draw.value.size
@@ -605,6 +688,7 @@ def joint_noise_bounds(law: Any, n_counts: int, level: float) -> np.ndarray:
     Returns
     -------
     array of shape (n_counts,)
+        A bound on the noise of each count, in the unit of counts.
     """
     if isinstance(law, RiemannianGaussian):
         return np.full(n_counts, law.scale * float(ndtri(level ** (1 / n_counts))))
@@ -688,6 +772,7 @@ def principal_subspaces(
     z = -float(ndtri(failure_probability * _SWAP_SHARE / 2))
     e = sigma * (sqrt(2 * d) + z) + (rounding + sampling_error)
 
+    # NumPy sorts eigenvalues from small to large; the leading ones are last.
     eigenvalues, eigenvectors = np.linalg.eigh(drawn_matrix)
     center = eigenvectors[:, ::-1][:, :components]
     gap = float(eigenvalues[-components] - eigenvalues[-components - 1])
@@ -732,6 +817,11 @@ def bound_by_gaussian(draw: NoisyDraw, failure_probability: float) -> GaussianBo
         A draw with Gaussian or Laplace noise of scale b.
     failure_probability : float
         The failure probability that may be spent in total.
+
+    Returns
+    -------
+    GaussianBound
+        σ, and the part of the failure probability that is left.
     """
     if isinstance(draw.law, RiemannianGaussian):
         return GaussianBound(draw.law.scale, failure_probability)
@@ -756,6 +846,12 @@ def noise_quantiles(draw: NoisyDraw, levels: Sequence[float]) -> list[float]:
         The draw, with its noise law.
     levels : sequence of float
         Probabilities below 1.
+
+    Returns
+    -------
+    list of float
+        One radius for each level, from a few sections of an interval that all levels
+        share.
 
     Raises
     ------
@@ -793,13 +889,32 @@ def noise_quantiles(draw: NoisyDraw, levels: Sequence[float]) -> list[float]:
 
 
 def _base_of(draw: NoisyDraw) -> np.ndarray:
-    """Return the point at which the draw was made."""
+    """Return the public point at which a draw was made.
+
+    Parameters
+    ----------
+    draw : NoisyDraw
+        A draw of any kind but "point".
+    """
     assert draw.base is not None  # Every kind of draw but "point" has one.
     return draw.base
 
 
 def _shorten(z: np.ndarray, max_length: float) -> np.ndarray:
-    """Return the vector nearest to z of length at most `max_length`."""
+    """Return the vector nearest to z of length at most `max_length`.
+
+    Parameters
+    ----------
+    z : array of shape (dim,)
+        A vector of normal coordinates.
+    max_length : float
+        The largest length, ≥ 0.
+
+    Returns
+    -------
+    array of shape (dim,)
+        z itself, or its multiple of that length.
+    """
     length = float(np.linalg.norm(z))
     if length <= max_length:
         return z

@@ -93,24 +93,26 @@ def combine_synthetic(
     Parameters
     ----------
     certificate : Certificate
-        Of a `PrivateSynthesizer`.
+        The certificate of a `PrivateSynthesizer`.
     analysis : function of SyntheticRecords
         Returns a number or an array. Its argument has the fields `points`,
         `class_index` and `predictor`.
     files : int
-        How many files are drawn.
+        How many files of synthetic records are drawn and analyzed.
     records : int, optional
         How many records a file has; by default as many as there are real ones.
     level : float
         The probability with which each interval is to hold its target.
     simulations : int
-        R, at least 10.
+        The number R of simulated releases, at least 10.
     seed : int
-        A public seed.
+        A public seed: the same one gives the same result.
 
     Returns
     -------
     SyntheticEstimate
+        The mean analysis of the files, its standard error, and an interval for each of
+        its numbers.
 
     Raises
     ------
@@ -143,15 +145,17 @@ def combine_synthetic(
     size = n if records is None else _validate.integer("records", records, 1)
     rng = np.random.default_rng(seed)
     results = [_analyze(population, analysis, size, rng) for _ in range(files)]
-    simulated = []
+    simulated_results = []
     for _ in range(simulations):
         release = _simulate_release(mechanism, population, n, rng)
-        parts = [_analyze(release, analysis, size, rng) for _ in range(files)]
-        simulated.append(np.mean(parts, axis=0))
+        file_results = [_analyze(release, analysis, size, rng) for _ in range(files)]
+        simulated_results.append(np.mean(file_results, axis=0))
 
     estimate = np.mean(results, axis=0)
+    # A large file stands for the released law itself.
     truth = _analyze(population, analysis, max(_MAX_RECORDS, size), rng)
-    standard_error = np.sqrt(np.mean((np.array(simulated) - truth) ** 2, axis=0))
+    errors = np.array(simulated_results) - truth
+    standard_error = np.sqrt(np.mean(errors**2, axis=0))
     spread = np.std(results, axis=0, ddof=1) if files > 1 else np.full_like(truth, 0)
     half_width = ndtri((1 + level) / 2) * standard_error
     return SyntheticEstimate(
@@ -170,7 +174,24 @@ def _analyze(
     size: int,
     rng: np.random.Generator,
 ) -> np.ndarray:
-    """Return the analysis of a file of `size` records from a released law."""
+    """Draw a file of synthetic records, and return the result of an analysis of it.
+
+    Parameters
+    ----------
+    population : ReleasedPopulation
+        The released law from which records are drawn.
+    analysis : function of SyntheticRecords
+        The user's analysis.
+    size : int
+        The number of records of the file.
+    rng : numpy.random.Generator
+        The generator of the draws.
+
+    Returns
+    -------
+    array of float64
+        The number or numbers that the analysis returns.
+    """
     return np.asarray(analysis(population.sample(size, rng)), dtype=np.float64)
 
 
@@ -185,11 +206,18 @@ def _simulate_release(
     Parameters
     ----------
     mechanism : PopulationMechanism
-        It adds its noise, in floats.
+        The mechanism of the release, which adds its noise in floats here.
     population : ReleasedPopulation
         The law that stands for that of the real records.
     n : int
+        The number of simulated records.
     rng : numpy.random.Generator
+        The generator of the records and of the noise.
+
+    Returns
+    -------
+    ReleasedPopulation
+        The law that a release from these records would have published.
     """
     drawn = population.sample_canonical(n, rng)
     statistic = mechanism.statistic

@@ -100,10 +100,12 @@ class _NoisyCovariance(NamedTuple):
 
 
 def gradient_of_moments(statistic: TangentMoments, draw: NoisyDraw) -> NoisyDraw:
-    """Return the noisy mean logarithm, and mean square, that drawn moments hold.
+    """Return the noisy mean logarithm and mean square that drawn moments contain.
 
     The entries of Gaussian noise are independent, so that those of the mean are noise
     of the same scale. The length of Laplace noise bounds that of its part.
+
+    The trace of the second moment is the mean squared length of the logarithms.
 
     Parameters
     ----------
@@ -153,7 +155,12 @@ def estimate_of_release(
         The released value: two moments, and the noisy count if the number of records is
         private.
     certificate : Certificate
-        Its certificate.
+        The certificate of the release.
+
+    Returns
+    -------
+    TangentEstimate
+        The private mean, the private covariance about it, and their noise.
 
     Raises
     ------
@@ -180,17 +187,24 @@ def estimate_of_release(
 
 
 def geodesics_of_release(vector: np.ndarray, certificate: Certificate) -> np.ndarray:
-    """Return the mean, and all principal directions as long as their deviations.
+    """Return the private mean with its principal directions.
+
+    Each direction is as long as the standard deviation of the records along it, without
+    the bias of the noise.
 
     Parameters
     ----------
-    vector, certificate
-        As for `estimate_of_release`.
+    vector : array
+        The released value: two moments, and the noisy count if the number of records is
+        private.
+    certificate : Certificate
+        The certificate of the release.
 
     Returns
     -------
     array of shape (1 + dim, *point_shape)
-        The sign of a direction is arbitrary.
+        The mean, then the tangent vectors at it, from long to short. The sign of a
+        direction is arbitrary.
     """
     estimate = estimate_of_release(vector, certificate)
     spectrum = separate_from_noise(
@@ -210,7 +224,7 @@ def geodesics_of_release(vector: np.ndarray, certificate: Certificate) -> np.nda
 def components_above_noise(
     vector: np.ndarray, certificate: Certificate, level: float = STANDS_OUT_LEVEL
 ) -> int:
-    """Return in how many directions the clipped records vary for sure.
+    """Return the number of directions in which the clipped records vary for sure.
 
     Theorem T4 (docs/theory/tangent-pca.md). Two counts of `count_above_noise` are made,
     each with half of the probability 1 − level, and the larger one is returned:
@@ -230,14 +244,20 @@ def components_above_noise(
         The released value: two moments, and the noisy count if the number of records is
         private.
     certificate : Certificate
-        Its certificate.
+        The certificate of the release.
     level : float
         The probability of the statement.
+
+    Returns
+    -------
+    int
+        A lower bound on the rank of the records' covariance, at that level.
     """
     mechanism = final_mechanism_of(certificate)
     statistic = mechanism.statistic
     assert isinstance(mechanism, IsotropicMechanism | SumMechanism)
     assert isinstance(statistic, TangentMoments | TangentMomentsSum)
+    # σ bounds the noise of one entry by Gaussian noise; a sum is divided by n̂.
     size = moments_size(statistic.manifold.dim)
     n_hat = 1.0
     if isinstance(statistic, TangentMomentsSum):
@@ -251,6 +271,7 @@ def components_above_noise(
     gaussian = bound_by_gaussian(draw, 1 - level)
     sigma = gaussian.sigma / n_hat * (1 + _ROUNDING_OF_DRAW)
 
+    # The error of the mean: q is a quantile of the length of its noise (χ² law).
     dim = statistic.manifold.dim
     unit = split_moments(vector, dim)
     half = gaussian.failure_probability / 2
@@ -260,6 +281,8 @@ def components_above_noise(
     error_of_mean = 2 * length * q + q**2
     noise = sigma / MOMENT_WEIGHT
     noise_failure = half - mean_failure
+
+    # The error of the noisy count, if there is one.
     if isinstance(statistic, TangentMomentsSum):
         count_failure = _MEAN_SHARE * half
         noise_failure -= count_failure
@@ -291,9 +314,14 @@ def variance_intervals(
     certificate : Certificate
         The certificate of a release of `TangentMoments`.
     components : int
-        How many of the largest variances.
+        How many of the largest variances get an interval.
     level : float
         The probability with which all intervals hold their variances.
+
+    Returns
+    -------
+    VarianceIntervals
+        In squared units of the manifold's distance, cut to [0, r²].
 
     Raises
     ------
@@ -338,6 +366,11 @@ def directions_region(
         the largest principal angle, or the root of the sum of their squares.
     level : float
         The probability with which the region holds the subspace.
+
+    Returns
+    -------
+    Region
+        The region; the whole Grassmann manifold if the noise hides the directions.
 
     Raises
     ------
@@ -384,6 +417,12 @@ def _noisy_covariance(certificate: Certificate, level: float) -> _NoisyCovarianc
     level : float
         The probability with which all bounds have to hold.
 
+    Returns
+    -------
+    _NoisyCovariance
+        The drawn covariance in coordinates at the released mean, with σ, the bound on
+        ‖D‖, and what is left of the failure probability.
+
     Raises
     ------
     ParameterError
@@ -405,6 +444,8 @@ def _noisy_covariance(certificate: Certificate, level: float) -> _NoisyCovarianc
     dim = statistic.manifold.dim
     radius = statistic.clipping_radius
 
+    # `estimate_moments` adds s²·1 to make the covariance unbiased; the theorem is about
+    # the drawn one, so this is taken off again below.
     estimate = estimate_moments(
         statistic.manifold,
         Ball(statistic.center, statistic.radius),
@@ -412,6 +453,8 @@ def _noisy_covariance(certificate: Certificate, level: float) -> _NoisyCovarianc
         gaussian.sigma,
     )
     correction = estimate.mean_noise**2 * np.eye(dim)
+
+    # The length of the noise of the mean is below σ times a quantile of the χ law.
     mean_failure = _MEAN_SHARE * gaussian.failure_probability
     chi = sqrt(2 * float(gammainccinv(dim / 2, mean_failure)))
     rounding = sqrt(draw.value.size) * draw.grid_width
