@@ -27,7 +27,10 @@ class LawBackend(ABC):
     @property
     @abstractmethod
     def log_normalizer(self) -> float:
-        """log Z = log ∫ weight(d(x, p)) dvol(x)."""
+        """log Z = log ∫ weight(d(x, p)) dvol(x), the logarithm of the normalizer.
+
+        The integral is over the manifold, and the same for every footpoint p.
+        """
 
     @abstractmethod
     def radial_cdf(self, r: ArrayLike) -> Floats:
@@ -46,7 +49,18 @@ class LawBackend(ABC):
 
     @abstractmethod
     def moment(self, order: int) -> float:
-        """Return E[d^order]."""
+        """Return the moment E[d^k] of the distance d between a draw and its footpoint.
+
+        Parameters
+        ----------
+        order : int
+            The power k ≥ 1. Mechanisms predict their error with k = 1 and k = 2.
+
+        Returns
+        -------
+        float
+            E[d^k].
+        """
 
     @abstractmethod
     def draw(self, rng: np.random.Generator, center: Floats, count: int) -> Floats:
@@ -64,12 +78,14 @@ class LawBackend(ABC):
         Returns
         -------
         array of shape (count, *point_shape)
+            The points, in float64: for simulation, not for release.
         """
 
     def check_representable(self) -> None:  # noqa: B027  (most coordinates hold every draw)
-        """Raise where float64 coordinates of the manifold cannot hold the draws.
+        """Raise `ParameterError` if float64 coordinates cannot hold draws of this law.
 
-        The rule depends on public parameters only, never on a footpoint.
+        The rule depends on public parameters only, never on a footpoint. By default
+        every draw can be held.
         """
 
     def certified_delta(

@@ -75,9 +75,11 @@ class RiemannianGaussian(IsotropicLaw):
 
     @property
     def _backend(self) -> LawBackend:
+        """Sampler and integrals of this Gaussian; refused where none are known."""
         return _gaussian_backend(self.manifold, self.scale)
 
     def _log_weight(self, distance: Floats) -> Floats:
+        """Return −d²/2σ² at distances d, the log-density up to the normalizer."""
         return -((distance / self.scale) ** 2) / 2
 
     def profile(self, sensitivity: float) -> PrivacyProfile:

@@ -24,7 +24,10 @@ from curvedp.laws.backend import Floats, LawBackend
 # Below this acceptance a draw would cost more than 10^5 proposals.
 _SMALLEST_ACCEPTANCE = 1e-5
 
-# The largest principal angle.
+# A log-ratio target/envelope above 0 by less than this is round-off.
+_ROUNDING = 1e-9
+
+# The largest principal angle between two subspaces.
 LARGEST_ANGLE = math.pi / 2
 
 # Gauss–Legendre rule on [-1, 1].
@@ -33,7 +36,20 @@ _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(_ORDER)
 
 
 def rank_of(manifold: Manifold) -> int | None:
-    """Return the rank min(r, m − r) of Grassmann(m, r); None on other manifolds."""
+    """Return the rank min(r, m − r) of Grassmann(m, r).
+
+    It is the number of principal angles between two subspaces.
+
+    Parameters
+    ----------
+    manifold : Manifold
+        Any manifold.
+
+    Returns
+    -------
+    int or None
+        None on other manifolds than Grassmann(m, r).
+    """
     if not isinstance(manifold, Grassmann):
         return None
     return min(manifold.r, manifold.m - manifold.r)
@@ -41,9 +57,10 @@ def rank_of(manifold: Manifold) -> int | None:
 
 @dataclass(frozen=True)
 class GrassmannGaussian(LawBackend):
-    """Sampler and integrals on subspaces.
+    """Sampler and integrals of the Gaussian law exp(−d²/2σ²) on subspaces of ℝ^m.
 
-    Moments and the distribution function of the distance are known for rank 2 only.
+    d = |θ| is the distance to the footpoint, θ the p principal angles. Moments and the
+    distribution function of d are known for rank p = 2 only.
 
     Parameters
     ----------
@@ -62,20 +79,62 @@ class GrassmannGaussian(LawBackend):
 
     @property
     def log_normalizer(self) -> float:
+        """log ∫ exp(−d²/2σ²) dvol, as a Pfaffian (`_log_mass`)."""
         return _log_mass(self.p, self.q, self.scale)
 
     def radial_cdf(self, r: ArrayLike) -> Floats:
-        """Return P(d ≤ r), by quadrature over the plane of the two angles."""
+        """Return P(d ≤ r) elementwise, by quadrature over the two principal angles.
+
+        Parameters
+        ----------
+        r : array_like
+            Distances from the footpoint.
+
+        Returns
+        -------
+        array
+            P(d ≤ r), of the shape of `r`.
+
+        Raises
+        ------
+        ParameterError
+            For rank 3 and more.
+        """
         radius = np.asarray(r, dtype=np.float64)
         total = self._integral(math.inf)
         values = [self._integral(x) / total for x in radius.ravel().tolist()]
         return np.array(values).reshape(radius.shape)
 
     def moment(self, order: int) -> float:
+        """Return E[d^order] by quadrature, for rank 2 only."""
         return self._integral(math.inf, order) / self._integral(math.inf)
 
     def draw(self, rng: np.random.Generator, center: Floats, count: int) -> Floats:
-        """Return `count` subspaces: tangent normals, accepted by their volume."""
+        """Return `count` subspaces by rejection from normals of the tangent space.
+
+        A proposal is a matrix Z of independent normals, whose singular values are the
+        principal angles θ of the point exp(Z). It is rejected beyond the cut locus,
+        θ₁ ≥ π/2, and otherwise accepted with probability target/envelope.
+
+        Parameters
+        ----------
+        rng : numpy.random.Generator
+            The source of randomness.
+        center : array of shape (m, r) or (count, m, r)
+            One footpoint, or one for each draw.
+        count : int
+            The number of draws.
+
+        Returns
+        -------
+        array of shape (count, m, r)
+            Orthonormal bases of the subspaces.
+
+        Raises
+        ------
+        EnvelopeViolation
+            If the target exceeds the envelope at a proposal, which disproves it.
+        """
         m, r = self.manifold.point_shape
         dim = self.manifold.dim
         envelope = _envelope(self.p, self.q, self.scale)
@@ -89,13 +148,15 @@ class GrassmannGaussian(LawBackend):
             angles: Floats = np.linalg.svd(matrices, compute_uv=False).astype(
                 np.float64
             )
-            is_inside = angles[:, 0] < LARGEST_ANGLE
+            is_inside = angles[:, 0] < LARGEST_ANGLE  # angles are in decreasing order
             trial = trial[is_inside]
+
             log_ratio = self._log_ratio(angles[is_inside], envelope)
-            if not np.all(log_ratio <= 1e-9):
+            if not np.all(log_ratio <= _ROUNDING):
                 raise EnvelopeViolation(
                     f"log ratio {np.max(log_ratio)!r} > 0 on {self.manifold!r}"
                 )
+            # Minus an exponential variate is the logarithm of a uniform one.
             is_accepted = log_ratio > -rng.standard_exponential(len(trial))
             accepted_draws = trial[is_accepted][:missing]
             z[n_done : n_done + len(accepted_draws)] = accepted_draws
@@ -104,7 +165,27 @@ class GrassmannGaussian(LawBackend):
         return np.asarray(self.manifold.exp(center, v))
 
     def _log_ratio(self, angles: Floats, envelope: "_Envelope") -> Floats:
-        """Return log(target/envelope) at principal angles, each row in decreasing order."""
+        """Return log(target/envelope) at the principal angles θ of proposals.
+
+        With sinc x = sin x/x, the volume of exp at a tangent vector is
+
+            ∏_{i<j} sinc(θᵢ − θⱼ)·sinc(θᵢ + θⱼ) · ∏ᵢ sinc(θᵢ)^{q−p}.
+
+        The envelope puts e^{a + b·x²} for each of the p(q − 1) factors sinc x. The
+        squares x² add up to (p + q − 2)·|θ|².
+
+        Parameters
+        ----------
+        angles : array of shape (n, p)
+            Principal angles, each row in decreasing order.
+        envelope : _Envelope
+            The intercept a and the slope b.
+
+        Returns
+        -------
+        array of shape (n,)
+            Numbers ≤ 0, up to round-off.
+        """
         i, j = np.triu_indices(self.p, 1)
         difference = angles[:, i] - angles[:, j]
         total = angles[:, i] + angles[:, j]
@@ -118,18 +199,38 @@ class GrassmannGaussian(LawBackend):
         return np.asarray(log_ratio)
 
     def _integral(self, r: float, order: int = 0) -> float:
-        """Return ∫ d^order·exp(−d²/2σ²)·volume over π/2 > θ₁ > θ₂ with d = |θ| ≤ r.
+        """Return ∫ d^k·exp(−d²/2σ²)·volume over π/2 > θ₁ > θ₂ with d = |θ| ≤ r.
 
-        It is known up to a constant that does not depend on r and the order.
+        The volume is ∏ sin^{q−2}(θᵢ)·sin(θ₁ − θ₂)·sin(θ₁ + θ₂). The integral is known
+        up to a constant that does not depend on r and k; ratios give probabilities and
+        moments.
+
+        Parameters
+        ----------
+        r : float
+            The largest distance; it may be infinite.
+        order : int
+            The power k of the distance.
+
+        Returns
+        -------
+        float
+            A multiple of the integral.
+
+        Raises
+        ------
+        ParameterError
+            For rank 3 and more, whose angles need a higher-dimensional quadrature.
         """
         if self.p > 2:
             raise ParameterError(
                 f"the law of the distance on {self.manifold!r} is known for rank 2 only"
             )
         r = max(min(r, _practical_radius(2, self.q, self.scale)), 0.0)
-        # Beyond this θ₁, θ₂ is bounded by the circle |θ| = r and not by θ₁.
+        # θ₂ ends at θ₁ up to this θ₁, and beyond at the circle |θ| = r. Each part gets a
+        # rule of its own, because the integrand's domain has a corner between them.
         bend = min(r / math.sqrt(2), LARGEST_ANGLE)
-        # About ∏ sin θ where the integrand is largest.
+        # About ∏ sin θ where the integrand is largest: dividing by it avoids underflow.
         unit = min(1.0, self.scale**2 * max(1.0, (self.q - 2) / math.e))
         total = 0.0
         for low, high in ((0.0, bend), (bend, min(r, LARGEST_ANGLE))):
@@ -147,17 +248,38 @@ class GrassmannGaussian(LawBackend):
 
 
 def _log_sinc(x: Floats) -> Floats:
-    """Return log(sin x/x)."""
+    """Return log(sin x/x) elementwise for |x| < π; it is 0 at x = 0."""
     return np.asarray(np.log(np.sinc(x / math.pi)))
 
 
 def _practical_radius(p: int, q: int, sigma: float) -> float:
-    """Return where less than 1e-30 of the tangent normal is left, or the largest distance."""
+    """Return the distance from the footpoint at which integrals may end.
+
+    A normal of the p·q-dimensional tangent space is longer with probability below
+    1e-30. No distance exceeds √p·π/2.
+
+    Parameters
+    ----------
+    p, q : int
+        The dimensions of a subspace and of its complement, p ≤ q.
+    sigma : float
+        The scale σ.
+    """
     return min(sigma * (math.sqrt(p * q) + 12), LARGEST_ANGLE * math.sqrt(p))
 
 
 class _Envelope(NamedTuple):
-    """The bound log(sin x/x) ≤ intercept + slope·x², as a normal of the tangent space."""
+    """The bound log(sin x/x) ≤ intercept + slope·x², as a normal of the tangent space.
+
+    Parameters
+    ----------
+    intercept, slope : float
+        The tangent of u ↦ log(sin √u/√u), a concave function of u = x².
+    deviation : float
+        Standard deviation of the normal proposals.
+    log_acceptance : float
+        Logarithm of the probability that a proposal is accepted.
+    """
 
     intercept: float
     slope: float
@@ -167,35 +289,10 @@ class _Envelope(NamedTuple):
 
 @lru_cache(maxsize=64)
 def _envelope(p: int, q: int, sigma: float) -> _Envelope:
-    """Return the envelope of the tangent that accepts most."""
+    """Return the envelope whose proposals are accepted most often.
 
-    def tangent(x: float) -> tuple[float, float, float]:
-        """Return intercept, slope and deviation of the tangent at x."""
-        slope = (x / math.tan(x) - 1) / (2 * x * x)
-        intercept = math.log(math.sin(x) / x) - slope * x * x
-        deviation = 1 / math.sqrt(1 / sigma**2 - 2 * slope * (p + q - 2))
-        return intercept, slope, deviation
-
-    def log_envelope_mass(x: float) -> float:
-        intercept, _, deviation = tangent(x)
-        return p * q * math.log(deviation) + p * (q - 1) * intercept
-
-    best = scipy.optimize.minimize_scalar(
-        log_envelope_mass, bounds=(1e-3, math.pi - 1e-3), method="bounded"
-    ).x
-    log_flat_mass = p * q / 2 * math.log(2 * math.pi)
-    log_acceptance = _log_mass(p, q, sigma) - log_envelope_mass(best) - log_flat_mass
-    if log_acceptance < math.log(_SMALLEST_ACCEPTANCE):
-        raise ParameterError(
-            f": the envelope accepts {math.exp(log_acceptance):.1e}; use a smaller scale",
-            parameter="scale",
-            value=sigma,
-        )
-    return _Envelope(*tangent(best), log_acceptance)
-
-
-def untilted_acceptance(p: int, q: int, sigma: float) -> float:
-    """Return the probability that a tangent normal of scale σ is accepted by its volume.
+    The tangent of the concave function u ↦ log(sin √u/√u) at any u = x² gives a valid
+    envelope. The best x makes the mass of the envelope smallest.
 
     Parameters
     ----------
@@ -203,6 +300,109 @@ def untilted_acceptance(p: int, q: int, sigma: float) -> float:
         The dimensions of a subspace and of its complement, p ≤ q.
     sigma : float
         The scale σ.
+
+    Returns
+    -------
+    _Envelope
+        The tangent, the normal proposals and their acceptance.
+
+    Raises
+    ------
+    ParameterError
+        If even the best envelope accepts too few proposals.
+    """
+    best_touch_point = scipy.optimize.minimize_scalar(
+        lambda x: _log_envelope_mass(x, p, q, sigma),
+        bounds=(1e-3, math.pi - 1e-3),
+        method="bounded",
+    ).x
+    log_flat_mass = p * q / 2 * math.log(2 * math.pi)
+    log_envelope_mass = _log_envelope_mass(best_touch_point, p, q, sigma)
+    log_acceptance = _log_mass(p, q, sigma) - log_envelope_mass - log_flat_mass
+    if log_acceptance < math.log(_SMALLEST_ACCEPTANCE):
+        raise ParameterError(
+            f": the envelope accepts {math.exp(log_acceptance):.1e}; use a smaller scale",
+            parameter="scale",
+            value=sigma,
+        )
+    intercept, slope = _log_sinc_tangent(best_touch_point)
+    deviation = _proposal_deviation(slope, p, q, sigma)
+    return _Envelope(intercept, slope, deviation, log_acceptance)
+
+
+def _log_sinc_tangent(x: float) -> tuple[float, float]:
+    """Return intercept and slope of the tangent of u ↦ log(sin √u/√u) at u = x².
+
+    Parameters
+    ----------
+    x : float
+        Where the tangent touches, between 0 and π.
+
+    Returns
+    -------
+    intercept, slope : float
+        Numbers a ≥ 0 and b < 0 with log(sin y/y) ≤ a + b·y² for all y in (0, π).
+    """
+    slope = (x / math.tan(x) - 1) / (2 * x * x)
+    intercept = math.log(math.sin(x) / x) - slope * x * x
+    return intercept, slope
+
+
+def _proposal_deviation(slope: float, p: int, q: int, sigma: float) -> float:
+    """Return the standard deviation s of the normal proposals under an envelope.
+
+    The envelope is exp(−|θ|²/2σ² + b·(p + q − 2)·|θ|²), so that
+    1/s² = 1/σ² − 2b·(p + q − 2).
+
+    Parameters
+    ----------
+    slope : float
+        The slope b < 0 of the tangent.
+    p, q : int
+        The dimensions of a subspace and of its complement, p ≤ q.
+    sigma : float
+        The scale σ.
+    """
+    return 1 / math.sqrt(1 / sigma**2 - 2 * slope * (p + q - 2))
+
+
+def _log_envelope_mass(x: float, p: int, q: int, sigma: float) -> float:
+    """Return the log-mass of the envelope by the tangent at x, less (pq/2)·log 2π.
+
+    It is log(s^{pq}·e^{a·p(q−1)}), with the standard deviation s of the proposals and
+    the intercept a of the tangent: the volume has p(q − 1) factors sin y/y.
+
+    Parameters
+    ----------
+    x : float
+        Where the tangent touches, between 0 and π.
+    p, q : int
+        The dimensions of a subspace and of its complement, p ≤ q.
+    sigma : float
+        The scale σ.
+    """
+    intercept, slope = _log_sinc_tangent(x)
+    deviation = _proposal_deviation(slope, p, q, sigma)
+    return p * q * math.log(deviation) + p * (q - 1) * intercept
+
+
+def untilted_acceptance(p: int, q: int, sigma: float) -> float:
+    """Return the probability that a tangent normal of scale σ is accepted by its volume.
+
+    Exact draws for releases (`curvedp.laws.exact.grassmann`) use no tangent envelope;
+    this says how many proposals they need.
+
+    Parameters
+    ----------
+    p, q : int
+        The dimensions of a subspace and of its complement, p ≤ q.
+    sigma : float
+        The scale σ.
+
+    Returns
+    -------
+    float
+        A number between 0 and 1: the normalizer, divided by (2πσ²)^{pq/2}.
     """
     log_flat_mass = p * q / 2 * math.log(2 * math.pi * sigma * sigma)
     return math.exp(_log_mass(p, q, sigma) - log_flat_mass)
@@ -210,27 +410,52 @@ def untilted_acceptance(p: int, q: int, sigma: float) -> float:
 
 @lru_cache(maxsize=64)
 def _log_mass(p: int, q: int, sigma: float) -> float:
-    """Return log ∫ exp(−|θ|²/2σ²) dvol, by de Bruijn's Pfaffian."""
+    """Return log ∫ exp(−|θ|²/2σ²) dvol over Grassmann, the normalizer of the Gaussian.
+
+    With x = sin²θ the volume is ∏ sin^{q−p}(θᵢ)·∏_{i<j}(xᵢ − xⱼ), up to a constant. The
+    second product is a Vandermonde determinant. So de Bruijn's formula gives the
+    integral over θ₁ > … > θ_p as the Pfaffian of the skew-symmetric matrix
+
+        A_jk = ∫∫_{s<t} (f_j(s)·f_k(t) − f_k(s)·f_j(t)) ds dt,
+
+    where f_0, …, f_{p−1} are polynomials in x times exp(−θ²/2σ²)·sin^{q−p}(θ). For odd
+    p a row and a column with the integrals ∫f_j are added.
+
+    Parameters
+    ----------
+    p, q : int
+        The dimensions of a subspace and of its complement, p ≤ q.
+    sigma : float
+        The scale σ.
+
+    Returns
+    -------
+    float
+        The logarithm of the normalizer.
+    """
+    # Nodes t in (0, end), and sines in units of the largest one.
     end = min(LARGEST_ANGLE, _practical_radius(p, q, sigma))
     t = end * (_NODES + 1) / 2
     sine = np.sin(t) / math.sin(end)
     density = np.exp(-((t / sigma) ** 2) / 2) * sine ** (q - p)
     weight = _WEIGHTS * end / 2
+
     # Polynomials orthonormal for the density, P = V·R⁻¹: nothing cancels, and
     # det V = det P·∏ Rᵢᵢ.
     powers = (sine**2)[:, None] ** np.arange(p)
     root = np.sqrt(weight * density)[:, None]
     frame, triangle = np.linalg.qr(root * powers)
-    values = frame / root * density[:, None]
+    values = frame / root * density[:, None]  # f_j at the nodes
 
-    below = end / 2 * _cumulative_matrix() @ values
-    pairs = below.T @ (weight[:, None] * values)
+    integrals_below = end / 2 * _cumulative_matrix() @ values  # ∫_{s<t} f_j(s) ds
+    pairs = integrals_below.T @ (weight[:, None] * values)
     matrix = pairs - pairs.T
     if p % 2:
         border = weight @ values
         corner = np.zeros((1, 1))
         matrix = np.block([[matrix, border[:, None]], [-border[None], corner]])
     log_pfaffian = np.linalg.slogdet(matrix)[1] / 2
+
     log_ordered = log_pfaffian + float(np.sum(np.log(np.abs(np.diag(triangle)))))
     log_units = (p * (q - p) + p * (p - 1)) * math.log(math.sin(end))
     log_flat_mass = p * q / 2 * math.log(2 * math.pi)
@@ -238,28 +463,49 @@ def _log_mass(p: int, q: int, sigma: float) -> float:
 
 
 def _log_selberg(p: int, q: int) -> float:
-    """Return Selberg's integral of the singular values of p×q normals.
+    """Return the log-integral of exp(−|s|²/2)·∏ sᵢ^{q−p}·∏_{i<j}(sᵢ² − sⱼ²).
 
-    The flat limit σ → 0 fixes with it the constant of the volume.
+    It is over s₁ > … > s_p > 0, the singular values of p×q matrices, and known by
+    Selberg's formula. Normal p×q matrices have the total mass (2π)^{pq/2}. The ratio of
+    the two is the constant of the volume on Grassmann, which is flat in the limit
+    σ → 0.
+
+    Parameters
+    ----------
+    p, q : int
+        The numbers of rows and columns, p ≤ q.
+
+    Returns
+    -------
+    float
+        The logarithm of the integral.
     """
-    value = p * (q - 2) / 2 * math.log(2) - math.lgamma(p + 1)
+    log_integral = p * (q - 2) / 2 * math.log(2) - math.lgamma(p + 1)
     for j in range(p):
-        value += math.lgamma((q - p + 1 + j) / 2)
-        value += math.lgamma((3 + j) / 2) - math.lgamma(1.5)
-    return value
+        log_integral += math.lgamma((q - p + 1 + j) / 2)
+        log_integral += math.lgamma((3 + j) / 2) - math.lgamma(1.5)
+    return log_integral
 
 
 @lru_cache(maxsize=1)
 def _cumulative_matrix() -> Floats:
     """Return the matrix that takes values at the nodes to integrals from −1 to the nodes.
 
-    It integrates the Legendre series term by term.
+    A function is replaced by its Legendre series Σ c_k P_k, which is integrated term by
+    term: ∫_{−1}^x P_k = (P_{k+1}(x) − P_{k−1}(x))/(2k + 1) for k ≥ 1, and x + 1 for
+    k = 0.
+
+    Returns
+    -------
+    array of shape (n, n)
+        The matrix, for the n nodes of the Gauss–Legendre rule on [−1, 1].
     """
     legendre = np.polynomial.legendre.legvander(_NODES, _ORDER)
     integrals = np.empty((_ORDER, _ORDER))
     integrals[:, 0] = _NODES + 1
     degree = np.arange(1, _ORDER)
     integrals[:, 1:] = (legendre[:, 2:] - legendre[:, :-2]) / (2 * degree + 1)
-    norms = (2 * np.arange(_ORDER) + 1) / 2
-    coefficients = norms * legendre[:, :-1] * _WEIGHTS[:, None]
+    # The coefficient c_k of f is (2k + 1)/2·∫ f·P_k, computed by the rule itself.
+    inverse_norms = (2 * np.arange(_ORDER) + 1) / 2
+    coefficients = inverse_norms * legendre[:, :-1] * _WEIGHTS[:, None]
     return np.asarray(integrals @ coefficients.T)

@@ -68,9 +68,11 @@ class RiemannianLaplace(IsotropicLaw):
 
     @property
     def _backend(self) -> LawBackend:
+        """Sampler and integrals of this Laplace law; refused where none are known."""
         return _laplace_backend(self.manifold, self.scale)
 
     def _log_weight(self, distance: Floats) -> Floats:
+        """Return −d/σ at distances d, the log-density up to the normalizer."""
         return -distance / self.scale
 
     def profile(self, sensitivity: float) -> PrivacyProfile:

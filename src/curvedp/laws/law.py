@@ -42,6 +42,7 @@ class Law(ABC):
     scale: float
 
     def __post_init__(self) -> None:
+        """Check that the manifold is one and that the scale is positive and finite."""
         if not isinstance(self.manifold, Manifold):
             raise ParameterError(
                 "must be a curvedp manifold", parameter="manifold", value=self.manifold
@@ -68,7 +69,8 @@ class Law(ABC):
 
         Returns
         -------
-        array of shape size + point_shape
+        array of shape (*size, *point_shape)
+            The draws, in float64: for simulation, not for release.
         """
 
     @abstractmethod
@@ -116,6 +118,7 @@ class IsotropicLaw(Law):
     """
 
     def __post_init__(self) -> None:
+        """Check the fields, and refuse a manifold or a scale that has no such law."""
         super().__post_init__()
         # Building the backend refuses manifolds and scales that have no law.
         _ = self._backend
@@ -123,21 +126,38 @@ class IsotropicLaw(Law):
     @property
     @abstractmethod
     def _backend(self) -> LawBackend:
-        """Sampler and integrals for this manifold and scale."""
+        """The `LawBackend` with the sampler and the integrals of this law.
+
+        Raises
+        ------
+        ParameterError
+            If no exact sampler is known on the manifold, or the law does not exist.
+        """
 
     @abstractmethod
     def _log_weight(self, distance: Floats) -> Floats:
-        """Return the log-density at a distance, up to the normalizer."""
+        """Return the log-density at distances from the center, up to the normalizer.
+
+        Parameters
+        ----------
+        distance : array
+            Distances d ≥ 0.
+
+        Returns
+        -------
+        array
+            −d²/2σ² or −d/σ, σ the scale, of the same shape.
+        """
 
     def sample(
         self, rng: np.random.Generator, center: ArrayLike, size: Size = None
     ) -> Floats:
-        """Return independent draws about `center`; see `Law.sample`.
+        """Return independent draws about `center`, in blocks that fit the cache.
 
         Parameters
         ----------
-        rng : Generator
-            The source of randomness.
+        rng : numpy.random.Generator
+            The only source of randomness.
         center : array, shape (..., *point_shape)
             One center, or one for each draw.
         size : int or tuple of int, optional
@@ -146,7 +166,7 @@ class IsotropicLaw(Law):
         Returns
         -------
         array, shape (*size, *point_shape)
-            The draws.
+            The draws, in float64: for simulation, not for release.
         """
         check_rng(rng)
         backend = self._backend
@@ -162,14 +182,16 @@ class IsotropicLaw(Law):
         return draws.reshape(shape + point_shape)
 
     def log_prob(self, x: ArrayLike, center: ArrayLike) -> Floats:
-        """Return the log-density at x; see `Law.log_prob`.
+        """Return the log-density at x with respect to the Riemannian volume.
+
+        It is log weight(d(x, center)) − log Z, Z the normalizer.
 
         Parameters
         ----------
         x : array, shape (..., *point_shape)
             Points.
         center : array, shape (..., *point_shape)
-            The centers of the law.
+            The centers of the law; leading axes broadcast with those of `x`.
 
         Returns
         -------
@@ -184,21 +206,24 @@ class IsotropicLaw(Law):
 
     @property
     def log_normalizer(self) -> float:
-        """log ∫ weight(d(x, p)) dvol(x), the same at every footpoint p."""
+        """log Z = log ∫ weight(d(x, p)) dvol(x), the same at every footpoint p.
+
+        The density of the law is weight(d(x, p))/Z.
+        """
         return self._backend.log_normalizer
 
     def radial_cdf(self, r: ArrayLike) -> Floats:
-        """Return P(distance to the footpoint ≤ r), elementwise.
+        """Return P(d ≤ r) elementwise, d the distance of a draw to its center.
 
         Parameters
         ----------
         r : array_like
-            Distances from the center.
+            Distances from the center; NaN is refused.
 
         Returns
         -------
         array
-            P(distance ≤ r), of the shape of `r`.
+            P(d ≤ r), of the shape of `r`.
         """
         return self._backend.radial_cdf(check_radii(r))
 
@@ -234,12 +259,15 @@ class IsotropicLaw(Law):
 
     @property
     def mean_radius(self) -> float:
-        """E[d(x, center)], by quadrature."""
+        """E[d], the mean distance of a draw from its center, by quadrature.
+
+        Mechanisms report it as the predicted error of a release.
+        """
         return self._backend.moment(1)
 
     @property
     def mean_square_radius(self) -> float:
-        """E[d(x, center)²], by quadrature."""
+        """E[d²], the mean squared distance of a draw from its center, by quadrature."""
         return self._backend.moment(2)
 
 
@@ -422,6 +450,7 @@ def sample_blocks(
     Yields
     ------
     SampleBlock
+        The positions of consecutive draws, and their center or centers.
     """
     n_draws = math.prod(shape)
     has_one_center = points.ndim == len(point_shape)

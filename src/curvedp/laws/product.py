@@ -52,10 +52,25 @@ class ProductGaussian(LawBackend):
 
     @property
     def log_normalizer(self) -> float:
+        """The log-normalizer: the sum of those of the factors, which are independent."""
         return sum(factor.log_normalizer for factor in self.factors)
 
     def radial_cdf(self, r: ArrayLike) -> Floats:
-        """Return P(√(d₁² + d₂² + …) ≤ r) with an absolute error below 1e-5."""
+        """Return P(√(d₁² + d₂² + …) ≤ r) elementwise, dᵢ the distances on the factors.
+
+        The distribution functions of the factors are convolved numerically; the
+        absolute error is below 1e-5.
+
+        Parameters
+        ----------
+        r : array_like
+            Distances from the footpoint.
+
+        Returns
+        -------
+        array
+            Probabilities, of the shape of `r`.
+        """
         return _convolved_cdf(self)(r)
 
     def moment(self, order: int) -> float:
@@ -76,16 +91,17 @@ class ProductGaussian(LawBackend):
         return radial_moment(self.radial_cdf, order, self.scale)
 
     def check_representable(self) -> None:
+        """Raise `ParameterError` if the coordinates of a factor cannot hold its draws."""
         for factor in self.factors:
             factor.check_representable()
 
     def draw(self, rng: np.random.Generator, center: Floats, count: int) -> Floats:
-        """Draw on each factor and join the parts; see `LawBackend.draw`.
+        """Return `count` points about the center: a draw on each factor, joined.
 
         Parameters
         ----------
         rng : numpy.random.Generator
-            The source of randomness.
+            The only source of randomness.
         center : array
             One footpoint, or one for each draw.
         count : int
@@ -112,12 +128,12 @@ class TorusGaussian(ProductGaussian):
     """
 
     def draw(self, rng: np.random.Generator, center: Floats, count: int) -> Floats:
-        """Draw every angle by itself; see `LawBackend.draw`.
+        """Return `count` points about the center: one independent draw for each angle.
 
         Parameters
         ----------
         rng : numpy.random.Generator
-            The source of randomness.
+            The only source of randomness.
         center : array
             One footpoint, or one for each draw.
         count : int
@@ -126,7 +142,7 @@ class TorusGaussian(ProductGaussian):
         Returns
         -------
         array, shape (count, d)
-            The draws.
+            The draws, d angles each.
         """
         angles = [
             circle.draw(rng, center[..., i : i + 1], count)
@@ -215,7 +231,7 @@ def _hypotenuse_cdf(cdf_a: RadialCDF, cdf_b: RadialCDF, scale: float) -> RadialC
     curve = PchipInterpolator(radii, monotone_values)
 
     def cdf(r: ArrayLike) -> Floats:
-        """Interpolate the distribution function of √(a² + b²)."""
+        """Return P(√(a² + b²) ≤ r) by interpolation; 1 beyond the table."""
         inside = curve(np.clip(r, radii[0], radii[-1]))
         return np.where(np.asarray(r) < radii[-1], inside, 1.0)
 

@@ -94,6 +94,19 @@ class TabulatedDensity:
         scale: float,
         upper_end: float,
     ) -> None:
+        """Divide the support into panels and integrate each of them.
+
+        Parameters
+        ----------
+        log_density : callable
+            Maps an array of radii to log-densities, up to a common constant.
+        peak : float
+            Where the density is largest.
+        scale : float
+            Any positive length; the search for the panels starts with it.
+        upper_end : float
+            The end of the support, possibly infinite.
+        """
         self._log_density = log_density
         self._peak = peak
         self._scale = scale
@@ -109,7 +122,7 @@ class TabulatedDensity:
 
     @property
     def log_mass(self) -> float:
-        """The logarithm of the integral of the density."""
+        """The logarithm of the integral of the density over its support."""
         return self._log_peak + math.log(self._mass)
 
     def cdf(self, r: ArrayLike) -> Floats:
@@ -249,7 +262,18 @@ class TabulatedDensity:
         return outer
 
     def _log_ratio(self, r: Floats) -> Floats:
-        """Return log(density/peak density); −∞ at an end where the density vanishes."""
+        """Return log(density at r/largest density), which is at most 0.
+
+        Parameters
+        ----------
+        r : array
+            Radii in the support.
+
+        Returns
+        -------
+        array
+            The log-ratios; −∞ at an end where the density vanishes.
+        """
         with np.errstate(divide="ignore"):
             return self._log_density(r) - self._log_peak
 
@@ -300,7 +324,7 @@ class RadialDensity:
 
     @cached_property
     def table(self) -> TabulatedDensity:
-        """The integrated density.
+        """The radial density, tabulated and integrated: source of all integrals here.
 
         Raises
         ------
@@ -321,22 +345,32 @@ class RadialDensity:
         )
 
     def radial_cdf(self, r: ArrayLike) -> Floats:
-        """Return P(distance ≤ r), elementwise.
+        """Return P(d ≤ r) elementwise, d the distance of a draw to its footpoint.
 
         Parameters
         ----------
         r : array_like
             Distances.
+
+        Returns
+        -------
+        array
+            Probabilities, of the shape of `r`.
         """
         return self.table.cdf(r)
 
     def moment(self, order: int) -> float:
-        """Return E[distance^order].
+        """Return the moment E[d^k] of the distance d of a draw to its footpoint.
 
         Parameters
         ----------
         order : int
-            The power of the distance.
+            The power k.
+
+        Returns
+        -------
+        float
+            E[d^k].
         """
         return self.table.moment(order)
 
@@ -350,16 +384,22 @@ class RadialDensity:
 
     @cached_property
     def log_normalizer(self) -> float:
-        """log ∫ weight(d(x, p)) dvol(x): the radial mass times the area of directions."""
+        """log ∫ weight(d(x, p)) dvol(x), the log-normalizer of the law on the manifold.
+
+        In polar coordinates about p it is the log-mass of the radial density plus the
+        log-area of the unit sphere of directions.
+        """
         log_directions = log_sphere_area(self.space.dim)
         return self.table.log_mass + self._log_constant + log_directions
 
     @property
     def _log_constant(self) -> float:
-        """The constant that `_log_density` leaves out of log(weight·∏ sn^n).
+        """The constant that `_log_density` leaves out of log(weight(r)·∏ sn_κ(r)^n).
 
-        It is h²σ²/2 (Gaussian; h is the volume growth rate) less Σ n·log(2√−κ) over
-        the negative curvatures.
+        It is h²σ²/2 for a Gaussian law (0 for Laplace) less Σ n·log(2√−κ) over the
+        negative curvatures κ with multiplicities n; h = Σ n·√−κ is the growth rate of
+        the volume and σ the scale. Without it the log-density can neither over- nor
+        underflow.
         """
         shift = self.space.volume_growth_rate * self.scale
         log_denominators = sum(
@@ -411,10 +451,11 @@ class RadialDensity:
         return log_density
 
     def _peak(self) -> float:
-        """Return the radius where the density is largest, by bisection.
+        """Return the radius where the density weight(r)·∏ sn_κ(r)^n is largest.
 
-        The log-density rises as long as Σ n·sn'/sn, which falls from ∞, exceeds
-        −weight'/weight, which never falls.
+        It is found by bisection. The log-density rises as long as the slope Σ
+        n·sn_κ'/sn_κ of the volume, which falls from ∞, exceeds −weight'/weight, which
+        never falls.
 
         Returns
         -------

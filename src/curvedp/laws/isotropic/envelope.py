@@ -65,6 +65,19 @@ class TangentEnvelope:
         high: float,
         width: float,
     ) -> None:
+        """Choose the tangents and compute the mass under each of them.
+
+        Parameters
+        ----------
+        log_density : callable
+            The concave function g, elementwise on arrays, with g(0) = 0.
+        slope : callable
+            Its derivative g', elementwise on arrays.
+        low, high : float
+            The ends of the support, low ≤ 0 ≤ high; they may be infinite.
+        width : float
+            Any positive length; the search for touch points starts with it.
+        """
         self._log_density = log_density
         ends = (min(low, 0.0), max(high, 0.0))
         sides = [_touch_points(log_density, end, width) for end in ends if end]
@@ -233,6 +246,7 @@ def _tangent_crossings(knots: Floats, heights: Floats, slopes: Floats) -> Floats
     Returns
     -------
     array of shape (n − 1,)
+        The crossings, one between each knot and the next.
     """
     gaps = np.diff(knots)
     bends = -np.diff(slopes)
@@ -270,7 +284,7 @@ def radial_mode(kind: Kind, space: TwoPointHomogeneousSpace, scale: float) -> fl
         return 0.0
 
     def scaled_slope(log_r: float) -> float:
-        """Return r·(log-density)′ at the radius r = e^{log_r}; it decreases with `log_r`."""
+        """Return r·(log-density)′ at r = e^{log_r}, a decreasing function."""
         r = math.exp(log_r)
         weight_term = (r / scale) ** 2 if kind == "gaussian" else r / scale
         volume_term = sum(

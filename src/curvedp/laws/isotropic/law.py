@@ -136,7 +136,10 @@ class TwoPointHomogeneousLaw(RadialDensity, LawBackend):
         )
 
     def check_representable(self) -> None:
-        """Raise if float64 coordinates cannot hold the distances of this law."""
+        """Raise `ParameterError` if float64 coordinates cannot hold the law's distances.
+
+        About one draw in 10¹² lies beyond the `practical_radius`.
+        """
         limit = self.manifold.float_set.max_distance
         if self.practical_radius > limit:
             raise ParameterError(
@@ -148,12 +151,12 @@ class TwoPointHomogeneousLaw(RadialDensity, LawBackend):
             )
 
     def draw(self, rng: np.random.Generator, center: Floats, count: int) -> Floats:
-        """Return `count` points exp(center, r·u); see `LawBackend.draw`.
+        """Return `count` points exp(center, r·u): a random radius r and direction u.
 
         Parameters
         ----------
         rng : numpy.random.Generator
-            The source of randomness.
+            The only source of randomness.
         center : array
             One footpoint, or one for each draw.
         count : int
@@ -440,6 +443,19 @@ def _polar_point_on_hyperboloid(p: Floats, u: Floats, r: Floats) -> Floats:
 
 
 def _row_dot(y: Floats, w: Floats) -> Floats:
-    """Return the inner product of each row of y with w, or with its row of w, as a column."""
+    """Return the dot products of rows, as a column.
+
+    Parameters
+    ----------
+    y : array of shape (n, k)
+        Vectors.
+    w : array of shape (k,) or (n, k)
+        One vector for all rows of y, or one for each.
+
+    Returns
+    -------
+    array of shape (n, 1)
+        The products.
+    """
     products = y @ w if w.ndim == 1 else np.einsum("ij,ij->i", y, w)
     return np.asarray(products)[:, None]

@@ -90,7 +90,12 @@ class TwoPointHomogeneousSpace:
 
     @property
     def volume_growth_rate(self) -> float:
-        """h = Σ n·√−κ over the negative curvatures: spheres grow as e^{hr}."""
+        """The rate h = Σ n·√−κ at which volumes grow.
+
+        The area of a sphere of radius r is of the order e^{hr}. The sum is over the
+        negative curvatures κ across a geodesic, with multiplicities n. A Laplace law of
+        scale σ has finite mass if σ·h < 1.
+        """
         return sum(
             count * math.sqrt(-kappa)
             for kappa, count in self.jacobi_spectrum
@@ -201,5 +206,15 @@ def _joined_factors(manifold: Manifold) -> tuple[tuple[float, int], ...] | None:
 
 
 def _is_curved(kappa: float, dim: int) -> bool:
-    """Whether a factor is not isometric to a Euclidean space; a circle is not."""
+    """Return whether a factor of constant curvature differs from Euclidean space.
+
+    A circle does, although it is flat, because it is closed; its κ is positive here.
+
+    Parameters
+    ----------
+    kappa : float
+        The curvature κ of the factor.
+    dim : int
+        Its dimension.
+    """
     return kappa > 0 or (kappa < 0 and dim > 1)

@@ -73,15 +73,21 @@ class Cells(NamedTuple):
 
     @property
     def n_cells(self) -> int:
-        """The number of cells."""
+        """The number of cells, one for each row."""
         return len(self.value)
 
     def take(self, rows: NDArray[Any]) -> "Cells":
-        """Return the cells with the given indices or mask."""
+        """Return some of the cells.
+
+        Parameters
+        ----------
+        rows : array of int or bool
+            Indices of cells, or a mask with one entry for each.
+        """
         return Cells(*(column[rows] for column in self))
 
     def joined_with(self, others: "Cells") -> "Cells":
-        """Return these cells followed by others."""
+        """Return these cells followed by others, as one table."""
         pairs = zip(self, others, strict=True)
         return Cells(*(np.concatenate(pair) for pair in pairs))
 
@@ -95,7 +101,13 @@ class ParentBounds(NamedTuple):
     lower: Floats
 
     def take(self, rows: NDArray[Any]) -> "ParentBounds":
-        """Return the rows of a mask."""
+        """Return some of the rows: those of children that meet the domain.
+
+        Parameters
+        ----------
+        rows : array of bool
+            A mask with one entry for each child.
+        """
         return ParentBounds(*(column[rows] for column in self))
 
 
@@ -130,6 +142,10 @@ class LipschitzRejectionSampler:
         constants: tuple[float, ...] | LocalLipschitzBounds,
         rng: Any,
     ) -> None:
+        """Start with one cell that contains the domain, and evaluate g in it once.
+
+        The class says what the parameters are.
+        """
         self._domain = domain
         self._scale = scale
         self._function = function
@@ -239,7 +255,7 @@ class LipschitzRejectionSampler:
         return True
 
     def _cells_to_split(self) -> NDArray[np.intp]:
-        """Return the indices of the cells whose envelope has the most mass above the target.
+        """Return the indices of the cells with the most envelope mass above the target.
 
         So many cells are returned that evaluating g in their children adds about a
         quarter to the evaluations spent on cells so far, within fixed limits.
@@ -486,15 +502,17 @@ class LipschitzRejectionSampler:
         return z[is_under_cone], lower_bound[is_under_cone]
 
     def _evaluate(self, z: Floats) -> Floats:
-        """Return g at coordinates z, evaluated in batches.
+        """Return g at coordinates z, evaluated in batches, after checking its answers.
 
         Parameters
         ----------
         z : array of shape (N, n_blocks, k)
+            Coordinates of points of the domain.
 
         Returns
         -------
         array of shape (N,)
+            The values of g.
 
         Raises
         ------
@@ -567,18 +585,27 @@ class _ThinningEstimate:
     """
 
     def __init__(self, n_blocks: int, k: int) -> None:
+        """Fix 64 points w of the unit cubes at which the expectation is taken.
+
+        The class says what the parameters are.
+        """
         points = np.random.default_rng(0).uniform(-1, 1, (64, n_blocks, k))
         self._lengths = np.linalg.norm(points, axis=2) / math.sqrt(k)
 
     def __call__(self, drop: Floats, depth: Floats) -> Floats:
-        """Return the logarithm of the fraction for each cell.
+        """Return the logarithm of the estimated fraction, one for each cell.
 
         Parameters
         ----------
         drop : array of shape (N, n_blocks)
-            G_b.
+            G_b: by how much the cone drops toward the corners of block b.
         depth : array of shape (N,)
-            D.
+            D: how far the cell's lower bound is below the top of the cone.
+
+        Returns
+        -------
+        array of shape (N,)
+            Logarithms ≤ 0.
         """
         exponents = np.maximum(depth[:, None] - drop @ self._lengths.T, 0.0)
         smallest = exponents.min(axis=1)

@@ -51,6 +51,16 @@ class GeodesicBall:
     radius: float = math.nan
 
     def __post_init__(self) -> None:
+        """Check that exact sampling is possible in this ball, and that it is one.
+
+        The space must have the same curvatures along every geodesic, and a small
+        dimension; the radius must be below the injectivity radius.
+
+        Raises
+        ------
+        ParameterError
+            If the manifold, the center or the radius does not qualify.
+        """
         manifold = check_manifold(self.manifold)
         is_symmetric = manifold.is_symmetric and manifold.is_homogeneous
         if not is_symmetric or manifold.jacobi_spectrum is None:
@@ -104,36 +114,42 @@ class GeodesicBall:
 
     @cached_property
     def jacobi_spectrum(self) -> tuple[tuple[float, int], ...]:
-        """Pairs (κ, multiplicity) of the curvatures across every geodesic."""
+        """The curvatures κ across every geodesic, as pairs (κ, multiplicity)."""
         return self.manifold.jacobi_spectrum or ()
 
     @cached_property
     def flat_basis(self) -> Floats:
-        """An orthonormal basis of the coordinates without curvature, as rows."""
+        """Orthonormal coordinate vectors, as rows, that span the flat directions.
+
+        Positive definite matrices have one: multiples of a matrix form a line.
+        """
         return np.asarray(euclidean_factor(self.manifold, self.center))
 
     @property
     def dim(self) -> int:
-        """The dimension of the domain."""
+        """The dimension of the domain, the number of its coordinates."""
         return self.manifold.dim
 
     @property
     def radii(self) -> tuple[float, ...]:
-        """The radius of each block of coordinates, a ball in ℝ^k with k = manifold.dim."""
+        """The radius of each block of coordinates; here one block, the coordinates of x.
+
+        Each block is a ball in ℝ^k, k the dimension of the manifold.
+        """
         return (self.radius,)
 
     def points(self, z: Floats) -> tuple[Any, ...]:
-        """Return the arguments of the gradient norm at coordinates z.
+        """Return the points exp_c(z) with coordinates z, c the center of the ball.
 
         Parameters
         ----------
-        z : array of shape (N, n_blocks, k)
-            Coordinates.
+        z : array of shape (N, 1, k)
+            Normal coordinates at the center.
 
         Returns
         -------
-        tuple of arrays
-            One array of N points for each block.
+        tuple of one array, shape (N, *point_shape)
+            The arguments of the gradient norm at these coordinates.
         """
         manifold = self.manifold
         v = manifold.from_coordinates(self.center, z[:, 0])
@@ -210,22 +226,26 @@ class GeodesicBall:
     def lipschitz(self, constants: tuple[Any, ...], high: Floats) -> Floats:
         """Convert Lipschitz constants on the manifold to constants in coordinates.
 
+        exp_c stretches distances by at most `stretch`, and so the constant grows by
+        that factor.
+
         Parameters
         ----------
         constants : tuple
             The constants of a function with respect to each of its arguments; numbers
             or arrays of shape (N,).
         high : array of shape (N, n_blocks)
-            Upper bounds of the norms of the blocks.
+            In each cell, an upper bound of the norm of each block of coordinates.
 
         Returns
         -------
         array of shape (N, n_blocks)
+            The constants in coordinates, valid within each cell.
         """
         return np.asarray(constants[0] * self.stretch(high[:, :1]))
 
     def stretch(self, r: Floats) -> Floats:
-        """Return how much the exponential map stretches at the distance r, at most (Rauch).
+        """Return how much exp stretches at the distance r, at most (Rauch's theorem).
 
         It is max(1, sn_κ(r)/r) for the least curvature κ, where sn_κ is the sine, the
         identity or the hyperbolic sine of √|κ|·r, over √|κ|.
@@ -252,8 +272,12 @@ class TangentBundleBall(GeodesicBall):
 
     Parameters
     ----------
-    manifold, center, radius
-        The ball of p, as for `GeodesicBall`.
+    manifold : Manifold
+        A homogeneous symmetric space whose curvatures do not depend on the direction.
+    center : array, optional
+        The center of the ball of p; by default the origin of the manifold.
+    radius : float
+        Its radius, below the injectivity radius.
     speed : float
         The largest norm of v.
     """
@@ -261,6 +285,13 @@ class TangentBundleBall(GeodesicBall):
     speed: float = math.nan
 
     def __post_init__(self) -> None:
+        """Check the dimension of the tangent bundle, the ball, and the speed.
+
+        Raises
+        ------
+        ParameterError
+            If one of them does not qualify.
+        """
         dim = 2 * self.manifold.dim
         if dim > _MAX_DIMENSION:
             raise ParameterError(
@@ -272,10 +303,12 @@ class TangentBundleBall(GeodesicBall):
 
     @property
     def dim(self) -> int:
+        """The dimension of the tangent bundle: twice that of the manifold."""
         return 2 * self.manifold.dim
 
     @property
     def radii(self) -> tuple[float, ...]:
+        """The radii of the blocks of coordinates: of the point p and of the vector v."""
         return (self.radius, self.speed)
 
     def points(self, z: Floats) -> tuple[Any, ...]:

@@ -56,6 +56,7 @@ class KNormLaw:
     scale: float
 
     def __post_init__(self) -> None:
+        """Check that the domain is one of this package, and the scale positive."""
         if not isinstance(self.domain, GeodesicBall):
             raise ParameterError(
                 "must be a GeodesicBall or a TangentBundleBall",

@@ -51,16 +51,29 @@ class Envelope(Protocol):
 
     @property
     def name(self) -> str:
-        """The name in `acceptance`."""
+        """The envelope's name, "near" or "far", as `acceptance` lists it."""
         ...
 
     @property
     def log_acceptance(self) -> float:
-        """The log-probability that a proposal is accepted."""
+        """The logarithm of the probability that a proposal is accepted."""
         ...
 
     def propose(self, rng: np.random.Generator, n: int) -> Proposals:
-        """Return n independent proposals and their log-ratios."""
+        """Return independent proposals of log-eigenvalues, and their log-ratios.
+
+        Parameters
+        ----------
+        rng : numpy.random.Generator
+            The source of randomness.
+        n : int
+            The number of proposals.
+
+        Returns
+        -------
+        Proposals
+            n rows of log-eigenvalues, with log(target/envelope) ≤ 0 for each.
+        """
         ...
 
 
@@ -202,7 +215,22 @@ def acceptance(m: int, sigma: float, beta: int = 1) -> dict[str, float]:
 
 @lru_cache(maxsize=64)
 def _envelopes(m: int, sigma: float, beta: int) -> tuple[Envelope, ...]:
-    """Return the envelopes that `best_envelope` chooses from."""
+    """Return the envelopes of the Gaussian law that `best_envelope` chooses from.
+
+    Parameters
+    ----------
+    m : int
+        The size of the matrices.
+    sigma : float
+        The scale σ > 0.
+    beta : {1, 2}
+        1 for real symmetric, 2 for Hermitian matrices.
+
+    Returns
+    -------
+    tuple of Envelope
+        The near and the far one.
+    """
     return (NearEnvelope.tightest(m, sigma, beta), FarEnvelope(m, sigma, beta))
 
 
@@ -266,7 +294,7 @@ def most_accepting(envelopes: Sequence[Envelope], parameters: str) -> Envelope:
 
 
 def _log_acceptance(envelope: Envelope) -> float:
-    """Return the log-probability that a proposal of an envelope is accepted."""
+    """Return the log-probability that a proposal is accepted: a key for `max`."""
     return envelope.log_acceptance
 
 

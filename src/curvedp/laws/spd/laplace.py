@@ -49,7 +49,7 @@ _LARGEST_RADIUS = 25.0
 
 @dataclass(frozen=True)
 class SPDLaplace(LawBackend):
-    """Density ∝ exp(−d(X, W)/σ) on SPD or HPD matrices with the affine-invariant metric.
+    """Density ∝ exp(−d(X, W)/σ) on affine-invariant SPD or HPD matrices.
 
     Parameters
     ----------
@@ -71,6 +71,7 @@ class SPDLaplace(LawBackend):
     scale: float
 
     def __post_init__(self) -> None:
+        """Refuse a scale at which the density has infinite mass, with a small margin."""
         growth_rate = volume_growth_rate(self.m, self.beta)
         # The margin of 2^-40 keeps digits in a − β|h|.
         if not self.scale * growth_rate < 1 - 2.0**-40:
@@ -83,12 +84,20 @@ class SPDLaplace(LawBackend):
 
     @property
     def tail_rate(self) -> float:
-        """a − β|h|: the tail of the distance falls as e^{−(a − β|h|)r}."""
+        """The rate a − β|h| at which the tail of the distance d to the center falls.
+
+        P(d > r) is of the order e^{−(a−β|h|)r}. a = 1/σ is the decay of the density,
+        and β|h| the growth of the volume (`volume_growth_rate`).
+        """
         return 1 / self.scale - volume_growth_rate(self.m, self.beta)
 
     @property
     def mixing_rate(self) -> float:
-        """c = (a² − β²|h|²)/2, the rate of the Gamma law of the far envelope's variance."""
+        """c = (a² − β²|h|²)/2, the rate of the Gamma law of the far envelope's variance.
+
+        a = 1/σ is the decay of the density, and β|h| the growth rate of the volume. A
+        Laplace law is a mixture of Gaussians of random variance.
+        """
         a = 1 / self.scale
         h = volume_growth_rate(self.m, self.beta)
         return (a - h) * (a + h) / 2
@@ -150,7 +159,10 @@ class SPDLaplace(LawBackend):
         return mean_square / self.scale**2 - 3 * mean
 
     def check_representable(self) -> None:
-        """Raise if more than one draw in 10¹² may lie too far out for dense matrices."""
+        """Raise `ParameterError` if draws may lie too far out for dense float64 matrices.
+
+        Fewer than one draw in 10¹² may: it would lose its smallest eigenvalues.
+        """
         tail_length = 40 * math.log(2.0) / self.tail_rate
         if self.moment(1) + tail_length > _LARGEST_RADIUS:
             raise ParameterError(
@@ -160,12 +172,12 @@ class SPDLaplace(LawBackend):
             )
 
     def draw(self, rng: np.random.Generator, center: Floats, count: int) -> Floats:
-        """Return `count` matrices about the center; see `LawBackend.draw`.
+        """Return `count` matrices about the center: log-eigenvalues and a random frame.
 
         Parameters
         ----------
         rng : numpy.random.Generator
-            The source of randomness.
+            The only source of randomness.
         center : array
             One footpoint, or one for each draw.
         count : int
@@ -221,7 +233,7 @@ def _gaussian_mixture(law: SPDLaplace) -> GaussianMixture:
     step = min(0.25, 0.9 / math.sqrt(dimension(law.m, law.beta)))
 
     def log_integrand(node: int) -> float:
-        """Return the log integrand at log τ = log(central variance) + node·step."""
+        """Return the log-integrand at log τ = log(central variance) + node·step."""
         log_tau = math.log(central_variance) + node * step
         log_weight = shape * log_tau - rate * math.exp(log_tau)
         return log_weight + log_far_acceptance(law.m, math.exp(log_tau / 2), law.beta)
@@ -246,7 +258,7 @@ def _gaussian_mixture(law: SPDLaplace) -> GaussianMixture:
 
 @lru_cache(maxsize=64)
 def best_laplace_envelope(law: SPDLaplace) -> Envelope:
-    """Return the envelope of the Laplace law that accepts most, for matrices of size m ≥ 2.
+    """Return the envelope of a Laplace law that accepts most proposals, for m ≥ 2.
 
     Parameters
     ----------

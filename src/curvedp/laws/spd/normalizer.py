@@ -40,7 +40,7 @@ _BLOCK = 4096
 
 
 def dimension(m: int, beta: int) -> int:
-    """Return the dimension of the real symmetric (β = 1) or Hermitian (β = 2) m×m matrices.
+    """Return the dimension of the symmetric (β = 1) or Hermitian (β = 2) matrices.
 
     Parameters
     ----------
@@ -58,7 +58,7 @@ def dimension(m: int, beta: int) -> int:
 
 
 def volume_growth_rate(m: int, beta: int) -> float:
-    """Return the rate β|h| at which balls grow: one of radius r has a volume of order e^{β|h|r}.
+    """Return the rate β|h| at which volumes grow: balls of radius r have about e^{β|h|r}.
 
     Here hᵢ = (m+1−2i)/2 is half the sum of the positive roots, so that β|h| is
     β·√(m(m²−1)/12). A Laplace law of scale σ exists on the matrices if 1/σ exceeds this
@@ -98,10 +98,6 @@ def log_normalizer(m: int, sigma: float, beta: int = 1) -> float:
     -------
     float
         The logarithm of the integral.
-
-    Notes
-    -----
-    The volume is that of the metric tr(W⁻¹UW⁻¹V).
     """
     m = integer("m", m, 1)
     sigma = positive("sigma", sigma)
@@ -338,7 +334,11 @@ def _invert_laplace_transform(
 
 
 class Contour(NamedTuple):
-    """Quadrature of an inverse Laplace transform: F(x) = residue + Re Σ e^{x·node + log_weight}."""
+    """Quadrature rule that inverts a Laplace transform on a line in the complex plane.
+
+    F(x) = residue + Re Σ e^{x·node + log_weight} is the distribution function of a
+    squared distance at x.
+    """
 
     residue: float
     """1 where the contour passes left of the pole, else 0."""
@@ -433,7 +433,7 @@ def _scale_with_mean_square(m: int, sigma: float, x: float, beta: int) -> float:
         return sigma
 
     def excess(scale: float) -> float:
-        """Return E d² − x at a scale."""
+        """Return E[d²] − x for the Gaussian of a given scale."""
         return mean_square_radius(m, scale, beta) - x
 
     return float(scipy.optimize.brentq(excess, low, high, rtol=1e-3))
@@ -467,6 +467,7 @@ def _complex_log_integral(m: int, w: complex, beta: int) -> complex:
         return complex(log_mass + log_acceptance)
 
     def value() -> Any:
+        """Return log(sᵐ·e^{s²m(m²−1)/24}·Pf[erf(s(k−j)/2)]) as a complex ball."""
         s = 1 / (acb(w.real, w.imag) * acb(2).sqrt())
         return m * s.log() + s**2 * m * (m * m - 1) / 24 + _pfaffian(m, s).log()
 
@@ -496,7 +497,7 @@ def _half_size_matrix(m: int, f: list[Any], one: Any) -> list[list[Any]]:
     """
 
     def odd_extension(index: int) -> Any:
-        """Return f at a positive or negative index."""
+        """Return f(index) for a positive or negative index; f(−k) = −f(k)."""
         return f[index] if index >= 0 else -f[-index]
 
     rows = []
@@ -573,6 +574,12 @@ def _evaluate_to_accuracy(value: Callable[[], Any], m: int, sigma: float) -> Any
 
 
 def _is_accurate(ball: Any) -> bool:
-    """Whether the radius of a ball is below 2^-55, relatively or absolutely."""
+    """Return whether the radius of a ball is below 2^-55, relatively or absolutely.
+
+    Parameters
+    ----------
+    ball : arb or acb
+        A number with an error bound.
+    """
     has_relative_accuracy = ball.rel_accuracy_bits() >= _ACCURACY_BITS
     return bool(has_relative_accuracy or float(ball.rad()) < 2**-_ACCURACY_BITS)

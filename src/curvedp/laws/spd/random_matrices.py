@@ -119,7 +119,7 @@ def _random_congruence_2x2(
 
 
 def _squared_modulus(z: NDArray[Any]) -> Floats:
-    """Return |z|² elementwise, for real or complex arrays."""
+    """Return |z|² elementwise, for an array of real or complex numbers."""
     return np.asarray(z.real**2 + z.imag**2)
 
 
