@@ -93,8 +93,9 @@ MADE = {
 }
 
 
-# No theorem gives a region for the weights of a classifier, or for centers of clusters.
-WITHOUT_REGION = ("classifier", "kmeans")
+# No theorem gives a region for the weights of a classifier, for centers of clusters or
+# for a synthetic population.
+WITHOUT_REGION = ("classifier", "kmeans", "synthetic")
 
 
 @functools.cache

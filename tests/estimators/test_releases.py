@@ -37,6 +37,7 @@ RELEASED = {
     "PrivatePCA": {"components": "components_"},
     "PrivateKMeans": {"center 0": "cluster_centers_", "center 1": "cluster_centers_"},
     "PrivateMDM": {"mean of class 0": "means_", "mean of class 1": "means_"},
+    "PrivatePrototypes": {"prototypes of the classes": "means_"},
     "PrivateRecenter": {
         "mean of domain s0": "centers_",
         "mean of domain s1": "centers_",

@@ -76,6 +76,37 @@ CASES = [
     ),
     ("PrivateMDM", (X, LABELS), BALL, {**BALL, "center": POLE}, "edge of the ball"),
     ("PrivateMDM", MATRICES, None, {**SMALL, "radius": 2.0}, None),
+    (
+        "PrivatePrototypes",
+        (X, LABELS),
+        BALL,
+        {**BALL, "center": POLE},
+        "edge of the ball",
+    ),
+    (
+        "PrivateTangentPCA",
+        (X,),
+        BALL,
+        {**BALL, "center": POLE, "n_components": 1, "guarantee": GDP(9.0)},
+        "edge of the outer ball",
+    ),
+    *(
+        (
+            "PrivateSynthesizer",
+            (X,),
+            {**BALL, "model": model, "guarantee": GDP(2.0)},
+            {**BALL, "center": POLE, "model": model, "guarantee": GDP(9.0)},
+            "edge of the ball",
+        )
+        for model in ("wrapped-gaussian", "mixture", "tree")
+    ),
+    (
+        "PrivateKMeans",
+        (X,),
+        None,
+        {"manifold": S, "n_clusters": 2, "guarantee": GDP(9.0)},
+        None,
+    ),
     ("PrivateSoftmax", MATRICES, None, SMALL, None),
     ("PrivateRecenter", DOMAINS, None, {**RECENTER, "radius": 2.0}, None),
     (

@@ -17,7 +17,7 @@ from curvedp.core.certificate import Certificate
 from curvedp.core.codes import PostProcessing
 from curvedp.core.mechanism import Mechanism, post_processing_of
 from curvedp.core.released import Releasing, releases_of
-from curvedp.core.statistic import Ball, PointStatistic
+from curvedp.core.statistic import Ball, PointStatistic, Statistic
 from curvedp.geometry.manifold import Manifold
 from curvedp.geometry.spaces.spd_common import SPD
 from curvedp.mechanisms.isotropic.base import IsotropicMechanism
@@ -29,6 +29,8 @@ from curvedp.statistics.frechet_mean import FrechetMean
 from curvedp.statistics.frechet_variance import FrechetVariance
 from curvedp.statistics.geodesic import GeodesicLine
 from curvedp.statistics.noisy_sums import SumStatistic
+from curvedp.statistics.population import SyntheticPopulation
+from curvedp.statistics.prototypes import ClassPrototypes
 from curvedp.statistics.searched_ball import (
     BallSearchStatistic,
     SearchedBallStatistic,
@@ -57,6 +59,9 @@ _NOISE_QUANTILE = 0.95
 # A noisy count counts as surely above a threshold if it exceeds the threshold by this
 # many standard deviations (for Laplace noise: this many scale parameters).
 _SURE_DEVIATIONS = 6.0
+
+# So many points of a released population say where most of it lies.
+_POPULATION_DRAWS = 501
 
 # A released variance may be noise alone if it is below this many predicted errors. For
 # Gaussian noise that is 2.4 standard deviations.
@@ -763,8 +768,9 @@ def _unpredicted_warnings(
 ) -> list[Warning]:
     """Return the warnings about a release whose error cannot be predicted.
 
-    Principal directions get a warning if noise alone could have produced them; a sum or
-    a geodesic gets one if its point lies on the edge of its ball.
+    Principal directions get a warning if noise alone could have produced them. A sum, a
+    geodesic, prototypes and a synthetic population get one if they lie on the edge of
+    their ball.
 
     Parameters
     ----------
@@ -789,18 +795,53 @@ def _unpredicted_warnings(
         if mechanism.noise_law.radial_cdf(contrast) < _NOISE_QUANTILE:
             return [_fixed_warning(WarningKind.DIRECTIONS_ARE_NOISE)]
         return []
-    if not isinstance(statistic, SumStatistic | GeodesicLine):
-        return []
-    ball = statistic.release_ball
-    if ball is None:
-        return []
-    value = mechanism.reconstruct_value(certificate)
-    point = value[0] if isinstance(value, tuple) else value
-    space: Any = statistic
-    distance = float(space.manifold.dist(ball.center, point))
-    if distance >= ball.radius * (1 - _EDGE_FRACTION):
+    share = _share_of_radius(mechanism.reconstruct_value(certificate), statistic)
+    if share is not None and share >= 1 - _EDGE_FRACTION:
         return [_fixed_warning(WarningKind.ON_EDGE)]
     return []
+
+
+def _share_of_radius(value: Any, statistic: Statistic) -> float | None:
+    """Return how far from the center of its ball a release lies, in radii of the ball.
+
+    The released value of a sum or a geodesic is one point. Prototypes are as far as the
+    farthest class that has more than noise, and a synthetic population as far as half
+    of its points are.
+
+    Parameters
+    ----------
+    value : array, pair, Prototypes or ReleasedPopulation
+        The released value, as the mechanism reconstructs it from the integers.
+    statistic : Statistic
+        The statistic that was released.
+
+    Returns
+    -------
+    float or None
+        At most 1. It is None for a statistic without a public ball.
+    """
+    if isinstance(statistic, ClassPrototypes):
+        if statistic.searches_ball or not value.is_known.any():
+            return None
+        return float(sqrt(value.squared_lengths[value.is_known].max()))
+    if isinstance(statistic, SyntheticPopulation):
+        if statistic.is_whole_torus:
+            return None
+        # Points drawn from the released law cost no privacy; the same seed gives the
+        # same warning again.
+        draws = value.sample_canonical(_POPULATION_DRAWS, np.random.default_rng(0))
+        distances = statistic.manifold.dist(statistic.ball.center, draws.points)
+        return float(np.median(distances)) / statistic.ball.radius
+    if isinstance(statistic, SumStatistic | GeodesicLine):
+        public_ball = statistic.release_ball
+        if public_ball is None:
+            return None
+        point = value[0] if isinstance(value, tuple) else value
+        space: Any = statistic
+        return (
+            float(space.manifold.dist(public_ball.center, point)) / public_ball.radius
+        )
+    return None
 
 
 # ---- fitted estimators ----
