@@ -95,6 +95,22 @@ ESTIMATORS = {
         ),
         (T, Y),
     ),
+    "prototypes": (
+        lambda **o: curvedp.PrivatePrototypes(**{"manifold": S2, "radius": 0.7, **o}),
+        (X, Y),
+    ),
+    "tangent components": (
+        lambda **o: curvedp.PrivateTangentPCA(
+            **{"manifold": S2, "radius": 0.7, "n_components": 1, **o}
+        ),
+        (X,),
+    ),
+    "synthetic records": (
+        lambda **o: curvedp.PrivateSynthesizer(
+            **{"manifold": S2, "radius": 0.7, "model": "wrapped-gaussian", **o}
+        ),
+        (X,),
+    ),
     "softmax": (
         lambda **o: curvedp.PrivateSoftmax(
             **{"manifold": SPD, "reduce": 2, "guarantee": GDP(3.0), **o}
@@ -147,6 +163,11 @@ MISTAKES = {
     "reduce": [0, 4, 2.0],
     "n_clusters": [0, 1, -2, 2.0, 61, "few"],
     "init": [[[1.0]], np.zeros((2, 3, 3)), T[:3]],
+    "n_components": [0, -1, 1.5, "all", 4],
+    "model": ["magic", None, 3],
+    "metric": ["magic", None, 3],
+    "new_domain": ["magic", None, 3],
+    "final_dispersion": [0.0, -1.0, np.nan, np.inf],
 }
 NOTHING = [
     True,
@@ -192,9 +213,10 @@ OTHERS = {
     "features": "log", "ball": "shared", "method": "dp-rgd", "speed": 0.4, "clip": 0.1, "x_range": (0.0, 2.0),
     "n_components": 2, "classes": [0, 1, 2, 3],
     "target_domain": "nobody", "final_dispersion": 2.0,
-    "new_domain": "own-mean", "n_clusters": 3, "init": T[:2],
+    "n_clusters": 3, "init": T[:2], "metric": "median", "model": "tree",
 }  # fmt: skip
-UNHEARD = {"manifold", "ledger", "label", "source"}  # what the data are, and who pays
+# What the data are, who pays, and what only `transform` reads.
+UNHEARD = {"manifold", "ledger", "label", "source", "new_domain"}
 
 
 def told(model):
