@@ -4,10 +4,12 @@ from dataclasses import replace
 from functools import partial
 from math import sqrt
 
+import array_api_strict
+import jax
 import numpy as np
 import pytest
 
-from curvedp import GDP
+from curvedp import GDP, PrivateKMeans
 from curvedp.audit.cases import cases
 from curvedp.core.certificate import seal
 from curvedp.errors import ParameterError, UnattainableGuarantee, VerificationFailed
@@ -31,7 +33,8 @@ from curvedp.mechanisms.staged.kmeans import (
     weights_of_persons,
 )
 from curvedp.privacy import ApproxDP, PureDP
-from curvedp.records.base import open_records
+from curvedp.randomness import GeneratorSource
+from curvedp.records.base import DeviceRecords, open_records
 from curvedp.release.verify import verify_certificate
 from curvedp.statistics.clusters import Chart, Clusters
 
@@ -344,6 +347,61 @@ def test_a_changed_statistic_is_rejected():
             assert any(check.holds is False for check in verify_certificate(forged))
         except VerificationFailed:
             pass
+
+
+# ---- records on a device
+
+
+def as_jax(X):
+    with jax.enable_x64(True):
+        return jax.numpy.asarray(X)
+
+
+def as_torch(X):
+    return pytest.importorskip("torch").asarray(X)
+
+
+LIBRARIES = [array_api_strict.asarray, as_jax, as_torch]
+
+
+def rough_embeddings(n):
+    """Vectors of four clusters in single precision, with rows that are no directions."""
+    X = np.asarray(clustered(Sphere(30), n, clusters=4) * 3.7, dtype=np.float32)
+    X[5], X[6], X[7], X[8] = np.nan, 0.0, np.inf, 1e-30
+    return X
+
+
+@pytest.mark.parametrize("groups", [None, np.arange(2500) % 900], ids=["", "groups"])
+@pytest.mark.parametrize("guarantee", [GDP(1.0), ADD], ids=["replaced", "added"])
+@pytest.mark.parametrize("convert", LIBRARIES)
+def test_a_device_releases_the_same_integers(convert, guarantee, groups, monkeypatch):
+    """Records of a sphere stay on the device, and every sum is that of the host."""
+    X, releases = rough_embeddings(2500), []
+    monkeypatch.setattr(DeviceRecords, "array", None)  # nothing may ask for a copy
+    for records in (X, convert(X)):
+        source = GeneratorSource(np.random.default_rng(11))
+        model = PrivateKMeans(Sphere(30), 4, guarantee, source=source)
+        model.fit(records, groups=groups)
+        releases.append(model.certificate_.release)
+    assert releases[0]["integers"] == releases[1]["integers"]
+    assert releases[0]["stages"] == releases[1]["stages"]
+
+
+@pytest.mark.parametrize("convert", LIBRARIES)
+def test_matrices_on_a_device_are_read_on_the_host(convert):
+    X, releases = clustered(SPDAffineInvariant(2), 300), []
+    for records in (X, convert(X)):
+        source = GeneratorSource(np.random.default_rng(11))
+        model = PrivateKMeans(SPDAffineInvariant(2), 3, source=source).fit(records)
+        releases.append(model.certificate_.release["integers"])
+    assert releases[0] == releases[1]
+
+
+@pytest.mark.parametrize("convert", LIBRARIES)
+def test_a_device_without_records_releases_noise(convert):
+    none = convert(np.zeros((0, 31)))
+    model = PrivateKMeans(Sphere(30), 3, ADD).fit(none)
+    assert np.all(np.abs(model.counts_) < 5 * model.count_error_)
 
 
 # ---- parameters, and what is found

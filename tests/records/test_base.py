@@ -70,6 +70,7 @@ def test_sums_are_exact_wherever_the_records_lie(home):
     beside = dask.array.from_array(codes, chunks=37) if home == "chunks" else codes
     both = partial(_class_flat, domain, np.eye(3))
     assert np.array_equal(records.sums(both, beside), both(X, codes))
+    assert np.array_equal(records.sums_in_place(kernel), kernel(X))
 
 
 def test_what_is_chunked_is_not_loaded():

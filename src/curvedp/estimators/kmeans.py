@@ -38,6 +38,7 @@ from curvedp.statistics.clusters import (
     Clustering,
     Clusters,
     distances_to_centers,
+    nearest_center_of_records,
 )
 from curvedp.statistics.searched_ball import default_outer_radius
 
@@ -379,5 +380,5 @@ def _nearest(manifold: Manifold, centers: np.ndarray, records: Any) -> np.ndarra
     records : array, shape (k, *point_shape)
         Entries may be anything.
     """
-    distances = distances_to_centers(manifold, centers, records)
-    return np.asarray(np.argmin(distances, axis=1))
+    labels, _ = nearest_center_of_records(manifold, centers, records)
+    return labels

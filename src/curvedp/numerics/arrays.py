@@ -6,6 +6,7 @@ that the arguments belong to; read `autodiff` next for derivatives and compilati
 """
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from functools import wraps
 from typing import Any
 
@@ -14,6 +15,7 @@ from array_api_compat import (
     array_namespace,
     device,
     is_array_api_obj,
+    is_jax_array,
     is_numpy_array,
 )
 
@@ -240,6 +242,27 @@ def to_host(X: Any) -> np.ndarray:
     # the same interface without `get`; data frames have a `get` of another kind.
     needs_explicit_copy = hasattr(X, "__cuda_array_interface__") and hasattr(X, "get")
     return np.asarray(X.get() if needs_explicit_copy else X)
+
+
+def double_precision(X: Array) -> AbstractContextManager[Any]:
+    """Return a context in which JAX, if X is its array, has double precision.
+
+    Parameters
+    ----------
+    X : array
+        An array of any library.
+
+    Returns
+    -------
+    context manager
+        It does nothing for other libraries, whose double precision is always there.
+    """
+    if not is_jax_array(X):
+        return nullcontext()
+    import jax
+
+    context: AbstractContextManager[Any] = jax.enable_x64(True)
+    return context
 
 
 def map_in_blocks(function: Any, rows: Any, block_size: int) -> Any:

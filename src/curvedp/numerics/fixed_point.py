@@ -14,8 +14,10 @@ from dataclasses import dataclass
 from math import frexp, sqrt
 
 import numpy as np
+from array_api_compat import device
 
 from curvedp.numerics.arrays import Array, namespace
+from curvedp.numerics.threads import blocks
 
 _BITS = 52  # of a term
 _HALF_BITS = 26
@@ -141,7 +143,7 @@ def gram_radius(radius: float, dim: int, rows: int = 1) -> float:
     return radius * (1 + sqrt(rows * dim) * 2.0 ** -(2 * _SLICE_BITS - 1))
 
 
-def gram_sums(rows: np.ndarray, radius: float) -> np.ndarray:
+def gram_sums(rows: Array, radius: float) -> Array:
     """Return the exact sum of the products xxᵀ over rows x, as six arrays of integers.
 
     Each entry is first rounded to 40 bits and written as h·2^20 + l with halves of 20
@@ -153,7 +155,7 @@ def gram_sums(rows: np.ndarray, radius: float) -> np.ndarray:
     Parameters
     ----------
     rows : array, shape (n, d)
-        Rows of length at most `radius`.
+        Rows of length at most `radius`, in an array of any library.
     radius : float
         A public number.
 
@@ -162,18 +164,19 @@ def gram_sums(rows: np.ndarray, radius: float) -> np.ndarray:
     array of int64, shape (6, d, d)
         High and low parts of the three products, alternately.
     """
+    xp = namespace(rows)
     d = rows.shape[1]
-    total = np.zeros((6, d, d), dtype=np.int64)
-    for start in range(0, len(rows), _SLICE_ROWS):
-        block = rows[start : start + _SLICE_ROWS]
-        integers = np.round(block * 2.0 ** _gram_exponent(radius))
-        high = np.round(integers * 2.0**-_SLICE_BITS)
+    total = xp.zeros((6, d, d), dtype=xp.int64, device=device(rows))
+    for part in blocks(rows.shape[0], _SLICE_ROWS):
+        integers = xp.round(rows[part, :] * 2.0 ** _gram_exponent(radius))
+        high = xp.round(integers * 2.0**-_SLICE_BITS)
         low = integers - high * 2.0**_SLICE_BITS
         cross = high.T @ low
-        float_products = np.stack([high.T @ high, cross + cross.T, low.T @ low])
-        products = float_products.astype(np.int64)
-        total[::2] += products >> _HALF_BITS
-        total[1::2] += products & ((1 << _HALF_BITS) - 1)
+        float_products = xp.stack([high.T @ high, cross + cross.T, low.T @ low])
+        products = xp.astype(float_products, xp.int64)
+        parts = [products >> _HALF_BITS, products & ((1 << _HALF_BITS) - 1)]
+        # The axis after the three products becomes that of high and low parts.
+        total = total + xp.reshape(xp.stack(parts, axis=1), (6, d, d))
     return total
 
 

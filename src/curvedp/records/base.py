@@ -24,7 +24,7 @@ from curvedp.geometry.frechet_mean.backends.device import (
 from curvedp.geometry.frechet_mean.mean import mean_of_array
 from curvedp.geometry.frechet_mean.public_ball import PublicBall
 from curvedp.geometry.manifold import Manifold
-from curvedp.numerics.arrays import to_host
+from curvedp.numerics.arrays import detach, double_precision, to_host
 from curvedp.numerics.threads import blocks
 from curvedp.records.tables import to_float_records
 
@@ -39,8 +39,10 @@ Moments = tuple[np.ndarray, float]
 Kernel = Callable[..., np.ndarray]
 
 # How many records a kernel of `Records.sums` sees at once. Its intermediate results
-# stay small, and the exact sums do not depend on it.
+# stay small, and the exact sums do not depend on it. A device needs many records to be
+# busy.
 _BLOCK = 1 << 13
+_DEVICE_BLOCK = 1 << 16
 
 
 class Records:
@@ -101,6 +103,35 @@ class Records:
             values_of_block = [values[block] for values in further_values]
             parts.append(kernel(records[block], *values_of_block))
         return np.asarray(np.sum(parts, axis=0, dtype=np.int64))
+
+    def sums_in_place(self, kernel: Kernel, *beside: Any) -> np.ndarray:
+        """Add up a vector of integers over all records, on the device where they are.
+
+        This is `sums` for kernels that take arrays of any library. Records on a device
+        are not copied to the host.
+
+        Parameters
+        ----------
+        kernel : callable
+            As for `sums`. It may return a vector on the same device.
+        *beside : arrays of NumPy, shape (n, ...)
+            Further values of each record. The kernel gets them in host memory.
+        """
+        return self.sums(kernel, *beside)
+
+    def project_once(self, function: Callable[[Any], Any]) -> "DeviceRecords | None":
+        """Return vectors that are computed from the records, if they are on a device.
+
+        A device has the memory for vectors that are read again and again. In host
+        memory and in chunks None is returned: there they are computed in each pass, so
+        that the memory that is needed does not grow with the number of records.
+
+        Parameters
+        ----------
+        function : callable
+            Maps a block of k records to an array of k vectors on the same device.
+        """
+        return None
 
     def moments(self, ball: PublicBall) -> Moments:
         """Return the Fréchet mean of the records and their mean square distance to it.
@@ -172,6 +203,42 @@ class DeviceRecords(Records):
     def array(self) -> np.ndarray:
         """Return all records, copied to the host."""
         return np.asarray(to_host(self._records), dtype=np.float64)
+
+    def sums_in_place(self, kernel: Kernel, *beside: Any) -> np.ndarray:
+        """Add up a vector of integers over all records, on the device where they are.
+
+        Parameters
+        ----------
+        kernel : callable
+            It takes a block of records on the device, and the same rows of each array
+            in `beside`, and returns the sum over the block, a vector of int64.
+        *beside : arrays of NumPy, shape (n, ...)
+            Further values of each record. The kernel gets them in host memory.
+        """
+        with double_precision(self._records):
+            records = detach(self._records)
+            # The device is asked for all blocks before the host waits for any of them.
+            block_sums = [
+                kernel(records[block, ...], *(values[block] for values in beside))
+                for block in blocks(self.n, _DEVICE_BLOCK) or [slice(0, 0)]
+            ]
+            return np.asarray(to_host(sum(block_sums)), dtype=np.int64)
+
+    def project_once(self, function: Callable[[Any], Any]) -> "DeviceRecords | None":
+        """Return vectors that are computed from the records, on the device.
+
+        Parameters
+        ----------
+        function : callable
+            Maps a block of k records to an array of k vectors on the same device.
+        """
+        with double_precision(self._records):
+            records = detach(self._records)
+            vectors = [
+                function(records[block, ...])
+                for block in blocks(self.n, _DEVICE_BLOCK) or [slice(0, 0)]
+            ]
+            return DeviceRecords(array_namespace(records).concat(vectors, axis=0))
 
     def moments(self, ball: PublicBall) -> Moments:
         """Return the Fréchet mean and the mean square distance to it.

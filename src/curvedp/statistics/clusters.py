@@ -20,7 +20,7 @@ from curvedp.core.statistic import Statistic, check_point, is_point
 from curvedp.errors import ParameterError
 from curvedp.geometry.manifold import Manifold
 from curvedp.geometry.spaces.sphere import Sphere
-from curvedp.numerics.arrays import Array, like, namespace
+from curvedp.numerics.arrays import Array, like, namespace, to_host
 from curvedp.statistics.tangent_vectors import clip_rows_to, logs_at
 
 # What stands for a number of clusters that is to be chosen from what is released.
@@ -116,12 +116,12 @@ class Chart(NamedTuple):
         ----------
         records : array, shape (k, *point_shape)
             The records. Entries may be anything. On a sphere the array may be on a
-            device, and the vectors are there too.
+            device, and the vectors are there too. Elsewhere they are on the host.
         """
         with numerical_silence():
             if isinstance(self.manifold, Sphere):
                 return round_to_grid(self._about_base(unit_rows(records)))
-            rows = np.asarray(records, dtype=np.float64)
+            rows = np.asarray(to_host(records), dtype=np.float64)
             points = np.asarray(self.manifold.from_record(rows))
             scaled = logs_at(self.manifold, self.base, points) / self.radius
             return round_to_grid(clip_rows_to(np.ascontiguousarray(scaled), 1.0))
@@ -287,7 +287,7 @@ def unit_rows(records: Any) -> Array:
 
 def distances_to_centers(
     manifold: Manifold, centers: np.ndarray, records: Any
-) -> Array:
+) -> np.ndarray:
     """Return the distance of each record to each center, shape (records, centers).
 
     A record that is no point of the manifold is at distance π/2 from all centers on a
@@ -296,18 +296,68 @@ def distances_to_centers(
     Parameters
     ----------
     manifold : Manifold
+        The space of the records.
     centers : array, shape (clusters, *point_shape)
+        The centers, as points of the manifold.
     records : array, shape (k, *point_shape)
         The records. Entries may be anything.
     """
     with numerical_silence():
         if isinstance(manifold, Sphere):
-            units = round_to_grid(unit_rows(records))
-            cosines = units @ like(units, round_to_grid(centers)).T
-            return namespace(units).acos(
-                namespace(units).clip(cosines, min=-1.0, max=1.0)
-            )
-        points = np.asarray(manifold.from_record(np.asarray(records, dtype=np.float64)))
+            cosines = to_host(_cosines(centers, records))
+            return np.asarray(np.arccos(np.clip(cosines, -1.0, 1.0)))
+        rows = np.asarray(to_host(records), dtype=np.float64)
+        points = np.asarray(manifold.from_record(rows))
         columns = [np.asarray(manifold.dist(center, points)) for center in centers]
         distances = np.stack(columns, axis=1)
         return np.asarray(np.where(np.isfinite(distances), distances, 0.0))
+
+
+def nearest_center_of_records(
+    manifold: Manifold, centers: np.ndarray, records: Any
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the index of the nearest center of each record, and the distance to it.
+
+    Of several nearest centers it is the first. Records on a device stay there if the
+    manifold is a sphere: two numbers of each record come to the host.
+
+    Parameters
+    ----------
+    manifold : Manifold
+        The space of the records.
+    centers : array, shape (clusters, *point_shape)
+        The centers, as points of the manifold.
+    records : array, shape (k, *point_shape)
+        The records. Entries may be anything.
+
+    Returns
+    -------
+    labels : array of int, shape (k,)
+        The indices.
+    distances : array of shape (k,)
+        The distances, as those of `distances_to_centers`.
+    """
+    if isinstance(manifold, Sphere):
+        # Cosines are exact on every device, but the last bit of an arc cosine is not.
+        cosines = _cosines(centers, records)
+        xp = namespace(cosines)
+        labels = to_host(xp.argmax(cosines, axis=1))
+        largest = to_host(xp.max(cosines, axis=1))
+        with numerical_silence():
+            return labels, np.arccos(np.clip(largest, -1.0, 1.0))
+    distances = distances_to_centers(manifold, centers, records)
+    return np.argmin(distances, axis=1), np.min(distances, axis=1)
+
+
+def _cosines(centers: np.ndarray, records: Any) -> Array:
+    """Return the exact inner products of rounded unit vectors, shape (records, centers).
+
+    Parameters
+    ----------
+    centers : array, shape (clusters, size)
+        The centers, as unit vectors.
+    records : array, shape (k, size)
+        Rows of any library, whose directions count.
+    """
+    units = round_to_grid(unit_rows(records))
+    return units @ like(units, round_to_grid(centers)).T

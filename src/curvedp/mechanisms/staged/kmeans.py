@@ -25,9 +25,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from math import ceil, inf, log2, nextafter, sqrt
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple, Protocol, Self
 
 import numpy as np
+from array_api_compat import device, is_numpy_array
 
 from curvedp.core.capabilities import NeedsManyRecords, RefusesRelease
 from curvedp.core.mechanism import MechanismInfo, check_guarantee, check_supported
@@ -50,7 +51,9 @@ from curvedp.mechanisms.staged.cluster_starts import (
     leading_subspace,
 )
 from curvedp.mechanisms.vector import AddNoise, smallest_gaussian_scale
+from curvedp.numerics.arrays import Array, like, namespace, to_host
 from curvedp.numerics.fixed_point import gram_mean, gram_radius, gram_sums
+from curvedp.numerics.threads import blocks
 from curvedp.privacy import Guarantee, PrivacyCurve
 from curvedp.records.base import Records, open_records
 from curvedp.statistics.clusters import (
@@ -58,7 +61,7 @@ from curvedp.statistics.clusters import (
     Chart,
     Clustering,
     Clusters,
-    distances_to_centers,
+    nearest_center_of_records,
     round_to_grid,
     vector_size,
 )
@@ -125,6 +128,8 @@ _MAX_RECORDS = 2**30
 # processor's cache; and more where each block ends with a large matrix of integers.
 _BLOCK = 1 << 10
 _GRAM_BLOCK = 1 << 12
+# A device is slow in small pieces. Sums of this many terms are exact in doubles.
+_DEVICE_BLOCK = 1 << 16
 
 # Sensitivities are enlarged by this relative margin (Theorem K3). Truncation changes
 # the count of a person by at most 2^12·2^-32, and a sum over at most 2^30 records is
@@ -265,6 +270,10 @@ REPLACED = Sensitivities(
 class ClusterQueries:
     """Sums over the records as vectors. They are NOT private.
 
+    Records on a device stay there if they are points of a sphere. The sums are the same
+    integers as those on the host. (JAX takes entries below the smallest normal number
+    of their type as 0; a row of such entries has no direction there.)
+
     Parameters
     ----------
     data : ClusterData, optional
@@ -274,7 +283,7 @@ class ClusterQueries:
     def __init__(self, data: ClusterData | None = None) -> None:
         self._data = data
 
-    def sum(self, terms: Callable[..., np.ndarray], size: int) -> np.ndarray:
+    def sum(self, terms: Callable[..., Array], size: int) -> np.ndarray:
         """Return the sum over all records of a vector that is computed from each record.
 
         Parameters
@@ -310,7 +319,7 @@ class ClusterQueries:
         whole_sum = self._whole_sum(partial(_sum_grams, chart), 6 * size * size)
         return gram_mean(whole_sum.reshape(6, size, size), 1, 1.0)
 
-    def _whole_sum(self, terms: Callable[..., np.ndarray], size: int) -> np.ndarray:
+    def _whole_sum(self, terms: Callable[..., Array], size: int) -> np.ndarray:
         """Return a sum of integers over all records, or zeros if there are no records.
 
         Parameters
@@ -324,7 +333,40 @@ class ClusterQueries:
             return np.zeros(size, dtype=np.int64)
         records, weights = self._data
         arrays_beside_records = () if weights is None else (weights,)
-        return records.sums(terms, *arrays_beside_records)
+        return records.sums_in_place(terms, *arrays_beside_records)
+
+    def project(self, space: "ProjectedChart") -> "ProjectedQueries":
+        """Return queries about the projected vectors of the records.
+
+        Parameters
+        ----------
+        space : ProjectedChart
+            The map from records to vectors in the released subspace.
+        """
+        is_sphere = isinstance(space.chart.manifold, Sphere)
+        if self._data is None or not is_sphere:
+            return ProjectedQueries(self._data, space)
+        records, weights = self._data
+        positions = records.project_once(space.positions)
+        if positions is None:
+            return ProjectedQueries(self._data, space)
+        return ProjectedQueries(ClusterData(positions, weights), AlreadyProjected())
+
+
+class ProjectedQueries(ClusterQueries):
+    """Sums over the projected vectors of the records. They are NOT private.
+
+    Parameters
+    ----------
+    data : ClusterData or None
+        The records, or their projected vectors.
+    space : Projection
+        The map from `data` to the projected vectors.
+    """
+
+    def __init__(self, data: ClusterData | None, space: "Projection") -> None:
+        super().__init__(data)
+        self.space = space
 
 
 class NoisyMean(NamedTuple):
@@ -365,6 +407,11 @@ class NoisyStart(NamedTuple):
     chart: Chart
     n: float
     subspace: Subspace
+
+    @property
+    def space(self) -> "ProjectedChart":
+        """The map from records to vectors in the released subspace."""
+        return ProjectedChart(self.chart, self.subspace.directions)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -596,12 +643,13 @@ class KMeansMechanism(StagedMechanism, NeedsManyRecords, RefusesRelease):
         """
         budget = StageBudget(self.scale, add_noise)
         start = self._find_subspace(queries, budget)
+        projected = queries.project(start.space)
         if self.statistic.starts is None:
-            centers = self._initial_centers(queries, budget, start)
+            centers = self._initial_centers(projected, budget, start)
         else:  # public initial centers, projected into the subspace
-            vectors = start.chart.vectors(self.statistic.starts)
+            vectors = np.asarray(start.chart.vectors(self.statistic.starts))
             centers = vectors @ start.subspace.directions.T
-        centers = self._improve(queries, budget, start, centers)
+        centers = self._improve(projected, budget, start, centers)
         clustering = self._measure_sizes(queries, budget, start, centers)
         return StagedResult(clustering, budget)
 
@@ -768,7 +816,7 @@ class KMeansMechanism(StagedMechanism, NeedsManyRecords, RefusesRelease):
         budget: StageBudget,
         kind: str,
         share: float,
-        terms: Callable[..., np.ndarray],
+        terms: Callable[..., Array],
         edges: np.ndarray,
         fraction: float,
     ) -> float:
@@ -815,7 +863,7 @@ class KMeansMechanism(StagedMechanism, NeedsManyRecords, RefusesRelease):
         return float(edges[min(index, len(edges) - 1)])
 
     def _initial_centers(
-        self, queries: ClusterQueries, budget: StageBudget, start: NoisyStart
+        self, queries: ProjectedQueries, budget: StageBudget, start: NoisyStart
     ) -> np.ndarray:
         """Release how many records are nearest to each candidate, and cluster them.
 
@@ -824,7 +872,7 @@ class KMeansMechanism(StagedMechanism, NeedsManyRecords, RefusesRelease):
 
         Parameters
         ----------
-        queries : ClusterQueries
+        queries : ProjectedQueries
             Computes sums over the private records, before noise is added.
         budget : StageBudget
             The privacy budget that is left. It is charged for what is released here.
@@ -839,13 +887,13 @@ class KMeansMechanism(StagedMechanism, NeedsManyRecords, RefusesRelease):
         """
         candidates = draw_candidates(start.subspace, _CANDIDATES, _CANDIDATE_DIRECTIONS)
         candidates = as_positions(candidates)
-        space = ProjectedChart(start.chart, start.subspace.directions)
+        terms = partial(_count_nearest, queries.space, candidates)
         noisy = self._release_sum(
             budget,
             "candidates",
             self._candidate_share,
             self.stage_sensitivities.histogram * (1 + _ROUNDING_MARGIN),
-            queries.sum(partial(_count_nearest, space, candidates), len(candidates)),
+            queries.sum(terms, len(candidates)),
         )
         histogram = NoisyHistogram(noisy.values, noisy.std)
         n_clusters = self.statistic.clusters
@@ -859,7 +907,7 @@ class KMeansMechanism(StagedMechanism, NeedsManyRecords, RefusesRelease):
 
     def _improve(
         self,
-        queries: ClusterQueries,
+        queries: ProjectedQueries,
         budget: StageBudget,
         start: NoisyStart,
         centers: np.ndarray,
@@ -874,7 +922,7 @@ class KMeansMechanism(StagedMechanism, NeedsManyRecords, RefusesRelease):
 
         Parameters
         ----------
-        queries : ClusterQueries
+        queries : ProjectedQueries
             Computes sums over the private records, before noise is added.
         budget : StageBudget
             The privacy budget that is left. It is charged for all steps, so that only
@@ -890,7 +938,7 @@ class KMeansMechanism(StagedMechanism, NeedsManyRecords, RefusesRelease):
         array of shape (clusters, components)
             The final centers.
         """
-        space = ProjectedChart(start.chart, start.subspace.directions)
+        space = queries.space
         centers = as_positions(centers)
         spread = self._release_quantile(
             queries,
@@ -1024,6 +1072,34 @@ class KMeansMechanism(StagedMechanism, NeedsManyRecords, RefusesRelease):
 # ---- projections ----
 
 
+class Projection(Protocol):
+    """How what a block holds becomes vectors in the released subspace."""
+
+    def positions(self, records: Any) -> Array:
+        """Return the projected vector of each record, on the grid 2^-25.
+
+        Parameters
+        ----------
+        records : array
+            A block of records, or of what stands for them.
+        """
+        ...
+
+
+class AlreadyProjected(NamedTuple):
+    """The projection of blocks that hold projected vectors: nothing is left to do."""
+
+    def positions(self, records: Any) -> Array:
+        """Return the block itself.
+
+        Parameters
+        ----------
+        records : array, shape (k, components)
+            The projected vectors of some records.
+        """
+        return records
+
+
 class ProjectedChart(NamedTuple):
     """A chart, followed by the projection on released directions.
 
@@ -1038,7 +1114,7 @@ class ProjectedChart(NamedTuple):
     chart: Chart
     directions: np.ndarray
 
-    def positions(self, records: Any) -> np.ndarray:
+    def positions(self, records: Any) -> Array:
         """Return the projected vector of each record, rounded to the grid 2^-25.
 
         Products are exact: entries are multiples of 2^-26, and every partial sum of an
@@ -1047,11 +1123,11 @@ class ProjectedChart(NamedTuple):
         Parameters
         ----------
         records : array, shape (k, *point_shape)
-            The records.
+            The records, perhaps on a device.
         """
         vectors = self.chart.vectors(records)
-        positions = round_to_grid(vectors @ self.directions.T, _POSITION_BITS)
-        return np.asarray(positions)
+        directions = like(vectors, self.directions)
+        return round_to_grid(vectors @ directions.T, _POSITION_BITS)
 
 
 def as_positions(centers: np.ndarray) -> np.ndarray:
@@ -1069,7 +1145,7 @@ def as_positions(centers: np.ndarray) -> np.ndarray:
     return np.asarray(round_to_grid(shortened, _POSITION_BITS))
 
 
-def nearest_center(positions: np.ndarray, centers: np.ndarray) -> np.ndarray:
+def nearest_center(positions: Array, centers: Array) -> Array:
     """Return the index of the nearest center of each position; in a tie the first one.
 
     The squared distance of a position z to a center c is |z|² − 2⟨z, c⟩ + |c|². Its
@@ -1082,14 +1158,15 @@ def nearest_center(positions: np.ndarray, centers: np.ndarray) -> np.ndarray:
     centers : array, shape (clusters, components)
         The centers, as vectors in the subspace.
     """
-    half_squares = 0.5 * np.sum(centers**2, axis=1)
-    return np.asarray(np.argmax(positions @ centers.T - half_squares, axis=1))
+    xp = namespace(positions)
+    half_squares = 0.5 * xp.sum(centers**2, axis=1)
+    return xp.argmax(positions @ centers.T - half_squares, axis=1)
 
 
 # ---- what records contribute: sums over a block, in units of 2^-32 ----
 
 
-def _whole(rows: np.ndarray, weights: np.ndarray | None) -> np.ndarray:
+def _whole(rows: Array, weights: np.ndarray | None) -> Array:
     """Return weighted rows as whole multiples of 2^-32, rounded toward 0, as doubles.
 
     Parameters
@@ -1100,42 +1177,64 @@ def _whole(rows: np.ndarray, weights: np.ndarray | None) -> np.ndarray:
         How much each record counts; 1 if it is None.
     """
     if weights is not None:
-        rows = rows * weights.reshape(-1, *(1,) * (rows.ndim - 1))
-    return np.asarray(np.trunc(rows * 2.0**_CONTRIBUTION_BITS))
+        rows = rows * like(rows, weights.reshape(-1, *(1,) * (rows.ndim - 1)))
+    return namespace(rows).trunc(rows * 2.0**_CONTRIBUTION_BITS)
 
 
 def _blockwise(
-    sum_records: Callable[[np.ndarray, np.ndarray | None], np.ndarray],
+    sum_records: Callable[[Any, np.ndarray | None], Array],
     block: Any,
     weights: Any,
-) -> np.ndarray:
-    """Return an exact sum over a block of records, computed 2^10 records at a time.
+) -> Array:
+    """Return an exact sum over a block of records, computed in pieces.
 
-    The sum over 2^10 records is exact in doubles: 2^10 terms of at most 2^33 units. The
-    partial sums are added as int64.
+    A piece has 2^10 records on the host and 2^16 on a device. Sums over a piece are
+    exact in doubles: 2^16 terms of at most 2^33 units. They are added as int64.
 
     Parameters
     ----------
     sum_records : function of (records, weights)
-        Returns the sums over at most 2^10 records in units of 2^-32, as doubles.
+        Returns the sums over at most 2^16 records in units of 2^-32, as doubles.
     block : array, shape (k, *point_shape)
         Some of the records.
     weights : array, shape (k,), or None
         How much each record counts; 1 if it is None.
     """
-    records = np.asarray(block)
     whole_sum: Any = 0
     with np.errstate(all="ignore"):  # a data-dependent warning is a release
-        for start in range(0, max(len(records), 1), _BLOCK):
-            part = slice(start, start + _BLOCK)
+        for part in _pieces(block, _BLOCK):
             part_weights = None if weights is None else np.asarray(weights)[part]
-            partial_sum = sum_records(records[part], part_weights)
-            whole_sum = whole_sum + partial_sum.astype(np.int64)
-    return np.asarray(whole_sum)
+            partial_sum = sum_records(block[part, ...], part_weights)
+            xp = namespace(partial_sum)
+            whole_sum = whole_sum + xp.astype(partial_sum, xp.int64)
+    return whole_sum
 
 
-def _histogram(labels: np.ndarray, size: int, weights: np.ndarray | None) -> np.ndarray:
+def _pieces(block: Any, size_on_host: int) -> list[slice]:
+    """Return slices that cut a block of records into pieces; one if it is empty.
+
+    Parameters
+    ----------
+    block : array, shape (k, *point_shape)
+        Some of the records.
+    size_on_host : int
+        How many records a piece of a NumPy array has.
+    """
+    size = size_on_host if is_numpy_array(block) else _DEVICE_BLOCK
+    return blocks(block.shape[0], size) or [slice(0, 0)]
+
+
+def _append_column(rows: Array, value: float) -> Array:
+    """Return rows with one more column, which has the same value everywhere."""
+    xp = namespace(rows)
+    column = xp.full((rows.shape[0], 1), value, dtype=rows.dtype, device=device(rows))
+    return xp.concat([rows, column], axis=1)
+
+
+def _histogram(labels: Array, size: int, weights: np.ndarray | None) -> np.ndarray:
     """Return the sum of the weights of the records with each label, in units of 2^-32.
+
+    It is computed on the host: few libraries count labels on a device.
 
     Parameters
     ----------
@@ -1146,13 +1245,12 @@ def _histogram(labels: np.ndarray, size: int, weights: np.ndarray | None) -> np.
     weights : array, shape (k,), or None
         How much each record counts; 1 if it is None.
     """
-    whole_weights = _whole(np.ones(len(labels)), weights)
-    return np.bincount(labels, whole_weights, size)
+    labels_on_host = to_host(labels)
+    whole_weights = _whole(np.ones(len(labels_on_host)), weights)
+    return np.bincount(labels_on_host, whole_weights, size)
 
 
-def _sum_vectors(
-    chart: Chart, weight: float, block: Any, weights: Any = None
-) -> np.ndarray:
+def _sum_vectors(chart: Chart, weight: float, block: Any, weights: Any = None) -> Array:
     """Return (Σy, weight·n) over a block of records, where y is a record's vector.
 
     Parameters
@@ -1167,17 +1265,15 @@ def _sum_vectors(
         How much each record counts; 1 by default.
     """
 
-    def sum_records(records: np.ndarray, part_weights: np.ndarray | None) -> np.ndarray:
+    def sum_records(records: Any, part_weights: np.ndarray | None) -> Array:
         """Return the sums over a part of the block, in units of 2^-32."""
-        vectors = chart.vectors(records)
-        counts = np.full((len(vectors), 1), weight)
-        rows = np.concatenate([vectors, counts], axis=1)
-        return np.asarray(_whole(rows, part_weights).sum(axis=0))
+        rows = _whole(_append_column(chart.vectors(records), weight), part_weights)
+        return namespace(rows).sum(rows, axis=0)
 
     return _blockwise(sum_records, block, weights)
 
 
-def _sum_grams(chart: Chart, block: Any, weights: Any = None) -> np.ndarray:
+def _sum_grams(chart: Chart, block: Any, weights: Any = None) -> Array:
     """Return the exact sum Σ yyᵀ over a block of records, where y is a record's vector.
 
     A record of weight w contributes (√w·y)(√w·y)ᵀ. The sum is exact because it is
@@ -1192,25 +1288,26 @@ def _sum_grams(chart: Chart, block: Any, weights: Any = None) -> np.ndarray:
     weights : array, optional
         How much each record counts; 1 by default.
     """
-    records = np.asarray(block)
-    whole_sum = np.zeros(6 * chart.size**2, dtype=np.int64)
-    for start in range(0, len(records), _GRAM_BLOCK):
-        part = slice(start, start + _GRAM_BLOCK)
-        vectors = chart.vectors(records[part])
+    whole_sum: Any = 0
+    for part in _pieces(block, _GRAM_BLOCK):
+        vectors = chart.vectors(block[part, ...])
         if weights is not None:
-            vectors = vectors * np.sqrt(np.asarray(weights)[part])[:, None]
-        whole_sum += gram_sums(vectors, 1.0).ravel()
-    return whole_sum
+            roots = np.sqrt(np.asarray(weights)[part])[:, None]
+            vectors = vectors * like(vectors, roots)
+        whole_sum = whole_sum + gram_sums(vectors, 1.0)
+    return namespace(whole_sum).reshape(whole_sum, (-1,))
 
 
-def _bins(lengths: np.ndarray, edges: np.ndarray) -> np.ndarray:
+def _bins(lengths: Array, edges: np.ndarray) -> Array:
     """Return the index of the first edge that is at least each length, or the last one."""
-    return np.minimum(np.searchsorted(edges, lengths), len(edges) - 1)
+    xp = namespace(lengths)
+    indices = xp.searchsorted(like(lengths, edges), lengths)
+    return xp.clip(indices, max=len(edges) - 1)
 
 
 def _sum_lengths(
     chart: Chart, edges: np.ndarray, block: Any, weights: Any = None
-) -> np.ndarray:
+) -> Array:
     """Return a histogram of the lengths of the records' vectors, for a block of records.
 
     The length of a vector is the distance to the center in units of the chart's radius.
@@ -1227,22 +1324,24 @@ def _sum_lengths(
         How much each record counts; 1 by default.
     """
 
-    def sum_records(records: np.ndarray, part_weights: np.ndarray | None) -> np.ndarray:
+    def sum_records(records: Any, part_weights: np.ndarray | None) -> np.ndarray:
         """Return the histogram of a part of the block, in units of 2^-32."""
-        lengths = np.linalg.norm(chart.vectors(records), axis=1)
+        vectors = chart.vectors(records)
+        xp = namespace(vectors)
+        lengths = xp.sqrt(xp.sum(vectors**2, axis=1))
         return _histogram(_bins(lengths, edges), len(edges), part_weights)
 
     return _blockwise(sum_records, block, weights)
 
 
 def _count_nearest(
-    space: ProjectedChart, candidates: np.ndarray, block: Any, weights: Any = None
-) -> np.ndarray:
+    space: Projection, candidates: np.ndarray, block: Any, weights: Any = None
+) -> Array:
     """Return how many records of a block are nearest to each candidate.
 
     Parameters
     ----------
-    space : ProjectedChart
+    space : Projection
         The map from records to vectors in the released subspace.
     candidates : array, shape (count, components)
         The candidates for centers, as vectors in the subspace.
@@ -1252,26 +1351,27 @@ def _count_nearest(
         How much each record counts; 1 by default.
     """
 
-    def sum_records(records: np.ndarray, part_weights: np.ndarray | None) -> np.ndarray:
+    def sum_records(records: Any, part_weights: np.ndarray | None) -> np.ndarray:
         """Return the counts of a part of the block, in units of 2^-32."""
-        nearest = nearest_center(space.positions(records), candidates)
+        positions = space.positions(records)
+        nearest = nearest_center(positions, like(positions, candidates))
         return _histogram(nearest, len(candidates), part_weights)
 
     return _blockwise(sum_records, block, weights)
 
 
 def _sum_residual_lengths(
-    space: ProjectedChart,
+    space: Projection,
     centers: np.ndarray,
     edges: np.ndarray,
     block: Any,
     weights: Any = None,
-) -> np.ndarray:
+) -> Array:
     """Return a histogram of the distances of records to their nearest centers.
 
     Parameters
     ----------
-    space : ProjectedChart
+    space : Projection
         The map from records to vectors in the released subspace.
     centers : array, shape (clusters, components)
         The centers, as vectors in the subspace.
@@ -1283,24 +1383,49 @@ def _sum_residual_lengths(
         How much each record counts; 1 by default.
     """
 
-    def sum_records(records: np.ndarray, part_weights: np.ndarray | None) -> np.ndarray:
+    def sum_records(records: Any, part_weights: np.ndarray | None) -> np.ndarray:
         """Return the histogram of a part of the block, in units of 2^-32."""
-        positions = space.positions(records)
-        residuals = positions - centers[nearest_center(positions, centers)]
-        lengths = np.sqrt(np.sum(residuals**2, axis=1))
+        _, _, lengths = _residuals(space.positions(records), centers)
         return _histogram(_bins(lengths, edges), len(edges), part_weights)
 
     return _blockwise(sum_records, block, weights)
 
 
+def _residuals(positions: Array, centers: np.ndarray) -> tuple[Array, Array, Array]:
+    """Return the nearest center's index, the residual about it, and its length.
+
+    Parameters
+    ----------
+    positions : array, shape (k, components)
+        The projected vectors of the records, multiples of 2^-25.
+    centers : array, shape (clusters, components)
+        The centers, multiples of 2^-25.
+
+    Returns
+    -------
+    labels : array of int, shape (k,)
+        The indices.
+    residuals : array, shape (k, components)
+        Position minus center.
+    lengths : array, shape (k,)
+        Their lengths. The squares are multiples of 2^-50 of modulus at most 4, so they
+        add up exactly.
+    """
+    xp = namespace(positions)
+    own_centers = like(positions, centers)
+    labels = nearest_center(positions, own_centers)
+    residuals = positions - xp.take(own_centers, labels, axis=0)
+    return labels, residuals, xp.sqrt(xp.sum(residuals**2, axis=1))
+
+
 def _sum_residuals(
-    space: ProjectedChart,
+    space: Projection,
     centers: np.ndarray,
     spread: float,
     weight: float,
     block: Any,
     weights: Any = None,
-) -> np.ndarray:
+) -> Array:
     """Return (Σ clip(z − c)/spread, weight·number) for each cluster, over a block.
 
     The cluster of a record consists of the records with the same nearest center c. Here
@@ -1308,7 +1433,7 @@ def _sum_residuals(
 
     Parameters
     ----------
-    space : ProjectedChart
+    space : Projection
         The map from records to vectors in the released subspace.
     centers : array, shape (clusters, components)
         The centers, as vectors in the subspace.
@@ -1327,16 +1452,11 @@ def _sum_residuals(
         The sums of all clusters, in units of 2^-32.
     """
 
-    def sum_records(records: np.ndarray, part_weights: np.ndarray | None) -> np.ndarray:
+    def sum_records(records: Any, part_weights: np.ndarray | None) -> Array:
         """Return the sums over a part of the block, in units of 2^-32."""
-        positions = space.positions(records)
-        labels = nearest_center(positions, centers)
-        residuals = positions - centers[labels]
-        # Squares of multiples of 2^-25 of modulus at most 2 add up exactly.
-        lengths = np.sqrt(np.sum(residuals**2, axis=1, keepdims=True))
-        clipped = residuals / np.maximum(lengths, spread)
-        counts = np.full((len(clipped), 1), weight)
-        rows = _whole(np.concatenate([clipped, counts], axis=1), part_weights)
+        labels, residuals, lengths = _residuals(space.positions(records), centers)
+        clipped = residuals / namespace(lengths).clip(lengths, min=spread)[:, None]
+        rows = _whole(_append_column(clipped, weight), part_weights)
         return _sum_by_cluster(labels, rows, len(centers))
 
     return _blockwise(sum_records, block, weights)
@@ -1348,7 +1468,7 @@ def _sum_sizes(
     longest: float,
     block: Any,
     weights: Any = None,
-) -> np.ndarray:
+) -> Array:
     """Return (number of records, Σ (t − ½)) for each cluster, over a block of records.
 
     Here t = min(d/longest, 1)² for a record at distance d from its nearest center. The
@@ -1373,21 +1493,18 @@ def _sum_sizes(
         The number and the sum of each cluster in turn, in units of 2^-32.
     """
 
-    def sum_records(records: np.ndarray, part_weights: np.ndarray | None) -> np.ndarray:
+    def sum_records(records: Any, part_weights: np.ndarray | None) -> np.ndarray:
         """Return the sums over a part of the block, in units of 2^-32."""
-        distances = distances_to_centers(manifold, centers, records)
-        labels = np.argmin(distances, axis=1)
-        nearest = distances[np.arange(len(labels)), labels]
-        excess = np.minimum(nearest / longest, 1.0) ** 2 - 0.5
-        rows = _whole(np.stack([np.ones(len(labels)), excess], axis=1), part_weights)
-        return _sum_by_cluster(labels, rows, len(centers))
+        labels, distances = nearest_center_of_records(manifold, centers, records)
+        excess = np.minimum(distances / longest, 1.0) ** 2 - 0.5
+        counts = _histogram(labels, len(centers), part_weights)
+        sums = np.bincount(labels, _whole(excess, part_weights), len(centers))
+        return np.stack([counts, sums], axis=1).ravel()
 
     return _blockwise(sum_records, block, weights)
 
 
-def _sum_by_cluster(
-    labels: np.ndarray, rows: np.ndarray, n_clusters: int
-) -> np.ndarray:
+def _sum_by_cluster(labels: Array, rows: Array, n_clusters: int) -> Array:
     """Return the sum of the rows of each cluster, as one flat array.
 
     Sums of whole numbers are exact in any order.
@@ -1401,6 +1518,7 @@ def _sum_by_cluster(
     n_clusters : int
         The number of clusters.
     """
-    membership = np.zeros((n_clusters, len(labels)))
-    membership[labels, np.arange(len(labels))] = 1.0
-    return np.asarray(membership @ rows).ravel()
+    xp = namespace(rows)
+    clusters = xp.arange(n_clusters, dtype=labels.dtype, device=device(labels))
+    membership = xp.astype(clusters[:, None] == labels[None, :], rows.dtype)
+    return xp.reshape(membership @ rows, (-1,))

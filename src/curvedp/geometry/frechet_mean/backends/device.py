@@ -4,11 +4,9 @@ Passes are those of `chunks`: what comes back to the host are sums of dim + 1 nu
 """
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
 from functools import reduce
 from math import exp, log, sqrt
 from operator import add
-from typing import Any
 
 import numpy as np
 from array_api_compat import device, is_jax_array, is_jax_namespace
@@ -32,7 +30,7 @@ from curvedp.geometry.frechet_mean.public_ball import (
 from curvedp.geometry.manifold import Array, Manifold
 from curvedp.geometry.spaces.spd_affine import SPDAffineInvariant
 from curvedp.geometry.spaces.spd_common import unpack
-from curvedp.numerics.arrays import detach, namespace, to_host
+from curvedp.numerics.arrays import detach, double_precision, namespace, to_host
 from curvedp.numerics.autodiff import jitted
 from curvedp.numerics.eigen import eigh
 from curvedp.numerics.fixed_point import FixedPoint
@@ -76,7 +74,7 @@ def device_mean(ball: PublicBall, X: Array) -> tuple[np.ndarray, float]:
     mean_square : float
         The mean squared distance of the records to it.
     """
-    with _double_precision(X), np.errstate(all="ignore"):
+    with double_precision(X), np.errstate(all="ignore"):
         xp = namespace(X)
         X = detach(X)
         n = X.shape[0]
@@ -176,7 +174,7 @@ def carry_on_device(M: Manifold, center: np.ndarray, X: Array) -> Array:
     array of shape (n, *point_shape)
         The moved records; NaN for a record that has no nearest point.
     """
-    with _double_precision(X), np.errstate(all="ignore"):
+    with double_precision(X), np.errstate(all="ignore"):
         xp = namespace(X)
         return carry_records(M, center, xp.astype(X, xp.float64))
 
@@ -400,24 +398,3 @@ def _as_argument(X: Array, x: np.ndarray) -> Array:
     if is_jax_namespace(xp):
         return x
     return xp.asarray(x, dtype=xp.float64, device=device(X))
-
-
-def _double_precision(X: Array) -> AbstractContextManager[Any]:
-    """Return a context in which JAX, if X is its array, has double precision.
-
-    Parameters
-    ----------
-    X : array of shape (n, *point_shape)
-        The records, of any array library.
-
-    Returns
-    -------
-    context manager
-        It does nothing for other libraries, whose double precision is always there.
-    """
-    if not is_jax_array(X):
-        return nullcontext()
-    import jax
-
-    context: AbstractContextManager[Any] = jax.enable_x64(True)
-    return context
