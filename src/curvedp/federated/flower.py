@@ -166,6 +166,11 @@ def party_from_settings(
         Whether to read plan and records. Without them, which needs a state, the result
         is a plain `Party` that answers with its keys alone; otherwise it is a `Site`.
 
+    Returns
+    -------
+    Party
+        A `Site`, or a `Party` without records.
+
     Raises
     ------
     ParameterError
@@ -213,6 +218,11 @@ def _site_with_records(
         The site's settings, see `party_from_settings`.
     **site_options
         Further arguments of `Site`.
+
+    Returns
+    -------
+    Site
+        The site's side of the plan.
     """
     from curvedp.federated.plan import Plan
     from curvedp.federated.site import Site
@@ -290,6 +300,11 @@ def _release_to_dict(release: "FederatedRelease") -> dict[str, Any]:
     ----------
     release : FederatedRelease
         The value, its certificate, the sites' signatures and the noisy sums.
+
+    Returns
+    -------
+    dict
+        "value", "certificate", "signatures" and "rounds".
     """
     return {
         "value": release.value.tolist(),
@@ -327,7 +342,17 @@ class _Carrier:
     """
 
     def __init__(self, grid: FlowerObject, plan: "Plan", timeout: float) -> None:
-        """Start without any known node; no message is sent yet."""
+        """Start without any known node; no message is sent yet.
+
+        Parameters
+        ----------
+        grid : flwr Grid
+            Flower's access to the nodes.
+        plan : Plan
+            The agreed terms.
+        timeout : float
+            How many seconds to wait for the answers of a stage.
+        """
         self._grid = grid
         self._plan = plan
         self._timeout = timeout
@@ -381,6 +406,11 @@ class _Carrier:
         ----------
         request : mapping
             The request of stage "announce".
+
+        Returns
+        -------
+        dict
+            The announcement of each site that sent a valid one, by the site's index.
         """
         nodes = self._wait_for_nodes()
         answers = {}
@@ -394,7 +424,13 @@ class _Carrier:
         return answers
 
     def _wait_for_nodes(self) -> list[int]:
-        """Return Flower's nodes, once each site can have one or time is over."""
+        """Wait until there are as many nodes as sites, or the time is over.
+
+        Returns
+        -------
+        list of int
+            The numbers of Flower's nodes, whose sites are not known yet.
+        """
         end = time.monotonic() + self._timeout
         nodes = list(self._grid.get_node_ids())
         while len(nodes) < len(self._plan.sites) and time.monotonic() < end:
@@ -412,6 +448,11 @@ class _Carrier:
         ----------
         requests : mapping
             The request to each node, by the number of the node.
+
+        Returns
+        -------
+        dict
+            The answer of each node that gave one in time, by the node's number.
         """
         from flwr.app import Message as Request
 
@@ -423,7 +464,13 @@ class _Carrier:
         is_over = Event()
 
         def wait_for_reply(message_id: str) -> None:
-            """Wait for the reply to one message, and store it in `answers`."""
+            """Wait for the reply to one message, and store it in `answers`.
+
+            Parameters
+            ----------
+            message_id : str
+                Flower's id of the request.
+            """
             while not is_over.wait(_POLL):
                 for reply in self._grid.pull_messages([message_id]):
                     content = self._read_reply(reply) if reply.has_content() else None
@@ -480,6 +527,11 @@ class _Carrier:
         ----------
         reply : FlowerObject
             What arrived from a node.
+
+        Returns
+        -------
+        dict or None
+            The JSON object.
         """
         try:
             text = str(reply.content.config_records["curvedp"]["json"])
@@ -499,7 +551,18 @@ class _Carrier:
 
 
 def _pack_json(value: Mapping[str, Any]) -> FlowerObject:
-    """Return JSON values as the content of a Flower message."""
+    """Return JSON values as the content of a Flower message.
+
+    Parameters
+    ----------
+    value : mapping
+        The JSON values of a request or an answer.
+
+    Returns
+    -------
+    flwr RecordDict
+        One record that holds them as text.
+    """
     from flwr.app import ConfigRecord, RecordDict
 
     return RecordDict({"curvedp": ConfigRecord({"json": json.dumps(value)})})

@@ -145,28 +145,28 @@ class Kernel(ABC):
 
     @property
     def is_private(self) -> bool:
-        """Return whether the first rounds find the ball privately."""
+        """Whether the first rounds find the ball privately."""
         return isinstance(self.radius, str)
 
     @property
     def ball(self) -> PublicBall:
-        """Return the public ball into which records are clipped."""
+        """The public ball into which records are clipped."""
         radius = self.outer_radius if self.is_private else self.radius
         return PublicBall(self.manifold, self.center, radius)
 
     @property
     @abstractmethod
     def default_rounds(self) -> int:
-        """Return the default number of rounds."""
+        """The number of rounds of a plan that states none."""
 
     @property
     def n_classes(self) -> int:
-        """Return the number of classes of records that have sums of their own."""
+        """The number of classes of records that have sums of their own."""
         return 1
 
     @property
     def value_space(self) -> Manifold:
-        """Return the manifold on which the value, or each part of it, lives."""
+        """The manifold on which the value, or each part of it, lives."""
         return self.manifold
 
     @abstractmethod
@@ -187,6 +187,11 @@ class Kernel(ABC):
         count_share : float
             The fraction of the budget with which a noisy count reliably shows half of
             the records.
+
+        Returns
+        -------
+        list of Question
+            One for each round; their shares of the budget add up to 1.
         """
 
     @abstractmethod
@@ -200,6 +205,11 @@ class Kernel(ABC):
         noise : float
             The standard deviation of the noise that remains in a coordinate, in units
             of the radius.
+
+        Returns
+        -------
+        array
+            The value that is published, such as a point of the manifold.
         """
 
     def questions(self, rounds: int, scale: float, n: int) -> list[Question]:
@@ -215,6 +225,11 @@ class Kernel(ABC):
             The noise scale 1/μ of the whole privacy budget.
         n : int
             The number of records of the smallest class.
+
+        Returns
+        -------
+        list of Question
+            One for each round; their shares of the budget add up to 1.
 
         Raises
         ------
@@ -252,6 +267,11 @@ class Kernel(ABC):
         count_share : float
             The fraction of the budget with which a noisy count reliably shows half of
             the records.
+
+        Returns
+        -------
+        list of Question
+            The questions of the first rounds, in order.
         """
         ball = self.ball
         coarse_step: list[Question] = [
@@ -280,6 +300,11 @@ class Kernel(ABC):
         factor by which steps toward the mean are shortened, less 1: max(1, 2H/3) − 1.
         Here H = s·coth s bounds the Hessian of half the squared distance half way out
         in the ball, where s = √κ·r/2 for the radius r and curvature at least −κ.
+
+        Returns
+        -------
+        array of shape (n_classes, row length)
+            Equal rows, as `PublicState.to_row` writes them.
         """
         s = self._half_radius_angle
         step_excess = 0.0
@@ -334,6 +359,11 @@ class Kernel(ABC):
         averaging_weight : float
             The weight of this round's answer in the average with earlier rounds that
             asked the same kind of question.
+
+        Returns
+        -------
+        array of the shape of `state_rows`
+            The new public state of each class.
         """
         class_sums = noisy_sum.reshape(self.n_classes, -1)
         rows = [
@@ -353,6 +383,11 @@ class Kernel(ABC):
         ----------
         state_rows : array
             One row for each class, as `PublicState.to_row` writes it.
+
+        Returns
+        -------
+        list of PublicState
+            One state for each class.
 
         Raises
         ------
@@ -385,6 +420,11 @@ class Kernel(ABC):
             Records of one class.
         label : int
             The index of this class.
+
+        Returns
+        -------
+        array of shape (n, question.length)
+            One row for each record.
         """
         with np.errstate(all="ignore"):
             state = self.read_states(state_rows)[label]
@@ -402,6 +442,11 @@ class Kernel(ABC):
         stated, recomputed : arrays
             The public state as another machine states it and as this one computes it;
             one row for each class.
+
+        Returns
+        -------
+        bool
+            Whether all differences are below a relative 1e-6.
         """
         coordinates = np.abs(recomputed[:, :-_SCALARS_PER_STATE])
         scalars = np.abs(recomputed[:, -_SCALARS_PER_STATE:])
@@ -417,6 +462,16 @@ class Kernel(ABC):
         """Return the records, clipped into the public ball.
 
         Every record has a clipped one: none raises an error or is dropped.
+
+        Parameters
+        ----------
+        records : array of shape (n, *point_shape)
+            The records. Entries may be anything.
+
+        Returns
+        -------
+        array of the same shape
+            Points of the ball.
         """
         return np.asarray(project_to_ball(*self.ball, records))
 
@@ -429,6 +484,11 @@ class Kernel(ABC):
             The records.
         codes : array of int
             The number of the person to whom each record belongs, from 0 on.
+
+        Returns
+        -------
+        array of shape (persons, *point_shape)
+            One record for each person.
         """
         return person_means(self.manifold, self.ball[1:], records, codes)
 
@@ -454,6 +514,11 @@ def kernel_from_dict(kernel_dict: Mapping[str, Any]) -> Kernel:
     ----------
     kernel_dict : mapping
         The JSON values.
+
+    Returns
+    -------
+    Kernel
+        The kernel, whose constructor has checked every field.
 
     Raises
     ------
@@ -548,6 +613,11 @@ class MeanKernel(Kernel):
         count_share : float
             The fraction of the budget with which a noisy count reliably shows half of
             the records.
+
+        Returns
+        -------
+        list of Question
+            One for each round; their shares of the budget add up to 1.
         """
         search: list[Question] = []
         if self.is_private:
@@ -574,6 +644,11 @@ class MeanKernel(Kernel):
         noise : float
             The standard deviation of the noise that remains in a coordinate, in units
             of the radius.
+
+        Returns
+        -------
+        array
+            A point, or an array of one point for each class.
         """
         class_means = []
         for state in self.read_states(state_rows):
@@ -594,8 +669,16 @@ class ClassMeansKernel(MeanKernel):
 
     Parameters
     ----------
-    manifold, radius, center, outer_radius
-        As of a `MeanKernel`.
+    manifold : Manifold
+        The space in which the records lie.
+    radius : float or "private"
+        The radius of the public ball. With "private", the first rounds find a ball
+        privately, inside an outer public one.
+    center : array, optional
+        The center of the public ball; the manifold's origin by default.
+    outer_radius : float, optional
+        With `radius="private"`, the radius of the public outer ball; a generous one by
+        default.
     count : int
         The number of classes.
 
@@ -617,11 +700,25 @@ class ClassMeansKernel(MeanKernel):
 
     @property
     def n_classes(self) -> int:
-        """The number of classes."""
+        """The number of classes, each with sums of its own."""
         return self.count
 
     def final_value(self, state_rows: Array, noise: float) -> Array:
-        """Return the means as an array of shape (count, *point_shape)."""
+        """Return the shrunk mean of each class.
+
+        Parameters
+        ----------
+        state_rows : array
+            What is public after the last round, one row for each class.
+        noise : float
+            The standard deviation of the noise that remains in a coordinate, in units
+            of the radius.
+
+        Returns
+        -------
+        array of shape (count, *point_shape)
+            The means, also if there is one class only.
+        """
         means = super().final_value(state_rows, noise)
         return means.reshape(self.count, *self.manifold.point_shape)
 
@@ -635,8 +732,16 @@ class DispersionKernel(MeanKernel):
 
     Parameters
     ----------
-    manifold, radius, center, outer_radius
-        As of a `MeanKernel`.
+    manifold : Manifold
+        The space in which the records lie.
+    radius : float or "private"
+        The radius of the public ball. With "private", the first rounds find a ball
+        privately, inside an outer public one.
+    center : array, optional
+        The center of the public ball; the manifold's origin by default.
+    outer_radius : float, optional
+        With `radius="private"`, the radius of the public outer ball; a generous one by
+        default.
 
     Examples
     --------
@@ -651,11 +756,24 @@ class DispersionKernel(MeanKernel):
 
     @property
     def value_space(self) -> Manifold:
-        """The real line."""
+        """The real line: a dispersion is one number."""
         return Euclidean(1)
 
     def final_value(self, state_rows: Array, noise: float) -> Array:
-        """Return the mean square distance that the last round gave."""
+        """Return the mean square distance that the last round released.
+
+        Parameters
+        ----------
+        state_rows : array
+            What the last round gave, in one row.
+        noise : float
+            Not used: nothing is shrunk.
+
+        Returns
+        -------
+        array of shape (1,)
+            The mean square distance, in [0, r²].
+        """
         return np.asarray(state_rows[0])
 
 
@@ -668,8 +786,15 @@ class MomentKernel(Kernel):
 
     Parameters
     ----------
-    manifold, radius, center, outer_radius
-        As of a `MeanKernel`; the manifold is Euclidean, the center the origin.
+    manifold : Euclidean
+        The space of the vectors.
+    radius : float or "private"
+        The length to which vectors are clipped. With "private", the first round finds
+        it privately.
+    center : array, optional
+        The origin, which is the default.
+    outer_radius : float, optional
+        With `radius="private"`, a public bound on it; a generous one by default.
 
     Examples
     --------
@@ -699,7 +824,7 @@ class MomentKernel(Kernel):
 
     @property
     def default_rounds(self) -> int:
-        """One round; before it, with a private radius, one that finds the radius."""
+        """One round, or two if the first has to find the radius."""
         return 2 if self.is_private else 1
 
     def choose_questions(
@@ -720,6 +845,11 @@ class MomentKernel(Kernel):
         count_share : float
             The fraction of the budget with which a noisy count reliably shows half of
             the records.
+
+        Returns
+        -------
+        list of Question
+            One or two questions; their shares of the budget add up to 1.
 
         Raises
         ------
@@ -751,6 +881,11 @@ class MomentKernel(Kernel):
         ----------
         state_rows : array
             What is public between rounds, in one row of numbers.
+
+        Returns
+        -------
+        list of PublicState
+            The state, in a list of one.
         """
         states = super().read_states(state_rows)
         if self.is_private:
@@ -771,6 +906,11 @@ class MomentKernel(Kernel):
         -------
         array
             At most `max_rows_per_person` vectors for each person.
+
+        Raises
+        ------
+        ParameterError
+            If the radius is found privately, so that vectors cannot be clipped before.
         """
         if self.is_private:
             raise ParameterError("a person's moments need a radius that is agreed on")
@@ -779,8 +919,17 @@ class MomentKernel(Kernel):
     def final_value(self, state_rows: Array, noise: float) -> Array:
         """Return the eigenvectors of the noisy second moment, the leading one first.
 
-        Each row is an eigenvector. `state_rows` holds the moment's coordinates in one
-        row; `noise` is not used.
+        Parameters
+        ----------
+        state_rows : array
+            The coordinates of the noisy moment, in one row.
+        noise : float
+            Not used: nothing is shrunk.
+
+        Returns
+        -------
+        array of shape (dim, dim)
+            One unit eigenvector in each row, of arbitrary sign.
         """
         moment = vector_to_symmetric(state_rows[0], self.manifold.dim)
         _, eigenvectors = np.linalg.eigh(moment)

@@ -172,6 +172,23 @@ class Party:
 
         Without a state, a new one with a fresh master secret is made. All other secrets
         of the site are derived from the master secret.
+
+        Parameters
+        ----------
+        session : Session
+            The public terms of the session.
+        identity : Ed25519PrivateKey
+            The site's signing key.
+        state : dict, optional
+            The state that an earlier `Party` of this site and session left.
+        journal : Path, optional
+            The folder in which every answered stage leaves a file.
+
+        Raises
+        ------
+        ParameterError
+            If the identity is not one of the session's, or the state is of another
+            session.
         """
         if key_of(identity) not in session.sites:
             raise ParameterError("this site's key is not among the session's")
@@ -237,7 +254,7 @@ class Party:
 
     @property
     def _stages(self) -> dict[str, Callable[[Request], dict[str, Any]]]:
-        """Return the methods that answer requests without the site's records, by stage.
+        """The methods that answer requests without the site's records, by stage.
 
         A stage is a step of the protocol.
         """
@@ -265,8 +282,18 @@ class Party:
     def _answer_unmask(self, request: Request) -> dict[str, Any]:
         """Answer the stage "unmask": return shares of the secrets of a round.
 
-        `request` has the number of the "round" and "survivors", the sites whose masked
-        vectors have arrived.
+        They let the server remove the masks from the sum of the survivors.
+
+        Parameters
+        ----------
+        request : mapping
+            JSON values: the number of the "round" and "survivors", the sites whose
+            masked vectors have arrived.
+
+        Returns
+        -------
+        dict
+            What `unmask` returns.
         """
         survivors = [int(site) for site in request["survivors"]]
         return self.unmask(int(request["round"]), survivors)
@@ -445,6 +472,16 @@ class Party:
         A site draws noise in layers, for the case that other sites are lost. All layers
         but the first are computed from this seed. It is empty if no site may be lost:
         then there is only one layer.
+
+        Parameters
+        ----------
+        round : int
+            The number of the round.
+
+        Returns
+        -------
+        bytes
+            The first seed of the round's chain, 32 bytes, or an empty text.
         """
         if not self.session.dropouts:
             return b""
@@ -568,12 +605,24 @@ class Party:
         }
 
     def _refuse_if_answered(self, name: str) -> None:
-        """Raise `FederationRefused` if the state holds the result of a stage."""
+        """Raise `FederationRefused` if the state holds the result of a stage.
+
+        Parameters
+        ----------
+        name : str
+            The key of the stage's result in the state.
+        """
         if name in self.state:
             raise FederationRefused("this stage has been answered")
 
     def _check_round(self, round: int) -> None:
-        """Raise `FederationRefused` if a round does not exist or has no keys yet."""
+        """Raise `FederationRefused` if a round does not exist or has no keys yet.
+
+        Parameters
+        ----------
+        round : int
+            The number of the round in the server's request.
+        """
         if "roster" not in self.state or round not in range(self.session.rounds):
             raise FederationRefused(
                 "this round is not one of the session's, or its keys were never shared"
@@ -582,7 +631,17 @@ class Party:
     def _secret(self, *name: bytes | int) -> bytes:
         """Return the secret with a given name, derived from the site's master secret.
 
-        The name consists of a purpose such as b"noise" and, if needed, of numbers.
+        So a restarted site has the same secrets.
+
+        Parameters
+        ----------
+        *name : bytes or int
+            A purpose such as b"noise" and, if needed, numbers.
+
+        Returns
+        -------
+        bytes
+            32 bytes.
         """
         return derive_key(bytes.fromhex(self.state["master"]), self.session.id, *name)
 
@@ -597,6 +656,11 @@ class Party:
         ----------
         round : int
             The number of the round.
+
+        Returns
+        -------
+        list of bytes
+            2 + dropouts secrets of 32 bytes.
         """
         noise_seeds = chain(self._secret(b"noise", round), self.session.dropouts)
         pair_key = self._secret(b"pair", round)
@@ -673,6 +737,11 @@ class Party:
         ----------
         sender, receiver : int
             The sites that send and receive the box.
+
+        Returns
+        -------
+        ChaCha20Poly1305
+            The cipher under a key of this sender, receiver and session.
         """
         other = receiver if sender == self.index else sender
         announcement = self.state["announcements"][str(other)]
@@ -693,6 +762,11 @@ class Party:
             The index of the site that sent the box.
         box : str
             The encrypted box in hexadecimal digits.
+
+        Returns
+        -------
+        str
+            The shares in hexadecimal digits, or an empty text.
         """
         try:
             cipher = self._sealing_cipher(sender, self.index)
@@ -757,6 +831,11 @@ def _is_usable_key(public: str) -> bool:
     ----------
     public : str
         The public key in hexadecimal.
+
+    Returns
+    -------
+    bool
+        False also for a key of the wrong length.
     """
     any_private_key = bytes(32)
     try:
@@ -801,6 +880,11 @@ class _SharedSecrets(NamedTuple):
             Which secret it is: its place in the list of the site's secrets.
         share_place : int
             The place of its share in the lists that the sites sent for `site`.
+
+        Returns
+        -------
+        bytes
+            The secret, 32 bytes.
 
         Raises
         ------
@@ -959,6 +1043,11 @@ def _is_answer_for(answer: Any, survivors: list[int], question_hash: str) -> boo
         The surviving sites, in ascending order.
     question_hash : str
         The hash of the round's question, in hexadecimal.
+
+    Returns
+    -------
+    bool
+        False for anything that is not such an answer.
     """
     return (
         isinstance(answer, Mapping)
@@ -977,6 +1066,11 @@ def _read_share(shares: Any, place: int) -> int | None:
         What arrived as the list of shares, in hexadecimal digits.
     place : int
         The share's place in the list.
+
+    Returns
+    -------
+    int or None
+        An element of the field of the secret sharing.
     """
     if not isinstance(shares, list) or len(shares) <= place:
         return None
@@ -1039,6 +1133,11 @@ def _mask_context(
         The sites that shared their secrets.
     question_hash : bytes
         A hash of the question that the sites were asked.
+
+    Returns
+    -------
+    bytes
+        32 bytes, from which pair masks are derived.
     """
     return digest(
         {
@@ -1063,6 +1162,11 @@ def _commitment(place: int, secret: bytes) -> str:
         Which secret it is: its place in the list of the site's secrets.
     secret : bytes
         The secret.
+
+    Returns
+    -------
+    str
+        64 hexadecimal digits.
     """
     if place == _PAIR_KEY:
         return public_half(secret)
@@ -1087,6 +1191,11 @@ def _announced_commitment(
         The number of the round.
     place : int
         Which secret it is: its place in the list of the site's secrets.
+
+    Returns
+    -------
+    str
+        64 hexadecimal digits.
     """
     start = _KEY_DIGITS * (1 + round * session.secrets + place)
     return str(announcement["keys"][start : start + _KEY_DIGITS])
@@ -1101,6 +1210,11 @@ def _is_hex(text: Any, size: int) -> bool:
         Any JSON value.
     size : int
         The number of bytes.
+
+    Returns
+    -------
+    bool
+        Whether it is, with exactly two digits for each byte.
     """
     if not isinstance(text, str) or len(text) != 2 * size:
         return False

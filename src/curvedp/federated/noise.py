@@ -53,6 +53,11 @@ def total_variance_for(sensitivity: float, mu: float) -> int:
         The ℓ₂ sensitivity Δ of the statistic.
     mu : float
         The GDP parameter μ.
+
+    Returns
+    -------
+    int
+        V in units of the grid, rounded up.
     """
     ratio = Fraction(sensitivity) / Fraction(mu)
     return ceil(ratio**2) + SMOOTHING
@@ -79,6 +84,11 @@ def layer_variances(
         The largest number of lost sites.
     collusion : int
         The number c of colluding sites.
+
+    Returns
+    -------
+    list of Fraction
+        The variances of the layers 0 to `dropouts`, exact.
 
     Raises
     ------
@@ -112,6 +122,11 @@ def noise_slack(shares: int, coordinates: int) -> float:
         The number of discrete Gaussian shares in the sum.
     coordinates : int
         The number of coordinates of the statistic.
+
+    Returns
+    -------
+    float
+        The bound, about 2^-225 for each share and coordinate.
     """
     theta = _THETA_FACTOR * exp(-16 * pi**2)
     # 1/(1 − θ) ≤ (1 + θ)² for so small a θ.
@@ -136,7 +151,13 @@ class KeyedSource(Source):
     is_cryptographic = True
 
     def __init__(self, key: bytes) -> None:
-        """Start the stream of a key at its beginning; nothing is computed yet."""
+        """Start the stream of a key at its beginning; nothing is computed yet.
+
+        Parameters
+        ----------
+        key : bytes
+            The key, 32 bytes.
+        """
         self._key = key
         self._next_block = 0
         self._buffer = b""
@@ -152,6 +173,11 @@ class KeyedSource(Source):
         ----------
         n : int
             The number of bytes.
+
+        Returns
+        -------
+        bytes
+            The bytes; the same key gives the same ones.
         """
         while len(self._buffer) - self._used < n:
             block_number = self._next_block.to_bytes(8, "little")
@@ -237,7 +263,13 @@ def surplus_noise(
 
 
 def _modulo_word(values: Sequence[int]) -> np.ndarray:
-    """Return integers modulo 2^64, as signed 64-bit numbers in [−2^63, 2^63)."""
+    """Return integers modulo 2^64, as signed 64-bit numbers in [−2^63, 2^63).
+
+    Parameters
+    ----------
+    values : sequence of int
+        Integers of any size.
+    """
     half = 2**63
     wrapped = [(value + half) % 2**64 - half for value in values]
     return np.array(wrapped, dtype=np.int64)
@@ -261,6 +293,11 @@ def discrete_gaussian(v: Fraction, size: int, source: Source) -> list[int]:
         The number of draws.
     source : Source
         The random bits.
+
+    Returns
+    -------
+    list of int
+        The draws, in exact arithmetic.
 
     Raises
     ------
@@ -297,6 +334,11 @@ def _discrete_laplace(t: int, source: Source) -> int:
         The scale, at least 1.
     source : Source
         The random bits.
+
+    Returns
+    -------
+    int
+        One draw.
     """
     while True:
         # u in 0, …, t − 1, by rejection with acceptance probability e^{−u/t}.
@@ -329,6 +371,11 @@ def _bernoulli_exp(numerator: int, denominator: int, source: Source) -> bool:
         The fraction x >= 0.
     source : Source
         The random bits.
+
+    Returns
+    -------
+    bool
+        One toss of the coin.
     """
     while numerator > denominator:
         if not _bernoulli_exp(1, 1, source):
@@ -349,6 +396,11 @@ def _uniform_below(n: int, source: Source) -> int:
         The number of possible outcomes.
     source : Source
         The random bits.
+
+    Returns
+    -------
+    int
+        One draw; every value has the probability 1/n exactly.
     """
     bit_count = (n - 1).bit_length()
     while True:

@@ -207,7 +207,14 @@ class Plan(Statistic):
             assign(self, guarantee=guarantee_from_dict(self.guarantee))
 
     def _check_terms(self) -> None:
-        """Raise `ParameterError` for a term of the plan that is unusable by itself."""
+        """Refuse a term of the plan that is unusable by itself.
+
+        Raises
+        ------
+        ParameterError
+            If the unit, the version, a key, the kernel, the dimension or the adjacency
+            is wrong.
+        """
         _validate.choice("protects", self.protects, ("record", "person"))
         if not is_version(self.software):
             raise ParameterError("software must be a version of curvedp")
@@ -263,6 +270,11 @@ class Plan(Statistic):
     def _read_counts(self) -> list[list[int]]:
         """Return the counts as one list for each site, with an integer for each class.
 
+        Returns
+        -------
+        list of lists of int
+            One list for each site.
+
         Raises
         ------
         ParameterError
@@ -305,7 +317,7 @@ class Plan(Statistic):
 
     @property
     def privacy_units(self) -> tuple[ProtectedUnit, ...]:  # type: ignore[override]
-        """Return the privacy unit that the plan names, and no other.
+        """The privacy unit that the plan names, and no other.
 
         With several classes it is a record, or a person, within its class: the classes
         of a plan, and how many records of each a site has, are public.
@@ -351,6 +363,11 @@ class Plan(Statistic):
         record : object
             The JSON values.
 
+        Returns
+        -------
+        Plan
+            The plan, whose constructor has checked every term.
+
         Raises
         ------
         ParameterError
@@ -362,7 +379,18 @@ class Plan(Statistic):
         return plan
 
     def differences(self, other: Mapping[str, Any]) -> list[str]:
-        """Return the names of the terms in which another plan (JSON values) differs."""
+        """Return the names of the terms in which another plan differs from this one.
+
+        Parameters
+        ----------
+        other : mapping
+            The other plan as JSON values, perhaps from a server.
+
+        Returns
+        -------
+        list of str
+            Empty if the plans are the same.
+        """
         own_terms = self.to_dict()
         names = {*own_terms, *other}
         return sorted(name for name in names if own_terms.get(name) != other.get(name))
@@ -412,13 +440,24 @@ class Plan(Statistic):
             The site's clock. It must be between the plan's creation and its end.
         server : datetime
             The server's clock. It must agree with the site's up to a tolerance.
+
+        Returns
+        -------
+        bool
+            Whether both conditions hold, up to five minutes.
         """
         start = self._created - _CLOCK_TOLERANCE
         end = self._created + timedelta(hours=self.hours) + _CLOCK_TOLERANCE
         return start <= now <= end and abs(server - now) <= _CLOCK_TOLERANCE
 
     def is_within_hours(self, time: str) -> bool:
-        """Return whether a time (ISO 8601) is in the plan's hours, and has come."""
+        """Return whether a time is in the plan's hours, and not in the future.
+
+        Parameters
+        ----------
+        time : str
+            A time in ISO 8601 with its time zone, such as that of a certificate.
+        """
         moment = read_time(time)
         if moment is None or moment > datetime.now(UTC) + _CLOCK_TOLERANCE:
             return False
@@ -433,7 +472,13 @@ class Plan(Statistic):
         """
 
         def profile_at(scale: float) -> PrivacyProfile:
-            """Return the privacy of noise with this standard deviation."""
+            """Return the privacy profile of noise with this standard deviation.
+
+            Parameters
+            ----------
+            scale : float
+                The standard deviation, for a statistic of sensitivity 1.
+            """
             return gaussian_profile(0.0, 1, scale, 1.0)
 
         return float(smallest_scale(profile_at, self.guarantee, 1.0))
@@ -449,7 +494,7 @@ class Plan(Statistic):
 
     @cached_property
     def questions(self) -> list[Question]:
-        """Return what is asked of the sites in each round."""
+        """The question of each round: what the sites are asked."""
         smallest_class = min(self.class_counts(range(len(self.sites))))
         return self.kernel.questions(self.rounds or 0, self.scale, smallest_class)
 
@@ -459,6 +504,16 @@ class Plan(Statistic):
         A round has a share w of the budget, and the shares of all rounds add up to 1.
         The parameter is √w times that of the whole release. It is rounded down, so that
         the squares of all rounds do not add up to more than the budget.
+
+        Parameters
+        ----------
+        round : int
+            The number of the round.
+
+        Returns
+        -------
+        float
+            μ of the round's sum.
         """
         budget_share = self.questions[round].budget_share
         return sqrt(budget_share) / (self.scale * _MU_MARGIN)
@@ -474,6 +529,11 @@ class Plan(Statistic):
         ----------
         round : int
             The number of the round.
+
+        Returns
+        -------
+        int
+            The exponent k, which all sites compute alike.
         """
         diameter = self.questions[round].row_diameter
         records = max(1, self.public_count)
@@ -488,11 +548,23 @@ class Plan(Statistic):
         return int(min(sufficient_exponent, overflow_exponent, _MAX_EXPONENT))
 
     def sum_length(self, round: int) -> int:
-        """Return how many numbers the vectors of a round have, over all classes."""
+        """Return the number of entries of a round's vectors, over all classes.
+
+        Parameters
+        ----------
+        round : int
+            The number of the round.
+        """
         return self.questions[round].length * self.kernel.n_classes
 
     def grid_unit(self, round: int) -> float:
-        """Return 2^-k, the unit in which the integers of a round count."""
+        """Return 2^-k, the unit in which the integers of a round count.
+
+        Parameters
+        ----------
+        round : int
+            The number of the round.
+        """
         return 2.0 ** -self.exponents[round]
 
     def sensitivity_of(self, round: int) -> float:
@@ -507,6 +579,11 @@ class Plan(Statistic):
         ----------
         round : int
             The number of the round.
+
+        Returns
+        -------
+        float
+            The bound, rounded up.
         """
         diameter = self.questions[round].row_diameter * (1 + _FLOAT_ERROR)
         rows = self.kernel.max_rows_per_person if self.protects == "person" else 1
@@ -515,13 +592,34 @@ class Plan(Statistic):
         return nextafter(bound * _SENSITIVITY_MARGIN, inf)
 
     def noise_variance(self, round: int) -> int:
-        """Return the variance of the honest sites' noise, in units of the grid."""
+        """Return the variance of the honest sites' noise together, in units of the grid.
+
+        Parameters
+        ----------
+        round : int
+            The number of the round.
+
+        Returns
+        -------
+        int
+            ⌈(Δ/μ)²⌉ + 8 for the round's sensitivity Δ and its μ.
+        """
         return total_variance_for(self.sensitivity_of(round), self.round_mu(round))
 
     def noise_layers(self, round: int) -> list[Fraction]:
         """Return the variances of the layers in which a site draws a round's noise.
 
         Layers above the number of lost sites turn out unnecessary and are subtracted.
+
+        Parameters
+        ----------
+        round : int
+            The number of the round.
+
+        Returns
+        -------
+        list of Fraction
+            One variance for each possible number of lost sites, from 0 to `dropouts`.
         """
         return layer_variances(
             self.noise_variance(round), len(self.sites), self.dropouts, self.collusion
@@ -552,6 +650,11 @@ class Plan(Statistic):
             The number of the round.
         alive : sequence of int
             The sites in the sum.
+
+        Returns
+        -------
+        float
+            In the unit of the rows, not of the grid.
         """
         honest_sites = len(alive) - self.collusion
         total_variance = float(self.noise_variance(round)) * len(alive) / honest_sites
@@ -639,6 +742,11 @@ class Plan(Statistic):
         ----------
         round : int
             The number of the last of these rounds.
+
+        Returns
+        -------
+        list of int
+            Consecutive numbers of rounds, which end with the given one.
         """
         kind = type(self.questions[round])
         first = round
@@ -657,6 +765,11 @@ class Plan(Statistic):
         ----------
         rounds : sequence of Round
             What all rounds have released.
+
+        Returns
+        -------
+        array
+            The value that is published.
         """
         precisions = []
         for index in self._rounds_averaged_with(len(rounds) - 1):
@@ -672,7 +785,17 @@ class Plan(Statistic):
     def class_counts(self, alive: Sequence[int]) -> list[int]:
         """Return the number of records (or persons) of each class at some sites.
 
-        `alive` holds the indices of these sites.
+        These numbers are public terms of the plan.
+
+        Parameters
+        ----------
+        alive : sequence of int
+            The indices of the sites.
+
+        Returns
+        -------
+        list of int
+            One number for each class.
         """
         return [
             sum(self.counts[site][label] for site in alive)

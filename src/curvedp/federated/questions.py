@@ -132,6 +132,11 @@ class PublicState(NamedTuple):
         row : array
             The coordinates of point and center, then three numbers.
 
+        Returns
+        -------
+        PublicState
+            The state with checked points; the three numbers are taken as they are.
+
         Raises
         ------
         ParameterError
@@ -178,7 +183,7 @@ class Question(ABC):
 
     @property
     def length(self) -> int:
-        """The number of entries of a row."""
+        """The number of entries of a row: by default the dimension of the manifold."""
         return int(self.ball.manifold.dim)
 
     @abstractmethod
@@ -277,6 +282,11 @@ class FirstCenter(Question):
             What is public before the round; not used, because this question is first.
         points : array of shape (records, *point_shape)
             The records, clipped into the public ball.
+
+        Returns
+        -------
+        array of shape (records, length)
+            Rows at most √(number of factors) apart.
         """
         factor_rows = [
             self._factor_rows(index, points)
@@ -310,6 +320,11 @@ class FirstCenter(Question):
             The standard deviation of the noise in a coordinate of the sum.
         averaging_weight : float
             The weight of this round in an average with earlier rounds of its kind.
+
+        Returns
+        -------
+        array
+            The new public state as a row of numbers.
         """
         manifold = self.ball.manifold
         center = self.ball.center
@@ -333,10 +348,15 @@ class FirstCenter(Question):
         return state._replace(point=center, center=center).to_row()
 
     def _factor_length(self, index: int) -> int:
-        """Return how many numbers a record contributes for one factor of the manifold.
+        """Return the number of entries of a record's row that one factor takes.
 
-        They are the coordinates of the embedded point, or one number for each bin of
-        scales.
+        These are the coordinates of the embedded point or, for a cone of matrices, one
+        number for each bin of scales.
+
+        Parameters
+        ----------
+        index : int
+            The index of the factor of the manifold.
         """
         factor = self.ball.manifold.factors[index]
         if isinstance(factor, EmbeddedMean):
@@ -357,6 +377,11 @@ class FirstCenter(Question):
             The index of the factor.
         points : array of shape (records, *point_shape)
             The records.
+
+        Returns
+        -------
+        array of shape (records, length of the factor)
+            The part of each row that belongs to the factor.
         """
         manifold = self.ball.manifold
         factor = manifold.factors[index]
@@ -372,6 +397,7 @@ class FirstCenter(Question):
         first_bin, shares = edge_weights_of_factor(
             manifold, self.ball.center, index, bins, points
         )
+        # Row k of the identity matrix puts a weight into bin k.
         indicators = np.eye(size)[[first_bin, first_bin + 1]]
         weighted = shares[..., None] * indicators
         return np.asarray((weighted[0] + weighted[1]) / sqrt(2))
@@ -406,6 +432,11 @@ class CountDistances(Question):
             What is public before the round.
         points : array of shape (records, *point_shape)
             The records, clipped into the outer ball.
+
+        Returns
+        -------
+        array of shape (records, 175)
+            One of the fixed rows for each record.
         """
         logarithms = logs_at(self.ball.manifold, state.point, points)
         distances = np.linalg.norm(logarithms, axis=-1)
@@ -441,6 +472,11 @@ class CountDistances(Question):
             The standard deviation of the noise in a coordinate of the sum.
         averaging_weight : float
             The weight of this round in an average with earlier rounds of its kind.
+
+        Returns
+        -------
+        array
+            The new public state as a row of numbers.
         """
         lengths = self.ball.radius * _LENGTHS
         counts_beyond = _make_monotone(_ROOT_MATRIX @ noisy_sum)
@@ -461,7 +497,7 @@ class CountDistances(Question):
         return next_state.to_row()
 
     def _step_excess(self, lengths: Array, fractions_beyond: Array) -> float:
-        """Return by how much negative curvature makes a step to the mean too long.
+        """Return the relative excess of a step to the mean in negative curvature.
 
         It is 0 unless the space has constant curvature −κ < 0. There a record at
         distance d has the Hessian s·coth s of half its squared distance, where s =
@@ -474,6 +510,11 @@ class CountDistances(Question):
             The decreasing distances at which records are counted.
         fractions_beyond : array
             The fraction of the records beyond each of these distances.
+
+        Returns
+        -------
+        float
+            At least 0; steps are divided by 1 plus it.
         """
         manifold = self.ball.manifold
         # The fraction of the records between one distance and the next smaller one.
@@ -492,6 +533,16 @@ def _make_monotone(counts: Array) -> Array:
 
     It is the mean of the smallest increasing sequence above the counts and the largest
     one below them.
+
+    Parameters
+    ----------
+    counts : array
+        Noisy counts of records beyond decreasing lengths.
+
+    Returns
+    -------
+    array
+        The increasing counts, of the same shape.
     """
     majorant = np.maximum.accumulate(counts)
     minorant = np.minimum.accumulate(counts[::-1])[::-1]
@@ -510,6 +561,11 @@ def _length_with_at_most(counts_beyond: Array, lengths: Array, count: float) -> 
     count : float
         The number of records that may be beyond. If there are more beyond every length,
         the largest length is returned.
+
+    Returns
+    -------
+    float
+        A length from the list.
     """
     n_suitable_lengths = int(np.sum(counts_beyond <= count))
     # The suitable lengths come first, because lengths decrease and counts increase.
@@ -535,7 +591,13 @@ class StepToMean(Question):
     row_diameter = 2.0
 
     def _clip_length(self, state: PublicState) -> float:
-        """Return the length to which logarithms are clipped."""
+        """Return the length to which logarithms are clipped, the unit of the rows.
+
+        Parameters
+        ----------
+        state : PublicState
+            What is public before the round.
+        """
         return state.median_distance if self.coarse else state.radius
 
     def rows(self, state: PublicState, points: Array) -> Array:
@@ -543,6 +605,18 @@ class StepToMean(Question):
 
         Here w is the current estimate (`state.point`) and c the center of the ball. The
         vectors are divided by the length to which they are clipped.
+
+        Parameters
+        ----------
+        state : PublicState
+            What is public before the round.
+        points : array of shape (records, *point_shape)
+            The records, clipped into the public ball.
+
+        Returns
+        -------
+        array of shape (records, dim)
+            Rows of length at most 1.
         """
         manifold = self.ball.manifold
         to_records = logs_at(manifold, state.point, points)
@@ -576,6 +650,11 @@ class StepToMean(Question):
             The standard deviation of the noise in a coordinate of the sum.
         averaging_weight : float
             The weight of this round in an average with earlier rounds of its kind.
+
+        Returns
+        -------
+        array
+            The new public state as a row of numbers.
         """
         manifold = self.ball.manifold
         clip_length = self._clip_length(state)
@@ -616,6 +695,18 @@ class SquaredDistance(Question):
 
         Here d is its distance from the current estimate, clipped to the ball's radius
         r.
+
+        Parameters
+        ----------
+        state : PublicState
+            What is public before the round.
+        points : array of shape (records, *point_shape)
+            The records, clipped into the public ball.
+
+        Returns
+        -------
+        array of shape (records, 1)
+            One number for each record.
         """
         logarithms = logs_at(self.ball.manifold, state.point, points)
         clipped = _clip_to_unit(logarithms, state.radius)
@@ -644,6 +735,11 @@ class SquaredDistance(Question):
             The standard deviation of the noise in a coordinate of the sum.
         averaging_weight : float
             The weight of this round in an average with earlier rounds of its kind.
+
+        Returns
+        -------
+        array of shape (1,)
+            The released value itself: this question is the last.
         """
         return np.asarray(np.clip(noisy_sum / n + 0.5, 0.0, 1.0) * state.radius**2)
 
@@ -657,7 +753,7 @@ class SecondMomentRows(Question):
 
     @property
     def length(self) -> int:
-        """The dimension of symmetric matrices, d(d + 1)/2."""
+        """The number d(d + 1)/2 of coordinates of a symmetric d × d matrix."""
         dim = super().length
         return dim * (dim + 1) // 2
 
@@ -667,6 +763,18 @@ class SecondMomentRows(Question):
         These are the squares of its coordinates and √2 times the products of two
         different ones, so that the rows have the distances of the matrices. Records are
         first clipped to the length r.
+
+        Parameters
+        ----------
+        state : PublicState
+            What is public before the round; its radius is r.
+        points : array of shape (records, d)
+            The records, which are vectors.
+
+        Returns
+        -------
+        array of shape (records, d(d + 1)/2)
+            Rows of length at most 1.
         """
         x = _clip_to_unit(points, state.radius)
         first, second = np.triu_indices(self.ball.manifold.dim, 1)
@@ -695,6 +803,11 @@ class SecondMomentRows(Question):
             The standard deviation of the noise in a coordinate of the sum.
         averaging_weight : float
             The weight of this round in an average with earlier rounds of its kind.
+
+        Returns
+        -------
+        array of shape (d(d + 1)/2,)
+            The coordinates of the mean matrix.
         """
         return np.asarray(noisy_sum / n * state.radius**2)
 
@@ -702,7 +815,13 @@ class SecondMomentRows(Question):
 def _clip_to_unit(rows: Array, radius: float) -> Array:
     """Return rows divided by the radius and clipped to length 1.
 
-    The radius comes from the server. If it is not positive and finite, all rows are 0.
+    Parameters
+    ----------
+    rows : array of shape (records, length)
+        Vectors, one for each record.
+    radius : float
+        The radius, which comes from the server. If it is not positive and finite, all
+        rows are 0: no radius can make a row longer than 1.
     """
     if not 0 < radius < inf:
         return clip_rows(np.zeros_like(rows), 1.0)

@@ -78,7 +78,13 @@ class FederatedMechanism(Mechanism, ChecksItself):
 
     @classmethod
     def supports(cls, statistic: Statistic) -> bool:
-        """Whether the statistic is a federated plan."""
+        """Return whether the statistic is a federated plan.
+
+        Parameters
+        ----------
+        statistic : Statistic
+            The statistic that is released.
+        """
         return isinstance(statistic, Plan)
 
     @classmethod
@@ -91,6 +97,11 @@ class FederatedMechanism(Mechanism, ChecksItself):
             The plan, which states its guarantee.
         guarantee : Guarantee
             The same guarantee.
+
+        Returns
+        -------
+        FederatedMechanism
+            The mechanism, whose noise the plan determines.
 
         Raises
         ------
@@ -120,6 +131,11 @@ class FederatedMechanism(Mechanism, ChecksItself):
         data : object
             A run of the plan.
 
+        Returns
+        -------
+        _Run or _FinishedRun
+            The same run.
+
         Raises
         ------
         ParameterError
@@ -142,6 +158,12 @@ class FederatedMechanism(Mechanism, ChecksItself):
             `_FinishedRun` has the sums already.
         source : Source
             Not used: each site draws its noise from its own cryptographic bits.
+
+        Returns
+        -------
+        Draw
+            The value, the noisy sums as integers, the slack τ, and one stage for each
+            round.
         """
         plan = self.statistic
         rounds = data.collect_rounds()
@@ -154,7 +176,13 @@ class FederatedMechanism(Mechanism, ChecksItself):
         )
 
     def post_process(self, value: np.ndarray) -> np.ndarray:
-        """Return the value unchanged: the plan has computed it from the noisy sums."""
+        """Return the value unchanged: the plan has computed it from the noisy sums.
+
+        Parameters
+        ----------
+        value : array
+            The value that `draw` returned.
+        """
         return value
 
     def reconstruct_value(self, certificate: Certificate) -> np.ndarray:
@@ -164,6 +192,11 @@ class FederatedMechanism(Mechanism, ChecksItself):
         ----------
         certificate : Certificate
             The certificate of a federated release.
+
+        Returns
+        -------
+        array
+            The released value.
 
         Raises
         ------
@@ -383,6 +416,11 @@ def _release(plan: Plan, run: "_Run | _FinishedRun") -> Release:
         The agreed terms of the release.
     run : _Run or _FinishedRun
         A `_Run` asks the sites now; a `_FinishedRun` has the noisy sums already.
+
+    Returns
+    -------
+    Release
+        The value, and the certificate with the plan's version of the software.
     """
     terms = ReleaseTerms(plan.guarantee, choice=Choice(ChoiceRule.ONLY_ONE))
     release = FederatedMechanism(statistic=plan).release(run, terms=terms)
@@ -405,6 +443,11 @@ def hash_question(round: int, state_rows: np.ndarray) -> bytes:
     state_rows : array
         What is public before the round, such as the current estimate of the mean; one
         row for each class.
+
+    Returns
+    -------
+    bytes
+        A SHA-256 hash of 32 bytes.
     """
     return digest({"round": round, "at": np.asarray(state_rows).tolist()})
 
@@ -413,6 +456,13 @@ class _FinishedRun:
     """A run whose sums are known already, as when a site is asked to sign."""
 
     def __init__(self, rounds: list[Round]) -> None:
+        """Store the sums of all rounds.
+
+        Parameters
+        ----------
+        rounds : list of Round
+            What the rounds have released.
+        """
         self._rounds = rounds
 
     def collect_rounds(self) -> list[Round]:
@@ -459,6 +509,16 @@ class _Run:
         """Exchange keys with the sites, run all rounds, and return the noisy sums.
 
         Sets `state_rows` and `rounds`.
+
+        Returns
+        -------
+        list of Round
+            The noisy sum of each round, with the sites in it.
+
+        Raises
+        ------
+        FederationRefused
+            If too few sites answer; the run stops.
         """
         alive = self._exchange_keys()
         for index in range(self.session.rounds):
@@ -470,7 +530,17 @@ class _Run:
         """Send requests to sites, and return the answers that came in time.
 
         An answer of a site that was not asked is late and belongs to an earlier stage,
-        so it is ignored. Requests and answers are by the index of the site.
+        so it is ignored.
+
+        Parameters
+        ----------
+        requests : mapping
+            The request to each site, by the site's index.
+
+        Returns
+        -------
+        dict
+            The answers, by the site's index.
         """
         answers = self._send_requests(requests)
         return {site: answers[site] for site in requests if site in answers}
@@ -481,6 +551,11 @@ class _Run:
         First every site announces its public keys. Then it sends an encrypted box of
         shares of its secrets to each other site, which the server cannot open. Sets
         `announcements` and `boxes`.
+
+        Returns
+        -------
+        list of int
+            The sites that take part in the first round, in ascending order.
 
         Raises
         ------
@@ -551,6 +626,11 @@ class _Run:
             The number of the round.
         sites : collection of int
             The sites that are asked.
+
+        Returns
+        -------
+        list of int
+            The sites that are asked in the next round, in ascending order.
 
         Raises
         ------
@@ -628,6 +708,11 @@ class _Run:
         ----------
         receiver : int
             The index of the site.
+
+        Returns
+        -------
+        dict
+            Each box in hexadecimal digits, by the sender's index as a text.
         """
         return {
             str(sender): boxes[str(receiver)]
@@ -675,6 +760,11 @@ class _Run:
         answers : dict
             What the sites answered, by their indices.
 
+        Returns
+        -------
+        dict
+            The same answers.
+
         Raises
         ------
         FederationRefused
@@ -689,7 +779,18 @@ class _Run:
 
 
 def _masked_bytes(answer: Any) -> bytes:
-    """Return the bytes of the masked vector in a site's answer, or b"" without one."""
+    """Return the bytes of the masked vector in a site's answer.
+
+    Parameters
+    ----------
+    answer : object
+        What arrived from the site, which may be anything.
+
+    Returns
+    -------
+    bytes
+        Empty if the answer contains no such bytes.
+    """
     try:
         return bytes.fromhex(answer["masked"])
     except (KeyError, TypeError, ValueError):
@@ -697,7 +798,15 @@ def _masked_bytes(answer: Any) -> bytes:
 
 
 def _never_lost(stage: str, site: int) -> bool:
-    """Return False: no site is lost in any stage."""
+    """Return False: no site is lost in any stage.
+
+    Parameters
+    ----------
+    stage : str
+        The name of the stage. Not used.
+    site : int
+        The index of the site. Not used.
+    """
     return False
 
 
@@ -726,7 +835,13 @@ def in_process(
     """
 
     def ask(requests: Mapping[int, Mapping[str, Any]]) -> Answers:
-        """Return the answers of the sites that are not lost and do not refuse."""
+        """Return the answers of the sites that are not lost and do not refuse.
+
+        Parameters
+        ----------
+        requests : mapping
+            The request to each site, by the site's index.
+        """
         answers: Answers = {}
         for site, request in requests.items():
             if site not in sites or lost(request["stage"], site):

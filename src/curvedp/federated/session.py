@@ -116,7 +116,7 @@ class Session:
 
     @property
     def threshold(self) -> int:
-        """Return the number of sites that must answer to the end of a round.
+        """The number of sites that must answer to the end of a round.
 
         The same number of shares is needed to reconstruct a secret.
         """
@@ -124,7 +124,7 @@ class Session:
 
     @property
     def secrets(self) -> int:
-        """Return how many secrets a site has per round.
+        """The number of secrets that a site has in each round.
 
         They are a key for masks in common with other sites, the seed of its own mask,
         and one noise seed for each site that may be lost.
@@ -153,6 +153,11 @@ def agree_on_secret(secret: bytes, public: str) -> bytes:
     public : str
         The public key of the other party, in hexadecimal.
 
+    Returns
+    -------
+    bytes
+        The shared secret, 32 bytes.
+
     Raises
     ------
     ValueError
@@ -163,7 +168,18 @@ def agree_on_secret(secret: bytes, public: str) -> bytes:
 
 
 def public_half(secret: bytes) -> str:
-    """Return the X25519 public key of a private key, in hexadecimal."""
+    """Return the public key (X25519) that belongs to a private key.
+
+    Parameters
+    ----------
+    secret : bytes
+        The private key, 32 bytes.
+
+    Returns
+    -------
+    str
+        64 hexadecimal digits.
+    """
     private_key = X25519PrivateKey.from_private_bytes(secret)
     return private_key.public_key().public_bytes_raw().hex()
 
@@ -179,6 +195,11 @@ def derive_key(secret: bytes, *info: bytes | int) -> bytes:
         What the key is for, such as the name of a purpose and the number of a round.
         Each part enters with its length, so that different purposes never give the
         same key.
+
+    Returns
+    -------
+    bytes
+        32 bytes, which look random to anyone without the secret.
     """
     parts = [PROTOCOL.encode()]
     for part in info:
@@ -197,6 +218,13 @@ def keystream(key: bytes, size: int) -> bytes:
     """Return `size` pseudorandom bytes that a key determines (ChaCha20, RFC 8439).
 
     A key must be used only once, because it always gives the same bytes.
+
+    Parameters
+    ----------
+    key : bytes
+        The key, 32 bytes.
+    size : int
+        The number of bytes.
     """
     cipher = Cipher(algorithms.ChaCha20(key, _CHACHA_NONCE), mode=None)
     return cipher.encryptor().update(bytes(size))
@@ -206,6 +234,18 @@ def mask_words(key: bytes, length: int) -> np.ndarray:
     """Return the mask that a key determines: `length` pseudorandom 64-bit words.
 
     A site adds a mask to its vector, modulo 2^64, to hide the vector.
+
+    Parameters
+    ----------
+    key : bytes
+        The key of the mask, 32 bytes, used for nothing else.
+    length : int
+        The number of words.
+
+    Returns
+    -------
+    array of uint64, shape (length,)
+        The mask.
     """
     return np.frombuffer(keystream(key, 8 * length), dtype="<u8").astype(np.uint64)
 
@@ -222,6 +262,11 @@ def chain(first_seed: bytes, length: int) -> list[bytes]:
         The first seed s.
     length : int
         The number of seeds.
+
+    Returns
+    -------
+    list of bytes
+        The seeds in order, 32 bytes each.
     """
     seeds = [first_seed]
     while len(seeds) < length:
@@ -288,6 +333,11 @@ def _evaluate_polynomial(coefficients: Sequence[int], point: int) -> int:
         The polynomial's coefficients, the constant one first.
     point : int
         The point at which the polynomial is evaluated.
+
+    Returns
+    -------
+    int
+        The value, from 0 to PRIME − 1.
     """
     terms = (
         coefficient * pow(point, power, PRIME)
@@ -306,6 +356,11 @@ def join_shares(shares: Mapping[int, int]) -> int:
     ----------
     shares : mapping
         The share at each point, for exactly as many points as the threshold.
+
+    Returns
+    -------
+    int
+        The secret, an element of the field; a wrong number if a share was wrong.
     """
     weight_at = lagrange_weights(tuple(shares))
     return sum(weight * shares[point] for point, weight in weight_at.items()) % PRIME
@@ -322,6 +377,11 @@ def lagrange_weights(points: Sequence[int]) -> dict[int, int]:
     ----------
     points : sequence of int
         The points, distinct and not 0.
+
+    Returns
+    -------
+    dict
+        The weight of each point, from 0 to PRIME − 1.
     """
     weight_at = {}
     for x in points:

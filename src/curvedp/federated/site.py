@@ -102,8 +102,30 @@ class Site(Party):
     ) -> None:
         """Check that the records are those of the plan, and sort them by class.
 
-        The parameters are documented on the class. The first use in a process issues an
-        `ExperimentalWarning`.
+        The first use in a process issues an `ExperimentalWarning`.
+
+        Parameters
+        ----------
+        plan : Plan
+            The site's own copy of the agreed plan.
+        identity : Ed25519PrivateKey
+            The site's signing key.
+        records : array of shape (n, *point_shape)
+            The site's records, as many as the plan says.
+        labels : array of length n, optional
+            The class of each record, if the plan has classes.
+        groups : array of length n, optional
+            The person of each record, if the plan protects persons.
+        ledger : Ledger, optional
+            The ledger that is charged before the first vector leaves.
+        veto : callable, optional
+            veto(plan) returns why the site will not take part, or None.
+        state : dict, optional
+            The state of an earlier `Site` of the same plan.
+        journal : Path, optional
+            The folder in which every answered stage leaves a file.
+        source : Source, optional
+            The bits of the noise that nobody else learns.
         """
         warn_experimental()
         super().__init__(plan.session, identity, state, journal)
@@ -120,7 +142,7 @@ class Site(Party):
 
     @property
     def _stages(self) -> dict[str, Callable[[Request], dict[str, Any]]]:
-        """Return the methods that answer the server's requests, by stage.
+        """The methods that answer the server's requests, by stage.
 
         A stage is a step of the protocol, such as "announce" or "sign".
         """
@@ -141,6 +163,11 @@ class Site(Party):
         ----------
         request : mapping
             The server's "plan", as JSON values, and the "time" of its clock.
+
+        Returns
+        -------
+        dict
+            The signed announcement of the site's keys.
 
         Raises
         ------
@@ -222,6 +249,11 @@ class Site(Party):
         state_rows : array
             The public numbers on which the round's question depends, such as the
             current estimate of the mean; one row for each class.
+
+        Returns
+        -------
+        array of int64, shape (sum_length(round),)
+            The noisy sums of all classes, in units of the grid.
         """
         with quiet_about_records():
             class_sums = [
@@ -260,6 +292,11 @@ class Site(Party):
         request : mapping
             The server's "certificate", the noisy sums of all "rounds", and "points",
             the public numbers on which the question of each round depended.
+
+        Returns
+        -------
+        dict
+            "signature", in hexadecimal digits.
 
         Raises
         ------
@@ -302,6 +339,11 @@ class Site(Party):
         stated_points : list
             The public numbers on which the question of each round depended, as the
             server states them. They must follow from the sums.
+
+        Returns
+        -------
+        bool
+            Whether every answered question is confirmed, and this site is in a sum.
         """
         recomputed_points = self.plan.replay(rounds)
         kernel = self.plan.kernel
@@ -339,6 +381,11 @@ class Site(Party):
             The server's certificate.
         rounds : list of Round
             The noisy sums, as the server states them.
+
+        Returns
+        -------
+        bool
+            False also if this site runs another version of the software.
         """
         if installed_software()["curvedp"] != self.plan.software:
             # Another version of the software might write another certificate.
@@ -403,6 +450,11 @@ class Site(Party):
             All records of the site.
         labels, groups : arrays of length n, or None
             The class of each record, and the person to whom it belongs.
+
+        Returns
+        -------
+        list of arrays
+            One array of rows for each class.
 
         Raises
         ------
@@ -478,7 +530,13 @@ class Site(Party):
 
 
 def _refuse_to_sign(message: str) -> FederationRefused:
-    """Return the exception that refuses to sign a certificate, with the reason."""
+    """Return the exception that refuses to sign a certificate, with the reason.
+
+    Parameters
+    ----------
+    message : str
+        The reason, which is logged at the site; the server gets a code.
+    """
     return FederationRefused(message, "certificate")
 
 
@@ -492,6 +550,11 @@ def _is_same_record(own_record: Any, stated_record: Any) -> bool:
     ----------
     own_record, stated_record : object
         JSON values: what this site computed, and what the server states.
+
+    Returns
+    -------
+    bool
+        Whether all texts and integers are equal, and all floats nearly.
     """
     if isinstance(own_record, Mapping):
         return (
