@@ -176,6 +176,11 @@ def is_positively_curved(manifold: Manifold) -> bool:
     ----------
     manifold : Manifold
         The space.
+
+    Returns
+    -------
+    bool
+        False also if the curvatures are not known in closed form.
     """
     spectrum = manifold.jacobi_spectrum
     if not spectrum or min(kappa for kappa, _ in spectrum) <= 0:
@@ -208,6 +213,11 @@ def hessian_along_step(
         m; in the cotangents √κⱼ·m is cut to π/2.
     step_length : float or array
         |g|; a value above m is cut to m.
+
+    Returns
+    -------
+    array or float
+        The estimates, of the shape to which the two lengths broadcast.
     """
     spectrum = manifold.jacobi_spectrum
     assert spectrum  # the curvature is positive

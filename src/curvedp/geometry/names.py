@@ -65,6 +65,11 @@ def _too_large(text: str, numbers: str) -> ParameterError:
         The whole name.
     numbers : str
         How many numbers a point would have, as the message says it.
+
+    Returns
+    -------
+    ParameterError
+        The error, which the caller raises.
     """
     return ParameterError(
         f"is too large: a point has {numbers} numbers", parameter="manifold", value=text
@@ -155,6 +160,11 @@ def manifold_name(M: Manifold) -> str:
     ----------
     M : Manifold
         A manifold whose class has a `kind`.
+
+    Returns
+    -------
+    str
+        The name, such as ``sphere:2``.
 
     Examples
     --------
@@ -269,6 +279,11 @@ def _form(kind: str) -> str:
     ----------
     kind : str
         The word of a class of manifolds, such as "stiefel".
+
+    Returns
+    -------
+    str
+        The kind, and the names of its fields.
     """
     expected = fields(manifold_kinds.find(kind))  # type: ignore[arg-type]  # every manifold is a dataclass
     return f"{kind}:{','.join(field.name for field in expected)}"

@@ -264,6 +264,11 @@ def _practical_radius(p: int, q: int, sigma: float) -> float:
         The dimensions of a subspace and of its complement, p ≤ q.
     sigma : float
         The scale σ.
+
+    Returns
+    -------
+    float
+        A distance of at most √p·π/2.
     """
     return min(sigma * (math.sqrt(p * q) + 12), LARGEST_ANGLE * math.sqrt(p))
 
@@ -362,6 +367,11 @@ def _proposal_deviation(slope: float, p: int, q: int, sigma: float) -> float:
         The dimensions of a subspace and of its complement, p ≤ q.
     sigma : float
         The scale σ.
+
+    Returns
+    -------
+    float
+        s, at most σ.
     """
     return 1 / math.sqrt(1 / sigma**2 - 2 * slope * (p + q - 2))
 
@@ -380,6 +390,11 @@ def _log_envelope_mass(x: float, p: int, q: int, sigma: float) -> float:
         The dimensions of a subspace and of its complement, p ≤ q.
     sigma : float
         The scale σ.
+
+    Returns
+    -------
+    float
+        The logarithm; the least one over x gives the best envelope.
     """
     intercept, slope = _log_sinc_tangent(x)
     deviation = _proposal_deviation(slope, p, q, sigma)

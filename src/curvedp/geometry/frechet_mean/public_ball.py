@@ -68,6 +68,11 @@ def is_tensor_space(M: Manifold) -> bool:
     ----------
     M : Manifold
         The space.
+
+    Returns
+    -------
+    bool
+        Whether the closed formulas apply.
     """
     return isinstance(M, SPDAffineInvariant) and M.m == 3
 

@@ -129,6 +129,11 @@ def in_cache_blocks(kernel: Callable[..., Array]) -> Callable[..., Array]:
         ----------
         *arrays : arrays of shape (..., k)
             The kernel's arguments; their leading axes broadcast.
+
+        Returns
+        -------
+        array
+            What the kernel returns for all vectors at once.
         """
         if not all(map(is_numpy_array, arrays)):
             return kernel(self, *arrays)

@@ -432,6 +432,11 @@ def _times_i(x: Array) -> Array:
     ----------
     x : array of shape (..., k, 2)
         Complex numbers as pairs of real and imaginary parts.
+
+    Returns
+    -------
+    array of shape (..., k, 2)
+        The turned vectors.
     """
     return namespace(x).stack([-x[..., 1], x[..., 0]], axis=-1)
 
@@ -464,6 +469,11 @@ def _multiply(a: Array, x: Array) -> Array:
         The number, as a pair of real and imaginary part.
     x : array of shape (..., k, 2)
         Landmarks, as such pairs.
+
+    Returns
+    -------
+    array of shape (..., k, 2)
+        The landmarks, turned and scaled alike.
     """
     return a[..., :1] * x + a[..., 1:] * _times_i(x)
 

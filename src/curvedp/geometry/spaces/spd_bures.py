@@ -279,6 +279,11 @@ def _lyapunov(p: Array, v: Array) -> Array:
             p and v.
         changes : pair of arrays
             Their changes p' and v'.
+
+        Returns
+        -------
+        L, L' : arrays
+            The solution and its change.
         """
         L = _lyapunov(*arrays)
         p_change, v_change = changes

@@ -79,6 +79,11 @@ def dlog(p: Array, v: Array) -> Array:
             p and v.
         changes : pair of arrays
             The changes of p and of v.
+
+        Returns
+        -------
+        s, s' : arrays
+            The derivative of the logarithm and its change.
         """
         s = value(*arrays)
         p_change, v_change = changes

@@ -352,6 +352,11 @@ class Stiefel(OrthonormalFrames):
             Matrices with orthonormal columns.
         x : array of shape (..., m, r)
             Any matrices.
+
+        Returns
+        -------
+        array of shape (..., m, r)
+            Matrices N with pᵀN = 0.
         """
         x = x - p @ (p.mT @ x)
         return x - p @ (p.mT @ x)

@@ -50,26 +50,36 @@ class PolarAngleDensity:
 
     @property
     def end(self) -> arb:
-        """The largest angle."""
+        """The largest angle, arccos c, where the support ends."""
         return arb(self.cosine_of_end).acos()
 
     def log_density(self, r: arb) -> arb:
-        """Return (d − 2)·log sin r.
+        """Return (d − 2)·log sin r, the log-density up to a constant.
 
         Parameters
         ----------
         r : arb
-            An angle.
+            An angle in the support.
+
+        Returns
+        -------
+        arb
+            A ball around the value.
         """
         return (self.dim - 2) * r.sin().log()
 
     def slope(self, r: arb) -> arb:
-        """Return (d − 2)·cot r.
+        """Return (d − 2)·cot r, the derivative of `log_density`.
 
         Parameters
         ----------
         r : arb
-            An angle.
+            An angle in the support.
+
+        Returns
+        -------
+        arb
+            A ball around the value.
         """
         return (self.dim - 2) * r.cot()
 
@@ -82,6 +92,11 @@ def polar_angle_envelope(density: PolarAngleDensity) -> RadialEnvelope:
     ----------
     density : PolarAngleDensity
         A log-concave density, whose mode is at π/2 or, in a cap, at the end.
+
+    Returns
+    -------
+    RadialEnvelope
+        One line for each tangent; it lies above the log-density.
     """
     end = math.acos(density.cosine_of_end)
     mode = min(end * _INSIDE, math.pi / 2)
@@ -100,12 +115,12 @@ def polar_angle_envelope(density: PolarAngleDensity) -> RadialEnvelope:
 
 @dataclass(frozen=True)
 class _Supplement:
-    """π less an angle.
+    """The real number π − angle, to any precision: an angle to the opposite axis.
 
     Parameters
     ----------
     angle : LazyRadius
-        The angle.
+        The angle to the axis.
     """
 
     angle: LazyRadius
@@ -117,6 +132,11 @@ class _Supplement:
         ----------
         precision : int
             The number of bits.
+
+        Returns
+        -------
+        arb
+            A ball around π less the angle.
         """
         return arb.pi() - self.angle.ball(precision)
 
@@ -142,6 +162,11 @@ def draw_from_cap_or_outside(
         The random bits.
     grid : int
         The grid is 2^-grid.
+
+    Returns
+    -------
+    ExactDraw
+        The unit vector as integers in units of 2^-grid, with the slack `tau`.
     """
     dim = len(axis)
     manifold = Sphere(dim - 1)

@@ -52,7 +52,13 @@ class LazyLength(Protocol):
     """A real number that can be enclosed as narrowly as needed, such as `LazyRadius`."""
 
     def ball(self, precision: int) -> arb:
-        """Return the number to about the given number of bits."""
+        """Return a ball around the number.
+
+        Parameters
+        ----------
+        precision : int
+            About how many bits of it the ball determines.
+        """
         ...
 
 
@@ -80,7 +86,7 @@ class ExactChart(ABC):
     @property
     @abstractmethod
     def n_normals(self) -> int:
-        """How many standard normals a uniform direction is made of."""
+        """How many standard normals determine a uniform direction and, if any, a phase."""
 
     @property
     def is_up_to_sign(self) -> bool:
@@ -93,25 +99,50 @@ class ExactChart(ABC):
 
     @abstractmethod
     def radial_factors(self, r: arb) -> RadialFactors:
-        """Return cs r and sn r of a radius r, as balls."""
+        """Return the factors cs r and sn r of a point at distance r.
 
-    @abstractmethod
-    def footpoint(self, center: Enclosure) -> Vectors:
-        """Return the footpoint as a list of vectors.
+        They are those of the footpoint and of the direction in the exponential map:
+        cos r and sin r on spheres, cosh r and sinh r on hyperbolic spaces.
 
         Parameters
         ----------
-        center : Enclosure
-            The frame that is the center of the noise.
+        r : arb
+            A ball around the distance.
+
+        Returns
+        -------
+        RadialFactors
+            The two factors, as balls.
+        """
+
+    @abstractmethod
+    def footpoint(self, center: Enclosure) -> Vectors:
+        """Return the center of the noise as the vectors from which `point` starts.
+
+        Parameters
+        ----------
+        center : Enclosure, shape point_shape
+            The center; its entries are exact numbers.
 
         Returns
         -------
         list of vectors
-            Only the coordinates that determine the point; they need not be normalized.
+            The coordinates that determine the point; they need not be normalized.
         """
 
     def direction(self, normals: Enclosure) -> Vectors:
-        """Return the standard normals as vectors; by default one vector of all."""
+        """Return the standard normals as the vectors of a random direction.
+
+        Parameters
+        ----------
+        normals : Enclosure, shape (n_normals,)
+            Independent standard normals.
+
+        Returns
+        -------
+        list of vectors
+            By default one vector of all normals; it need not be normalized or tangent.
+        """
         return [normals]
 
     @abstractmethod
@@ -123,11 +154,11 @@ class ExactChart(ABC):
         Parameters
         ----------
         footpoint : list of vectors
-            From `footpoint`; its entries are not exactly normalized.
+            The result of `ExactChart.footpoint`; not exactly normalized.
         direction : list of vectors
-            From `direction`; not normalized.
+            The result of `ExactChart.direction`; not normalized.
         cs, sn : balls
-            From `radial_factors`.
+            The factors cs r and sn r of the distance r (`radial_factors`).
 
         Returns
         -------
@@ -169,12 +200,15 @@ class ExactEuclidean(ExactChart):
 
     @property
     def n_normals(self) -> int:
+        """A direction in ℝ^d is made of d normals."""
         return self.manifold.dim
 
     def radial_factors(self, r: arb) -> RadialFactors:
+        """Return 1 and r: the point at distance r is p + r·u."""
         return RadialFactors(arb(1), r)
 
     def footpoint(self, center: Enclosure) -> Vectors:
+        """Return the center itself, one vector."""
         return [center]
 
     def point(
@@ -184,10 +218,12 @@ class ExactEuclidean(ExactChart):
 
         Parameters
         ----------
-        footpoint, direction : lists of vectors
-            From the methods of these names.
+        footpoint : list of one vector
+            p.
+        direction : list of one vector
+            Standard normals, a multiple of u.
         cs, sn : enclosures
-            1 and r, from `radial_factors`.
+            1, which is not used, and the distance r.
 
         Returns
         -------
@@ -202,27 +238,33 @@ class ExactSphere(ExactChart):
 
     @property
     def n_normals(self) -> int:
+        """A direction is made of d + 1 normals; their part along p is removed."""
         return self.manifold.dim + 1
 
     def radial_factors(self, r: arb) -> RadialFactors:
+        """Return cos r and sin r."""
         return _cos_sin(r)
 
     def footpoint(self, center: Enclosure) -> Vectors:
+        """Return the center itself, one vector."""
         return [center]
 
     def point(
         self, footpoint: Vectors, direction: Vectors, cs: Enclosure, sn: Enclosure
     ) -> Vectors:
-        """Return cos r·p + sin r·w, with p and w normalized and w orthogonal to p.
+        """Return cos r·p + sin r·w, with unit vectors p and w orthogonal to each other.
 
-        Here cs = cos r and sn = sin r; w is the part of the normals g orthogonal to p.
+        p is the normalized footpoint, and w the normalized part of the direction that
+        is orthogonal to p.
 
         Parameters
         ----------
-        footpoint, direction : lists of vectors
-            From the methods of these names.
+        footpoint : list of one vector
+            A multiple of p.
+        direction : list of one vector
+            Standard normals.
         cs, sn : enclosures
-            From `radial_factors`.
+            cos r and sin r of the distance r.
 
         Returns
         -------
@@ -240,13 +282,16 @@ class ExactLine(ExactSphere):
 
     @property
     def n_normals(self) -> int:
+        """A direction is made of m normals; their part along the line is removed."""
         return self.manifold.point_shape[0]
 
     @property
     def is_up_to_sign(self) -> bool:
+        """True: a line has two unit vectors, and a fair coin chooses the released one."""
         return True
 
     def footpoint(self, center: Enclosure) -> Vectors:
+        """Return the only column of the m×1 matrix that stands for the line."""
         return [center[:, 0]]
 
 
@@ -255,12 +300,15 @@ class ExactLorentz(ExactChart):
 
     @property
     def n_normals(self) -> int:
+        """A direction at the origin is made of d normals; a boost takes it to p."""
         return self.manifold.dim
 
     def radial_factors(self, r: arb) -> RadialFactors:
+        """Return cosh r and sinh r."""
         return _cosh_sinh(r)
 
     def footpoint(self, center: Enclosure) -> Vectors:
+        """Return the space coordinates of the center; its time coordinate follows."""
         return [center[1:]]
 
     def point(
@@ -268,15 +316,17 @@ class ExactLorentz(ExactChart):
     ) -> Vectors:
         """Return the time and space coordinates of cosh r·p + sinh r·w.
 
-        Here cs = cosh r and sn = sinh r. The footpoint p is given by its space
-        coordinates.
+        p is the point of the hyperboloid with the given space coordinates, and w a unit
+        tangent vector at p.
 
         Parameters
         ----------
-        footpoint, direction : lists of vectors
-            From the methods of these names.
+        footpoint : list of one vector
+            The space coordinates of p.
+        direction : list of one vector
+            Standard normals.
         cs, sn : enclosures
-            From `radial_factors`.
+            cosh r and sinh r of the distance r.
 
         Returns
         -------
@@ -294,12 +344,15 @@ class ExactPoincareBall(ExactChart):
 
     @property
     def n_normals(self) -> int:
+        """A direction at the origin is made of d normals; a boost takes it to p."""
         return self.manifold.dim
 
     def radial_factors(self, r: arb) -> RadialFactors:
+        """Return cosh r and sinh r."""
         return _cosh_sinh(r)
 
     def footpoint(self, center: Enclosure) -> Vectors:
+        """Return the center itself, one vector of the open unit ball."""
         return [center]
 
     def point(
@@ -307,16 +360,18 @@ class ExactPoincareBall(ExactChart):
     ) -> Vectors:
         """Return exp(p, r·u) in the ball, computed on the hyperboloid.
 
-        Here cs = cosh r and sn = sinh r. The ball's p is lifted to the hyperboloid by
-        space = 2p/(1 − |p|²) and time = (1 + |p|²)/(1 − |p|²), and the result is mapped
-        back by x = space/(1 + time).
+        The ball's p is lifted to the hyperboloid by space = 2p/(1 − |p|²) and
+        time = (1 + |p|²)/(1 − |p|²), and the result is mapped back by
+        x = space/(1 + time).
 
         Parameters
         ----------
-        footpoint, direction : lists of vectors
-            From the methods of these names.
+        footpoint : list of one vector
+            p.
+        direction : list of one vector
+            Standard normals.
         cs, sn : enclosures
-            From `radial_factors`.
+            cosh r and sinh r of the distance r.
 
         Returns
         -------
@@ -341,17 +396,23 @@ class ExactKendallShapes(ExactChart):
 
     @property
     def _n_landmarks(self) -> int:
+        """The number k of landmarks."""
         return self.manifold.point_shape[0]
 
     @property
     def n_normals(self) -> int:
+        """A direction is made of 2k normals, and the phase ψ of two more."""
         return 2 * self._n_landmarks + 2
 
     def radial_factors(self, r: arb) -> RadialFactors:
+        """Return cos r and sin r."""
         return _cos_sin(r)
 
     def footpoint(self, center: Enclosure) -> Vectors:
-        """Return the centered real and imaginary parts of the footpoint."""
+        """Return the first and the second coordinates of all landmarks, centered.
+
+        They are the real and the imaginary part of a complex vector.
+        """
         return [_remove_mean(center[:, 0]), _remove_mean(center[:, 1])]
 
     def direction(self, normals: Enclosure) -> Vectors:
@@ -378,15 +439,16 @@ class ExactKendallShapes(ExactChart):
         """Return real and imaginary parts of the point e^{iψ}(cos r·p + sin r·w).
 
         p is the normalized footpoint, w the unit vector along the part of the direction
-        that is orthogonal to p and to i·p, and ψ the angle of the third vector of
-        `direction`.
+        that is orthogonal to p and to i·p, and ψ a uniform phase.
 
         Parameters
         ----------
-        footpoint, direction : lists of vectors
-            From the methods of these names.
+        footpoint : list of two vectors
+            Real and imaginary part of a multiple of p.
+        direction : list of three vectors
+            Real and imaginary part of a random direction, and a vector of angle ψ.
         cs, sn : enclosures
-            cos r and sin r, from `radial_factors`.
+            cos r and sin r of the distance r.
 
         Returns
         -------
@@ -426,9 +488,11 @@ class ExactRotations(ExactChart):
 
     @property
     def n_normals(self) -> int:
+        """An axis is made of three normals; the sense of a turn of the plane, of one."""
         return self.manifold.dim
 
     def radial_factors(self, r: arb) -> RadialFactors:
+        """Return cos r and sin r of the angle r of the turn."""
         return _cos_sin(r)
 
     def footpoint(self, center: Enclosure) -> Vectors:
@@ -480,16 +544,20 @@ class ExactRotations(ExactChart):
     ) -> Vectors:
         """Return the columns of F·Rot(axis, r), where F is the footpoint's frame.
 
-        In three-space, column j of Rot is cos r·e_j + (1 − cos r)·axis_j·axis + sin
-        r·(axis × e_j) by Rodrigues' formula. In the plane the axis is a sign, the sense
-        of the turn. Here cs = cos r and sn = sin r.
+        In three-space, column j of Rot is, by Rodrigues' formula,
+
+            cos r·e_j + (1 − cos r)·axis_j·axis + sin r·(axis × e_j).
+
+        In the plane the axis is a sign, the sense of the turn.
 
         Parameters
         ----------
-        footpoint, direction : lists of vectors
-            From the methods of these names.
+        footpoint : list of two or three vectors
+            The orthonormal columns of F.
+        direction : list of one or three numbers
+            Standard normals, multiples of the coordinates of the axis.
         cs, sn : enclosures
-            From `radial_factors`.
+            cos r and sin r of the angle r.
 
         Returns
         -------
@@ -529,13 +597,13 @@ exact_chart.register(KendallShapes, ExactKendallShapes)
 
 @exact_chart.register
 def _(manifold: Grassmann) -> ExactChart | None:
-    """Only lines have a chart."""
+    """Return the chart of lines, Grassmann(m, 1); other subspaces have none."""
     return ExactLine(manifold) if manifold.r == 1 else None
 
 
 @exact_chart.register
 def _(manifold: Rotations) -> ExactChart | None:
-    """Only rotations of the plane and of three-space have a chart."""
+    """Return the chart of rotations of the plane and of three-space, else None."""
     return ExactRotations(manifold) if manifold.n <= 3 else None
 
 
@@ -568,7 +636,8 @@ def draw_in_chart(
 
     Returns
     -------
-    array of Python ints in the shape of a point
+    array of Python ints, in the shape of a point
+        The coordinates of the draw in units of 2^-grid.
     """
     return exponential_in_chart(
         draw_radius(density, source), chart, center, source, grid
@@ -595,7 +664,8 @@ def exponential_in_chart(
 
     Returns
     -------
-    array of Python ints in the shape of a point
+    array of Python ints, in the shape of a point
+        The coordinates of the point in units of 2^-grid.
     """
     normals = LazyNormals(source, chart.n_normals)
     sign = _random_sign(source) if chart.is_up_to_sign else 1
@@ -606,7 +676,7 @@ def exponential_in_chart(
             return _join_columns(chart.manifold, columns, sign)
 
     def round_with_arb(precision: int) -> np.ndarray | None:
-        """Return the integers of the point if they are certain at this precision, else None."""
+        """Return the point's integers if `precision` bits make them certain, else None."""
         # Arb is faster on operands with few bits, such as the zeros of a pole. The
         # reflection makes generic footpoints of those, so that running time does not
         # tell them apart. Direction and result are reflected too: this is the draw that
@@ -639,15 +709,15 @@ def _round_with_floats(
 ) -> list[list[int]] | None:
     """Return the rounded vectors of a draw if float balls settle every entry, else None.
 
-    This is the fast first stage of `draw_in_chart`: the exponential map is evaluated in
-    float64 with proved error radii.
+    This is the fast first stage of `exponential_in_chart`: the exponential map is
+    evaluated in float64 with proved error radii.
 
     Parameters
     ----------
     chart : ExactChart
         How points of the manifold are computed.
     center : array
-        The footpoint.
+        The footpoint; its entries are exact numbers.
     radius : LazyLength
         The drawn radius.
     normals : LazyNormals
@@ -675,7 +745,18 @@ def _round_with_floats(
 
 
 def _random_sign(source: Source) -> int:
-    """Return −1 or 1, each with probability one half."""
+    """Return −1 or 1, each with probability one half: the sign of a released line.
+
+    Parameters
+    ----------
+    source : Source
+        The random bits; one of them is used.
+
+    Returns
+    -------
+    int
+        The sign.
+    """
     first_bit = int(LazyUniforms(source, 1).leading[0]) >> 63
     return 1 - 2 * first_bit
 
@@ -734,24 +815,24 @@ def _radial_factors(
 
 
 def _cos_sin(r: arb) -> RadialFactors:
-    """Return cos r and sin r."""
+    """Return cos r and sin r, the radial factors of spheres, as balls."""
     sin, cos = r.sin_cos()
     return RadialFactors(cos, sin)
 
 
 def _cosh_sinh(r: arb) -> RadialFactors:
-    """Return cosh r and sinh r."""
+    """Return cosh r and sinh r, the radial factors of hyperbolic spaces, as balls."""
     sinh, cosh = r.sinh_cosh()
     return RadialFactors(cosh, sinh)
 
 
 def _normalize(x: Enclosure) -> Enclosure:
-    """Return x/|x|."""
+    """Return the unit vector x/|x|, in balls of either kind."""
     return x / x.dot(x).sqrt()
 
 
 def _remove_mean(x: Enclosure) -> Enclosure:
-    """Return x less the mean of its entries."""
+    """Return x less the mean of its entries, in balls of either kind."""
     n = x.mid.shape[0] if isinstance(x, FloatBall) else len(x)
     return x - x.sum() / n
 
@@ -801,24 +882,26 @@ def _hyperboloid_point(
 
 
 def _public_reflection(n: int) -> Callable[[Vectors], Vectors]:
-    """Return the fixed reflection x − 2(v·x)v/(v·v) of vectors of length n.
+    """Return a fixed reflection of vectors of length n, which hides special footpoints.
 
-    No entry of v is zero. Vectors of other lengths are left as they are.
+    It is x − 2(v·x)v/(v·v) with a public vector v of which no entry is zero. Arithmetic
+    is faster on numbers of few bits, such as the zeros of a pole; after the reflection
+    running time does not tell such a footpoint from another one.
 
     Parameters
     ----------
     n : int
-        The length of the vectors that are reflected.
+        The length of the vectors that are reflected; others are left as they are.
 
     Returns
     -------
     callable
-        The reflection, as a function of a list of vectors.
+        The reflection, as a function of a list of vectors. It is its own inverse.
     """
     axis = arb_array(np.sqrt(2.0 + np.arange(n)))  # v, without a zero entry
 
     def reflect(vectors: Vectors) -> Vectors:
-        """Return the vectors, with each one of length n reflected."""
+        """Reflect each vector of length n, and leave the others as they are."""
         reflected = []
         for vector in vectors:
             if np.shape(vector) == (n,):

@@ -86,14 +86,17 @@ class ExactDraw:
 
     @property
     def value(self) -> np.ndarray:
-        """integers·2^-grid as float64, each with a single, correct rounding."""
+        """integers·2^-grid as float64, each rounded once and correctly."""
         # Python divides integers with correct rounding.
         floats = [int(k) / (1 << self.grid) for k in self.integers.ravel()]
         return np.array(floats, dtype=np.float64).reshape(self.integers.shape)
 
     @property
     def point(self) -> Any:
-        """A point of the manifold near the grid point: post-processing, in floats."""
+        """A point of the manifold near the grid point (`point_from_grid`).
+
+        It is computed in floats from the released integers, which is post-processing.
+        """
         return point_from_grid(self.manifold, self.value)
 
 
@@ -101,7 +104,16 @@ class ExactDraw:
 def grid_shape(manifold: Manifold) -> tuple[int, ...]:
     """Return the shape of `ExactDraw.integers` on a manifold.
 
-    On a product the integers of the factors are flattened and concatenated.
+    Parameters
+    ----------
+    manifold : Manifold
+        The space on which the noise lives.
+
+    Returns
+    -------
+    tuple of int
+        (dim,) if the draw is released in flat coordinates, and otherwise the shape of a
+        point. On a product the integers of the factors are flattened and concatenated.
     """
     if len(manifold.factors) > 1:
         return (sum(math.prod(grid_shape(factor)) for factor in manifold.factors),)
@@ -111,12 +123,20 @@ def grid_shape(manifold: Manifold) -> tuple[int, ...]:
 def point_from_grid(manifold: Manifold, value: np.ndarray) -> Any:
     """Return the point of the manifold that belongs to grid coordinates.
 
+    Coordinates that were rounded miss the manifold's equations a little; the point is
+    their projection. Flat coordinates go through exp at the origin.
+
     Parameters
     ----------
     manifold : Manifold
         The manifold of the draw.
     value : array of shape grid_shape(manifold)
         `ExactDraw.value`.
+
+    Returns
+    -------
+    array of shape point_shape
+        The point, in float64.
     """
     if len(manifold.factors) > 1:
         return _product_point_from_grid(manifold, value)
@@ -135,6 +155,11 @@ def _product_point_from_grid(manifold: Manifold, value: np.ndarray) -> Any:
         A product.
     value : array of shape grid_shape(manifold)
         The coordinates of all factors, one after the other.
+
+    Returns
+    -------
+    array of shape point_shape
+        The point of the product, in float64.
     """
     shapes = [grid_shape(factor) for factor in manifold.factors]
     ends = np.cumsum([math.prod(shape) for shape in shapes])[:-1]
@@ -147,7 +172,20 @@ def _product_point_from_grid(manifold: Manifold, value: np.ndarray) -> Any:
 
 
 def has_exact_laplace(manifold: Manifold) -> bool:
-    """Whether `exact_laplace` can draw on this manifold; ask before any budget is spent."""
+    """Return whether `exact_laplace` can draw on a manifold.
+
+    Mechanisms ask before any budget is spent.
+
+    Parameters
+    ----------
+    manifold : Manifold
+        The space on which the noise lives.
+
+    Returns
+    -------
+    bool
+        True on spaces with a chart for exact draws and on positive definite matrices.
+    """
     space = two_point_homogeneous_space(manifold)
     if space is not None and exact_chart(manifold) is not None:
         return True
@@ -155,14 +193,20 @@ def has_exact_laplace(manifold: Manifold) -> bool:
 
 
 def has_exact_gaussian(manifold: Manifold) -> bool:
-    """Whether `exact_gaussian` can draw on this manifold; ask before any budget is spent.
+    """Return whether `exact_gaussian` can draw on a manifold.
 
-    On a product, every factor must have an exact Gaussian sampler.
+    Mechanisms ask before any budget is spent. On a product, every factor must have an
+    exact Gaussian sampler.
 
     Parameters
     ----------
     manifold : Manifold
-        The space of the records.
+        The space on which the noise lives.
+
+    Returns
+    -------
+    bool
+        Whether there is a sampler at some scale.
     """
     if len(manifold.factors) > 1:
         return all(has_exact_gaussian(factor) for factor in manifold.factors)
@@ -212,6 +256,11 @@ def is_released_in_chart(manifold: Manifold) -> bool:
     ----------
     manifold : Manifold
         The space on which the noise lives.
+
+    Returns
+    -------
+    bool
+        Whether `ExactDraw.integers` are flat coordinates and not those of a point.
     """
     if len(manifold.factors) > 1:
         return False
@@ -251,16 +300,17 @@ def exact_draw(
         Where the points live.
     scale : float
         σ > 0.
-    center : array
-        The footpoint.
+    center : array of shape point_shape
+        The footpoint; its entries are taken as exact numbers.
     source : Source, optional
         The random bits; a new `SecureSource` by default.
     grid : int
-        Between 1 and 200.
+        The number of bits after the binary point, between 1 and 200.
 
     Returns
     -------
     ExactDraw
+        The integers in units of 2^-grid, with the slack `tau`.
 
     Raises
     ------
@@ -292,14 +342,17 @@ def exact_gaussian(
 ) -> ExactDraw:
     """Draw from the Riemannian Gaussian about a center, rounded to the grid 2^-grid.
 
+    The density is ∝ exp(−d²/2σ²), d the distance to the center. This is
+    `exact_draw("gaussian", …)`.
+
     Parameters
     ----------
     manifold : Manifold
         Where the points live.
     scale : float
         The scale σ > 0.
-    center : array
-        The footpoint.
+    center : array of shape point_shape
+        The footpoint; its entries are taken as exact numbers.
     source : Source, optional
         The random bits; a new `SecureSource` by default.
     grid : int
@@ -308,7 +361,7 @@ def exact_gaussian(
     Returns
     -------
     ExactDraw
-        The integers in units of 2^-grid; see `exact_draw`.
+        The integers in units of 2^-grid, with the slack `tau`.
     """
     return exact_draw("gaussian", manifold, scale, center, source=source, grid=grid)
 
@@ -323,14 +376,17 @@ def exact_laplace(
 ) -> ExactDraw:
     """Draw from the Riemannian Laplace law about a center, rounded to the grid 2^-grid.
 
+    The density is ∝ exp(−d/σ), d the distance to the center. This is
+    `exact_draw("laplace", …)`.
+
     Parameters
     ----------
     manifold : Manifold
         Where the points live.
     scale : float
         The scale σ > 0.
-    center : array
-        The footpoint.
+    center : array of shape point_shape
+        The footpoint; its entries are taken as exact numbers.
     source : Source, optional
         The random bits; a new `SecureSource` by default.
     grid : int
@@ -339,7 +395,7 @@ def exact_laplace(
     Returns
     -------
     ExactDraw
-        The integers in units of 2^-grid; see `exact_draw`.
+        The integers in units of 2^-grid, with the slack `tau`.
     """
     return exact_draw("laplace", manifold, scale, center, source=source, grid=grid)
 
@@ -352,20 +408,30 @@ def _draw(
     source: Source,
     grid: int,
 ) -> ExactDraw:
-    """Return `exact_draw` for checked arguments; a Gaussian on a product is drawn by factors.
+    """Draw from a law for arguments that `exact_draw` has checked.
+
+    A Gaussian on a product is drawn factor by factor, because its parts are
+    independent; the slacks `tau` of the factors add up.
 
     Parameters
     ----------
     kind : {"gaussian", "laplace"}
+        The law.
     manifold : Manifold
+        The space on which the noise lives.
     scale : float
-        σ.
+        Its scale σ.
     center : array of shape point_shape
         The footpoint.
     source : Source
         The random bits; a draw that uses more than a public limit of them raises.
     grid : int
         The grid is 2^-grid.
+
+    Returns
+    -------
+    ExactDraw
+        The integers in units of 2^-grid, with their slack.
     """
     if len(manifold.factors) > 1 and kind == "gaussian":
         centers = split_into_factors(manifold, center)
@@ -383,7 +449,11 @@ def _draw(
 
 
 def draw_slack(kind: Kind, manifold: Manifold, scale: float) -> float:
-    """Return the `tau` of every exact draw of this kind, from public numbers alone.
+    """Return the slack `tau` of every exact draw of a law, before anything is drawn.
+
+    It bounds the total variation between the released integers and the ideal rounded
+    draw, and increases δ of a release by (1 + e^ε)·tau. It depends on public numbers
+    alone.
 
     Parameters
     ----------
@@ -392,22 +462,36 @@ def draw_slack(kind: Kind, manifold: Manifold, scale: float) -> float:
     manifold : Manifold
         A space on which it can be drawn.
     scale : float
-        σ.
+        Its scale σ.
+
+    Returns
+    -------
+    float
+        `ExactDraw.tau`.
     """
     factors = manifold.factors if kind == "gaussian" else (manifold,)
     return sum(_allowance(kind, factor, scale).tau() for factor in factors)
 
 
 def _allowance(kind: Kind, manifold: Manifold, scale: float) -> Allowance:
-    """Return the public limit of the random bytes of a draw on one space.
+    """Return the public limit on the random bytes of a draw on one space.
+
+    A draw by rejection takes a random number of proposals. The limit is so far above
+    the expected number that it is exceeded with probability below the slack `tau`.
 
     Parameters
     ----------
     kind : {"gaussian", "laplace"}
+        The law.
     manifold : Manifold
-        No product of several factors.
+        A space, no product of several factors.
     scale : float
-        σ.
+        Its scale σ.
+
+    Returns
+    -------
+    Allowance
+        It meters a source and knows the slack.
     """
     acceptance = 1.0
     if isinstance(manifold, AffineInvariantCone):
@@ -432,9 +516,11 @@ def _draw_integers(
     Parameters
     ----------
     kind : {"gaussian", "laplace"}
+        The law.
     manifold : Manifold
+        The space on which the noise lives.
     scale : float
-        σ.
+        Its scale σ.
     center : array of shape point_shape
         The footpoint.
     source : Source
@@ -445,6 +531,7 @@ def _draw_integers(
     Returns
     -------
     array of Python ints, shape grid_shape(manifold)
+        The coordinates in units of 2^-grid.
 
     Raises
     ------
@@ -491,6 +578,11 @@ def _draw_flat_gaussian(
         The random bits.
     grid : int
         The grid is 2^-grid.
+
+    Returns
+    -------
+    array of Python ints, shape (n,)
+        The coordinates in units of 2^-grid.
     """
     normals = LazyNormals(source, center.size)
     integers = np.zeros(center.size, dtype=object)
@@ -523,9 +615,15 @@ def _round_coordinate(
         Exact numbers.
     grid : int
         The grid is 2^-grid.
+
+    Returns
+    -------
+    int
+        The nearest integer to 2^grid times the coordinate.
     """
 
     def round_at(precision: int) -> int | None:
+        """Return the rounded coordinate if these bits make it certain, else None."""
         noise = arb(sigma) * normals.ball(i, precision)
         return round_arb(arb(mean) + noise, grid)
 
@@ -553,8 +651,19 @@ def _check_center(manifold: Manifold, center: Any) -> np.ndarray:
     Parameters
     ----------
     manifold : Manifold
+        The space on which the noise lives.
     center : array-like of shape point_shape
-        What the user gave.
+        What the caller passes as the footpoint.
+
+    Returns
+    -------
+    array of shape point_shape
+        The footpoint.
+
+    Raises
+    ------
+    ParameterError
+        If it has another shape, is not finite, or is no point.
     """
     if not isinstance(manifold, Manifold):
         raise ParameterError("must be a manifold", parameter="manifold", value=manifold)

@@ -36,7 +36,18 @@ _SMALLEST_ACCEPTANCE = 1e-3
 
 
 def has_exact_planes(manifold: Manifold) -> bool:
-    """Return whether the manifold is Grassmann(m, 2) of rank two, where draws are exact."""
+    """Return whether a manifold is Grassmann(m, 2) of rank two, where draws are exact.
+
+    Parameters
+    ----------
+    manifold : Manifold
+        Any manifold.
+
+    Returns
+    -------
+    bool
+        True for the planes of a space of four dimensions or more.
+    """
     return (
         isinstance(manifold, Grassmann) and manifold.r == 2 and rank_of(manifold) == 2
     )
@@ -51,6 +62,11 @@ def plane_acceptance(manifold: Grassmann, sigma: float) -> float:
         The planes of an m-dimensional space.
     sigma : float
         The scale σ.
+
+    Returns
+    -------
+    float
+        A number between 0 and 1, from public numbers alone.
     """
     return untilted_acceptance(2, manifold.m - 2, sigma)
 
@@ -58,12 +74,19 @@ def plane_acceptance(manifold: Grassmann, sigma: float) -> float:
 def is_wide_for_planes(manifold: Grassmann, sigma: float) -> bool:
     """Return whether too few tangent normals are accepted at this scale to draw exactly.
 
+    A draw would then take more than about a thousand proposals.
+
     Parameters
     ----------
     manifold : Grassmann
         The planes of an m-dimensional space.
     sigma : float
         The scale σ.
+
+    Returns
+    -------
+    bool
+        Whether a draw is refused.
     """
     return plane_acceptance(manifold, sigma) < _SMALLEST_ACCEPTANCE
 
@@ -98,7 +121,7 @@ def draw_plane(
     rotation = LazyNormals(source, _ROTATION_NORMALS)
 
     def round_at(precision: int) -> np.ndarray | None:
-        """Return the integers if all are certain at this precision."""
+        """Return the integers of the basis if these bits make all certain, else None."""
         tangent = _tangent(center, normals, sigma, precision)
         angles = _principal_angles(tangent.gram)
         if not angles.are_distinct:
@@ -167,6 +190,11 @@ def _tangent(
         The scale σ.
     precision : int
         How many bits of the normals are used.
+
+    Returns
+    -------
+    _Tangent
+        The orthonormal basis P, the tangent vector H, and A = HᵀH.
     """
     basis = _orthonormal_columns(arb_array(center))
     noise = normals.balls(precision).reshape(center.shape) * arb(sigma)
@@ -175,7 +203,18 @@ def _tangent(
 
 
 def _orthonormal_columns(columns: np.ndarray) -> np.ndarray:
-    """Return the two columns of a matrix of balls after the Gram–Schmidt process."""
+    """Make the two columns of a matrix orthonormal by the Gram–Schmidt process.
+
+    Parameters
+    ----------
+    columns : array of balls, shape (m, 2)
+        Two linearly independent columns.
+
+    Returns
+    -------
+    array of balls, shape (m, 2)
+        An orthonormal basis of their span.
+    """
     first = columns[:, 0] / columns[:, 0].dot(columns[:, 0]).sqrt()
     second = columns[:, 1] - first * first.dot(columns[:, 1])
     return np.stack([first, second / second.dot(second).sqrt()], axis=1)
@@ -191,6 +230,11 @@ def _principal_angles(gram: np.ndarray) -> _Angles:
     ----------
     gram : array of balls, shape (2, 2)
         A.
+
+    Returns
+    -------
+    _Angles
+        The angles θ₁ ≥ θ₂, with their squares.
     """
     a, b, c = gram[0, 0], gram[0, 1], gram[1, 1]
     half_difference = (a - c) / 2
@@ -217,21 +261,27 @@ def _is_accepted(
         The scale σ.
     coin : LazyUniforms
         One uniform number.
+
+    Returns
+    -------
+    bool
+        False also beyond the cut locus, θ₁ ≥ π/2.
     """
     exponent = len(center) - 4
 
     def angles_at(precision: int) -> _Angles:
+        """Return the principal angles of the proposal, from bits of its normals."""
         return _principal_angles(_tangent(center, normals, sigma, precision).gram)
 
     def is_inside(precision: int) -> bool | None:
-        """Return whether θ₁ < π/2, or None where that is not certain."""
+        """Return whether θ₁ < π/2, or None if these bits do not decide it."""
         excess = angles_at(precision).first - arb.pi() / 2
         if excess.contains(0) or not excess.is_finite():
             return None
         return bool(excess < 0)
 
     def log_volume(precision: int) -> arb:
-        """Return log J(θ)."""
+        """Return log J(θ) as a ball; NaN if these bits do not separate the angles."""
         angles = angles_at(precision)
         if not angles.are_distinct:
             return arb("nan")
@@ -244,7 +294,7 @@ def _is_accepted(
 
 
 def _sinc(x: arb) -> arb:
-    """Return sin x/x for a ball that does not contain 0."""
+    """Return sin x/x, as a ball, for a ball x that does not contain 0."""
     return x.sin() / x
 
 
@@ -257,6 +307,11 @@ def _exponential(tangent: _Tangent, angles: _Angles) -> np.ndarray:
         P, H and A.
     angles : _Angles
         The distinct roots of the eigenvalues of A.
+
+    Returns
+    -------
+    array of balls, shape (m, 2)
+        An orthonormal basis of the drawn plane.
     """
     cosine = _function_of_gram(
         tangent.gram, angles, angles.first.cos(), angles.second.cos()
@@ -282,6 +337,11 @@ def _function_of_gram(
         The roots of λ₁ and λ₂.
     at_first, at_second : arb
         f(λ₁) and f(λ₂).
+
+    Returns
+    -------
+    array of balls, shape (2, 2)
+        f(A).
     """
     identity = arb_array(np.eye(2))
     gap = angles.first_square - angles.second_square

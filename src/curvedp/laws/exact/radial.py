@@ -54,6 +54,11 @@ class ExactRadialDensity:
     scale: float
 
     def __post_init__(self) -> None:
+        """Refuse a Laplace law of infinite mass, in ball arithmetic.
+
+        With the growth rate h = Σ n·√−κ of the volume, over the negative curvatures κ
+        with multiplicities n, its mass is finite only if scale·h < 1.
+        """
         growth_rate = arb(0)
         for kappa, count in self.space.jacobi_spectrum:
             if kappa < 0:
@@ -67,7 +72,7 @@ class ExactRadialDensity:
 
     @property
     def end(self) -> arb:
-        """The end of the support, exactly: the number of which `space.diameter` is the float.
+        """The end of the support, to any precision; `space.diameter` is its float.
 
         It is π/(j√κ) with the smallest curvature κ and an integer j, or π·j or π/j for
         a circle.
@@ -187,15 +192,15 @@ class LogConcaveDensity(Protocol):
 
     @property
     def end(self) -> arb:
-        """The end of the support, exactly."""
+        """The end of the support, as a ball at the current precision."""
         ...
 
     def log_density(self, r: arb) -> arb:
-        """Return h(r)."""
+        """Return a ball around h(r), the log-density at r up to a constant."""
         ...
 
     def slope(self, r: arb) -> arb:
-        """Return h′(r)."""
+        """Return a ball around the derivative h′(r) of the log-density at r."""
         ...
 
 
@@ -219,12 +224,24 @@ class EnvelopePiece:
     height: float
 
     def width(self, density: LogConcaveDensity) -> arb:
-        """Return stop − start."""
+        """Return the length stop − start of the piece.
+
+        Parameters
+        ----------
+        density : LogConcaveDensity
+            The density, which knows the end of the support.
+
+        Returns
+        -------
+        arb
+            A ball around the length; infinite for the last piece of an unbounded
+            support.
+        """
         stop = density.end if self.stop is None else arb(self.stop)
         return stop - arb(self.start)
 
     def mass(self, density: LogConcaveDensity) -> arb:
-        """Return the mass ∫ e^{height + slope·(r − start)} dr of the envelope over the piece.
+        """Return the mass ∫ e^{height + slope·(r − start)} dr of the piece.
 
         Parameters
         ----------
@@ -285,7 +302,7 @@ class RadialEnvelope:
 
 
 def _expm1(x: arb) -> arb:
-    """Return e^x − 1, also for x = −∞, which is met on the last, falling piece."""
+    """Return e^x − 1, also for x = −∞: the last piece may fall forever."""
     return x.expm1() if x.is_finite() else arb(-1)
 
 
@@ -457,6 +474,15 @@ class LazyRadius:
     """
 
     def __init__(self, envelope: RadialEnvelope, uniform: LazyUniforms) -> None:
+        """Find the piece of the envelope in which the radius lies.
+
+        Parameters
+        ----------
+        envelope : RadialEnvelope
+            The distribution of the proposal.
+        uniform : LazyUniforms
+            One uniform real: the fraction of the envelope's mass below the radius.
+        """
         self._envelope = envelope
         self._uniform = uniform
         self._index = decide(self._find_piece)
@@ -504,10 +530,17 @@ class LazyRadius:
     def log_ratio(self, precision: int) -> arb:
         """Return log(target/envelope) at this radius, at most 0.
 
+        The radius is accepted if it exceeds the logarithm of a uniform number.
+
         Parameters
         ----------
         precision : int
             The number of bits.
+
+        Returns
+        -------
+        arb
+            A ball around the logarithm.
         """
         r = self.ball(precision)
         piece = self._envelope.pieces[self._index]
@@ -525,6 +558,11 @@ def draw_radius(density: ExactRadialDensity, source: Source) -> LazyRadius:
         The law of the radius.
     source : Source
         The random bits.
+
+    Returns
+    -------
+    LazyRadius
+        The accepted radius, a real number that can be computed to any precision.
     """
     return draw_under(radial_envelope(density), source)
 
@@ -538,6 +576,11 @@ def draw_under(envelope: RadialEnvelope, source: Source) -> LazyRadius:
         It lies above the density that is drawn from.
     source : Source
         The random bits.
+
+    Returns
+    -------
+    LazyRadius
+        The accepted radius, a real number that can be computed to any precision.
     """
     while True:
         radius = LazyRadius(envelope, LazyUniforms(source, 1))

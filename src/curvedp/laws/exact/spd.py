@@ -85,7 +85,8 @@ def draw_spd(
 
     Returns
     -------
-    array of Python ints in the shape of the center
+    array of Python ints, in the shape of the center
+        The entries in units of 2^-grid, symmetric or Hermitian.
     """
     draw = _identity_sampler(kind, m, beta, scale)(source)
     if beta == 2:
@@ -238,7 +239,22 @@ def _identity_sampler(
 
 
 def _prefers_near_laplace(m: int, beta: int, scale: float) -> bool:
-    """Whether the near envelope of the Laplace law accepts more than the far one."""
+    """Return whether the near envelope of a Laplace law accepts more than the far one.
+
+    Parameters
+    ----------
+    m : int
+        The size of the matrices.
+    beta : {1, 2}
+        1 for real symmetric, 2 for Hermitian matrices.
+    scale : float
+        The scale σ.
+
+    Returns
+    -------
+    bool
+        True for small scales.
+    """
     return best_laplace_envelope(SPDLaplace(m, beta, scale)).name == "near"
 
 
@@ -288,7 +304,7 @@ def _congruence(factor: FloatBall, inner: FloatExp) -> FloatBall:
 
 
 class MatrixEntries(NamedTuple):
-    """Positions in a matrix."""
+    """Positions of some entries of a matrix: the row and the column of each."""
 
     rows: np.ndarray
     columns: np.ndarray

@@ -90,6 +90,19 @@ class FarGaussianDraw:
     def __init__(
         self, m: int, scale: float, normals: LazyNormals, beta: int = 1
     ) -> None:
+        """Store the lazy numbers of a proposal; nothing is computed yet.
+
+        Parameters
+        ----------
+        m : int
+            The size of the matrix.
+        scale : float
+            The scale σ.
+        normals : LazyNormals
+            One normal for each log-eigenvalue; a subclass takes further ones.
+        beta : {1, 2}
+            1 for real symmetric, 2 for Hermitian matrices.
+        """
         self.m = m
         self.beta = beta
         self._scale = scale
@@ -125,6 +138,7 @@ class FarGaussianDraw:
         Returns
         -------
         list of m balls
+            ρ₁, …, ρ_m.
         """
         normals = self._normals.balls(precision)
         sigma = self._standard_deviation(normals)
@@ -166,7 +180,7 @@ class FarGaussianDraw:
         """
 
         def decide_at(precision: int) -> bool | None:
-            """Return the answer, or None if it needs more than this many bits."""
+            """Return the answer, or None if these bits do not decide it."""
             rho = self.log_eigenvalues(precision)
             gaps = [larger - smaller for larger, smaller in itertools.pairwise(rho)]
             if any(gap < 0 for gap in gaps):
@@ -176,7 +190,19 @@ class FarGaussianDraw:
         return decide(decide_at)
 
     def is_accepted(self, source: Source) -> bool:
-        """Whether rejection sampling accepts this proposal."""
+        """Decide with certainty whether rejection sampling accepts this proposal.
+
+        Parameters
+        ----------
+        source : Source
+            The random bits of the coin.
+
+        Returns
+        -------
+        bool
+            False if the log-eigenvalues are not decreasing, or with the probability
+            1 − target/envelope.
+        """
         return self.is_decreasing() and accepts(LazyUniforms(source, 1), self.log_ratio)
 
     def draw_rotation(self, source: Source) -> None:

@@ -43,11 +43,22 @@ class NearBound(ABC):
     @property
     @abstractmethod
     def n_normals(self) -> int:
-        """How many standard normals one matrix takes."""
+        """The number of standard normals from which one matrix V is made."""
 
     @abstractmethod
     def scales(self, normals: Any) -> MatrixScales:
-        """Return the scales of the Gaussian matrix; `normals` are Arb balls or a FloatBall."""
+        """Return the scales of the trace part and the traceless part of V.
+
+        Parameters
+        ----------
+        normals : array of Arb balls, or FloatBall
+            All normals of the matrix; the scales are balls of the same kind.
+
+        Returns
+        -------
+        MatrixScales
+            The factors of a standard Gaussian matrix.
+        """
 
     @abstractmethod
     def log_bound(self, sum_of_squares: arb, normals: Any) -> arb:
@@ -97,19 +108,38 @@ class TangentBound(NearBound):
     beta: int = 1
 
     def slope(self) -> arb:
-        """Return b = (2/βm)·(1/σ² − 1/s²)."""
+        """Return the slope b = (2/βm)·(1/σ² − 1/s²) of the tangent, as a ball.
+
+        It is computed from the rounded s, so that bound and envelope agree exactly.
+        """
         difference = 1 / arb(self.sigma) ** 2 - 1 / arb(self.traceless_scale) ** 2
         return 2 * difference / (self.beta * self.m)
 
     @property
     def n_normals(self) -> int:
+        """One normal for each real entry of V."""
         return dimension(self.m, self.beta)
 
     def scales(self, normals: Any) -> MatrixScales:
+        """Return σ for the trace and s for the traceless part, as balls."""
         number = FloatBall if isinstance(normals, FloatBall) else arb
         return MatrixScales(number(self.sigma), number(self.traceless_scale))
 
     def log_bound(self, sum_of_squares: arb, normals: Any) -> arb:
+        """Return b·Σx_ij² plus a for each of the m(m − 1)/2 pairs.
+
+        Parameters
+        ----------
+        sum_of_squares : ball
+            Σ_{i<j} x_ij².
+        normals : array of balls
+            Not used: this bound depends on the differences x_ij alone.
+
+        Returns
+        -------
+        arb
+            The bound, as a ball.
+        """
         n_pairs = self.m * (self.m - 1) // 2
         return self.slope() * sum_of_squares + n_pairs * arb(self.offset)
 
@@ -137,11 +167,14 @@ class LaplaceBound(NearBound):
 
     @property
     def n_normals(self) -> int:
-        """One per dimension for the direction, two per dimension for the length."""
+        """One normal per dimension for the direction of V, two for its length."""
         return 3 * dimension(self.m, self.beta)
 
     def _half_root_norm(self) -> arb:
-        """Return |h| = √(m(m²−1)/12)."""
+        """Return |h| = √(m(m²−1)/12) as a ball, hᵢ = (m+1−2i)/2.
+
+        Σ_{i<j} |x_ij| ≤ |h|·|V|, x_ij half the difference of two eigenvalues of V.
+        """
         return (arb(self.m * (self.m**2 - 1)) / 12).sqrt()
 
     def _length(self, normals: Any) -> Any:
@@ -184,6 +217,20 @@ class LaplaceBound(NearBound):
         return MatrixScales(ratio, ratio)
 
     def log_bound(self, sum_of_squares: arb, normals: Any) -> arb:
+        """Return |h|·|V|, an upper bound of Σ_{i<j} log sinhc x_ij.
+
+        Parameters
+        ----------
+        sum_of_squares : ball
+            Σ x_ij², which is not used.
+        normals : array of balls
+            The normals of the matrix, which give its length |V|.
+
+        Returns
+        -------
+        arb
+            The bound, as a ball.
+        """
         return self._half_root_norm() * self._length(normals)
 
 
@@ -275,6 +322,15 @@ class NearDraw:
     """
 
     def __init__(self, bound: NearBound, normals: LazyNormals) -> None:
+        """Store the lazy normals of a proposal; nothing is computed yet.
+
+        Parameters
+        ----------
+        bound : NearBound
+            The distribution of V and the envelope.
+        normals : LazyNormals
+            `bound.n_normals` standard normals.
+        """
         self._bound = bound
         self._normals = normals
         self._float_eigen: FloatEigen | None = None
@@ -282,7 +338,7 @@ class NearDraw:
 
     @property
     def is_large(self) -> bool:
-        """Whether floats are worth a try before Arb."""
+        """Whether the matrix is so large that floats, tried before Arb, save time."""
         return self._bound.n_normals >= FILTER_SIZE
 
     def _matrix(self, normals: Any, root_half: Any) -> Any:
@@ -315,7 +371,18 @@ class NearDraw:
         return gaussian_part + identity * trace_part
 
     def _matrix_in_balls(self, precision: int) -> arb_mat:
-        """Return V to about the given number of bits."""
+        """Return balls around the entries of V.
+
+        Parameters
+        ----------
+        precision : int
+            About how many bits of the normals are used.
+
+        Returns
+        -------
+        arb_mat
+            The matrix; for β = 2 as real blocks [[a, −b], [b, a]].
+        """
         matrix = self._matrix(self._normals.balls(precision), arb(0.5).sqrt())
         return arb_mat(matrix.tolist())
 
@@ -358,7 +425,7 @@ class NearDraw:
         return self._float_eigen
 
     def _eigenvalues(self, precision: int) -> list[arb] | None:
-        """Return balls around the eigenvalues of V, or None if Arb cannot separate them yet.
+        """Return balls around the eigenvalues of V, or None if Arb cannot separate them.
 
         For large matrices, float64 eigenvalues with proved errors are used at the first
         precision of 64 bits.
@@ -436,7 +503,18 @@ class NearDraw:
         return self._bound.beta * (log_product - log_bound)
 
     def exp(self, precision: int) -> arb_mat:
-        """Return e^V to about the given number of bits."""
+        """Return balls around the entries of Y = e^V, the draw about the identity.
+
+        Parameters
+        ----------
+        precision : int
+            About how many bits of the normals are used.
+
+        Returns
+        -------
+        arb_mat
+            The matrix; for β = 2 as real blocks [[a, −b], [b, a]].
+        """
         return self._matrix_in_balls(precision).exp()
 
     def float_exp(self) -> FloatExp:

@@ -89,6 +89,11 @@ def draw_places(
         The random bits.
     grid : int
         The grid is 2^-grid, at most `FILTER_GRID`.
+
+    Returns
+    -------
+    PlaceDraws
+        One rounded draw for each center, with the slack `tau`.
     """
     if not (0 < scale <= LARGEST_SCALE and 1 <= grid <= FILTER_GRID):
         raise ValueError("the scale or the grid is out of the range of this sampler")
@@ -120,7 +125,7 @@ class _Radii:
     scale: float
 
     def floats(self) -> FloatBall:
-        """Return the radii as float balls."""
+        """Return all proposed radii −σ·log(u·v) as float balls."""
         u = self._floats(0)
         v = self._floats(1)
         return (u.log() + v.log()) * (-self.scale)
@@ -134,6 +139,11 @@ class _Radii:
             Which proposal.
         bits : int
             The precision of its uniforms.
+
+        Returns
+        -------
+        arb
+            A ball around the radius.
         """
         u, v = self.uniforms.balls(bits, (3 * index, 3 * index + 1))
         return -(u.log() + v.log()) * arb(self.scale)
@@ -145,6 +155,11 @@ class _Radii:
         ----------
         radii : FloatBall
             What `floats` returned.
+
+        Returns
+        -------
+        array of int
+            The indices, in increasing order. Balls that do not decide are left to Arb.
         """
         is_short = radii.mid + radii.rad < _BELOW_PI
         is_long = radii.mid - radii.rad > _ABOVE_PI
@@ -165,10 +180,15 @@ class _Radii:
         ----------
         index : int
             Which proposal.
+
+        Returns
+        -------
+        bool
+            Whether r < π and w·r < sin r.
         """
 
         def evaluate(bits: int) -> bool | None:
-            """Return the answer, or None if it is not certain at this precision."""
+            """Return the answer, or None if these bits do not decide it."""
             r = self.ball(index, bits)
             if r > arb.pi():
                 return False
@@ -183,7 +203,18 @@ class _Radii:
         return decide(evaluate)
 
     def _floats(self, place: int) -> FloatBall:
-        """Return u (0), v (1) or w (2) of every proposal as float balls."""
+        """Return one of the three uniforms of every proposal as float balls.
+
+        Parameters
+        ----------
+        place : {0, 1, 2}
+            Which of u, v and w.
+
+        Returns
+        -------
+        FloatBall
+            One ball for each proposal.
+        """
         return self.uniforms.floats()[place::3]
 
 
@@ -200,7 +231,7 @@ class _Directions:
     uniforms: LazyUniforms
 
     def floats(self) -> tuple[FloatBall, FloatBall]:
-        """Return x and y as float balls."""
+        """Return the coordinates x and y of all points as float balls."""
         points = self.uniforms.floats() * 2.0 - 1.0
         return points[0::2], points[1::2]
 
@@ -213,12 +244,23 @@ class _Directions:
             Which point.
         bits : int
             The precision of its uniforms.
+
+        Returns
+        -------
+        x, y : arb
+            Balls around the coordinates, which lie in [−1, 1].
         """
         u, v = self.uniforms.balls(bits, (2 * index, 2 * index + 1))
         return 2 * u - 1, 2 * v - 1
 
     def accepted(self) -> np.ndarray:
-        """Return the indices of the points in the disk, decided with certainty."""
+        """Return the indices of the points in the disk, decided with certainty.
+
+        Returns
+        -------
+        array of int
+            The indices, in increasing order. Balls that do not decide are left to Arb.
+        """
         x, y = self.floats()
         excess = x * x + y * y - 1.0
         is_inside = excess.mid + excess.rad < 0
@@ -234,10 +276,15 @@ class _Directions:
         ----------
         index : int
             Which point.
+
+        Returns
+        -------
+        bool
+            Whether x² + y² < 1.
         """
 
         def evaluate(bits: int) -> bool | None:
-            """Return the answer, or None if it is not certain at this precision."""
+            """Return the answer, or None if these bits do not decide it."""
             x, y = self.balls(index, bits)
             excess = x * x + y * y - 1
             return None if excess.contains(0) else bool(excess < 0)
@@ -246,7 +293,7 @@ class _Directions:
 
 
 class _RadiusBatch(NamedTuple):
-    """Proposed radii, and which of them are used."""
+    """Proposed radii, the indices of those that are used, and all as float balls."""
 
     proposals: _Radii
     indices: np.ndarray
@@ -254,7 +301,7 @@ class _RadiusBatch(NamedTuple):
 
 
 class _DirectionBatch(NamedTuple):
-    """Proposed directions, and which of them are used."""
+    """Proposed directions, and the indices of those that are used."""
 
     proposals: _Directions
     indices: np.ndarray
@@ -267,7 +314,9 @@ class _Noise:
     Parameters
     ----------
     radii : list of _RadiusBatch
+        As many accepted radii, in all batches together, as there are draws.
     directions : list of _DirectionBatch
+        As many accepted directions.
     """
 
     radii: list[_RadiusBatch]
@@ -332,13 +381,18 @@ class _Noise:
             The batch, and the proposal in it.
         grid : int
             The grid is 2^-grid.
+
+        Returns
+        -------
+        list of int
+            The three coordinates in units of 2^-grid.
         """
         radii = self.radii[radius_index[0]].proposals
         directions = self.directions[pair_index[0]].proposals
         exact_center = [arb(entry) for entry in center.tolist()]
 
         def evaluate(bits: int) -> list[int] | None:
-            """Return the integers if all three are certain at this precision."""
+            """Return the integers if these bits make all three certain, else None."""
             r = radii.ball(radius_index[1], bits)
             sin, cos = r.sin_cos()
             x, y = directions.balls(pair_index[1], bits)
@@ -362,6 +416,11 @@ def _draw_noise(count: int, scale: float, source: Source) -> _Noise:
         σ.
     source : Source
         The random bits.
+
+    Returns
+    -------
+    _Noise
+        `count` accepted radii and directions.
     """
     radii: list[_RadiusBatch] = []
     missing = count
@@ -407,6 +466,11 @@ def _sin_cos(r: FloatBall) -> _SinCos:
     ----------
     r : FloatBall
         The radii.
+
+    Returns
+    -------
+    _SinCos
+        Float balls around sin r and cos r.
     """
     y = r * 0.25
     is_small = np.abs(y.mid) + y.rad < _LARGEST_QUARTER
@@ -426,7 +490,18 @@ def _sin_cos(r: FloatBall) -> _SinCos:
 
 
 def _reciprocal_factorial(k: int) -> FloatBall:
-    """Return (−1)^{⌊k/2⌋}/k! as a float ball: one rounding of the quotient."""
+    """Return (−1)^{⌊k/2⌋}/k!, a coefficient of the series of sine and cosine.
+
+    Parameters
+    ----------
+    k : int
+        The power that it belongs to.
+
+    Returns
+    -------
+    FloatBall
+        The number; its radius covers the rounding of the quotient.
+    """
     value = (-1.0) ** (k // 2) / math.factorial(k)
     return FloatBall(value, abs(value) * 2.0**-52)
 
@@ -442,6 +517,11 @@ def _widened(ball: FloatBall, remainder: float, is_valid: np.ndarray) -> FloatBa
         A bound on the terms that were left out.
     is_valid : array of bool
         Where that bound holds.
+
+    Returns
+    -------
+    FloatBall
+        Balls around the sum of the infinite series.
     """
     radius = np.where(is_valid, ball.rad * (1 + 2.0**-50) + remainder, np.inf)
     return FloatBall(ball.mid, radius)
@@ -463,12 +543,18 @@ def _point(
     Parameters
     ----------
     center : list of three balls
+        A vector along which the footpoint p lies.
     frame_sign : float, or array of floats
         1 where p₁ < 0, and −1 elsewhere.
     radial : _SinCos
         sin r and cos r.
     x, y : balls
         A point of the disk.
+
+    Returns
+    -------
+    list of three balls
+        The coordinates of the draw.
     """
     squared_length = sum(entry * entry for entry in center[1:]) + center[0] * center[0]
     length = squared_length.sqrt()
@@ -488,12 +574,34 @@ def _point(
 
 
 def _frame_sign(first_entry: np.ndarray) -> np.ndarray:
-    """Return 1 where the first entry of a center is negative, and −1 elsewhere."""
+    """Return the sign of the reflection that takes the frame at e₁ to a center.
+
+    Parameters
+    ----------
+    first_entry : array
+        The first coordinates of centers.
+
+    Returns
+    -------
+    array
+        1 where it is negative and −1 elsewhere, so that nothing cancels.
+    """
     return np.where(first_entry < 0, 1.0, -1.0)
 
 
 def _join(parts: list[FloatBall]) -> FloatBall:
-    """Return the balls of all batches, one after the other."""
+    """Concatenate the balls of all batches.
+
+    Parameters
+    ----------
+    parts : list of FloatBall
+        One array of balls for each batch.
+
+    Returns
+    -------
+    FloatBall
+        The balls, batch after batch.
+    """
     return FloatBall(
         np.concatenate([part.mid for part in parts]),
         np.concatenate([part.rad for part in parts]),
@@ -501,7 +609,18 @@ def _join(parts: list[FloatBall]) -> FloatBall:
 
 
 def _positions(batches: list[np.ndarray]) -> Iterator[tuple[int, int]]:
-    """Yield the batch and the index in it of every accepted proposal."""
+    """Yield where each accepted proposal stands, in the order of the draws.
+
+    Parameters
+    ----------
+    batches : list of arrays of int
+        For each batch the indices of its accepted proposals.
+
+    Yields
+    ------
+    (int, int)
+        The number of the batch, and the index of a proposal in it.
+    """
     for number, indices in enumerate(batches):
         for index in indices.tolist():
             yield number, index

@@ -216,5 +216,10 @@ def _is_curved(kappa: float, dim: int) -> bool:
         The curvature κ of the factor.
     dim : int
         Its dimension.
+
+    Returns
+    -------
+    bool
+        True for spheres, circles and hyperbolic spaces of two dimensions or more.
     """
     return kappa > 0 or (kappa < 0 and dim > 1)

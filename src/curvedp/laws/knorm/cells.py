@@ -83,6 +83,11 @@ class Cells(NamedTuple):
         ----------
         rows : array of int or bool
             Indices of cells, or a mask with one entry for each.
+
+        Returns
+        -------
+        Cells
+            The chosen rows of every column.
         """
         return Cells(*(column[rows] for column in self))
 
@@ -107,6 +112,11 @@ class ParentBounds(NamedTuple):
         ----------
         rows : array of bool
             A mask with one entry for each child.
+
+        Returns
+        -------
+        ParentBounds
+            The chosen rows of every column.
         """
         return ParentBounds(*(column[rows] for column in self))
 

@@ -580,6 +580,11 @@ def _is_accurate(ball: Any) -> bool:
     ----------
     ball : arb or acb
         A number with an error bound.
+
+    Returns
+    -------
+    bool
+        True if its middle has two bits more than float64 resolves.
     """
     has_relative_accuracy = ball.rel_accuracy_bits() >= _ACCURACY_BITS
     return bool(has_relative_accuracy or float(ball.rad()) < 2**-_ACCURACY_BITS)
