@@ -174,7 +174,12 @@ class Statistic(ABC):
         return record
 
 
-def _json_value(value: Any) -> Any:
+# The deepest nesting of lists in a field of a statistic. A stranger's file may nest lists
+# deeper than Python can recurse; arrays of points have at most a handful of axes.
+_MAX_NESTING = 32
+
+
+def _json_value(value: Any, nesting: int = 0) -> Any:
     """Return a field of a statistic as a certificate holds it.
 
     A manifold becomes its name; arrays, tuples and lists become lists; numbers of NumPy
@@ -184,13 +189,24 @@ def _json_value(value: Any) -> Any:
     ----------
     value : object
         The value of a field.
+    nesting : int, default 0
+        How many lists the value lies in.
+
+    Raises
+    ------
+    ParameterError
+        If lists are nested more than 32 deep.
     """
+    if nesting > _MAX_NESTING:
+        raise ParameterError(
+            f"a field of a statistic nests lists more than {_MAX_NESTING} deep"
+        )
     if isinstance(value, Manifold):
         return manifold_name(value)
     if isinstance(value, np.ndarray | np.generic):
         return value.tolist()
     if isinstance(value, tuple | list):
-        return [_json_value(part) for part in value]
+        return [_json_value(part, nesting + 1) for part in value]
     return value
 
 
