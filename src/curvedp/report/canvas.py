@@ -85,7 +85,7 @@ def view_of(manifold: Manifold) -> str:
 
 
 def _has_real_matrices(manifold: Manifold) -> bool:
-    """Whether points are real positive definite matrices of at least 2×2.
+    """Return whether points are real positive definite matrices of at least 2×2.
 
     Parameters
     ----------
@@ -110,9 +110,14 @@ def new_figure(
     Parameters
     ----------
     title, x_label, y_label : str
-        The texts of the figure.
+        The title of the figure and the labels of its axes.
     size : (float, float)
         Width and height, in inches.
+
+    Returns
+    -------
+    figure, axes : Figure, Axes
+        The figure and its only axes.
     """
     figure = Figure(figsize=size, layout="constrained", facecolor="none")
     axes = figure.add_subplot()
@@ -132,6 +137,7 @@ def show_square(axes: Axes, half_width: float, center: Any = (0.0, 0.0)) -> None
     Parameters
     ----------
     axes : Axes
+        The axes to draw on.
     half_width : float
         Half the side of the square, in the units of the plane.
     center : pair of float
@@ -176,7 +182,7 @@ def viewing_frame(axis: np.ndarray) -> np.ndarray:
 def draw_sphere_grid(axes: Axes, frame: np.ndarray) -> None:
     """Draw the unit sphere with its parallels and meridians in orthographic projection.
 
-    `frame` is a `viewing_frame`: the viewer looks along its third row.
+    The lines are 15 degrees apart, and only their visible halves are drawn.
 
     Parameters
     ----------
@@ -200,7 +206,13 @@ def draw_sphere_grid(axes: Axes, frame: np.ndarray) -> None:
 
 
 def draw_sphere_background(axes: Axes) -> None:
-    """Draw the outline of the unit sphere in orthographic projection."""
+    """Draw the outline of the unit sphere in orthographic projection.
+
+    Parameters
+    ----------
+    axes : Axes
+        The axes to draw on, in units of the sphere's radius.
+    """
     axes.add_patch(Circle((0, 0), 1, facecolor=PANEL, edgecolor=INK, lw=1))
 
 
@@ -216,8 +228,10 @@ def label_graticule(
     Parameters
     ----------
     axes : matplotlib.axes.Axes
+        The axes to draw on.
     frame : array of shape (3, 3)
-        A `viewing_frame`.
+        The rows are the directions to the right, upward, and toward the viewer, as
+        `viewing_frame` returns them.
     half_width : float
         Half the side of the square, in radii of the sphere.
     form : str, optional
@@ -277,6 +291,11 @@ def _longitude_reach(latitude: float, reach: float) -> float:
         The latitude of the middle of the cap, in degrees.
     reach : float
         The radius of the cap, in degrees.
+
+    Returns
+    -------
+    float
+        In degrees; 180 if the cap contains a pole.
     """
     if abs(latitude) + reach >= 90:
         return 180.0
@@ -285,7 +304,20 @@ def _longitude_reach(latitude: float, reach: float) -> float:
 
 
 def _multiples(step: float, lower: float, upper: float) -> list[float]:
-    """Return the multiples of a step between two numbers."""
+    """Return the multiples of a step between two numbers.
+
+    Parameters
+    ----------
+    step : float
+        The step, > 0.
+    lower, upper : float
+        The ends of the interval, both included.
+
+    Returns
+    -------
+    list of float
+        The multiples in ascending order.
+    """
     first = int(np.ceil(lower / step))
     last = int(np.floor(upper / step))
     # Rounding leaves numbers such as 0.3 that are written with few digits.
@@ -293,7 +325,20 @@ def _multiples(step: float, lower: float, upper: float) -> list[float]:
 
 
 def _parallel_label(latitude: float, form: str | None) -> str:
-    """Return the label of a line of constant latitude (degrees) in a form."""
+    """Return the label of a line of constant latitude, in the form of the records.
+
+    Parameters
+    ----------
+    latitude : float
+        The latitude in degrees.
+    form : str or None
+        The form, such as "colatlon-degrees"; None for places on the Earth.
+
+    Returns
+    -------
+    str
+        Such as "45°N", or "45°" in other forms.
+    """
     if form == "colatlon-degrees":
         return f"{90 - latitude:g}°"
     if form == "dipdir-dip-degrees":  # the points are normals, whose third axis is down
@@ -304,7 +349,20 @@ def _parallel_label(latitude: float, form: str | None) -> str:
 
 
 def _meridian_label(longitude: float, form: str | None) -> str:
-    """Return the label of a line of constant longitude (degrees) in a form."""
+    """Return the label of a line of constant longitude, in the form of the records.
+
+    Parameters
+    ----------
+    longitude : float
+        The longitude in degrees.
+    form : str or None
+        The form, such as "trend-plunge-degrees"; None for places on the Earth.
+
+    Returns
+    -------
+    str
+        Such as "10°W", or "350°" in other forms.
+    """
     if form in _ANGLE_NAMES and form != "colatlon-degrees":
         return f"{round(longitude % 360, 6):g}°"
     east = round((longitude + 180) % 360 - 180, 6)
@@ -326,8 +384,9 @@ def _draw_labelled_line(
     Parameters
     ----------
     axes : matplotlib.axes.Axes
+        The axes to draw on.
     frame : array of shape (3, 3)
-        A `viewing_frame`.
+        The directions to the right, upward, and toward the viewer, in rows.
     half_width : float
         Half the side of the square that is shown.
     latitude_longitude : pair of arrays
@@ -366,10 +425,11 @@ def draw_visible_curve(axes: Axes, curve: np.ndarray, **style: Any) -> None:
     Parameters
     ----------
     axes : Axes
+        The axes to draw on.
     curve : array, shape (count, 3)
         Points in the coordinates of a `viewing_frame`; the third faces the viewer.
     **style
-        As for `Axes.plot`.
+        Options of `Axes.plot`, such as the color.
     """
     faces_viewer = curve[:, 2:] > 0
     visible_points = np.where(faces_viewer, curve[:, :2], np.nan)
@@ -377,10 +437,22 @@ def draw_visible_curve(axes: Axes, curve: np.ndarray, **style: Any) -> None:
 
 
 def to_poincare_disc(manifold: Manifold, points: np.ndarray) -> np.ndarray:
-    """Return the points of the Poincaré disk that stand for hyperbolic points.
+    """Return points of a hyperbolic plane as points of the Poincaré disk.
 
     Points of the hyperboloid (`Lorentz`) are projected stereographically onto the disk;
     points of a `PoincareBall` are there already.
+
+    Parameters
+    ----------
+    manifold : Lorentz or PoincareBall
+        The model of the hyperbolic plane in which the points are given.
+    points : array of shape (..., *point_shape)
+        The points.
+
+    Returns
+    -------
+    array of shape (..., 2)
+        Points of the unit disk.
     """
     if isinstance(manifold, Lorentz):
         return np.asarray(points[..., 1:] / (1 + points[..., :1]))
@@ -406,8 +478,7 @@ def draw_disc_grid(axes: Axes) -> None:
 def tensor_ellipse(matrix: np.ndarray, **style: Any) -> Ellipse:
     """Return the ellipse of the first two rows and columns of a positive matrix.
 
-    Its half axes are the square roots of the eigenvalues of that 2×2 block. `style` is
-    passed to `matplotlib.patches.Ellipse`.
+    Its half axes are the square roots of the eigenvalues of that 2×2 block.
 
     Parameters
     ----------

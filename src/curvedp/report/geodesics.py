@@ -35,7 +35,9 @@ class PrincipalGeodesics(NamedTuple):
     Attributes
     ----------
     manifold : Manifold
+        The manifold of the points.
     mean : array of shape point_shape
+        The released mean.
     directions : array, shape (k, dim)
         Orthonormal rows, in coordinates at the mean: one for each geodesic.
     variances : array
@@ -54,14 +56,19 @@ class PrincipalGeodesics(NamedTuple):
     intervals: VarianceIntervals | None = None
 
     def points(self, component: int, steps: Any) -> np.ndarray:
-        """Return points of a geodesic, at so many standard deviations from the mean.
+        """Return points of a principal geodesic, given in standard deviations.
 
         Parameters
         ----------
         component : int
-            Which geodesic, from 0.
+            The number of the geodesic, from 0.
         steps : sequence of float
-            Where on it.
+            Where on the geodesic the points are, in standard deviations; 0 is the mean.
+
+        Returns
+        -------
+        array of shape (steps, *point_shape)
+            Points in the frame of the records.
         """
         deviation = np.sqrt(self.variances[component])
         coordinates = np.outer(steps, deviation * self.directions[component])
@@ -76,6 +83,7 @@ def geodesics_figure(geodesics: PrincipalGeodesics) -> Figure:
     Parameters
     ----------
     geodesics : PrincipalGeodesics
+        The released mean, directions and variances.
     """
     n_geodesics = len(geodesics.directions)
     draw_row = _row_drawing(geodesics.manifold)
@@ -95,7 +103,18 @@ def geodesics_figure(geodesics: PrincipalGeodesics) -> Figure:
 def _row_drawing(
     manifold: Manifold,
 ) -> Callable[[Axes, np.ndarray, np.ndarray, str], None] | None:
-    """Return the function that draws one point, or None where curves are drawn."""
+    """Return the function that draws one point, or None if curves are drawn.
+
+    Parameters
+    ----------
+    manifold : Manifold
+        The manifold of the records.
+
+    Returns
+    -------
+    function of (axes, point, mean, color), or None
+        For shapes and tensors, which are drawn one beside the other.
+    """
     if isinstance(manifold, KendallShapes):
         return _draw_outline
     if canvas.view_of(manifold) == "tensors":
@@ -104,7 +123,17 @@ def _row_drawing(
 
 
 def _draw_variances(axes: Axes, geodesics: PrincipalGeodesics) -> None:
-    """Draw the released variances with their intervals; noise is pale."""
+    """Draw the released variances as bars with their confidence intervals.
+
+    Variances that noise alone could have made are pale.
+
+    Parameters
+    ----------
+    axes : Axes
+        The axes to draw on.
+    geodesics : PrincipalGeodesics
+        The released variances, and how many stand out.
+    """
     count = min(len(geodesics.variances), _MAX_VARIANCES)
     variances = geodesics.variances[:count]
     places = np.arange(1, count + 1)
@@ -145,8 +174,11 @@ def _draw_rows(
     Parameters
     ----------
     figure : SubFigure
+        The figure that holds the axes.
     geodesics : PrincipalGeodesics
+        The released mean, directions and variances.
     draw : function of (axes, point, mean, color)
+        Draws one point in its own axes.
     """
     n_geodesics = len(geodesics.directions)
     grid = figure.subplots(n_geodesics, len(_STEPS), squeeze=False)
@@ -166,7 +198,13 @@ def _draw_rows(
 
 
 def _share_limits(row: np.ndarray) -> None:
-    """Give all axes of a row the widest limits among them."""
+    """Give all axes of a row the widest limits among them.
+
+    Parameters
+    ----------
+    row : array of Axes
+        Axes that have drawn something.
+    """
     low_x, high_x = zip(*(axes.get_xlim() for axes in row), strict=True)
     low_y, high_y = zip(*(axes.get_ylim() for axes in row), strict=True)
     for axes in row:
@@ -179,9 +217,11 @@ def _draw_outline(axes: Axes, point: np.ndarray, mean: np.ndarray, color: str) -
     Parameters
     ----------
     axes : Axes
+        The axes to draw on.
     point, mean : arrays, shape (k, 2)
         Two shapes; the first is turned to fit the second.
     color : str
+        The color of the lines.
     """
     z = point[:, 0] + 1j * point[:, 1]
     reference = mean[:, 0] + 1j * mean[:, 1]
@@ -213,8 +253,11 @@ def _draw_ellipsoid(
     Parameters
     ----------
     axes : Axes
+        The axes to draw on.
     point, mean : arrays, shape (m, m)
+        The point that is drawn, and the mean to compare with.
     color : str
+        The color of the lines.
     """
     size = min(len(point), 3)
     projection = np.eye(2)
@@ -238,7 +281,20 @@ def _draw_ellipsoid(
 
 
 def _ellipse(matrix: np.ndarray) -> np.ndarray:
-    """Return points of the ellipse of a positive 2×2 matrix, shape (2, points)."""
+    """Return points of the ellipse of a positive 2×2 matrix.
+
+    The ellipse of A has the half axes √λ along the eigenvectors of A.
+
+    Parameters
+    ----------
+    matrix : array of shape (2, 2)
+        A positive definite matrix.
+
+    Returns
+    -------
+    array of shape (2, points)
+        A closed curve about 0.
+    """
     eigenvalues, eigenvectors = np.linalg.eigh(matrix)
     half_axes = eigenvectors * np.sqrt(np.maximum(eigenvalues, 0.0))
     angles = np.linspace(0, 2 * np.pi, _CURVE_POINTS)
@@ -254,7 +310,9 @@ def _draw_curves(axes: Axes, geodesics: PrincipalGeodesics) -> None:
     Parameters
     ----------
     axes : Axes
+        The axes to draw on.
     geodesics : PrincipalGeodesics
+        The released mean, directions and variances.
     """
     view = canvas.view_of(geodesics.manifold)
     steps = np.linspace(_STEPS[0], _STEPS[-1], _CURVE_POINTS)
@@ -288,8 +346,11 @@ def _draw_curves_on_globe(
     Parameters
     ----------
     axes : Axes
+        The axes to draw on.
     mean : array, shape (3,)
+        The released mean.
     curves : list of arrays, shape (points, 3)
+        Points of each geodesic.
     """
     frame = canvas.viewing_frame(mean)
     in_view = [curve @ frame.T for curve in curves]
@@ -311,7 +372,9 @@ def _draw_deviations(axes: Axes, geodesics: PrincipalGeodesics) -> None:
     Parameters
     ----------
     axes : Axes
+        The axes to draw on.
     geodesics : PrincipalGeodesics
+        The released mean, directions and variances.
     """
     deviations = np.sqrt(geodesics.variances)
     for k, color in zip(
@@ -331,7 +394,13 @@ def _draw_deviations(axes: Axes, geodesics: PrincipalGeodesics) -> None:
 
 
 def _style_axes(axes: Axes) -> None:
-    """Give axes the project's colors."""
+    """Give axes the project's colors.
+
+    Parameters
+    ----------
+    axes : Axes
+        The axes, which get a clear background and no frame at the top and right.
+    """
     axes.set_facecolor("none")
     axes.tick_params(which="both", color=canvas.INK, labelcolor=canvas.INK)
     axes.spines[:].set_color(canvas.INK)

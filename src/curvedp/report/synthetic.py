@@ -4,7 +4,7 @@ The picture of synthetic records is made of released numbers alone. With the rea
 beside them it is private: it is for the eyes of those who may see the data.
 """
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -41,18 +41,25 @@ def synthetic_figure(
     Parameters
     ----------
     manifold : Manifold
+        The manifold of the points.
     base : array of shape point_shape
-        A public point amid the records.
+        A public point amid the records, from above which a globe is seen.
     synthetic : array, shape (n, *point_shape)
+        The synthetic records.
     class_index : array of int, shape (n,)
         The class of each synthetic record, which decides about its color.
     real : array, shape (m, *point_shape), optional
-        NOT private.
+        The real records. A picture with them is NOT private.
+
+    Returns
+    -------
+    Figure
+        One panel, or two of the same part of the space.
     """
     n_panels = 1 if real is None else 2
     figure = Figure(figsize=(4.4 * n_panels, 4.6), layout="constrained")
     panels = figure.subplots(1, n_panels, squeeze=False)[0]
-    place = _placement(manifold, base, synthetic)
+    projection = _projection_of(manifold, base, synthetic)
     drawn = synthetic[:_MAX_DRAWN]
     colors: Any = [
         _CLASS_COLORS[k % len(_CLASS_COLORS)] for k in class_index[:_MAX_DRAWN]
@@ -63,50 +70,97 @@ def synthetic_figure(
         shown = np.asarray(manifold.from_record(real[:_MAX_DRAWN]))
         samples.append((shown, canvas.INK, "real records: NOT private, do not publish"))
 
-    half_width = 1.15 * float(np.max(np.abs(place(drawn))))
+    half_width = 1.15 * float(np.max(np.abs(projection.places(drawn))))
     for axes, (points, color, title) in zip(panels, samples, strict=True):
         _draw_background(axes, manifold, base, half_width)
-        axes.scatter(*place(points).T, s=5, c=color, alpha=0.6, linewidths=0, zorder=3)
+        x, y = projection.places(points).T
+        axes.scatter(x, y, s=5, c=color, alpha=0.6, linewidths=0, zorder=3)
         axes.set_title(title, loc="left", color=canvas.INK, fontsize=9)
     return figure
 
 
-def _placement(manifold: Manifold, base: np.ndarray, synthetic: np.ndarray) -> Any:
-    """Return the function that maps points to places in the picture, shape (n, 2).
+class _Projection(NamedTuple):
+    """How points of a manifold are mapped to the plane of a picture.
 
-    Parameters
+    Attributes
     ----------
     manifold : Manifold
+        The manifold of the records.
     base : array of shape point_shape
-    synthetic : array, shape (n, *point_shape)
-        They decide about the axes, never the real ones.
+        A public point amid the records.
+    mean : array, shape (dim,)
+        The mean logarithm of the synthetic records at the base point.
+    directions : array, shape (dim, 1) or (dim, 2)
+        The first principal directions of these logarithms, in columns. Globes, disks
+        and squares of angles need neither.
     """
-    view = canvas.view_of(manifold)
-    if view == "sphere":
-        frame = canvas.viewing_frame(base)
 
-        def on_globe(points: np.ndarray) -> np.ndarray:
-            turned = points @ frame.T
+    manifold: Manifold
+    base: np.ndarray
+    mean: np.ndarray
+    directions: np.ndarray
+
+    def places(self, points: np.ndarray) -> np.ndarray:
+        """Return where points are drawn.
+
+        Parameters
+        ----------
+        points : array, shape (n, *point_shape)
+            Points of the manifold.
+
+        Returns
+        -------
+        array, shape (n, 2)
+            Coordinates in the picture; NaN for a point on the far side of the globe.
+        """
+        view = canvas.view_of(self.manifold)
+        if view == "sphere":
+            turned = points @ canvas.viewing_frame(self.base).T
             return np.where(turned[:, 2:] > 0, turned[:, :2], np.nan)
+        if view == "disc":
+            return canvas.to_poincare_disc(self.manifold, points)
+        if _is_pair_of_angles(self.manifold):
+            return np.degrees(points)
 
-        return on_globe
-    if view == "disc":
-        return lambda points: canvas.to_poincare_disc(manifold, points)
-    if isinstance(manifold, Torus) and manifold.dim == 2:
-        return lambda points: np.degrees(points)
-
-    logs = logs_at(manifold, base, synthetic)
-    mean = logs.mean(axis=0)
-    _, directions = np.linalg.eigh(np.cov(logs.T).reshape(manifold.dim, -1))
-    axes = directions[:, ::-1][:, :2]
-
-    def along_directions(points: np.ndarray) -> np.ndarray:
-        places = (logs_at(manifold, base, points) - mean) @ axes
+        logs = logs_at(self.manifold, self.base, points)
+        places = (logs - self.mean) @ self.directions
         if places.shape[1] == 1:
             places = np.column_stack([places, np.zeros(len(places))])
         return np.asarray(places)
 
-    return along_directions
+
+def _projection_of(
+    manifold: Manifold, base: np.ndarray, synthetic: np.ndarray
+) -> _Projection:
+    """Return the projection that shows the directions in which records vary most.
+
+    Parameters
+    ----------
+    manifold : Manifold
+        The manifold of the records.
+    base : array of shape point_shape
+        A public point amid the records.
+    synthetic : array, shape (n, *point_shape)
+        The synthetic records. They decide about the axes, never the real ones.
+    """
+    has_own_picture = canvas.view_of(manifold) in ("sphere", "disc")
+    if has_own_picture or _is_pair_of_angles(manifold):
+        return _Projection(manifold, base, np.zeros(0), np.zeros((0, 2)))
+    logs = logs_at(manifold, base, synthetic)
+    _, directions = np.linalg.eigh(np.cov(logs.T).reshape(manifold.dim, -1))
+    # NumPy sorts eigenvalues from small to large; the first directions are last.
+    return _Projection(manifold, base, logs.mean(axis=0), directions[:, ::-1][:, :2])
+
+
+def _is_pair_of_angles(manifold: Manifold) -> bool:
+    """Return whether points are two angles, which are drawn in a square.
+
+    Parameters
+    ----------
+    manifold : Manifold
+        The manifold of the records.
+    """
+    return isinstance(manifold, Torus) and manifold.dim == 2
 
 
 def _draw_background(
@@ -117,8 +171,11 @@ def _draw_background(
     Parameters
     ----------
     axes : Axes
+        The axes to draw on.
     manifold : Manifold
+        The manifold of the points.
     base : array of shape point_shape
+        A public point amid the records.
     half_width : float
         Half the side of the part that is shown.
     """
@@ -137,18 +194,13 @@ def _draw_background(
         canvas.draw_disc_grid(axes)
         canvas.show_square(axes, 1.05)
     else:
-        is_torus = isinstance(manifold, Torus) and manifold.dim == 2
-        size = 180.0 if is_torus else half_width
-        names = (
-            ("first angle, degrees", "second angle")
-            if is_torus
-            else (
-                "along the first direction",
-                "along the second",
-            )
-        )
+        size = half_width
+        x_label, y_label = "along the first direction", "along the second"
+        if _is_pair_of_angles(manifold):
+            size = 180.0
+            x_label, y_label = "first angle, degrees", "second angle"
         axes.set(xlim=(-size, size), ylim=(-size, size), aspect="equal")
-        axes.set_xlabel(names[0], color=canvas.INK)
-        axes.set_ylabel(names[1], color=canvas.INK)
+        axes.set_xlabel(x_label, color=canvas.INK)
+        axes.set_ylabel(y_label, color=canvas.INK)
         axes.tick_params(color=canvas.INK, labelcolor=canvas.INK)
         axes.spines[["top", "right"]].set_visible(False)

@@ -24,13 +24,18 @@ def topics_figure(
     Parameters
     ----------
     places : array, shape (topics, 2)
-        As `curvedp.topics.plane_positions` returns them.
+        The positions of the topics in the plane; near topics are alike.
     counts : array, shape (topics,)
         The noisy counts. A topic whose count is below its error bar is an empty circle.
     count_error : float
         The half-width of a 95 % interval of each count.
     names : sequence of str
         What is written beside each circle.
+
+    Returns
+    -------
+    Figure
+        The picture, made of released numbers alone.
     """
     figure, axes = canvas.new_figure(
         "topics: near to each other if they are alike", size=(7.6, 6.4)
