@@ -118,3 +118,42 @@ def test_chains_approach_the_exact_law_and_short_ones_do_not():
         pvalue[steps] = stats.kstest(radii, law.radial_cdf).pvalue
     assert pvalue[300] > 1e-3
     assert pvalue[3] < 1e-6
+
+
+@pytest.mark.parametrize(
+    ("mean1", "covariance1", "mean2", "covariance2", "message"),
+    [
+        ([0, 0], np.eye(2), [0, 0, 0], np.eye(3), "one dimension"),
+        ([0, 0], np.eye(3), [0, 0], np.eye(2), "shapes"),
+        ([0, np.nan], np.eye(2), [0, 0], np.eye(2), "mean1 must be finite"),
+        ([0, 0], np.eye(2), [0, 0], [[1, 2], [2, 1]], "covariance2 must be symmetric"),
+        ([0, 0], np.eye(2), [0, 0], [[1, 0.5], [0, 1]], "covariance2 must be symm"),
+        ([0, 0], [[np.nan, 0], [0, 1]], [0, 0], np.eye(2), "covariance1 must be symm"),
+        (["a", "b"], np.eye(2), [0, 0], np.eye(2), "mean1 must be an array of numbers"),
+    ],
+)
+def test_parameters_that_are_no_normal_law(
+    mean1, covariance1, mean2, covariance2, message
+):
+    with pytest.raises(ParameterError, match=message):
+        normal_distance(mean1, covariance1, mean2, covariance2)
+
+
+@pytest.mark.parametrize("shape", [(50,), (2, 2), (5, 2, 2)])
+def test_a_test_of_too_few_records_is_refused(shape):
+    with pytest.raises(ParameterError, match=r"\(n, d\) with n > d"):
+        rao_test(np.zeros(shape), np.zeros(2), np.eye(2))
+
+
+def test_the_offset_of_concentrated_privacy_has_checked_arguments():
+    offset = OffsetZCDP(0.1, 0.02)
+    for wrong in (lambda: OffsetZCDP(-1.0, 0.1), lambda: OffsetZCDP(0.1, np.inf)):
+        with pytest.raises(ParameterError):
+            wrong()
+    for delta in (0.0, 1.0, "a"):
+        with pytest.raises(ParameterError, match="delta"):
+            offset.epsilon(delta)
+    with pytest.raises(ParameterError, match="eps"):
+        offset.delta(-1.0)
+    with pytest.raises(ParameterError, match="order"):
+        offset.renyi(1.0)

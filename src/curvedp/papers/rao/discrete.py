@@ -28,16 +28,21 @@ _TERMS = np.arange(1, 40)
 def randomized_response_rao(eps: float, categories: int = 2) -> RaoDP:
     """Return the Hellinger angle of randomized response with k answers.
 
-    The true answer has odds e^ε against each other one. So
-    Σ√(pq) = (2e^{ε/2} + k − 2)/(e^ε + k − 1), and
-    sin(θ/4) = (e^{ε/2} − 1)/√(2(e^ε + k − 1)).
+    The true answer is given e^ε times as often as each other one. For two true answers,
+    with the laws p and q of what is said, Σ√(pq) = (2e^{ε/2} + k − 2)/(e^ε + k − 1), so
+    that the angle θ = 2·arccos Σ√(pq) has sin(θ/4) = (e^{ε/2} − 1)/√(2(e^ε + k − 1)).
 
     Parameters
     ----------
     eps : float
-        ε.
+        ε > 0 of the pure guarantee that randomized response meets.
     categories : int
-        k.
+        k ≥ 2, the number of possible answers.
+
+    Returns
+    -------
+    RaoDP
+        The angle, rounded up, as a guarantee that composes.
 
     Examples
     --------
@@ -47,24 +52,33 @@ def randomized_response_rao(eps: float, categories: int = 2) -> RaoDP:
     """
     eps = _validate.positive("eps", eps)
     k = _validate.integer("categories", categories, 2)
-    root = math.sqrt(2 * (1 + (k - 1) * math.exp(-eps)))
-    sine = -math.expm1(-eps / 2) / root
-    return _rao(4 * math.asin(min(sine, math.sqrt(0.5))))
+    # Numerator and denominator of sin(θ/4), divided by e^{ε/2} against overflow.
+    denominator = math.sqrt(2 * (1 + (k - 1) * math.exp(-eps)))
+    sine_of_quarter = -math.expm1(-eps / 2) / denominator
+    # θ ≤ π; rounding must not take the sine beyond sin(π/4).
+    return _round_up_to_guarantee(4 * math.asin(min(sine_of_quarter, math.sqrt(0.5))))
 
 
 def geometric_rao(eps: float, sensitivity: int = 1) -> RaoDP:
     """Return the Hellinger angle of the two-sided geometric mechanism.
 
-    P(k) ∝ e^{−ε|k|/Δ} is ε-DP for an integer sensitivity Δ (Ghosh et al. 2012). With
-    x = ε/2Δ the worst shift, Δ, has Σ√(pq) = e^{−Δx}(1 + Δ·tanh x). At Δ = 1 that is
-    1/cosh(ε/2), as for randomized response.
+    Integer noise with P(k) ∝ e^{−ε|k|/Δ} is ε-DP for a count that one record moves by
+    at most Δ (Ghosh et al. 2012). With x = ε/2Δ, the law p of the output and the law q
+    of the output shifted by Δ, the worst shift, have Σ√(pq) = e^{−Δx}(1 + Δ·tanh x); the
+    angle is θ = 2·arccos Σ√(pq). At Δ = 1 the sum is 1/cosh(ε/2), as for randomized
+    response.
 
     Parameters
     ----------
     eps : float
-        ε.
+        ε > 0 of the pure guarantee that the mechanism meets.
     sensitivity : int
-        Δ.
+        Δ ≥ 1, how far one record moves the count.
+
+    Returns
+    -------
+    RaoDP
+        The angle, rounded up, as a guarantee that composes.
 
     Examples
     --------
@@ -75,28 +89,37 @@ def geometric_rao(eps: float, sensitivity: int = 1) -> RaoDP:
     s = _validate.integer("sensitivity", sensitivity, 1)
     x = eps / (2 * s)
     if s * x < 1:
-        # With t = tanh x, −log Σ√(pq) has the derivative s·t(s + t)/(1 + st) in x. It
-        # is positive, so that nothing cancels.
+        # For small x the closed form below cancels. With t = tanh x, −log Σ√(pq) has
+        # the derivative s·t(s + t)/(1 + st) in x, which is positive: integrate that.
         t = np.tanh(x * _NODES)
-        loss = float(x * np.sum(_WEIGHTS * s * t * (s + t) / (1 + s * t)))
+        derivative = s * t * (s + t) / (1 + s * t)
+        minus_log_affinity = float(x * np.sum(_WEIGHTS * derivative))
     else:
-        loss = s * x - math.log1p(s * math.tanh(x))
-    return _rao(hellinger_from_affinity(round_up(loss, 1e-14)))
+        minus_log_affinity = s * x - math.log1p(s * math.tanh(x))
+    angle = hellinger_from_affinity(round_up(minus_log_affinity, 1e-14))
+    return _round_up_to_guarantee(angle)
 
 
 def discrete_gaussian_rao(sigma: float, sensitivity: int = 1) -> RaoDP:
     """Return the Hellinger angle of the discrete Gaussian mechanism.
 
-    P(k) ∝ e^{−k²/2σ²} on the integers (Canonne, Kamath and Steinke 2020). A shift s has
-    Σ√(pq) = e^{−s²/8σ²}·Σe^{−(k−s/2)²/2σ²}/Σe^{−k²/2σ²}. The quotient is 1 for even s,
-    and below 1 for odd s. So the worst shift is Δ or Δ − 1.
+    Integer noise with P(k) ∝ e^{−k²/2σ²} (Canonne, Kamath and Steinke 2020). The laws p
+    and q of two outputs a shift s apart have
+    Σ√(pq) = e^{−s²/8σ²}·Σe^{−(k−s/2)²/2σ²}/Σe^{−k²/2σ²}, sums over all integers k. The
+    quotient of sums is 1 for even s and below 1 for odd s, so the worst shift of at most
+    Δ is Δ or Δ − 1. The angle is θ = 2·arccos Σ√(pq).
 
     Parameters
     ----------
     sigma : float
-        σ.
+        σ > 0, the scale of the noise.
     sensitivity : int
-        Δ.
+        Δ ≥ 1, how far one record moves the count.
+
+    Returns
+    -------
+    RaoDP
+        The angle, rounded up, as a guarantee that composes.
 
     Examples
     --------
@@ -106,21 +129,31 @@ def discrete_gaussian_rao(sigma: float, sensitivity: int = 1) -> RaoDP:
     """
     sigma = _validate.positive("sigma", sigma)
     largest = _validate.integer("sensitivity", sensitivity, 1)
-    losses = []
+    minus_log_affinities = []
     for shift in {largest, max(largest - 1, 1)}:
-        quotient = _minus_log_theta(sigma) if shift % 2 else 0.0
-        losses.append(shift * shift / (8 * sigma * sigma) + quotient)
-    return _rao(hellinger_from_affinity(round_up(max(losses), 1e-14)))
+        minus_log_quotient = _minus_log_theta_quotient(sigma) if shift % 2 else 0.0
+        exponent = shift * shift / (8 * sigma * sigma)
+        minus_log_affinities.append(exponent + minus_log_quotient)
+    angle = hellinger_from_affinity(round_up(max(minus_log_affinities), 1e-14))
+    return _round_up_to_guarantee(angle)
 
 
-def _minus_log_theta(sigma: float) -> float:
-    """Return −log(Σe^{−(k−½)²/2σ²}/Σe^{−k²/2σ²}).
+def _minus_log_theta_quotient(sigma: float) -> float:
+    """Return −log(Σe^{−(k−½)²/2σ²}/Σe^{−k²/2σ²}), sums over all integers k.
 
-    The sums are taken directly for small σ, and by Poisson summation for large σ.
+    It says how much less mass the discrete Gaussian has about a half-integer than about
+    an integer. The sums are taken directly for small σ, where they have few terms, and
+    by Poisson summation for large σ, where their duals have.
+
+    Parameters
+    ----------
+    sigma : float
+        σ > 0.
     """
     k = _TERMS
     if sigma < 0.5:
-        # (k − ½)² − ¼ = k(k − 1).
+        # The half-integers' terms are divided by their largest, e^{−1/8σ²}, which is
+        # `shared`: (k − ½)² − ¼ = k(k − 1).
         half_integers = 2 * np.sum(np.exp(-k * (k - 1) / (2 * sigma * sigma)))
         integers = 2 * np.sum(np.exp(-k * k / (2 * sigma * sigma)))
         shared = 1 / (8 * sigma * sigma)
@@ -132,6 +165,12 @@ def _minus_log_theta(sigma: float) -> float:
     return math.log1p(integers) - math.log1p(half_integers)
 
 
-def _rao(theta: float) -> RaoDP:
-    """Return the guarantee of a Hellinger angle, rounded up and at most π."""
+def _round_up_to_guarantee(theta: float) -> RaoDP:
+    """Return a Hellinger angle as a guarantee, rounded up and at most π.
+
+    Parameters
+    ----------
+    theta : float
+        The angle, exact to a few units of the last place.
+    """
     return RaoDP(min(round_up(theta, 1e-15), math.pi), angle="hellinger")

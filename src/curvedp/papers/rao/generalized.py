@@ -36,11 +36,11 @@ class GeneralizedGaussianMechanism:
     Parameters
     ----------
     sensitivity : float
-        Δ > 0.
+        Δ > 0, how far one record moves the number.
     scale : float
-        σ > 0.
+        σ > 0, the length by which noise is divided in the density.
     power : float
-        N ≥ 1.
+        N ≥ 1, the power in the exponent.
 
     Examples
     --------
@@ -48,7 +48,7 @@ class GeneralizedGaussianMechanism:
     >>> round(mechanism.theta, 12)
     0.5
     >>> round(mechanism.delta(1.0), 6)
-    0.00062
+    0.025704
     """
 
     sensitivity: float
@@ -56,6 +56,7 @@ class GeneralizedGaussianMechanism:
     power: float
 
     def __post_init__(self) -> None:
+        """Check that the parameters are finite and in their ranges."""
         _validate.positive("sensitivity", self.sensitivity)
         _validate.positive("scale", self.scale)
         _validate.within("power", self.power, 1.0, math.inf, open_high=True)
@@ -64,22 +65,28 @@ class GeneralizedGaussianMechanism:
     def calibrated(
         cls, sensitivity: float, guarantee: RaoDP, power: float
     ) -> "GeneralizedGaussianMechanism":
-        """Return the mechanism whose parametric Rao distance is that of a guarantee.
+        """Return the mechanism whose Rao distance is the θ of a guarantee.
+
+        By Theorem E.3 θ is proportional to 1/σ, so that σ follows from one evaluation.
 
         Parameters
         ----------
         sensitivity : float
-            Δ.
+            Δ > 0, how far one record moves the number.
         guarantee : RaoDP
-            θ.
+            The distance θ that neighboring outputs shall have, parametric.
         power : float
-            N.
+            N ≥ 1, the power in the exponent.
+
+        Raises
+        ------
+        ParameterError
+            If the guarantee is of another definition, or is a Hellinger angle.
         """
         if not isinstance(guarantee, RaoDP) or guarantee.angle != "parametric":
             raise ParameterError(
                 "guarantee must be RaoDP(theta): the theorem is about Rao's distance"
             )
-        # θ is proportional to 1/σ.
         theta_of_unit_scale = generalized_gaussian_theta(sensitivity, 1.0, power)
         return cls(sensitivity, theta_of_unit_scale / guarantee.theta, power)
 
@@ -101,43 +108,55 @@ class GeneralizedGaussianMechanism:
     def delta(self, eps: float) -> float:
         """Return δ(ε), exact but for rounding, which is added.
 
-        The privacy loss ((x + Δ)^N − x^N)/σ^N at a noise x grows with x on [−Δ/2, ∞)
+        The privacy loss (|x + Δ|^N − |x|^N)/σ^N at a noise x grows with x on [−Δ/2, ∞)
         and is the negative of that on the other side. So it is above ε beyond one point
-        t, and δ(ε) = P(x > t) − e^ε·P(x > t + Δ).
+        t, and δ(ε) = P(x > t) − e^ε·P(x > t + Δ), P the law of the noise. Here x, t and
+        Δ are in units of σ.
 
         Parameters
         ----------
         eps : float
             ε ≥ 0.
+
+        Returns
+        -------
+        float
+            The smallest δ for which the mechanism is (ε, δ)-DP, rounded up.
         """
         eps = _validate.within("eps", eps, 0.0, math.inf)
         shift = self.sensitivity / self.scale
 
-        def excess(x: float) -> float:
+        def loss_above_eps(x: float) -> float:
             """Return the loss at the noise σ·x, less ε."""
             return float(abs(x + shift) ** self.power - abs(x) ** self.power - eps)
 
-        # For N = 1 the loss is at most Δ/σ, and reached on a half-line.
+        # For N = 1 the loss is at most Δ/σ, so that nothing is above a larger ε.
         if self.power == 1.0 and eps >= shift:
             return 0.0
-        low, high = -shift / 2, 1.0
-        while excess(high) < 0:
-            high *= 2
-        start = brentq(excess, low, high, xtol=1e-15, rtol=8.9e-16) if eps else low
+        threshold = -shift / 2  # where the loss is 0
+        if eps > 0:
+            high = 1.0
+            while loss_above_eps(high) < 0:
+                high *= 2
+            threshold = brentq(
+                loss_above_eps, threshold, high, xtol=1e-15, rtol=8.9e-16
+            )
+
+        # P(x > t) = P(x < −t): the upper tail keeps its digits as a lower one.
         law = GeneralizedGaussian(1, 1.0, self.power)
-        above = float(law.cdf(-start))
-        above_neighbor = float(law.cdf(-start - shift))
+        above = float(law.cdf(-threshold))
+        above_neighbor = float(law.cdf(-threshold - shift))
         difference = above - math.exp(eps) * above_neighbor
         return min(1.0, max(0.0, difference) + _ROUNDING * above)
 
     def release(self, value: float, rng: np.random.Generator) -> float:
-        """Return the value with noise. For experiments, not for publication.
+        """Return a number with noise added. For experiments, NOT for publication.
 
         Parameters
         ----------
         value : float
-            The statistic.
+            The number that one record moves by at most Δ.
         rng : numpy.random.Generator
-            Draws the noise.
+            The source of the noise; it is not cryptographic, and draws floats.
         """
         return float(self.law.sample(rng, np.array([float(value)]))[0])

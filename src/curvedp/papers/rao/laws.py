@@ -36,42 +36,49 @@ __all__ = [
 
 @dataclass(frozen=True)
 class _SphericalLaw(ABC):
-    """The density ∝ exp(−(‖x − center‖/unit)^power) on ℝᵈ."""
+    """Noise on ℝᵈ whose density ∝ exp(−(‖x − center‖/unit)^N) depends on the norm alone.
+
+    A subclass says what N and the unit are for its `scale`. Everything follows from one
+    fact: (‖x − center‖/unit)^N has the Gamma law of shape d/N.
+    """
 
     dim: int
     scale: float
 
     def __post_init__(self) -> None:
+        """Check that the dimension is a whole number >= 1 and the scale is > 0."""
         object.__setattr__(self, "dim", _validate.integer("dim", self.dim, 1))
         object.__setattr__(self, "scale", _validate.positive("scale", self.scale))
 
     @property
     @abstractmethod
     def _power(self) -> float:
-        """N."""
+        """N, the power in the exponent of the density."""
 
     @property
     def _unit(self) -> float:
-        """The length that the norm is divided by."""
+        """The length by which the norm is divided in the exponent."""
         return self.scale
 
     def sample(
         self, rng: np.random.Generator, center: ArrayLike, size: Size = None
     ) -> Floats:
-        """Return independent draws.
+        """Return independent draws, in floats: for simulation, NOT for a release.
 
         Parameters
         ----------
         rng : numpy.random.Generator
             The source of randomness.
         center : array of shape (..., dim)
-            Its leading axes broadcast to `size`.
+            The centers of the law. Leading axes broadcast to `size`.
         size : int or tuple of int, optional
-            How many.
+            The number of draws, or the shape of an array of draws; one for each center
+            if omitted.
 
         Returns
         -------
         array of shape size + (dim,)
+            The draws.
         """
         check_rng(rng)
         points, shape = check_center_and_size(size, center, (self.dim,))
@@ -81,7 +88,15 @@ class _SphericalLaw(ABC):
         return points + out.reshape((*shape, self.dim))
 
     def log_prob(self, x: ArrayLike, center: ArrayLike) -> Floats:
-        """Return the logarithm of the density at x; leading axes broadcast."""
+        """Return the logarithm of the density at points.
+
+        Parameters
+        ----------
+        x : array of shape (..., dim)
+            The points.
+        center : array of shape (..., dim)
+            The centers of the law; leading axes broadcast with those of x.
+        """
         x = np.asarray(x, dtype=np.float64)
         r = np.linalg.norm(x - np.asarray(center, dtype=np.float64), axis=-1)
         # An overflow is a density of 0, an underflow a weight of 1.
@@ -90,17 +105,29 @@ class _SphericalLaw(ABC):
 
     @property
     def log_normalizer(self) -> float:
-        """The logarithm of area(S^{d−1})·unit^d·Γ(d/N)/N."""
+        """The logarithm of ∫exp(−(‖x‖/unit)^N)dx = area(S^{d−1})·unit^d·Γ(d/N)/N."""
         mass = float(gammaln(self.dim / self._power)) - math.log(self._power)
         return log_sphere_area(self.dim) + self.dim * math.log(self._unit) + mass
 
     def radial_cdf(self, r: ArrayLike) -> Floats:
-        """Return P(‖x − center‖ ≤ r)."""
+        """Return P(‖x − center‖ ≤ r), the distribution function of the distance.
+
+        Parameters
+        ----------
+        r : array
+            Distances; negative ones have the probability 0.
+        """
         ratio = np.maximum(np.asarray(r, dtype=np.float64), 0.0) / self._unit
         return _power_cdf(self.dim, self._power, ratio)
 
     def moment(self, order: float) -> float:
-        """Return E‖x − center‖^order."""
+        """Return E‖x − center‖^order, a moment of the distance.
+
+        Parameters
+        ----------
+        order : float
+            The power of the distance, above −d.
+        """
         ratio = _gamma_ratio(self.dim / self._power, order / self._power)
         return float(self._unit**order * ratio)
 
@@ -137,9 +164,9 @@ class MultivariateGaussian(_SphericalLaw):
     Parameters
     ----------
     dim : int
-        Number of coordinates.
+        d, the number of coordinates.
     scale : float
-        σ.
+        σ > 0, in the units of the data.
 
     Examples
     --------
@@ -149,29 +176,33 @@ class MultivariateGaussian(_SphericalLaw):
 
     @property
     def _power(self) -> float:
+        """N = 2, the power in the exponent."""
         return 2.0
 
     @property
     def _unit(self) -> float:
+        """√2·σ, since the exponent of the normal law is −‖x‖²/2σ²."""
         return math.sqrt(2.0) * self.scale
 
     def sample(
         self, rng: np.random.Generator, center: ArrayLike, size: Size = None
     ) -> Floats:
-        """Return independent draws.
+        """Return independent draws, in floats: for simulation, NOT for a release.
 
         Parameters
         ----------
         rng : numpy.random.Generator
             The source of randomness.
         center : array of shape (..., dim)
-            Its leading axes broadcast to `size`.
+            The centers of the law. Leading axes broadcast to `size`.
         size : int or tuple of int, optional
-            How many.
+            The number of draws, or the shape of an array of draws; one for each center
+            if omitted.
 
         Returns
         -------
         array of shape size + (dim,)
+            The draws.
         """
         check_rng(rng)
         points, shape = check_center_and_size(size, center, (self.dim,))
@@ -181,7 +212,13 @@ class MultivariateGaussian(_SphericalLaw):
         return out
 
     def cdf(self, x: ArrayLike) -> Floats:
-        """Return the distribution function of one coordinate about its center."""
+        """Return P(xᵢ − centerᵢ ≤ x) of one coordinate.
+
+        Parameters
+        ----------
+        x : array
+            Deviations from the center.
+        """
         return GeneralizedGaussian(1, self._unit, 2.0).cdf(x)
 
 
@@ -194,9 +231,9 @@ class MultivariateLaplace(_SphericalLaw):
     Parameters
     ----------
     dim : int
-        Number of coordinates.
+        d, the number of coordinates.
     scale : float
-        σ.
+        σ > 0, in the units of the data.
 
     Examples
     --------
@@ -206,6 +243,7 @@ class MultivariateLaplace(_SphericalLaw):
 
     @property
     def _power(self) -> float:
+        """N = 1, the power in the exponent."""
         return 1.0
 
 
@@ -216,9 +254,9 @@ class SphericalGeneralizedGaussian(_SphericalLaw):
     Parameters
     ----------
     dim : int
-        Number of coordinates.
+        d, the number of coordinates.
     scale : float
-        σ.
+        σ > 0, in the units of the data.
     power : float
         N > 0.
 
@@ -232,11 +270,13 @@ class SphericalGeneralizedGaussian(_SphericalLaw):
     power: float
 
     def __post_init__(self) -> None:
+        """Check the power as well, which must be > 0."""
         super().__post_init__()
         object.__setattr__(self, "power", _validate.positive("power", self.power))
 
     @property
     def _power(self) -> float:
+        """N, the power in the exponent: the parameter of that name."""
         return self.power
 
 
@@ -250,9 +290,9 @@ class GeneralizedGaussian:
     Parameters
     ----------
     dim : int
-        Number of coordinates.
+        d, the number of coordinates.
     scale : float
-        σ.
+        σ > 0, in the units of the data.
     power : float
         N > 0.
 
@@ -268,6 +308,7 @@ class GeneralizedGaussian:
     power: float
 
     def __post_init__(self) -> None:
+        """Check that the dimension is a whole number >= 1, scale and power > 0."""
         object.__setattr__(self, "dim", _validate.integer("dim", self.dim, 1))
         object.__setattr__(self, "scale", _validate.positive("scale", self.scale))
         object.__setattr__(self, "power", _validate.positive("power", self.power))
@@ -275,20 +316,22 @@ class GeneralizedGaussian:
     def sample(
         self, rng: np.random.Generator, center: ArrayLike, size: Size = None
     ) -> Floats:
-        """Return independent draws.
+        """Return independent draws, in floats: for simulation, NOT for a release.
 
         Parameters
         ----------
         rng : numpy.random.Generator
             The source of randomness.
         center : array of shape (..., dim)
-            Its leading axes broadcast to `size`.
+            The centers of the law. Leading axes broadcast to `size`.
         size : int or tuple of int, optional
-            How many.
+            The number of draws, or the shape of an array of draws; one for each center
+            if omitted.
 
         Returns
         -------
         array of shape size + (dim,)
+            The draws.
         """
         check_rng(rng)
         points, shape = check_center_and_size(size, center, (self.dim,))
@@ -296,9 +339,16 @@ class GeneralizedGaussian:
         return points + np.where(rng.random(out.shape) < 0.5, -out, out)
 
     def log_prob(self, x: ArrayLike, center: ArrayLike) -> Floats:
-        """Return the logarithm of the density at x; leading axes broadcast.
+        """Return the logarithm of the density at points.
 
-        The constant of every coordinate is 2σΓ(1/N)/N.
+        The density of one coordinate is exp(−(|x − center|/σ)^N)/(2σΓ(1/N)/N).
+
+        Parameters
+        ----------
+        x : array of shape (..., dim)
+            The points.
+        center : array of shape (..., dim)
+            The centers of the law; leading axes broadcast with those of x.
         """
         x = np.asarray(x, dtype=np.float64)
         deviation = np.abs(x - np.asarray(center, dtype=np.float64))
@@ -310,7 +360,13 @@ class GeneralizedGaussian:
             return np.asarray(-powers - self.dim * constant)
 
     def cdf(self, x: ArrayLike) -> Floats:
-        """Return the distribution function of one coordinate about its center."""
+        """Return P(xᵢ − centerᵢ ≤ x) of one coordinate.
+
+        Parameters
+        ----------
+        x : array
+            Deviations from the center.
+        """
         deviation = np.asarray(x, dtype=np.float64)
         half = _power_cdf(1, self.power, np.abs(deviation) / self.scale) / 2
         return np.asarray(0.5 + np.copysign(half, deviation))
@@ -365,14 +421,25 @@ class CoordinatewiseLaplace(GeneralizedGaussian):
 
 
 def _gamma_ratio(shape: float, step: float) -> float:
-    """Return Γ(shape + step)/Γ(shape), the moment of an order of the Gamma law."""
+    """Return Γ(shape + step)/Γ(shape): E G^step for G of the Gamma law of that shape."""
     return float(poch(shape, step))
 
 
 def _power_cdf(dim: int, power: float, ratio: Floats) -> Floats:
     """Return P(G ≤ ratio^N) for G of the Gamma law of shape a = d/N.
 
-    For large N ratio^N underflows; for small u = ratio^N the answer is u^a/Γ(a + 1).
+    It is the probability that a norm in d dimensions, divided by its unit, is at most
+    `ratio`. For large N the power u = ratio^N underflows; where u is small the answer is
+    u^a/Γ(a + 1), and u^a = ratio^d does not underflow.
+
+    Parameters
+    ----------
+    dim : int
+        d.
+    power : float
+        N.
+    ratio : array
+        Norms over their unit, ≥ 0.
     """
     shape = dim / power
     with np.errstate(over="ignore", under="ignore"):
@@ -384,9 +451,21 @@ def _power_cdf(dim: int, power: float, ratio: Floats) -> Floats:
 def _gamma_root(
     rng: np.random.Generator, dim: int, power: float, size: tuple[int, ...]
 ) -> Floats:
-    """Return draws of G^{1/N} for G of the Gamma law of shape a = d/N.
+    """Draw norms over their unit: G^{1/N} for G of the Gamma law of shape a = d/N.
 
-    G itself underflows for large N, so it is drawn as G(a + 1)^{1/N}·U^{1/d}.
+    G itself underflows for large N. If G′ has the shape a + 1 and U is uniform on (0, 1],
+    then G′·U^{1/a} has the law of G; its root is G′^{1/N}·U^{1/d}.
+
+    Parameters
+    ----------
+    rng : numpy.random.Generator
+        The source of randomness.
+    dim : int
+        d.
+    power : float
+        N.
+    size : tuple of int
+        The shape of the result.
     """
     root = rng.standard_gamma(dim / power + 1.0, size) ** (1.0 / power)
     root *= (1.0 - rng.random(size)) ** (1.0 / dim)

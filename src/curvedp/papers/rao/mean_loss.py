@@ -39,9 +39,9 @@ class KLDP(EpsilonFirst, Guarantee):
     Parameters
     ----------
     alpha : float
-        The bound α > 0 on the mean of the loss.
+        The bound α > 0 on the mean of the privacy loss.
     adjacency : str
-        What neighboring data sets differ in.
+        What neighboring data sets differ in, such as "replace-one".
 
     Examples
     --------
@@ -59,9 +59,23 @@ class KLDP(EpsilonFirst, Guarantee):
     reason_for_no_bound: ClassVar[str] = "the mean of its loss can be infinite"
 
     def _epsilon(self, delta: Array) -> Any:
+        """Return ε(δ) of the worst pair of laws whose divergence is α.
+
+        Parameters
+        ----------
+        delta : array
+            δ in (0, 1).
+        """
         return kl_epsilon(self.alpha, delta)
 
     def implied_renyi(self, order: float) -> float:
+        """Return a bound on the Rényi divergence: α up to order 1, and none above.
+
+        Parameters
+        ----------
+        order : float
+            The order of the divergence.
+        """
         return self.alpha if order <= 1 else math.inf
 
     def implied_hellinger_angle(self) -> float:
@@ -70,6 +84,13 @@ class KLDP(EpsilonFirst, Guarantee):
 
     @classmethod
     def implied_parameter(cls, other: Guarantee) -> float:
+        """Return the α that another guarantee implies: its Rényi bound of order 1.
+
+        Parameters
+        ----------
+        other : Guarantee
+            A guarantee of any definition.
+        """
         return other.implied_renyi(1.0)
 
 
@@ -77,16 +98,18 @@ class KLDP(EpsilonFirst, Guarantee):
 class MeanConcentratedDP(EpsilonFirst, Guarantee):
     """(m, τ)-mean-concentrated DP: the loss is subgaussian about a mean of at most m.
 
-    Dwork and Rothblum (2016). `delta` is the best over all orders of the exact bound
-    that D_α <= m + (α−1)τ²/2 implies; composed, that is what holds of the result. It
-    follows from bounded losses alone: a release at it has Laplace noise.
+    The definition of Dwork and Rothblum (2016). `delta` is the best, over all orders α,
+    of the exact bound that a Rényi divergence D_α <= m + (α−1)τ²/2 implies. Only a
+    bounded loss implies this definition, so the library meets it by Laplace noise.
 
     Parameters
     ----------
-    mean, deviation : float
-        m > 0 and the subgaussian deviation τ > 0.
+    mean : float
+        m > 0, the bound on the mean of the privacy loss.
+    deviation : float
+        τ > 0: E e^{s(L − E L)} <= e^{s²τ²/2} for every s, L the loss.
     adjacency : str
-        What neighboring data sets differ in.
+        What neighboring data sets differ in, such as "replace-one".
 
     Examples
     --------
@@ -104,7 +127,13 @@ class MeanConcentratedDP(EpsilonFirst, Guarantee):
     requires_bounded_loss: ClassVar[bool] = True
 
     def _epsilon(self, delta: Array) -> Any:
-        """Return ε(δ) by all orders, or by order 1, which is best where m is below τ²."""
+        """Return ε(δ) by all orders, or by order 1, which is best where m is below τ².
+
+        Parameters
+        ----------
+        delta : array
+            δ in (0, 1).
+        """
         rho = half_square(self.deviation)
         if rho > _LARGEST_PARAMETER or self.mean > _LARGEST_PARAMETER:
             return np.full_like(delta, np.inf)  # beyond what floats add up
@@ -118,9 +147,17 @@ class MeanConcentratedDP(EpsilonFirst, Guarantee):
         return max(self.mean, half_square(self.deviation))
 
     def implied_hellinger_angle(self) -> float:
+        """Return the angle from −2·log∫√(pq) = D_½ <= D_1 <= m."""
         return hellinger_angle(self.mean / 2)
 
     def implied_renyi(self, order: float) -> float:
+        """Return the bound m + (α−1)τ²/2 on the Rényi divergence, and m up to order 1.
+
+        Parameters
+        ----------
+        order : float
+            The order α.
+        """
         if order <= 1:
             return self.mean
         bound = self.mean + (order - 1) * half_square(self.deviation)
@@ -134,7 +171,23 @@ class MeanConcentratedDP(EpsilonFirst, Guarantee):
         delta: float | None,
         order: float | None,
     ) -> "MeanConcentratedDP":
-        """Return (KL, largest loss): a loss within ±ε has deviation ε (Hoeffding)."""
+        """Return the (m, τ) that another guarantee implies, by Hoeffding's lemma.
+
+        A loss within ±ε is subgaussian about its mean with deviation ε, and its mean is
+        at most the Rényi divergence of order 1.
+
+        Parameters
+        ----------
+        other : Guarantee
+            What is converted. Its loss must be bounded.
+        eps, delta, order : float, optional
+            Parameters of other conversions; this one has none.
+
+        Raises
+        ------
+        UnattainableGuarantee
+            If the loss can be arbitrarily large.
+        """
         if type(other) is cls:
             return other
         largest_loss = other.implied_pure_epsilon()
@@ -147,7 +200,15 @@ class MeanConcentratedDP(EpsilonFirst, Guarantee):
         return cls(other.implied_renyi(1.0), largest_loss, adjacency=other.adjacency)
 
     def parameter_of(self, other: Guarantee) -> float:
-        """Return the larger of the two shares of (m, τ) that a bounded loss takes."""
+        """Return the larger of the shares of m and of τ that another guarantee uses up.
+
+        Calibration makes it 1: then noise is just as large as this guarantee needs.
+
+        Parameters
+        ----------
+        other : Guarantee
+            The guarantee of a mechanism with a bounded loss.
+        """
         if other == self:
             return 1.0
         share_of_mean = other.implied_renyi(1.0) / self.mean
@@ -158,15 +219,22 @@ class MeanConcentratedDP(EpsilonFirst, Guarantee):
 def kl_epsilon(alpha: float, delta: Any) -> Any:
     """Return the smallest ε such that KL <= α implies (ε, δ)-DP; rounded up.
 
-    log γ is minimized over w = 1 − u. Every w gives a bound, and one 1e-9 off the best
-    hardly another.
+    The theorem of this module: ε = log γ with γ = λu(e^{1/λ} − 1) and
+    λ = δ/(α − log u − 1 + u), for any u in (0, 1]. Here log γ is minimized over
+    w = 1 − u. Every w gives a sound bound, so an inexact minimum costs nothing but a
+    little of ε.
 
     Parameters
     ----------
     alpha : float
-        The bound on the Kullback–Leibler divergence.
+        The bound α on the Kullback–Leibler divergence.
     delta : float or array
         δ in (0, 1).
+
+    Returns
+    -------
+    array
+        ε, one for each δ; infinite where floats do not hold it.
     """
     delta = np.asarray(delta, np.float64)
 
@@ -195,7 +263,15 @@ def kl_epsilon(alpha: float, delta: Any) -> Any:
 
 
 def _dual_cost(alpha: float, w: Array) -> Array:
-    """Return α − log u − 1 + u for u = 1 − w, rounded up."""
+    """Return α − log u − 1 + u, the numerator of δ/λ, for u = 1 − w; rounded up.
+
+    Parameters
+    ----------
+    alpha : float
+        The bound α on the Kullback–Leibler divergence.
+    w : array
+        1 − u in [0, 1). For small w the two logarithms cancel; a series is used.
+    """
     by_series = w * w * np.polyval(_SERIES, np.minimum(w, _SERIES_END))
     direct = -np.log1p(-w) - w
     return np.asarray(

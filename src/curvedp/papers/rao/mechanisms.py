@@ -96,14 +96,22 @@ def parametric_theta(guarantee: Guarantee) -> float:
 
 
 def laplace_theta(sensitivity: float, scale: float) -> float:
-    """Return θ = Δ/σ of independent Laplace noise (Theorems 4.4 and F.2; E18).
+    """Return Rao's distance θ = Δ/σ of neighboring outputs with Laplace noise.
+
+    The noise is independent in every coordinate (Theorems 4.4 and F.2 of the paper; E18
+    in docs/errata.md).
 
     Parameters
     ----------
     sensitivity : float
-        Δ, in the L2 norm.
+        Δ > 0, how far one record moves the statistic, in the L2 norm.
     scale : float
-        σ of the density ∝ exp(−|x − μ|/σ) of every coordinate.
+        σ > 0 of the density ∝ exp(−|x − μ|/σ) of every coordinate.
+
+    Returns
+    -------
+    float
+        θ, the distance within the family of Laplace laws of that scale.
 
     Examples
     --------
@@ -117,18 +125,24 @@ def laplace_theta(sensitivity: float, scale: float) -> float:
 def laplace_hellinger(sensitivity: float, scale: float, dim: int = 1) -> float:
     """Return the Hellinger angle of independent Laplace noise.
 
-    With xᵢ = |shiftᵢ|/2σ the affinity is ∏ e^{−xᵢ}(1 + xᵢ). Since x − log(1 + x) is
-    concave in x², of all shifts of one L2 norm the one that is spread evenly over the
-    coordinates is the worst.
+    It is θ = 2·arccos ∫√(pq) of neighboring outputs' densities p and q, and post-processing
+    does not enlarge it. If the statistic moves by s, then with xᵢ = |sᵢ|/2σ the integral is
+    ∏ e^{−xᵢ}(1 + xᵢ). Since x − log(1 + x) is concave in x², of all moves of one L2 norm
+    the one that is spread evenly over the coordinates is the worst.
 
     Parameters
     ----------
     sensitivity : float
-        Δ, in the L2 norm.
+        Δ > 0, how far one record moves the statistic, in the L2 norm.
     scale : float
-        σ.
+        σ > 0 of the density ∝ exp(−|x − μ|/σ) of every coordinate.
     dim : int
         Number of coordinates.
+
+    Returns
+    -------
+    float
+        θ in (0, π], rounded up; at most `laplace_theta`.
 
     Examples
     --------
@@ -139,10 +153,10 @@ def laplace_hellinger(sensitivity: float, scale: float, dim: int = 1) -> float:
     x = laplace_theta(sensitivity, scale) / (2 * math.sqrt(d))
     if x < 1:
         # x − log(1 + x) = ∫₀ˣ t/(1 + t) dt: the difference cancels, the integral does not.
-        loss = _integral(lambda t: t / (1 + t), x)
+        minus_log_affinity = d * _integral(lambda t: t / (1 + t), x)
     else:
-        loss = x - math.log1p(x)
-    return float(hellinger_from_affinity(round_up(d * loss, 1e-14)))
+        minus_log_affinity = d * (x - math.log1p(x))
+    return float(hellinger_from_affinity(round_up(minus_log_affinity, 1e-14)))
 
 
 # --- the Gaussian mechanism
@@ -151,19 +165,25 @@ def laplace_hellinger(sensitivity: float, scale: float, dim: int = 1) -> float:
 def gaussian_theta(
     sensitivity: float, sigma: float, *, two_parameter: bool = False
 ) -> float:
-    """Return θ of the Gaussian mechanism (Theorems 4.8 and F.4).
+    """Return Rao's distance θ of neighboring outputs with Gaussian noise.
 
-    Within the family of fixed σ it is Δ/σ. In the family with σ free the geodesic may
-    pass through other σ and is shorter: 2√2·asinh(Δ/(2√2·σ)) (E16).
+    Within the family of normal laws of one σ it is Δ/σ (Theorems 4.8 and F.4 of the
+    paper), which is also the μ of Gaussian DP. In the family with σ free the shortest
+    path may pass through other σ: 2√2·asinh(Δ/(2√2·σ)) (E16 in docs/errata.md).
 
     Parameters
     ----------
     sensitivity : float
-        Δ, in the L2 norm.
+        Δ > 0, how far one record moves the statistic, in the L2 norm.
     sigma : float
-        σ.
+        σ > 0, the standard deviation of the noise of each coordinate.
     two_parameter : bool
-        Whether σ is free.
+        Whether σ is free along the path.
+
+    Returns
+    -------
+    float
+        θ, the distance within the family.
 
     Examples
     --------
@@ -180,12 +200,19 @@ def gaussian_theta(
 def gaussian_hellinger(sensitivity: float, sigma: float) -> float:
     """Return the Hellinger angle of the Gaussian mechanism: cos(θ/2) = exp(−Δ²/8σ²).
 
+    It is the angle 2·arccos ∫√(pq) of neighboring outputs' densities p and q.
+
     Parameters
     ----------
     sensitivity : float
-        Δ, in the L2 norm.
+        Δ > 0, how far one record moves the statistic, in the L2 norm.
     sigma : float
-        σ.
+        σ > 0, the standard deviation of the noise of each coordinate.
+
+    Returns
+    -------
+    float
+        θ in (0, π], rounded up; at most `gaussian_theta`.
 
     Examples
     --------
@@ -207,11 +234,17 @@ def gaussian_distance(mean1: Any, sd1: Any, mean2: Any, sd2: Any) -> Any:
     Parameters
     ----------
     mean1, sd1, mean2, sd2 : float or array
-        Means and standard deviations; they broadcast.
+        Means μ₁, μ₂ and standard deviations σ₁, σ₂ > 0; they broadcast.
 
     Returns
     -------
     float or array
+        The distance, one for each pair of laws.
+
+    Raises
+    ------
+    ParameterError
+        If a standard deviation is not > 0, or a number is not finite.
 
     Examples
     --------
@@ -237,14 +270,15 @@ def gaussian_distance(mean1: Any, sd1: Any, mean2: Any, sd2: Any) -> Any:
 def generalized_gaussian_information(scale: float, power: float) -> float:
     """Return the Fisher information of the location of exp(−(|x − μ|/σ)^N).
 
-    It is NΓ(2 − 1/N)/(σ²Γ(1 + 1/N)) for N > ½ (Appendix E; E17).
+    It is NΓ(2 − 1/N)/(σ²Γ(1 + 1/N)) for N > ½ (Appendix E of the paper; E17 in
+    docs/errata.md). Its square root times the sensitivity is Rao's distance.
 
     Parameters
     ----------
     scale : float
-        σ.
+        σ > 0, the length by which deviations are divided.
     power : float
-        N.
+        N > ½; below, the information is infinite.
 
     Examples
     --------
@@ -259,16 +293,20 @@ def generalized_gaussian_information(scale: float, power: float) -> float:
 
 
 def generalized_gaussian_theta(sensitivity: float, scale: float, power: float) -> float:
-    """Return θ of the generalized Gaussian mechanism (Theorem E.3; E17).
+    """Return Rao's distance θ of neighboring outputs with generalized Gaussian noise.
 
-    It is Δ times the square root of the Fisher information.
+    The noise of each coordinate has the density ∝ exp(−(|x|/σ)^N). θ is Δ times the
+    square root of its Fisher information (Theorem E.3 of the paper; E17 in
+    docs/errata.md).
 
     Parameters
     ----------
     sensitivity : float
-        Δ, in the L2 norm.
-    scale, power : float
-        σ and N.
+        Δ > 0, how far one record moves the statistic, in the L2 norm.
+    scale : float
+        σ > 0, the length by which noise is divided in the density.
+    power : float
+        N > ½, the power in the exponent.
 
     Examples
     --------
@@ -284,17 +322,24 @@ def generalized_gaussian_hellinger(
 ) -> float:
     """Return the Hellinger angle of the generalized Gaussian mechanism on a number.
 
-    θ = 4·arcsin(‖√p − √q‖/2), where the chord is integrated without cancellation. The
-    relative error is about 1e-10, and the result is rounded up by it.
+    The densities p and q of neighboring outputs are ∝ exp(−(|x − c|/σ)^N) about two
+    centers c a distance Δ apart, and θ = 2·arccos ∫√(pq) = 4·arcsin(‖√p − √q‖/2). The
+    chord ‖√p − √q‖ is integrated without cancellation, so that small angles keep their
+    digits. The relative error is about 1e-10, and the result is rounded up by it.
 
     Parameters
     ----------
     sensitivity : float
-        Δ.
+        Δ > 0, how far one record moves the number.
     scale : float
-        σ.
+        σ > 0, the length by which noise is divided in the density.
     power : float
-        N ≥ 1.
+        N ≥ 1, the power in the exponent.
+
+    Returns
+    -------
+    float
+        θ in (0, π].
 
     Examples
     --------
@@ -304,22 +349,24 @@ def generalized_gaussian_hellinger(
     """
     n = _validate.within("power", power, 1, math.inf, open_high=True)
     # In units of σ, p is centered at −shift/2 and q at shift/2. The integrand is even,
-    # and smooth but at the centers.
-    shift = laplace_theta(sensitivity, scale)
-    constant = math.exp(-gammaln(1 + 1 / n)) / 2
-    reach = shift / 2 + 90 ** (1 / n)
+    # so half of it is integrated, and smooth but at the centers, where panels end.
+    shift = _validate.length("sensitivity", sensitivity)
+    shift /= _validate.length("scale", scale)
+    normalizer = math.exp(-gammaln(1 + 1 / n)) / 2
+    reach = shift / 2 + 90 ** (1 / n)  # beyond, densities are below e^{−90}
     inner_cuts = np.linspace(0, shift / 2, 65)
     outer_cuts = np.linspace(shift / 2, reach, 257)
     cuts = np.unique(np.concatenate([inner_cuts, outer_cuts]))
     widths = np.diff(cuts)[:, None]
     x = cuts[:-1, None] + widths * _NODES
 
+    # (√p − √q)² = q·(1 − √(p/q))², without the normalizer.
     near = np.abs(x - shift / 2) ** n / 2
     far = (x + shift / 2) ** n / 2
-    chord = np.exp(-2 * near) * np.expm1(near - far) ** 2
-    square = 2 * constant * float(np.sum(widths * _WEIGHTS * chord))
-    half_chord = min(math.sqrt(square) / 2, math.sqrt(0.5))
-    angle: float = round_up(4 * math.asin(half_chord), 1e-10)
+    squared_difference = np.exp(-2 * near) * np.expm1(near - far) ** 2
+    integral = float(np.sum(widths * _WEIGHTS * squared_difference))
+    chord = math.sqrt(2 * normalizer * integral)
+    angle: float = round_up(4 * math.asin(min(chord / 2, math.sqrt(0.5))), 1e-10)
     return min(angle, math.pi)
 
 
@@ -334,7 +381,12 @@ def bernoulli_distance(p: Any, q: Any) -> Any:
     Parameters
     ----------
     p, q : float or array
-        Probabilities of heads; they broadcast.
+        Probabilities of heads in [0, 1]; they broadcast.
+
+    Raises
+    ------
+    ParameterError
+        If a number is not a probability.
 
     Examples
     --------
@@ -342,6 +394,8 @@ def bernoulli_distance(p: Any, q: Any) -> Any:
     3.14159265359
     """
     p, q = np.asarray(p, np.float64), np.asarray(q, np.float64)
+    if not (np.all((p >= 0) & (p <= 1)) and np.all((q >= 0) & (q <= 1))):
+        raise ParameterError("p and q must be probabilities in [0, 1]")
     first = np.arctan2(np.sqrt(p), np.sqrt(1 - p))
     second = np.arctan2(np.sqrt(q), np.sqrt(1 - q))
     return _float_or_array(2 * np.abs(first - second))
@@ -353,15 +407,20 @@ def poisson_distance(rate1: Any, rate2: Any) -> Any:
     Parameters
     ----------
     rate1, rate2 : float or array
-        λ₁ and λ₂; they broadcast.
+        λ₁ and λ₂ ≥ 0, finite; they broadcast.
+
+    Raises
+    ------
+    ParameterError
+        If a rate is negative or not finite.
 
     Examples
     --------
     >>> poisson_distance(4.0, 9.0)
     2.0
     """
-    first = np.sqrt(np.asarray(rate1, np.float64))
-    second = np.sqrt(np.asarray(rate2, np.float64))
+    first = np.sqrt(_check_rates("rate1", rate1, smallest=0.0))
+    second = np.sqrt(_check_rates("rate2", rate2, smallest=0.0))
     return _float_or_array(2 * np.abs(first - second))
 
 
@@ -371,34 +430,61 @@ def exponential_distance(rate1: Any, rate2: Any) -> Any:
     Parameters
     ----------
     rate1, rate2 : float or array
-        λ₁ and λ₂; they broadcast.
+        λ₁ and λ₂ > 0, finite; they broadcast.
+
+    Raises
+    ------
+    ParameterError
+        If a rate is not > 0 or not finite.
 
     Examples
     --------
     >>> exponential_distance(1.0, math.e)
     1.0
     """
-    first = np.log(np.asarray(rate1, np.float64))
-    second = np.log(np.asarray(rate2, np.float64))
+    smallest_positive = np.nextafter(0.0, 1.0)
+    first = np.log(_check_rates("rate1", rate1, smallest=smallest_positive))
+    second = np.log(_check_rates("rate2", rate2, smallest=smallest_positive))
     return _float_or_array(np.abs(first - second))
+
+
+def _check_rates(name: str, rates: Any, *, smallest: float) -> np.ndarray:
+    """Return rates as an array, or raise if one is too small or not finite.
+
+    Parameters
+    ----------
+    name : str
+        The parameter's name, for the error message.
+    rates : float or array
+        The rates.
+    smallest : float
+        The smallest rate that is accepted.
+    """
+    numbers = np.asarray(rates, np.float64)
+    if not np.all((numbers >= smallest) & np.isfinite(numbers)):
+        rule = ">= 0" if smallest == 0.0 else "> 0"
+        raise ParameterError(f"{name} must be finite and {rule}")
+    return numbers
 
 
 # --- spaces of constant curvature
 
 
 def riemannian_laplace_theta(sensitivity: float, scale: float, dim: int) -> float:
-    """Return θ = Δ/(σ√d) of the density ∝ exp(−dist/σ) on constant curvature.
+    """Return Rao's distance θ = Δ/(σ√d) of Riemannian Laplace noise about two centers.
 
-    The score is a unit vector over σ, in a direction that is uniform.
+    The density is ∝ exp(−dist/σ), on a space of constant curvature. Its score, the
+    gradient of the log-density by the center, is a unit vector over σ in a uniform
+    direction, so that the Fisher information along the shift is 1/(σ²d).
 
     Parameters
     ----------
     sensitivity : float
-        Δ.
+        Δ > 0, the distance of the centers.
     scale : float
-        σ.
+        σ > 0, the scale of the noise.
     dim : int
-        d.
+        d, the dimension of the space.
 
     Examples
     --------
@@ -417,22 +503,25 @@ def riemannian_gaussian_theta(
     curvature: float = 0.0,
     mean_square: float | None = None,
 ) -> float:
-    """Return θ = Δ·√(E r²/d)/σ² of the density ∝ exp(−dist²/2σ²) on constant curvature.
+    """Return Rao's distance θ of Riemannian Gaussian noise about two centers.
 
-    It is Δ/σ on curvature 0, more on negative curvature, and less on positive.
+    The density is ∝ exp(−dist²/2σ²), on a space of constant curvature and dimension d.
+    The score has length r/σ², r the distance from the center, and a uniform direction,
+    so that θ = Δ·√(E r²/d)/σ². That is Δ/σ on curvature 0, more on negative curvature,
+    and less on positive.
 
     Parameters
     ----------
     sensitivity : float
-        Δ.
+        Δ > 0, the distance of the centers.
     sigma : float
-        σ.
+        σ > 0, the scale of the noise.
     dim : int
-        d.
+        d, the dimension of the space.
     curvature : float
-        Of the space.
+        The sectional curvature of the space.
     mean_square : float, optional
-        E r²; by quadrature if omitted.
+        E r²; computed by `mean_square_radius` if omitted.
 
     Examples
     --------
@@ -455,16 +544,19 @@ def riemannian_gaussian_theta(
 def mean_square_radius(curvature: float, dim: int, sigma: float) -> float:
     """Return E r² of the radial density ∝ exp(−r²/2σ²)·sn(r)^{d−1}.
 
-    sn is the sine, the identity or the hyperbolic sine, by the sign of the curvature.
+    r is the distance of Riemannian Gaussian noise from its center, on a space of constant
+    curvature κ and dimension d; sn is the sine, the identity or the hyperbolic sine of
+    √|κ|·r, by the sign of κ. The integrals are Gauss–Legendre rules on 64 panels between
+    the points where the density has fallen by e^{−50} on either side of its mode.
 
     Parameters
     ----------
     curvature : float
-        Of the space.
+        κ, finite.
     dim : int
-        d.
+        d, the dimension of the space.
     sigma : float
-        σ.
+        σ > 0, the scale of the noise.
 
     Examples
     --------
@@ -484,6 +576,7 @@ def mean_square_radius(curvature: float, dim: int, sigma: float) -> float:
     end = math.pi / root if is_sphere else math.inf
 
     def log_density(r: Any) -> Any:
+        """Return the logarithm of the radial density at r, up to a constant."""
         log_sn = _log_sine(root * r) if is_sphere else _log_hyperbolic_sine(root * r)
         return -r * r / (2 * sigma * sigma) + (d - 1) * log_sn
 
@@ -505,25 +598,42 @@ def mean_square_radius(curvature: float, dim: int, sigma: float) -> float:
 
 
 def _log_sine(x: Any) -> Any:
-    """Return log sin x on [0, π], with all digits at both ends."""
+    """Return log sin x for x in [0, π], with all digits at both ends."""
     return np.log(np.where(x < 3, np.sin(x), np.sin(math.pi - x)))
 
 
 def _log_hyperbolic_sine(x: Any) -> Any:
-    """Return log(2·sinh x), with all digits near 0 and no overflow."""
+    """Return log(2·sinh x) for x ≥ 0, with all digits near 0 and no overflow.
+
+    The factor 2 is a constant, which cancels where the density is normalized.
+    """
     large = x + np.log1p(-np.exp(-2 * np.maximum(x, 1.0)))
     small = np.log(2 * np.sinh(np.minimum(x, 1.0)))
     return np.where(x > 1, large, small)
 
 
 def _mode(dim: int, sigma: float, root: float, top: float, *, is_sphere: bool) -> float:
-    """Return the mode of the radial density on [0, top], by bisection of its slope.
+    """Return the mode of the radial density of Gaussian noise, by bisection.
 
-    The density is log-concave. At the mode r/σ² = (d − 1)·sn′(r)/sn(r).
+    The density ∝ exp(−r²/2σ²)·sn(r)^{d−1} is log-concave. Its logarithm grows as long as
+    (d − 1)·sn′(r)/sn(r) is above r/σ².
+
+    Parameters
+    ----------
+    dim : int
+        d > 1, the dimension of the space.
+    sigma : float
+        σ, the scale of the noise.
+    root : float
+        √|κ|, κ the curvature.
+    top : float
+        An upper bound on the mode.
+    is_sphere : bool
+        Whether the curvature is positive; otherwise it is negative.
     """
     tangent = math.tan if is_sphere else math.tanh
     low, high = 0.0, top
-    for _ in range(200):
+    for _ in range(200):  # until both are neighboring floats
         middle = 0.5 * (low + high)
         x = root * middle
         slope = (dim - 1) * root / tangent(x) if x > 0 else math.inf
@@ -542,13 +652,20 @@ def _fall(
     Parameters
     ----------
     log_density : callable
+        The logarithm of the density, as a function of the radius.
     mode, peak : float
         The mode, and the log-density there.
     sign : {-1, 1}
-        The side.
+        The side: −1 for smaller radii, 1 for larger ones.
     bound : float
         The end of the range on that side, which is returned where it comes first.
+
+    Returns
+    -------
+    float
+        A radius at which the density is below e^{−50} of its peak, or `bound`.
     """
+    # Steps grow geometrically from one far below any width of the density.
     step = max(mode, 1e-8) * 1e-6
     while True:
         r = mode + sign * step
@@ -561,7 +678,7 @@ def _fall(
 
 
 def _integral(function: Callable[[Any], Any], x: float) -> float:
-    """Return ∫₀ˣ of a smooth function."""
+    """Return ∫₀ˣ of a smooth function, by one Gauss–Legendre rule of 40 points."""
     return float(x * np.sum(_WEIGHTS * function(x * _NODES)))
 
 

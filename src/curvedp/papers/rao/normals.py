@@ -14,25 +14,28 @@ from scipy.linalg import expm
 from scipy.optimize import root
 from scipy.stats import chi2
 
+from curvedp import _validate
 from curvedp.errors import ParameterError
 
 __all__ = ["RaoTest", "normal_distance", "rao_test"]
 
-# Largest entry of the miss of an end point that counts as a hit.
+# Largest error of the end of a geodesic, relative to the largest entry of the inverse
+# covariance that it should reach. Beyond it the search has failed.
 _TOLERANCE = 1e-9
 
 
 class RaoTest(NamedTuple):
-    """A test of a normal law by Rao's distance. NOT PRIVATE.
+    """The result of a test of a normal law by Rao's distance. NOT PRIVATE.
 
     Attributes
     ----------
     distance : float
-        Between the fitted and the hypothetical law.
+        Rao's distance between the fitted law and the hypothetical one.
     statistic : float
-        n times its square.
+        n times the square of that distance, n the number of records.
     pvalue : float
-        By the limit law, χ² with d + d(d+1)/2 degrees of freedom.
+        The probability that χ² with d + d(d+1)/2 degrees of freedom, the limit law of
+        the statistic under the hypothesis, exceeds the statistic.
     """
 
     distance: float
@@ -45,97 +48,169 @@ def normal_distance(
 ) -> float:
     """Return Rao's distance of two normal laws of ℝᵈ.
 
-    The metric is dμᵀΣ⁻¹dμ + ½tr((Σ⁻¹dΣ)²). It is invariant under affine maps, so the
-    first law is brought to N(0, I). The geodesic from there with the velocity (a, B)
-    has Σ(t)⁻¹ and Σ(t)⁻¹μ(t) as blocks of exp(tA), where A has the rows (−B, a, 0),
-    (aᵀ, 0, −aᵀ) and (0, −a, B); its length is √(aᵀa + ½tr B²). The velocity is found by
-    Newton's method while the second mean grows from 0.
+    It is the length of the shortest path of normal laws N(μ, Σ) between the two, in the
+    Fisher metric dμᵀΣ⁻¹dμ + ½tr((Σ⁻¹dΣ)²). Affine maps do not change it, so the first
+    law is brought to N(0, I). The geodesic from there with the velocity (a, B), a vector
+    and a symmetric matrix, has Σ(t)⁻¹ and Σ(t)⁻¹μ(t) as blocks of exp(tA), where A has
+    the block rows (−B, a, 0), (aᵀ, 0, −aᵀ) and (0, −a, B) (Eriksen 1987, Calvo and
+    Oller 1991); its length for 0 ≤ t ≤ 1 is √(aᵀa + ½tr B²). The velocity that leads to
+    the second law is found by Newton's method, while the second mean grows in stages
+    from 0, where the answer is known.
 
     Parameters
     ----------
     mean1, mean2 : array of shape (d,)
         The means.
     covariance1, covariance2 : array of shape (d, d)
-        The covariance matrices, positive definite.
+        The covariance matrices, symmetric and positive definite.
+
+    Returns
+    -------
+    float
+        Rao's distance; 0 only for equal laws.
 
     Raises
     ------
     ParameterError
-        If a covariance is not positive definite, or the end was not hit.
+        If shapes do not match, a number is not finite, a covariance is not symmetric
+        and positive definite, or no geodesic to the second law was found.
 
     Examples
     --------
     >>> round(normal_distance([0.0], [[1.0]], [5.0], [[1.0]]), 6)
     3.775042
     """
-    first = np.atleast_1d(np.asarray(mean1, dtype=np.float64))
-    second = np.atleast_1d(np.asarray(mean2, dtype=np.float64))
-    try:
-        factor = np.linalg.cholesky(np.asarray(covariance1, dtype=np.float64))
-        np.linalg.cholesky(np.asarray(covariance2, dtype=np.float64))
-    except np.linalg.LinAlgError as error:
-        raise ParameterError("a covariance is not positive definite") from error
+    first, factor = _check_law("1", mean1, covariance1)
+    second, _ = _check_law("2", mean2, covariance2)
+    if first.shape != second.shape:
+        raise ParameterError(
+            f"mean1 has {len(first)} entries and mean2 {len(second)}: the laws must have "
+            "one dimension"
+        )
 
+    # Coordinates in which the first law is N(0, I); `factor` is its Cholesky factor.
     shift = np.linalg.solve(factor, second - first)
-    half = np.linalg.solve(factor, np.asarray(covariance2, dtype=np.float64))
-    covariance = np.linalg.solve(factor, half.T)
+    half_way = np.linalg.solve(factor, np.asarray(covariance2, dtype=np.float64))
+    covariance = np.linalg.solve(factor, half_way.T)
     precision = np.linalg.inv((covariance + covariance.T) / 2)
 
     dim = len(first)
     rows, columns = np.triu_indices(dim)
 
-    def velocity(unknowns: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return a and B."""
+    def unpack_velocity(unknowns: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return a and B from the vector of a and the upper triangle of B."""
         b = np.zeros((dim, dim))
         b[rows, columns] = unknowns[dim:]
         b[columns, rows] = unknowns[dim:]
         return unknowns[:dim], b
 
-    def miss(unknowns: np.ndarray, mean: np.ndarray) -> np.ndarray:
-        a, b = velocity(unknowns)
+    def end_error(unknowns: np.ndarray, mean: np.ndarray) -> np.ndarray:
+        """Return Σ(1)⁻¹μ(1) and Σ(1)⁻¹ of a geodesic, less those of N(mean, Σ₂)."""
+        a, b = unpack_velocity(unknowns)
         generator = np.zeros((2 * dim + 1, 2 * dim + 1))
         generator[:dim, :dim] = -b
         generator[:dim, dim] = generator[dim, :dim] = a
         generator[dim, dim + 1 :] = generator[dim + 1 :, dim] = -a
         generator[dim + 1 :, dim + 1 :] = b
         end = expm(generator)
-        off_precision = (end[:dim, :dim] - precision)[rows, columns]
-        off_mean = end[:dim, dim] - precision @ mean
-        return np.concatenate([off_mean, off_precision])
 
-    # With equal means the geodesic is that of covariances: B = log Σ₂.
+        precision_error = (end[:dim, :dim] - precision)[rows, columns]
+        mean_error = end[:dim, dim] - precision @ mean
+        return np.concatenate([mean_error, precision_error])
+
+    # With equal means the geodesic is that of covariances: a = 0 and B = log Σ₂.
     values, vectors = np.linalg.eigh(precision)
-    start = -(vectors * np.log(values)) @ vectors.T
-    unknowns = np.concatenate([np.zeros(dim), start[rows, columns]])
-    n_stages = 1 + math.ceil(
-        2 * float(np.sqrt(shift @ precision @ shift) + np.linalg.norm(shift))
-    )
+    log_covariance = -(vectors * np.log(values)) @ vectors.T
+    unknowns = np.concatenate([np.zeros(dim), log_covariance[rows, columns]])
+
+    # About two stages for each unit of either Mahalanobis distance of the means, so
+    # that Newton's method starts near its solution in every stage.
+    mahalanobis = float(np.sqrt(shift @ precision @ shift) + np.linalg.norm(shift))
+    n_stages = 1 + math.ceil(2 * mahalanobis)
     for stage in range(1, n_stages + 1):
         mean = shift * stage / n_stages
-        solution = root(miss, unknowns, args=(mean,), tol=1e-13)
+        solution = root(end_error, unknowns, args=(mean,), tol=1e-13)
         unknowns = solution.x
+
     scale = 1 + float(np.max(np.abs(precision)))
-    if not np.max(np.abs(miss(unknowns, shift))) <= _TOLERANCE * scale:
-        raise ParameterError("the geodesic did not reach the second law")
-    a, b = velocity(unknowns)
+    if not np.max(np.abs(end_error(unknowns, shift))) <= _TOLERANCE * scale:
+        raise ParameterError("no geodesic to the second law was found")
+    a, b = unpack_velocity(unknowns)
     return math.sqrt(float(a @ a) + float(np.sum(b * b)) / 2)
+
+
+def _check_law(
+    number: str, mean: ArrayLike, covariance: ArrayLike
+) -> tuple[np.ndarray, np.ndarray]:
+    """Check the parameters of a normal law, and factor its covariance.
+
+    Parameters
+    ----------
+    number : str
+        "1" or "2", for the names in error messages.
+    mean : array of shape (d,)
+        The mean; a number counts as an array of one.
+    covariance : array of shape (d, d)
+        The covariance matrix.
+
+    Returns
+    -------
+    mean, factor : array of shape (d,), array of shape (d, d)
+        The mean, and the lower triangular Cholesky factor of the covariance.
+
+    Raises
+    ------
+    ParameterError
+        If a shape is wrong, or the covariance is not symmetric positive definite.
+    """
+    point = np.atleast_1d(_validate.array(f"mean{number}", mean))
+    matrix = _validate.array(f"covariance{number}", covariance)
+    if point.ndim != 1 or matrix.shape != (len(point), len(point)):
+        raise ParameterError(
+            f"mean{number} of shape {point.shape} and covariance{number} of shape "
+            f"{matrix.shape} must have the shapes (d,) and (d, d)"
+        )
+    if not np.all(np.isfinite(point)):
+        raise ParameterError(f"mean{number} must be finite")
+    is_symmetric = np.allclose(matrix, matrix.T, rtol=1e-10, atol=0.0)
+    try:
+        factor = np.linalg.cholesky(matrix)
+    except np.linalg.LinAlgError:
+        factor = np.full_like(matrix, np.nan)
+    if not (is_symmetric and np.all(np.isfinite(factor))):
+        raise ParameterError(
+            f"covariance{number} must be symmetric and positive definite"
+        )
+    return point, factor
 
 
 def rao_test(data: ArrayLike, mean: ArrayLike, covariance: ArrayLike) -> RaoTest:
     """Test whether records come from a given normal law, by Rao's distance. NOT PRIVATE.
 
-    Under the hypothesis n·d² tends to χ² with d + d(d+1)/2 degrees of freedom, because
-    the distance is that of the Fisher information and the fit is the maximum likelihood
-    estimate. The Rao paper (Appendix C.1) calls such a test an interesting avenue.
+    The normal law with the mean and covariance of the records is the maximum likelihood
+    estimate. Its Rao distance D from the hypothetical law is a length in the Fisher
+    metric, so n·D² tends to χ² with d + d(d+1)/2 degrees of freedom, the number of
+    parameters, if the hypothesis holds. The Rao paper (Appendix C.1) calls such a test
+    an interesting avenue.
 
     Parameters
     ----------
     data : array of shape (n, d)
-        The records.
+        The records, more of them than coordinates.
     mean : array of shape (d,)
-        Of the hypothetical law.
+        The mean of the hypothetical law.
     covariance : array of shape (d, d)
-        Of the hypothetical law.
+        The covariance matrix of the hypothetical law.
+
+    Returns
+    -------
+    RaoTest
+        The distance, n times its square, and the p-value.
+
+    Raises
+    ------
+    ParameterError
+        If the records have too few rows, or the law is refused by `normal_distance`.
 
     Examples
     --------
@@ -143,7 +218,11 @@ def rao_test(data: ArrayLike, mean: ArrayLike, covariance: ArrayLike) -> RaoTest
     >>> rao_test(X, np.zeros(2), np.eye(2)).pvalue > 0.01
     True
     """
-    records = np.asarray(data, dtype=np.float64)
+    records = _validate.array("data", data)
+    if records.ndim != 2 or len(records) <= records.shape[1]:
+        raise ParameterError(
+            f"data of shape {records.shape} must have the shape (n, d) with n > d"
+        )
     n, dim = records.shape
     fitted_mean = records.mean(axis=0)
     centered = records - fitted_mean

@@ -1,8 +1,14 @@
-"""Table 1 of *Rao differential privacy*: budgets of eight definitions and how they compose, with numbers, and E15–E18."""
+"""Table 1 of *Rao differential privacy*, with numbers: `curvedp reproduce rao-table1`.
+
+The table lists how the budgets of eight definitions of privacy compose. It has no
+numbers, so this module supplies them for k releases of Laplace and of Gaussian noise,
+and computes the printed and the true values of errata E15 to E18.
+"""
 
 import math
 from typing import Any
 
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from scipy.integrate import quad
 from scipy.special import gamma
@@ -34,261 +40,427 @@ from curvedp.privacy import (
 )
 from curvedp.privacy.guarantees.rao import hellinger_compose
 
-RATIO, DELTA, ORDER = (
-    0.1,
-    1e-6,
-    2.0,
-)  # Δ/σ of each release; the δ at which budgets are compared; Rényi's order
+# Δ/σ of each release.
+RATIO = 0.1
+# The δ at which budgets of different definitions are compared, as values of ε.
+DELTA = 1e-6
+# The order α of Rényi privacy.
+ORDER = 2.0
+
+# How a definition is drawn and called, by its key in the figures.
 COLORS = {
-    "pure": "#1d2b3a", "approx": "#7f8c8d", "zcdp": "#2471a3", "renyi": "#16a085", "gdp": "#8e44ad",
-    "rao": "#c0392b", "mcdp": "#e08e45",
+    "pure": "#1d2b3a", "approx": "#7f8c8d", "zcdp": "#2471a3", "renyi": "#16a085",
+    "gdp": "#8e44ad", "rao": "#c0392b", "mcdp": "#e08e45",
 }  # fmt: skip
 STYLES = {"pure": "D-", "mcdp": "x--", "gdp": "s-"}
 NAMES = {
-    "pure": "pure", "approx": "approximate", "kl": "KL", "mcdp": "mCDP", "zcdp": "zCDP", "renyi": "Rényi, α = 2",
-    "gdp": "GDP", "rao": "Rao, √Σθ²",
+    "pure": "pure", "approx": "approximate", "kl": "KL", "mcdp": "mCDP", "zcdp": "zCDP",
+    "renyi": "Rényi, α = 2", "gdp": "GDP", "rao": "Rao, √Σθ²",
 }  # fmt: skip
 
 
 def rao_table1(setting: Setting) -> tuple[dict[str, Any], Figure]:
-    """k releases, by a Laplace and by a Gaussian mechanism with Δ/σ = 0.1, in each definition of the table."""
+    """Compose k releases with Δ/σ = 0.1 in each definition of Table 1.
+
+    Parameters
+    ----------
+    setting : Setting
+        The full form has seven values of k up to 100, the reduced form two.
+
+    Returns
+    -------
+    figures, picture : dict and Figure
+        Budgets and what they are worth, by mechanism and definition; and their picture.
+    """
     counts = [1, 2, 5, 10, 20, 50, 100] if setting.full else [1, 10]
     figures: dict[str, Any] = {
-        "k": counts, "ratio": RATIO, "delta": DELTA,
-        "laplace": laplace(counts), "gaussian": gaussian(counts), "angle": angles(counts), "errata": errata(),
-    }  # fmt: skip
-    figures["ten"] = at_ten(figures)
+        "k": counts,
+        "ratio": RATIO,
+        "delta": DELTA,
+        "laplace": laplace_budgets(counts),
+        "gaussian": gaussian_budgets(counts),
+        "angle": hellinger_angles(counts),
+        "errata": errata_values(),
+    }
+    figures["ten"] = rows_of_ten_releases(figures)
     figures["corollaries"] = {
         "4.5: Laplace at pure 0.5": parametric_theta(PureDP(0.5)),
         "4.9: Gaussian at GDP 0.5": parametric_theta(GDP(0.5)),
         "4.9: Gaussian at (0.5, 10⁻⁶)": parametric_theta(ApproxDP(0.5, 1e-6)),
         "exact, Laplace": float(laplace_profile(0, 1, 2.0, 1.0).rao),
     }
-    return figures, draw(figures)
+    return figures, draw_table(figures)
 
 
-def at_ten(figures: dict[str, Any]) -> dict[str, Any]:
-    """The table at k = 10, which both forms have."""
-    at = figures["k"].index(10)
+def rows_of_ten_releases(figures: dict[str, Any]) -> dict[str, Any]:
+    """Return the table at k = 10, which the full and the reduced form both have.
+
+    Parameters
+    ----------
+    figures : dict
+        The figures of `rao_table1`, for all k.
+
+    Returns
+    -------
+    dict
+        For each mechanism the composed budgets, the ε that they stand for, and the
+        Hellinger angle of ten releases.
+    """
+    index = figures["k"].index(10)
+    index_of_angle = figures["angle"]["counts"].index(10)
     table: dict[str, Any] = {}
     for kind in ("laplace", "gaussian"):
         rows = {name: entry for name, entry in figures[kind].items() if name != "exact"}
-        table[kind] = {name: entry["composed"][at] for name, entry in rows.items()}
-        table[f"{kind} ε"] = {
-            name: entry["epsilon"][at] for name, entry in rows.items()
-        }
-        table[f"{kind} ε"]["truth"] = figures[kind]["exact"][at]
-        table[f"{kind} angle"] = figures["angle"][kind][
-            figures["angle"]["counts"].index(10)
-        ]
-    table["δ that θ never excludes"] = figures["angle"]["residual_delta"][at]
+        table[kind] = {name: entry["composed"][index] for name, entry in rows.items()}
+        worth = {name: entry["epsilon"][index] for name, entry in rows.items()}
+        table[f"{kind} ε"] = {**worth, "truth": figures[kind]["exact"][index]}
+        table[f"{kind} angle"] = figures["angle"][kind][index_of_angle]
+    table["δ that θ never excludes"] = figures["angle"]["residual_delta"][index]
     return table
 
 
-def row(one: Guarantee, counts: list[int]) -> dict[str, Any]:
-    """A budget by the rule of the library, which is the table's, and the ε at δ = 10⁻⁶ that it stands for."""
-    together = [compose([one] * k) for k in counts]
+def compose_budget(one: Guarantee, counts: list[int]) -> dict[str, Any]:
+    """Compose k releases at one guarantee, by the library's rule, which is the table's.
+
+    Parameters
+    ----------
+    one : Guarantee
+        What one release satisfies.
+    counts : list of int
+        The values of k.
+
+    Returns
+    -------
+    dict
+        "one" and "composed", the budgets of one release and of k; and "epsilon", the ε
+        that the composed guarantee implies at δ = 10⁻⁶ (None if there is none).
+    """
+    composed = [compose([one] * k) for k in counts]
     return {
         "one": budget(one),
-        "composed": [budget(total) for total in together],
-        "epsilon": [finite(total.epsilon(DELTA)) for total in together],
+        "composed": [budget(total) for total in composed],
+        "epsilon": [finite_or_none(total.epsilon(DELTA)) for total in composed],
     }
 
 
 def budget(guarantee: Guarantee) -> Any:
-    """The number that the definition is about; of mCDP there are two."""
+    """Return the number that a definition bounds, such as ε or μ; of mCDP a list of two.
+
+    Parameters
+    ----------
+    guarantee : Guarantee
+        A guarantee of any definition of the table.
+    """
     values = _validate.field_values(guarantee)
     numbers = [float(values[name]) for name in guarantee.additive_fields]
     return numbers if len(numbers) > 1 else numbers[0]
 
 
-def approximate(one: PrivacyCurve, counts: list[int]) -> dict[str, Any]:
-    """(Σε, Σδ), the k releases sharing δ = 10⁻⁶ evenly."""
+def compose_approximate(one: PrivacyCurve, counts: list[int]) -> dict[str, Any]:
+    """Compose k releases by the rule (Σε, Σδ), each with an even share of δ = 10⁻⁶.
+
+    Parameters
+    ----------
+    one : PrivacyCurve
+        The exact ε(δ) of one release.
+    counts : list of int
+        The values of k.
+
+    Returns
+    -------
+    dict
+        As that of `compose_budget`; the composed budget is its own ε.
+    """
     total = [k * float(one.epsilon(DELTA / k)) for k in counts]
     return {"one": float(one.epsilon(DELTA)), "composed": total, "epsilon": total}
 
 
-def laplace(counts: list[int]) -> dict[str, Any]:
+def laplace_budgets(counts: list[int]) -> dict[str, Any]:
+    """Compose k releases of a number with Laplace noise of Δ/σ = x, in all definitions.
+
+    Of one release, pure ε is x, the Kullback–Leibler divergence x + e^{−x} − 1, ρ at
+    most x²/2 (Bun and Steinke 2016, of any pure ε), the Rényi divergence that of
+    Mironov (2017), Proposition 6, μ that of the exact profile, and Rao's distance x.
+
+    Parameters
+    ----------
+    counts : list of int
+        The values of k.
+
+    Returns
+    -------
+    dict
+        A row by `compose_budget` for each definition, and "exact": the true ε at
+        δ = 10⁻⁶, from the privacy loss distribution.
+    """
     x = RATIO
     profile = laplace_profile(0, 1, 1 / x, 1.0)
-    renyi = math.log(
-        ORDER * math.exp((ORDER - 1) * x) + (ORDER - 1) * math.exp(-ORDER * x)
-    ) - math.log(2 * ORDER - 1)
+    moment = ORDER * math.exp((ORDER - 1) * x) + (ORDER - 1) * math.exp(-ORDER * x)
+    renyi = (math.log(moment) - math.log(2 * ORDER - 1)) / (ORDER - 1)
     return {
-        "pure": row(PureDP(x), counts),
-        "approx": approximate(profile, counts),
-        "kl": row(KLDP(x + math.expm1(-x)), counts),
-        "mcdp": row(
-            convert(profile, to=MeanConcentratedDP), counts
-        ),  # the mean of the loss, and Hoeffding
-        "zcdp": row(ZCDP(x * x / 2), counts),  # Bun and Steinke 2016, of any pure ε
-        "renyi": row(
-            RenyiDP(ORDER, renyi / (ORDER - 1)), counts
-        ),  # Mironov 2017, Prop. 6
-        "gdp": row(GDP(float(profile.mu)), counts),
-        "rao": row(RaoDP(x), counts),
-        "exact": [finite(compose([profile] * k).epsilon(DELTA)) for k in counts],
-    }
-
-
-def gaussian(counts: list[int]) -> dict[str, Any]:
-    x = RATIO
-    return {
-        "approx": approximate(GDP(x), counts),
-        "kl": row(KLDP(x * x / 2), counts),
-        "mcdp": row(MeanConcentratedDP(x * x / 2, x), counts),
-        "zcdp": row(ZCDP(x * x / 2), counts),
-        "renyi": row(RenyiDP(ORDER, ORDER * x * x / 2), counts),
-        "gdp": row(GDP(x), counts),
-        "rao": row(RaoDP(x), counts),
-        "exact": [finite(GDP(math.sqrt(k) * x).epsilon(DELTA)) for k in counts],
-    }
-
-
-def angles(counts: list[int]) -> dict[str, Any]:
-    """The last line of the table beside the angle itself: cos(θ/2) = ∏cos(θᵢ/2), and the δ that θ never excludes."""
-    one = {
-        "laplace": laplace_hellinger(1.0, 1 / RATIO),
-        "gaussian": gaussian_hellinger(1.0, 1 / RATIO),
-    }
-    # far along, where √Σθ² passes π and the angle cannot
-    far = [1, 10, 100, 300, 1000, 3000, 10000]
-    return {
-        "counts": far,
-        "printed": [math.sqrt(k) * RATIO for k in far],
-        **{
-            name: [hellinger_compose([theta] * k) for k in far]
-            for name, theta in one.items()
-        },
-        "residual_delta": [
-            math.sin(min(math.sqrt(k) * RATIO, math.pi) / 2) ** 2 for k in counts
+        "pure": compose_budget(PureDP(x), counts),
+        "approx": compose_approximate(profile, counts),
+        "kl": compose_budget(KLDP(x + math.expm1(-x)), counts),
+        # The mean of the loss, and by Hoeffding's lemma its largest value.
+        "mcdp": compose_budget(convert(profile, to=MeanConcentratedDP), counts),
+        "zcdp": compose_budget(ZCDP(x * x / 2), counts),
+        "renyi": compose_budget(RenyiDP(ORDER, renyi), counts),
+        "gdp": compose_budget(GDP(float(profile.mu)), counts),
+        "rao": compose_budget(RaoDP(x), counts),
+        "exact": [
+            finite_or_none(compose([profile] * k).epsilon(DELTA)) for k in counts
         ],
     }
 
 
-def errata() -> dict[str, dict[str, float]]:
-    """Printed and true values of E15–E18, the true ones by integrals that use none of the library's closed forms."""
-    s1, s2 = 1.0, 2.5
-    a, b = math.sqrt(2) * (s1 + s2), math.sqrt(2) * (s2 - s1)
-    e15 = {
-        "printed": 2 * math.sqrt(2) * math.log((a + b) / (a - b)),
-        "true": float(gaussian_distance(0.0, s1, 0.0, s2)),
-        "integral": quad(lambda s: math.sqrt(2) / s, s1, s2)[
-            0
-        ],  # ds = √2·dσ/σ along the straight line
+def gaussian_budgets(counts: list[int]) -> dict[str, Any]:
+    """Compose k releases of a number with Gaussian noise of Δ/σ = x, in all definitions.
+
+    One release is x-GDP; its Kullback–Leibler divergence and its ρ are x²/2, its Rényi
+    divergence αx²/2, and Rao's distance x. It is not pure ε-DP.
+
+    Parameters
+    ----------
+    counts : list of int
+        The values of k.
+
+    Returns
+    -------
+    dict
+        A row by `compose_budget` for each definition, and "exact": the true ε at
+        δ = 10⁻⁶, which is that of √k·x-GDP.
+    """
+    x = RATIO
+    return {
+        "approx": compose_approximate(GDP(x), counts),
+        "kl": compose_budget(KLDP(x * x / 2), counts),
+        "mcdp": compose_budget(MeanConcentratedDP(x * x / 2, x), counts),
+        "zcdp": compose_budget(ZCDP(x * x / 2), counts),
+        "renyi": compose_budget(RenyiDP(ORDER, ORDER * x * x / 2), counts),
+        "gdp": compose_budget(GDP(x), counts),
+        "rao": compose_budget(RaoDP(x), counts),
+        "exact": [finite_or_none(GDP(math.sqrt(k) * x).epsilon(DELTA)) for k in counts],
     }
-    u = 5 / math.sqrt(2)  # N(0,1) and N(5,1): half circle in (μ/√2, σ) about (u/2, 0)
-    start = math.atan2(1.0, -u / 2)
-    e16 = {
+
+
+def hellinger_angles(counts: list[int]) -> dict[str, Any]:
+    """Return the Hellinger angle of k releases beside Table 1's rule √Σθ².
+
+    For the angle itself cos(θ/2) = ∏cos(θᵢ/2). Whatever mechanism has the angle θ, it
+    may be distinguished with certainty on an event of probability sin²(θ/2): that δ is
+    never excluded.
+
+    Parameters
+    ----------
+    counts : list of int
+        The values of k of the other rows, at which that δ is given.
+
+    Returns
+    -------
+    dict
+        "counts", values of k up to where √Σθ² passes π and the angle cannot; the rule
+        ("printed") and the angle of both mechanisms there; and "residual_delta".
+    """
+    angle_of_one = {
+        "laplace": laplace_hellinger(1.0, 1 / RATIO),
+        "gaussian": gaussian_hellinger(1.0, 1 / RATIO),
+    }
+    angle_counts = [1, 10, 100, 300, 1000, 3000, 10000]
+    exact = {
+        kind: [hellinger_compose([angle] * k) for k in angle_counts]
+        for kind, angle in angle_of_one.items()
+    }
+    by_rule = [min(math.sqrt(k) * RATIO, math.pi) for k in counts]
+    return {
+        "counts": angle_counts,
+        "printed": [math.sqrt(k) * RATIO for k in angle_counts],
+        **exact,
+        "residual_delta": [math.sin(angle / 2) ** 2 for angle in by_rule],
+    }
+
+
+def errata_values() -> dict[str, dict[str, float]]:
+    """Return printed and true values of errata E15 to E18.
+
+    Returns
+    -------
+    dict
+        For each erratum "printed", "true" by the library, and "integral": the true
+        value once more, by an integral that uses none of the library's closed forms.
+    """
+    return {"E15": _e15(), "E16": _e16(), "E17": _e17(), "E18": _e18()}
+
+
+def _e15() -> dict[str, float]:
+    """Return Rao's distance of N(0, 1) and N(0, 2.5²), printed with a factor 2 too much.
+
+    The integral is the length √2·∫dσ/σ of the straight line between them.
+    """
+    sd1, sd2 = 1.0, 2.5
+    a, b = math.sqrt(2) * (sd1 + sd2), math.sqrt(2) * (sd2 - sd1)
+    return {
+        "printed": 2 * math.sqrt(2) * math.log((a + b) / (a - b)),
+        "true": float(gaussian_distance(0.0, sd1, 0.0, sd2)),
+        "integral": quad(lambda sd: math.sqrt(2) / sd, sd1, sd2)[0],
+    }
+
+
+def _e16() -> dict[str, float]:
+    """Return Rao's distance of N(0, 1) and N(5, 1), printed as that of fixed σ.
+
+    The geodesic is a half circle in the plane of (μ/√2, σ), about the middle of the
+    means; the integral is its length in the hyperbolic metric.
+    """
+    distance_of_means = 5 / math.sqrt(2)
+    start = math.atan2(1.0, -distance_of_means / 2)
+    length, _ = quad(lambda t: 1 / math.sin(t), math.pi - start, start)
+    return {
         "printed": 5.0,
         "true": float(gaussian_distance(0.0, 1.0, 5.0, 1.0)),
-        "integral": math.sqrt(2)
-        * abs(quad(lambda t: 1 / math.sin(t), math.pi - start, start)[0]),
+        "integral": math.sqrt(2) * abs(length),
     }
+
+
+def _e17() -> dict[str, float]:
+    """Return the mass of the printed generalized Gaussian density, which is not 1.
+
+    At N = 2 and σ = 1.7, with the sign of its exponent mended. "information" and
+    "integral" are the Fisher information of the density ∝ exp(−(|x|/σ)^N), in closed
+    form and as the integral of the squared score.
+    """
     scale, power = 1.7, 2.0
-    norm = 2 * scale * gamma(1 / power) / power
-    score = quad(
-        lambda x: (
-            (power * x ** (power - 1) / scale**power) ** 2
-            * math.exp(-((x / scale) ** power))
-        ),
-        0,
-        60,
-    )[0]
-    e17 = {
-        "printed": 2
-        * quad(lambda x: math.exp(-(x**power) / scale) / norm, 0, 60)[
-            0
-        ],  # mass, with the sign mended
-        "true": 2 * quad(lambda x: math.exp(-((x / scale) ** power)) / norm, 0, 60)[0],
+    normalizer = 2 * scale * gamma(1 / power) / power
+
+    def printed_density(x: float) -> float:
+        return math.exp(-(x**power) / scale) / normalizer
+
+    def true_density(x: float) -> float:
+        return math.exp(-((x / scale) ** power)) / normalizer
+
+    def squared_score(x: float) -> float:
+        score = power * x ** (power - 1) / scale**power
+        return score**2 * math.exp(-((x / scale) ** power))
+
+    # All are even; beyond 60 nothing is left.
+    return {
+        "printed": 2 * quad(printed_density, 0, 60)[0],
+        "true": 2 * quad(true_density, 0, 60)[0],
         "information": generalized_gaussian_information(scale, power),
-        "integral": 2 * score / norm,
+        "integral": 2 * quad(squared_score, 0, 60)[0] / normalizer,
     }
+
+
+def _e18() -> dict[str, float]:
+    """Return Rao's distance of Laplace laws of ℝ² at σ = 2, shifted by (0.3, 0.4).
+
+    Printed with √σ for σ. The integral is the shift's length times the square root of
+    the Fisher information of one coordinate.
+    """
     shift, sigma = math.hypot(0.3, 0.4), 2.0
-    info = 2 * quad(lambda x: math.exp(-x / sigma) / (2 * sigma) / sigma**2, 0, 100)[0]
-    e18 = {
+
+    def information_density(x: float) -> float:
+        return math.exp(-x / sigma) / (2 * sigma) / sigma**2
+
+    information = 2 * quad(information_density, 0, 100)[0]
+    return {
         "printed": shift / math.sqrt(sigma),
         "true": laplace_theta(shift, sigma),
-        "integral": shift * math.sqrt(info),
+        "integral": shift * math.sqrt(information),
     }
-    return {"E15": e15, "E16": e16, "E17": e17, "E18": e18}
 
 
-def finite(x: float) -> float | None:
-    """None for an infinite ε: JSON has no infinity."""
+def finite_or_none(x: float) -> float | None:
+    """Return a number, or None for an infinite one, because JSON has no infinity."""
     return float(x) if math.isfinite(x) else None
 
 
-def draw(figures: dict[str, Any]) -> Figure:
-    """What k releases are worth, by definition; right, the rule for θ beside the angle."""
+def draw_table(figures: dict[str, Any]) -> Figure:
+    """Draw what k releases are worth by definition, and the rule for θ beside the angle.
+
+    Parameters
+    ----------
+    figures : dict
+        The figures of `rao_table1`.
+    """
     picture = sheet(13, 4.6)
     axes = picture.subplots(1, 3)
-    for panel, kind in zip(axes, ("laplace", "gaussian"), strict=False):
-        panel.plot(
-            figures["k"],
-            figures[kind]["exact"],
-            color="black",
-            lw=5,
-            alpha=0.3,
-            label="the truth",
-        )
-        for name, color in COLORS.items():
-            entry = figures[kind].get(name)
-            if entry and None not in entry["epsilon"]:
-                style = STYLES.get(name, "o-")
-                panel.plot(
-                    figures["k"],
-                    entry["epsilon"],
-                    style,
-                    color=color,
-                    ms=4,
-                    lw=1.2,
-                    label=NAMES[name],
-                )
-        panel.set(
-            xscale="log",
-            yscale="log",
-            xlabel="k releases with Δ/σ = 0.1",
-            ylim=(0.07, 80),
-        )
-        panel.set_title(
-            f"{kind.capitalize()}: what the composed budget is worth", fontsize=10
-        )
-        plain(panel)
+    _draw_worth(axes[0], figures, "laplace")
+    _draw_worth(axes[1], figures, "gaussian")
     axes[0].set_ylabel("ε at δ = 10⁻⁶ (Rao: none; KL: above 4800)")
-    angle = figures["angle"]
-    axes[2].plot(
-        angle["counts"],
-        angle["printed"],
-        "o-",
-        ms=4,
-        color=COLORS["rao"],
-        label="Table 1: √Σθ²",
-    )
-    axes[2].plot(
-        angle["counts"],
-        angle["gaussian"],
-        "s-",
-        ms=4,
-        color=BLUE,
-        label="Gaussian: exact angle",
-    )
-    axes[2].plot(
-        angle["counts"],
-        angle["laplace"],
-        "x--",
-        ms=5,
-        color=GREEN,
-        label="Laplace: exact angle",
-    )
-    axes[2].axhline(math.pi, color=GREY, lw=1, ls=":")
-    axes[2].text(
-        1, math.pi * 1.05, "π: perfectly distinguishable", color=GREY, fontsize=8
-    )
-    axes[2].set(
-        xscale="log", yscale="log", xlabel="k releases with Δ/σ = 0.1", ylabel="θ"
-    )
-    axes[2].set_title("Rao: the rule, and the angle itself", fontsize=10)
-    plain(axes[2])
+    _draw_angles(axes[2], figures["angle"])
     legend(picture, *axes, columns=5)
     return picture
+
+
+def _draw_worth(panel: Axes, figures: dict[str, Any], kind: str) -> None:
+    """Draw the ε that k composed releases stand for, one line for each definition.
+
+    Parameters
+    ----------
+    panel : Axes
+        Where to draw.
+    figures : dict
+        The figures of `rao_table1`.
+    kind : {"laplace", "gaussian"}
+        The mechanism.
+    """
+    counts, rows = figures["k"], figures[kind]
+    panel.plot(counts, rows["exact"], color="black", lw=5, alpha=0.3, label="the truth")
+    for name, color in COLORS.items():
+        row = rows.get(name)
+        if row is None or None in row["epsilon"]:
+            continue
+        panel.plot(
+            counts,
+            row["epsilon"],
+            STYLES.get(name, "o-"),
+            color=color,
+            ms=4,
+            lw=1.2,
+            label=NAMES[name],
+        )
+    panel.set(
+        xscale="log",
+        yscale="log",
+        xlabel="k releases with Δ/σ = 0.1",
+        ylim=(0.07, 80),
+    )
+    panel.set_title(
+        f"{kind.capitalize()}: what the composed budget is worth", fontsize=10
+    )
+    plain(panel)
+
+
+def _draw_angles(panel: Axes, angle: dict[str, Any]) -> None:
+    """Draw Table 1's rule √Σθ² and the exact Hellinger angles against k.
+
+    Parameters
+    ----------
+    panel : Axes
+        Where to draw.
+    angle : dict
+        The figures of `hellinger_angles`.
+    """
+    lines = [
+        ("printed", "o-", 4, COLORS["rao"], "Table 1: √Σθ²"),
+        ("gaussian", "s-", 4, BLUE, "Gaussian: exact angle"),
+        ("laplace", "x--", 5, GREEN, "Laplace: exact angle"),
+    ]
+    for key, style, marker_size, color, label in lines:
+        panel.plot(
+            angle["counts"],
+            angle[key],
+            style,
+            ms=marker_size,
+            color=color,
+            label=label,
+        )
+    panel.axhline(math.pi, color=GREY, lw=1, ls=":")
+    panel.text(
+        1, math.pi * 1.05, "π: perfectly distinguishable", color=GREY, fontsize=8
+    )
+    panel.set(
+        xscale="log", yscale="log", xlabel="k releases with Δ/σ = 0.1", ylabel="θ"
+    )
+    panel.set_title("Rao: the rule, and the angle itself", fontsize=10)
+    plain(panel)
