@@ -20,9 +20,11 @@ from curvedp.privacy import GDP, Guarantee, PrivacyCurve
 from curvedp.report import canvas
 from curvedp.report.values import (
     SERIES_COLORS,
-    draw_outlines,
+    draw_turned_axes,
     form_of,
+    image_figure,
     joint_title,
+    outlines_figure,
     values_figure,
 )
 
@@ -55,13 +57,14 @@ def region_figure(
     """Draw a confidence region where it lies, and the released value in it.
 
     The region is drawn on the sphere, in the Poincaré disk, as tensors, as the outline
-    of a shape, or in normal coordinates. With more than two dimensions the figure is a
+    of a shape, as turned axes, as a larger matrix, or in normal coordinates. With more than two dimensions the figure is a
     section: by the first two coordinates at the center, or by the first two axes of a
     tensor.
 
     Parameters
     ----------
     region : Region
+        The confidence region.
     value : array, optional
         The released value, which shrinkage and projection may have moved away from the
         center of the region; that center by default.
@@ -75,14 +78,19 @@ def region_figure(
         "tensors": _draw_tensors,
         "coordinates": _draw_coordinates,
     }
-    if form_of(region.manifold) == "outlines":
-        figure, axes = canvas.new_figure(_region_title(region), size=(5.6, 5.2))
-        draw_outlines(axes, {"released": region})
-        return figure
+    title = _region_title(region)
+    point = region.center if value is None else np.asarray(value)
+    picture_form = form_of(region.manifold)
+    if picture_form == "outlines":
+        return outlines_figure(title, {"released": region})
+    if picture_form == "images":
+        return image_figure(title, region, point)
     view = canvas.view_of(region.manifold)
     size = (5.6, 4.2) if view == "coordinates" else (5.2, 5.2)
-    figure, axes = canvas.new_figure(_region_title(region), size=size)
-    point = region.center if value is None else np.asarray(value)
+    figure, axes = canvas.new_figure(title, size=size)
+    if picture_form == "axes":
+        draw_turned_axes(axes, {"released": region})
+        return figure
     draw_by_view[view](axes, region, point)
     return figure
 
@@ -96,8 +104,8 @@ def regions_figure(
     """Draw several confidence regions in one figure, such as those of groups.
 
     On the sphere they are drawn on a globe with a graticule in degrees. Shapes are
-    outlines over each other, tensors are ellipsoids and larger matrices images, side by
-    side (`curvedp.report.values`). Elsewhere the first two of the normal coordinates at
+    outlines over each other, rotations are turned axes, tensors are ellipsoids and
+    larger matrices images, side by side (`curvedp.report.values`). Elsewhere the first two of the normal coordinates at
     the center of the first region are shown.
 
     Parameters
@@ -154,10 +162,16 @@ def _outline(region: Region, first: Region, frame: np.ndarray | None) -> np.ndar
     Parameters
     ----------
     region : Region
+        The confidence region.
     first : Region
         The region at whose center normal coordinates are taken.
     frame : array of shape (3, 3), or None
         The `viewing_frame` of a sphere; None for normal coordinates.
+
+    Returns
+    -------
+    array of shape (362, 2)
+        Points in radii of the sphere, or normal coordinates.
     """
     points = np.concatenate([_boundary(region), region.center[None]])
     if frame is not None:
@@ -168,7 +182,16 @@ def _outline(region: Region, first: Region, frame: np.ndarray | None) -> np.ndar
 
 
 def _region_title(region: Region) -> str:
-    """Return a title that nobody can take for a region which holds 95% of the records."""
+    """Return a title that names the level and the target of a region.
+
+    It says what the error bar is about, so that nobody takes the region for one that
+    holds 95 % of the records.
+
+    Parameters
+    ----------
+    region : Region
+        The region that is drawn.
+    """
     level = f"{100 * region.level:g}%"
     if region.of == "population":
         return f"{level} error bar of the population"
@@ -178,12 +201,17 @@ def _region_title(region: Region) -> str:
 def _boundary(region: Region) -> np.ndarray:
     """Return boundary points of a region in the plane of its first two coordinates.
 
-    The result has shape (361, *point_shape) and runs once around the region.
+    The points run once around the region.
 
     Parameters
     ----------
     region : Region
         The confidence region.
+
+    Returns
+    -------
+    array of shape (361, *point_shape)
+        Points in the frame of the records.
     """
     angles = np.linspace(0, 2 * np.pi, _BOUNDARY_POINTS)
     plane_directions = np.stack([np.cos(angles), np.sin(angles)], axis=1)
@@ -275,21 +303,33 @@ def _show_zoomed_square(
 
 
 def _write_width(axes: Axes, text: str) -> None:
-    """Write at the top right how wide the part of the space is that is shown."""
+    """Write how wide the shown part of the space is, at the top right of a picture.
+
+    Parameters
+    ----------
+    axes : Axes
+        The axes of the picture.
+    text : str
+        The width in words, such as "2° wide".
+    """
     axes.set_title(text, loc="right", color=canvas.INK, fontsize="small")
 
 
 def _zoomed_half_width(boundary: np.ndarray) -> float:
     """Return half the width of a square in which a region is well visible.
 
-    `boundary` has shape (count, 2) and is relative to the center of the square. A wide
-    region is shown with enough of the grid around it, and never more than the unit
-    disk; a tiny one, within 0.02 of the center, fills a quarter of the width.
+    A wide region is shown with enough of the grid around it, and never more than the
+    unit disk; a tiny one, within 0.02 of the center, fills a quarter of the width.
 
     Parameters
     ----------
     boundary : array of shape (count, 2)
         Points of the boundary, relative to the center of the square.
+
+    Returns
+    -------
+    float
+        In radii of the sphere or of the disk.
     """
     reach = float(np.max(np.abs(boundary)))
     if reach > 0.02:
@@ -321,6 +361,7 @@ def _draw_tensors(axes: Axes, region: Region, value: np.ndarray) -> None:
     directions = rng.standard_normal((_BOUNDARY_TENSORS, region.manifold.dim))
     directions /= np.linalg.norm(directions, axis=1, keepdims=True)
     sections = region.edge(directions)[:, :2, :2]
+    # uᵀ A⁻¹ u for each direction t and each tensor k.
     lengths = 1 / np.sqrt(np.einsum("at,kab,bt->kt", u, np.linalg.inv(sections), u))
     outer = u * lengths.max(axis=0)
     inner = u * lengths.min(axis=0)
@@ -369,8 +410,14 @@ def radius_figure(certificate: Certificate, components: int | None = None) -> Fi
     Parameters
     ----------
     certificate : Certificate
+        The certificate of the release.
     components : int, optional
         How many principal directions were released, if directions were.
+
+    Returns
+    -------
+    Figure
+        A curve from which the radius at any level can be read.
     """
     figure, axes = canvas.new_figure(
         "Size of the confidence region",
@@ -464,6 +511,7 @@ def budget_figure(
         What the releases together cost, of the budget's own kind; None if there are
         none.
     budget : Guarantee
+        The budget of the ledger.
     labels : list of str
         The labels of the releases.
     """
@@ -503,7 +551,7 @@ class PlannedRelease(Protocol):
 
     @property
     def title(self) -> str:
-        """The planned release in one line."""
+        """The planned release in one line, which becomes the title of the figure."""
 
 
 @canvas.own_style()
@@ -521,7 +569,9 @@ def plan_figure(
     study : PlannedRelease
         The plan; `curvedp.plan` makes one.
     errors_by_count : sequence of (number of records, predicted error)
+        Pairs of a number of records and the predicted error.
     errors_by_mu : sequence of (μ, predicted error)
+        Pairs of a μ of Gaussian DP and the predicted error.
     """
     figure = Figure(figsize=(9.6, 3.8), layout="constrained", facecolor="none")
     count_axes, mu_axes = figure.subplots(1, 2, sharey=True)
@@ -545,7 +595,9 @@ def _draw_predicted_errors(
     Parameters
     ----------
     axes : Axes
+        The axes to draw on.
     errors : sequence of (x, predicted error)
+        Pairs of a value of x and the predicted error.
     x_label : str
         What x is.
     useless_error : float

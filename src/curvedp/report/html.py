@@ -40,7 +40,7 @@ from curvedp.release.predict import predicted_error_of_release
 from curvedp.release.rebuild import mechanism_of
 from curvedp.release.warnings import release_warnings, several_means_warnings
 from curvedp.report import canvas, figures
-from curvedp.report.values import form_of
+from curvedp.report.values import Form, form_of
 
 # The page; `render_report` fills in the names that begin with a dollar sign.
 _PAGE = Template("""<!doctype html>
@@ -100,10 +100,28 @@ _CSS_VARIABLES = {
     canvas.TRACK: "--track",
 }
 
-# The lead paragraph quotes the first ε of the certified curve whose δ is below this.
-# The probability with which all regions of one page hold, as `simultaneous` has it.
+# The probability with which all regions of one page contain their targets.
 _JOINT_LEVEL = 0.95
+
+# The lead paragraph quotes the first ε of the certified curve whose δ is below this.
 _QUOTED_DELTA = 1e-3
+
+# What the figure of a region shows, by how values of its space are drawn. The place {}
+# takes what the region covers, and the theorem.
+_BLUE_AND_ORANGE = "Blue: confidence region for {}. Orange: the release."
+_REGION_LEGENDS: Mapping[Form, str] = {
+    "points": _BLUE_AND_ORANGE,
+    "ellipsoids": _BLUE_AND_ORANGE,
+    "outlines": (
+        "The released shape; the circle about each landmark is its confidence region. "
+        "It is for {}."
+    ),
+    "axes": (
+        "Where the released rotation turns the axes; the circle about each is its "
+        "confidence region. It is for {}."
+    ),
+    "images": "The released matrix, and the radius of the confidence region for {}.",
+}
 
 
 class ReportTable(NamedTuple):
@@ -185,7 +203,26 @@ def render_report(
     tables: Sequence[TableLike] = (),
     form: str | None = None,
 ) -> str:
-    """Return the page as HTML text; the parameters are those of `write_report`."""
+    """Return the report of a release as HTML text.
+
+    Parameters
+    ----------
+    value : array or fitted estimator
+        The released value. A fitted estimator brings its certificate and its ledger.
+    certificate : Certificate, optional
+        The certificate of the value; needed if the value is an array.
+    ledger : Ledger, optional
+        The ledger that paid for the release.
+    tables : sequence of (title, header, rows)
+        Further tables to show.
+    form : str, optional
+        The form in which the records were read, such as "latlon-degrees".
+
+    Returns
+    -------
+    str
+        One self-contained page.
+    """
     center = None
     if certificate is None:
         releases = releases_of(value)
@@ -230,7 +267,17 @@ def render_report(
 def _page_title(releases: list[ReleasedValue]) -> str:
     """Return the heading of the page, such as "Private Fréchet mean on Sphere(d=2)".
 
-    Of several releases it says how many there are.
+    If there are several releases, it says how many.
+
+    Parameters
+    ----------
+    releases : list of ReleasedValue
+        What is reported, the main release first.
+
+    Returns
+    -------
+    str
+        HTML text.
     """
     certificate = releases[0].certificate
     statistic = escape(_statistic_name(certificate))
@@ -248,25 +295,36 @@ def _written_value(
     Parameters
     ----------
     release : ReleasedValue
+        The value and its certificate.
     form : str or None
         The form of the records.
     center : array or None
         The public center, to which a shape is turned.
+
+    Returns
+    -------
+    str
+        One line for each row of the value.
     """
     manifold = parse_manifold(release.certificate.manifold)
     return "\n".join(value_lines(manifold, release.value, form, center))
 
 
 def _regions_together(releases: list[ReleasedValue]) -> dict[str, list[Region]]:
-    """Return a region for each release, which hold at once, by what they are of.
+    """Return regions of all releases that hold at once, by their target.
 
-    What they are of is "population" or "records"; one for which some release has no
+    The targets are "population" and "records". A target for which some release has no
     region is left out.
 
     Parameters
     ----------
     releases : list of ReleasedValue
         What an estimator has released.
+
+    Returns
+    -------
+    dict
+        For each target, one region for each release.
     """
     certificates = [release.certificate for release in releases]
     regions = {}
@@ -285,6 +343,11 @@ def _known_regions(certificate: Certificate, components: int | None) -> list[Reg
         The certificate of the release.
     components : int or None
         How many principal directions were released, if any.
+
+    Returns
+    -------
+    list of Region
+        At most two.
     """
     regions = []
     for of in ("population", "records"):
@@ -297,6 +360,17 @@ def _predicted_error(certificate: Certificate) -> float | None:
     """Return the error that the noise is expected to cause, if it can be predicted.
 
     No error is predicted for a mean that need not be unique.
+
+    Parameters
+    ----------
+    certificate : Certificate
+        The certificate of the release.
+
+    Returns
+    -------
+    float or None
+        The predicted error in the units of the value; None if it cannot be predicted or
+        the mean need not be unique.
     """
     if several_means_warnings(certificate):
         return None
@@ -323,6 +397,11 @@ def _all_values(
         Their values in words.
     regions : mapping
         What `_regions_together` returned.
+
+    Returns
+    -------
+    ReportTable
+        One row for each release.
     """
     names = {"population": "95% of the population", "records": "95% of the noise alone"}
     rows = []
@@ -352,6 +431,11 @@ def _comparison_pictures(
         there are any.
     form : str or None
         The form of the records.
+
+    Returns
+    -------
+    list of _Picture
+        One picture, or none.
     """
     if not regions:
         return []
@@ -378,6 +462,7 @@ def _release_pictures(
     Parameters
     ----------
     certificate : Certificate
+        The certificate of the release.
     value : array
         The released value.
     regions : list of Region
@@ -386,6 +471,11 @@ def _release_pictures(
         How many principal directions were released, if directions were.
     form : str or None
         The form of the records.
+
+    Returns
+    -------
+    list of _Picture
+        The pictures in the order of the page.
     """
     pictures = []
     point = value if components is None else value.T
@@ -393,16 +483,8 @@ def _release_pictures(
         # What an estimator has made of the release may live elsewhere than its region.
         if np.size(point) != prod(region.manifold.point_shape):
             continue
-        if form_of(region.manifold) == "outlines":
-            legend = (
-                "The released shape; the circle about each landmark is its confidence "
-                f"region. It is for {region.description} ({region.theorem})."
-            )
-        else:
-            legend = (
-                f"Blue: confidence region for {region.description} ({region.theorem}). "
-                "Orange: the release."
-            )
+        covered = f"{region.description} ({region.theorem})"
+        legend = _REGION_LEGENDS[form_of(region.manifold)].format(covered)
         pictures.append(_Picture(figures.region_figure(region, point, form), legend))
         if region.of == "records":
             pictures.append(
@@ -437,6 +519,11 @@ def _budget_picture(ledger: Ledger) -> _Picture:
     ----------
     ledger : Ledger
         The ledger that paid.
+
+    Returns
+    -------
+    _Picture
+        A bar that is as wide as the page.
     """
     labels = [entry.label for entry in ledger.entries]
     return _Picture(
@@ -510,6 +597,11 @@ def _explanation(releases: list[ReleasedValue], error: float | None) -> str:
         What is released together. The promise quoted is that of the first.
     error : float or None
         The expected distance that the noise moves the result, if it is known.
+
+    Returns
+    -------
+    str
+        HTML text of one paragraph.
     """
     certificate = releases[0].certificate
     unit_words = UNIT_WORDS[certificate.privacy_unit]
@@ -533,7 +625,7 @@ def _explanation(releases: list[ReleasedValue], error: float | None) -> str:
 
 
 def _what_it_is(releases: list[ReleasedValue], plural: str) -> str:
-    """Return the sentence that says of what the released values are statistics.
+    """Return the sentence that says of which data the values are statistics.
 
     Parameters
     ----------
@@ -541,6 +633,11 @@ def _what_it_is(releases: list[ReleasedValue], plural: str) -> str:
         What is released together.
     plural : str
         What is protected, in the plural, such as "records".
+
+    Returns
+    -------
+    str
+        HTML text.
     """
     counts = [release.certificate.statistic.get("n") for release in releases]
     subject = "the data"
@@ -559,7 +656,15 @@ def _what_it_is(releases: list[ReleasedValue], plural: str) -> str:
 
 
 def _quoted_point(certificate: Certificate) -> tuple[float, float]:
-    """Return the first certified (ε, δ) with a small δ, or the last one."""
+    """Return the point (ε, δ) of the certified curve that the lead paragraph quotes.
+
+    It is the first one whose δ is below 0.001, or the last one.
+
+    Parameters
+    ----------
+    certificate : Certificate
+        The certificate of the release.
+    """
     for eps, delta in certificate.claims.curve:
         if delta < _QUOTED_DELTA:
             return eps, delta
@@ -575,6 +680,11 @@ def _error_sentences(certificate: Certificate, error: float | None) -> str:
         The certificate of the release.
     error : float or None
         The predicted error; None if there is no prediction.
+
+    Returns
+    -------
+    str
+        HTML text, empty without a prediction.
     """
     if error is None:
         return ""
@@ -597,12 +707,18 @@ def _key_figures(
     Parameters
     ----------
     certificate : Certificate
+        The certificate of the release.
     error : float or None
         The expected distance that the noise moves the result.
     regions : list of Region
         The confidence regions that there are.
     ledger : Ledger or None
         The ledger that paid for the release.
+
+    Returns
+    -------
+    list of (str, str)
+        What each number means, and the number as text.
     """
     key_figures = []
     if "n" in certificate.statistic:
@@ -629,13 +745,30 @@ def _key_figures(
 
 
 def _statistic_name(certificate: Certificate) -> str:
-    """Return what was released, without the method: "X" of "X by Y"."""
+    """Return what was released, without the method: "X" of "X by Y".
+
+    Parameters
+    ----------
+    certificate : Certificate
+        The certificate of the release.
+    """
     name = str(certificate.statistic.get("name", "statistic"))
     return name.split(" by ")[0]
 
 
 def _noise_free_result(certificate: Certificate) -> str:
-    """Name what would have been released without noise, for use in a sentence."""
+    """Name what would have been released without noise, for use in a sentence.
+
+    Parameters
+    ----------
+    certificate : Certificate
+        The certificate of the release.
+
+    Returns
+    -------
+    str
+        Such as "mean of the records, clipped to the ball".
+    """
     name = _statistic_name(certificate)
     if name == "Fréchet mean":
         name = "mean"
@@ -649,6 +782,11 @@ def _rounded_down(guarantee: Guarantee | None) -> str:
     ----------
     guarantee : Guarantee or None
         What remains of the budget.
+
+    Returns
+    -------
+    str
+        Such as "GDP(0.871)"; "nothing" if the budget is spent.
     """
     if guarantee is None:
         return "nothing"
@@ -712,12 +850,29 @@ def _fact_rows(certificate: Certificate) -> list[tuple[str, str]]:
 
 
 def _listed(items: Mapping[str, Any]) -> str:
-    """Return a mapping as text: "name value, name value"."""
+    """Return a mapping as text: "name value, name value".
+
+    Parameters
+    ----------
+    items : mapping
+        Names with JSON values.
+    """
     return ", ".join(f"{name} {value}" for name, value in items.items())
 
 
 def _predictor_ranges(statistic: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Return the row of the public ranges of the predictors, if there are any."""
+    """Return the row of the public ranges of the predictors, if there are any.
+
+    Parameters
+    ----------
+    statistic : mapping
+        The certificate's description of the statistic.
+
+    Returns
+    -------
+    list of (str, str)
+        One row, or none.
+    """
     if statistic.get("x_range") is None:
         return []
     ranges = np.atleast_2d(statistic["x_range"]).tolist()
@@ -725,7 +880,13 @@ def _predictor_ranges(statistic: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def _key_cards(key_figures: list[tuple[str, str]]) -> str:
-    """Return the HTML of the numbers at the top, one card per (meaning, number)."""
+    """Return the HTML of the numbers at the top of the page, one card for each.
+
+    Parameters
+    ----------
+    key_figures : list of (str, str)
+        What each number means, and the number as text.
+    """
     return "".join(
         f'<div class="key"><b>{escape(number)}</b>{escape(meaning)}</div>'
         for meaning, number in key_figures
@@ -733,7 +894,13 @@ def _key_cards(key_figures: list[tuple[str, str]]) -> str:
 
 
 def _section(table: ReportTable) -> str:
-    """Return the HTML of a table with its heading."""
+    """Return the HTML of a table with its heading.
+
+    Parameters
+    ----------
+    table : ReportTable
+        The heading, the names of the columns and the rows.
+    """
     return f"<h2>{escape(table.title)}</h2>{_table(table.header, table.rows)}"
 
 
@@ -778,6 +945,11 @@ def _svg(figure: Figure) -> str:
     ----------
     figure : matplotlib.figure.Figure
         The figure.
+
+    Returns
+    -------
+    str
+        The SVG element, without the prologue of an XML file.
     """
     buffer = io.StringIO()
     figure.savefig(buffer, format="svg", metadata={"Date": None}, transparent=True)

@@ -1,8 +1,8 @@
 """Pictures of released values in the form in which people know them, for matplotlib.
 
 Shapes are drawn as outlines over each other, tensors of up to three dimensions as
-ellipsoids with their axes, and larger matrices as images. Everything comes from
-certificates, never from the data.
+ellipsoids with their axes, rotations of space as turned axes on a globe, and larger
+matrices as images. Everything comes from certificates, never from the data.
 """
 
 from collections.abc import Mapping
@@ -14,13 +14,20 @@ from matplotlib.axes import Axes
 from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 from matplotlib.patches import Circle
+from matplotlib.ticker import MaxNLocator
 
-from curvedp.geometry import Correlation, KendallShapes, Manifold, SPDAffineInvariant
+from curvedp.geometry import (
+    Correlation,
+    KendallShapes,
+    Manifold,
+    Rotations,
+    SPDAffineInvariant,
+)
 from curvedp.geometry.capabilities import ScalableCone
 from curvedp.inference import Region
 from curvedp.report import canvas
 
-Form = Literal["outlines", "ellipsoids", "images", "points"]
+Form = Literal["outlines", "ellipsoids", "axes", "images", "points"]
 """How the values of a space are drawn."""
 
 # The colors of several values in one figure.
@@ -31,6 +38,14 @@ _LARGEST_ELLIPSOID = 3
 _OBLIQUE_VIEW = np.array([1.0, -1.6, 0.9])
 # Points of a closed curve.
 _CURVE_POINTS = 181
+# How far from the middle the name of an axis is written, in radii of the globe.
+_NAME_HEIGHT = 1.09
+# The width in inches of a figure with one panel, in which its title has room.
+_SMALLEST_WIDTH = 4.4
+# The smallest value to which the darkest color is given: of a zero matrix all are white.
+_SMALLEST_SCALE = 1e-300
+# The height in inches of a line of a legend.
+_LEGEND_LINE = 0.2
 # An error bar that is wider than this fraction of a shape's size has no circles.
 _WIDEST_CIRCLE = 0.25
 # Dark for negative entries, light for zero, warm for positive ones.
@@ -45,6 +60,12 @@ def form_of(manifold: Manifold) -> Form:
     Parameters
     ----------
     manifold : Manifold
+        The manifold of the points.
+
+    Returns
+    -------
+    {"outlines", "ellipsoids", "axes", "images", "points"}
+        The kind of picture.
 
     Examples
     --------
@@ -56,6 +77,8 @@ def form_of(manifold: Manifold) -> Form:
         return "outlines"
     if isinstance(manifold, Correlation):
         return "images"
+    if isinstance(manifold, Rotations) and manifold.n == 3:
+        return "axes"
     if isinstance(manifold, ScalableCone) and canvas.view_of(manifold) == "tensors":
         is_small = manifold.point_shape[0] <= _LARGEST_ELLIPSOID
         return "ellipsoids" if is_small else "images"
@@ -66,7 +89,7 @@ def form_of(manifold: Manifold) -> Form:
 def values_figure(
     regions: Mapping[str, Region], joint_level: float | None = None
 ) -> Figure:
-    """Draw the centers of confidence regions as outlines, ellipsoids or images.
+    """Draw the centers of confidence regions as outlines, ellipsoids, axes or images.
 
     Parameters
     ----------
@@ -76,6 +99,11 @@ def values_figure(
     joint_level : float, optional
         The probability with which all regions hold at once, if that is what the title
         shall say. By default it says the level of each.
+
+    Returns
+    -------
+    Figure
+        One panel for all shapes or rotations; otherwise one panel for each region.
     """
     first = next(iter(regions.values()))
     form = form_of(first.manifold)
@@ -83,11 +111,14 @@ def values_figure(
     if joint_level is not None:
         title = f"Releases with {joint_title(first, joint_level)}"
     if form == "outlines":
-        figure, axes = canvas.new_figure(title, size=(6.0, 5.2))
-        draw_outlines(axes, regions)
+        return outlines_figure(title, regions)
+    if form == "axes":
+        figure, axes = canvas.new_figure(title, size=(5.2, 5.6))
+        draw_turned_axes(axes, regions)
         return figure
 
     width = 3.0 * len(regions) + (0.8 if form == "images" else 0.4)
+    width = max(width, _SMALLEST_WIDTH)
     figure = Figure(figsize=(width, 3.4), layout="constrained", facecolor="none")
     panels = figure.subplots(1, len(regions), squeeze=False)[0]
     figure.suptitle(title, x=0.02, ha="left", color=canvas.INK, fontsize=11)
@@ -99,18 +130,77 @@ def values_figure(
             axes.set_title(name, color=canvas.INK, fontsize=10)
         _share_limits(list(panels))
         return figure
-    _draw_images(figure, list(panels), regions)
+    centers = {name: region.center for name, region in regions.items()}
+    radii = [region.radius for region in regions.values()]
+    _draw_images(figure, list(panels), first.manifold, centers, radii)
+    return figure
+
+
+def image_figure(title: str, region: Region, value: np.ndarray) -> Figure:
+    """Draw one released matrix as an image.
+
+    Parameters
+    ----------
+    title : str
+        The title of the figure.
+    region : Region
+        Of matrices. Its radius is written below the image.
+    value : array
+        The released matrix.
+    """
+    figure = Figure(figsize=(4.8, 4.4), layout="constrained", facecolor="none")
+    panels = [figure.add_subplot()]
+    figure.suptitle(title, x=0.02, ha="left", color=canvas.INK, fontsize=11)
+    _draw_images(figure, panels, region.manifold, {"": value}, [region.radius])
+    return figure
+
+
+def outlines_figure(title: str, regions: Mapping[str, Region]) -> Figure:
+    """Draw planar shapes over each other, in a figure that is as high as they need.
+
+    Parameters
+    ----------
+    title : str
+        The title of the figure.
+    regions : mapping of str to Region
+        Regions of `KendallShapes` by their names.
+    """
+    figure, axes = canvas.new_figure(title, size=(6.0, 5.2))
+    draw_outlines(axes, regions)
+    left, right = axes.get_xlim()
+    bottom, top = axes.get_ylim()
+    height_of_shapes = 6.0 * (top - bottom) / (right - left)
+    figure.set_figheight(height_of_shapes + 0.6 + _LEGEND_LINE * len(regions))
     return figure
 
 
 def _error_title(region: Region) -> str:
-    """Say of what the error bars in a figure are."""
+    """Return the title of a figure: the level and the target of its error bars.
+
+    Parameters
+    ----------
+    region : Region
+        One of the regions that are drawn; all have its level and target.
+    """
     target = "the population" if region.of == "population" else "the privacy noise"
     return f"Releases with {100 * region.level:g}% error bars of {target}"
 
 
 def joint_title(region: Region, joint_level: float) -> str:
-    """Say of what error bars are that hold all at once, and how likely that is."""
+    """Return a title for regions that hold all at once, with their joint level.
+
+    Parameters
+    ----------
+    region : Region
+        One of the regions; all have its target.
+    joint_level : float
+        The probability with which all regions hold their targets.
+
+    Returns
+    -------
+    str
+        Such as "95% error bars of the population, all at once".
+    """
     target = "the population" if region.of == "population" else "the privacy noise"
     return f"{100 * joint_level:g}% error bars of {target}, all at once"
 
@@ -125,6 +215,7 @@ def draw_outlines(axes: Axes, regions: Mapping[str, Region]) -> None:
     Parameters
     ----------
     axes : Axes
+        The axes to draw on.
     regions : mapping of str to Region
         Regions of `KendallShapes` by their names.
     """
@@ -135,8 +226,11 @@ def draw_outlines(axes: Axes, regions: Mapping[str, Region]) -> None:
         center = region.center
         z = center[:, 0] + 1j * center[:, 1]
         if reference is None:
-            # The longest axis of the first shape lies flat.
+            # The longest axis of the first shape lies flat, with the first landmark on
+            # the right, as it is in files.
             z = z * np.exp(-0.5j * np.angle(np.sum(z**2)))
+            if z[0].real < 0:
+                z = -z
             reference = z
         overlap = np.sum(reference * np.conj(z))
         if np.abs(overlap) > 0:
@@ -176,9 +270,11 @@ def draw_ellipsoid(axes: Axes, region: Region, color: str) -> None:
     Parameters
     ----------
     axes : Axes
+        The axes to draw on.
     region : Region
         Of matrices with two or three rows.
     color : str
+        The color of the lines.
     """
     matrix = region.center
     size = len(matrix)
@@ -210,13 +306,25 @@ def draw_ellipsoid(axes: Axes, region: Region, color: str) -> None:
 
 
 def _half_axes(matrix: np.ndarray) -> np.ndarray:
-    """Return the half axes of the ellipsoid of a positive matrix, in columns."""
+    """Return the half axes of the ellipsoid of a positive matrix, in columns.
+
+    Parameters
+    ----------
+    matrix : array of shape (m, m)
+        A positive definite matrix A; the half axes are √λ·v for its eigenpairs (λ, v).
+    """
     eigenvalues, eigenvectors = np.linalg.eigh(matrix)
     return np.asarray(eigenvectors * np.sqrt(np.maximum(eigenvalues, 0.0)))
 
 
 def _share_limits(panels: list[Axes]) -> None:
-    """Give all axes one square of the plane, so that sizes can be compared."""
+    """Give all axes one square of the plane, so that sizes can be compared.
+
+    Parameters
+    ----------
+    panels : list of Axes
+        The axes of the panels, each of which has drawn something.
+    """
     reach = max(
         float(np.abs([*axes.get_xlim(), *axes.get_ylim()]).max()) for axes in panels
     )
@@ -224,25 +332,140 @@ def _share_limits(panels: list[Axes]) -> None:
         axes.set(xlim=(-reach, reach), ylim=(-reach, reach))
 
 
+def draw_turned_axes(axes: Axes, regions: Mapping[str, Region]) -> None:
+    """Draw rotations of space by where they turn the axes x, y and z.
+
+    Each axis ends on the unit sphere. The distance of two rotations is the angle of the
+    one that leads from the first to the second, which turns no axis farther. So the
+    rotations of a region turn every axis into the circle that is drawn about it. What
+    the globe hides is drawn thinner and dashed.
+
+    Parameters
+    ----------
+    axes : Axes
+        The axes to draw on.
+    regions : mapping of str to Region
+        Regions of `Rotations(3)` by their names.
+    """
+    frame = canvas.viewing_frame(_OBLIQUE_VIEW)
+    canvas.draw_sphere_background(axes)
+    for name, unit_vector in zip("xyz", np.eye(3), strict=True):
+        seen = frame @ unit_vector
+        axes.plot(*np.outer(seen[:2], (-1, 1)), color=canvas.LINES, lw=0.8)
+        beside_globe = _NAME_HEIGHT * seen[:2] / np.linalg.norm(seen[:2])
+        axes.text(
+            *beside_globe,
+            name,
+            color=canvas.INK,
+            fontsize=9,
+            ha="center",
+            va="center",
+        )
+    styles = product(("-", "--"), SERIES_COLORS)
+    for (name, region), (line, color) in zip(regions.items(), styles, strict=False):
+        turned = region.center.T
+        for number, direction in enumerate(turned):
+            seen = frame @ direction
+            is_in_front = seen[2] > 0
+            axes.plot(
+                *np.outer(seen[:2], (0, 1)),
+                color=color,
+                ls=line if is_in_front else ":",
+                lw=1.6 if is_in_front else 0.9,
+                marker=".",
+                markevery=[1],
+                label=_rotation_label(name, region) if number == 0 else None,
+            )
+            _draw_circle_on_sphere(axes, frame, direction, region.radius, color)
+    axes.legend(loc="lower right", fontsize=8, frameon=False)
+    canvas.show_square(axes, 1.25)
+
+
+def _rotation_label(name: str, region: Region) -> str:
+    """Return the line of a legend for a region of rotations.
+
+    Parameters
+    ----------
+    name : str
+        The name of the region.
+    region : Region
+        The region, whose radius is an angle in radians.
+    """
+    return f"{name}: each axis within {np.degrees(region.radius):.3g}°"
+
+
+def _draw_circle_on_sphere(
+    axes: Axes, frame: np.ndarray, middle: np.ndarray, radius: float, color: str
+) -> None:
+    """Draw the points of the unit sphere at a distance from one of them.
+
+    Parameters
+    ----------
+    axes : Axes
+        The axes to draw on.
+    frame : array, shape (3, 3)
+        A `canvas.viewing_frame`.
+    middle : array, shape (3,)
+        The unit vector in the middle of the circle.
+    radius : float
+        The angle between it and the points, in radians.
+    color : str
+        The color of the lines.
+    """
+    if radius >= np.pi:
+        return
+    across = canvas.viewing_frame(middle)
+    angles = np.linspace(0, 2 * np.pi, _CURVE_POINTS)[:, None]
+    sideways = np.cos(angles) * across[0] + np.sin(angles) * across[1]
+    circle = np.cos(radius) * across[2] + np.sin(radius) * sideways
+    seen = circle @ frame.T
+    axes.plot(*seen[:, :2].T, color=color, lw=0.6, ls="--", alpha=0.5)
+    canvas.draw_visible_curve(axes, seen, color=color, lw=1.2)
+
+
 def _draw_images(
-    figure: Figure, panels: list[Axes], regions: Mapping[str, Region]
+    figure: Figure,
+    panels: list[Axes],
+    manifold: Manifold,
+    matrices: Mapping[str, np.ndarray],
+    radii: list[float],
 ) -> None:
     """Draw matrices as images with one scale of colors.
+
+    The diagonal of correlation matrices is 1 and left gray, so that the scale is that
+    of the correlations.
 
     Parameters
     ----------
     figure : Figure
+        The figure that holds the axes.
     panels : list of Axes
-        One for each region.
-    regions : mapping of str to Region
-        Regions of matrices by their names.
+        One for each matrix.
+    manifold : Manifold
+        The space of the matrices.
+    matrices : mapping of str to array
+        The matrices by their names.
+    radii : list of float
+        The radius of the region of each.
     """
-    largest = max(float(np.abs(region.center).max()) for region in regions.values())
+    is_known = np.zeros(manifold.point_shape, dtype=bool)
+    if isinstance(manifold, Correlation):
+        np.fill_diagonal(is_known, True)
+    entries = [np.abs(matrix[~is_known]).max() for matrix in matrices.values()]
+    largest = max(_SMALLEST_SCALE, *map(float, entries))
     image = None
-    for axes, (name, region) in zip(panels, regions.items(), strict=True):
-        image = axes.imshow(region.center, cmap=_COLOR_MAP, vmin=-largest, vmax=largest)
+    for axes, (name, matrix), radius in zip(
+        panels, matrices.items(), radii, strict=True
+    ):
+        axes.set_facecolor(canvas.TRACK)
+        shown = np.ma.masked_where(is_known, matrix)
+        image = axes.imshow(shown, cmap=_COLOR_MAP, vmin=-largest, vmax=largest)
         axes.set_title(name, color=canvas.INK, fontsize=10)
-        axes.set_xlabel(f"within {region.radius:.3g}", color=canvas.INK, fontsize=8)
+        axes.set_xlabel(f"within {radius:.3g}", color=canvas.INK, fontsize=8)
         axes.tick_params(which="both", color=canvas.INK, labelcolor=canvas.INK)
+        for axis in (axes.xaxis, axes.yaxis):
+            axis.set_major_locator(MaxNLocator(nbins=6, integer=True))
     assert image is not None
     figure.colorbar(image, ax=panels, shrink=0.8)
+    # With less room the layout cuts off the texts below the images.
+    figure.set_layout_engine("constrained", h_pad=0.1)
