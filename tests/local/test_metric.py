@@ -14,7 +14,7 @@ from curvedp.geometry import (
     Stiefel,
     Torus,
 )
-from curvedp.laws.exact.two_sphere import draw_places
+from curvedp.laws.exact.two_sphere import draw_on_two_sphere
 from curvedp.local import Earth, MetricLaplace
 from curvedp.local.spaces import PointRecords
 from curvedp.numerics.enclosures import FloatBall
@@ -253,8 +253,8 @@ def test_exact_and_simulated_reports_have_the_radial_law(manifold, epsilon, n):
 def test_draws_of_many_places_are_the_rounded_ideal_draws(monkeypatch):
     """Float balls and Arb balls give the same integers, from the same bits."""
     centers = Sphere(2).project(np.random.default_rng(0).normal(size=(300, 3)))
-    coarse = draw_places(centers, 0.2, seeded_source(3), 10).integers
-    fine = draw_places(centers, 0.2, seeded_source(3), 30)
+    coarse = draw_on_two_sphere(centers, 0.2, seeded_source(3), 10).integers
+    fine = draw_on_two_sphere(centers, 0.2, seeded_source(3), 30)
     assert np.abs(coarse - fine.integers / 2**20).max() <= 0.5 + 2.0**-20
 
     round_in_floats = FloatBall.round
@@ -264,9 +264,9 @@ def test_draws_of_many_places_are_the_rounded_ideal_draws(monkeypatch):
         return integers, np.zeros_like(is_certain)
 
     monkeypatch.setattr(FloatBall, "round", undecided)
-    in_balls = draw_places(centers, 0.2, seeded_source(3), 30)
-    assert in_balls.undecided == len(centers)
-    assert fine.undecided < len(centers)
+    in_balls = draw_on_two_sphere(centers, 0.2, seeded_source(3), 30)
+    assert in_balls.n_in_arb == len(centers)
+    assert fine.n_in_arb < len(centers)
     assert np.array_equal(fine.integers, in_balls.integers)
 
 

@@ -315,7 +315,7 @@ class AffineInvariantCone(ScalableCone):
     @property
     @abstractmethod
     def cone_size(self) -> tuple[int, int]:
-        """(m, β): m rows; β = 1 for real and 2 for Hermitian matrices."""
+        """The pair (m, β): m rows; β = 1 for real and 2 for Hermitian matrices."""
 
     def scaling_direction(self, p: Array) -> np.ndarray:
         """Return the coordinates of the unit vector along the multiples of p.

@@ -20,7 +20,7 @@ from curvedp.geometry import Manifold, Sphere, Torus
 from curvedp.laws import RiemannianLaplace
 from curvedp.laws.exact import draw_slack, exact_laplace, has_exact_laplace
 from curvedp.laws.exact.draw import point_from_grid
-from curvedp.laws.exact.two_sphere import LARGEST_SCALE, draw_places
+from curvedp.laws.exact.two_sphere import LARGEST_SCALE, draw_on_two_sphere
 from curvedp.local.mechanism import LocalMechanism
 from curvedp.local.spaces import RecordSpace, read_batch, record_space
 from curvedp.local.torus import TorusLaplace
@@ -215,7 +215,7 @@ class MetricLaplace(LocalMechanism):
     def draw_reports(self, points: np.ndarray, source: Source) -> np.ndarray:
         manifold = self.space.manifold
         if self._draws_many:
-            return draw_places(points, self.scale, source, self.grid).integers
+            return draw_on_two_sphere(points, self.scale, source, self.grid).integers
         if isinstance(self._law, TorusLaplace):
             rows = [self._law.draw_exactly(p, source, self.grid) for p in points]
             return np.array(rows, dtype=object)

@@ -357,7 +357,7 @@ class CorrelationOffLog(CorrelationMatrices):
             """Return by how much −log λ_min may exceed the safe exponent in a ball."""
             return self._largest_exponent(radius) - _SAFE_FLAT_EXPONENT
 
-        # `scipy.optimize` takes long to import, hence not at the top of the module.
+        # SciPy loads its slow submodule `optimize` at this first use, not on import.
         safe_radius = scipy.optimize.brentq(excess, 0.0, _SURELY_UNSAFE_RADIUS)
         return BallFloatSet(
             max_distance=self._max_distance,

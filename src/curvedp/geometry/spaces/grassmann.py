@@ -69,7 +69,7 @@ class Grassmann(OrthonormalFrames):
 
     @cached_property
     def ranks(self) -> tuple[int, int]:
-        """The dimensions of a subspace and its complement, the smaller one first."""
+        """The dimensions of a subspace and of its complement, the smaller one first."""
         codimension = self.m - self.r
         return (min(self.r, codimension), max(self.r, codimension))
 

@@ -71,9 +71,10 @@ class HPDAffineInvariant(PullbackManifold, AffineInvariantCone):
 
     @cached_property
     def jacobi_spectrum(self) -> tuple[tuple[float, int], ...] | None:
-        """Known for m ≤ 2: HPD(2) is ℝ × H³ with κ = −½.
+        """The curvatures of planes that contain a unit velocity, with multiplicities.
 
-        On larger matrices the curvatures depend on the velocity.
+        They are known for m ≤ 2, where HPD(2) is ℝ × H³ with curvature −½. On larger
+        matrices they depend on the velocity, and this is None.
         """
         if self.m == 1:
             return ()

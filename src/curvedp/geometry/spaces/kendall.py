@@ -62,9 +62,10 @@ class KendallShapes(EmbeddedMetric):
 
     @property
     def curvature_bounds(self) -> tuple[float, float]:
-        """1 + 3cos²α, α the angle between a plane and its turn by i.
+        """The bounds [1, 4] of sectional curvatures; 4 for triangles.
 
-        ℂP¹, the shapes of triangles, is a sphere of radius ½.
+        A plane at the angle α to its turn by i has curvature 1 + 3cos²α. The shapes of
+        triangles, ℂP¹, are a sphere of radius ½.
         """
         return (4.0, 4.0) if self.k == 3 else (1.0, 4.0)
 

@@ -71,23 +71,24 @@ class Lorentz(Hyperbolic, UnitQuadric):
 
     @property
     def point_shape(self) -> tuple[int, ...]:
-        """The time coordinate and d spatial ones."""
+        """A point is a vector of d + 1 numbers: the time coordinate and d spatial ones."""
         return (self.d + 1,)
 
     @property
     def origin(self) -> Array:
-        """(1, 0, …, 0)."""
+        """The point (1, 0, …, 0), whose spatial part is 0."""
         return np.eye(1, self.d + 1)[0]
 
     @cached_property
     def embedding_signature(self) -> np.ndarray:
-        """−1 for the time coordinate, +1 for the others."""
+        """The signs sᵢ in Σ sᵢxᵢ² = −1: −1 for the time coordinate, +1 for the others."""
         return np.array([-1.0] + [1.0] * self.d)
 
     @in_cache_blocks
     def exp(self, p: Array, v: Array) -> Array:
-        """Return the end of the geodesic from p with velocity v: cosh|v|·p + sinh|v|·v/|v|.
+        """Return the end of the geodesic from p with velocity v.
 
+        It is cosh|v|·p + sinh|v|·v/|v|, with |v| the hyperbolic length of v.
         Near the origin the velocity is first moved to the origin by a boost, the
         isometry between p and the origin. Farther out this would lose digits by
         cancellation, and the velocity is split into its part along the spatial part of
@@ -112,7 +113,7 @@ class Lorentz(Hyperbolic, UnitQuadric):
         is_near = length < _NEAR
 
         def near() -> Array:
-            """Return the spatial part of the result by boosts, for points near the origin."""
+            """Return the end's spatial part by boosts, for points p near the origin."""
             # Points far out are masked, because this form may overflow there.
             velocity_at_origin = xp.where(is_near, _unboost(xp, x, time, velocity), 0.0)
             cosh, sinhc = cosh_sinhc(
@@ -124,7 +125,7 @@ class Lorentz(Hyperbolic, UnitQuadric):
             return space
 
         def far() -> Array:
-            """Return the spatial part of the result in polar form."""
+            """Return the end's spatial part in polar form, for points p farther out."""
             radial, tangential = _split_tangent(xp, x, time, length, velocity)
             return polar_exp(xp, x, time, length, radial, tangential)
 
@@ -150,7 +151,11 @@ class Lorentz(Hyperbolic, UnitQuadric):
         """
 
         def fast(p: list[Array], q: list[Array]) -> tuple[Array, Array]:
-            """Return the result coordinate by coordinate, and where it is accurate."""
+            """Return the velocities from p to q, and where they are accurate.
+
+            Both arguments are lists with one array for each coordinate, which is faster
+            for batches of short vectors.
+            """
             chord = _chord_by_coordinates(p[1:], q[1:])
             # With x and y the spatial parts and d the distance, y − cosh(d)·x =
             # (y − x) − (chord²/2)·x, and d/sinh d is computed as in `_careful_log`.
@@ -240,7 +245,11 @@ class Lorentz(Hyperbolic, UnitQuadric):
         """
 
         def fast(p: list[Array], q: list[Array]) -> tuple[Array, Array]:
-            """Return the result coordinate by coordinate, and where it is accurate."""
+            """Return the distances of p and q, and where they are accurate.
+
+            Both arguments are lists with one array for each coordinate, which is faster
+            for batches of short vectors.
+            """
             chord = _chord_by_coordinates(p[1:], q[1:])
             return 2 * np.arcsinh(0.5 * np.sqrt(chord.square)), chord.is_accurate
 
@@ -310,9 +319,19 @@ class Lorentz(Hyperbolic, UnitQuadric):
     def project(self, x: Array) -> Array:
         """Return the point of the hyperboloid with the same spatial part as x.
 
-        Its time coordinate is √(1 + |x|²) with the spatial part x. For a point that was
+        Its time coordinate is √(1 + |y|²), y the spatial part. For a point that was
         rounded this changes no more than rounding did. Far out the time coordinate has
         no more information than the spatial part.
+
+        Parameters
+        ----------
+        x : array of shape (..., d + 1)
+            Any numbers; the time coordinate, which comes first, is not used.
+
+        Returns
+        -------
+        array of shape (..., d + 1)
+            The points.
         """
         return _point_above(namespace(x), x[..., 1:])
 
@@ -341,6 +360,16 @@ class Lorentz(Hyperbolic, UnitQuadric):
         """Return the relative error of the time coordinate of an array p.
 
         It is |p₀ − t|/t, where t = √(1 + |x|²) belongs to the spatial part x.
+
+        Parameters
+        ----------
+        p : array of shape (..., d + 1)
+            What may be points.
+
+        Returns
+        -------
+        array of shape (...)
+            The residuals.
         """
         xp = namespace(p)
         time = lift(xp, p[..., 1:])[0]
@@ -403,7 +432,20 @@ class Lorentz(Hyperbolic, UnitQuadric):
 
 
 def _point_above(xp: Any, x: Array) -> Array:
-    """Return the point with spatial part x."""
+    """Return the point of the hyperboloid with a given spatial part.
+
+    Parameters
+    ----------
+    xp : module
+        The array library.
+    x : array of shape (..., d)
+        Spatial parts.
+
+    Returns
+    -------
+    array of shape (..., d + 1)
+        The points: √(1 + |x|²) first, and then x.
+    """
     return xp.concat([lift(xp, x)[0], x], axis=-1)
 
 
@@ -658,7 +700,7 @@ def _chord(xp: Any, p: Array, q: Array, p_length: Array, q_length: Array) -> Arr
     y_time = hypot_one(xp, y_length)
 
     def near() -> Array:
-        """Return |u − w|·√((1+x₀)(1+y₀)) with w = x/(1+x₀), u = y/(1+y₀)."""
+        """Return the chord |u − w|·√((1+x₀)(1+y₀)), by the ball model."""
         difference = y - x
         time_difference = dot(xp, difference, x + y) / (x_time + y_time)
         scaled_difference = difference - time_difference / (1 + x_time) * x
@@ -666,7 +708,10 @@ def _chord(xp: Any, p: Array, q: Array, p_length: Array, q_length: Array) -> Arr
         return euclidean_norm(xp, scaled_difference)[..., None] * scale
 
     def far() -> Array:
-        """Return √((2·sinh((b−a)/2))² + |x||y|(2·sin(φ/2))²), φ the angle of x and y."""
+        """Return the chord by the half-angle law of cosines.
+
+        It is the length of (2·sinh((b−a)/2), √(|x||y|)·2·sin(φ/2)).
+        """
         sinh = _sinh_radial(xp, x, y, x_time, y_time, x_length, y_length)
         radial = sinh * xp.sqrt(2 / (1 + hypot_one(xp, sinh)))  # 2 sinh((b−a)/2)
 

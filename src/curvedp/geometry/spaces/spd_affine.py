@@ -73,9 +73,10 @@ class SPDAffineInvariant(SPD, AffineInvariantCone, OriginIsometry, CheapKernels)
 
     @cached_property
     def jacobi_spectrum(self) -> tuple[tuple[float, int], ...] | None:
-        """Known for m ≤ 2: SPD(2) is ℝ × H² with κ = −½.
+        """The curvatures of planes that contain a unit velocity, with multiplicities.
 
-        On larger matrices the curvatures depend on the velocity.
+        They are known for m ≤ 2, where SPD(2) is ℝ × H² with curvature −½. On larger
+        matrices they depend on the velocity, and this is None.
         """
         if self.m == 1:
             return ()

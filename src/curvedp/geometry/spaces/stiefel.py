@@ -98,19 +98,20 @@ class Stiefel(OrthonormalFrames):
 
     @cached_property
     def injectivity_radius(self) -> float:
-        """π (Zimmermann & Stoye 2024), and √2·π on O(m).
+        """The length up to which every geodesic is shortest: π, and √2·π on O(m).
 
-        On O(m) a plane turned by π has that length, √2 times the one on `Rotations`.
+        (Zimmermann & Stoye 2024.) On O(m), where r = m, a plane turned by π has the
+        length √2·π, √2 times the one on `Rotations`.
         """
         return math.sqrt(2) * math.pi if self.r == self.m else math.pi
 
     @cached_property
     def curvature_bounds(self) -> tuple[float, float]:
-        """[−½, 1] (Zimmermann & Stoye 2025), with tighter bounds in special cases.
+        """The bounds [−½, 1] of sectional curvatures, tighter in special cases.
 
-        The sphere for r = 1; half of the curvature of ½tr(uᵀv) on O(m) for r = m. For
-        r = m − 1 at most 4/7, and ½ on Stiefel(3, 2): proved in
-        docs/theory/matrix-manifolds.md.
+        (Zimmermann & Stoye 2025.) For r = 1 it is the sphere; for r = m, on O(m), half
+        of the curvature of ½tr(uᵀv). For r = m − 1 it is at most 4/7, and ½ on
+        Stiefel(3, 2): proved in docs/theory/matrix-manifolds.md.
         """
         if self.dim == 1:
             return (0.0, 0.0)

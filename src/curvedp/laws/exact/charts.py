@@ -58,6 +58,11 @@ class LazyLength(Protocol):
         ----------
         precision : int
             About how many bits of it the ball determines.
+
+        Returns
+        -------
+        arb
+            The ball.
         """
         ...
 

@@ -48,8 +48,8 @@ _TERMS = 10
 _NUMBERS = 4096
 
 
-class PlaceDraws(NamedTuple):
-    """Rounded draws about many points.
+class SphereDraws(NamedTuple):
+    """Rounded draws about many points of the two-sphere.
 
     Attributes
     ----------
@@ -58,18 +58,19 @@ class PlaceDraws(NamedTuple):
     tau : float
         A bound of the total variation between the law of each row and its ideal
         rounded law, with AES as an ideal cipher.
-    undecided : int
-        How many draws were settled in Arb balls. It is a diagnosis of speed.
+    n_in_arb : int
+        How many draws float balls left undecided, so that Arb balls settled them. It is
+        a diagnosis of speed.
     """
 
     integers: np.ndarray
     tau: float
-    undecided: int
+    n_in_arb: int
 
 
-def draw_places(
+def draw_on_two_sphere(
     centers: np.ndarray, scale: float, source: Source, grid: int
-) -> PlaceDraws:
+) -> SphereDraws:
     """Draw from the Laplace law about each center on the two-sphere, exactly.
 
     The radius r has the density ∝ sin(r)·e^{−r/σ} on (0, π). With independent uniforms
@@ -92,21 +93,21 @@ def draw_places(
 
     Returns
     -------
-    PlaceDraws
+    SphereDraws
         One rounded draw for each center, with the slack `tau`.
     """
     if not (0 < scale <= LARGEST_SCALE and 1 <= grid <= FILTER_GRID):
         raise ValueError("the scale or the grid is out of the range of this sampler")
     integers = np.empty((len(centers), 3), dtype=np.int64)
     tau = 0.0
-    undecided = 0
+    n_in_arb = 0
     for start in range(0, len(centers), BLOCK):
         rows = slice(start, start + BLOCK)
         allowance = Allowance(_NUMBERS)
         noise = _draw_noise(len(centers[rows]), scale, allowance.meter(source))
-        undecided += noise.round_points(centers[rows], grid, integers[rows])
+        n_in_arb += noise.round_points(centers[rows], grid, integers[rows])
         tau = max(tau, allowance.tau())
-    return PlaceDraws(integers, tau, undecided)
+    return SphereDraws(integers, tau, n_in_arb)
 
 
 @dataclass(frozen=True)
@@ -126,8 +127,8 @@ class _Radii:
 
     def floats(self) -> FloatBall:
         """Return all proposed radii −σ·log(u·v) as float balls."""
-        u = self._floats(0)
-        v = self._floats(1)
+        u = self._uniform(0)
+        v = self._uniform(1)
         return (u.log() + v.log()) * (-self.scale)
 
     def ball(self, index: int, bits: int) -> arb:
@@ -166,7 +167,7 @@ class _Radii:
         short = FloatBall(
             np.where(is_short, radii.mid, 1.0), np.where(is_short, radii.rad, 0.0)
         )
-        excess = self._floats(2) * short - _sin_cos(short).sin
+        excess = self._uniform(2) * short - _sin_cos(short).sin
         is_accepted = is_short & (excess.mid + excess.rad < 0)
         is_rejected = is_long | (is_short & (excess.mid - excess.rad > 0))
         for index in np.flatnonzero(~(is_accepted | is_rejected)).tolist():
@@ -202,20 +203,20 @@ class _Radii:
 
         return decide(evaluate)
 
-    def _floats(self, place: int) -> FloatBall:
+    def _uniform(self, which: int) -> FloatBall:
         """Return one of the three uniforms of every proposal as float balls.
 
         Parameters
         ----------
-        place : {0, 1, 2}
-            Which of u, v and w.
+        which : {0, 1, 2}
+            u, v or w, which follow each other in `uniforms`.
 
         Returns
         -------
         FloatBall
             One ball for each proposal.
         """
-        return self.uniforms.floats()[place::3]
+        return self.uniforms.floats()[which::3]
 
 
 @dataclass(frozen=True)

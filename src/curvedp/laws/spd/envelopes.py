@@ -366,17 +366,17 @@ class NearEnvelope:
 
     @property
     def _slope(self) -> float:
-        """b, the slope of the tangent in x²."""
+        """The slope b of the tangent a + b·x² of log(sinh x/x), in x²."""
         return _langevin(self.tangent) / (2 * self.tangent)
 
     @property
     def _scale(self) -> float:
-        """s, the scale of the traceless part."""
+        """The scale s of the traceless part of the envelope: 1/s² = 1/σ² − βbm/2."""
         return 1 / math.sqrt(1 / self.sigma**2 - self.beta * self._slope * self.m / 2)
 
     @property
     def _intercept(self) -> float:
-        """a, the value of the tangent at x² = 0."""
+        """The intercept a of the tangent a + b·x² of log(sinh x/x), at x = 0."""
         return float(log_sinhc(self.tangent)) - self._slope * self.tangent**2
 
     @property
@@ -463,7 +463,10 @@ class FarEnvelope:
 
     @property
     def log_acceptance(self) -> float:
-        """The normalizer of the target is the envelope's mass times this probability."""
+        """The log-probability that a proposal is accepted, by a Pfaffian or a product.
+
+        The normalizer of the target is the envelope's mass times this probability.
+        """
         return log_far_acceptance(self.m, self.sigma, self.beta)
 
     def propose(self, rng: np.random.Generator, n: int) -> Proposals:

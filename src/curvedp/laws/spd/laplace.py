@@ -93,7 +93,7 @@ class SPDLaplace(LawBackend):
 
     @property
     def mixing_rate(self) -> float:
-        """c = (a² − β²|h|²)/2, the rate of the Gamma law of the far envelope's variance.
+        """The rate c = (a² − β²|h|²)/2 of the Gamma law of the far envelope's variance.
 
         a = 1/σ is the decay of the density, and β|h| the growth rate of the volume. A
         Laplace law is a mixture of Gaussians of random variance.

@@ -89,6 +89,7 @@ def _random_congruence_2x2(
     Returns
     -------
     array of shape (n, 2, 2), or (n, 2, 2, 2) with real and imaginary parts
+        The matrices X.
     """
     l11 = lower[..., 0, 0].real
     l21 = lower[..., 1, 0]
@@ -126,7 +127,9 @@ def _squared_modulus(z: NDArray[Any]) -> Floats:
 def gaussian_eigenvalues(
     rng: np.random.Generator, n: int, m: int, beta: int = 1
 ) -> Floats:
-    """Return the eigenvalues of n random matrices with density ∝ exp(−tr S²/2).
+    """Return the eigenvalues of n random matrices S with density ∝ exp(−tr S²/2).
+
+    For 2×2 and 3×3 matrices their law is known in closed form, and no matrix is made.
 
     Parameters
     ----------
@@ -300,6 +303,9 @@ def _uniform_rotations(rng: np.random.Generator, n: int) -> Floats:
 
 def _uniform_unitary_3x3(rng: np.random.Generator, n: int) -> Floats:
     """Return n uniform unitary 3×3 matrices, by Gram–Schmidt and the cross product.
+
+    Two columns are orthonormalized complex normals. The third is orthogonal to both and
+    determined up to a phase, which is fixed because Q·diag·Q* does not depend on it.
 
     Parameters
     ----------

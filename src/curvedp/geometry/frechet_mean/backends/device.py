@@ -91,7 +91,7 @@ def device_mean(ball: PublicBall, X: Array) -> tuple[np.ndarray, float]:
                 passes.append(_generic_pass(ball, doubles))
 
         def sums(x: np.ndarray) -> np.ndarray:
-            """Make a pass over all blocks, and return the sums on the host."""
+            """Make a pass over all blocks at x, and return the sums on the host."""
             # The device is asked for all of a pass before the host waits for any of it.
             return to_host(reduce(add, [make_pass(x) for make_pass in passes]))
 
@@ -99,7 +99,19 @@ def device_mean(ball: PublicBall, X: Array) -> tuple[np.ndarray, float]:
 
 
 def _records_per_block(M: Manifold) -> int:
-    """Return how many records a block has; fewer where `eigh` of the library runs."""
+    """Return how many records the device works on together.
+
+    Parameters
+    ----------
+    M : Manifold
+        The space. For matrices of more than 3 rows, whose logarithms take the library's
+        `eigh`, blocks are smaller, because it needs more memory.
+
+    Returns
+    -------
+    int
+        The number of records in a block.
+    """
     uses_eigh = len(M.point_shape) > 1 and max(M.point_shape) > 3
     return _EIGH_BLOCK if uses_eigh else _BLOCK
 
@@ -284,9 +296,23 @@ def _tensor_passes(ball: PublicBall, X: Array) -> list[Pass]:
     is_inside = find_inside(center_inverse, center.condition, ball.radius, X)
 
     def pass_over(block: Array, is_summed: Array) -> Pass:
-        """Return the function that makes passes over some matrices of a block."""
+        """Return the function that makes passes over some matrices of a block.
+
+        Parameters
+        ----------
+        block : array of shape (n, 3, 3)
+            Matrices.
+        is_summed : array of bool, shape (n,)
+            Which of them enter the sums.
+
+        Returns
+        -------
+        callable
+            Maps an iterate x to the sums over these matrices.
+        """
 
         def make_pass(x: np.ndarray) -> Array:
+            """Return the sums at x, by the closed formula for 3×3 matrices."""
             inverse = _as_argument(X, np.asarray(Factor.of(x).inverse))
             return sum_kernel(ball.grid, inverse, block, is_summed)
 
