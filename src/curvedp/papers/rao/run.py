@@ -332,14 +332,14 @@ def _e17() -> dict[str, float]:
     normalizer = 2 * scale * gamma(1 / power) / power
 
     def printed_density(x: float) -> float:
-        return math.exp(-(x**power) / scale) / normalizer
+        return float(math.exp(-(x**power) / scale) / normalizer)
 
     def true_density(x: float) -> float:
-        return math.exp(-((x / scale) ** power)) / normalizer
+        return float(math.exp(-((x / scale) ** power)) / normalizer)
 
     def squared_score(x: float) -> float:
         score = power * x ** (power - 1) / scale**power
-        return score**2 * math.exp(-((x / scale) ** power))
+        return float(score**2 * math.exp(-((x / scale) ** power)))
 
     # All are even; beyond 60 nothing is left.
     return {
