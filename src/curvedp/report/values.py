@@ -353,8 +353,10 @@ def draw_turned_axes(axes: Axes, regions: Mapping[str, Region]) -> None:
         seen = frame @ unit_vector
         axes.plot(*np.outer(seen[:2], (-1, 1)), color=canvas.LINES, lw=0.8)
         beside_globe = _NAME_HEIGHT * seen[:2] / np.linalg.norm(seen[:2])
+        x, y = map(float, beside_globe)
         axes.text(
-            *beside_globe,
+            x,
+            y,
             name,
             color=canvas.INK,
             fontsize=9,
