@@ -267,7 +267,7 @@ class MetricLaplace(LocalMechanism):
             raise ParameterError(
                 f"per radian puts a report {math.degrees(angle):.0f}° from its record on "
                 f"average in dimension {manifold.dim} (pure noise is at 90°); take a "
-                f"larger epsilon, fewer dimensions or PrivUnit, or insist (--insist)",
+                "larger epsilon, fewer dimensions or PrivUnit, or insist=True (--insist)",
                 parameter="epsilon",
                 value=self.epsilon,
             )
