@@ -51,14 +51,16 @@ def algorithm1_estimate(
 ) -> float:
     """Return μ on the unit circle by Algorithm 1, the maximum of μ_ε over a grid of ε.
 
+    μ_ε is the μ of the Gaussian profile that passes through (ε, δ(ε)).
+
     Parameters
     ----------
     sigma : float
-        σ.
+        σ > 0, the scale of the Gaussian on the circle.
     sensitivity : float
-        Δ ≤ π.
+        Δ in (0, π], the largest angle between neighboring centers.
     n_eps : int
-        Number of values of ε.
+        The number of values of ε.
     corrected : bool
         The printed form takes h of Corollary 3.2.1 on {k, 2k, …, ε_max} with
         ε_max = πΔ/2σ². The corrected form takes the true δ, for ε from 0 on and below
@@ -93,14 +95,15 @@ class Algorithm2Estimate:
     Attributes
     ----------
     mu : float
-        The estimate.
+        The estimate of μ, the maximum over the grid.
     eps : array
-        The grid.
+        The grid of ε.
     delta : array
         l_ε, the estimate of δ at each ε.
     variance : array
-        Of l_ε. As printed it is (p(1 − p) + e^{2ε}q(1 − q))/nm; in the corrected form
-        that of the mean of (1 − e^{ε−L})₊.
+        The estimated variance of l_ε. In the printed form, with p and q the shares of
+        losses above ε about η and η′, it is (p(1 − p) + e^{2ε}q(1 − q))/nm; in the
+        corrected form it is that of the mean of (1 − e^{ε−L})₊.
     mu_upper : float
         An upper bound on μ that holds with the stated confidence. It is infinite where
         the samples cannot bound the tail.
@@ -142,30 +145,35 @@ def algorithm2_estimate(
     Parameters
     ----------
     sampler : callable
-        Draws losses, as `loss_sampler` returns it.
+        Draws 2σ²·L, as `loss_sampler` returns it.
     sigma : float
-        σ.
+        σ > 0, the scale of the Gaussian.
     eps_max : float
-        The end of the grid.
+        The end of the grid of ε.
     rng : numpy.random.Generator
         The source of randomness.
     n, m : int
-        Samples of a batch, and batches.
+        The number of samples of a batch, and of batches.
     n_eps : int
-        Number of values of ε.
+        The number of values of ε.
     corrected : bool
-        Which form.
+        Whether to take the corrected form instead of the printed one.
     max_loss : float
-        The largest loss there is.
+        The largest loss that is possible.
     tail : ConstantCurvatureProfile, optional
         The `gaussian_profile` of the same law, where there is no largest loss.
     failure_probability : float
-        Of `mu_upper`.
+        The probability with which `mu_upper` may be below μ.
+
+    Returns
+    -------
+    Algorithm2Estimate
+        The estimate with its grid, its variances and its upper bound.
 
     Raises
     ------
     ParameterError
-        If a sampled loss is not finite.
+        If a sampled loss is not finite, or a parameter is out of its range.
     """
     eps_max = _validate.positive("eps_max", eps_max)
     n = _validate.integer("n", n, 2)
@@ -210,13 +218,42 @@ def _draw_losses(
     n: int,
     m: int,
 ) -> Array:
-    """Return m batches of n losses, sorted."""
+    """Draw m batches of n privacy losses, as one sorted array.
+
+    Parameters
+    ----------
+    sampler : callable
+        Draws 2σ²·L.
+    sigma : float
+        σ, the scale of the Gaussian.
+    rng : numpy.random.Generator
+        The source of randomness.
+    which : {0, 1}
+        Whether outputs are drawn about η or about η′.
+    n, m : int
+        The number of samples of a batch, and of batches.
+    """
     batches = [sampler(rng, which, n) for _ in range(m)]
     return np.sort(np.concatenate(batches) / (2 * sigma**2))
 
 
 def _counted_delta(loss: Array, other: Array, eps: Array) -> tuple[Array, Array]:
-    """Return the printed l_ε and its variance, from sorted losses of both neighbors."""
+    """Return the printed l_ε = p − e^ε·q and its variance.
+
+    p and q are the shares of losses that are at least ε.
+
+    Parameters
+    ----------
+    loss, other : array
+        Losses of outputs drawn about η and about η′, each sorted.
+    eps : array
+        The grid of ε.
+
+    Returns
+    -------
+    delta, variance : arrays
+        l_ε, which may be negative, and its variance, one for each ε.
+    """
     total = len(loss)
     p = 1 - np.searchsorted(loss, eps) / total
     q = 1 - np.searchsorted(other, eps) / total
@@ -226,10 +263,26 @@ def _counted_delta(loss: Array, other: Array, eps: Array) -> tuple[Array, Array]
 
 
 def _confidence_width(variance: Array, total: int, beta: float) -> Array:
-    """Return ξ_ε: an empirical Bernstein bound, or that of the distribution function."""
-    share = math.log(2 * len(variance) / beta)
-    bernstein = np.sqrt(2 * variance * total / (total - 1) * share)
-    bernstein = bernstein + 7 * share / (3 * (total - 1))
+    """Return ξ_ε with P(δ(ε) > l_ε + ξ_ε at some ε of the grid) ≤ β.
+
+    It is the smaller of two bounds, each of which fails with probability β/2 at most:
+    the empirical Bernstein bound (Maurer and Pontil 2009, Theorem 4) with β/2K at each of
+    K values of ε, and the one-sided bound of Massart (1990) on the distribution function
+    of the loss, of which l_ε is the mean of a monotone function with values in [0, 1].
+
+    Parameters
+    ----------
+    variance : array
+        The estimated variance of l_ε, one for each ε.
+    total : int
+        The number of losses.
+    beta : float
+        β.
+    """
+    log_term = math.log(4 * len(variance) / beta)
+    sample_variance = variance * total / (total - 1)
+    bernstein = np.sqrt(2 * sample_variance * log_term)
+    bernstein = bernstein + 7 * log_term / (3 * (total - 1))
     uniform = math.sqrt(math.log(2 / beta) / (2 * total))
     return np.asarray(np.minimum(bernstein, uniform))
 
@@ -237,7 +290,20 @@ def _confidence_width(variance: Array, total: int, beta: float) -> Array:
 def _mu_with_largest_loss(
     eps: Array, bound: Array, eps_max: float, max_loss: float
 ) -> float:
-    """Return the bound on μ where δ is 0 from the largest loss on."""
+    """Return an upper bound on μ where no loss exceeds a known one.
+
+    δ falls with ε, so its bound at a point of the grid holds up to the next point; from
+    the largest loss on it is 0.
+
+    Parameters
+    ----------
+    eps, bound : array
+        The grid, and upper bounds on δ at its points.
+    eps_max : float
+        The end of the grid.
+    max_loss : float
+        The largest loss that is possible.
+    """
     right_ends = np.append(eps[1:], eps_max)
     bound = np.where(eps < max_loss, np.minimum(bound, _LARGEST_DELTA), 0.0)
     return _largest_mu(np.minimum(right_ends, max_loss), bound)
@@ -246,7 +312,26 @@ def _mu_with_largest_loss(
 def _mu_with_tail(
     eps: Array, bound: Array, eps_max: float, tail: ConstantCurvatureProfile
 ) -> float:
-    """Return the bound on μ where a theorem bounds the tail beyond the grid."""
+    """Return an upper bound on μ where a theorem bounds δ beyond the grid.
+
+    Theorem P2 (docs/theory/exact-profiles.md): δ(ε) ≤ K·e^{−z²/2} with
+    z = (ε − drift)/s − s/2, where s is the limit of μ_ε for large ε. μ is raised until
+    the theorem proves δ ≤ δ_μ for all ε beyond the grid.
+
+    Parameters
+    ----------
+    eps, bound : array
+        The grid, and upper bounds on δ at its points.
+    eps_max : float
+        The end of the grid.
+    tail : ConstantCurvatureProfile
+        The profile whose constants K, drift and s are taken.
+
+    Returns
+    -------
+    float
+        The bound; infinite if the grid ends too soon for the theorem.
+    """
     (log_k, drift), limit = tail._subgaussian_tail(), tail._tail_mu
     z = np.maximum((eps - drift) / limit - limit / 2, 0.0)
     bound = np.minimum(bound, np.exp(np.minimum(log_k - z * z / 2, 0.0)))
@@ -259,7 +344,13 @@ def _mu_with_tail(
 
 
 def _largest_mu(eps: Array, delta: Array) -> float:
-    """Return the largest μ of the points (ε, δ) with δ > 0; 0 if there is none."""
+    """Return the largest μ_ε of the points (ε, δ) with δ > 0; 0 if there is none.
+
+    Parameters
+    ----------
+    eps, delta : array
+        Values of ε, and δ or a bound on it at each; a δ near 1 is cut off just below 1.
+    """
     is_positive = delta > 0
     delta = np.minimum(delta[is_positive], _LARGEST_DELTA)
     return float(np.max(gdp_mu(eps[is_positive], delta), initial=0.0))
@@ -270,25 +361,27 @@ def loss_sampler(
 ) -> LossSampler:
     """Return a sampler of losses on constant curvature, for `algorithm2_estimate`.
 
-    The radius is drawn from a table of 2¹⁶ values of its distribution function, which
-    is good for estimates only. The angle is drawn by the inverse incomplete beta
-    function.
+    A loss depends on the output y only through its distance r from the center and the
+    angle φ at the center between y and the neighboring center. r is drawn from a table
+    of 2¹⁶ values of its distribution function, which is good for estimates only.
+    sin²(φ/2) has the law Beta((d − 1)/2, (d − 1)/2) and is drawn by its inverse.
 
     Parameters
     ----------
     curvature : float
-        Of the space.
+        The sectional curvature of the space.
     dim : int
-        Its dimension, at least 2.
+        d ≥ 2, the dimension of the space.
     sigma : float
-        σ.
+        σ > 0, the scale of the Gaussian.
     sensitivity : float
-        Δ.
+        Δ > 0, the distance of the two centers.
 
     Returns
     -------
     callable
-        A function of a generator, 0 or 1, and a number of samples.
+        A function of a generator, of 0 or 1 (about which center outputs are drawn), and
+        of a number n: it returns n values of 2σ²·L = d(η′, y)² − d(η, y)².
 
     Examples
     --------
@@ -296,6 +389,7 @@ def loss_sampler(
     >>> draw(np.random.default_rng(0), 0, 3).shape
     (3,)
     """
+    # Lengths in units in which the curvature is −1, 0 or 1.
     root = math.sqrt(abs(curvature)) or 1.0
     sign = (curvature > 0) - (curvature < 0)
     dim = _validate.integer("dim", dim, 2)
@@ -313,10 +407,12 @@ def loss_sampler(
     distance, shape = law.distance, (dim - 1) / 2
 
     def sample(rng: np.random.Generator, which: int, n: int) -> Array:
+        """Draw n values of d(η′, y)² − d(η, y)² for y about η, or about η′."""
         r = law.mode + np.interp(rng.random(n), cdf, u)
-        squared_sine = betaincinv(shape, shape, rng.random(n))  # sin²(φ/2)
+        squared_sine = betaincinv(shape, shape, rng.random(n))
         square = _squared_distance(sign, r, distance, squared_sine)
         difference = (square - r * r) / root**2
+        # About η′ the roles are exchanged, by the isometry that swaps the centers.
         return np.asarray(difference if which == 0 else -difference)
 
     return sample
@@ -325,7 +421,10 @@ def loss_sampler(
 def _squared_distance(
     sign: int, r: Array, distance: float, squared_sine: Array
 ) -> Array:
-    """Return the squared third side of triangles with two sides r and d and an angle φ.
+    """Return the squared third side of triangles with sides r and D about an angle φ.
+
+    The laws of cosines in their half-angle forms, which do not cancel: with sn = sin or
+    sinh, sn²(c/2) = sn²((r − D)/2) + sn(r)·sn(D)·sin²(φ/2) for the third side c.
 
     Parameters
     ----------
@@ -334,7 +433,7 @@ def _squared_distance(
     r : array
         One side.
     distance : float
-        d.
+        D, the other side.
     squared_sine : array
         sin²(φ/2).
     """
@@ -352,13 +451,27 @@ def _squared_distance(
 def _positive_parts(loss: Array, eps: Array) -> tuple[Array, Array]:
     """Return the means of (1 − e^{ε−L})₊ and of its square, for sorted losses L.
 
-    Sums over the losses above ε are suffix sums. With b the largest loss they are taken
-    of e^{b−L} ≥ 1, which never underflows where it matters.
+    Both are sums over the losses above ε. Since losses are sorted, these are suffix
+    sums, one pass for all ε. With b the largest loss they are taken of e^{b−L} ≥ 1, which
+    never underflows where it matters.
+
+    Parameters
+    ----------
+    loss : array
+        Losses, sorted.
+    eps : array
+        The grid of ε.
+
+    Returns
+    -------
+    mean, mean_square : arrays
+        The estimate of δ(ε) and its second moment, one for each ε.
     """
     n = len(loss)
     first_above = np.searchsorted(loss, eps)
 
     def mean_above(values: Array) -> Array:
+        """Return (1/n)·Σ of the values of the losses above each ε."""
         suffix_sums = np.append(np.cumsum(values[::-1])[::-1], 0.0)
         return np.asarray(suffix_sums[first_above] / n)
 

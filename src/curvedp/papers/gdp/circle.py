@@ -22,11 +22,16 @@ def circle_gaussian_delta(sigma: float, sensitivity: float, eps: float) -> float
     Parameters
     ----------
     sigma : float
-        σ.
+        σ > 0, the scale of the law.
     sensitivity : float
-        Δ, the angle between the two centers η₁ and η₂.
+        Δ in (0, π], the angle between the two centers η₁ and η₂.
     eps : float
-        ε.
+        ε ≥ 0.
+
+    Returns
+    -------
+    float
+        The smallest δ for which a draw about η₁ and one about η₂ are (ε, δ)-close.
 
     Examples
     --------
@@ -38,19 +43,21 @@ def circle_gaussian_delta(sigma: float, sensitivity: float, eps: float) -> float
         return 0.0
     mass = ndtr(math.pi / s) - ndtr(-math.pi / s)
 
-    # The arc where the loss exceeds ε, as seen from η₁ and then from η₂.
+    # The loss exceeds ε on one arc, which holds η₁. Its ends are signed distances from
+    # η₁, positive toward η₂; then the same ends as seen from η₂.
     end = (near * near - 2 * s * s * eps) / (2 * near)
     start = -(far * far - 2 * s * s * eps) / (2 * far)
-    first = ndtr(end / s) - ndtr(start / s)
-    end, start = end - near, start - near
+    mass_about_1 = ndtr(end / s) - ndtr(start / s)
+    end -= near
+    start -= near
     if start >= -math.pi:
-        second = ndtr(end / s) - ndtr(start / s)
+        mass_about_2 = ndtr(end / s) - ndtr(start / s)
     else:
         # The arc ends beyond the point opposite η₂.
         up_to_opposite = ndtr(end / s) - ndtr(-math.pi / s)
         beyond = ndtr(math.pi / s) - ndtr((start + 2 * math.pi) / s)
-        second = up_to_opposite + beyond
-    return float((first - math.exp(eps) * second) / mass)
+        mass_about_2 = up_to_opposite + beyond
+    return float((mass_about_1 - math.exp(eps) * mass_about_2) / mass)
 
 
 def circle_gaussian_delta_printed(
@@ -58,14 +65,22 @@ def circle_gaussian_delta_printed(
 ) -> float:
     """Return h(σ, ε, Δ) as Corollary 3.2.1 prints it: NOT an upper bound on δ.
 
+    It is here so that the printed Algorithm 1 can be run beside the corrected one
+    (docs/errata.md, E1).
+
     Parameters
     ----------
     sigma : float
-        σ.
+        σ > 0, the scale of the law.
     sensitivity : float
-        Δ.
+        Δ in (0, π], the angle between the two centers.
     eps : float
-        ε.
+        ε ≥ 0.
+
+    Returns
+    -------
+    float
+        The printed h, too small for ε > 0.
 
     Examples
     --------

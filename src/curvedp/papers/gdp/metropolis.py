@@ -21,30 +21,34 @@ def metropolis_gaussian(
     rng: np.random.Generator,
     steps: int = 1000,
 ) -> np.ndarray:
-    """Return the ends of `size` chains for the density ∝ exp(−dist(x, center)²/2σ²).
+    """Return the ends of Markov chains for the density ∝ exp(−dist(x, center)²/2σ²).
 
-    NOT PRIVATE. A step proposes exp_x(s·z), z a standard normal tangent vector and
-    s = σ/√d; the proposal is symmetric with respect to the volume on a symmetric or
-    naturally reductive space, and nearly so elsewhere for small σ.
+    NOT PRIVATE. A step proposes y = exp_x(s·z), z a standard normal tangent vector and
+    s = σ/√d, d the dimension. The proposal is symmetric on every Riemannian manifold:
+    its density by the volume sums, over the geodesics from x to y, a function of their
+    length over the volume factor of exp, and that factor is the same from y to x. So y
+    is accepted with the probability min(1, exp((dist(x)² − dist(y)²)/2σ²)), where dist
+    is that to the center; where a distance is not known (NaN), y is refused.
 
     Parameters
     ----------
     manifold : Manifold
-        Where the points live.
+        Where the points live. Its `dist` must be right wherever the law has mass.
     center : array
-        The center of the law.
+        The center of the law, where all chains start.
     sigma : float
-        σ.
+        σ > 0, the scale of the law.
     size : int
-        Number of chains.
+        The number of independent chains.
     rng : numpy.random.Generator
-        Draws proposals and decisions.
+        The source of proposals and decisions.
     steps : int
-        Length of a chain, from the center.
+        The number of steps of each chain.
 
     Returns
     -------
     array of shape (size, *point_shape)
+        The last point of each chain.
 
     Examples
     --------
@@ -57,10 +61,11 @@ def metropolis_gaussian(
     sigma = _validate.positive("sigma", sigma)
     size = _validate.integer("size", size, 1)
     steps = _validate.integer("steps", steps, 1)
+    # Steps of about σ in all: a share of proposals that does not fall with d is accepted.
     step_length = sigma / np.sqrt(manifold.dim)
     points = np.repeat(np.asarray(center, dtype=np.float64)[None], size, axis=0)
-    squares = np.zeros(size)
-    shape = (size, *[1] * len(manifold.point_shape))
+    squares = np.zeros(size)  # squared distances from the center
+    mask_shape = (size, *[1] * len(manifold.point_shape))
     for _ in range(steps):
         z = step_length * rng.standard_normal((size, manifold.dim))
         proposals = manifold.project(
@@ -69,6 +74,6 @@ def metropolis_gaussian(
         proposed_squares = np.asarray(manifold.dist(center, proposals)) ** 2
         log_ratio = (squares - proposed_squares) / (2 * sigma**2)
         is_accepted = np.log(rng.random(size)) < log_ratio
-        points = np.where(is_accepted.reshape(shape), proposals, points)
+        points = np.where(is_accepted.reshape(mask_shape), proposals, points)
         squares = np.where(is_accepted, proposed_squares, squares)
     return np.asarray(points)

@@ -34,8 +34,10 @@ from curvedp.papers.runner import Setting
 from curvedp.papers.style import BLUE, GREY, INK, RED
 from curvedp.privacy import GDP, gaussian_profile
 
+# Δ of the two upper panels.
 SENSITIVITY = 1.0
-# Of the panel on utility: the records of a data set, and the ball they lie in.
+# Of the panel on utility: the number of records of a data set, and the radius of the
+# ball they lie in.
 RECORDS, RADIUS = 10, math.pi / 8
 # Ways to calibrate the two mechanisms that are compared.
 CALIBRATIONS = ("printed", "same_sensitivity", "corrected")
@@ -43,7 +45,21 @@ KINDS = ("gaussian", "laplace")
 
 
 def gdp_fig1(setting: Setting) -> tuple[dict[str, Any], Figure]:
-    """Make Figure 1: three panels as printed, and one more with exact profiles."""
+    """Make Figure 1: three panels as printed, and one more with exact profiles.
+
+    The settings are those of §4.2 and §5.2 in the full form; the reduced form has fewer
+    σ, batches, replicates and runs.
+
+    Parameters
+    ----------
+    setting : Setting
+        Which form to make.
+
+    Returns
+    -------
+    figures, picture : dict and Figure
+        The numbers of every panel, and the picture.
+    """
     rng = np.random.default_rng(20231)
     if setting.full:
         sigma = [k / 4 for k in range(1, 17)]
@@ -85,12 +101,12 @@ def gdp_fig1(setting: Setting) -> tuple[dict[str, Any], Figure]:
 
 
 def _line_eps_max(sigma: float) -> float:
-    """Return ε_max of Algorithm 2 on the line, as printed."""
+    """Return ε_max of Algorithm 2 on the line for a scale σ, as §4.2 prints it."""
     return max(10, 5 / sigma + 1 / (2 * sigma * sigma))
 
 
 def summary(figures: dict[str, Any]) -> dict[str, float]:
-    """Return the numbers that expected.json speaks of, at σ that both forms have.
+    """Return the numbers that expected.json checks, at values of σ that both forms have.
 
     Parameters
     ----------
@@ -123,7 +139,13 @@ def summary(figures: dict[str, Any]) -> dict[str, float]:
 
 
 def _utility_summary(rows: dict[str, Any]) -> dict[str, float]:
-    """Return the numbers of the panel on utility that expected.json speaks of."""
+    """Return the numbers of the panel on utility that expected.json checks.
+
+    Parameters
+    ----------
+    rows : dict
+        What `utility` returns.
+    """
     printed, corrected = rows["printed"], rows["corrected"]
     gaps = [
         laplace["exact"] - gaussian["exact"]
@@ -133,6 +155,7 @@ def _utility_summary(rows: dict[str, Any]) -> dict[str, float]:
     ]
     widest = int(np.argmax(gaps))
     gained = corrected["gaussian"][0]["exact"] / printed["gaussian"][0]["exact"]
+    # How far means of runs are from exact means, in standard errors.
     scores = [
         abs(run["mean"] - run["exact"]) / run["se"]
         for calibration in CALIBRATIONS
@@ -160,7 +183,13 @@ def _utility_summary(rows: dict[str, Any]) -> dict[str, float]:
 def circle_losses(sigma: float) -> LossSampler:
     """Return a sampler of d(η′, y)² − d(η, y)² on the unit circle, η = 0 and η′ = Δ.
 
-    The angles are truncated normal numbers, as in Appendix A.6.
+    y has the Gaussian of scale σ about η (which = 0) or about η′ (which = 1): its angle
+    is a truncated normal number, as in Appendix A.6 of the paper.
+
+    Parameters
+    ----------
+    sigma : float
+        σ.
     """
     low = ndtr(-math.pi / sigma)
 
@@ -172,12 +201,18 @@ def circle_losses(sigma: float) -> LossSampler:
 
 
 def _angle_size(angle: np.ndarray) -> np.ndarray:
-    """Return the distance of an angle from 0 on the circle."""
+    """Return the distance of angles from 0 on the unit circle, in [0, π]."""
     return np.abs(np.remainder(angle + math.pi, 2 * math.pi) - math.pi)
 
 
 def line_losses(sigma: float) -> LossSampler:
-    """Return a sampler of d(η′, y)² − d(η, y)² on the line, η = 0 and η′ = Δ."""
+    """Return a sampler of d(η′, y)² − d(η, y)² on the line, η = 0 and η′ = Δ.
+
+    Parameters
+    ----------
+    sigma : float
+        σ, the standard deviation of y about η (which = 0) or about η′ (which = 1).
+    """
 
     def sample(rng: np.random.Generator, which: int, n: int) -> np.ndarray:
         y = sigma * rng.standard_normal(n) + which * SENSITIVITY
@@ -194,20 +229,27 @@ def replicate(
     replicates: int,
     rng: np.random.Generator,
 ) -> dict[str, float]:
-    """Return mean, smallest and largest μ of several runs of Algorithm 2.
-
-    n and n_ε are 1000, as printed.
+    """Run Algorithm 2 several times, with n and n_ε of 1000 as printed.
 
     Parameters
     ----------
     sampler : callable
-        Draws losses.
-    sigma, eps_max : float
-        σ and ε_max.
-    m, replicates : int
-        Batches of a run, and runs.
+        Draws d(η′, y)² − d(η, y)².
+    sigma : float
+        σ, the scale of the Gaussian.
+    eps_max : float
+        The end of the grid of ε.
+    m : int
+        The number of batches of a run.
+    replicates : int
+        The number of runs.
     rng : numpy.random.Generator
         The source of randomness.
+
+    Returns
+    -------
+    dict
+        "mean", "min" and "max" of the estimates of μ.
     """
     mu = [
         algorithm2_estimate(sampler, sigma, eps_max, rng, m=m).mu
@@ -221,21 +263,30 @@ def utility(
 ) -> dict[str, Any]:
     """Return distances of private means to the means, for 10 points in a ball of S².
 
-    As printed: the sensitivity of Reimherr et al. (2021), μ by Algorithm 2, and Laplace
-    noise at the ε whose μ, by the conversion from pure ε, is that one. With the same
-    sensitivity: both kinds of noise at the exact μ by their exact profiles. Corrected:
-    that with our sensitivity.
+    Gaussian and Laplace noise are compared at equal μ, in three calibrations:
+
+    - "printed": the sensitivity of Reimherr et al. (2021), μ by Algorithm 2, and Laplace
+      noise at the ε whose μ, by the conversion from pure ε, is that one;
+    - "same_sensitivity": both kinds of noise at the exact μ by their exact profiles;
+    - "corrected": the same with the tight sensitivity of this library.
 
     Parameters
     ----------
     sigma : list of float
-        σ of the Gaussian.
+        Values of σ of the Gaussian.
     runs : int
-        Number of data sets.
+        The number of data sets, each with one release of every kind.
     m : int
-        Batches of Algorithm 2.
+        The number of batches of Algorithm 2.
     rng : numpy.random.Generator
         The source of randomness.
+
+    Returns
+    -------
+    dict
+        "sigma", "mu" (exact, one for each σ), "sensitivity", and for each calibration
+        the errors of both mechanisms (as `errors` returns them) and "ratio", Laplace
+        over Gaussian.
     """
     sphere = Sphere(2)
     means = [frechet_mean(sphere, records) for records in ball_data(runs, rng)]
@@ -252,10 +303,14 @@ def utility(
     for s in sigma:
         gaussian = RiemannianGaussian(sphere, s)
         mu = float(gaussian.profile(printed).mu)
+
+        # The paper's recipe. No ε_max is printed for S²; this is Algorithm 1's.
         losses = loss_sampler(1, 2, s, printed)
         eps_max = math.pi * printed / (2 * s * s)
         estimate = algorithm2_estimate(losses, s, eps_max, rng, m=m).mu
+        # Every ε-DP mechanism is μ-GDP with e^ε = Φ(μ/2)/Φ(−μ/2).
         epsilon = math.log(ndtr(estimate / 2) / ndtr(-estimate / 2))
+
         tighter = GaussianMechanism.calibrated(sphere, tight, GDP(mu))
         tighter_laplace = LaplaceMechanism.calibrated(sphere, tight, GDP(mu))
         exact_laplace = LaplaceMechanism.calibrated(sphere, printed, GDP(mu))
@@ -279,13 +334,21 @@ def utility(
 
 
 def ball_data(runs: int, rng: np.random.Generator) -> np.ndarray:
-    """Return data sets of points that are uniform in the ball about the origin.
+    """Draw data sets of points that are uniform in the ball about the origin of S².
 
-    On S² the height of a uniform point is uniform (Archimedes).
+    The height of a uniform point of a sphere is uniform (Archimedes).
+
+    Parameters
+    ----------
+    runs : int
+        The number of data sets.
+    rng : numpy.random.Generator
+        The source of randomness.
 
     Returns
     -------
     array of shape (runs, RECORDS, 3)
+        Unit vectors within the angle RADIUS of the first axis.
     """
     height = rng.uniform(math.cos(RADIUS), 1, (runs, RECORDS))
     angle = rng.uniform(0, 2 * math.pi, (runs, RECORDS))
@@ -298,28 +361,30 @@ def errors(
     means: list[np.ndarray],
     rng: np.random.Generator,
 ) -> dict[str, float]:
-    """Return the mean distance of a release to its mean, by runs and exactly.
+    """Return the mean distance of private means to the means, by runs and exactly.
 
     Parameters
     ----------
     law : RiemannianGaussian or RiemannianLaplace
-        Of the release.
+        The law of the noise on S².
     means : list of array
-        One release of each.
+        Means of data sets; one draw is made about each.
     rng : numpy.random.Generator
         The source of randomness.
 
     Returns
     -------
     dict
-        The mean, its standard error, and its exact value ∫(1 − F).
+        "mean" and "se", the mean of the runs and its standard error, and "exact", the
+        expected distance ∫(1 − F(r))dr, which does not depend on the data.
     """
     distances = [
         float(law.manifold.dist(mean, law.sample(rng, mean, None))) for mean in means
     ]
-    node, weight = np.polynomial.legendre.leggauss(100)
-    survival = 1 - law.radial_cdf((node + 1) * math.pi / 2)
-    exact = float(np.sum(weight * survival) * math.pi / 2)
+    # Gauss–Legendre on [0, π], the distances on the unit sphere.
+    nodes, weights = np.polynomial.legendre.leggauss(100)
+    survival = 1 - law.radial_cdf((nodes + 1) * math.pi / 2)
+    exact = float(np.sum(weights * survival) * math.pi / 2)
     error = float(np.std(distances, ddof=1) / math.sqrt(len(means)))
     return {"mean": float(np.mean(distances)), "se": error, "exact": exact}
 
@@ -328,7 +393,13 @@ def errors(
 
 
 def draw(figures: dict[str, Any]) -> Figure:
-    """Draw the four panels."""
+    """Draw the four panels of the figure.
+
+    Parameters
+    ----------
+    figures : dict
+        The figures of `gdp_fig1`.
+    """
     picture = Figure(figsize=(13, 8.2), layout="constrained")
     grid = picture.subplots(2, 2)
     _draw_mu(grid[0, 0], figures, "circle", "circle S¹, sensitivity 1")
@@ -345,7 +416,19 @@ def draw(figures: dict[str, Any]) -> Figure:
 
 
 def _draw_mu(axes: Axes, figures: dict[str, Any], space: str, title: str) -> None:
-    """Draw μ against σ: Algorithms 1 and 2, and the exact values."""
+    """Draw μ against σ: Algorithms 1 and 2 as printed, and the exact values.
+
+    Parameters
+    ----------
+    axes : Axes
+        Where to draw.
+    figures : dict
+        The figures of `gdp_fig1`.
+    space : {"circle", "line"}
+        The space; Algorithm 1 is for the circle only.
+    title : str
+        The title of the panel.
+    """
     sigma, rows = figures["sigma"], figures[space]
     mean = np.array([run["mean"] for run in rows["algorithm2"]])
     below = [a - run["min"] for a, run in zip(mean, rows["algorithm2"], strict=True)]
@@ -376,7 +459,19 @@ def _draw_mu(axes: Axes, figures: dict[str, Any], space: str, title: str) -> Non
 def _draw_utility(
     axes: Axes, rows: dict[str, Any], calibration: str, title: str
 ) -> None:
-    """Draw mean distances to the true mean against μ, by runs and exactly."""
+    """Draw mean distances to the true mean against μ, by runs and exactly.
+
+    Parameters
+    ----------
+    axes : Axes
+        Where to draw.
+    rows : dict
+        What `utility` returns.
+    calibration : {"printed", "corrected"}
+        Which calibration to draw.
+    title : str
+        The title of the panel.
+    """
     mu = rows["mu"]
     for kind, color, marker in (("gaussian", RED, "o"), ("laplace", BLUE, "^")):
         runs = rows[calibration][kind]
