@@ -68,6 +68,17 @@ class Guard:
         port: int,
         on_token_used: Callable[[str], None] | None = None,
     ) -> None:
+        """Make the secret of this session, and the token of the first link.
+
+        Parameters
+        ----------
+        app : ASGI application
+            What is guarded.
+        port : int
+            The port that the studio listens on; requests for other hosts are refused.
+        on_token_used : callable, optional
+            Called with a new link after a token was exchanged.
+        """
         self._app = app
         self._port = port
         self._hosts = {f"127.0.0.1:{port}", f"localhost:{port}"}
@@ -79,18 +90,39 @@ class Guard:
     def link(self) -> str:
         """The address that opens the studio once.
 
-        Browsers do not send what is after #.
+        The token stands after #, which browsers do not send to servers.
         """
         return link_for(self._port, self._token or "")
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        """Pass one request to the application, or refuse it (the ASGI interface)."""
+        """Pass one request to the application, or refuse it (the ASGI interface).
+
+        Parameters
+        ----------
+        scope : dict
+            The description of the request by ASGI: its method, path and headers.
+        receive, send : callables
+            The channels of ASGI for the body and for the answer.
+        """
         if scope["type"] == "http":
             handler = self._choose_handler(scope)
             await handler(scope, receive, send)
 
     def _choose_handler(self, scope: Any) -> Any:
-        """Return what answers a request: the application, or a refusal."""
+        """Return what answers a request: the application or a response.
+
+        A response refuses the request, or exchanges a token for the secret.
+
+        Parameters
+        ----------
+        scope : dict
+            The description of the request by ASGI.
+
+        Returns
+        -------
+        ASGI application
+            The guarded application, or a finished response.
+        """
         headers = Headers(scope=scope)
         method, path = scope["method"], scope["path"]
         if headers.get("host") not in self._hosts:
@@ -104,7 +136,18 @@ class Guard:
         return Response(status_code=403)
 
     def _exchange_token(self, token: str) -> Response:
-        """Return the secret for the token, which then works no more."""
+        """Return the secret of the session for the token, which then works no more.
+
+        Parameters
+        ----------
+        token : str
+            What the page sent as the token of its link.
+
+        Returns
+        -------
+        Response
+            The secret as JSON, or 403 for any other token.
+        """
         if self._token is None or not _equal(token, self._token):
             return Response(status_code=403)
         self._token = None
@@ -115,12 +158,31 @@ class Guard:
 
 
 def link_for(port: int, token: str) -> str:
-    """Return the address of the page with a token."""
+    """Return the address of the page with a token.
+
+    Parameters
+    ----------
+    port : int
+        The port that the studio listens on.
+    token : str
+        The token, which works once.
+    """
     return f"http://127.0.0.1:{port}/#{token}"
 
 
 def _equal(text: str, expected: str) -> bool:
-    """Return whether two texts are equal, in a time that does not depend on where."""
+    """Return whether two secrets are equal, in a time that reveals nothing about them.
+
+    An ordinary comparison stops at the first difference; its time would tell how many
+    characters of a guess are right.
+
+    Parameters
+    ----------
+    text : str
+        The text that a request shows.
+    expected : str
+        The secret.
+    """
     return secrets.compare_digest(text.encode(), expected.encode())
 
 
@@ -140,6 +202,13 @@ class LinkFile:
     """
 
     def __init__(self, folder: Path) -> None:
+        """Choose a name for the file, and make the folder if it does not exist.
+
+        Parameters
+        ----------
+        folder : Path
+            The studio's folder.
+        """
         self.path = folder / f"open-studio-{secrets.token_hex(6)}.html"
         self._folder_is_new = not folder.exists()
         folder.mkdir(mode=0o755, parents=True, exist_ok=True)
@@ -150,7 +219,13 @@ class LinkFile:
             raise
 
     def write(self, link: str) -> None:
-        """Replace the link, by a new file of mode 0600."""
+        """Replace the link in the file, by a new file of mode 0600.
+
+        Parameters
+        ----------
+        link : str
+            The address that opens the studio once.
+        """
         fresh = self.path.with_suffix(".part")
         descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with os.fdopen(descriptor, "w", encoding="utf-8") as file:

@@ -99,7 +99,11 @@ class PaidRelease:
         self.unsaved[name] = content.encode() if isinstance(content, str) else content
 
     def save(self) -> None:
-        """Write the files that are not on the disk yet."""
+        """Write the files that are not on the disk yet; what fails stays in memory.
+
+        The reason of a failure is kept in `save_error`, and nothing is raised: the
+        release is paid for.
+        """
         self.save_error = None
         for name, content in list(self.unsaved.items()):
             try:
@@ -123,7 +127,13 @@ class PaidRelease:
         return sorted({*self.saved_names(), *self.unsaved})
 
     def content(self, name: str) -> bytes | None:
-        """Return the content of a file of this release; None if there is no such file."""
+        """Return the content of a file of this release; None if there is no such file.
+
+        Parameters
+        ----------
+        name : str
+            The name of a file, as the browser asks for it.
+        """
         if name in self.unsaved:
             return self.unsaved[name]
         if name in self.saved_names():
@@ -143,7 +153,7 @@ class PaidRelease:
         }
 
     def _unsaved_sentence(self) -> str | None:
-        """Return what to do about files that are not written; None if all are."""
+        """Tell the user what to do about files that are not written; None if all are."""
         if not self.unsaved:
             return None
         names = ", ".join(sorted(self.unsaved))
@@ -183,6 +193,19 @@ class Desk:
         key: Path | None = None,
         ledger_key: Path | None = None,
     ) -> None:
+        """Start a session without releases; the ledger is opened when it is needed.
+
+        Parameters
+        ----------
+        folder : Path
+            Where the ledger and the files of releases are.
+        data : Path, optional
+            The file with the records.
+        key : Path, optional
+            The private key that signs releases.
+        ledger_key : Path, optional
+            The key of the ledger, if it has one.
+        """
         self.folder = folder
         self.data = data
         self.key = key
@@ -221,7 +244,14 @@ class Desk:
         return lines
 
     def state(self) -> dict[str, Any]:
-        """Return everything that the page shows when it is loaded, as JSON values."""
+        """Return everything that the page shows when it is loaded, as JSON values.
+
+        Returns
+        -------
+        dict
+            The name of the file, the ledger, the releases so far, and what the page
+            asks for each statistic.
+        """
         return {
             "file": None if self.data is None else self.data.name,
             "ledger": self._ledger_state(),
@@ -239,7 +269,7 @@ class Desk:
         return open_ledger(self.ledger_path, key=self.ledger_key)
 
     def _ledger_state(self) -> dict[str, Any] | None:
-        """Return what the page shows of the ledger."""
+        """Return what the page shows of the ledger; None before it was started."""
         ledger = self._ledger()
         if ledger is None:
             return None
@@ -252,20 +282,36 @@ class Desk:
         }
 
     def start_ledger(self, budget: Any) -> dict[str, Any]:
-        """Make a ledger with this budget, unless there is one; return the state.
+        """Make a ledger with this budget, unless there is one; return the page's state.
 
         Parameters
         ----------
         budget : dict
             The guarantee that the page sent; see `parse_guarantee`.
+
+        Returns
+        -------
+        dict
+            What `state` returns.
         """
         if not self.ledger_path.exists():
             self.folder.mkdir(parents=True, exist_ok=True)
             open_ledger(self.ledger_path, parse_guarantee(budget), key=self.ledger_key)
         return self.state()
 
-    def _parse_study(self, chosen: Any) -> tuple[Study, Path]:
+    def _parse_study(self, sent_study: Any) -> tuple[Study, Path]:
         """Return the study that the page sent, and the file with the records.
+
+        Parameters
+        ----------
+        sent_study : dict
+            The fields of the study by name, as the page sent them.
+
+        Returns
+        -------
+        study, data : Study, Path
+            The study with the guarantee for which the ledger is charged least, and the
+            file.
 
         Raises
         ------
@@ -274,20 +320,25 @@ class Desk:
         """
         if self.data is None:
             raise ParameterError("there is no file yet: drop one on the page")
-        study = Study.from_page(chosen)
+        study = Study.from_page(sent_study)
         # What was asked for is met by what costs the ledger least.
         guarantee = cheapest_request(study.guarantee, self._ledger())
         return replace(study, guarantee=guarantee), self.data
 
-    def check(self, chosen: Any) -> dict[str, Any]:
+    def check(self, sent_study: Any) -> dict[str, Any]:
         """Return what is wrong with the records. NOT private: it stays on the page.
 
         Parameters
         ----------
-        chosen : dict
+        sent_study : dict
             The study that the page sent.
+
+        Returns
+        -------
+        dict
+            "facts" and "advice" for those who may see the records.
         """
-        study, data = self._parse_study(chosen)
+        study, data = self._parse_study(sent_study)
         checked = study.check(data)
         return {"facts": checked.shown, "advice": checked.advice}
 
@@ -341,6 +392,11 @@ class Desk:
         request : dict
             The study as "study", and as "key" the request key that `plan` returned.
 
+        Returns
+        -------
+        dict
+            What the page shows of the release; the same for each request with this key.
+
         Raises
         ------
         ParameterError
@@ -353,17 +409,22 @@ class Desk:
                 self._make_release(key, request["study"])
             return self.releases[key].to_page()
 
-    def _make_release(self, key: str, chosen: Any) -> None:
+    def _make_release(self, key: str, sent_study: Any) -> None:
         """Pay for a release, and store it under its key before anything can fail.
 
         Parameters
         ----------
         key : str
             The request key.
-        chosen : dict
+        sent_study : dict
             The study that the page sent.
+
+        Raises
+        ------
+        ParameterError
+            If there is no ledger, or the key is not that of this study and ledger.
         """
-        study, data = self._parse_study(chosen)
+        study, data = self._parse_study(sent_study)
         ledger = self._ledger()
         if ledger is None:
             raise ParameterError(
@@ -453,8 +514,17 @@ class Desk:
 
         Parameters
         ----------
-        study, fitted_estimator, data
-            As for `_add_files`.
+        study : Study
+            What was released.
+        fitted_estimator : PrivateEstimator
+            The estimator after `fit`.
+        data : Path
+            The file with the records.
+
+        Returns
+        -------
+        str
+            A PNG picture as a data URI.
         """
         assert study.offer.private_picture is not None, "asked for where there is one"
         records = study.read_columns(data)["records"]
@@ -464,9 +534,24 @@ class Desk:
         return "data:image/png;base64," + b64encode(buffer.getvalue()).decode()
 
     def compare(self, request: Any) -> dict[str, Any]:
-        """Return a picture of the records beside the release with the "number".
+        """Return a picture of the records beside a release. NOT private.
 
-        NOT private: it stays on the page.
+        It is shown on the page and written nowhere.
+
+        Parameters
+        ----------
+        request : dict
+            The "number" of the release, as the page sent it.
+
+        Returns
+        -------
+        dict
+            "picture", a data URI.
+
+        Raises
+        ------
+        ParameterError
+            If there is no such release, or its statistic has no such picture.
         """
         release = self._find_release(request["number"])
         if release is None or release.private_picture is None:
@@ -474,7 +559,18 @@ class Desk:
         return {"picture": release.private_picture()}
 
     def save(self, request: Any) -> dict[str, Any]:
-        """Try again to write the files of the release with the requested "number"."""
+        """Try again to write the files of a release.
+
+        Parameters
+        ----------
+        request : dict
+            The "number" of the release, as the page sent it.
+
+        Returns
+        -------
+        dict
+            What the page shows of the release.
+        """
         with self.lock:
             release = self._find_release(request["number"])
             if release is None:
@@ -490,6 +586,11 @@ class Desk:
         request : dict
             How the file is read as "study", "epsilon_per_km", and possibly the
             "public_place".
+
+        Returns
+        -------
+        dict
+            The folder of the reports, their number, and what they promise.
         """
         if self.data is None:
             raise ParameterError("there is no file yet: drop one on the page")
@@ -498,12 +599,23 @@ class Desk:
             return self.place_reports.draw(study, self.data, request)
 
     def sign(self, request: Any) -> dict[str, Any]:
-        """Verify and sign the release with the requested "number", as `curvedp sign`.
+        """Verify and sign the certificates of a release, as `curvedp sign` does.
+
+        Parameters
+        ----------
+        request : dict
+            The "number" of the release, as the page sent it.
 
         Returns
         -------
         dict
             Who signed which files, as "said", and the names of all "files".
+
+        Raises
+        ------
+        ParameterError
+            If the studio has no key, there is no such release, or files of it are not
+            written yet.
         """
         release = self._find_release(request["number"])
         if self.key is None or release is None:
@@ -521,19 +633,43 @@ class Desk:
         return {"said": "; ".join(lines), "files": release.names()}
 
     def _find_release(self, number: int) -> PaidRelease | None:
-        """Return the release of this session with this number, or None."""
+        """Return the release of this session with this number, or None.
+
+        Parameters
+        ----------
+        number : int
+            The number of a release in the folder.
+        """
         for release in self.releases.values():
             if release.number == number:
                 return release
         return None
 
     def file_content(self, number: int, name: str) -> bytes | None:
-        """Return the content of a file of a release; None if there is no such file."""
+        """Return the content of a file of a release; None if there is no such file.
+
+        Parameters
+        ----------
+        number : int
+            The number of the release.
+        name : str
+            The name of the file.
+        """
         release = self._find_release(number)
         return None if release is None else release.content(name)
 
     def upload_path(self, name: str) -> Path:
         """Return where an uploaded file of this name is stored.
+
+        Parameters
+        ----------
+        name : str
+            The name that the browser states, of which only the last part is used.
+
+        Returns
+        -------
+        Path
+            A path in the folder for uploads, which `close` deletes.
 
         Raises
         ------
@@ -550,7 +686,18 @@ class Desk:
 
 
 def page_offer(offer: Offer) -> dict[str, Any]:
-    """Return what the page must know about a statistic to ask for its options."""
+    """Return what the page must know about a statistic to ask for its options.
+
+    Parameters
+    ----------
+    offer : Offer
+        The statistic in the table of `curvedp.releasing`.
+
+    Returns
+    -------
+    dict
+        JSON values: its title, the label of its column, and its options.
+    """
     column_label = ""
     if offer.column is not None:
         column_label = _field_words(offer.column.label, offer.column.note)
@@ -562,7 +709,18 @@ def page_offer(offer: Offer) -> dict[str, Any]:
 
 
 def _page_option(option: Option) -> dict[str, Any]:
-    """Return the field of the page in which an option is typed."""
+    """Return what the page needs to show the field of one option.
+
+    Parameters
+    ----------
+    option : Option
+        An option of a statistic, which has a label.
+
+    Returns
+    -------
+    dict
+        JSON values: the words, the placeholder, and the keyboard of the field.
+    """
     keyboards = {int: "numeric", float: "decimal", str: "text"}
     return {
         "name": option.name,
@@ -576,12 +734,26 @@ def _page_option(option: Option) -> dict[str, Any]:
 
 
 def _field_words(label: str, note: str) -> str:
-    """Return the words above a field of the page, such as "radius: …"."""
+    """Return the words above a field of the page, such as "radius: …".
+
+    Parameters
+    ----------
+    label : str
+        The name of the field.
+    note : str
+        What the field is for; may be empty.
+    """
     return f"{label}: {note}" if note else label
 
 
 def _entry_line(entry: Entry) -> str:
-    """Return an entry of the ledger, with whom it protects where that was stated."""
+    """Return an entry of the ledger as a line, with its unit of privacy if it states one.
+
+    Parameters
+    ----------
+    entry : Entry
+        An entry of the ledger.
+    """
     line = f"{entry.number}. {entry.label}: {entry.guarantee}"
     return line if entry.unit is None else f"{line}, for one {entry.unit.words}"
 
@@ -595,6 +767,11 @@ def _summary(study: Study, fitted_estimator: PrivateEstimator) -> dict[str, Any]
         What was released.
     fitted_estimator : PrivateEstimator
         The estimator after `fit`.
+
+    Returns
+    -------
+    dict
+        JSON values: the title, the value in lines, the guarantee and the unit.
     """
     releases = fitted_estimator.releases
     certificate = releases[0].certificate
@@ -622,7 +799,15 @@ def _summary(study: Study, fitted_estimator: PrivateEstimator) -> dict[str, Any]
 
 
 def _report(study: Study, fitted_estimator: Any) -> str:
-    """Return the report about a release, as an HTML page."""
+    """Return the report about a release, as an HTML page.
+
+    Parameters
+    ----------
+    study : Study
+        What was released.
+    fitted_estimator : PrivateEstimator
+        The estimator after `fit`.
+    """
     # The report needs an extra that others do not have to install.
     from curvedp.report.html import render_report
 

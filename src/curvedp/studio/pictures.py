@@ -27,13 +27,29 @@ def attack_power(guarantee: Guarantee) -> float:
 
     It is the probability with which the attacker finds out whether a person takes part,
     between 0.05 (a guess) and 1.
+
+    Parameters
+    ----------
+    guarantee : Guarantee
+        The guarantee of the release.
     """
     false_alarms, misses = _tradeoff_curve(guarantee)
     return 1 - float(np.interp(_FALSE_ALARM_RATE, false_alarms, misses))
 
 
 def attack_picture(guarantee: Guarantee) -> str:
-    """Draw the misses of the best attacker against false alarms, beside those of a coin."""
+    """Draw the misses of the best attacker against false alarms, with those of a coin.
+
+    Parameters
+    ----------
+    guarantee : Guarantee
+        The guarantee of the release.
+
+    Returns
+    -------
+    str
+        An SVG element.
+    """
     false_alarms, misses = _tradeoff_curve(guarantee)
     curve = _path(false_alarms, misses)
     coin = _path([0, 1], [1, 0])
@@ -56,7 +72,18 @@ def attack_picture(guarantee: Guarantee) -> str:
 
 
 def _tradeoff_curve(guarantee: Guarantee) -> tuple[np.ndarray, np.ndarray]:
-    """Return rates of false alarms from 0 to 1, and the least rate of misses at each."""
+    """Return the least rate of misses at each rate of false alarms.
+
+    Parameters
+    ----------
+    guarantee : Guarantee
+        The guarantee of the release.
+
+    Returns
+    -------
+    false_alarms, misses : arrays of shape (101,)
+        Rates from 0 to 1, and the least rate of misses at each.
+    """
     false_alarms = np.linspace(0, 1, 101)
     misses = np.clip(np.asarray(guarantee.tradeoff(false_alarms)), 0, 1)
     return false_alarms, misses
@@ -71,6 +98,11 @@ def size_picture(ball: float, error: float, region: float | None) -> str:
         The radius of the ball, and the predicted error; in the same unit.
     region : float or None
         The radius of the 95% region; None if there is none.
+
+    Returns
+    -------
+    str
+        An SVG element.
     """
     radii = {"ball": ball}
     if region is not None:
@@ -90,7 +122,15 @@ def size_picture(ball: float, error: float, region: float | None) -> str:
 
 
 def _svg(title: str, shapes: list[str]) -> str:
-    """Return a square SVG picture with these shapes; screen readers read its title."""
+    """Return a square SVG picture with these shapes; screen readers read its title.
+
+    Parameters
+    ----------
+    title : str
+        What the picture shows, in words.
+    shapes : list of str
+        SVG elements, from back to front.
+    """
     content = "".join(shapes)
     return (
         f'<svg viewBox="0 0 {_SIDE} {_SIDE}" role="img">'
@@ -99,17 +139,40 @@ def _svg(title: str, shapes: list[str]) -> str:
 
 
 def _pixel_x(rate: float) -> float:
-    """Return the horizontal position of a rate between 0 and 1, in pixels."""
+    """Return the horizontal position of a rate between 0 and 1, in pixels.
+
+    Parameters
+    ----------
+    rate : float
+        A rate; 0 is the left end of the axis.
+    """
     return _MARGIN + rate * (_SIDE - 2 * _MARGIN)
 
 
 def _pixel_y(rate: float) -> float:
-    """Return the vertical position of a rate between 0 and 1, in pixels from above."""
+    """Return the vertical position of a rate between 0 and 1, in pixels from above.
+
+    Parameters
+    ----------
+    rate : float
+        A rate; 0 is the lower end of the axis.
+    """
     return _SIDE - _pixel_x(rate)
 
 
 def _path(x_rates: Iterable[float], y_rates: Iterable[float]) -> str:
-    """Return a line through points of the unit square, as the data of an SVG path."""
+    """Return a line through points of the unit square, as the data of an SVG path.
+
+    Parameters
+    ----------
+    x_rates, y_rates : iterables of float
+        The coordinates of the points, between 0 and 1.
+
+    Returns
+    -------
+    str
+        Such as "M24.0,176.0L176.0,24.0".
+    """
     positions = [
         f"{_pixel_x(x):.1f},{_pixel_y(y):.1f}"
         for x, y in zip(x_rates, y_rates, strict=True)

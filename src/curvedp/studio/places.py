@@ -25,40 +25,50 @@ if TYPE_CHECKING:
 _PLACES = "latlon-degrees"
 
 
-def mechanism_of_page(chosen: Mapping[str, Any]) -> "MetricLaplace":
+def mechanism_of_page(page_values: Mapping[str, Any]) -> "MetricLaplace":
     """Return the mechanism that the page asks for.
 
     Parameters
     ----------
-    chosen : mapping
+    page_values : mapping
         "epsilon_per_km" as a number, and possibly "public_place" as a text.
+
+    Raises
+    ------
+    ParameterError
+        If ε is missing, or a number or the place cannot be read.
     """
     from curvedp.local import Earth, MetricLaplace
     from curvedp.local.spaces import parse_place
 
     earth = Earth()
-    if chosen.get("public_place"):
-        earth = Earth(public_place=parse_place(str(chosen["public_place"])))
-    epsilon = chosen.get("epsilon_per_km")
+    if page_values.get("public_place"):
+        earth = Earth(public_place=parse_place(str(page_values["public_place"])))
+    epsilon = page_values.get("epsilon_per_km")
     if epsilon is None:
         raise ParameterError("say what ε per kilometer each report may cost")
     return MetricLaplace(earth, epsilon)
 
 
-def expect_reports(chosen: Mapping[str, Any]) -> dict[str, Any]:
+def expect_reports(page_values: Mapping[str, Any]) -> dict[str, Any]:
     """Return how far reports will lie, and a map of public example places.
 
     Nothing is drawn from the records.
 
     Parameters
     ----------
-    chosen : mapping
-        As for `mechanism_of_page`.
+    page_values : mapping
+        "epsilon_per_km" as a number, and possibly "public_place" as a text.
+
+    Returns
+    -------
+    dict
+        The expected distances in words as "said", and the map as "picture", a data URI.
     """
     from curvedp.local.picture import plot_places
     from curvedp.local.wording import expectation_sentence
 
-    mechanism = mechanism_of_page(chosen)
+    mechanism = mechanism_of_page(page_values)
     buffer = io.BytesIO()
     plot_places(mechanism).savefig(buffer, format="png", dpi=110)
     picture = "data:image/png;base64," + b64encode(buffer.getvalue()).decode()
@@ -75,11 +85,18 @@ class PlaceReports:
     """
 
     def __init__(self, folder: Path) -> None:
+        """Start without reports.
+
+        Parameters
+        ----------
+        folder : Path
+            Where the folders of reports are made.
+        """
         self.folder = folder
         self._answers: dict[str, dict[str, Any]] = {}
 
     def draw(
-        self, study: Study, data: Path, chosen: Mapping[str, Any]
+        self, study: Study, data: Path, page_values: Mapping[str, Any]
     ) -> dict[str, Any]:
         """Draw one report of each place in a file, and write them with a certificate.
 
@@ -92,12 +109,23 @@ class PlaceReports:
             How the file is read.
         data : Path
             The file with the places.
-        chosen : mapping
-            As for `mechanism_of_page`.
+        page_values : mapping
+            "epsilon_per_km" as a number, and possibly "public_place" as a text.
+
+        Returns
+        -------
+        dict
+            The "folder" of the files, the "count" of reports, and the "promise" in
+            lines.
+
+        Raises
+        ------
+        ParameterError
+            If the records are not places, or ε is missing.
         """
         from curvedp.local.report_files import report_table
 
-        mechanism = mechanism_of_page(chosen)
+        mechanism = mechanism_of_page(page_values)
         if study.form != _PLACES:
             raise ParameterError(
                 "reports are of places: choose “latitude, longitude in degrees” as records"
@@ -107,11 +135,13 @@ class PlaceReports:
         if key in self._answers:
             return self._answers[key]
         points = read_records(data, mechanism.space.manifold, **study.reading())
+
         number = 1
         while (self.folder / f"reports-{number}").exists():
             number += 1
         folder = self.folder / f"reports-{number}"
         folder.mkdir(parents=True)  # What cannot be written is refused before a draw.
+
         reports = mechanism.randomize(mechanism.space.write(np.asarray(points)))
         table = report_table(mechanism, reports, _PLACES)
         mechanism.certificate_.save(folder / "certificate.json")

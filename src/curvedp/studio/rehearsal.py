@@ -116,6 +116,11 @@ def predict_release(
     mechanism : str
         One mechanism by name, which is faster than choosing among all with "auto".
 
+    Returns
+    -------
+    Prediction
+        The predicted error, what to compare it with, and advice.
+
     Raises
     ------
     ParameterError
@@ -164,10 +169,19 @@ def _predict_by_plan(
     ----------
     planned : PlannedError
         Which statistic it is, and what its error is.
-    options, guarantee, mechanism
-        As for `predict_release`.
+    options : mapping
+        The parsed options of the statistic by name, the manifold as "manifold".
+    guarantee : Guarantee
+        What the release would pay.
+    mechanism : str
+        One mechanism by name, or "auto".
     n : int
         The number of records, or of people; with classes, those of the smallest.
+
+    Returns
+    -------
+    Prediction
+        The plan's error and region, with the advice that the page shows.
     """
     statistic = planned.load_statistic(options)
     n_clusters = options.get("n_clusters")
@@ -226,8 +240,19 @@ def _predict_classifier(
     ----------
     offer : Offer
         The classifier.
-    options, guarantee, sizes, mechanism
-        As for `predict_release`.
+    options : mapping
+        The parsed options of the statistic by name, the manifold as "manifold".
+    guarantee : Guarantee
+        What the release would pay.
+    sizes : list of int
+        The number of records of each class.
+    mechanism : str
+        One mechanism by name, or "auto".
+
+    Returns
+    -------
+    Prediction
+        The predicted error rate, beside that of guessing.
     """
     study = plan(
         options["manifold"],
@@ -268,16 +293,23 @@ def _rehearse(
 
     Parameters
     ----------
-    offer, rehearsal
-        The statistic, and how it is rehearsed.
+    offer : Offer
+        The statistic.
+    rehearsal : Rehearsal
+        How its error is measured on simulated records.
     options : mapping
-        As for `predict_release`.
+        The parsed options of the statistic by name, the manifold as "manifold".
     guarantee : Guarantee
         What each release of the rehearsal pays.
     n : int
         The number of simulated records.
     repetitions : int
         The number of releases; their errors are averaged.
+
+    Returns
+    -------
+    Prediction
+        The mean error of the releases, with the warnings of all of them.
     """
     manifold = options["manifold"]
     radius = _simulated_radius(options)
@@ -337,6 +369,16 @@ def _simulate_predictor(offer: Offer, options: Mapping[str, Any], n: int) -> np.
         Its parsed options by name.
     n : int
         The number of simulated records.
+
+    Returns
+    -------
+    array of shape (n,)
+        The range from its lower to its upper end, twice.
+
+    Raises
+    ------
+    ParameterError
+        If the statistic's column has no public range.
     """
     if "x_range" not in options:
         raise ParameterError(
@@ -348,11 +390,22 @@ def _simulate_predictor(offer: Offer, options: Mapping[str, Any], n: int) -> np.
 
 
 def _simulated_radius(options: Mapping[str, Any]) -> float:
-    """Return the radius of the ball, of which simulated records fill the inner half.
+    """Return the radius of the ball in whose inner half simulated records lie.
 
     In a private ball it is the radius for which these records have the stated spread,
     or the spread that `plan` assumes. Records that are uniform in a ball of radius r/2
     in d dimensions have a root mean square distance of r/2·√(d/(d + 2)).
+
+    Parameters
+    ----------
+    options : mapping
+        The parsed options by name: "radius", "manifold", and possibly "spread" and
+        "outer_radius".
+
+    Returns
+    -------
+    float
+        The public radius, or the one that follows from the spread.
     """
     if options["radius"] != "private":
         return float(_validate.length("radius", options["radius"]))
@@ -402,7 +455,18 @@ def _fit_and_catch_warnings(
 
 
 def _region_radius(fitted_estimator: Any) -> tuple[float | None, str]:
-    """Return the radius of the 95% region and "", or None and why there is no region."""
+    """Return the radius of the 95% region of a fitted estimator, if it has one.
+
+    Parameters
+    ----------
+    fitted_estimator : PrivateEstimator
+        The estimator after `fit`.
+
+    Returns
+    -------
+    radius, reason : float or None, str
+        The radius and an empty text, or None and why there is no region.
+    """
     try:
         return float(fitted_estimator.confidence_region(0.95).radius), ""
     except ParameterError as refusal:
@@ -421,6 +485,7 @@ def _simulate_records(
     Parameters
     ----------
     manifold : Manifold
+        The space of the simulated records.
     radius : float
         The radius of the public ball.
     n : int
@@ -444,13 +509,13 @@ def _simulate_records(
         dim = manifold.point_shape[0]
 
     rng = np.random.default_rng(_RECORDS_SEED)
-    half = rng.standard_normal((n // 2, dim))
+    first_half = rng.standard_normal((n // 2, dim))
     # The length of a uniform point in a ball is distributed as U^(1/d).
     lengths = radius / 2 * rng.uniform(size=(n // 2, 1)) ** (1 / dim)
-    half *= lengths / np.linalg.norm(half, axis=1, keepdims=True)
+    first_half *= lengths / np.linalg.norm(first_half, axis=1, keepdims=True)
     if as_vectors:
-        half[:, 1:] /= 2
-    coordinates = np.concatenate([half, -half, np.zeros((n % 2, dim))])
+        first_half[:, 1:] /= 2
+    coordinates = np.concatenate([first_half, -first_half, np.zeros((n % 2, dim))])
     if as_vectors:
         return coordinates, coordinates
     points = manifold.from_normal_coordinates(manifold.origin, coordinates)
@@ -469,6 +534,11 @@ def _weaken(guarantee: Guarantee, factor: float) -> Guarantee:
         What the real release pays.
     factor : float
         How many times fewer records are simulated.
+
+    Returns
+    -------
+    Guarantee
+        A guarantee with `factor` times the μ: less noise for fewer records.
     """
     if factor == 1:
         return guarantee

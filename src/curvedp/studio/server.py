@@ -75,16 +75,32 @@ def guarded_application(
         Returns the session's `Desk`, which it makes when it is first called.
     port : int
         The port that the studio listens on.
+
+    Returns
+    -------
+    app, guard : ASGI application, Guard
+        What the server runs, and the guard, which knows the link.
     """
     guard = Guard(application(open_desk), port)
     return _with_headers(guard), guard
 
 
 def _with_headers(app: Any) -> Any:
-    """Add to every answer the headers that it does not set itself."""
+    """Return an application that adds safe headers to every answer of another one.
+
+    A header that an answer sets itself is left as it is.
+
+    Parameters
+    ----------
+    app : ASGI application
+        The application that answers.
+    """
 
     async def answer(scope: Any, receive: Any, send: Any) -> None:
+        """Answer one request (the ASGI interface)."""
+
         async def send_with_headers(message: Any) -> None:
+            """Send one message of the answer; the first one carries the headers."""
             if message["type"] == "http.response.start":
                 headers = MutableHeaders(scope=message)
                 for name, value in _HEADERS.items():
@@ -105,6 +121,11 @@ def application(open_desk: Callable[[], "Desk"]) -> Starlette:
     ----------
     open_desk : callable
         Returns the session's `Desk`. Showing the page does not call it.
+
+    Returns
+    -------
+    Starlette
+        The application, an ASGI one.
     """
     return Starlette(
         routes=[
@@ -120,7 +141,18 @@ def application(open_desk: Callable[[], "Desk"]) -> Starlette:
 
 
 async def _page(request: Request) -> Response:
-    """Return the page, the same for everyone but for a number that is used once."""
+    """Return the page, the same for everyone but for a number that is used once.
+
+    Parameters
+    ----------
+    request : Request
+        The request of the browser, of which nothing is read.
+
+    Returns
+    -------
+    Response
+        The page, whose policy allows only scripts and styles with that number.
+    """
     nonce = secrets.token_urlsafe(16)
     text = _PAGE.read_text(encoding="utf-8").replace("$nonce", nonce)
     policy = _PAGE_POLICY.format(nonce)
@@ -132,7 +164,7 @@ async def _answer(
     answer: Callable[["Desk", Any], dict[str, Any]],
     request: Request,
 ) -> Response:
-    """Answer what the page asks for: JSON in, JSON out. A user's mistake is one line.
+    """Answer a question of the page: JSON in, JSON out. A user's mistake is one line.
 
     Parameters
     ----------
@@ -142,11 +174,16 @@ async def _answer(
         Takes the desk and what the page sent, and returns JSON values.
     request : Request
         The request of the page.
+
+    Returns
+    -------
+    Response
+        The values, or {"error": text} with status 400.
     """
     try:
-        asked = await request.json()
+        page_values = await request.json()
         desk = await run_in_threadpool(open_desk)
-        return JSONResponse(await run_in_threadpool(answer, desk, asked))
+        return JSONResponse(await run_in_threadpool(answer, desk, page_values))
     except (CurvedpError, OSError) as error:
         return _refusal(describe(error))
     except (ValueError, KeyError, TypeError, RecursionError):
@@ -156,7 +193,20 @@ async def _answer(
 
 
 async def _upload(open_desk: Callable[[], "Desk"], request: Request) -> Response:
-    """Store a file that the browser sends, and make it the file of the session."""
+    """Store a file that the browser sends, and make it the file of the session.
+
+    Parameters
+    ----------
+    open_desk : callable
+        Returns the session's `Desk`.
+    request : Request
+        The request of the browser, with the file as its body.
+
+    Returns
+    -------
+    Response
+        The new state of the page, or an error.
+    """
     desk = await run_in_threadpool(open_desk)
     try:
         target = desk.upload_path(request.query_params.get("name", ""))
@@ -206,7 +256,20 @@ async def _store_upload(request: Request, target: Path, max_bytes: int) -> bool:
 
 
 async def _download(open_desk: Callable[[], "Desk"], request: Request) -> Response:
-    """Return a file of a release, from the disk or, if it is not there, from memory."""
+    """Return a file of a release, from the disk or, if it is not there, from memory.
+
+    Parameters
+    ----------
+    open_desk : callable
+        Returns the session's `Desk`.
+    request : Request
+        The request, whose path names the release and the file.
+
+    Returns
+    -------
+    Response
+        The content of the file, or 404.
+    """
     desk = await run_in_threadpool(open_desk)
     number = request.path_params["number"]
     name = request.path_params["name"]
@@ -217,7 +280,15 @@ async def _download(open_desk: Callable[[], "Desk"], request: Request) -> Respon
 
 
 def _refusal(text: str, status: int = 400) -> Response:
-    """Return an answer that the page shows as an error, with an HTTP status."""
+    """Return an answer that the page shows as an error, with an HTTP status.
+
+    Parameters
+    ----------
+    text : str
+        The message for the user.
+    status : int
+        The HTTP status.
+    """
     return JSONResponse({"error": text}, status_code=status)
 
 
@@ -229,18 +300,35 @@ def desk_opener(
 ) -> Callable[[], "Desk"]:
     """Return a function that makes the session's `Desk` when it is first called.
 
-    The modules that a desk imports take longer to load than the page takes to show. The
-    parameters are those of `Desk`.
+    The modules that a desk imports take longer to load than the page takes to show.
+
+    Parameters
+    ----------
+    folder : Path
+        Where the ledger and the files of releases are.
+    data : Path, optional
+        The file with the records.
+    key : Path, optional
+        The private key that signs releases.
+    ledger_key : Path, optional
+        The key of the ledger, if it has one.
+
+    Returns
+    -------
+    callable
+        A function without arguments, which any thread may call.
     """
     lock = Lock()
 
     @cache
     def make_desk() -> "Desk":
+        """Make the desk; later calls return the same one."""
         from curvedp.studio.desk import Desk
 
         return Desk(folder, data, key, ledger_key)
 
     def open_desk() -> "Desk":
+        """Return the desk of the session, which only one thread at a time can make."""
         # Requests arrive in several threads, and only one may make the desk.
         with lock:
             return make_desk()
@@ -283,20 +371,7 @@ def serve(
         The port is taken, a file does not exist, or the folder is a file or one that
         others may write.
     """
-    if data is not None and not data.exists():
-        raise ParameterError(f"{data} does not exist")
-    if folder.exists() and not folder.is_dir():
-        raise ParameterError(
-            f"{folder} is a file; --folder is where the ledger and what is released go"
-        )
-    if key is not None and not key.is_file():
-        raise ParameterError(f"there is no key at {key}: `curvedp key {key}` makes one")
-
-    if ledger_key is not None and not ledger_key.is_file():
-        raise ParameterError(
-            f"there is no key at {ledger_key}: `curvedp ledger key {ledger_key}` makes one"
-        )
-
+    _check_paths(folder, data, key, ledger_key)
     listening_socket = _open_socket(port)
     open_desk = desk_opener(folder, data, key, ledger_key)
     app, guard = guarded_application(open_desk, listening_socket.getsockname()[1])
@@ -308,6 +383,8 @@ def serve(
         ws="none",
         server_header=False,
     )
+
+    # Lead the user to the page: by a browser, or by the link itself.
     link_file = None
     if browser:
         link_file = LinkFile(folder)
@@ -317,6 +394,7 @@ def serve(
         Thread(target=_open_browser, args=(link_file, guard, say), daemon=True).start()
     else:
         _print_link(guard.link, say)
+
     # The modules are loaded while the browser shows the page.
     Thread(target=open_desk, daemon=True).start()
     try:
@@ -328,6 +406,41 @@ def serve(
             link_file.delete()
         for line in open_desk().close():
             say(line)
+
+
+def _check_paths(
+    folder: Path, data: Path | None, key: Path | None, ledger_key: Path | None
+) -> None:
+    """Refuse paths with which the studio could not work.
+
+    Parameters
+    ----------
+    folder : Path
+        Where the ledger and the releases go; it need not exist.
+    data : Path or None
+        The file with the records.
+    key : Path or None
+        The private key to sign releases with.
+    ledger_key : Path or None
+        The key of the ledger.
+
+    Raises
+    ------
+    ParameterError
+        If a file does not exist, or the folder is a file.
+    """
+    if data is not None and not data.exists():
+        raise ParameterError(f"{data} does not exist")
+    if folder.exists() and not folder.is_dir():
+        raise ParameterError(
+            f"{folder} is a file; --folder is where the ledger and what is released go"
+        )
+    if key is not None and not key.is_file():
+        raise ParameterError(f"there is no key at {key}: `curvedp key {key}` makes one")
+    if ledger_key is not None and not ledger_key.is_file():
+        raise ParameterError(
+            f"there is no key at {ledger_key}: `curvedp ledger key {ledger_key}` makes one"
+        )
 
 
 def _open_browser(
@@ -353,13 +466,31 @@ def _open_browser(
 
 
 def _print_link(link: str, say: Callable[[str], None]) -> None:
-    """Print the link to the studio for a user who opens it by hand."""
+    """Print the link to the studio for a user who opens it by hand.
+
+    Parameters
+    ----------
+    link : str
+        The address that opens the studio once.
+    say : callable
+        Prints a line for the user.
+    """
     say(f"curvedp studio: {link}")
     say("the link works once, on this machine; Ctrl-C ends the studio")
 
 
 def _open_socket(port: int) -> socket.socket:
     """Return a socket that listens on this machine's port, or on any free one for 0.
+
+    Parameters
+    ----------
+    port : int
+        The port, or 0 for any that is free.
+
+    Returns
+    -------
+    socket
+        A listening socket, which the server takes over.
 
     Raises
     ------

@@ -40,13 +40,18 @@ _FIELD_TYPES: dict[str, Any] = {
 }
 
 
-def parse_guarantee(chosen: Any) -> Guarantee:
+def parse_guarantee(page_values: Any) -> Guarantee:
     """Return the guarantee that the page sent.
 
     Parameters
     ----------
-    chosen : mapping
+    page_values : mapping
         The kind and its numbers, such as {"kind": "approx", "eps": 1.0, "delta": 1e-6}.
+
+    Returns
+    -------
+    Guarantee
+        Such as `ApproxDP(1.0, 1e-6)`.
 
     Raises
     ------
@@ -54,8 +59,8 @@ def parse_guarantee(chosen: Any) -> Guarantee:
         If the kind is unknown, or a number is missing or not allowed.
     """
     try:
-        guarantee_class, number_names = _GUARANTEES[chosen["kind"]]
-        numbers = [float(chosen[name]) for name in number_names]
+        guarantee_class, number_names = _GUARANTEES[page_values["kind"]]
+        numbers = [float(page_values[name]) for name in number_names]
     except (KeyError, TypeError):
         raise ParameterError(
             f"a guarantee has a kind, one of {', '.join(_GUARANTEES)}, and its numbers"
@@ -104,24 +109,31 @@ class Study:
     encoding: str = "utf-8"
 
     @classmethod
-    def from_page(cls, chosen: Any) -> "Study":
+    def from_page(cls, page_values: Any) -> "Study":
         """Return the study that the page sent.
 
         Parameters
         ----------
-        chosen : mapping
+        page_values : mapping
             Fields of a study and options of its statistic, all by name. Empty texts and
             None stand for what was left out.
+
+        Returns
+        -------
+        Study
+            The study; the options of its statistic are checked for their types only.
 
         Raises
         ------
         ParameterError
             If a name is unknown, a value has the wrong type, or there is no manifold.
         """
-        if not isinstance(chosen, Mapping) or "manifold" not in chosen:
+        if not isinstance(page_values, Mapping) or "manifold" not in page_values:
             raise ParameterError(_UNKNOWN_FIELDS)
         filled_in = {
-            name: value for name, value in chosen.items() if value not in ("", None)
+            name: value
+            for name, value in page_values.items()
+            if value not in ("", None)
         }
         if "manifold" not in filled_in:
             raise ParameterError(
@@ -130,7 +142,7 @@ class Study:
 
         options = _options_on_page(filled_in.get("statistic", "mean"))
         field_names = {field.name for field in fields(cls)} - {"typed_options"}
-        if not set(chosen) <= field_names | set(options):
+        if not set(page_values) <= field_names | set(options):
             raise ParameterError(_UNKNOWN_FIELDS)
 
         typed_options = {}
@@ -182,7 +194,18 @@ class Study:
         return None if text is None else self._read_point(text)
 
     def _read_point(self, text: str) -> list[Any]:
-        """Return a point that was typed like a record, as nested lists of numbers."""
+        """Return a point that was typed like a record, as nested lists of numbers.
+
+        Parameters
+        ----------
+        text : str
+            The point as it was typed, in the form of the records.
+
+        Returns
+        -------
+        list
+            Nested lists, which a script can show.
+        """
         point: list[Any] = parse_point_text(text, self.space, self.form).tolist()
         return point
 
@@ -190,6 +213,11 @@ class Study:
         """Return how the file is read, as arguments of `read_records`.
 
         Arguments that have their default are left out.
+
+        Returns
+        -------
+        dict
+            Such as {"form": "latlon-degrees", "header": True}.
         """
         arguments: dict[str, Any] = {
             "form": self.form,
@@ -219,6 +247,11 @@ class Study:
         ----------
         column_name : str
             What the column is for: "groups", or the name of the statistic's column.
+
+        Returns
+        -------
+        dict
+            Some of the arguments that `reading` returns.
         """
         names = ["header", "sep", "skip", "encoding"]
         column = self.offer.column
@@ -238,6 +271,11 @@ class Study:
 
     def read_columns(self, data: Path) -> dict[str, Any]:
         """Read the file: the records, and the columns beside them.
+
+        Parameters
+        ----------
+        data : Path
+            The file with the records.
 
         Returns
         -------
@@ -265,6 +303,11 @@ class Study:
     def sizes(self, data: Path) -> list[int]:
         """Count the records, or the people if they are the unit; of each class if any.
 
+        Parameters
+        ----------
+        data : Path
+            The file with the records.
+
         Returns
         -------
         list of int
@@ -291,7 +334,18 @@ class Study:
         return [len(units_of_label) for units_of_label in units_by_label.values()]
 
     def check(self, data: Path) -> Checked:
-        """Return what is wrong with the records. NOT private: see `curvedp.check`."""
+        """Return what is wrong with the records. NOT private: see `curvedp.check`.
+
+        Parameters
+        ----------
+        data : Path
+            The file with the records.
+
+        Returns
+        -------
+        Checked
+            Facts and advice for those who may see the records.
+        """
         columns = self.read_columns(data)
         radius = self.typed_options.get("radius")
         return check(
@@ -313,6 +367,11 @@ class Study:
             What the release is paid from.
         label : str
             What the ledger calls the release.
+
+        Returns
+        -------
+        PrivateEstimator
+            The fitted estimator, which has the released values.
         """
         estimator = self.offer.build(
             self.options(), guarantee=self.guarantee, ledger=ledger, label=label
@@ -332,6 +391,11 @@ class Study:
             What the ledger calls the release.
         ledger_key : str, optional
             The name of the file with the ledger's key, where it has one.
+
+        Returns
+        -------
+        str
+            Python source, whose cells begin with "# %%".
         """
         ledger_arguments = repr(ledger)
         if ledger_key is not None:
@@ -380,13 +444,26 @@ class Study:
             The file with the records. The key changes if the file is modified.
         head : str
             The hash of the ledger's last entry before the release.
+
+        Returns
+        -------
+        str
+            A text that differs whenever anything about the release does.
         """
         parts = [asdict(self), str(data), data.stat().st_mtime_ns, head]
         return json.dumps(parts, default=str, sort_keys=True)
 
 
 def _even_sizes(n: int, parts: int) -> list[int]:
-    """Return `parts` sizes that are as even as possible and add up to n."""
+    """Return `parts` sizes that are as even as possible and add up to n.
+
+    Parameters
+    ----------
+    n : int
+        The number of records or people.
+    parts : int
+        The number of classes.
+    """
     return [n // parts + (part < n % parts) for part in range(parts)]
 
 
@@ -398,6 +475,16 @@ def _options_on_page(statistic: Any) -> dict[str, Option]:
 
     The page may send options of other statistics too, which are ignored. Where several
     statistics have an option of one name, that of `statistic` counts.
+
+    Parameters
+    ----------
+    statistic : object
+        The name of the statistic that the page chose.
+
+    Returns
+    -------
+    dict
+        The declaration of each option.
     """
     offer_by_name = all_offers()
     offers = [*offer_by_name.values()]
@@ -450,7 +537,18 @@ _CELL_SEPARATOR = "\n\n# %% "
 
 
 def notebook(script: str) -> str:
-    """Return a script as a Jupyter notebook (JSON), with a cell for each of its parts."""
+    """Return a script as a Jupyter notebook (JSON), with a cell for each of its parts.
+
+    Parameters
+    ----------
+    script : str
+        What `Study.script` returned.
+
+    Returns
+    -------
+    str
+        The notebook as JSON text.
+    """
     first_part, *other_parts = script.strip().split(_CELL_SEPARATOR)
     sources = [first_part, *(f"# {part}" for part in other_parts)]
     cells: list[dict[str, Any]] = [
@@ -475,7 +573,18 @@ def notebook(script: str) -> str:
 
 
 def _keyword_source(arguments: Mapping[str, Any]) -> str:
-    """Return keyword arguments as Python source, each with a comma before it."""
+    """Return keyword arguments as Python source, each with a comma before it.
+
+    Parameters
+    ----------
+    arguments : mapping
+        The arguments by name; their `repr` must be Python source.
+
+    Returns
+    -------
+    str
+        Such as ", form='xyz', header=True".
+    """
     return "".join(f", {name}={value!r}" for name, value in arguments.items())
 
 
@@ -493,6 +602,11 @@ def _read_records_once(manifold: str, reading: str, data: Path, modified: int) -
         The file.
     modified : int
         When the file was modified; a file that changed is read again.
+
+    Returns
+    -------
+    array or Records
+        The records, shared by all callers with the same arguments.
     """
     return read_records(data, parse_manifold(manifold), **json.loads(reading))
 
@@ -507,8 +621,15 @@ def _read_column_once(reading: str, column: str, data: Path, modified: int) -> A
         The arguments of `read_column` as JSON, which can be the key of a cache.
     column : str
         The column as it was typed: its name, or its place from 0; or an empty text.
-    data, modified
-        As for `_read_records_once`.
+    data : path
+        The file.
+    modified : int
+        When the file was modified; a file that changed is read again.
+
+    Returns
+    -------
+    array or None
+        One entry for each record.
     """
     if not column:
         return None

@@ -37,7 +37,13 @@ def page_names() -> dict[str, str]:
 
 
 def describe(error: Exception) -> str:
-    """Return the message of an error on one line, with the parameter as on the page."""
+    """Return the message of an error on one line, with parameters named as on the page.
+
+    Parameters
+    ----------
+    error : Exception
+        The error, whose parameter has the name that it has in Python.
+    """
     if isinstance(error, ParameterError):
         text = error.render(page_names())
     else:
