@@ -265,6 +265,7 @@ def _split_factors(text: str, factors: str) -> list[str]:
             raise ParameterError(
                 "has unbalanced parentheses", parameter="manifold", value=text
             )
+
         is_before_name = factors[i + 1 :].lstrip()[:1].isalpha()
         if character == "," and depth == 0 and is_before_name:
             names.append(factors[start:i])

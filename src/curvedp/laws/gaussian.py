@@ -207,12 +207,15 @@ def _gaussian_backend(manifold: Manifold, scale: float) -> LawBackend:
     rank = rank_of(manifold)
     if isinstance(manifold, Grassmann) and rank is not None:
         return GrassmannGaussian(manifold, rank, manifold.m - rank, scale)
+
+    # On a product the parts are independent, because squared distances add.
     if isinstance(manifold, Torus):
         circle = _gaussian_backend(Torus(1), scale)
         return TorusGaussian(manifold, scale, (circle,) * manifold.d)
     if len(manifold.factors) > 1:
         factors = tuple(_gaussian_backend(factor, scale) for factor in manifold.factors)
         return ProductGaussian(manifold, scale, factors)
+
     raise ParameterError(
         f"RiemannianGaussian on {manifold!r} has no exact sampler; "
         "use from_coordinates(p, sigma·z) for noise in a tangent space, "

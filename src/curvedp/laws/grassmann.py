@@ -141,6 +141,7 @@ class GrassmannGaussian(LawBackend):
         z = np.empty((count, dim))
         n_done = 0
         while n_done < count:
+            # About as many proposals as the missing draws are expected to take.
             missing = count - n_done
             n_trials = int(missing / math.exp(envelope.log_acceptance)) + 16
             trial = rng.normal(0.0, envelope.deviation, (n_trials, dim))

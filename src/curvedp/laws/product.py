@@ -210,6 +210,7 @@ def _hypotenuse_cdf(cdf_a: RadialCDF, cdf_b: RadialCDF, scale: float) -> RadialC
     radii = np.linspace(lowest, highest, _GRID)
     values = np.zeros(_GRID)
     for i, radius in list(enumerate(radii.tolist()))[1:]:
+        # Panels of the angle θ with a = radius·sin θ, and the nodes in each of them.
         domain = _integration_domain(radius, support_a, support_b)
         edges = np.linspace(
             math.asin(min(domain.low / radius, 1.0)),
@@ -220,6 +221,8 @@ def _hypotenuse_cdf(cdf_a: RadialCDF, cdf_b: RadialCDF, scale: float) -> RadialC
         theta = edges[:-1, None] + half_widths * (1.0 + _NODES)
         a = radius * np.sin(theta)
         b = radius * np.cos(theta)
+
+        # F_b(b)·f_a(a) da, with da = b dθ.
         probability_b = spline_b(np.clip(b, support_b.low, support_b.high))
         integrand = (
             probability_b * density_a(np.clip(a, support_a.low, support_a.high)) * b

@@ -102,6 +102,8 @@ def contraction(M: Manifold, radius: float) -> Contraction:
     low, high = M.curvature_bounds
     radius = M.float_set.safe_radius_within(radius)
     smoothness = 1 + radius * math.sqrt(max(0.0, -low))
+
+    # No curvature is positive: the cost is 1-convex.
     is_hadamard = high <= 0 and M.injectivity_radius == math.inf
     if is_hadamard:
         if smoothness > _LARGEST_SMOOTHNESS:
@@ -112,6 +114,7 @@ def contraction(M: Manifold, radius: float) -> Contraction:
             )
         return Contraction(1.0, smoothness, 1 / smoothness)
 
+    # Otherwise the mean must be unique, and s bounds the angle between two records.
     s = 2 * radius * math.sqrt(high)
     has_unique_mean = s < math.pi and 2 * radius < M.injectivity_radius
     if not has_unique_mean:
@@ -124,6 +127,7 @@ def contraction(M: Manifold, radius: float) -> Contraction:
         )
     if s == 0:  # a closed curve or a torus: flat as far as geodesics reach
         return Contraction(1.0, smoothness, 1 / smoothness)
+
     convexity = _convexity_under_positive_curvature(s)
     if convexity < _LEAST_CONVEXITY:
         raise ParameterError(

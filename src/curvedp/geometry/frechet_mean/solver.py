@@ -284,14 +284,16 @@ def _line_search(
         current = yield PassRequest(x, with_cost=True)
     step = (backend.newton(x, inf) or newton_step)(current.mean_log)
     predicted_decrease = float(np.sum(step * current.mean_log))
-    if not predicted_decrease > 0:  # the Hessian is indefinite, or of another place
+    if not predicted_decrease > 0:  # the Hessian is indefinite, or of another point
         step = current.mean_log
         predicted_decrease = current.residual**2
+
     for _ in passes_left:
         candidate = backend.move(x, step)
         result = yield PassRequest(candidate, with_cost=True)
         if _is_accepted(result, current, predicted_decrease):
             return candidate, result
+
         step = step / 2
         predicted_decrease = predicted_decrease / 2
         if predicted_decrease <= _LEAST_DECREASE * current.mean_square:
@@ -391,10 +393,13 @@ class AndersonAcceleration:
         for earlier_step, change in latest_first:
             correction = earlier_step.ravel() + change  # a column of ΔX + ΔF
             original_length = float(np.linalg.norm(change))
+
+            # Remove the components along later changes, and from ΔX + ΔF likewise.
             for direction, direction_correction in basis:
                 coefficient = float(direction @ change)
                 change = change - coefficient * direction
                 correction = correction - coefficient * direction_correction
+
             length = float(np.linalg.norm(change))
             if length > _LEAST_NEW_FRACTION * original_length:
                 basis.append((change / length, correction / length))

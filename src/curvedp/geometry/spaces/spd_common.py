@@ -412,8 +412,10 @@ def _is_clearly_positive(flat: np.ndarray) -> np.ndarray:
         False where the test proves nothing.
     """
     with np.errstate(all="ignore"):
-        norm = np.sqrt(np.einsum("nij,nij->n", flat, flat))
+        norm = np.sqrt(np.einsum("nij,nij->n", flat, flat))  # Frobenius norms
         shift = 64 * np.finfo(flat.dtype).eps * norm
+
+        # Gaussian elimination of S − shift·I, whose pivots are positive if it is.
         first_pivot = flat[:, 0, 0] - shift
         entry_10 = flat[:, 1, 0]
         second_pivot = flat[:, 1, 1] - shift - entry_10 * entry_10 / first_pivot

@@ -416,9 +416,12 @@ class SPDLogEuclidean(FlatSPD):
             p_eigenvalues, U = eigh(p)
             is_positive = p_eigenvalues > 0
             log_eigenvalues = xp.log(xp.where(is_positive, p_eigenvalues, xp.nan))
+            # The eigensystem of log p + step, the logarithm of the end point.
             end_log_eigenvalues, V = eigh(
                 (U * log_eigenvalues[..., None, :]) @ U.mT + step
             )
+
+            # For short steps p plus a difference of exponentials.
             differences = matrix.divided_exp(
                 log_eigenvalues[..., :, None], end_log_eigenvalues[..., None, :]
             )

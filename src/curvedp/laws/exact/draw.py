@@ -538,13 +538,16 @@ def _draw_integers(
     ParameterError
         If the manifold has no exact sampler of this kind.
     """
-    space = two_point_homogeneous_space(manifold)
-    chart = exact_chart(manifold)
+    # Independent normals; the Laplace law on Euclidean space goes by radius and
+    # direction, like both laws on the other two-point homogeneous spaces.
     if kind == "gaussian" and isinstance(manifold, Euclidean):
         return _draw_flat_gaussian(center, scale, source, grid)
+    space = two_point_homogeneous_space(manifold)
+    chart = exact_chart(manifold)
     if space is not None and chart is not None:
         density = ExactRadialDensity(kind, space, scale)
         return draw_in_chart(density, chart, center, source, grid)
+
     if isinstance(manifold, AffineInvariantCone):
         m, beta = manifold.cone_size
         return draw_spd(kind, m, beta, scale, center, source, grid)
@@ -553,6 +556,7 @@ def _draw_integers(
     if kind == "gaussian" and is_released_in_chart(manifold):
         coordinates = manifold.normal_coordinates(manifold.origin, center)
         return _draw_flat_gaussian(np.asarray(coordinates), scale, source, grid)
+
     raise ParameterError(
         f"has no exact {kind} sampler; use the mechanism tangent-gaussian",
         parameter="manifold",

@@ -140,11 +140,11 @@ class ExactRadialDensity:
             A ball around h′(r).
         """
         inverse_scale = 1 / arb(self.scale)
-        total = (
-            -r * inverse_scale * inverse_scale
-            if self.kind == "gaussian"
-            else -inverse_scale
-        )
+        if self.kind == "gaussian":
+            total = -r * inverse_scale * inverse_scale
+        else:
+            total = -inverse_scale
+
         for kappa, count in self.space.jacobi_spectrum:
             root = arb(abs(kappa)).sqrt()
             if kappa == 0:

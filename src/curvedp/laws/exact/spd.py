@@ -401,12 +401,14 @@ def cholesky(center: np.ndarray) -> np.ndarray | None:
     size = len(matrix)
     lower = arb_array(np.zeros((size, size)))
     for j in range(size):
+        # The dot product of an empty row would not be a ball.
         row = lower[j, :j]
         pivot = matrix[j, j] - row.dot(row) if j else matrix[0, 0]
         if pivot <= 0 or _is_exactly_singular(pivot, center):
             raise ParameterError("center must be positive definite")
         if not pivot > 0:
             return None
+
         lower[j, j] = pivot.sqrt()
         for i in range(j + 1, size):
             product = lower[i, :j].dot(row) if j else arb(0)

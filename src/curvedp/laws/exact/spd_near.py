@@ -407,6 +407,8 @@ class NearDraw:
             root_half = FloatBall(math.sqrt(0.5), 2.0**-53)
             matrix = self._matrix(self._normals.floats(), root_half)
             values, vectors = np.linalg.eigh(matrix.mid)
+
+            # η and |V − Q̂DQ̂ᵀ|, bounded in float balls.
             vector_ball = FloatBall(vectors)
             orthogonality_error = _frobenius_bound(
                 vector_ball.T.sharp_dot(vector_ball) - np.eye(len(values))
@@ -414,6 +416,7 @@ class NearDraw:
             residual = _frobenius_bound(
                 matrix - (vector_ball * values).sharp_dot(vector_ball.T)
             )
+
             largest_value = float(np.abs(values).max())
             error = (
                 residual
@@ -534,11 +537,13 @@ class NearDraw:
         """
         eigen = self._eigen_in_floats()
         orthogonality_error = eigen.orthogonality_error
+
         with at_precision(64):
             exponentials = [arb(value).exp() for value in eigen.values.tolist()]
-            growth = float_ball(np.array(exponentials, dtype=object))
+            growth = float_ball(np.array(exponentials, dtype=object))  # e^D
             largest = arb(float(eigen.values.max()) + eigen.value_error).exp()
             largest_growth = float(largest.upper())
+
         vector_ball = FloatBall(eigen.vectors)
         error = (
             eigen.value_error + 2 * orthogonality_error + orthogonality_error**2

@@ -340,6 +340,7 @@ class _Noise:
         int
             How many draws were settled in Arb balls.
         """
+        # All draws together, in float balls.
         with np.errstate(all="ignore"):
             r = _join([batch.floats[batch.indices] for batch in self.radii])
             pairs = [
@@ -348,14 +349,18 @@ class _Noise:
             ]
             x = _join([pair[0] for pair in pairs])
             y = _join([pair[1] for pair in pairs])
+
             sin_cos = _sin_cos(r)
             center = [FloatBall(column) for column in centers.T]
             point = _point(center, _frame_sign(centers[:, 0]), sin_cos, x, y)
+
             is_certain = np.ones(len(centers), dtype=bool)
             for column, coordinate in enumerate(point):
                 rounded, certain = coordinate.round(grid)
                 integers[:, column] = rounded
                 is_certain &= certain
+
+        # The few that a float ball does not decide, one by one.
         undecided = np.flatnonzero(~is_certain)
         radius_indices = list(_positions([batch.indices for batch in self.radii]))
         pair_indices = list(_positions([batch.indices for batch in self.directions]))
@@ -475,6 +480,8 @@ def _sin_cos(r: FloatBall) -> _SinCos:
     """
     y = r * 0.25
     is_small = np.abs(y.mid) + y.rad < _LARGEST_QUARTER
+
+    # The series in y², by Horner's rule from the highest power down.
     square = y * y
     sine_series = FloatBall(np.zeros_like(y.mid))
     cosine_series = FloatBall(np.zeros_like(y.mid))
@@ -483,6 +490,8 @@ def _sin_cos(r: FloatBall) -> _SinCos:
         cosine_series = cosine_series * square + _reciprocal_factorial(2 * k)
     sin = y * _widened(sine_series, 2.0**-70, is_small)
     cos = _widened(cosine_series, 2.0**-60, is_small)
+
+    # From y to 2y, and from there to 4y = r.
     double_sin = 2.0 * (sin * cos)
     double_cos = 1.0 - 2.0 * (sin * sin)
     return _SinCos(

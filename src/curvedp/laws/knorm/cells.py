@@ -190,17 +190,21 @@ class LipschitzRejectionSampler:
         batches: list[Floats] = []
         missing = count
         while missing > 0:
+            # Refine as long as fewer evaluations went into cells than into proposals.
             expected_trials = missing / self._predicted_yield()
             pays_off = (
                 max(expected_trials, self.trial_evaluations) > self.build_evaluations
             )
             if pays_off and self._cells.n_cells < _MAX_CELLS and self._refine():
                 continue
+
+            # Small batches let the next refinement come soon; large ones are cheaper.
             smallest_batch = max(missing, expected_trials / 8) + 16
             largest_batch = max(self.build_evaluations, _BATCH)
             accepted_points = self._propose(int(min(smallest_batch, largest_batch)))
             batches.append(accepted_points[:missing])
             missing -= len(batches[-1])
+
         if not batches:
             return np.zeros((0, len(self._radii), self._block_dim))
         return np.concatenate(batches)
@@ -233,34 +237,37 @@ class LipschitzRejectionSampler:
             True if cells were split.
         """
         cells = self._cells
-        chosen = self._cells_to_split()
-        if len(chosen) == 0:
+        split_cells = self._cells_to_split()
+        if len(split_cells) == 0:
             return False
 
-        rows = np.arange(len(chosen))
+        # Halve the block of each cell that loosens its bound most.
+        rows = np.arange(len(split_cells))
         n_children = len(self._corners)
-        loosening = cells.lipschitz[chosen] * cells.half[chosen]
+        loosening = cells.lipschitz[split_cells] * cells.half[split_cells]
         block = np.argmax(loosening, axis=1)
-        half = cells.half[chosen]
+        half = cells.half[split_cells]
         half[rows, block] /= 2
-        # Shape (n, n_children, n_blocks, k).
-        center = np.repeat(cells.center[chosen][:, None], n_children, axis=1)
+
+        # The children's centers, shape (n, n_children, n_blocks, k): each parent's
+        # center, moved in the halved block to one corner of the cube of half the size.
+        center = np.repeat(cells.center[split_cells][:, None], n_children, axis=1)
         step = half[rows, block][:, None, None] * self._corners
         center[rows[:, None], np.arange(n_children), block[:, None]] += step
 
         parents = ParentBounds(
             *(
-                np.repeat(column[chosen], n_children, axis=0)
+                np.repeat(column[split_cells], n_children, axis=0)
                 for column in (cells.at, cells.value, cells.lipschitz, cells.lower)
             )
         )
         children = self._measure_cells(
-            center.reshape(len(chosen) * n_children, *center.shape[2:]),
+            center.reshape(len(split_cells) * n_children, *center.shape[2:]),
             np.repeat(half, n_children, axis=0),
             parents,
         )
         is_unchanged = np.ones(cells.n_cells, dtype=bool)
-        is_unchanged[chosen] = False
+        is_unchanged[split_cells] = False
         self._cells = cells.take(is_unchanged).joined_with(children)
         return True
 
@@ -317,6 +324,8 @@ class LipschitzRejectionSampler:
             If g differs from its value in the parent cell by more than its constant
             allows.
         """
+        # In each cell the norm of each block lies between `low` and `high`. Cells that
+        # do not meet the domain are left out.
         domain = self._domain
         smallest_entries = np.maximum(np.abs(center) - half[:, :, None], 0.0)
         low = np.linalg.norm(smallest_entries, axis=2)
@@ -330,6 +339,8 @@ class LipschitzRejectionSampler:
         at = self._nearest_in_domain(center)
         value = self._evaluate(at)
         self.build_evaluations += len(value)
+
+        # A lower bound of g over the cell, from its value and its Lipschitz constants.
         half_diagonal = half * math.sqrt(self._block_dim)
         lipschitz = self._lipschitz_constants(at, half_diagonal, high)
         variation = lipschitz * half * math.sqrt(self._block_dim)
@@ -342,6 +353,7 @@ class LipschitzRejectionSampler:
             # A parent's bound holds in its children too.
             lower = np.maximum(lower, parents.lower)
 
+        # The envelope: an upper bound of the target's density, times the cell's volume.
         curved_length = domain.curved_length(center) + half[:, 0] * math.sqrt(
             self._block_dim
         )
@@ -349,6 +361,9 @@ class LipschitzRejectionSampler:
         log_top = log_volume_bound - lower / self._scale
         log_cell_volume = self._block_dim * np.log(2 * half).sum(axis=1)
         log_mass = log_top + log_cell_volume
+
+        # Estimates that steer the refinement; the law of the draws does not depend on
+        # them.
         log_variation = variation.sum(axis=1) / self._scale
         log_thinned = self._thinning(
             variation / self._scale, (value - lower) / self._scale
@@ -448,6 +463,7 @@ class LipschitzRejectionSampler:
         array, shape (n_accepted, n_blocks, k)
             Coordinates of the accepted proposals.
         """
+        # Collect proposals that thinning leaves, without evaluating g.
         log_mass = self._cells.log_mass
         cumulative_mass = np.cumsum(np.exp(log_mass - log_mass.max()))
         point_batches: list[Floats] = []
@@ -459,6 +475,7 @@ class LipschitzRejectionSampler:
             point_batches.append(points[:missing])
             bound_batches.append(bounds[:missing])
             missing -= len(bound_batches[-1])
+            # As many as are expected to be needed at the rate of the last batch.
             n_expected = int(1.1 * n_raw * missing / max(len(points), 1)) + 64
             n_raw = min(n_expected, _RAW_BATCH)
 
@@ -468,6 +485,7 @@ class LipschitzRejectionSampler:
         self.trial_evaluations += len(proposals)
         self._check_bound(lower_bound, value, value)
         log_ratio = (lower_bound - value) / self._scale
+        # Minus an exponential variate is the logarithm of a uniform one.
         is_accepted = log_ratio > -self._rng.standard_exponential(len(proposals))
         return np.asarray(proposals[is_accepted])
 

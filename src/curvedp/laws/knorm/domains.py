@@ -61,6 +61,7 @@ class GeodesicBall:
         ParameterError
             If the manifold, the center or the radius does not qualify.
         """
+        # The volume of the coordinates must be known in closed form.
         manifold = check_manifold(self.manifold)
         is_symmetric = manifold.is_symmetric and manifold.is_homogeneous
         if not is_symmetric or manifold.jacobi_spectrum is None:
@@ -69,6 +70,8 @@ class GeodesicBall:
                 "depend on the direction, or it is not stated that they do not "
                 "(`jacobi_spectrum`, `is_symmetric`, `is_homogeneous`)"
             )
+
+        # Each point must have one set of coordinates.
         radius = _validate.length("radius", self.radius)
         if not radius < manifold.injectivity_radius:
             raise ParameterError(
@@ -77,6 +80,8 @@ class GeodesicBall:
                 value=radius,
             )
         center = self._check_center()
+
+        # Cells must be few, and their volumes must not overflow.
         if self.dim > _MAX_DIMENSION:
             raise ParameterError(
                 f"{manifold!r} has dimension {manifold.dim}, "
@@ -91,6 +96,7 @@ class GeodesicBall:
                 parameter="radius",
                 value=radius,
             )
+
         object.__setattr__(self, "center", center)
         object.__setattr__(self, "radius", radius)
 

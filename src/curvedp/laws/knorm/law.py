@@ -109,6 +109,8 @@ class KNormLaw:
     ) -> tuple[float, ...]:
         """Return one positive Lipschitz constant for each block of coordinates.
 
+        A ball has one block, the coordinates of x; a tangent bundle has two.
+
         Parameters
         ----------
         lipschitz : float or tuple of float
@@ -118,18 +120,26 @@ class KNormLaw:
         -------
         tuple of float
             One constant for each block.
+
+        Raises
+        ------
+        ParameterError
+            If their number is wrong, one is not positive, or the density is so narrow
+            beside the domain that round-off of coordinates hides it.
         """
         n_blocks = len(self.domain.radii)
         constants: tuple[float, ...]
-        constants = (
-            lipschitz if isinstance(lipschitz, tuple) else (lipschitz,) * n_blocks
-        )
+        if isinstance(lipschitz, tuple):
+            constants = lipschitz
+        else:
+            constants = (lipschitz,) * n_blocks
         if len(constants) != n_blocks:
             raise ParameterError(
                 f"must be {n_blocks} constant(s) for this domain",
                 parameter="lipschitz",
                 value=lipschitz,
             )
+
         constants = tuple(positive("lipschitz", constant) for constant in constants)
         for constant, radius in zip(constants, self.domain.radii, strict=True):
             if not constant * radius / self.scale <= _LARGEST_RATIO:

@@ -324,6 +324,7 @@ def _invert_laplace_transform(
     for bin_number in np.unique(bins):
         in_bin = np.flatnonzero(bins == bin_number)
         contour = _contour(m, sigma, int(bin_number), beta)
+        # Blocks keep the matrix of exponents, radii times nodes, small.
         for block in np.array_split(in_bin, in_bin.size // _BLOCK + 1):
             squared_radius = (sigma * relative_radius[block]) ** 2
             exponents = (

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable
 from functools import cached_property
+from operator import itemgetter
 
 import numpy as np
 
@@ -105,21 +106,25 @@ class GenericBackend(MeanBackend):
         """
         first_record = self._X[0]
         first_pass = self.make_pass(PassRequest(first_record, with_cost=True))
+        candidates = [(first_pass.mean_square, first_record)]
+
         arithmetic_mean = np.tensordot(self._weights, self._X, axes=1)
         guesses = [
             self.move(first_record, first_pass.mean_log),
             np.asarray(self._M.project(arithmetic_mean)),
         ]
-        candidates = [(first_pass.mean_square, first_record)]
         for x in guesses:
             if np.all(np.isfinite(x)):
                 result = self.make_pass(PassRequest(x, with_cost=True))
                 candidates.append((result.mean_square, x))
+
         if not min(mean_square for mean_square, _ in candidates) < _FAR**2:
             origin = self._M.origin
             result = self.make_pass(PassRequest(origin, with_cost=True))
             candidates.append((result.mean_square, np.asarray(origin)))
-        _, best = min(candidates, key=lambda candidate: candidate[0])
+
+        # The first of several that are equally good; points cannot be compared.
+        _, best = min(candidates, key=itemgetter(0))
         return np.asarray(best)
 
     def move(self, x: np.ndarray, step: np.ndarray) -> np.ndarray:

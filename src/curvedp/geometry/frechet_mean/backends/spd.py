@@ -224,6 +224,7 @@ class SPDNewton:
         residual = right_side
         direction = residual
         residual_square = float(np.sum(residual * residual))
+
         is_refined = bool(self._full_hessian)
         reduction = _CG_SQUARE_BEFORE_REFINEMENT if is_refined else _CG_SQUARE
         goal = reduction * residual_square
@@ -234,6 +235,8 @@ class SPDNewton:
             curvature = float(np.sum(direction * image))
             if not curvature > 0:  # the direction is so small that products vanish
                 break
+
+            # The minimum along the direction, and the next, conjugate direction.
             step_length = residual_square / curvature
             x = x + step_length * direction
             residual = residual - step_length * image
@@ -501,6 +504,8 @@ class SPDBackend(MeanBackend):
                 if part.start in self._eigen
             ]
             return SPDNewton(stored)
+
+        # The eigensystems at G are not at hand: compute those of a sample.
         X, weights = self._X, self._weights
         rows = subsample(len(X), len(G))
         if rows is not None:
@@ -694,6 +699,7 @@ class SPDBackend(MeanBackend):
             widest = rows[-1]  # groups are sorted by their span
             half_width = float(high[widest] - low[widest]) / 2
             degree = _series_degree(half_width, error)
+
             if degree > most_terms:
                 eigenvalues, U = np.linalg.eigh(A)
                 _, _, result = _pass_by_spectrum(
