@@ -9,7 +9,7 @@ from curvedp.cli import app
 from curvedp.core.certificate import Certificate
 from curvedp.errors import BudgetExceeded, CurvedpError, ParameterError
 from curvedp.estimators.comparison import compare_groups
-from curvedp.geometry import SPDBuresWasserstein, Sphere, Torus
+from curvedp.geometry import Euclidean, SPDBuresWasserstein, Sphere, Torus
 from curvedp.release.verify import verify_certificate
 
 S = Sphere(2)
@@ -219,3 +219,12 @@ def test_certificates_are_named_after_what_they_are_of(tmp_path):
     assert sorted(path.name for path in tmp_path.glob("*.json")) == names
     assert all(name in found.output.replace("\n", "") for name in names)
     assert all(", by anna" in entry.label for entry in ledger.entries)
+
+
+def test_a_space_too_large_for_listed_numbers_is_refused_before_paying(tmp_path):
+    """The spread within groups is read off the numbers that a certificate lists."""
+    ledger = Ledger(tmp_path / "budget.json", budget=GDP(2.0), unit="record_in_class")
+    samples = (np.zeros((3, 16384)), np.ones((3, 16384)))
+    with pytest.raises(ParameterError, match="lists at most 16384"):
+        compare_groups(Euclidean(16384), samples, 1.0, ledger=ledger)
+    assert not ledger.entries

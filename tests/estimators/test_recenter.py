@@ -252,6 +252,18 @@ def test_a_file_holds_all_that_was_released_and_no_other_value(tmp_path):
         PrivateRecenter.load(tmp_path / "absent.json")
 
 
+def test_references_of_which_certificates_list_no_integers_are_read_back(
+    tmp_path, monkeypatch
+):
+    """Of a very large draw a certificate has the hash alone; the file holds the values."""
+    monkeypatch.setattr("curvedp.core.mechanism.MAX_LISTED_INTEGERS", 1)
+    model = fitted(radius=12.0).fit(X, domains=SUBJECTS)
+    assert model.certificates_[0].release["integers"] is None
+    model.save(tmp_path / "references.json")
+    loaded = PrivateRecenter.load(tmp_path / "references.json")
+    np.testing.assert_array_equal(loaded.transform(X[:9]), model.transform(X[:9]))
+
+
 def test_a_unit_that_a_statistic_does_not_have_is_refuted():
     certificate = fitted(radius=5.0).fit(X, EXTENDED).certificates_[0]
     forged = replace(certificate, privacy_unit=ProtectedUnit.LABELED_PERSON)

@@ -242,3 +242,12 @@ def test_the_hessian_along_a_step_is_that_of_the_records():
     root_mean_square = np.sqrt(np.mean(distances**2))
     estimate = hessian_along_step(M, root_mean_square, np.linalg.norm(step))
     assert estimate == pytest.approx(exact, abs=0.02)
+
+
+def test_an_error_is_predicted_where_a_certificate_lists_no_integers(monkeypatch):
+    """Of a very large draw it has the hash alone; the error is that of public numbers."""
+    monkeypatch.setattr("curvedp.core.mechanism.MAX_LISTED_INTEGERS", 1)
+    X = Sphere(2).project(np.random.default_rng(0).normal([3.0, 0, 0], 0.5, (99, 3)))
+    mean = PrivateFrechetMean(Sphere(2), radius=1.0, mechanism="gradient").fit(X)
+    assert mean.certificate_.release["integers"] is None
+    assert 0 < mean.predicted_error_ < 1.0

@@ -263,3 +263,14 @@ def test_persons_are_counted_as_everywhere():
         PrivateConnectome().fit(X, groups=[7, "7"] * 150)
     with pytest.raises(ParameterError, match="groups"):
         PrivateConnectome().fit(X, groups=[1.0, np.nan] * 150)
+
+
+def test_more_edges_than_a_certificate_lists_are_refused_before_paying(tmp_path):
+    """182 regions have 16471 edges; their error bars follow from listed numbers."""
+    series = np.random.default_rng(0).normal(size=(4, 182, 200))
+    correlations = np.stack([np.corrcoef(rows) for rows in series])
+    ledger = Ledger(tmp_path / "budget.json", budget=GDP(9.0))
+    connectome = PrivateConnectome(radius=30.0, guarantee=GDP(5.0), ledger=ledger)
+    with pytest.raises(ParameterError, match="lists at most 16384"):
+        connectome.fit(correlations)
+    assert not ledger.entries

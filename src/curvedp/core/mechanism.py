@@ -737,6 +737,29 @@ def check_source(source: Any) -> Source:
     return source
 
 
+def check_can_be_listed(n_numbers: int) -> None:
+    """Refuse a draw so large that its certificate would have the hash of it alone.
+
+    It is for estimators that compute something from the listed integers after the
+    release is paid for, such as error bars.
+
+    Parameters
+    ----------
+    n_numbers : int
+        How many numbers the draw has.
+
+    Raises
+    ------
+    ParameterError
+        If there are more than `MAX_LISTED_INTEGERS`.
+    """
+    if n_numbers > MAX_LISTED_INTEGERS:
+        raise ParameterError(
+            f"{n_numbers} numbers in one release: in a public ball a certificate lists "
+            f"at most {MAX_LISTED_INTEGERS}, from which error bars follow"
+        )
+
+
 def _listed_integers(
     integers: Sequence[np.ndarray], is_staged: bool
 ) -> list[list[int]] | None:

@@ -13,7 +13,7 @@ import numpy as np
 from curvedp import _validate
 from curvedp._silence import quiet_about_records
 from curvedp.core.certificate import Certificate
-from curvedp.core.mechanism import check_guarantee
+from curvedp.core.mechanism import check_can_be_listed, check_guarantee
 from curvedp.core.statistic import Ball, public_ball
 from curvedp.errors import ParameterError
 from curvedp.estimators.frechet_mean import PrivateFrechetMean
@@ -140,8 +140,12 @@ def compare_groups(
     guarantee : GDP
         What the comparison meets for replacing one record within its group, or one
         person with all their records.
-    level, permutations
-        Of the test, as in `curvedp.inference.k_sample_test`.
+    level : float
+        The level of the test: the largest probability with which it rejects although
+        all groups are drawn from one distribution.
+    permutations : int
+        The number of permutations of the records between the groups with which the
+        test compares them.
     names : sequence of str, optional
         What the groups are called: 1, 2, … by default.
     groups : sequence of arrays, optional
@@ -157,6 +161,7 @@ def compare_groups(
     Returns
     -------
     GroupComparison
+        The test, the means with their regions, and the effect size.
 
     Raises
     ------
@@ -228,6 +233,7 @@ def test_sentence(test: PermutationTest, names: Sequence[str]) -> str:
     Parameters
     ----------
     test : PermutationTest
+        The released test.
     names : sequence of str
         What the groups are called.
     """
@@ -246,7 +252,14 @@ def _check_names(names: Sequence[str] | None, n_samples: int) -> np.ndarray:
     Parameters
     ----------
     names : sequence of str, or None
+        What the groups are called.
     n_samples : int
+        How many groups there are.
+
+    Returns
+    -------
+    array of str
+        One name for each sample.
 
     Raises
     ------
@@ -283,10 +296,29 @@ def _rehearse(
 
     Parameters
     ----------
+    manifold : Manifold
+        Where the records live.
     samples : list of arrays
         The samples as arrays of doubles.
-    manifold, radius, center, guarantee, level, permutations, names, groups
-        As in `compare_groups`.
+    radius : float or "private"
+        The radius of the public ball, or whether a ball is to be found.
+    center : point or None
+        The center of the public ball.
+    guarantee : GDP
+        What the whole comparison must meet.
+    level : float
+        The level of the test: its largest probability of a false alarm.
+    permutations : int
+        The number of permutations of the test.
+    names : array of str
+        What the groups are called.
+    groups : sequence of arrays, or None
+        For each sample the people to whom its records belong.
+
+    Raises
+    ------
+    ParameterError, UnattainableGuarantee
+        Because of parameters, shapes and ids.
     """
     n_records = sum(len(sample) for sample in samples)
     Labels(np.repeat(names, [len(sample) for sample in samples]), n_records)
@@ -294,11 +326,14 @@ def _rehearse(
     if groups is not None:
         persons = index_persons(groups, sizes, is_paired=False)
         sizes = [len(np.unique(index)) for index in persons]
-        encode_persons([one for ids in groups for one in ids], n_records)
+        # `PrivateMDM` will read the ids of all samples together.
+        encode_persons([person for ids in groups for person in ids], n_records)
     if isinstance(radius, str):
         _validate.private_radius(radius)
         radius = default_outer_radius(manifold, None)
     ball = public_ball(manifold, center, radius)
+    # `_spread_within` reads the listed numbers of a mean: its logarithm and a square.
+    check_can_be_listed(manifold.dim + 1)
     statistic = SamplesDistance(manifold, *ball, sizes)
     PermutationMechanism.calibrate(statistic, guarantee).at_level(level, permutations)
     for size in sizes:
@@ -315,6 +350,14 @@ def _regions_of_means(means: PrivateMDM) -> tuple[dict[Any, Region], tuple[str, 
     ----------
     means : PrivateMDM
         The released means.
+
+    Returns
+    -------
+    regions : dict
+        From the name of a group to its region, which hold all at once with
+        probability 95%. Empty if there are none.
+    doubts : tuple of str
+        The reason if there are none.
     """
     try:
         return dict(means.confidence_region(0.95, of="population")), ()
@@ -336,13 +379,42 @@ def _release_comparison(
     label: str,
     source: Source | None,
 ) -> GroupComparison:
-    """Release the ball, the test and the means of `compare_groups`, one after another.
+    """Release the ball, the test and the means of a comparison, one after another.
+
+    All parameters have been checked before.
 
     Parameters
     ----------
-    manifold, samples, radius, center, guarantee, level, permutations, names, groups, \
-ledger, label, source
-        As in `compare_groups`, after they were checked.
+    manifold : Manifold
+        Where the records live.
+    samples : list of arrays
+        The records of each group.
+    radius : float or "private"
+        The radius of the public ball; with "private" it is found first.
+    center : point or None
+        The center of the public ball.
+    guarantee : GDP
+        What the whole comparison meets. Of μ², the ball takes a fifth if it is found;
+        of what is left the test takes 0.6 and the means 0.4.
+    level : float
+        The level of the test: its largest probability of a false alarm.
+    permutations : int
+        The number of permutations of the test.
+    names : array of str
+        What the groups are called.
+    groups : sequence of arrays, or None
+        For each sample the people to whom its records belong.
+    ledger : Ledger or None
+        Is charged for each part.
+    label : str
+        The beginning of the labels of the ledger's entries.
+    source : Source or None
+        Replaces the cryptographic source of random bits in simulations.
+
+    Returns
+    -------
+    GroupComparison
+        The three releases, and what follows from them.
     """
     sizes = [len(sample) for sample in samples]
     records = np.concatenate(samples)
@@ -406,14 +478,29 @@ ledger, label, source
 
 
 def comparison_unit(groups: Any) -> PrivacyUnit:
-    """Return whom a comparison protects; its groups are public classes."""
+    """Return whom a comparison protects; its groups are public classes.
+
+    Parameters
+    ----------
+    groups : sequence of arrays, or None
+        For each sample the people to whom its records belong; then people are
+        protected.
+    """
     if groups is None:
         return PrivacyUnit.RECORD_IN_CLASS
     return PrivacyUnit.PERSON_IN_CLASS
 
 
 def _largest_distance(manifold: Manifold, means: np.ndarray) -> float:
-    """Return the largest distance between two means."""
+    """Return the largest distance between two of several means.
+
+    Parameters
+    ----------
+    manifold : Manifold
+        Where the means live.
+    means : array of shape (k, *point_shape)
+        The released means of the groups.
+    """
     return max(
         float(manifold.dist(first, second)) for first in means for second in means
     )
@@ -423,15 +510,21 @@ def _spread_within(means: PrivateMDM) -> float:
     """Return the root mean square distance of records to the mean of their group.
 
     The gradient mechanism releases the mean square m² of each group's logarithms beside
-    their mean g; m² − |g|² is the variance about the group's mean.
+    their mean g; m² − |g|² is the variance about the group's mean. The variances are
+    averaged with the sizes of the groups as weights.
+
+    Parameters
+    ----------
+    means : PrivateMDM
+        The released means of all groups, in one public ball.
     """
-    total = 0.0
-    count = 0
+    sum_of_squares = 0.0
+    n_records = 0
     for certificate in means.certificates_:
         draw = recorded_draw_of(certificate)
         assert draw.mean_square is not None  # Gaussian noise releases it.
-        n = int(certificate.statistic["n"])
+        group_size = int(certificate.statistic["n"])
         variance = draw.mean_square.value - float(np.sum(draw.value**2))
-        total += n * max(0.0, variance)
-        count += n
-    return sqrt(total / count)
+        sum_of_squares += group_size * max(0.0, variance)
+        n_records += group_size
+    return sqrt(sum_of_squares / n_records)

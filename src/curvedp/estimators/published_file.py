@@ -74,7 +74,9 @@ def read_published(
     Returns
     -------
     parameters : dict
+        The public parameters of the estimator that wrote the file.
     releases : list of ReleasedValue
+        What it released, each value with its certificate.
 
     Raises
     ------
@@ -108,8 +110,24 @@ def read_published(
 
 
 def _check_value(path: str | Path, release: ReleasedValue) -> None:
-    """Refuse a value that does not follow from the integers in its certificate."""
-    if "integers" not in release.certificate.release:
+    """Refuse a value that does not follow from the integers in its certificate.
+
+    Nothing can be compared if the certificate lists no integers: of a very large draw
+    it has the hash alone.
+
+    Parameters
+    ----------
+    path : str or Path
+        The file, for messages.
+    release : ReleasedValue
+        The value and its certificate.
+
+    Raises
+    ------
+    ParameterError
+        If the value is another one, or if the certificate cannot be rebuilt.
+    """
+    if release.certificate.release.get("integers") is None:
         return
     try:
         mechanism = mechanism_of(release.certificate)

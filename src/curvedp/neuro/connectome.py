@@ -28,6 +28,7 @@ from curvedp.neuro.low_rank import reduce_rank
 from curvedp.neuro.vectors import (
     Estimator,
     NoisyMean,
+    check_is_readable,
     estimated_error,
     estimated_risk,
     noisy_mean_of,
@@ -233,6 +234,7 @@ class PrivateConnectome(BaseEstimator):
                 parameter="networks",
             )
         pooling = _Pooling.of(n_regions, self.networks, resolution, names)
+        check_is_readable(pooling.n_edges, self.radius)
 
         center = np.zeros((n_regions, n_regions))
         if self.center is not None:

@@ -28,7 +28,7 @@ from curvedp.errors import ParameterError
 from curvedp.estimators import PrivateFrechetMean
 from curvedp.geometry import SPDLogEuclidean
 from curvedp.ledger import Ledger
-from curvedp.neuro.vectors import noisy_mean_of, release_mean_vector
+from curvedp.neuro.vectors import check_is_readable, noisy_mean_of, release_mean_vector
 from curvedp.privacy import GDP, Guarantee
 from curvedp.randomness import Source
 from curvedp.records import read_records
@@ -353,6 +353,7 @@ class PrivateRegionTensors(BaseEstimator):
         n_regions = shape[1]
         tensors = open_records(X, (n_regions, 3, 3), min_records=2).array()
         self._validate(n_regions, regions)
+        check_is_readable(6 * n_regions, self.radius)
         typical = float(self.typical_diffusivity)
         center = np.tile(np.eye(3) * typical, (n_regions, 1, 1))
         if self.center is not None:

@@ -15,6 +15,7 @@ from scipy.stats import norm
 
 from curvedp import _validate
 from curvedp.core.certificate import Certificate
+from curvedp.core.mechanism import check_can_be_listed
 from curvedp.errors import ParameterError
 from curvedp.estimators import PrivateFrechetMean
 from curvedp.geometry import Euclidean
@@ -134,8 +135,24 @@ def release_mean_vector(
         The public center of that ball, or of the search for it.
     outer_radius : float
         With a private radius: the radius of the public ball that holds all vectors.
-    guarantee, ledger, label, source
-        As in `PrivateFrechetMean`.
+    guarantee : Guarantee
+        The privacy guarantee of the release.
+    ledger : Ledger or None
+        The ledger that is charged.
+    label : str
+        The name of the ledger's entry.
+    source : Source or None
+        Replaces the cryptographic source of random bits in simulations.
+
+    Returns
+    -------
+    PrivateFrechetMean
+        The fitted estimator of the mean.
+
+    Raises
+    ------
+    ParameterError
+        Before anything is paid, because of parameters and shapes.
     """
     estimator = PrivateFrechetMean(
         Euclidean(vectors.shape[1]),
@@ -149,6 +166,28 @@ def release_mean_vector(
         source=source,
     )
     return estimator.fit(vectors, groups=groups)
+
+
+def check_is_readable(n_entries: int, radius: float | str) -> None:
+    """Refuse, before it is paid for, a release that `noisy_mean_of` could not read.
+
+    Parameters
+    ----------
+    n_entries : int
+        The number of entries of a vector.
+    radius : float or "private"
+        The radius of the public ball. With a private one the certificate lists all
+        numbers, however many there are.
+
+    Raises
+    ------
+    ParameterError
+        If the certificate would have no more than the hash of so many numbers.
+    """
+    if not isinstance(radius, str):
+        check_can_be_listed(
+            n_entries + 1
+        )  # the mean square is released beside the mean
 
 
 def noisy_mean_of(fitted: PrivateFrechetMean) -> NoisyMean:
