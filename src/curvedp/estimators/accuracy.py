@@ -57,8 +57,15 @@ class PrivateAccuracy(PrivateEstimator):
         A fitted `PrivateMDM`, `PrivateReducedMDM`, `PrivateSoftmax` or
         `PrivatePrototypes`. Other classifiers are refused: their predictions for one
         record may depend on the others, or raise because of what is in it.
-    guarantee, ledger, label, source
-        As in `PrivateFrechetMean`. The guarantee is for replacing a record.
+    guarantee : Guarantee
+        The privacy guarantee of the release, for replacing a record with its label.
+    ledger : Ledger, optional
+        The ledger that is charged. Nothing is charged if `fit` raises an error.
+    label : str, optional
+        The name of the ledger's entry.
+    source : Source, optional
+        A source of random bits that replaces the cryptographic one in simulations. The
+        certificate records the replacement.
 
     Attributes
     ----------
@@ -147,8 +154,16 @@ class PrivateAccuracy(PrivateEstimator):
 
         Parameters
         ----------
-        X, y
-            As in `fit`.
+        X : array of shape (n, *point_shape)
+            Records that the classifier was not fitted to.
+        y : sequence of n labels
+            Their classes. A label that the classifier does not have counts as its
+            first.
+
+        Returns
+        -------
+        array of shape (n,)
+            Zeros and ones. NOT private.
 
         Raises
         ------
@@ -176,7 +191,7 @@ class PrivateAccuracy(PrivateEstimator):
         Parameters
         ----------
         level : float
-            The probability that the interval holds it.
+            The coverage: the probability that the interval holds the accuracy.
         of : {"records", "population"}
             The accuracy on these records, or on the population from which they were
             drawn independently.
@@ -184,6 +199,7 @@ class PrivateAccuracy(PrivateEstimator):
         Returns
         -------
         AccuracyInterval
+            Its ends, clipped to [0, 1], the level and the theorem behind it.
         """
         check_is_fitted(self)
         region = self.confidence_region(level, of)
@@ -197,13 +213,19 @@ class PrivateAccuracy(PrivateEstimator):
 
 
 def _share_of_each(values: np.ndarray, person_index: np.ndarray) -> np.ndarray:
-    """Return the mean value of each person.
+    """Return the mean value of each person, so that every person counts the same.
 
     Parameters
     ----------
     values : array, shape (n,)
+        A number for each record: 1 if it is classified right, else 0.
     person_index : array of int, shape (n,)
         The person of each record, from 0, without gaps.
+
+    Returns
+    -------
+    array, shape (people,)
+        The share of each person's records that is classified right.
     """
     counts = np.bincount(person_index)
     return np.asarray(np.bincount(person_index, weights=values) / counts)

@@ -108,9 +108,11 @@ class PrivateEstimator(BaseEstimator):
 
     @property
     def n_features_in_(self) -> int:
-        """Return how many numbers one record consists of, under scikit-learn's name for it."""
+        """Return how many numbers one record consists of: scikit-learn's attribute.
+
+        An estimator without a manifold overrides this.
+        """
         check_is_fitted(self)
-        # An estimator without a manifold overrides this.
         return int(np.prod(self.manifold_.point_shape))
 
     @property
@@ -257,12 +259,17 @@ class PrivateEstimator(BaseEstimator):
         return releases
 
     def _warn_before_paying(self, mechanisms: Sequence[Mechanism]) -> None:
-        """Issue a `ReleaseWarning` for each release that is predicted to be of little use.
+        """Issue a `ReleaseWarning` for each release predicted to be of little use.
 
         Another one says that the same promise could be had for a smaller charge. All
         follow from public numbers alone, and nothing has been spent yet. The texts are
         stored in `_texts_before_paying`, so that they are not repeated after the
         release.
+
+        Parameters
+        ----------
+        mechanisms : sequence of Mechanism
+            The calibrated mechanisms of all pending releases.
         """
         texts = [
             warning.text
@@ -277,13 +284,18 @@ class PrivateEstimator(BaseEstimator):
             warnings.warn(text, ReleaseWarning, stacklevel=5)
 
     def _warn_of_oddities(self) -> Self:
-        """Issue a `ReleaseWarning` for each oddity of the releases, and return the estimator.
+        """Issue a `ReleaseWarning` for each oddity of the releases.
 
         Every `fit` calls this last, when all fitted attributes are set: even if
         warnings are turned into errors, the user keeps what was paid for. The check
         itself never raises. If `releases` of a third-party estimator fails, a warning
         says so instead. Warnings that were already issued before paying are not
         repeated.
+
+        Returns
+        -------
+        self
+            The estimator, which `fit` returns.
         """
         with quiet_about_records():
             try:
@@ -310,6 +322,11 @@ class PrivateEstimator(BaseEstimator):
         of : {"records", "population"}
             The target of the region: the statistic of the clipped records, or that of
             the population from which they were drawn independently.
+
+        Returns
+        -------
+        Region
+            The region, with its center, radius and the theorem that it follows from.
 
         Raises
         ------
@@ -396,9 +413,10 @@ class BallEstimator(PrivateEstimator):
         return person_records, ProtectedUnit.PERSON
 
     def _clipping_ball(self) -> Ball:
-        """Return the public ball into which a person's records are clipped before averaging.
+        """Return the public ball into which a person's own records are clipped.
 
-        It is the given ball, or the public outer ball if the ball is found privately.
+        They are averaged after that. It is the given ball, or the public outer ball if
+        the ball is found privately.
         """
         radius = self.radius
         if self._searches_ball:
@@ -418,6 +436,11 @@ class BallEstimator(PrivateEstimator):
         ParameterError
             If the ball is to be found privately, or `mechanism` names another
             mechanism.
+
+        Returns
+        -------
+        ChosenMechanism
+            The mechanism, whose guarantee is for adding or removing a record.
         """
         if self._searches_ball:
             raise ParameterError(
@@ -456,6 +479,11 @@ class BallEstimator(PrivateEstimator):
             Only their location (in memory or in chunks) is used.
         n : int
             The number of records of which the statistic is computed.
+
+        Returns
+        -------
+        ChosenMechanism
+            The mechanism and the rule by which it was chosen.
         """
         if self._n_is_private:
             return self._choose_sum_mechanism(as_sum)
@@ -495,6 +523,11 @@ class BallEstimator(PrivateEstimator):
             What is released, in words.
         privacy_unit : ProtectedUnit
             Whose data are protected.
+
+        Returns
+        -------
+        array or object
+            The released value, such as a point of the manifold.
         """
         manifold = self.manifold
         pending = self._pending_release(chosen, records, title)
@@ -509,7 +542,17 @@ class BallEstimator(PrivateEstimator):
     def _pending_release(
         chosen: ChosenMechanism, records: Records, title: str
     ) -> PendingRelease:
-        """Return a pending release; see `pending_release_of`."""
+        """Return a pending release with the data that its mechanism reads.
+
+        Parameters
+        ----------
+        chosen : ChosenMechanism
+            The calibrated mechanism, and why it was chosen.
+        records : Records
+            What the statistic is computed from.
+        title : str
+            What is released, in words.
+        """
         return pending_release_of(chosen, records, title)
 
 
@@ -529,6 +572,11 @@ def pending_release_of(
         What the statistic is computed from.
     title : str
         What is released, in words.
+
+    Returns
+    -------
+    PendingRelease
+        The release, which is still to be paid for.
     """
     mechanism, choice = chosen
     with quiet_about_records():
@@ -542,7 +590,18 @@ def pending_release_of(
 
 
 def _check_titles(titles: list[str]) -> None:
-    """Raise `ParameterError` if a title is not a nonempty printable text."""
+    """Refuse a title that a certificate or a report could not print on one line.
+
+    Parameters
+    ----------
+    titles : list of str
+        What is released, in words, for each pending release.
+
+    Raises
+    ------
+    ParameterError
+        If a title is not a nonempty printable text.
+    """
     for title in titles:
         if not (isinstance(title, str) and title and title.isprintable()):
             raise ParameterError(
@@ -557,6 +616,16 @@ def _prepare_data(pending: Sequence[PendingRelease]) -> list[Any]:
 
     Chunked records are read once, so that a failing cluster or file raises here, before
     anything is paid.
+
+    Parameters
+    ----------
+    pending : sequence of PendingRelease
+        What is to be released.
+
+    Returns
+    -------
+    list
+        What the `draw` of each mechanism takes. NOT private.
     """
     with quiet_about_records():
         prepared = [item.mechanism.prepare_data(item.data) for item in pending]
@@ -567,14 +636,32 @@ def _prepare_data(pending: Sequence[PendingRelease]) -> list[Any]:
 
 
 def delete_fitted_attributes(estimator: PrivateEstimator) -> None:
-    """Delete the attributes that an earlier `fit` has set: their names end with "_"."""
+    """Delete the attributes that an earlier `fit` has set: their names end with "_".
+
+    A new `fit` may not set all of them, and an old value beside a new certificate
+    would be wrong.
+
+    Parameters
+    ----------
+    estimator : PrivateEstimator
+        The estimator, which is changed.
+    """
     fitted_names = [name for name in vars(estimator) if name.endswith("_")]
     for name in fitted_names:
         delattr(estimator, name)
 
 
 def read_nothing(block: np.ndarray) -> np.ndarray:
-    """Return a zero for a block of records; summing it checks that every block can be read."""
+    """Return a zero for a block of records, whatever they are.
+
+    Summed over all blocks it checks, before anything is paid, that each block can be
+    read.
+
+    Parameters
+    ----------
+    block : array of shape (k, *point_shape)
+        A block of records, which is not used.
+    """
     return np.zeros(1, dtype=np.int64)
 
 
@@ -594,6 +681,11 @@ def choose_private_ball(
         What search and release must meet together.
     in_memory : bool
         Whether the records are in memory; chunked records are streamed.
+
+    Returns
+    -------
+    ChosenMechanism
+        The calibrated mechanism, and the rule that a private ball asks for it.
     """
     mechanism = PrivateBallMechanism.calibrate(
         statistic, guarantee, in_memory=in_memory

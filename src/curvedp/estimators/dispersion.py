@@ -14,12 +14,30 @@ class PrivateDispersion(BallEstimator):
 
     Parameters
     ----------
-    manifold, center, guarantee, mechanism, ledger, label, source, outer_radius
-        As in `PrivateFrechetMean`.
+    manifold : Manifold
+        The manifold of the records.
     radius : float or "private"
-        As in `PrivateFrechetMean`. If it is private, the released variance is that of
-        the records clipped to the ball that was found. It is smaller than the variance
-        of the records themselves (docs/theory/private-ball.md).
+        The radius of the public ball into which records are clipped. "private" finds a
+        ball privately; the released variance is then that of the records clipped to
+        it, which is smaller than the variance of the records themselves
+        (docs/theory/private-ball.md).
+    center : point, optional
+        The center of the public ball; by default the manifold's origin.
+    outer_radius : float, optional
+        With `radius="private"`: the radius of the public outer ball, which may be
+        generous. By default it covers a compact space entirely and matrices in any unit
+        of measurement; it is 25 in hyperbolic space and 1e6 in flat space.
+    guarantee : Guarantee
+        The privacy guarantee of the release.
+    mechanism : str
+        "auto" takes the smallest predicted error. A name such as "gaussian" takes one.
+    ledger : Ledger, optional
+        The ledger that is charged. Nothing is charged if `fit` raises an error.
+    label : str, optional
+        The name of the ledger's entry.
+    source : Source, optional
+        A source of random bits that replaces the cryptographic one in simulations. The
+        certificate records the replacement.
 
     Attributes
     ----------

@@ -25,8 +25,23 @@ class PrivateFrechetMedian(BallEstimator):
     radius : float or "private"
         The radius of the public ball that should contain the records; it may be
         generous. With "private" the ball is the public outer ball.
-    center, guarantee, mechanism, ledger, label, source, outer_radius
-        As in `PrivateFrechetMean`; there is one mechanism, "median".
+    center : point, optional
+        The center of the public ball; by default the manifold's origin.
+    outer_radius : float, optional
+        With `radius="private"`: the radius of the public outer ball, which may be
+        generous. By default it covers a compact space entirely and matrices in any unit
+        of measurement; it is 25 in hyperbolic space and 1e6 in flat space.
+    guarantee : Guarantee
+        The privacy guarantee of the release.
+    mechanism : str
+        "auto" or "median": there is one mechanism.
+    ledger : Ledger, optional
+        The ledger that is charged. Nothing is charged if `fit` raises an error.
+    label : str, optional
+        The name of the ledger's entry.
+    source : Source, optional
+        A source of random bits that replaces the cryptographic one in simulations. The
+        certificate records the replacement.
 
     Attributes
     ----------

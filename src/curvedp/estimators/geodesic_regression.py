@@ -68,8 +68,19 @@ class PrivateGeodesicRegression(PrivateEstimator):
         "dp-rgd" is gradient descent on the tangent bundle with exact noise: Laplace for
         pure ε, Gaussian for all other guarantees. It is for any symmetric space and any
         number of predictors. "auto" takes the method with the smaller predicted noise.
-    guarantee, ledger, label, source, outer_radius
-        As in `PrivateFrechetMean`.
+    guarantee : Guarantee
+        The privacy guarantee of the release.
+    ledger : Ledger, optional
+        The ledger that is charged. Nothing is charged if `fit` raises an error.
+    label : str, optional
+        The name of the ledger's entry.
+    source : Source, optional
+        A source of random bits that replaces the cryptographic one in simulations. The
+        certificate records the replacement.
+    outer_radius : float, optional
+        With `radius="private"`: the radius of the public outer ball, which may be
+        generous. By default it covers a compact space entirely and matrices in any unit
+        of measurement; it is 25 in hyperbolic space and 1e6 in flat space.
 
     Attributes
     ----------
@@ -327,13 +338,21 @@ class PrivateGeodesicRegression(PrivateEstimator):
     def score(self, x: Any, Y: Any) -> float:
         """Return R² = 1 − (mean squared residual) / (Fréchet variance of Y).
 
-        NOT private.
+        NOT private: it depends on predictors and responses without any noise, so it
+        must not be published.
 
         Parameters
         ----------
-        x, Y : arrays
-            Predictors and responses, as in `fit`. The result depends on both without
-            any noise, so it must not be published.
+        x : array of shape (n,) or (n, k)
+            Predictors in their own units.
+        Y : array of shape (n, *point_shape)
+            Responses.
+
+        Returns
+        -------
+        float
+            1 for a perfect fit; 0 if the geodesic predicts no better than the mean of
+            Y.
         """
         check_is_fitted(self)
         manifold = self.manifold_
@@ -453,6 +472,13 @@ def _predictor_shape(x: Any, x_range: Any) -> tuple[int, ...]:
 
     An array says it by its own shape. For a list, the public `x_range` says it (one
     pair for each predictor), because the lengths of a list's rows are private data.
+
+    Parameters
+    ----------
+    x : array or list
+        The predictors of all records.
+    x_range : pair of numbers, or k pairs
+        The public ranges.
     """
     if not isinstance(x, list | tuple):
         return _validate.public_shape("x", x)[1:]

@@ -39,15 +39,29 @@ class PrivateJointMeans(ScoringClassifier, BallEstimator):
 
     Parameters
     ----------
-    manifold, guarantee, mechanism, ledger, label, source
-        As in `PrivateFrechetMean`.
+    manifold : Manifold
+        The manifold of the records.
+    guarantee : Guarantee
+        The privacy guarantee of the release.
+    mechanism : str
+        The mechanism of the joint mean on the product space. "auto" takes the smallest
+        predicted error.
+    ledger : Ledger, optional
+        The ledger that is charged. Nothing is charged if `fit` raises an error.
+    label : str, optional
+        The name of the ledger's entry.
+    source : Source, optional
+        A source of random bits that replaces the cryptographic one in simulations. The
+        certificate records the replacement.
     radius : float or "private"
         The radius of a public ball that holds a person's average of each class. The
         product ball has √k times this radius. "private" finds the product ball.
     center : point, optional
         The center of that ball, the same for all classes; by default the origin.
     outer_radius : float, optional
-        As in `PrivateFrechetMean`, for one class.
+        With `radius="private"`: the radius of a public outer ball for the records of
+        one class, which may be generous. By default it covers a compact space entirely
+        and matrices in any unit; it is 25 in hyperbolic space and 1e6 in flat space.
 
     Attributes
     ----------
@@ -149,10 +163,14 @@ class PrivateJointMeans(ScoringClassifier, BallEstimator):
     def _joint_estimator(self, space: Product, n_classes: int) -> PrivateFrechetMean:
         """Return the unfitted estimator of the mean on the product space.
 
+        The product of k balls of radius r lies in the ball of radius √k·r.
+
         Parameters
         ----------
         space : Product
+            The product of k copies of the manifold, one for each class.
         n_classes : int
+            The number k of classes.
         """
         radius = self.radius
         if isinstance(radius, int | float):
@@ -186,7 +204,11 @@ class PrivateJointMeans(ScoringClassifier, BallEstimator):
 
     @property
     def predicted_error_(self) -> float:
-        """Return the expected distance of all class means together, on the product."""
+        """Return the expected distance of all class means together from the true ones.
+
+        It is a distance on the product space: the root of the sum of squares over the
+        classes.
+        """
         check_is_fitted(self)
         return self._joint.predicted_error_
 
@@ -200,8 +222,11 @@ class PrivateJointMeans(ScoringClassifier, BallEstimator):
 
         Parameters
         ----------
-        level, of
-            As in `PrivateFrechetMean.confidence_region`.
+        level : float
+            The coverage: the probability that all regions contain their targets.
+        of : {"records", "population"}
+            Whether the target of a region is the mean of the people in the data, or
+            that of the population from which people were drawn independently.
 
         Returns
         -------
@@ -215,7 +240,18 @@ class PrivateJointMeans(ScoringClassifier, BallEstimator):
         }
 
     def _scores(self, records: np.ndarray) -> np.ndarray:
-        """Return minus the squared distance of each record to each class mean."""
+        """Return minus the squared distance of each record to each class mean.
+
+        Parameters
+        ----------
+        records : array of shape (n, *point_shape)
+            The records. One that is no point has equal scores for all classes.
+
+        Returns
+        -------
+        array of shape (n, classes)
+            The scores.
+        """
         points = self.manifold_.from_record(records)
         distances = np.asarray(self.manifold_.dist(self.means_[None], points[:, None]))
         return np.asarray(
@@ -226,12 +262,19 @@ class PrivateJointMeans(ScoringClassifier, BallEstimator):
 def _check_complete(labels: Labels, person_index: np.ndarray) -> None:
     """Refuse people who lack records of a class.
 
+    A person's vector on the product space needs an average for every class.
+
     Parameters
     ----------
     labels : Labels
         The public class of each record.
     person_index : array of int
         The person of each record.
+
+    Raises
+    ------
+    ParameterError
+        If there is one class only, or a person without records of a class.
     """
     n_classes = len(labels.classes)
     if n_classes < 2:
@@ -252,8 +295,14 @@ def _persons_of_classes(labels: Labels, person_index: np.ndarray) -> list[np.nda
     Parameters
     ----------
     labels : Labels
+        The public class of each record.
     person_index : array of int
-        Every person occurs in every class.
+        The person of each record. Every person occurs in every class.
+
+    Returns
+    -------
+    list of arrays of int
+        For each class the numbers, from 0, of the people of its records.
     """
     numbered = np.unique(person_index, return_inverse=True)[1]
     return [numbered[labels.codes == code] for code in range(len(labels.classes))]

@@ -29,7 +29,7 @@ def splitter_has_groups() -> bool:
     (`n_jobs`) are not noticed.
     """
     frame = inspect.currentframe()
-    while frame is not None:
+    while frame is not None:  # from this function up to the outermost caller
         module_name = str(frame.f_globals.get("__name__", ""))
         if module_name.startswith(_MODULE) and _has_groups(frame.f_locals):
             return True
@@ -38,7 +38,13 @@ def splitter_has_groups() -> bool:
 
 
 def _has_groups(local_variables: dict[str, Any]) -> bool:
-    """Return whether ids of people are among the local variables of a function."""
+    """Return whether ids of people are among the local variables of a function.
+
+    Parameters
+    ----------
+    local_variables : dict
+        The local variables of a function of scikit-learn, by name.
+    """
     if local_variables.get("groups") is not None:
         return True
     dictionaries = [local_variables.get(name) for name in _DICTIONARIES]

@@ -78,8 +78,30 @@ class PrivateMDM(PrivateTransformer, ScoringClassifier, BallEstimator):
 
     Parameters
     ----------
-    manifold, radius, center, guarantee, mechanism, ledger, label, source, outer_radius
-        As in `PrivateFrechetMean`.
+    manifold : Manifold
+        The manifold of the records.
+    radius : float or "private"
+        The radius of the public ball into which records are clipped. "private" finds a
+        ball privately, inside the public outer ball.
+    center : point, optional
+        The center of the public ball; by default the manifold's origin.
+    outer_radius : float, optional
+        With `radius="private"`: the radius of the public outer ball, which may be
+        generous. By default it covers a compact space entirely and matrices in any unit
+        of measurement; it is 25 in hyperbolic space and 1e6 in flat space.
+    guarantee : Guarantee
+        The privacy guarantee of all class means together.
+    mechanism : str
+        "auto" takes the smallest predicted error. By name: "gaussian", "laplace",
+        "tangent-gaussian", "tangent-laplace", "newton" (on spheres and hyperbolic
+        spaces), "gradient" (any ball), "kng" (up to dimension 4, drawn in floats).
+    ledger : Ledger, optional
+        The ledger that is charged. Nothing is charged if `fit` raises an error.
+    label : str, optional
+        The name of the ledger's entry.
+    source : Source, optional
+        A source of random bits that replaces the cryptographic one in simulations. The
+        certificate records the replacement.
     reduce : int, optional
         For covariance matrices of many channels: the number of components to which
         `PrivateReducedMDM`, which then does all the work, reduces them. Labels are
@@ -249,6 +271,11 @@ class PrivateMDM(PrivateTransformer, ScoringClassifier, BallEstimator):
     def _make_prototype_model(self) -> PrivatePrototypes:
         """Return the unfitted estimator to which `fit` delegates for prototypes.
 
+        Returns
+        -------
+        PrivatePrototypes
+            With the guarantee, ledger, label, source and classes of this estimator.
+
         Raises
         ------
         ParameterError
@@ -277,7 +304,14 @@ class PrivateMDM(PrivateTransformer, ScoringClassifier, BallEstimator):
         )
 
     def _validate_mdm_params(self) -> None:
-        """Raise `ParameterError` for a `ball` or `features` that does not fit the others."""
+        """Refuse parameters that do not fit each other; the records are not looked at.
+
+        Raises
+        ------
+        ParameterError
+            For an unknown `ball`, `features` or `metric`, or one that is only for other
+            values of `radius` and `reduce`.
+        """
         _validate.choice("ball", self.ball, ("auto", "shared", "each", "prototypes"))
         _validate.choice("features", self.features, FEATURES)
         _validate.choice("metric", self.metric, METRICS)
@@ -297,7 +331,14 @@ class PrivateMDM(PrivateTransformer, ScoringClassifier, BallEstimator):
             )
 
     def _validate_median_params(self) -> None:
-        """Raise `ParameterError` for a parameter with which there are no medians."""
+        """Refuse parameters with which no class medians can be released.
+
+        Raises
+        ------
+        ParameterError
+            With `reduce`, `ball`, add-remove adjacency or another mechanism, and
+            without a radius.
+        """
         if self.reduce is not None or self.ball != "auto" or self._n_is_private:
             raise ParameterError(
                 "has no reduce and no ball, and needs replace-one adjacency",
@@ -313,6 +354,16 @@ class PrivateMDM(PrivateTransformer, ScoringClassifier, BallEstimator):
 
     def _make_reduced_model(self, reduce: int) -> PrivateReducedMDM:
         """Return the unfitted estimator to which `fit` delegates if `reduce` is given.
+
+        Parameters
+        ----------
+        reduce : int
+            The number of components to which covariance matrices are reduced.
+
+        Returns
+        -------
+        PrivateReducedMDM
+            With the guarantee, ledger, label, source and classes of this estimator.
 
         Raises
         ------
@@ -345,7 +396,13 @@ class PrivateMDM(PrivateTransformer, ScoringClassifier, BallEstimator):
         )
 
     def _copy_fit(self, model: PrivateReducedMDM | PrivatePrototypes) -> None:
-        """Replace the fitted attributes of this estimator by those of another model."""
+        """Replace the fitted attributes of this estimator by those of another model.
+
+        Parameters
+        ----------
+        model : PrivateReducedMDM or PrivatePrototypes
+            The fitted estimator to which `fit` has delegated.
+        """
         delete_fitted_attributes(self)
         self._joint_model = model
         self._published = model._published
@@ -360,8 +417,17 @@ class PrivateMDM(PrivateTransformer, ScoringClassifier, BallEstimator):
     def _fit_means(self, X: Any, y: Any, groups: Any) -> None:
         """Charge the ledger, release one mean per class, and set the fitted attributes.
 
-        The arguments are those of `fit`. Everything that can be refused is refused
-        before the charge, also a person with records in several classes.
+        Everything that can be refused is refused before the charge, also a person with
+        records in several classes.
+
+        Parameters
+        ----------
+        X : array of shape (n, *point_shape)
+            The records.
+        y : sequence of n labels
+            The class of each record.
+        groups : sequence of n ids, or None
+            The person to whom each record belongs.
         """
         if groups is not None:
             y = self._check_labels_of_persons(X, y, groups)
@@ -391,7 +457,21 @@ class PrivateMDM(PrivateTransformer, ScoringClassifier, BallEstimator):
         self.certificates_ = [release.certificate for release in releases]
 
     def _check_labels_of_persons(self, X: Any, y: Any, groups: Any) -> np.ndarray:
-        """Return one label for each person; the arguments are those of `fit`.
+        """Return one label for each person, after checking that they have only one.
+
+        Parameters
+        ----------
+        X : array of shape (n, *point_shape)
+            The records; only their number is used.
+        y : sequence of n labels
+            The class of each record.
+        groups : sequence of n ids
+            The person to whom each record belongs.
+
+        Returns
+        -------
+        array of shape (number of people,)
+            The label of each person, in the order of their numbers.
 
         Raises
         ------
@@ -411,7 +491,7 @@ class PrivateMDM(PrivateTransformer, ScoringClassifier, BallEstimator):
     def _has_public_ball(self) -> bool:
         """Return whether ball and n are public, so that one pass computes all means.
 
-        Medians read the records more than once.
+        It is False for medians, which read the records more than once.
         """
         is_mean = self.metric == "mean"
         return is_mean and not (self._searches_ball or self._n_is_private)
@@ -429,6 +509,11 @@ class PrivateMDM(PrivateTransformer, ScoringClassifier, BallEstimator):
             The labels of the classes, for messages.
         records : Records
             The records of all classes.
+
+        Returns
+        -------
+        list of ChosenMechanism
+            One for each class; classes of the same size share one mechanism.
 
         Raises
         ------
@@ -458,7 +543,10 @@ class PrivateMDM(PrivateTransformer, ScoringClassifier, BallEstimator):
         def searched_class_mean(
             manifold: Any, center: Any, outer_radius: Any, size: int
         ) -> SearchedMean:
-            """Return the mean of a class of this size in a ball that is found privately."""
+            """Return the mean of a class of this size in a ball found privately.
+
+            Whether all classes share one search depends on the size of the smallest.
+            """
             mean_of_all_records = SearchedMean(
                 manifold, center, outer_radius, records.n
             )
@@ -482,6 +570,11 @@ class PrivateMDM(PrivateTransformer, ScoringClassifier, BallEstimator):
         ----------
         size : int
             The number of records of the class.
+
+        Returns
+        -------
+        ChosenMechanism
+            The calibrated mechanism; there is only one for a median.
         """
         outer_radius = self.outer_radius if self._searches_ball else self.radius
         statistic = GeometricMedian(self.manifold, self.center, outer_radius, size)
@@ -511,6 +604,11 @@ class PrivateMDM(PrivateTransformer, ScoringClassifier, BallEstimator):
             The records of all classes.
         labels : Labels or ChunkedLabels
             The class of each record.
+
+        Returns
+        -------
+        list of PendingRelease
+            Releases of disjoint sets of records, which cost as much as one.
         """
         titles = [
             f"{self.metric} of {self._part_name} {_printable(label)}"
@@ -558,6 +656,11 @@ class PrivateMDM(PrivateTransformer, ScoringClassifier, BallEstimator):
             The class of each record.
         titles : sequence of str
             What is released for each class, in words.
+
+        Returns
+        -------
+        list of PendingRelease
+            Whichever is drawn first makes the search; the others use its results.
         """
         statistic: Any = chosen[0].mechanism.statistic
         search = SharedSearch()
@@ -583,7 +686,10 @@ class PrivateMDM(PrivateTransformer, ScoringClassifier, BallEstimator):
         return super().releases
 
     def released_array(self) -> np.ndarray:
-        """Return the class means, stacked along the first axis, even if there is one class."""
+        """Return the class means, stacked along the first axis.
+
+        One class also gives an array with this axis, unlike in other estimators.
+        """
         if self._joint_model is not None:
             return self._joint_model.released_array()
         return np.stack([np.asarray(release.value) for release in self.releases])
@@ -597,13 +703,21 @@ class PrivateMDM(PrivateTransformer, ScoringClassifier, BallEstimator):
 
         Parameters
         ----------
-        level, of
-            As in `PrivateFrechetMean.confidence_region`.
+        level : float
+            The coverage: the probability that all regions contain their targets.
+        of : {"records", "population"}
+            Whether the target of a region is the mean of the class's clipped records,
+            or that of the population from which they were drawn independently.
 
         Returns
         -------
         dict
             From the label of a class to its region.
+
+        Raises
+        ------
+        ParameterError
+            Before `fit`, and if no theorem gives regions for this release.
         """
         if not self.__sklearn_is_fitted__():
             raise ParameterError(
@@ -637,18 +751,34 @@ class PrivateMDM(PrivateTransformer, ScoringClassifier, BallEstimator):
         return self._apply(self._distances, X, (len(self.means_),))
 
     def _distances(self, records: np.ndarray) -> np.ndarray:
-        """Return the distance of each record to each class mean, shape (n, classes).
+        """Return the distance of each record to each class mean.
 
-        As in `fit`, a record is replaced by the nearest point of the manifold.
+        Parameters
+        ----------
+        records : array of shape (n, *point_shape)
+            The records. Each is replaced by the nearest point of the manifold.
+
+        Returns
+        -------
+        array of shape (n, classes)
+            Geodesic distances; NaN for a record that is no point.
         """
         points = self.manifold_.from_record(records)
         return np.asarray(self.manifold_.dist(self.means_[None], points[:, None]))
 
     def _scores(self, records: np.ndarray) -> np.ndarray:
-        """Return the score of each class for each record, shape (n, classes).
+        """Return the score of each class for each record: −(distance to its mean)².
 
-        The score is minus the squared distance to the class mean. A record that is not
-        a point of the manifold has no distance, and all its scores are equal.
+        Parameters
+        ----------
+        records : array of shape (n, *point_shape)
+            The records. One that is not a point of the manifold has no distance, and
+            all its scores are equal.
+
+        Returns
+        -------
+        array of shape (n, classes)
+            The scores.
         """
         if self._joint_model is not None:
             return self._joint_model._scores(records)
@@ -670,6 +800,7 @@ def _labels_of_persons(y: Any, person_index: np.ndarray) -> np.ndarray:
     Returns
     -------
     array of shape (number of people,)
+        The label of each person, in the order of their numbers.
 
     Raises
     ------
@@ -689,6 +820,14 @@ def _labels_of_persons(y: Any, person_index: np.ndarray) -> np.ndarray:
 
 
 def _printable(label: Any) -> str:
-    """Return a label as one line of text; characters that cannot be printed become "?"."""
+    """Return a label as one line of text; characters that cannot be printed become "?".
+
+    Titles of releases contain labels.
+
+    Parameters
+    ----------
+    label : Any
+        A label of a class.
+    """
     letters = (letter if letter.isprintable() else "?" for letter in str(label))
     return "".join(letters)

@@ -75,8 +75,15 @@ class PrivatePCA(PrivateTransformer):
         features, n records and GDP parameter μ, that noise is r²√d/(nμ) for one shot
         and 2r²√d/(nμ) for descent. So "auto" takes one shot, as long as its d(d+1)/2
         noisy entries are affordable.
-    guarantee, ledger, label, source
-        As in `PrivateFrechetMean`.
+    guarantee : Guarantee
+        The privacy guarantee of the release.
+    ledger : Ledger, optional
+        The ledger that is charged. Nothing is charged if `fit` raises an error.
+    label : str, optional
+        The name of the ledger's entry.
+    source : Source, optional
+        A source of random bits that replaces the cryptographic one in simulations. The
+        certificate records the replacement.
     features : int, optional
         How many numbers a record has. An array or a frame says it by its shape. For a
         list of rows it must be given, because the length of a row is private data; a
@@ -135,7 +142,7 @@ class PrivatePCA(PrivateTransformer):
 
     @property
     def n_features_in_(self) -> int:
-        """Return how many numbers one record consists of, under scikit-learn's name for it."""
+        """Return how many numbers one record consists of: scikit-learn's attribute."""
         return int(self.components_.shape[1])
 
     def fit(self, X: Any, y: Any = None, groups: Any = None) -> Self:
@@ -215,6 +222,11 @@ class PrivatePCA(PrivateTransformer):
     def _check_n_components(self, features: int) -> int:
         """Return the number of directions to release.
 
+        Parameters
+        ----------
+        features : int
+            The number of features of a record.
+
         Raises
         ------
         ParameterError
@@ -230,10 +242,20 @@ class PrivatePCA(PrivateTransformer):
         return n_components
 
     def _takes_one_shot(self, X: Any, features: int) -> bool:
-        """Return whether the method is "one-shot", by the user's choice or automatically."""
+        """Return whether the method is "one-shot", by choice or automatically.
+
+        "auto" takes it for few features, whose second moment has few entries, and for
+        chunked records, which a descent cannot read.
+
+        Parameters
+        ----------
+        X : array or dask array of shape (n, features)
+            The records; only where they are stored matters.
+        features : int
+            The number of features of a record.
+        """
         if self.method != "auto":
             return self.method == "one-shot"
-        # A descent needs its records in memory.
         return features <= _MAX_ONE_SHOT_FEATURES or is_chunked(X)
 
     def _pending_moment(
@@ -252,6 +274,12 @@ class PrivatePCA(PrivateTransformer):
         groups : sequence of ids, or None
             The person to whom each record belongs. It is refused if the number of
             records is private.
+
+        Returns
+        -------
+        PendingRelease
+            The release of the mean of xxᵀ over clipped records x, or of their sum if
+            the number of records is private.
         """
         choice = Choice(ChoiceRule.ONLY_ONE)
         if self._n_is_private:
@@ -293,8 +321,15 @@ class PrivatePCA(PrivateTransformer):
             Rows with `features` numbers each, in memory.
         radius : float
             The public bound r on the length of a record.
-        features, n_components : int
-            The number of features and of directions.
+        features : int
+            The number of features of a record.
+        n_components : int
+            The number of directions.
+
+        Returns
+        -------
+        PendingRelease
+            A release whose data are a function that runs the descent.
         """
         from curvedp.optim import (
             LeadingEigenvectorProblem,
@@ -396,6 +431,7 @@ def _count_features(X: Any, features: int | None = None, min_records: int = 1) -
     Parameters
     ----------
     X : array, dask array, frame or list of rows
+        The records.
     features : int, optional
         The public number of features. A list needs it, because the lengths of its rows
         are private data.
@@ -444,9 +480,11 @@ def _coordinates(components: np.ndarray, records: np.ndarray) -> np.ndarray:
     components : array of shape (k, features)
         One direction in each row.
     records : array of shape (n, features)
+        One record in each row.
 
     Returns
     -------
     array of shape (n, k)
+        The coordinates. NOT private.
     """
     return np.asarray(records @ components.T)

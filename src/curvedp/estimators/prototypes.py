@@ -48,8 +48,13 @@ class PrivatePrototypes(PrivateTransformer, ScoringClassifier):
     guarantee : Guarantee
         The privacy guarantee of the release; Gaussian noise does not meet pure ε. With the
         adjacency "add-remove" the number of records is private, too.
-    ledger, label, source
-        As in `PrivateFrechetMean`.
+    ledger : Ledger, optional
+        The ledger that is charged. Nothing is charged if `fit` raises an error.
+    label : str, optional
+        The name of the ledger's entry.
+    source : Source, optional
+        A source of random bits that replaces the cryptographic one in simulations. The
+        certificate records the replacement.
     classes : sequence of labels, optional
         The public set of classes. Any other label is replaced by the first class, in
         sorted order. By default it is the set of labels in `y`, which must be public
@@ -147,8 +152,16 @@ class PrivatePrototypes(PrivateTransformer, ScoringClassifier):
     def _fit_prototypes(self, X: Any, y: Any, groups: Any) -> None:
         """Charge the ledger, release all prototypes, and set the fitted attributes.
 
-        The arguments are those of `fit`. Issues a `ReleaseWarning` before paying if
-        there are too few records.
+        Issues a `ReleaseWarning` before paying if there are too few records.
+
+        Parameters
+        ----------
+        X : array of shape (n, *point_shape)
+            The records, in memory.
+        y : sequence of n labels
+            Private labels; only the set of classes is public.
+        groups : sequence of n ids, or None
+            The person to whom each record belongs.
         """
         point_shape = check_manifold(self.manifold).point_shape
         min_records = 0 if self._n_is_private else 2
@@ -207,6 +220,11 @@ class PrivatePrototypes(PrivateTransformer, ScoringClassifier):
     def _public_radius(self) -> Any:
         """Return the radius of the public ball, which must be given.
 
+        Returns
+        -------
+        Any
+            The parameter `radius`, which the statistic checks.
+
         Raises
         ------
         ParameterError
@@ -262,23 +280,68 @@ class PrivatePrototypes(PrivateTransformer, ScoringClassifier):
         return self._apply(self._distances, X, (len(self.classes_),))
 
     def _distances(self, records: np.ndarray) -> np.ndarray:
-        """Return the estimated distance of each record to each prototype."""
+        """Return the estimated distance of each record to each prototype.
+
+        It is the root of the squared distance less the noise that it contains.
+
+        Parameters
+        ----------
+        records : array of shape (n, *point_shape)
+            The records.
+
+        Returns
+        -------
+        array of shape (n, classes)
+            Distances in normal coordinates at the common center.
+        """
         prototypes = self.classifier_
         squares = prototypes.squared_distances(self._unit_logs(records))
         return np.asarray(prototypes.ball.radius * np.sqrt(np.maximum(squares, 0.0)))
 
     def _scores(self, records: np.ndarray) -> np.ndarray:
-        """Return minus the squared distance of each record to each prototype."""
+        """Return minus the squared distance of each record to each prototype.
+
+        The length that noise adds to a prototype is subtracted.
+
+        Parameters
+        ----------
+        records : array of shape (n, *point_shape)
+            The records.
+
+        Returns
+        -------
+        array of shape (n, classes)
+            The scores, in units of the squared radius.
+        """
         return self.classifier_.scores(self._unit_logs(records))
 
     def _unit_logs(self, records: np.ndarray) -> np.ndarray:
-        """Return the clipped logarithms of records, in units of the radius."""
+        """Return the clipped logarithms of records, in units of the radius.
+
+        Parameters
+        ----------
+        records : array of shape (n, *point_shape)
+            The records.
+
+        Returns
+        -------
+        array of shape (n, dim)
+            Rows of length at most 1.
+        """
         with np.errstate(all="ignore"):  # a record that is no point is no warning
             points = self._statistic.to_points(records)
             return self._statistic.to_unit_logs(self.classifier_.ball, points)
 
 
-def _shortened(unit_vectors: np.ndarray) -> np.ndarray:
-    """Return rows of length at most 1: means of clipped logarithms are no longer."""
-    lengths = np.linalg.norm(unit_vectors, axis=1, keepdims=True)
-    return np.asarray(unit_vectors / np.maximum(lengths, 1.0))
+def _shortened(vectors: np.ndarray) -> np.ndarray:
+    """Return rows, shortened to length 1 if they are longer.
+
+    Means of clipped logarithms are no longer than 1; noise can make them so.
+
+    Parameters
+    ----------
+    vectors : array of shape (classes, dim)
+        Noisy means, in units of the radius.
+    """
+    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+    return np.asarray(vectors / np.maximum(lengths, 1.0))

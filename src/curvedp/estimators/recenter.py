@@ -109,12 +109,32 @@ class PrivateRecenter(TransformerMixin, BallEstimator):
 
     Parameters
     ----------
-    manifold, center, guarantee, mechanism, ledger, label, source, outer_radius
-        As in `PrivateFrechetMean`. Spaces of positive definite matrices (recentered by
-        the symmetric root of the inverse reference, as in pyRiemann), Euclidean and
-        hyperbolic spaces, correlations and proportions can be recentered.
+    manifold : Manifold
+        The manifold of the records: positive definite matrices (recentered by the
+        symmetric root of the inverse reference, as in pyRiemann), Euclidean or
+        hyperbolic space, correlations or proportions.
     radius : float or "private"
-        As in `PrivateFrechetMean`. By default each domain's ball is found privately.
+        The radius of the public ball into which records are clipped. "private", the
+        default, finds a ball for each domain privately, inside the public outer ball.
+    center : point, optional
+        The center of the public ball; by default the manifold's origin.
+    outer_radius : float, optional
+        With `radius="private"`: the radius of the public outer ball, which may be
+        generous. By default it covers a compact space entirely and matrices in any unit
+        of measurement; it is 25 in hyperbolic space and 1e6 in flat space.
+    guarantee : Guarantee
+        The privacy guarantee of all references and dispersions together.
+    mechanism : str
+        "auto" takes the smallest predicted error. By name: "gaussian", "laplace",
+        "tangent-gaussian", "tangent-laplace", "newton" (on spheres and hyperbolic
+        spaces), "gradient" (any ball), "kng" (up to dimension 4, drawn in floats).
+    ledger : Ledger, optional
+        The ledger that is charged. Nothing is charged if `fit` raises an error.
+    label : str, optional
+        The name of the ledger's entry.
+    source : Source, optional
+        A source of random bits that replaces the cryptographic one in simulations. The
+        certificate records the replacement.
     target_domain : label
         The domain to which `transform` recenters if it is given no domains; by default
         the last one in sorted order.
@@ -262,7 +282,14 @@ class PrivateRecenter(TransformerMixin, BallEstimator):
         return self._warn_of_oddities()
 
     def _validate_recenter_params(self) -> None:
-        """Raise `ParameterError` for a space or a parameter that cannot be used."""
+        """Refuse a space that cannot be recentered, and unusable parameters.
+
+        Raises
+        ------
+        ParameterError
+            For a product or a space without an isometry that moves a mean to the
+            origin, a `final_dispersion` that is no length, or an unknown `new_domain`.
+        """
         manifold = check_manifold(self.manifold)
         if len(manifold.factors) > 1 or not isinstance(manifold, OriginIsometry | SPD):
             raise ParameterError(
@@ -276,7 +303,18 @@ class PrivateRecenter(TransformerMixin, BallEstimator):
         _validate.choice("new_domain", self.new_domain, NEW_DOMAINS)
 
     def _check_target(self, domains: list[Any]) -> None:
-        """Raise `ParameterError` unless the target is one of the domains, or left out."""
+        """Refuse a target domain that is none of the domains; "" stands for no target.
+
+        Parameters
+        ----------
+        domains : list of labels
+            The public domains of the records.
+
+        Raises
+        ------
+        ParameterError
+            If `target_domain` is neither "" nor one of them.
+        """
         target = self.target_domain
         is_label = isinstance(target, str | int | float) and not isinstance(
             target, bool
@@ -319,10 +357,19 @@ class PrivateRecenter(TransformerMixin, BallEstimator):
 
         Parameters
         ----------
-        X, domains, people
-            As in `fit`.
+        X : array of shape (n, *point_shape)
+            The records.
+        domains : sequence of n labels
+            The public domain of each record.
+        persons : sequence of n ids, or None
+            The person to whom each record belongs.
         means : _DomainMeans
             The released references: their balls are public by now.
+
+        Returns
+        -------
+        _DomainDispersions
+            The fitted estimator, with a dispersion for each domain.
         """
         dispersions = _DomainDispersions(
             manifold=self.manifold,
@@ -347,22 +394,31 @@ class PrivateRecenter(TransformerMixin, BallEstimator):
     def _copy_releases(
         self, means: "_DomainMeans", dispersions: "_DomainDispersions | None"
     ) -> None:
-        """Replace the fitted attributes of this estimator by what was just released."""
+        """Replace the fitted attributes of this estimator by what was just released.
+
+        Parameters
+        ----------
+        means : _DomainMeans
+            The released references.
+        dispersions : _DomainDispersions or None
+            The released dispersions, if there are any.
+        """
         delete_fitted_attributes(self)
-        names = means.classes_.tolist()
+        domains = means.classes_.tolist()
         self.manifold_ = means.manifold_
         self.domains_ = means.classes_
-        self.centers_ = dict(zip(names, means.means_, strict=True))
+        self.centers_ = dict(zip(domains, means.means_, strict=True))
         self.scales_: dict[Any, float] = {}
         self.target_domain_ = self.target_domain
         if self.target_domain == "":
-            self.target_domain_ = None if self._takes_new_domains else names[-1]
+            self.target_domain_ = None if self._takes_new_domains else domains[-1]
         self.new_domain_ = self.new_domain
         self.final_dispersion_ = self.final_dispersion
+
         self._published = list(means._published)
         self._texts_before_paying = list(means._texts_before_paying)
         if dispersions is not None:
-            self.scales_ = dict(zip(names, dispersions.dispersions_, strict=True))
+            self.scales_ = dict(zip(domains, dispersions.dispersions_, strict=True))
             self._published += dispersions._published
             self._texts_before_paying += dispersions._texts_before_paying
         self.certificates_ = [release.certificate for release in self._published]
@@ -373,7 +429,7 @@ class PrivateRecenter(TransformerMixin, BallEstimator):
         return self.new_domain == "own-mean"
 
     def transform(self, X: Any, domains: Any = None) -> Any:
-        """Recenter records: all in the target domain, or each in the domain that is given.
+        """Recenter records: all in the target domain, or each in its own domain.
 
         Parameters
         ----------
@@ -385,7 +441,8 @@ class PrivateRecenter(TransformerMixin, BallEstimator):
         Returns
         -------
         array of shape (n, *point_shape)
-            NOT private. A record that is no point of the space becomes the origin.
+            The recentered records. NOT private. A record that is no point of the space
+            becomes the origin.
 
         Raises
         ------
@@ -424,13 +481,22 @@ class PrivateRecenter(TransformerMixin, BallEstimator):
 
         Parameters
         ----------
-        X, y, groups, domains, subjects
-            As in `fit`.
+        X : array of shape (n, *point_shape)
+            The records.
+        y : sequence of n texts, optional
+            Extended labels "domain/label", of which only the domain is read.
+        groups : sequence of n ids, optional
+            The person to whom each record belongs. Without `domains` and extended
+            labels, the groups are the domains.
+        domains : sequence of n labels, optional
+            The public domain of each record.
+        subjects : sequence of n labels, optional
+            Another name of `domains`.
 
         Returns
         -------
         array of shape (n, *point_shape)
-            NOT private.
+            The recentered records. NOT private.
         """
         domains = _one_of_two(domains, subjects)
         self.fit(X, y, groups=groups, domains=domains)
@@ -439,7 +505,19 @@ class PrivateRecenter(TransformerMixin, BallEstimator):
         return self.transform(X, domains=record_domains)
 
     def _recenter_domain(self, domain: Any, X: Any) -> Any:
-        """Return records of one domain, recentered and stretched.
+        """Return records of one domain, recentered and stretched. NOT private.
+
+        Parameters
+        ----------
+        domain : label
+            The domain, whose private mean is moved to the origin.
+        X : array of shape (n, *point_shape)
+            The records, maybe a dask array.
+
+        Returns
+        -------
+        array or dask array of shape (n, *point_shape)
+            The recentered records.
 
         Raises
         ------
@@ -459,13 +537,24 @@ class PrivateRecenter(TransformerMixin, BallEstimator):
         if self.final_dispersion_ is not None:
             factor = sqrt(self.final_dispersion_ / self.scales_[domain])
         manifold = self.manifold_
-        kernel = partial(recenter, manifold, self.centers_[domain], factor)
-        return map_records(kernel, X, manifold.point_shape, manifold.point_shape)
+        recenter_block = partial(recenter, manifold, self.centers_[domain], factor)
+        return map_records(
+            recenter_block, X, manifold.point_shape, manifold.point_shape
+        )
 
     def _recenter_new_domain(self, records: np.ndarray) -> np.ndarray:
-        """Return records at their own mean, which is not private, and stretched.
+        """Return records recentered at their own mean, and stretched. NOT private.
 
-        Records that are no points of the space do not count for the mean.
+        Parameters
+        ----------
+        records : array of shape (n, *point_shape)
+            The records of a domain that `fit` has not seen. Those that are no points of
+            the space do not count for the mean.
+
+        Returns
+        -------
+        array of shape (n, *point_shape)
+            The recentered records.
         """
         manifold = self.manifold_
         with quiet_about_records():
@@ -487,13 +576,21 @@ class PrivateRecenter(TransformerMixin, BallEstimator):
 
         Parameters
         ----------
-        level, of
-            As in `PrivateFrechetMean.confidence_region`.
+        level : float
+            The coverage: the probability that all regions contain their targets.
+        of : {"records", "population"}
+            Whether the target of a region is the mean of the domain's clipped records,
+            or that of the population from which they were drawn independently.
 
         Returns
         -------
         dict
-            From a domain to its region; all hold at once with probability `level`.
+            From a domain to its region.
+
+        Raises
+        ------
+        ParameterError
+            Before `fit`, and if no theorem gives regions for this release.
         """
         if not self.__sklearn_is_fitted__():
             raise ParameterError(
@@ -563,6 +660,16 @@ def _recenter_from(
         Its public parameters.
     releases : list of ReleasedValue
         The references of all domains, and then their dispersions if there are any.
+
+    Returns
+    -------
+    PrivateRecenter
+        The transformer, which transforms without records.
+
+    Raises
+    ------
+    ParameterError
+        If the parameters are not those of a `PrivateRecenter`.
     """
     try:
         manifold = parse_manifold(parameters["manifold"])
@@ -620,7 +727,9 @@ class _DomainDispersions(BallEstimator):
     def fit_in_balls(
         self, X: Any, domains: Any, persons: Any, balls: list[Ball]
     ) -> Self:
-        """Release one dispersion for each domain, all for the price of one.
+        """Release one dispersion for each domain; together they cost as much as one.
+
+        Each record is read for its own domain only.
 
         Parameters
         ----------
@@ -632,9 +741,15 @@ class _DomainDispersions(BallEstimator):
             The person to whom each record belongs.
         balls : list of Ball
             The public ball of each domain, in sorted order of the domains.
+
+        Returns
+        -------
+        self
+            With `dispersions_` set: the mean squared distance to the mean, per domain.
         """
         labels = Labels(domains, open_records(X, self.manifold.point_shape).n)
         if persons is not None:
+            # One record for each person follows; it has the domain of their first.
             person_index = encode_persons(persons, len(labels.codes))
             _, first_record = np.unique(person_index, return_index=True)
             labels = Labels(labels.codes[first_record], len(first_record))
@@ -679,6 +794,11 @@ def recenter(
         1 leaves distances as they are.
     records : array of shape (n, *point_shape)
         The records. One that is no point of the space becomes the origin.
+
+    Returns
+    -------
+    array of shape (n, *point_shape)
+        The recentered records. NOT private.
     """
     points = np.asarray(manifold.from_record(records))
     if isinstance(manifold, SPD):
@@ -696,16 +816,35 @@ def recenter(
 
 
 def _inverse_root(matrix: np.ndarray) -> np.ndarray:
-    """Return the symmetric positive definite W with W·matrix·W = I."""
+    """Return the symmetric positive definite W with W·matrix·W = I.
+
+    It whitens: records near `matrix` come near the identity.
+
+    Parameters
+    ----------
+    matrix : array of shape (m, m)
+        A symmetric positive definite matrix.
+    """
     eigenvalues, vectors = np.linalg.eigh(matrix)
     return np.asarray((vectors / np.sqrt(eigenvalues)) @ vectors.T)
 
 
 def own_mean(manifold: Manifold, records: np.ndarray) -> np.ndarray:
-    """Return the Fréchet mean of those records that are points; the origin of none.
+    """Return the Fréchet mean of those records that are points. NOT private.
 
-    It is not private. Where the mean of records so far apart leaves the floats, that of
-    the records clipped to a generous ball about the origin is returned.
+    Parameters
+    ----------
+    manifold : Manifold
+        The manifold of the records.
+    records : array of shape (n, *point_shape)
+        The records of one domain, of which some may be no points.
+
+    Returns
+    -------
+    array of shape point_shape
+        The mean; the origin if no record is a point. If doubles cannot represent
+        the mean of records so far apart, it is the mean of the records clipped to a
+        generous ball about the origin.
     """
     points = np.asarray(manifold.from_record(records))
     entry_axes = tuple(range(1, points.ndim))
@@ -724,7 +863,13 @@ def own_mean(manifold: Manifold, records: np.ndarray) -> np.ndarray:
 
 
 def _ball_of(certificate: Certificate) -> Ball:
-    """Return the public ball of a released mean: the given one, or the one found."""
+    """Return the public ball of a released mean: the given one, or the one found.
+
+    Parameters
+    ----------
+    certificate : Certificate
+        The certificate of the mean.
+    """
     statistic: Any = final_mechanism_of(certificate).statistic
     return Ball(statistic.center, statistic.radius)
 
@@ -732,14 +877,18 @@ def _ball_of(certificate: Certificate) -> Ball:
 def _dispersion_radius(manifold: Manifold, radius: float) -> float:
     """Return the radius of the ball in which the dispersion of a domain is released.
 
-    It is that of the reference, or smaller where no bound of a mean in so wide a ball
-    is known.
-
     Parameters
     ----------
     manifold : Manifold
+        The manifold of the records.
     radius : float
-        The radius of the ball that was found.
+        The radius of the ball in which the reference was released.
+
+    Returns
+    -------
+    float
+        That radius; or a share of the convexity radius, if that is smaller. In a
+        wider ball no bound on the dispersion's sensitivity is known.
     """
     return min(radius, _SHARE_OF_CONVEXITY * manifold.convexity_radius)
 
@@ -747,15 +896,27 @@ def _dispersion_radius(manifold: Manifold, radius: float) -> float:
 def _usable_dispersion(release: ReleasedValue) -> float:
     """Return a released dispersion, or its predicted error where that is larger.
 
-    Noise can make a dispersion 0, by which nobody can divide. What is below its own
-    error is not known to be different from that.
+    Records are stretched by the root of a quotient of dispersions. Noise can make a
+    dispersion 0, by which nobody can divide; one below its own error is not known
+    to be different from it.
+
+    Parameters
+    ----------
+    release : ReleasedValue
+        The dispersion of a domain, with its certificate.
     """
     error = predicted_error(final_mechanism_of(release.certificate))
     return max(float(np.ravel(release.value)[0]), error)
 
 
 def _unit_within_domains(persons: Any) -> PrivacyUnit:
-    """Return what is protected, as a ledger counts it."""
+    """Return what is protected, as a ledger counts it: domains are public classes.
+
+    Parameters
+    ----------
+    persons : sequence of ids, or None
+        The person to whom each record belongs.
+    """
     if persons is None:
         return PrivacyUnit.RECORD_IN_CLASS
     return PrivacyUnit.PERSON_IN_CLASS
@@ -763,6 +924,13 @@ def _unit_within_domains(persons: Any) -> PrivacyUnit:
 
 def _one_of_two(domains: Any, subjects: Any) -> Any:
     """Return the domains under either of their two names.
+
+    Parameters
+    ----------
+    domains : sequence of labels, or None
+        The domain of each record.
+    subjects : sequence of labels, or None
+        The same under the name that MOABB gives it.
 
     Raises
     ------
@@ -779,10 +947,25 @@ def _one_of_two(domains: Any, subjects: Any) -> Any:
 def _domains_and_persons(y: Any, groups: Any, domains: Any) -> tuple[Any, Any]:
     """Return the domain of each record, and the people to protect or None.
 
+    The domains are those that are given, else those of extended labels, else the
+    groups.
+
     Parameters
     ----------
-    y, groups, domains
-        As in `PrivateRecenter.fit`.
+    y : sequence of labels, or None
+        Maybe extended labels "domain/label".
+    groups : sequence of ids, or None
+        The person to whom each record belongs.
+    domains : sequence of labels, or None
+        The public domain of each record.
+
+    Returns
+    -------
+    domains : sequence of labels
+        The domain of each record.
+    persons : sequence of ids, or None
+        The person of each record; None if records are protected. So they are if the
+        groups serve as domains, and a `ReleaseWarning` says it.
 
     Raises
     ------
@@ -805,7 +988,13 @@ def _domains_and_persons(y: Any, groups: Any, domains: Any) -> tuple[Any, Any]:
 
 
 def _are_extended_labels(y: Any) -> bool:
-    """Return whether all labels are texts of the form "domain/label"."""
+    """Return whether all labels are texts of the form "domain/label".
+
+    Parameters
+    ----------
+    y : sequence of labels, or None
+        The labels of the records, as `pyriemann.transfer.encode_domains` may make.
+    """
     if y is None or is_chunked(y):
         return False
     try:
@@ -822,6 +1011,18 @@ def _check_persons_in_domains(labels: Labels, persons: Any) -> None:
 
     A person of several domains would be read once for each of these, and one charge
     would not cover that.
+
+    Parameters
+    ----------
+    labels : Labels
+        The public domain of each record.
+    persons : sequence of ids
+        The person to whom each record belongs.
+
+    Raises
+    ------
+    ParameterError
+        If there is such a person or such a domain.
     """
     person_index = encode_persons(persons, len(labels.codes))
     _, first_record = np.unique(person_index, return_index=True)

@@ -64,8 +64,15 @@ class PrivateReducedMDM(PrivateTransformer, ReducedClassifier):
         matrices. A public choice.
     radius : float, optional
         A public bound on the length of the features; by default the largest possible.
-    guarantee, ledger, label, source
-        As in `PrivateFrechetMean`.
+    guarantee : Guarantee
+        The privacy guarantee of the release.
+    ledger : Ledger, optional
+        The ledger that is charged. Nothing is charged if `fit` raises an error.
+    label : str, optional
+        The name of the ledger's entry.
+    source : Source, optional
+        A source of random bits that replaces the cryptographic one in simulations. The
+        certificate records the replacement.
     classes : sequence of labels, optional
         The public set of classes. Any other label is replaced by the first class. By
         default it is the set of labels in `y`, which must be public then: it would
@@ -126,10 +133,10 @@ class PrivateReducedMDM(PrivateTransformer, ReducedClassifier):
 
     @property
     def means_(self) -> np.ndarray:
-        """Return the private mean of the features of each class, shape (classes, features).
+        """Return the private mean of the features of each class.
 
-        The released score of a class is linear in the features, and its weights are
-        twice the class mean. Half the weights are therefore the mean.
+        The shape is (classes, features). The released score of a class is linear in the
+        features, and its weights are twice the class mean.
         """
         check_is_fitted(self)
         return np.asarray(self.classifier_.weights / 2)
@@ -178,6 +185,7 @@ class PrivateReducedMDM(PrivateTransformer, ReducedClassifier):
         Returns
         -------
         array of shape (classes, m, m)
+            One symmetric matrix for each class.
         """
         directions = self.classifier_.reduction.directions
         return np.asarray(directions.T @ self.mean_matrices_ @ directions)
@@ -237,11 +245,23 @@ class PrivateReducedMDM(PrivateTransformer, ReducedClassifier):
         Returns
         -------
         array of shape (n, classes)
+            Euclidean distances in the space of features.
         """
         check_is_fitted(self)
         return self._apply(self._feature_distances, X, (len(self.classes_),))
 
     def _feature_distances(self, records: np.ndarray) -> np.ndarray:
-        """Return the distance of each record's features to each class mean."""
+        """Return the distance of each record's features to each class mean.
+
+        Parameters
+        ----------
+        records : array of shape (n, m, m)
+            Covariance matrices.
+
+        Returns
+        -------
+        array of shape (n, classes)
+            Euclidean distances in the space of features.
+        """
         features = self.classifier_.features(records)
         return np.asarray(np.linalg.norm(self.means_ - features[:, None], axis=-1))

@@ -83,7 +83,16 @@ def issue_warnings(texts: Iterable[str]) -> None:
 
 
 def part_of(guarantee: GDP, share: float) -> GDP:
-    """Return the guarantee that is this fraction of μ², rounded down."""
+    """Return the guarantee that is this fraction of μ², rounded down.
+
+    Parameters
+    ----------
+    guarantee : GDP
+        What all parts meet together.
+    share : float
+        The fraction of μ², in (0, 1]. Parts whose shares add up to 1 meet the whole
+        guarantee together, because squares of μ add up.
+    """
     return GDP(guarantee.mu * sqrt(share) * _ROUNDED_DOWN)
 
 

@@ -63,13 +63,14 @@ class ScoringClassifier(ClassifierMixin, PrivateEstimator):
         """
 
         def best_class(records: np.ndarray) -> np.ndarray:
+            """Return the label with the largest score for each record."""
             best = np.argmax(self._scores(records), axis=1)
             return np.asarray(self.classes_[best])
 
         return self._apply(best_class, X, ())
 
     def predict_proba(self, X: Any) -> Any:
-        """Return the probability of each class for each record: the softmax of its scores.
+        """Return the probability of each class: the softmax of a record's scores.
 
         Parameters
         ----------
@@ -79,17 +80,30 @@ class ScoringClassifier(ClassifierMixin, PrivateEstimator):
         Returns
         -------
         array of shape (n, classes)
-            A lazy dask array if X is a dask array.
+            Rows that add up to 1; a lazy dask array if X is a dask array. They are as
+            private as the records.
         """
         check_is_fitted(self)
 
         def probabilities(records: np.ndarray) -> np.ndarray:
+            """Return the softmax of the scores of each record."""
             return np.asarray(softmax(self._scores(records), axis=-1))
 
         return self._apply(probabilities, X, (len(self.classes_),))
 
     def _scores(self, records: np.ndarray) -> np.ndarray:
-        """Return the score of each class for each record, shape (n, classes)."""
+        """Return the score of each class for each record; subclasses define it.
+
+        Parameters
+        ----------
+        records : array of shape (n, *point_shape)
+            The records.
+
+        Returns
+        -------
+        array of shape (n, classes)
+            The scores. A record belongs to the class with the largest one.
+        """
         raise NotImplementedError
 
     def _apply(
@@ -114,6 +128,7 @@ class ScoringClassifier(ClassifierMixin, PrivateEstimator):
         Returns
         -------
         array or dask array of shape (n, *row_shape)
+            The results, in the order of the records.
         """
         check_is_fitted(self)
         dtype = np.dtype(np.float64) if row_shape else self.classes_.dtype
@@ -212,7 +227,18 @@ class ReducedClassifier(ScoringClassifier):
         return [published._replace(value=self.classifier_.weights)]
 
     def _scores(self, records: np.ndarray) -> np.ndarray:
-        """Return the linear scores of the classes, shape (n, classes)."""
+        """Return the linear scores of the classes: weights @ features + bias.
+
+        Parameters
+        ----------
+        records : array of shape (n, m, m)
+            Covariance matrices, which the released reduction maps to features.
+
+        Returns
+        -------
+        array of shape (n, classes)
+            The scores.
+        """
         return self.classifier_.scores(records)
 
 
@@ -233,10 +259,22 @@ class PrivateSoftmax(ReducedClassifier):
         A space of covariance matrices, whose metric is not used.
     reduce : int
         How many components are kept.
-    features, classes
-        As in `PrivateMDM`, where labels are private.
-    guarantee, ledger, label, source
-        As in `PrivateFrechetMean`.
+    features : {"power", "log"}
+        Whether the features are the square roots or the logarithms of the reduced
+        matrices. A public choice.
+    classes : sequence of labels, optional
+        The public set of classes. Any other label is replaced by the first class, in
+        sorted order. By default it is the set of labels in `y`, which must be public
+        then: it would reveal a class that has only one record.
+    guarantee : Guarantee
+        The privacy guarantee of the release.
+    ledger : Ledger, optional
+        The ledger that is charged. Nothing is charged if `fit` raises an error.
+    label : str, optional
+        The name of the ledger's entry.
+    source : Source, optional
+        A source of random bits that replaces the cryptographic one in simulations. The
+        certificate records the replacement.
 
     Attributes
     ----------

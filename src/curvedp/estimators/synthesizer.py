@@ -68,8 +68,21 @@ class PrivateSynthesizer(PrivateEstimator):
     radius : float or "private"
         The radius of the public ball that holds the records; with "private" a ball is
         found privately.
-    center, guarantee, ledger, label, source, outer_radius
-        As in `PrivateFrechetMean`. The guarantee is for replacing a record.
+    center : point, optional
+        The center of the public ball; by default the manifold's origin.
+    outer_radius : float, optional
+        With `radius="private"`: the radius of the public outer ball, which may be
+        generous. By default it covers a compact space entirely and matrices in any unit
+        of measurement; it is 25 in hyperbolic space and 1e6 in flat space.
+    guarantee : Guarantee
+        The privacy guarantee of the release, for replacing a record.
+    ledger : Ledger, optional
+        The ledger that is charged. Nothing is charged if `fit` raises an error.
+    label : str, optional
+        The name of the ledger's entry.
+    source : Source, optional
+        A source of random bits that replaces the cryptographic one in simulations. The
+        certificate records the replacement.
     classes : sequence of labels, optional
         The public set of classes. Then labels are private, and any other label counts
         as the first class. Without it the labels in `y` are public: a record is
@@ -184,8 +197,27 @@ class PrivateSynthesizer(PrivateEstimator):
 
         Parameters
         ----------
-        X, y, groups, column
-            As in `fit`.
+        X : array of shape (n, *point_shape)
+            The records.
+        y : sequence of n labels, or None
+            The class of each record.
+        groups : sequence of n ids, or None
+            The person to whom each record belongs.
+        column : array of n numbers, or None
+            A predictor of each record.
+
+        Returns
+        -------
+        data : PopulationData
+            The records, and as arrays what there is of classes, predictors and people.
+        classes : array, or None
+            The labels of the classes.
+
+        Raises
+        ------
+        ParameterError
+            If `classes` or `x_range` are given without labels or a column, or if people
+            or a column come with a dask array.
         """
         records = open_records(X, check_manifold(self.manifold).point_shape)
         class_index = None
@@ -218,10 +250,15 @@ class PrivateSynthesizer(PrivateEstimator):
     def _load_predictor(self, column: Any, n: int) -> np.ndarray:
         """Return the predictor of each record as a number in [-1, 1].
 
+        The public range `x_range` is mapped to this interval. Values outside become its
+        ends, and values that are not finite become 0.
+
         Parameters
         ----------
         column : array of n numbers
+            The predictor of each record, in its own unit.
         n : int
+            The number of records.
         """
         x_range = check_range(self.x_range)
         if x_range is None:
@@ -242,10 +279,16 @@ class PrivateSynthesizer(PrivateEstimator):
     def _privacy_unit(self, y: Any, groups: Any, column: Any) -> ProtectedUnit:
         """Return whose data are protected, and what about them is public.
 
+        Only whether an argument is None matters.
+
         Parameters
         ----------
-        y, groups, column
-            As in `fit`.
+        y : sequence of labels, or None
+            The class of each record. Labels are public if `classes` is not given.
+        groups : sequence of ids, or None
+            The person to whom each record belongs; then a person is protected.
+        column : array of numbers, or None
+            The predictor of each record, which is protected with it.
         """
         is_person = groups is not None
         if y is not None and self.classes is None:
@@ -275,7 +318,15 @@ class PrivateSynthesizer(PrivateEstimator):
         n : int
             The number of records, or of people.
         n_classes : int
+            The number of classes; 1 without labels.
         has_predictor : bool
+            Whether synthetic records are to have a predictor.
+
+        Returns
+        -------
+        ChosenMechanism
+            The mechanism of the model with the smallest predicted error, or of the
+            model that was asked for.
         """
         x_range = self.x_range if has_predictor else None
         if self._searches_ball:
@@ -313,11 +364,21 @@ class PrivateSynthesizer(PrivateEstimator):
     ) -> str:
         """Return the model with the smallest predicted error in a typical private ball.
 
+        The ball that will be found is not known yet, so a public one stands for it.
+
         Parameters
         ----------
         n : int
+            The number of records, or of people.
         n_classes : int
+            The number of classes; 1 without labels.
         x_range : pair of float, or None
+            The public range of the predictor.
+
+        Returns
+        -------
+        str
+            "wrapped-gaussian", "mixture" or "tree".
         """
         searched = SearchedPopulation(
             self.manifold, self.center, self.outer_radius, n, MODELS[0]
@@ -393,7 +454,7 @@ class PrivateSynthesizer(PrivateEstimator):
         n : int
             How many synthetic records are drawn.
         rng : int or numpy.random.Generator
-            As in `sample`.
+            A public seed, or a generator, for the synthetic records.
 
         Returns
         -------
@@ -418,6 +479,7 @@ def base_of(population: ReleasedPopulation) -> np.ndarray:
     Parameters
     ----------
     population : ReleasedPopulation
+        The released law.
 
     Returns
     -------

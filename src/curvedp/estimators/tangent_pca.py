@@ -71,12 +71,28 @@ class PrivateTangentPCA(PrivateTransformer, BallEstimator):
 
     Parameters
     ----------
-    manifold, center, guarantee, ledger, label, source, outer_radius
-        As in `PrivateFrechetMean`.
+    manifold : Manifold
+        The manifold of the records.
     radius : float or "private"
-        As in `PrivateFrechetMean`. In a public ball that contains all records
-        nothing is clipped. "private" finds a ball that holds most of them; what is released is
-        about the records clipped to it, and their variances are a little smaller.
+        The radius of the public ball into which records are clipped; a ball that
+        contains all of them clips nothing. "private" finds a ball that holds most of
+        them; what is released is about the records clipped to it, and their variances
+        are a little smaller.
+    center : point, optional
+        The center of the public ball; by default the manifold's origin.
+    outer_radius : float, optional
+        With `radius="private"`: the radius of the public outer ball, which may be
+        generous. By default it covers a compact space entirely and matrices in any unit
+        of measurement; it is 25 in hyperbolic space and 1e6 in flat space.
+    guarantee : Guarantee
+        The privacy guarantee of the release.
+    ledger : Ledger, optional
+        The ledger that is charged. Nothing is charged if `fit` raises an error.
+    label : str, optional
+        The name of the ledger's entry.
+    source : Source, optional
+        A source of random bits that replaces the cryptographic one in simulations. The
+        certificate records the replacement.
     mechanism : {"auto", "one-shot", "two-step"}
         How a public ball is used. "one-shot" takes the logarithms at its center.
         "two-step" first steps to a private mean: in curved space logarithms at a
@@ -167,6 +183,8 @@ class PrivateTangentPCA(PrivateTransformer, BallEstimator):
         Returns
         -------
         self
+            With `mean_`, `components_`, `explained_variance_`, `covariance_`,
+            `certificate_` and the other attributes of the class set.
         """
         self._validate_params()
         check_dimension(check_manifold(self.manifold))
@@ -206,7 +224,13 @@ class PrivateTangentPCA(PrivateTransformer, BallEstimator):
         return self._warn_of_oddities()
 
     def _check_n_components(self) -> int | None:
-        """Return the number of directions that was asked for, or None."""
+        """Return the number of directions that was asked for, or None.
+
+        Raises
+        ------
+        ParameterError
+            If it is not an integer between 1 and the dimension of the manifold.
+        """
         if self.n_components is None:
             return None
         n_components = _validate.integer("n_components", self.n_components, 1)
@@ -297,8 +321,9 @@ class PrivateTangentPCA(PrivateTransformer, BallEstimator):
         level : float
             The probability that the region contains its target.
         of : {"records", "population"}
-            As in `PrivateFrechetMean`. Variances and directions are those of the
-            records.
+            Whether the mean is that of the clipped records, or that of the population
+            from which they were drawn independently. Variances and directions are
+            those of the records.
         target : {"mean", "variances", "directions"}
             "mean": a region of the Fréchet mean of the clipped records. "variances":
             intervals for the leading variances, which hold all at once. "directions":
@@ -311,6 +336,7 @@ class PrivateTangentPCA(PrivateTransformer, BallEstimator):
         Returns
         -------
         Region or VarianceIntervals
+            Intervals for the target "variances", else a region.
         """
         _validate.choice("target", target, ("mean", "variances", "directions"))
         if target == "mean":
@@ -359,6 +385,7 @@ class PrivateTangentPCA(PrivateTransformer, BallEstimator):
         Returns
         -------
         array of shape (n, *point_shape)
+            exp_m(Σ_j score_j · component_j) with m the released mean.
         """
         check_is_fitted(self)
         array = _validate.array("scores", scores)
@@ -404,14 +431,27 @@ class PrivateTangentPCA(PrivateTransformer, BallEstimator):
         return geodesics_figure(geodesics)
 
     def _intervals_or_none(self) -> VarianceIntervals | None:
-        """Return the intervals of the kept variances, or None where there are none."""
+        """Return the intervals of the kept variances, or None if there are none.
+
+        Intervals are computed from the noisy integers that the certificate lists. Of a
+        very large draw it has the hash alone.
+        """
         if self.certificate_.release["integers"] is None:
             return None
         return variance_intervals(self.certificate_, self.n_components_)
 
 
 def _with_fixed_signs(directions: np.ndarray) -> np.ndarray:
-    """Return directions, in rows, whose largest entry is positive: a sign is no fact."""
+    """Return directions whose largest entry is positive.
+
+    A principal direction and its negative mean the same; with a fixed sign the same
+    release always gives the same picture.
+
+    Parameters
+    ----------
+    directions : array, shape (k, dim)
+        One direction in each row.
+    """
     largest = np.argmax(np.abs(directions), axis=1)
     signs = np.sign(directions[np.arange(len(directions)), largest])
     return np.ascontiguousarray(directions * signs[:, None])
@@ -420,16 +460,23 @@ def _with_fixed_signs(directions: np.ndarray) -> np.ndarray:
 def _scores(
     manifold: Manifold, mean: np.ndarray, directions: np.ndarray, records: np.ndarray
 ) -> np.ndarray:
-    """Return the coordinates of records along directions at the mean.
+    """Return the coordinates of records along directions at the mean. NOT private.
 
     Parameters
     ----------
     manifold : Manifold
+        The manifold of the records.
     mean : array of shape point_shape
+        The released mean.
     directions : array, shape (k, dim)
         Orthonormal rows, in coordinates at the mean.
     records : array of shape (n, *point_shape)
         A record that has no logarithm at the mean is taken for the mean.
+
+    Returns
+    -------
+    array, shape (n, k)
+        The inner products of the logarithms with the directions.
     """
     logs = logs_at(manifold, mean, np.asarray(manifold.from_record(records)))
     return np.asarray(logs @ directions.T)

@@ -25,8 +25,30 @@ class PrivateTangentSpace(PrivateTransformer, PrivateFrechetMean):
 
     Parameters
     ----------
-    manifold, radius, center, guarantee, mechanism, ledger, label, source, outer_radius
-        As in `PrivateFrechetMean`.
+    manifold : Manifold
+        The manifold of the records.
+    radius : float or "private"
+        The radius of the public ball into which records are clipped. "private" finds a
+        ball privately, inside the public outer ball.
+    center : point, optional
+        The center of the public ball; by default the manifold's origin.
+    outer_radius : float, optional
+        With `radius="private"`: the radius of the public outer ball, which may be
+        generous. By default it covers a compact space entirely and matrices in any unit
+        of measurement; it is 25 in hyperbolic space and 1e6 in flat space.
+    guarantee : Guarantee
+        The privacy guarantee of the release.
+    mechanism : str
+        "auto" takes the smallest predicted error. By name: "gaussian", "laplace",
+        "tangent-gaussian", "tangent-laplace", "newton" (on spheres and hyperbolic
+        spaces), "gradient" (any ball), "kng" (up to dimension 4, drawn in floats).
+    ledger : Ledger, optional
+        The ledger that is charged. Nothing is charged if `fit` raises an error.
+    label : str, optional
+        The name of the ledger's entry.
+    source : Source, optional
+        A source of random bits that replaces the cryptographic one in simulations. The
+        certificate records the replacement.
 
     Attributes
     ----------
@@ -50,7 +72,7 @@ class PrivateTangentSpace(PrivateTransformer, PrivateFrechetMean):
 
     @property
     def _n_features_out(self) -> int:  # type: ignore[override]  # read only
-        """Return how many columns `transform` makes: one for each dimension of the manifold."""
+        """Return how many columns `transform` makes: the dimension of the manifold."""
         return self.manifold_.dim
 
     def transform(self, X: Any) -> Any:
@@ -76,8 +98,20 @@ class PrivateTangentSpace(PrivateTransformer, PrivateFrechetMean):
 def _coordinates(
     manifold: Manifold, reference: np.ndarray, records: np.ndarray
 ) -> np.ndarray:
-    """Return tangent coordinates at the reference point, shape (n, dim).
+    """Return the tangent coordinates of records at the reference point. NOT private.
 
-    A record that is not on the manifold is replaced by the nearest point.
+    Parameters
+    ----------
+    manifold : Manifold
+        The manifold of the records.
+    reference : array of shape point_shape
+        The released reference point.
+    records : array of shape (n, *point_shape)
+        One that is not on the manifold is replaced by the nearest point.
+
+    Returns
+    -------
+    array of shape (n, dim)
+        Orthonormal coordinates of the logarithms.
     """
     return logs_at(manifold, reference, manifold.from_record(records))
