@@ -119,7 +119,7 @@ def accepts_array_like(kernel: Callable[..., Any]) -> Callable[..., Any]:
 
     @wraps(kernel)
     def converting_kernel(self: Any, *arrays: Any, **named: Any) -> Any:
-        """Call the kernel with its arguments converted to floats."""
+        """Call the kernel with all of its arguments converted to arrays of floats."""
         if named:
             converted = {name: _as_floats(array) for name, array in named.items()}
             return kernel(self, *map(_as_floats, arrays), **converted)
@@ -129,7 +129,16 @@ def accepts_array_like(kernel: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def wrap_kernels(manifold: type) -> None:
-    """Apply `accepts_array_like` to every kernel that this class defines itself."""
+    """Let the kernels of a manifold also take lists, integers and unusual floats.
+
+    A kernel is a method of a manifold such as `exp`, `log` or `dist`. Those that the
+    class inherits were wrapped when its parent class was made.
+
+    Parameters
+    ----------
+    manifold : type
+        A class of manifolds. Its methods are replaced in place.
+    """
     for name in _KERNEL_NAMES & vars(manifold).keys():
         setattr(manifold, name, accepts_array_like(vars(manifold)[name]))
 

@@ -39,6 +39,7 @@ def compiled(function: Callable[..., Result]) -> Callable[..., Result]:
 
     @wraps(function)
     def compiled_under_jax(*arrays: Any) -> Any:
+        """Call the function, compiled if its arguments are arrays of JAX."""
         if is_jax_namespace(namespace(*arrays)):
             return jitted(function)(*arrays)
         return function(*arrays)
@@ -121,7 +122,7 @@ def without_derivatives() -> Iterator[None]:
     """Declare that nothing inside this context is differentiated.
 
     Terms of value zero that only carry derivatives are then left out, which saves
-    compiling them.
+    compiling them. Optimizers with gradients in closed form use it.
     """
     token = _no_derivatives.set(True)
     try:
@@ -251,6 +252,23 @@ def with_derivative_of(
     """
 
     def rule(arrays: Any, changes: Any) -> tuple[Any, Any]:
+        """Return the value of `accurate`, and the change of `smooth`, for JAX.
+
+        The value is computed by this function again, so that a second derivative is
+        that of `smooth` too.
+
+        Parameters
+        ----------
+        arrays : tuple of array
+            The arguments.
+        changes : tuple of array
+            The changes of the arguments.
+
+        Returns
+        -------
+        value, change : array
+            The value, and the Jacobian of `smooth` times the changes.
+        """
         value = with_derivative_of(smooth, accurate, *arrays)
         change = jvp(smooth, arrays, changes)[1]
         return value, change

@@ -29,5 +29,13 @@ def public_time() -> Iterator[None]:
 
 
 def in_public_time() -> bool:
-    """Return whether the caller runs inside `public_time()`."""
+    """Return whether the caller must do the same work whatever the values are.
+
+    Kernels ask it where a branch or a loop would otherwise depend on records.
+
+    Returns
+    -------
+    bool
+        True inside `public_time()`, in the same thread or task.
+    """
     return _in_public_time.get()

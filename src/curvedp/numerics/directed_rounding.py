@@ -246,6 +246,7 @@ def bracket_sign_change(
                 & ((1 - height) ** 2 < 1 - position)
                 & np.isfinite(parabola)
             )
+            # A step of at least half the tolerance, so that both ends move.
             margin = np.minimum(tolerance, 1) / 2
             fraction = np.clip(np.where(fits, parabola, 0.5), margin, 1 - margin)
     return lower, upper
@@ -287,7 +288,18 @@ def root_rounded_up(
     smallest_met = high
 
     def evaluated(x: float) -> float:
-        """Return `excess(x)`, cut to finite values, and remember where it is <= 0."""
+        """Return `excess(x)` for Brent's method, and remember where it is <= 0.
+
+        Parameters
+        ----------
+        x : float
+            A point of the bracket.
+
+        Returns
+        -------
+        float
+            The value, cut to ±1e300, because the method interpolates values.
+        """
         nonlocal smallest_met
         value = _evaluate_number(excess, x)
         if value <= 0:

@@ -45,11 +45,25 @@ def eigh(A: Array) -> tuple[Array, Array]:
     def rule(
         arrays: tuple[Array], changes: tuple[Array]
     ) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
-        """Return the eigen-system and its first-order change.
+        """Return the eigen-system and its first-order change, for JAX.
 
         If A changes by dA and E = UᵀdA·U, with the eigenvectors U and eigenvalues λ,
         then λᵢ changes by Eᵢᵢ and U by U·(E ⊘ gap), gapᵢⱼ = λⱼ − λᵢ off the diagonal.
         This is infinite where eigenvalues repeat.
+
+        Parameters
+        ----------
+        arrays : tuple of one array
+            A.
+        changes : tuple of one array
+            dA, symmetric.
+
+        Returns
+        -------
+        values : tuple of two arrays
+            The eigenvalues and the eigenvectors.
+        value_changes : tuple of two arrays
+            Their changes.
         """
         xp = namespace(A)
         eigenvalues, vectors = _eigh(*arrays)
@@ -100,8 +114,8 @@ def _eigh(A: Array) -> tuple[Array, Array]:
 def _library_eigh(xp: Any, A: Array) -> tuple[Array, Array]:
     """Return the library's eigen-system, NaN for matrices that are not finite.
 
-    LAPACK raises on NaN. A data-dependent exception would be a release, so NaN goes in
-    as 0 and comes out as NaN.
+    LAPACK raises on NaN. An exception that depends on a record would reveal something
+    about it, so NaN goes in as 0 and comes out as NaN.
 
     Parameters
     ----------
@@ -112,8 +126,10 @@ def _library_eigh(xp: Any, A: Array) -> tuple[Array, Array]:
 
     Returns
     -------
-    eigenvalues, eigenvectors : array
-        As `eigh` returns them.
+    eigenvalues : array, shape (..., m)
+        The eigenvalues in ascending order.
+    eigenvectors : array, shape (..., m, m)
+        The eigenvectors, as columns.
     """
     is_finite = xp.all(xp.isfinite(A), axis=(-2, -1), keepdims=True)
     values, vectors = xp.linalg.eigh(xp.where(is_finite, A, xp.zeros_like(A)))
@@ -141,9 +157,9 @@ def _eigh2(xp: Any, a: Array, b: Array, d: Array) -> tuple[Array, Array, Array, 
     Returns
     -------
     low, high : array
-        The eigenvalues.
-    c, s : array
-        Cosine and sine: the eigenvectors are (c, −s) for low and (s, c) for high.
+        The eigenvalues, low <= high.
+    cos, sin : array
+        The eigenvectors are (cos, −sin) for low and (sin, cos) for high.
     """
     half_gap = 0.5 * (d - a)
     gap_size, b_size = xp.abs(half_gap), xp.abs(b)
@@ -367,7 +383,10 @@ def _separated_eigenvector(xp: Any, B: _Scaled, eigenvalue: Array) -> Vector3:
     use_second = adj_11 >= adj_22
 
     def choose(first: Array, second: Array, third: Array) -> Array:
-        """Return the entry of the column with the largest diagonal entry."""
+        """Return the entry of the column with the largest diagonal entry.
+
+        The arguments are the entries of the three columns in one row.
+        """
         second_or_third = xp.where(use_second, second, third)
         return xp.where(use_first, first, second_or_third)
 

@@ -11,7 +11,7 @@ and a sum of n products errs, in any order, by at most n·u/(1 − n·u)·Σ|a�
 roundings (n + 8 with a sum of n products), which `_grow` covers.
 
 Arb balls (python-flint) are the exact kind: slower, with as many bits as needed.
-`decide` asks a question at growing precision until the balls answer it.
+`decide` makes a comparison with more and more bits, until the balls settle it.
 
 Formulas are written once for both kinds: an object array of Arb balls and a `FloatBall`
 share + − × ÷, `dot` and `sqrt`.
@@ -82,7 +82,15 @@ class FloatBall:
     __slots__ = ("mid", "rad")
 
     def __init__(self, mid: Any, rad: Any = 0.0) -> None:
-        """Store midpoints and radii as arrays of the same shape."""
+        """Store midpoints and radii as arrays of the same shape.
+
+        Parameters
+        ----------
+        mid : array_like
+            The midpoints, which are taken as they are.
+        rad : array_like
+            The radii >= 0, which broadcast to the shape of the midpoints.
+        """
         self.mid = np.asarray(mid, dtype=np.float64)
         radius = np.asarray(rad, dtype=np.float64)
         if radius.shape != self.mid.shape:
@@ -90,21 +98,35 @@ class FloatBall:
         self.rad = radius
 
     def __getitem__(self, index: Any) -> "FloatBall":
+        """Return some of the balls, by any index of NumPy."""
         return FloatBall(self.mid[index], self.rad[index])
 
     def reshape(self, *shape: int) -> "FloatBall":
-        """Return the same balls as an array of another shape."""
+        """Return the same balls as an array of another shape.
+
+        Parameters
+        ----------
+        *shape : int
+            The new lengths of the axes; one of them may be −1.
+
+        Returns
+        -------
+        FloatBall
+            The balls, in the same order.
+        """
         return FloatBall(self.mid.reshape(shape), self.rad.reshape(shape))
 
     @property
     def T(self) -> "FloatBall":
-        """The transposed array."""
+        """The transposed array: balls with their axes in reverse order."""
         return FloatBall(self.mid.T, self.rad.T)
 
     def __neg__(self) -> "FloatBall":
+        """Return −x, which is exact."""
         return FloatBall(-self.mid, self.rad)
 
     def __add__(self, other: Any) -> "FloatBall":
+        """Return x + y. Radii add up, and the sum of the midpoints is rounded once."""
         b = _as_ball(other)
         mid = self.mid + b.mid
         return FloatBall(mid, _grow(self.rad + b.rad + _UNIT_ROUNDOFF * np.abs(mid)))
@@ -112,12 +134,19 @@ class FloatBall:
     __radd__ = __add__
 
     def __sub__(self, other: Any) -> "FloatBall":
+        """Return x − y for a ball or an array y."""
         return self + (-_as_ball(other))
 
     def __rsub__(self, other: Any) -> "FloatBall":
+        """Return y − x for an array y."""
         return _as_ball(other) + (-self)
 
     def __mul__(self, other: Any) -> "FloatBall":
+        """Return x·y for a ball or an array y.
+
+        For x within r of a and y within s of b, |xy − ab| <= |a|·s + r·(|b| + s). The
+        product of the midpoints is rounded once.
+        """
         b = _as_ball(other)
         mid = self.mid * b.mid
         propagated = np.abs(self.mid) * b.rad + self.rad * (np.abs(b.mid) + b.rad)
@@ -126,8 +155,13 @@ class FloatBall:
     __rmul__ = __mul__
 
     def __truediv__(self, other: Any) -> "FloatBall":
-        # For x within rad a of a and y within rad b of b,
-        # x/y − a/b = ((x − a) − (a/b)(y − b))/y, and |y| >= |b| − rad b.
+        """Return x/y for a ball or an array y.
+
+        For x within r of a and y within s of b,
+        x/y − a/b = ((x − a) − (a/b)(y − b))/y, and |y| >= |b| − s. So the error is at
+        most (r + |a/b|·s)/(|b| − s), plus one rounding of a/b. If a ball y contains 0,
+        the radius is NaN.
+        """
         b = _as_ball(other)
         mid = self.mid / b.mid
         smallest_divisor = np.abs(b.mid) - b.rad
@@ -137,12 +171,18 @@ class FloatBall:
         return FloatBall(mid, _grow(propagated + _UNIT_ROUNDOFF * np.abs(mid)))
 
     def __rtruediv__(self, other: Any) -> "FloatBall":
+        """Return y/x for an array y."""
         return _as_ball(other) / self
 
     def sqrt(self) -> "FloatBall":
         """Return the square roots.
 
-        For x within rad of a, |√x − √a| = |x − a|/(√x + √a) <= rad/√a.
+        For x within r of a, |√x − √a| = |x − a|/(√x + √a) <= r/√a.
+
+        Returns
+        -------
+        FloatBall
+            The roots; the radius is NaN or infinite where the midpoint is not positive.
         """
         mid = np.sqrt(self.mid)
         return FloatBall(
@@ -151,7 +191,7 @@ class FloatBall:
         )
 
     def sum(self) -> "FloatBall":
-        """Return the sum of a vector of balls."""
+        """Return the sum of a vector of balls, as one ball with a proved radius."""
         return self.dot(np.ones(self.mid.shape))
 
     def dot(self, other: Any) -> "FloatBall":
@@ -295,7 +335,18 @@ def _leading_part(x: np.ndarray, bits: int) -> np.ndarray:
 
 
 def _as_ball(x: Any) -> FloatBall:
-    """Return a ball as it is, and exact numbers as balls of radius 0."""
+    """Return a ball as it is, and exact numbers as balls of radius 0.
+
+    Parameters
+    ----------
+    x : FloatBall or array_like
+        The right operand of an operation between balls.
+
+    Returns
+    -------
+    FloatBall
+        The operand as a ball.
+    """
     return x if isinstance(x, FloatBall) else FloatBall(x)
 
 
@@ -449,27 +500,28 @@ def first_precision(grid: int) -> int:
 
 
 def decide(evaluate: Callable[[int], T | None], bits: int = 64) -> T:
-    """Ask a question at doubling precision until the answer is certain.
+    """Evaluate a comparison or a rounding with more and more bits, until it is certain.
 
-    Every question that is asked here stays undecided only on a null set, so that this
-    ends with probability one. There is no cap: giving up would be an event whose
-    probability depends on the data.
+    Exact samplers call it to accept a proposal or to round a draw. Such a decision
+    stays open at every precision only with probability zero, so that this ends with
+    probability one. There is no cap: giving up would be an event whose probability
+    depends on the data.
 
     Parameters
     ----------
     evaluate : callable
-        Takes the number of bits, to which Arb is set, and returns the answer, or None
-        if the balls are too wide to tell.
+        Takes the number of bits, to which Arb is set, and returns the decision, such as
+        a truth value or an integer; None if the balls are too wide to tell.
     bits : int
-        The first precision.
+        The first precision, which is doubled each time.
 
     Returns
     -------
     object
-        The answer.
+        The first decision that is not None.
     """
     while True:
-        # As `precision` does, which itself takes longer than many a question.
+        # As `precision` does, which itself takes longer than many a decision.
         with _precision_lock:
             previous_bits = ctx.prec
             ctx.prec = bits

@@ -49,7 +49,11 @@ class FixedPoint:
 
     @property
     def exponent(self) -> int:
-        """The k for which terms are multiples of 2^−k, of modulus <= 2^52·2^−k."""
+        """The k for which terms are rounded to multiples of 2^−k.
+
+        It is the largest one for which a term of modulus `bound` is less than 2^52 such
+        multiples, but at most 1000.
+        """
         return min(_BITS - frexp(self.bound)[1], _LARGEST_EXPONENT)
 
     @property
@@ -74,6 +78,7 @@ class FixedPoint:
             several chunks are added up before `mean` is taken.
         """
         xp = namespace(terms)
+        # integers = high·2^26 + low, with |low| <= 2^25. All these floats are exact.
         integers = xp.round(terms * 2.0**self.exponent)
         high = xp.round(integers * (1 / _HALF))
         low = integers - high * _HALF
@@ -95,6 +100,7 @@ class FixedPoint:
         array
             The mean; rounding it is the only rounding after the terms.
         """
+        # Python's integers, which do not overflow.
         high, low = np.asarray(sums, dtype=np.int64).astype(object)
         return _rounded_quotient(high * int(_HALF) + low, n, self.exponent)
 
@@ -174,6 +180,7 @@ def gram_sums(rows: Array, radius: float) -> Array:
         cross = high.T @ low
         float_products = xp.stack([high.T @ high, cross + cross.T, low.T @ low])
         products = xp.astype(float_products, xp.int64)
+        # products = high part·2^26 + low part; the mask keeps the last 26 bits.
         parts = [products >> _HALF_BITS, products & ((1 << _HALF_BITS) - 1)]
         # The axis after the three products becomes that of high and low parts.
         total = total + xp.reshape(xp.stack(parts, axis=1), (6, d, d))
@@ -197,6 +204,8 @@ def gram_mean(sums: np.ndarray, n: int, radius: float) -> np.ndarray:
     array, shape (d, d)
         The mean of xxᵀ.
     """
+    # Python's integers, which do not overflow. Even rows are the high parts of the
+    # three products of halves, odd rows the low parts.
     parts = np.asarray(sums, dtype=np.int64).astype(object)
     high_high, cross, low_low = parts[::2] * (1 << _HALF_BITS) + parts[1::2]
     total = high_high * (1 << 2 * _SLICE_BITS) + cross * (1 << _SLICE_BITS) + low_low
@@ -204,7 +213,9 @@ def gram_mean(sums: np.ndarray, n: int, radius: float) -> np.ndarray:
 
 
 def _gram_exponent(radius: float) -> int:
-    """Return the k for which entries are rounded to multiples of 2^−k.
+    """Return the k for which entries of `gram_sums` are rounded to multiples of 2^−k.
+
+    Entries of modulus at most `radius` then have 40 bits: two halves of 20 bits.
 
     Parameters
     ----------
@@ -214,6 +225,6 @@ def _gram_exponent(radius: float) -> int:
     Returns
     -------
     int
-        k.
+        The number of binary digits after the point; negative for a huge radius.
     """
     return 2 * _SLICE_BITS - frexp(radius)[1]

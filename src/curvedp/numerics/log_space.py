@@ -29,6 +29,7 @@ def log_sum_exp(x: Array, axis: int) -> Array:
     array
         The logarithms of the sums.
     """
+    # The largest summand is factored out, so that no exponential overflows.
     top = np.max(x, axis=axis, keepdims=True)
     top = np.where(np.isfinite(top), top, 0.0)
     with np.errstate(divide="ignore", under="ignore"):

@@ -45,23 +45,27 @@ def norm(v: Array) -> Array:
     ----------
     v : array of shape (..., m, m)
         Matrices.
+
+    Returns
+    -------
+    array, shape (...)
+        One norm for each matrix.
     """
     xp = namespace(v)
+    # Divided by its largest entry, a matrix has squares that are representable.
     largest = constant(xp.max(xp.abs(v), axis=(-2, -1), keepdims=True))
     scale = xp.where(largest == 0, 1.0, largest)
     unit = v / scale
-    return (
-        safe_sqrt(xp, xp.sum(unit * unit, axis=(-2, -1))) * scale[..., 0, 0]
-    )  # its derivative at 0 is taken to be 0
+    return safe_sqrt(xp, xp.sum(unit * unit, axis=(-2, -1))) * scale[..., 0, 0]
 
 
 def skew(x: Array) -> Array:
-    """Return the skew-symmetric part of x."""
+    """Return the skew-symmetric part (x − xᵀ)/2 of square matrices."""
     return (x - x.mT) / 2
 
 
 def sinc(xp: Any, x: Array) -> Array:
-    """Return sin(x)/x, and 1 at 0."""
+    """Return sin(x)/x elementwise, and 1 at 0, without a division by 0."""
     zero = x == 0
     safe = xp.where(zero, 1.0, x)
     return xp.where(zero, 1.0, xp.sin(safe) / safe)
@@ -70,12 +74,22 @@ def sinc(xp: Any, x: Array) -> Array:
 def svd(x: Array) -> tuple[Array, Array, Array]:
     """Return the thin singular value decomposition (U, s, Vᵀ) of x = U·diag(s)·Vᵀ.
 
-    A matrix that is not finite gives NaN; LAPACK would raise.
+    A matrix that is not finite gives NaN; LAPACK would raise, and an exception that
+    depends on a record would reveal something about it.
 
     Parameters
     ----------
     x : array of shape (..., m, n)
-        Matrices.
+        Matrices; ℓ is the smaller of m and n.
+
+    Returns
+    -------
+    U : array, shape (..., m, ℓ)
+        The left singular vectors, as columns.
+    s : array, shape (..., ℓ)
+        The singular values, descending.
+    Vh : array, shape (..., ℓ, n)
+        The right singular vectors, as rows.
     """
     xp = namespace(x)
     x, finite = _finite(xp, x)
@@ -91,6 +105,16 @@ def well_scaled(x: Array) -> Array:
     """Return matrices divided by their largest absolute entry; 0 stays 0.
 
     Squares of the entries then neither overflow nor all vanish.
+
+    Parameters
+    ----------
+    x : array of shape (..., m, n)
+        Matrices.
+
+    Returns
+    -------
+    array of shape (..., m, n)
+        Matrices with entries from −1 to 1.
     """
     xp = namespace(x)
     largest = xp.max(xp.abs(x), axis=(-2, -1), keepdims=True)
@@ -98,7 +122,7 @@ def well_scaled(x: Array) -> Array:
 
 
 def det(x: Array) -> Array:
-    """Return the determinant; NaN, without a warning, if a matrix is not finite."""
+    """Return determinants; NaN, without a warning, for a matrix that is not finite."""
     xp = namespace(x)
     x, finite = _finite(xp, x)
     return xp.where(finite[..., 0, 0], xp.linalg.det(x), xp.nan)
@@ -127,7 +151,25 @@ def skew_eigen(W: Array) -> tuple[Array, Array]:
 
 
 def _finite(xp: Any, x: Array) -> tuple[Array, Array]:
-    """Return x with 0 for matrices that are not finite, and which are finite."""
+    """Return matrices with 0 in place of those that are not finite, and which are.
+
+    LAPACK raises on NaN. Callers decompose the first result, and put NaN where the
+    second one is False.
+
+    Parameters
+    ----------
+    xp : module
+        The array library of x.
+    x : array of shape (..., m, n)
+        Matrices.
+
+    Returns
+    -------
+    x : array of shape (..., m, n)
+        The finite matrices; 0 in place of the others.
+    is_finite : array of bool, shape (..., 1, 1)
+        Which matrices were finite.
+    """
     finite = xp.all(xp.isfinite(x), axis=(-2, -1), keepdims=True)
     return xp.where(finite, x, 0.0), finite
 
@@ -136,6 +178,10 @@ def sym_function(
     A: Array, U: Array, values: Array, divided: Callable[[], Array]
 ) -> Array:
     """Return f(A) for symmetric A, with its derivative.
+
+    The caller has computed the eigenvectors U of A. The derivative in the direction E
+    is U(K ⊙ UᵀEU)Uᵀ, with the divided differences K (Daleckii and Krein 1965). It is
+    carried by a term of value 0 in A minus a constant copy of A.
 
     Parameters
     ----------
@@ -146,7 +192,13 @@ def sym_function(
     values : array, shape (..., m)
         The values of f at the eigenvalues.
     divided : callable
-        Returns the divided differences of f at pairs of eigenvalues, (..., m, m).
+        Returns the divided differences of f at pairs of eigenvalues, (..., m, m). It is
+        called only if derivatives may be asked for.
+
+    Returns
+    -------
+    array, shape (..., m, m)
+        f(A) = U·diag(values)·Uᵀ.
     """
     value = (U * values[..., None, :]) @ U.mT
     if not differentiable(A):
@@ -170,9 +222,10 @@ def polar(C: Array) -> tuple[Array, Array, Array]:
     -------
     W : array
         The orthogonal factor.
-    c, U : array
-        Singular values (descending) and left singular vectors, as constants for
-        differentiation.
+    c : array, shape (..., n)
+        The singular values, descending, as constants for differentiation.
+    U : array, shape (..., n, n)
+        The left singular vectors, as constants for differentiation.
     """
     xp = namespace(C)
     base = constant(C)
@@ -238,6 +291,11 @@ def divided_difference_map(K: Array, Z: Array, G: Array) -> Array:
         The unitary matrix of eigenvectors.
     G : array, shape (..., n, n)
         The direction of the derivative.
+
+    Returns
+    -------
+    array, shape (..., n, n)
+        The change of the matrix function to first order.
     """
     xp = namespace(Z)
     Z_adjoint = xp.conj(Z).mT
@@ -257,10 +315,13 @@ def skew_exp_eigen(w: Array, Z: Array) -> tuple[Array, Array]:
 
     Returns
     -------
-    value, mean : array, shape (..., m, m)
-        As `skew_exp` returns them.
+    value : array, shape (..., m, m)
+        exp W − I.
+    mean : array, shape (..., m, m)
+        φ₁(W) with φ₁(z) = (e^z − 1)/z, which is the mean of exp(tW) over t in [0, 1].
     """
     xp = namespace(w, Z)
+    # φ₁(iw) = e^{iw/2}·sinc(w/2), and e^{iw} − 1 = iw·φ₁(iw): nothing cancels.
     half = w / 2
     Z_adjoint = xp.conj(Z).mT
     phi1 = phase(xp, half, Z.dtype) * xp.astype(sinc(xp, half), Z.dtype)
@@ -269,25 +330,47 @@ def skew_exp_eigen(w: Array, Z: Array) -> tuple[Array, Array]:
 
 
 def phase(xp: Any, w: Array, kind: Any) -> Array:
-    """Return e^{iw} for real w, as an array of the complex type `kind`."""
+    """Return e^{iw} for real angles w, elementwise.
+
+    Parameters
+    ----------
+    xp : module
+        The array library.
+    w : array
+        The angles.
+    kind : dtype
+        The complex type of the result, which the Array API does not derive from w.
+
+    Returns
+    -------
+    array of complex
+        Numbers of modulus 1, of the shape of `w`.
+    """
     return xp.astype(xp.cos(w), kind) + 1j * xp.astype(xp.sin(w), kind)
 
 
 def reflect(p: Array, x: Array) -> Array:
     """Return Hx for the block reflector H of an orthonormal frame p.
 
-    Schreiber and Parlett (1988); it takes O(mr²) operations. Let E be the first r
-    columns of the identity, W the polar factor of the top r×r block of p, and Y = pWᵀ +
-    E. Then H = I − Y(I + EᵀpWᵀ)⁻¹Yᵀ is symmetric and orthogonal and sends E to −pWᵀ. So
-    it maps the complement of span E to the complement of span p. The matrix that is
-    inverted has its eigenvalues in [1, 2], so that nothing cancels.
+    It maps coordinates to tangent vectors that are orthogonal to the frame, and back,
+    without an orthonormal basis of the complement of p. Schreiber and Parlett (1988);
+    it takes O(mr²) operations. Let E be the first r columns of the identity, W the
+    polar factor of the top r×r block of p, and Y = pWᵀ + E. Then H = I − Y(I +
+    EᵀpWᵀ)⁻¹Yᵀ is symmetric and orthogonal and sends E to −pWᵀ. So it maps the
+    complement of span E to the complement of span p. The matrix that is inverted has
+    its eigenvalues in [1, 2], so that nothing cancels.
 
     Parameters
     ----------
     p : array, shape (..., m, r)
         The orthonormal frame.
     x : array, shape (..., m, n)
-        What is reflected.
+        The matrices that are reflected, column by column.
+
+    Returns
+    -------
+    array, shape (..., m, n)
+        Hx. Applying H twice gives x back.
     """
     xp = namespace(p, x)
     m, r = p.shape[-2:]
@@ -309,9 +392,16 @@ def symmetric_from_triangle(z: Array, factor: np.ndarray, k: int = -1) -> Array:
         entries for, and of opposite signs above and below for a skew matrix.
     k : int
         −1 to leave the diagonal out, 0 to include it.
+
+    Returns
+    -------
+    array, shape (..., n, n)
+        The matrices.
     """
     xp = namespace(z)
     n = len(factor)
+    # The position in z of each matrix entry; above the diagonal, that of its mirror
+    # image.
     place = np.zeros((n, n), dtype=np.int64)
     place[np.tril_indices(n, k)] = np.arange(n * (n + 1 + 2 * k) // 2)
     full = xp.take(
@@ -329,6 +419,11 @@ def lower_triangle(A: Array, k: int = -1) -> Array:
         Square matrices.
     k : int
         −1 to leave the diagonal out, 0 to include it.
+
+    Returns
+    -------
+    array, shape (..., number of entries)
+        The entries, the inverse of `symmetric_from_triangle`.
     """
     xp = namespace(A)
     n = A.shape[-1]
@@ -337,7 +432,20 @@ def lower_triangle(A: Array, k: int = -1) -> Array:
 
 
 def skew_from_vector(z: Array, n: int) -> Array:
-    """Return the skew-symmetric n×n matrix with the entries z below its diagonal."""
+    """Return skew-symmetric n×n matrices with given entries below the diagonal.
+
+    Parameters
+    ----------
+    z : array, shape (..., n(n−1)/2)
+        The entries, row by row.
+    n : int
+        The number of rows.
+
+    Returns
+    -------
+    array, shape (..., n, n)
+        The matrices; for n = 1 they are 0.
+    """
     lower = np.tri(n, k=-1)
     if n == 1:
         return like(z, np.zeros((*z.shape[:-1], 1, 1)))
@@ -345,17 +453,28 @@ def skew_from_vector(z: Array, n: int) -> Array:
 
 
 def skew_to_vector(A: Array) -> Array:
-    """Return the entries below the diagonal of the skew part of A."""
+    """Return the entries below the diagonal of the skew part of A, row by row.
+
+    Parameters
+    ----------
+    A : array, shape (..., n, n)
+        Square matrices.
+
+    Returns
+    -------
+    array, shape (..., n(n−1)/2)
+        The entries; `skew_from_vector` makes the skew part of them.
+    """
     return lower_triangle(skew(A)) if A.shape[-1] > 1 else A[..., 0, :0]
 
 
 def sym(A: Array) -> Array:
-    """Return the symmetric part of A."""
+    """Return the symmetric part (A + Aᵀ)/2 of square matrices."""
     return 0.5 * (A + A.mT)
 
 
 def sandwich(U: Array, S: Array, V: Array | None = None) -> Array:
-    """Return U S Vᵀ, with V = U when it is left out."""
+    """Return U·S·Vᵀ for batches of matrices, with V = U if it is left out."""
     return U @ S @ (U if V is None else V).mT
 
 
@@ -369,6 +488,11 @@ def divided_log(x: Array, y: Array) -> Array:
     ----------
     x, y : arrays
         Positive numbers.
+
+    Returns
+    -------
+    array
+        The quotients, all positive; NaN where x or y is not positive.
     """
     xp = namespace(x, y)
     x, y = xp.broadcast_arrays(x, y)
@@ -389,6 +513,11 @@ def divided_exp(x: Array, y: Array) -> Array:
     ----------
     x, y : arrays
         Real numbers.
+
+    Returns
+    -------
+    array
+        The quotients, all positive.
     """
     xp = namespace(x, y)
     x, y = xp.broadcast_arrays(x, y)
@@ -414,13 +543,23 @@ def apply(
         The function of the eigenvalues.
     divided : callable
         divided(x, y) = (f(x) − f(y))/(x − y), and f'(x) at x = y.
+
+    Returns
+    -------
+    array, shape (..., m, m)
+        f(S) = U·diag(f(w))·Uᵀ, with the eigenvalues w and the eigenvectors U of S.
     """
 
     def value(S: Array) -> Array:
+        """Return f(S) from the eigen-system of S."""
         w, U = eigh(S)
         return (U * f(w)[..., None, :]) @ U.mT
 
     def rule(arrays: tuple[Array], changes: tuple[Array]) -> tuple[Array, Array]:
+        """Return f(S) and its change U(K ⊙ UᵀEU)Uᵀ for a change E of S, for JAX.
+
+        K are the divided differences at pairs of eigenvalues, and U the eigenvectors.
+        """
         w, U = eigh(*arrays)
         K = divided(w[..., :, None], w[..., None, :])
         return apply(*arrays, f, divided), sandwich(U, K * (U.mT @ sym(*changes) @ U))
@@ -439,7 +578,7 @@ def log_sym(S: Array) -> Array:
 
 
 def log1p_sym(S: Array) -> Array:
-    """Return log(I + S) for symmetric S > −I."""
+    """Return log(I + S) for symmetric S > −I, with all digits of a small S."""
     return apply(S, namespace(S).log1p, lambda x, y: divided_log(1 + x, 1 + y))
 
 
@@ -459,12 +598,19 @@ def cholesky(A: Array) -> Array:
     ----------
     A : array of shape (..., m, m)
         Symmetric matrices.
+
+    Returns
+    -------
+    array of shape (..., m, m)
+        L, with a positive diagonal.
     """
     xp = namespace(A)
     if is_jax_namespace(xp):
         return xp.linalg.cholesky(A)
     m = A.shape[-1]
     index = xp.arange(m, device=device(A))
+    # A column of L is one of what is left of A, divided by the root of its pivot; its
+    # product with itself is then subtracted.
     columns = []
     for j in range(m):
         pivot = A[..., j, j]
@@ -486,6 +632,11 @@ def lower_solve(L: Array, B: Array) -> Array:
         Lower triangular matrices.
     B : array of shape (..., m, n)
         Right-hand sides.
+
+    Returns
+    -------
+    array of shape (..., m, n)
+        The solutions X of LX = B.
     """
     xp = namespace(L, B)
     if is_jax_namespace(xp):
@@ -508,10 +659,16 @@ def upper_solve(L: Array, B: Array) -> Array:
         Lower triangular matrices.
     B : array of shape (..., m, n)
         Right-hand sides.
+
+    Returns
+    -------
+    array of shape (..., m, n)
+        The solutions X of LᵀX = B.
     """
     xp = namespace(L, B)
     if is_jax_namespace(xp):
         return _jax_solve(xp, L, B, trans=1)
+    # With rows and columns in reverse order, Lᵀ is lower triangular.
     return xp.flip(
         lower_solve(xp.flip(L.mT, axis=(-2, -1)), xp.flip(B, axis=-2)), axis=-2
     )
@@ -524,10 +681,17 @@ def _jax_solve(xp: Any, L: Array, B: Array, trans: int) -> Array:
     ----------
     xp : namespace
         JAX's array namespace.
-    L, B : array
-        Lower triangular matrices and right sides.
+    L : array of shape (..., m, m)
+        Lower triangular matrices.
+    B : array of shape (..., m, n)
+        Right-hand sides.
     trans : int
         0 for L⁻¹B, 1 for L⁻ᵀB.
+
+    Returns
+    -------
+    array of shape (..., m, n)
+        The solutions.
     """
     import jax
 
@@ -540,7 +704,23 @@ def _jax_solve(xp: Any, L: Array, B: Array, trans: int) -> Array:
 
 
 def whiten(L: Array, S: Array) -> Array:
-    """Return L⁻¹SL⁻ᵀ for lower triangular L and symmetric S, exactly symmetric."""
+    """Return the whitened matrix L⁻¹SL⁻ᵀ, exactly symmetric.
+
+    With the Cholesky factor L of an SPD matrix p = LLᵀ, it expresses a symmetric matrix
+    S in a frame in which p is the identity.
+
+    Parameters
+    ----------
+    L : array of shape (..., m, m)
+        Lower triangular matrices.
+    S : array of shape (..., m, m)
+        Symmetric matrices.
+
+    Returns
+    -------
+    array of shape (..., m, m)
+        The whitened matrices.
+    """
     W = lower_solve(L, lower_solve(L, S).mT)
     return 0.5 * (W + W.mT)
 
@@ -557,6 +737,11 @@ def cholesky_change(L: Array, v: Array) -> Array:
         The Cholesky factor.
     v : array, shape (..., m, m)
         The change of LLᵀ, symmetric.
+
+    Returns
+    -------
+    array, shape (..., m, m)
+        The change X of L, lower triangular.
     """
     xp = namespace(L, v)
     A = whiten(L, v)
@@ -572,7 +757,12 @@ def cholesky_minus_identity(E: Array) -> Array:
     Parameters
     ----------
     E : array of shape (..., m, m)
-        Symmetric matrices.
+        Symmetric matrices. NaN is returned where I + E is not positive definite.
+
+    Returns
+    -------
+    array of shape (..., m, m)
+        F, as accurate relative to E as E itself.
     """
     xp = namespace(E)
     m = E.shape[-1]

@@ -82,7 +82,7 @@ class PiecewiseChebyshev:
         resolution: float,
         lowest_value: float,
     ) -> None:
-        """Store the functions; panels are laid by `add`."""
+        """Store the functions; the series has no panel until `add` is called."""
         self._functions = functions
         self._argument_rounding = argument_rounding
         self._resolution = resolution
@@ -209,7 +209,10 @@ class PiecewiseChebyshev:
 
     @property
     def _is_noisy(self) -> bool:
-        """Whether the functions have a larger relative error than `RESOLUTION`."""
+        """Whether the functions have a larger relative error than 1e-12.
+
+        Then the last coefficients of a series do not vanish, however short its panel.
+        """
         return self._resolution > RESOLUTION
 
     def _is_resolved(

@@ -362,14 +362,21 @@ def _fill_block(
     ----------
     p, q : six arrays each
         The lower triangles of SPD matrices.
-    L, logs, U, is_doubtful : array
-        What `log_spectrum3` returns, for these pairs; they are overwritten.
+    L : array, shape (n, 3, 3)
+        It is overwritten with the Cholesky factors of p.
+    logs : array, shape (n, 3)
+        It is overwritten with the logarithms of the eigenvalues of L⁻¹qL⁻ᵀ.
+    U : array, shape (n, 3, 3)
+        It is overwritten with the eigenvectors, as columns.
+    is_doubtful : array of bool, shape (n,)
+        It is overwritten with whether a pair needs more precision than doubles have.
     """
     p_factor, q_factor = _cholesky(p), _cholesky(q)
     p_inverse, q_inverse = _inverse(p_factor), _inverse(q_factor)
     for entry, (i, j) in zip(p_factor, _POSITIONS, strict=True):
         L[:, i, j] = entry
 
+    # Squared Frobenius norms of the factors and their inverses bound condition numbers.
     p_square, p_inverse_square = dot(p_factor, p_factor), dot(p_inverse, p_inverse)
     q_square, q_inverse_square = dot(q_factor, q_factor), dot(q_inverse, q_inverse)
     condition = np.maximum(p_square * p_inverse_square, q_square * q_inverse_square)
@@ -378,6 +385,7 @@ def _fill_block(
     # Written so that NaN is doubtful.
     is_doubtful[:] = ~((condition <= _LARGEST_CONDITION) & is_representable)
 
+    # Near pairs: the eigenvalues of E = L⁻¹(q − p)L⁻ᵀ.
     difference = tuple(q_entry - p_entry for p_entry, q_entry in zip(p, q, strict=True))
     E = np.broadcast_arrays(*congruence(p_inverse, difference))
     diagonal_square = E[0] ** 2 + E[2] ** 2 + E[5] ** 2
@@ -389,6 +397,8 @@ def _fill_block(
         values, vectors = eigh3(np, *(entry[rows] for entry in E))
         logs[rows] = np.log1p(np.stack(values, axis=-1))
         U[rows] = np.stack(vectors, axis=-1).reshape(-1, 3, 3)
+
+    # Far pairs: singular values of L⁻¹K, with the Cholesky factor K of q.
     is_far = ~is_near & ~is_doubtful
     if is_far.any():
         rows = _row_index(is_far)
@@ -398,7 +408,18 @@ def _fill_block(
 
 
 def _row_index(mask: np.ndarray) -> Any:
-    """Return an index of the rows where a mask holds: a slice, without a copy, if all do."""
+    """Return an index of the rows where a mask holds.
+
+    Parameters
+    ----------
+    mask : array of bool
+        One truth value for each row.
+
+    Returns
+    -------
+    slice or array of int
+        A slice, which makes no copy, if the mask holds everywhere.
+    """
     return slice(None) if mask.all() else np.flatnonzero(mask)
 
 
@@ -554,7 +575,20 @@ def _entries(X: np.ndarray) -> Entries:
 
 
 def _take_rows(A: Entries, rows: Any) -> Entries:
-    """Return some rows of every entry; a single matrix is returned as it is."""
+    """Return some of the matrices of a batch; a single matrix is returned as it is.
+
+    Parameters
+    ----------
+    A : six arrays
+        The lower triangles of matrices, with one element for each matrix.
+    rows : slice or array of int
+        Which matrices.
+
+    Returns
+    -------
+    six arrays
+        The lower triangles of these matrices.
+    """
     return tuple(a if len(a) == 1 else a[rows] for a in A)
 
 

@@ -51,19 +51,36 @@ _LARGEST_COMPILED = 3
 
 @dataclass(frozen=True)
 class _Pair:
-    """A number of twice the working precision: the unevaluated sum high + low."""
+    """Numbers of twice the working precision: the unevaluated sums high + low.
 
-    high: Array
-    low: Array
+    A sum or a product is rounded to a float, and its rounding error, which is a float
+    too, is stored beside it (Dekker 1971).
+    """
+
+    high: Array  # the numbers, rounded to floats
+    low: Array  # what rounding left out
 
     @classmethod
     def exactly(cls, A: Array) -> "_Pair":
-        """Return the pair that equals an array exactly."""
+        """Return the pair that equals an array of floats exactly."""
         return cls(A, namespace(A).zeros_like(A))
 
     @classmethod
     def rounded(cls, s: Array, e: Array) -> "_Pair":
-        """Return s + e as a pair with a rounded high part; |e| must be below |s|."""
+        """Return s + e as a pair whose high part is the sum rounded to a float.
+
+        Parameters
+        ----------
+        s : array
+            The larger summand.
+        e : array
+            The smaller one, |e| <= |s|, such as a rounding error of s.
+
+        Returns
+        -------
+        _Pair
+            The same sum, exactly.
+        """
         total = s + e
         return cls(total, e - (total - s))
 
@@ -73,36 +90,54 @@ class _Pair:
         Parameters
         ----------
         f : callable
-            A linear map of arrays, such as an index or a transpose.
+            A linear map of arrays, such as an index or a transpose. It must not round.
+
+        Returns
+        -------
+        _Pair
+            f(high) + f(low).
         """
         return _Pair(f(self.high), f(self.low))
 
     def __getitem__(self, index: Any) -> "_Pair":
+        """Return some of the numbers, by any index of arrays."""
         return self.map(lambda part: part[index])
 
     def where(self, mask: Array) -> "_Pair":
-        """Return the pair where the mask holds, and 0 elsewhere."""
+        """Return the numbers where the mask holds, and 0 elsewhere."""
         xp = namespace(self.high)
         return self.map(lambda part: xp.where(mask, part, xp.zeros_like(part)))
 
     def __add__(self, other: "_Pair") -> "_Pair":
+        """Return the sum. The sum of the high parts is exact, with its error e."""
         s, e = two_sum(self.high, other.high)
         return _Pair.rounded(s, e + (self.low + other.low))
 
     def __sub__(self, other: "_Pair") -> "_Pair":
+        """Return the difference, as the sum with −other."""
         return self + other.map(lambda part: -part)
 
     def __mul__(self, other: "_Pair") -> "_Pair":
+        """Return the product. The product of two low parts is too small to count."""
         p, e = two_product(namespace(self.high), self.high, other.high)
         return _Pair.rounded(p, e + (self.high * other.low + self.low * other.high))
 
     def __truediv__(self, other: "_Pair") -> "_Pair":
+        """Return the quotient of the high parts, after one step of long division."""
         q = self.high / other.high
         remainder = self - _Pair.exactly(q) * other
         return _Pair.rounded(q, (remainder.high + remainder.low) / other.high)
 
     def sqrt(self) -> "_Pair":
-        """Return the square root; NaN where the number is not positive."""
+        """Return the square root; NaN where the number is not positive.
+
+        It is the root of the high part, corrected by one step of Newton's method.
+
+        Returns
+        -------
+        _Pair
+            The roots.
+        """
         xp = namespace(self.high)
         is_positive = self.high > 0
         safe = xp.where(is_positive, self.high, xp.ones_like(self.high))
@@ -120,6 +155,11 @@ def _stack(parts: list[_Pair], axis: int) -> _Pair:
         Arrays in twice the working precision.
     axis : int
         The new axis.
+
+    Returns
+    -------
+    _Pair
+        One array in twice the working precision.
     """
     xp = namespace(parts[0].high)
     return _Pair(
@@ -137,6 +177,11 @@ def _cholesky(A: Array) -> _Pair:
     ----------
     A : array of shape (..., m, m)
         Symmetric matrices.
+
+    Returns
+    -------
+    _Pair of shape (..., m, m)
+        L, with a relative error of about u²·cond(A), u the unit roundoff.
     """
     index = namespace(A).arange(A.shape[-1], device=device(A))
     remainder = _Pair.exactly(A)
@@ -187,10 +232,15 @@ def _lower_solve(L: _Pair, B: _Pair) -> _Pair:
 
     Parameters
     ----------
-    L : pair
+    L : _Pair of shape (..., m, m)
         Lower triangular matrices, in twice the working precision.
-    B : pair
-        Right-hand sides.
+    B : _Pair of shape (..., m, n)
+        Right-hand sides, in twice the working precision.
+
+    Returns
+    -------
+    _Pair of shape (..., m, n)
+        The solutions X of LX = B.
     """
     rows: list[_Pair] = []
     for i in range(L.high.shape[-1]):
@@ -200,15 +250,21 @@ def _lower_solve(L: _Pair, B: _Pair) -> _Pair:
 
 
 def _congruence(L: _Pair, S: Array) -> _Pair:
-    """Return L⁻¹SL⁻ᵀ in pairs, for lower triangular L and symmetric S.
+    """Return the whitened matrix L⁻¹SL⁻ᵀ in pairs, for symmetric S.
 
     Parameters
     ----------
-    L : pair
+    L : _Pair of shape (..., m, m)
         Lower triangular matrices, in twice the working precision.
     S : array, shape (..., m, m)
         Symmetric matrices.
+
+    Returns
+    -------
+    _Pair of shape (..., m, m)
+        The whitened matrices, in twice the working precision.
     """
+    # First L⁻¹S, then L⁻¹ times its transpose.
     return _lower_solve(L, _lower_solve(L, _Pair.exactly(S)).map(lambda half: half.mT))
 
 
@@ -288,7 +344,11 @@ def _jacobi(xp: Any, G: Array) -> tuple[Array, Array]:
     def sweep(
         state: tuple[Array, Array, int | Array],
     ) -> tuple[Array, Array, int | Array]:
-        """Rotate all pairs of columns once."""
+        """Rotate all pairs of columns once.
+
+        The state consists of the columns, which matrices have not converged, and the
+        number of sweeps so far.
+        """
         G, active, count = state
         rotated, largest_cosine = _jacobi_round(xp, G)
         for _ in range(n_columns - 2):
@@ -334,10 +394,12 @@ def _jacobi_round(xp: Any, G: Array) -> tuple[Array, Array]:
         The largest cosine of an angle between paired columns before the rotation.
     """
     k = G.shape[-1] // 2
+    # The column that takes each place in the next round: 0, 2k − 1, 1, 2, …, 2k − 2.
     next_places = np.concatenate([[0], [2 * k - 1], np.arange(1, 2 * k - 1)])
     move_on = xp.asarray(next_places, device=device(G))
     flip = xp.asarray(np.arange(k)[::-1].copy(), device=device(G))
 
+    # A rotation by the angle with the smaller tangent makes x and y orthogonal.
     x, y = G[..., :k], xp.take(G[..., k:], flip, axis=-1)
     x_square = xp.sum(x * x, axis=-2)
     y_square = xp.sum(y * y, axis=-2)
@@ -372,11 +434,17 @@ def condition(L: Array) -> Array:
     ----------
     L : array, shape (..., m, m)
         Lower triangular matrices.
+
+    Returns
+    -------
+    array, shape (...)
+        Numbers >= 1, which decide whether doubles are accurate enough.
     """
     xp = namespace(L)
     inverse = lower_solve(L, like(L, np.eye(L.shape[-1])))
 
     def largest_sum(A: Array, axis: int) -> Array:
+        """Return ‖A‖₁ (axis −2) or ‖A‖_∞ (axis −1): the largest sum of moduli."""
         return xp.max(xp.sum(xp.abs(A), axis=axis), axis=-1)
 
     return (
@@ -395,6 +463,9 @@ def _refine(
 ) -> Any:
     """Return the plain results, with careful ones in place of those that are doubtful.
 
+    The plain path works in doubles, the careful path in pairs of doubles. A result
+    depends on its own matrix alone, whatever the other matrices of the batch are.
+
     Parameters
     ----------
     doubtful : array of bool
@@ -406,19 +477,37 @@ def _refine(
         matrices alone; other libraries, and public time, for all of them.
     *args : array
         The matrices.
+
+    Returns
+    -------
+    tuple of arrays
+        The results, of the shapes of `plain`.
     """
     xp = namespace(*args)
     batch = doubtful.shape
     args = tuple(xp.broadcast_to(a, (*batch, *a.shape[-2:])) for a in args)
 
     def merge(results: tuple[Array, ...]) -> tuple[Array, ...]:
-        """Return careful results where doubtful and plain ones elsewhere."""
+        """Return the given results where doubtful, and plain ones elsewhere.
+
+        Parameters
+        ----------
+        results : tuple of arrays
+            The results of the careful path for all matrices.
+
+        Returns
+        -------
+        tuple of arrays
+            The merged results.
+        """
+        # The mask of the batch, with an axis of length 1 for each further axis.
         masks = (
             xp.reshape(doubtful, (*batch, *(1 for _ in r.shape[len(batch) :])))
             for r in results
         )
         return tuple(map(xp.where, masks, results, plain))
 
+    # JAX compiles both paths, and runs the careful one if any matrix is doubtful.
     if is_jax_namespace(xp):
         if args[0].shape[-1] > _LARGEST_COMPILED:
             return plain
@@ -427,6 +516,8 @@ def _refine(
         return jax.lax.cond(
             xp.any(doubtful), lambda a: merge(careful(*a)), lambda a: plain, args
         )
+
+    # Other libraries: none, all, or, under NumPy, the doubtful matrices alone.
     if not in_public_time() and not bool(xp.any(doubtful)):
         return plain
     if in_public_time() or not is_numpy_array(doubtful) or batch == ():
@@ -460,6 +551,7 @@ def whitened(p: Array, v: Array) -> tuple[Array, Array]:
     """
 
     def in_pairs(p: Array, v: Array) -> tuple[Array, Array]:
+        """Return L and L⁻¹vL⁻ᵀ, computed in pairs of doubles and rounded."""
         factor = _cholesky(p)
         W = _congruence(factor, v)
         return factor.high, sym(W.high + W.low)
@@ -475,8 +567,9 @@ def whitened(p: Array, v: Array) -> tuple[Array, Array]:
 def log_spectrum(p: Array, q: Array) -> tuple[Array, Array, Array]:
     """Return the logarithms of the eigenvalues of the pencil (p, q), with eigenvectors.
 
-    A 3×3 NumPy matrix takes the same path alone as in a batch: its result must not
-    depend on how many others are beside it.
+    With p = LLᵀ, these are the eigenvalues of L⁻¹qL⁻ᵀ. Affine-invariant distances and
+    logarithms depend on them. A 3×3 NumPy matrix takes the same path alone as in a
+    batch: its result must not depend on how many others are beside it.
 
     Parameters
     ----------
@@ -505,8 +598,8 @@ def _log_spectrum_of_tensors(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return `log_spectrum` of 3×3 NumPy matrices, by closed forms where they suffice.
 
-    The matrices for which the closed form is not accurate are computed in pairs of
-    doubles.
+    With p = LLᵀ, it consists of the eigenvalues of L⁻¹qL⁻ᵀ and the eigenvectors. The
+    matrices for which the closed form is not accurate are computed in pairs of doubles.
 
     Parameters
     ----------
@@ -515,8 +608,12 @@ def _log_spectrum_of_tensors(
 
     Returns
     -------
-    L, logs, U : array
-        As `log_spectrum` returns them.
+    L : array, shape (..., 3, 3)
+        The Cholesky factor of p.
+    logs : array, shape (..., 3)
+        The logarithms of the eigenvalues.
+    U : array, shape (..., 3, 3)
+        The eigenvectors, as columns.
     """
     batch = np.broadcast_shapes(p.shape[:-2], q.shape[:-2])
     # A single matrix is not copied for every partner.
@@ -540,11 +637,12 @@ def _log_spectrum_of_tensors(
 def _log_spectrum(p: Array, q: Array) -> tuple[Array, Array, Array]:
     """Return `log_spectrum` of matrices of any size on any array library.
 
-    With p = LLᵀ, the plain path takes log(1 + mu) for the eigenvalues mu of L⁻¹(q −
-    p)L⁻ᵀ: the difference q − p holds the digits of near points. Matrices for which the
-    product of condition numbers is above `_DOUBTFUL` are computed again in pairs of
-    doubles. Both paths work on q in the units of p; the logarithm of the factor between
-    the units is added at the end.
+    With p = LLᵀ, it consists of the log-eigenvalues of L⁻¹qL⁻ᵀ and the eigenvectors.
+    The plain path takes log(1 + mu) for the eigenvalues mu of L⁻¹(q − p)L⁻ᵀ: the
+    difference q − p holds the digits of near points. Matrices for which the product of
+    condition numbers is above `_DOUBTFUL` are computed again in pairs of doubles. Both
+    paths work on q in the units of p; the logarithm of the factor between the units is
+    added at the end.
 
     Parameters
     ----------
@@ -553,8 +651,12 @@ def _log_spectrum(p: Array, q: Array) -> tuple[Array, Array, Array]:
 
     Returns
     -------
-    L, logs, U : array
-        As `log_spectrum` returns them.
+    L : array, shape (..., m, m)
+        The Cholesky factor of p.
+    logs : array, shape (..., m)
+        The logarithms of the eigenvalues; NaN where there is none.
+    U : array, shape (..., m, m)
+        The eigenvectors, as columns.
     """
     xp = namespace(p, q)
     L, (q, log_scale) = cholesky(p), match_scale(p, q)
@@ -596,10 +698,11 @@ def match_scale(p: Array, q: Array) -> tuple[Array, Array]:
         xp.log2(xp.where(has_ratio, q_trace, 1.0))
         - xp.log2(xp.where(has_ratio, p_trace, 1.0))
     )
-    half_power = xp.round(power / 2)  # 2^power itself may be no double
-    return q * (2.0**-half_power)[..., None, None] * (2.0 ** (half_power - power))[
-        ..., None, None
-    ], power * log(2.0)
+    # 2^−power itself may be no double, so that q is multiplied by two factors.
+    half_power = xp.round(power / 2)
+    first_factor = (2.0**-half_power)[..., None, None]
+    second_factor = (2.0 ** (half_power - power))[..., None, None]
+    return q * first_factor * second_factor, power * log(2.0)
 
 
 def _log_spectrum_in_pairs(p: Array, q: Array) -> tuple[Array, Array, Array]:
@@ -616,8 +719,12 @@ def _log_spectrum_in_pairs(p: Array, q: Array) -> tuple[Array, Array, Array]:
 
     Returns
     -------
-    L, logs, U : array
-        As `log_spectrum` returns them.
+    L : array, shape (..., m, m)
+        The Cholesky factor of p, rounded to doubles.
+    logs : array, shape (..., m)
+        The logarithms of the eigenvalues.
+    U : array, shape (..., m, m)
+        The eigenvectors, as columns.
     """
     xp = namespace(p, q)
     L = _cholesky(p)

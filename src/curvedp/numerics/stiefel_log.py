@@ -131,6 +131,11 @@ def _solve(xp: Any, target: Array) -> Array:
         The array library.
     target : array, shape (..., r + k, r)
         The end of the geodesic minus E.
+
+    Returns
+    -------
+    array, shape (..., r + k, r)
+        The velocities X; NaN where no start leads to a solution.
     """
     chord = _chord_start(xp, target)
 
@@ -139,11 +144,24 @@ def _solve(xp: Any, target: Array) -> Array:
 
         Where the best is shorter than π it stays, whatever the start gives: a point's
         logarithm depends on it alone.
+
+        Parameters
+        ----------
+        best : array, shape (..., r + k, r)
+            The shortest solutions so far; NaN where there is none.
+        start : array, shape (..., r + k, r)
+            Where Newton's method starts.
+
+        Returns
+        -------
+        array, shape (..., r + k, r)
+            The shortest solutions.
         """
         is_wanted = ~(_length(xp, best) < math.pi)
         solution = _newton(xp, start, target, wanted=is_wanted)
         return xp.where(is_wanted, _shorter(xp, best, solution), best)
 
+    # JAX: a compiled loop over the three starts.
     no_solution = xp.full_like(chord, xp.nan)
     if is_jax_array(target):
         import jax
@@ -152,12 +170,16 @@ def _solve(xp: Any, target: Array) -> Array:
         return jax.lax.scan(
             lambda best, start: (improve(best, start), None), no_solution, starts
         )[0]
+
+    # Public time: all three starts side by side.
     if in_public_time():
         starts = xp.concat([chord[None, ...], _rotation_starts(xp, target)])
         all_wanted = xp.ones_like(starts[..., :1, :1], dtype=xp.bool)
         solutions = _newton(xp, starts, target, wanted=all_wanted)
         first_two = _shorter(xp, solutions[0, ...], solutions[1, ...])
         return _shorter(xp, first_two, solutions[2, ...])
+
+    # Otherwise the chord, and the other two where it does not suffice.
     X = improve(no_solution, chord)
     if bool(xp.all(_length(xp, X) < math.pi)):
         return X
@@ -177,6 +199,11 @@ def _chord_start(xp: Any, target: Array) -> Array:
         The array library.
     target : array, shape (..., r + k, r)
         The end of the geodesic minus E.
+
+    Returns
+    -------
+    array, shape (..., r + k, r)
+        The velocities X at which Newton's method starts.
     """
     X = _tangent_part(xp, target, target.shape[-1])
     half = _length(xp, target) / 2
@@ -223,23 +250,43 @@ class _Flow(NamedTuple):
     """The geodesic with velocity X = [A; B], by the eigen-systems of its generators.
 
     exp(G) = Z·e^{iw}·Z* and exp(−A) = Y·e^{iu}·Y*, with G the `generator` of (A, B), Z
-    and Y unitary, and w and u real.
+    and Y unitary, and w and u real. Its end, its derivative and the transport of
+    vectors along it follow from these without another decomposition.
     """
 
-    Z: Array
-    w: Array
-    Y: Array
-    u: Array
+    Z: Array  # complex, shape (..., r + k, r + k)
+    w: Array  # shape (..., r + k)
+    Y: Array  # complex, shape (..., r, r)
+    u: Array  # shape (..., r)
 
     @classmethod
     def at(cls, A: Array, B: Array) -> "_Flow":
-        """Compute the eigen-systems for the velocity (A, B)."""
+        """Compute the eigen-systems for the velocity (A, B).
+
+        Parameters
+        ----------
+        A : array, shape (..., r, r)
+            The skew block of the velocity.
+        B : array, shape (..., k, r)
+            The other block.
+
+        Returns
+        -------
+        _Flow
+            The geodesic from E with this velocity.
+        """
         w, Z = skew_eigen(generator(A, B))
         u, Y = skew_eigen(-A)
         return cls(Z, w, Y, u)
 
     def endpoint(self) -> Array:
-        """Return the end of the geodesic minus E, as the function `endpoint` does."""
+        """Return the end of the geodesic minus E, which is exp(G)·E·exp(−A) − E.
+
+        Returns
+        -------
+        array, shape (..., r + k, r)
+            The difference, with all digits of a short geodesic.
+        """
         rise = skew_exp_eigen(self.w, self.Z)[0]
         turn = skew_exp_eigen(self.u, self.Y)[0]
         return _compose(rise[..., :, : self.u.shape[-1]], turn)
@@ -254,14 +301,39 @@ class _Flow(NamedTuple):
         ----------
         xp : module
             The array library.
-        X : array
+        X : array, shape (..., r + k, r)
             A change of the velocity.
+
+        Returns
+        -------
+        array, shape (..., r + k, r)
+            The change of the end, to first order. For a short geodesic it is about X.
         """
         r = self.u.shape[-1]
         a, b = X[..., :r, :], X[..., r:, :]
 
         def exp_derivative(Z: Array, w: Array, direction: Array, side: int) -> Array:
-            """Carry the derivative of exp back to I from the left (−1) or right (1)."""
+            """Return the derivative of exp in a direction, carried back to I.
+
+            In the eigenbasis, exp(M)⁻¹·Dexp(M) (side −1) and Dexp(M)·exp(M)⁻¹ (side 1)
+            multiply the entries by e^{±i(w_r − w_s)/2}·sinc((w_r − w_s)/2).
+
+            Parameters
+            ----------
+            Z : complex array
+                The eigenvectors of the skew matrix M.
+            w : array
+                Real numbers: the eigenvalues of M are iw.
+            direction : array
+                A skew matrix, the change of M.
+            side : {−1, 1}
+                Whether exp(M)⁻¹ is multiplied from the left (−1) or the right (1).
+
+            Returns
+            -------
+            array
+                A skew matrix.
+            """
             half = (w[..., :, None] - w[..., None, :]) / 2
             rotation = matrix.phase(xp, side * half, Z.dtype)
             K = rotation * xp.astype(matrix.sinc(xp, half), Z.dtype)
@@ -278,10 +350,17 @@ class _Flow(NamedTuple):
         ----------
         xp : module
             The array library.
+
+        Returns
+        -------
+        array, shape (..., d, d)
+            The Jacobian of the end with respect to the velocity; d is the number of
+            unknowns.
         """
         r = self.u.shape[-1]
         k = self.w.shape[-1] - r
         basis = like(self.w, np.eye(_n_unknowns(r + k, r)))
+        # One more axis, along which the derivatives in all d directions are computed.
         expanded = _Flow(
             self.Z[..., None, :, :],
             self.w[..., None, :],
@@ -298,11 +377,16 @@ class _Flow(NamedTuple):
         ----------
         gap : array, shape (..., r + k, r)
             A difference of frames, in the coordinates of the frame [p Q].
+
+        Returns
+        -------
+        array, shape (..., r + k, r)
+            The tangent part of exp(G)ᵀ·gap·exp(A).
         """
         xp = namespace(gap)
 
         def apply(Z: Array, w: Array, x: Array) -> Array:
-            """Return Re Z·e^{iw}·Z*·x."""
+            """Return Re Z·e^{iw}·Z*·x: the exponential of a skew matrix, times x."""
             in_eigenbasis = xp.conj(Z).mT @ xp.astype(x, Z.dtype)
             rotated = matrix.phase(xp, w, Z.dtype)[..., :, None] * in_eigenbasis
             return xp.real(Z @ rotated)
@@ -314,8 +398,8 @@ class _Flow(NamedTuple):
 class _Evaluation(NamedTuple):
     """What is known at an iterate X of Newton's method."""
 
-    X: Array
-    flow: _Flow
+    X: Array  # the velocity [A; B]
+    flow: _Flow  # the geodesic with this velocity
     gap: Array  # target − endpoint(X)
     size: Array  # of the gap, see `_evaluate`
 
@@ -323,12 +407,12 @@ class _Evaluation(NamedTuple):
 class _State(NamedTuple):
     """The state of Newton's method: an iterate moves on where it is active."""
 
-    X: Array
-    flow: _Flow
-    gap: Array
-    size: Array
-    active: Array
-    step: Any
+    X: Array  # the velocity [A; B]
+    flow: _Flow  # the geodesic with this velocity
+    gap: Array  # target − endpoint(X)
+    size: Array  # of the gap, see `_evaluate`
+    active: Array  # bool: which iterates have not converged
+    step: Any  # the number of steps so far
 
 
 def _newton(xp: Any, X: Array, target: Array, *, wanted: Array) -> Array:
@@ -357,13 +441,17 @@ def _newton(xp: Any, X: Array, target: Array, *, wanted: Array) -> Array:
     roundoff_gap = 4 * eps * target.shape[-2] * scale
 
     def advance(state: _State) -> _State:
-        """Take one damped Newton step."""
+        """Take one damped Newton step, and find out which iterates have converged.
+
+        An iterate ends where its gap is roundoff, or is small and no longer halved.
+        """
         X, flow, gap, size = _damped_step(xp, state, target)
         is_stalled = (size > state.size / 2) & (size <= largest_accepted_gap)
         active = state.active & (size > roundoff_gap) & ~is_stalled
         return _State(X, flow, gap, size, active, state.step + 1)
 
     def goes_on(state: _State) -> Array:
+        """Return whether an iterate moves (or must seem to) and steps are left."""
         return (xp.any(state.active) | in_public_time()) & (state.step < _NEWTON_STEPS)
 
     first = _evaluate(xp, X, target)
@@ -391,7 +479,13 @@ def _damped_step(xp: Any, state: _State, target: Array) -> _Evaluation:
         The iterates.
     target : array, shape (..., r + k, r)
         The end of the geodesic minus E.
+
+    Returns
+    -------
+    _Evaluation
+        The next iterates, with their flows and gaps.
     """
+    # The Newton step: derivative(step) = gap, with the gap moved back to E.
     right_side = state.flow.pull_back(state.gap)
     rows, r = right_side.shape[-2:]
     if _n_unknowns(rows, r) > _MOST_DIRECT_UNKNOWNS:
@@ -408,6 +502,7 @@ def _damped_step(xp: Any, state: _State, target: Array) -> _Evaluation:
     dummy_step = _tangent_part(xp, xp.reshape(xp.cos(index**2), (rows, r)), r)
     step = xp.where(state.active, step, dummy_step)
 
+    # The full step and its fractions, of which the best is taken.
     trials = xp.stack([state.X + step / divisor for divisor in _STEP_DIVISORS])
     trial = _evaluate(xp, trials, target)
     best = _Evaluation(state.X, state.flow, state.gap, state.size)
@@ -436,11 +531,17 @@ def _take_if_smaller(
         Which trial step.
     active : array of bool
         Which iterates still move.
+
+    Returns
+    -------
+    _Evaluation
+        The best step so far, this trial included.
     """
     is_better = (trial.size[index, ...] < best.size) & active
     takes_flow = is_better | ~active
 
     def choose(mask: Array, new: Array, old: Array) -> Array:
+        """Return this trial of all trials where the mask holds, and `old` elsewhere."""
         return xp.where(mask, new[index, ...], old)
 
     flow = _Flow(
@@ -468,14 +569,22 @@ def _evaluate(xp: Any, X: Array, target: Array) -> _Evaluation:
     ----------
     xp : namespace
         The array library.
-    X, target : array, shape (..., r + k, r)
-        The iterate, and the end of the geodesic minus E.
+    X : array, shape (..., r + k, r)
+        The iterate: a velocity [A; B].
+    target : array, shape (..., r + k, r)
+        The end that the geodesic should have, minus E.
+
+    Returns
+    -------
+    _Evaluation
+        The flow, the gap and its size, of shape (..., 1, 1).
     """
     rows, r = X.shape[-2:]
     flow = _Flow.at(X[..., :r, :], X[..., r:, :])
     end = flow.endpoint()
     frame = end + like(X, np.eye(rows, r))
     gap = target - end
+    # The symmetric part of frameᵀ·gap is that of the gap which is not tangent.
     normal_part = frame.mT @ gap
     normal_part = (normal_part + normal_part.mT) / 2
     roundoff = math.sqrt(float(xp.finfo(X.dtype).eps))
@@ -485,7 +594,20 @@ def _evaluate(xp: Any, X: Array, target: Array) -> _Evaluation:
 
 
 def _shorter(xp: Any, X: Array, other: Array) -> Array:
-    """Return the shorter of two velocities X; NaN counts as longer than anything."""
+    """Return the shorter of two velocities; NaN counts as longer than anything.
+
+    Parameters
+    ----------
+    xp : namespace
+        The array library.
+    X, other : array, shape (..., r + k, r)
+        The velocities, solutions of Newton's method or NaN.
+
+    Returns
+    -------
+    array, shape (..., r + k, r)
+        The shorter one for each point.
+    """
     length, other_length = _length(xp, X), _length(xp, other)
     return xp.where((other_length < length) | xp.isnan(length), other, X)
 
@@ -506,6 +628,11 @@ def _least_squares(xp: Any, matrix_of_system: Array, right_side: Array) -> Array
         The matrix H.
     right_side : array, shape (..., m, 1)
         The right-hand side b.
+
+    Returns
+    -------
+    array, shape (..., n, 1)
+        The solution x.
     """
     gram = matrix_of_system.mT @ matrix_of_system
     n_unknowns = gram.shape[-1]
@@ -545,11 +672,13 @@ def _gmres(xp: Any, flow: _Flow, right_side: Array) -> Array:
     steps = _KRYLOV_STEPS
 
     def zeros(*shape: int) -> Array:
+        """Return zeros of this shape for each point of the batch."""
         return xp.zeros(
             (*batch, *shape), dtype=right_side.dtype, device=device(right_side)
         )
 
     right_side_length = _length(xp, right_side)
+    # Arnoldi's method; the rows of `basis` are the orthonormal vectors.
     basis = xp.reshape(_unit(xp, right_side, right_side_length), (*batch, 1, rows * r))
     columns = []
     for j in range(steps):
@@ -563,6 +692,8 @@ def _gmres(xp: Any, flow: _Flow, right_side: Array) -> Array:
         basis = xp.concat([basis, _unit(xp, new_direction, new_length)], axis=-2)
         column = [first_pass + second_pass, new_length, zeros(1, steps - 1 - j)]
         columns.append(xp.concat(column, axis=-1))
+
+    # The combination of basis vectors with the smallest residual.
     hessenberg = xp.concat(columns, axis=-2).mT
     projected_right_side = xp.concat([right_side_length, zeros(steps, 1)], axis=-2)
     solution = (
@@ -587,6 +718,11 @@ def _rotation_starts(xp: Any, target: Array) -> Array:
         The array library.
     target : array, shape (..., r + k, r)
         The end of the geodesic minus E.
+
+    Returns
+    -------
+    array, shape (2, ..., r + k, r)
+        The velocities at which Newton's method starts, one for each proposal.
     """
     rows, r = target.shape[-2:]
     identity = like(target, np.eye(rows))
@@ -602,6 +738,8 @@ def _rotation_starts(xp: Any, target: Array) -> Array:
     )
     proposals = xp.stack([xp.broadcast_to(complement, for_zero_A.shape), for_zero_A])
 
+    # C = (a frame that completes the end)·(the rotation that brings it closest to the
+    # proposal), with a column turned around where the determinant would be −1.
     complement_of_end = matrix.reflect(end, complement)
     U, _, Vh = matrix.svd(complement_of_end.mT @ proposals)
     two_points = xp.broadcast_to(end, (2, *end.shape))
@@ -624,6 +762,11 @@ def generator(A: Array, B: Array) -> Array:
         Skew-symmetric matrices.
     B : array of shape (..., k, r)
         The parts of the velocity orthogonal to p.
+
+    Returns
+    -------
+    array of shape (..., r + k, r + k)
+        The matrix G of `endpoint`.
     """
     xp = namespace(A, B)
     k = B.shape[-2]
@@ -634,17 +777,60 @@ def generator(A: Array, B: Array) -> Array:
 
 
 def _n_unknowns(rows: int, r: int) -> int:
-    """Return the number of unknowns, the dimension of the tangent space at E."""
+    """Return the number of unknowns, the dimension of the tangent space at E.
+
+    Parameters
+    ----------
+    rows : int
+        r + k, the number of rows of a frame.
+    r : int
+        The number of its columns.
+
+    Returns
+    -------
+    int
+        r(r−1)/2 entries of the skew block and kr entries of the other one.
+    """
     return r * (r - 1) // 2 + (rows - r) * r
 
 
 def _tangent_part(xp: Any, X: Array, r: int) -> Array:
-    """Return X = [A; B] with A made skew: the nearest tangent vector at E."""
+    """Return the tangent vector at E that is nearest to a matrix [A; B].
+
+    It is [skew part of A; B].
+
+    Parameters
+    ----------
+    xp : namespace
+        The array library.
+    X : array, shape (..., r + k, r)
+        Any matrix.
+    r : int
+        The number of rows of A.
+
+    Returns
+    -------
+    array, shape (..., r + k, r)
+        The tangent vector.
+    """
     return xp.concat([skew(X[..., :r, :]), X[..., r:, :]], axis=-2)
 
 
 def _compose(rise: Array, turn: Array) -> Array:
-    """Return (E + rise)(I + turn) − E, for two exponentials minus one."""
+    """Return (E + rise)(I + turn) − E without adding E, so that no digits are lost.
+
+    Parameters
+    ----------
+    rise : array, shape (..., r + k, r)
+        The first r columns of exp(G) − I.
+    turn : array, shape (..., r, r)
+        exp(−A) − I.
+
+    Returns
+    -------
+    array, shape (..., r + k, r)
+        rise + rise·turn + [turn; 0], the end of a geodesic minus E.
+    """
     return rise + rise @ turn + _pad(turn, rise.shape[-2] - turn.shape[-2])
 
 
@@ -657,6 +843,11 @@ def _pad(turn: Array, k: int) -> Array:
         Matrices.
     k : int
         The number of rows to add.
+
+    Returns
+    -------
+    array of shape (..., r + k, r)
+        The taller matrices.
     """
     xp = namespace(turn)
     zero = xp.zeros(
@@ -671,7 +862,22 @@ def _length(xp: Any, X: Array) -> Array:
 
 
 def _unit(xp: Any, X: Array, size: Array) -> Array:
-    """Return X divided by its size, and 0 where the size is 0."""
+    """Return X divided by its size, and 0 where the size is 0.
+
+    Parameters
+    ----------
+    xp : namespace
+        The array library.
+    X : array
+        Vectors or matrices.
+    size : array
+        Their lengths, in a shape that broadcasts with X.
+
+    Returns
+    -------
+    array
+        Vectors of length 1, or 0.
+    """
     return xp.where(size > 0, X / xp.where(size > 0, size, 1.0), 0.0)
 
 
@@ -686,6 +892,11 @@ def _from_vector(xp: Any, z: Array, r: int, k: int) -> Array:
         The coordinates of A, and then those of B.
     r, k : int
         The numbers of columns of p and of Q.
+
+    Returns
+    -------
+    array, shape (..., r + k, r)
+        The tangent vector, whose Frobenius norm is the length of z.
     """
     n_turns = r * (r - 1) // 2
     A = matrix.skew_from_vector(z[..., :n_turns], r) * math.sqrt(0.5)
@@ -694,7 +905,25 @@ def _from_vector(xp: Any, z: Array, r: int, k: int) -> Array:
 
 
 def _to_vector(xp: Any, X: Array, r: int) -> Array:
-    """Return the orthonormal coordinates of a tangent vector [A; B] at E."""
+    """Return the orthonormal coordinates of a tangent vector [A; B] at E.
+
+    They are the entries of A below the diagonal, times √2, and all entries of B. Their
+    length is the Frobenius norm of [A; B].
+
+    Parameters
+    ----------
+    xp : namespace
+        The array library.
+    X : array, shape (..., r + k, r)
+        Tangent vectors.
+    r : int
+        The number of rows of A.
+
+    Returns
+    -------
+    array, shape (..., r(r−1)/2 + kr)
+        The coordinates; `_from_vector` reverses the map.
+    """
     A, B = X[..., :r, :], X[..., r:, :]
     turns = matrix.skew_to_vector(A) * math.sqrt(2)
     flat = xp.reshape(B, (*B.shape[:-2], B.shape[-2] * r))

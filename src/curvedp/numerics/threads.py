@@ -37,7 +37,20 @@ _limiters: list[Any] = []
 
 
 def blocks(count: int, size: int) -> list[slice]:
-    """Return slices of at most `size` that cover range(count)."""
+    """Return slices of at most `size` that cover range(count).
+
+    Parameters
+    ----------
+    count : int
+        The number of records, or of rows.
+    size : int
+        The largest number of rows of a slice.
+
+    Returns
+    -------
+    list of slice
+        Slices of equal length, but for the last one.
+    """
     return [slice(start, min(start + size, count)) for start in range(0, count, size)]
 
 
@@ -54,9 +67,15 @@ def in_threads(work: Callable[[Part], Result], parts: Sequence[Part]) -> list[Re
         The function of one part.
     parts : sequence
         What it is applied to, such as blocks of records.
+
+    Returns
+    -------
+    list
+        One result for each part, in the order of the parts.
     """
 
     def silent_work(part: Part) -> Result:
+        """Do the work on one part, without floating-point warnings or errors."""
         with numerical_silence():
             return work(part)
 
@@ -68,7 +87,13 @@ def in_threads(work: Callable[[Part], Result], parts: Sequence[Part]) -> list[Re
 
 
 def _available_cores() -> int:
-    """Return how many cores this process may use."""
+    """Return how many cores this process may use.
+
+    Returns
+    -------
+    int
+        On Linux, the number to which the process is restricted; elsewhere, all cores.
+    """
     if sys.platform == "linux":
         n_cores = len(os.sched_getaffinity(0))
     else:
@@ -80,8 +105,8 @@ def _available_cores() -> int:
 def one_blas_thread() -> Iterator[None]:
     """Run the BLAS on one thread inside this context.
 
-    The setting belongs to the process: the first to enter makes it, and the last to
-    leave restores what was before.
+    The BLAS is the library of matrix products. The setting belongs to the process: the
+    first to enter makes it, and the last to leave restores what was before.
     """
     with _lock:
         is_first = not _limiters
@@ -98,7 +123,10 @@ def one_blas_thread() -> Iterator[None]:
 
 @cache
 def _pool(process: int, n_cores: int) -> ThreadPoolExecutor:
-    """Return the pool of a process, which lives as long; a fork gets its own.
+    """Return the pool of threads of a process, which is made once and then reused.
+
+    The child of a fork has another process number, and so makes a pool of its own: the
+    threads of its parent do not exist there.
 
     Parameters
     ----------
@@ -106,6 +134,11 @@ def _pool(process: int, n_cores: int) -> ThreadPoolExecutor:
         The number of the process.
     n_cores : int
         The number of threads.
+
+    Returns
+    -------
+    ThreadPoolExecutor
+        A pool whose threads know that they are workers, and so start none themselves.
     """
     return ThreadPoolExecutor(
         n_cores,
