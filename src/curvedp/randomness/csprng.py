@@ -279,7 +279,7 @@ class SecureSource(Source):
     is_cryptographic = True
 
     def __init__(self) -> None:
-        """Start without a stream; the first draw makes one from the system's entropy."""
+        """Start without a keystream; the first draw makes one."""
         # Streams that no caller is using. Taking one out is a single atomic step.
         self._idle: list[_Stream] = []
         _live_sources.add(self)
@@ -601,7 +601,7 @@ class Allowance:
         return _MeteredSource(source, self._meter)
 
     def tau(self) -> float:
-        """Return τ, the public bound on the total variation between drawn and uniform bits.
+        """Return τ, the public bound on the total variation of the drawn bits.
 
         Returns
         -------

@@ -394,7 +394,7 @@ def _is_in_disc(uniforms: LazyUniforms, pair: int) -> bool:
     """
 
     def evaluate(bits: int) -> bool | None:
-        """Say whether the point lies in the disk; None if this precision cannot tell."""
+        """Say whether the point lies in the disk; None if that is not certain."""
         excess = _disc_balls(uniforms, pair, bits).squared_norm - 1
         return None if excess.contains(0) else bool(excess < 0)
 

@@ -678,8 +678,8 @@ def _residual_lipschitz(
 
     A residual is the logarithm of a response at its prediction, clipped to the length
     τ. The constant is the supremum of max(1, min(d, τ)·|ct(d)|) over all lengths d that
-    the residual can have, where ct(d) is √κ·cot(√κ·d) for κ > 0, √−κ·coth(√−κ·d) for κ < 0, and 1/d
-    for κ = 0 (Karcher 1977; docs/theory/regression.md, Lemma G3 (i)).
+    the residual can have, where ct(d) is √κ·cot(√κ·d) for κ > 0, √−κ·coth(√−κ·d) for κ
+    < 0, and 1/d for κ = 0 (Karcher 1977; docs/theory/regression.md, Lemma G3 (i)).
 
     Parameters
     ----------

@@ -312,7 +312,7 @@ class TabulatedLossLaw:
     # ---- the tails
 
     def log_upper_tail(self, t: Array) -> Array:
-        """Return log P₁(L > t), the log upper tail of the privacy loss L, from the table.
+        """Return log P₁(L > t), the log upper tail of the loss L, from the table.
 
         P₁ is the output distribution on the first of two neighboring data sets.
 

@@ -670,10 +670,10 @@ class ProductProfile(PrivacyProfile):
 
     @cached_property
     def hellinger_angle(self) -> float:
-        """The Hellinger angle 2·arccos∫√(p₁p₂): the largest over all splits, rounded up.
+        """The Hellinger angle 2·arccos∫√(p₁p₂), the largest over all splits.
 
         p₁ and p₂ are the output densities on two data sets that differ by one split of
-        the sensitivity among the parts.
+        the sensitivity among the parts. The result is rounded up.
         """
         squared = self._largest_over_splits(
             lambda split: np.array([split.hellinger_angle**2])
