@@ -485,6 +485,27 @@ def test_two_releases_are_consistent_unless_they_differ():
         )
 
 
+@pytest.mark.parametrize(
+    ("radii", "sizes", "message"),
+    [
+        ((0.7, 0.7), (300, 299), "300 and 299 records.*two_sample_test"),
+        ((0.7, 0.8), (300, 300), "two balls.*two_sample_test"),
+        (("private", "private"), (300, 300), "a private ball of its own"),
+    ],
+)
+def test_releases_that_cannot_be_of_one_value_are_not_compared(radii, sizes, message):
+    """They may differ although nothing is wrong, so no level would hold."""
+    M = Sphere(2)
+    X = records(M, 0.1, 0.2, 300)
+    first, second = (
+        PrivateFrechetMean(M, radius=radius).fit(X[:size]).certificate_
+        for radius, size in zip(radii, sizes, strict=True)
+    )
+    with pytest.raises(ParameterError, match=message):
+        consistent(first, second)
+    consistent(first, second, of="population")
+
+
 @pytest.mark.parametrize("M", [Euclidean(9), Sphere(2), SPDLogEuclidean(3)])
 def test_an_empty_region_says_that_it_is_empty(M):
     """Noise of many radii: at next to no level the draw is too far from the ball for any point of it."""

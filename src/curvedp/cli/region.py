@@ -22,7 +22,10 @@ def region(
     of: Annotated[str, typer.Option(help="records, or population")] = "records",
     against: Annotated[
         Path | None,
-        typer.Option(help="certificate of a second release: are the two compatible?"),
+        typer.Option(
+            help="certificate of a second release of the same records: are the two "
+            "compatible? To compare groups, see `curvedp test`"
+        ),
     ] = None,
     form: Annotated[
         str | None,
@@ -64,7 +67,8 @@ def region(
         _print_region(region_record, form)
     if is_consistent is False:
         raise VerificationFailed(
-            f"{against}: the regions do not overlap, so the releases are not compatible"
+            f"{against}: the regions do not overlap, so the releases are not compatible "
+            f"with the same {of}"
         )
 
 

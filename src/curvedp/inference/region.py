@@ -273,7 +273,10 @@ def consistent(
     Raises
     ------
     ParameterError
-        If the releases are on different manifolds, or have no regions.
+        If the releases are on different manifolds, or have no regions; with
+        of="records" also if they cannot be of the same statistic of the same records:
+        another number of records, another ball, or a private ball, which every release
+        finds for itself. `curvedp.inference.two_sample_test` compares groups.
 
     Examples
     --------
@@ -289,8 +292,37 @@ def consistent(
             f"the releases live on {region.manifold!r} and {other_region.manifold!r}: "
             "nothing to compare"
         )
+    if of == "records":
+        _check_same_target(first, second)
     distance = region.manifold.dist(region.center, other_region.center)
     return bool(distance <= region.radius + other_region.radius)
+
+
+def _check_same_target(first: Certificate, second: Certificate) -> None:
+    """Refuse releases that cannot be of the same statistic of the same records.
+
+    Parameters
+    ----------
+    first, second : Certificate
+        The certificates of two releases.
+    """
+    advice = "two_sample_test (`curvedp test two-sample`) compares groups of records"
+    sizes = [certificate.statistic.get("n") for certificate in (first, second)]
+    if sizes[0] != sizes[1]:
+        raise ParameterError(
+            f"the releases are of {sizes[0]} and {sizes[1]} records, so they are not of "
+            f"the same ones: {advice}"
+        )
+    if first.statistic != second.statistic:
+        raise ParameterError(
+            "the releases are of two statistics, or of records clipped to two balls: "
+            f"nothing to compare; {advice}"
+        )
+    if isinstance(mechanism_of(first).statistic, BallSearchStatistic):
+        raise ParameterError(
+            "each release clipped the records to a private ball of its own, so the two "
+            f"may differ although the records are the same; {advice}"
+        )
 
 
 def _released_draw(certificate: Certificate) -> _ReleasedDraw:

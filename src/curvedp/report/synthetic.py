@@ -120,7 +120,7 @@ class _Projection(NamedTuple):
         if view == "disc":
             return canvas.to_poincare_disc(self.manifold, points)
         if _is_pair_of_angles(self.manifold):
-            return np.degrees(points)
+            return np.asarray(np.degrees(points))
 
         logs = logs_at(self.manifold, self.base, points)
         places = (logs - self.mean) @ self.directions
