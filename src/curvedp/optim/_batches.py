@@ -55,6 +55,11 @@ def check_sampling_rate(batch_size: float | None, sampling: str) -> float:
     sampling : str
         Must be "poisson".
 
+    Returns
+    -------
+    float
+        The probability that a record is in a batch.
+
     Raises
     ------
     ParameterError
@@ -80,6 +85,16 @@ def check_batch(batch_size: float | None, n: int, sampling: str) -> int:
         The number of records, or of people.
     sampling : str
         "poisson" or "fixed-size".
+
+    Returns
+    -------
+    int
+        The batch size.
+
+    Raises
+    ------
+    ParameterError
+        If the size is not such an integer, or the scheme is another.
     """
     _validate.choice("sampling", sampling, ("poisson", "fixed-size"))
     size = _validate.integer("batch_size", batch_size, 1)
@@ -100,11 +115,12 @@ def draw_batches(
     sampling: str = "poisson",
     sampling_rate: float | None = None,
 ) -> Batches:
-    """Draw who is in the batch of each step, ready for `batch_sum`.
+    """Draw which records are in the batch of each step, ready for `batch_sum`.
 
     Parameters
     ----------
     randomness : Randomness
+        The source of the draw.
     n : int
         How many records, or people.
     size : int
@@ -112,8 +128,16 @@ def draw_batches(
     steps : int
         How many batches.
     sampling : {"poisson", "fixed-size"}
+        Whether every record is in a batch independently, or batches have exactly `size`
+        records.
     sampling_rate : float, optional
         The probability of being in a Poisson batch; size/n by default.
+
+    Returns
+    -------
+    Batches
+        The record numbers of all steps, in the form that suits the device where JAX
+        computes.
     """
     is_fixed = sampling_rate is None and (sampling == "fixed-size" or size == n)
     if is_fixed:
@@ -139,9 +163,16 @@ def _padded_batches(drawn: PoissonBatches, size: int) -> Batches:
     Parameters
     ----------
     drawn : PoissonBatches
+        The record numbers of all steps, one step after the other.
     size : int
         The expected size of a batch.
+
+    Returns
+    -------
+    Batches
+        "rows" of shape (steps, width), of which row i has "sizes"[i] valid numbers.
     """
+    # The standard deviation of a batch's size is at most √size.
     width = max(size + 8 * math.isqrt(size) + 8, int(drawn.sizes.max()))
     padded = np.zeros(len(drawn.flat) + width, dtype=np.int32)
     padded[: len(drawn.flat)] = drawn.flat
@@ -159,11 +190,18 @@ def _flat_batches(drawn: PoissonBatches, size: int, steps: int) -> Batches:
     Parameters
     ----------
     drawn : PoissonBatches
+        The record numbers of all steps, one step after the other.
     size : int
         The expected size of a batch.
     steps : int
         How many batches were drawn.
+
+    Returns
+    -------
+    Batches
+        "flat", padded with zeros; step i has "sizes"[i] numbers from "first"[i] on.
     """
+    # The standard deviation of the number of all record numbers is at most √expected.
     expected = steps * size
     room = max(expected + 7 * math.isqrt(expected) + 7, len(drawn.flat))
     padded = np.zeros(room + portion_size(size), dtype=np.int32)
@@ -178,7 +216,20 @@ def _flat_batches(drawn: PoissonBatches, size: int, steps: int) -> Batches:
 def split_batches(batches: Batches | None) -> tuple[Batches, Batches | None]:
     """Split batches into what all steps share and what each step has of its own.
 
-    The second part is what `jax.lax.scan` runs over; it is None without batches.
+    A compiled loop over the steps (`jax.lax.scan`) slices what each step has of its
+    own, and reads the rest as a whole.
+
+    Parameters
+    ----------
+    batches : Batches or None
+        The batches of several steps; None if every step reads all records.
+
+    Returns
+    -------
+    shared : Batches
+        The array "flat", if there is one.
+    per_step : Batches or None
+        The arrays with one entry for each step; None without batches.
     """
     if batches is None:
         return {}, None
@@ -190,15 +241,23 @@ def split_batches(batches: Batches | None) -> tuple[Batches, Batches | None]:
 def batch_sum(batch: Batches, size: int, partial_sum: Callable[[Any, Any], Any]) -> Any:
     """Sum over the records of one step's batch, for either form of `Batches`.
 
+    It is called inside compiled steps. The number of records that are read at a time is
+    fixed, because compiled programs need fixed shapes.
+
     Parameters
     ----------
     batch : Batches
-        Of one step.
+        The batch of one step: its row or its position, and what all steps share.
     size : int
         The expected size of a batch, which sets how many records are read at once.
     partial_sum : callable
         partial_sum(numbers, is_inside) sums over the records of these numbers, of which
         only those that are inside the batch count.
+
+    Returns
+    -------
+    array
+        The sum, of the shape that `partial_sum` returns.
     """
     if "rows" in batch:
         is_inside: Any = True
@@ -212,16 +271,18 @@ def batch_sum(batch: Batches, size: int, partial_sum: Callable[[Any, Any], Any])
     batch_size = batch["sizes"]
 
     def sum_portion(n_done: Any) -> Any:
-        """Sum over the next portion of the batch, after `n_done` records."""
+        """Sum over the next portion of the batch, after its first `n_done` records."""
         start = (batch["first"] + n_done,)
         numbers = jax.lax.dynamic_slice(batch["flat"], start, (width,))
         return partial_sum(numbers, jnp.arange(width) < batch_size - n_done)
 
     def add_portion(state: tuple[Any, Any]) -> tuple[Any, Any]:
+        """Add the next portion to the state (records that are done, their sum)."""
         n_done, total = state
         return n_done + width, total + sum_portion(n_done)
 
     def is_unfinished(state: tuple[Any, Any]) -> Any:
+        """Return whether the batch has more records than are done."""
         return state[0] < batch_size
 
     none_done = jnp.zeros((), dtype=batch_size.dtype)
@@ -232,7 +293,21 @@ def batch_sum(batch: Batches, size: int, partial_sum: Callable[[Any, Any], Any])
 
 
 def portion_size(size: int) -> int:
-    """Return how many records of a Poisson batch the processor takes at once."""
+    """Return how many records of a Poisson batch the processor takes at once.
+
+    It is half of what a batch has at most, up to two standard deviations: most batches
+    then take two portions.
+
+    Parameters
+    ----------
+    size : int
+        The expected size of a batch.
+
+    Returns
+    -------
+    int
+        The number of records of a portion.
+    """
     return (size + 2 * math.isqrt(size) + 1) // 2
 
 
@@ -247,6 +322,7 @@ def poisson_batches(
     Parameters
     ----------
     randomness : Randomness
+        The source of the coins.
     n : int
         The number of records, or of people.
     rate : float
@@ -257,11 +333,14 @@ def poisson_batches(
     Returns
     -------
     PoissonBatches
+        The record numbers of all batches. A batch may be empty.
     """
+    # Coin step·n + record decides whether the record is in the batch of the step.
     n_coins = steps * n
     heads: list[np.ndarray] = []
     position = -1
     while position < n_coins:
+        # The next heads, and slightly more than are likely to be needed.
         count = int(1.1 * rate * (n_coins - position)) + 16
         with np.errstate(over="ignore"):  # The rate is public, and may be tiny.
             if rate == 1:
@@ -274,6 +353,7 @@ def poisson_batches(
         positions = position + np.cumsum(whole_gaps)
         heads.append(positions)
         position = int(positions[-1])
+
     coins = np.concatenate(heads)
     coins = coins[coins < n_coins]
     sizes = np.bincount(coins // n, minlength=steps)
@@ -287,8 +367,13 @@ def fixed_batches(randomness: Randomness, n: int, size: int, steps: int) -> np.n
     Parameters
     ----------
     randomness : Randomness
-    n, size, steps : int
-        The numbers of records, of records in a batch, and of batches.
+        The source of the draw.
+    n : int
+        The number of records, or of people.
+    size : int
+        The number of records in a batch.
+    steps : int
+        The number of batches.
 
     Returns
     -------

@@ -34,13 +34,17 @@ def chacha_words(key: Any, blocks: int) -> Any:
     Parameters
     ----------
     key : array of 8 words of 32 bits
+        The key, which determines the stream.
     blocks : int
+        The number of blocks of 64 bytes.
 
     Returns
     -------
     array of shape (blocks, 16)
-        Words of 32 bits.
+        Words of 32 bits; each row is one block.
     """
+    # The state of a block: four constants, eight words of the key, the number of the
+    # block, and a nonce of three words, here 0. All blocks are computed side by side.
     counter = jnp.arange(blocks, dtype=jnp.uint32)
     zero = jnp.zeros(blocks, jnp.uint32)
     constants = [zero + word for word in _CONSTANTS]
@@ -48,6 +52,7 @@ def chacha_words(key: Any, blocks: int) -> Any:
     start = (*constants, *key_words, counter, zero, zero, zero)
 
     def double_round(_: Any, state: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Mix the state once; the number of the round does not matter."""
         return _double_round(state)
 
     mixed = jax.lax.fori_loop(0, _DOUBLE_ROUNDS, double_round, start)
@@ -60,6 +65,16 @@ def _double_round(state: tuple[Any, ...]) -> tuple[Any, ...]:
 
     A quarter round adds, xors and rotates four words four times (RFC 8439, Section
     2.1).
+
+    Parameters
+    ----------
+    state : tuple of 16 arrays of uint32
+        The words of the state; each array has one entry for each block.
+
+    Returns
+    -------
+    tuple of 16 arrays of uint32
+        The mixed words.
     """
     x = list(state)
     for a, b, c, d in _COLUMNS + _DIAGONALS:
@@ -79,12 +94,19 @@ def chacha_normals(key: Any, rows: int, dim: int) -> Any:
     Parameters
     ----------
     key : array of 8 words of 32 bits
-        Used for this call only.
-    rows, dim : int
-        The shape of the result.
+        A key that no other call uses: the same key gives the same normals.
+    rows : int
+        The number of rows.
+    dim : int
+        The length of a row.
+
+    Returns
+    -------
+    array of shape (rows, dim)
+        Independent normals, where JAX computes.
     """
     count = rows * dim
-    n_blocks = -(-count // 8)
+    n_blocks = -(-count // 8)  # rounded up; a block of 16 words makes 8 normals
     halves = chacha_words(key, n_blocks).reshape(-1, 2).astype(jnp.uint64)
     words = halves[:count, 0] | (halves[:count, 1] << 32)
     return _normals(words).reshape(rows, dim)
@@ -93,7 +115,19 @@ def chacha_normals(key: Any, rows: int, dim: int) -> Any:
 def _normals(words: Any) -> Any:
     """Return one standard normal for each random word of 64 bits.
 
-    The last bit is the sign; the others are a left-tail probability.
+    The last bit is the sign. The other 63 bits are the number of one of 2^63 cells of
+    the interval (0, ½): the middle of the cell is a left-tail probability, to which the
+    quantile function is applied.
+
+    Parameters
+    ----------
+    words : array of uint64
+        Independent uniform words.
+
+    Returns
+    -------
+    array of float64
+        Normals, of the shape of `words`.
     """
     probability = ((words >> 1).astype(jnp.float64) + 0.5) * 2.0**-64
     left_tail = jax.scipy.special.ndtri(probability)

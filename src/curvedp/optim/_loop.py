@@ -92,18 +92,34 @@ def compiled_once(problem: Problem) -> Iterator[None]:
 
 
 def _own_cache_folder() -> Path | None:
-    """Return the user's cache folder of curvedp, or None if others can write to it."""
+    """Return the user's cache folder of curvedp, or None if others can write to it.
+
+    JAX executes the programs that it finds there, so no one else may put one in.
+
+    Returns
+    -------
+    Path or None
+        `$XDG_CACHE_HOME/curvedp` or `~/.cache/curvedp`, which is made if it is missing;
+        None if it cannot be made, or if its mode lets others write.
+    """
     cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     folder = Path(cache) / "curvedp"
     with suppress(OSError):
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if folder.stat().st_mode & 0o022 == 0:
+        others_can_write = folder.stat().st_mode & 0o022 != 0  # the group or anyone
+        if not others_can_write:
             return folder
     return None
 
 
 def _set_cache_folder(folder: str | None) -> None:
-    """Tell JAX where to keep compiled programs; None for nowhere."""
+    """Tell JAX where to keep compiled programs between processes.
+
+    Parameters
+    ----------
+    folder : str or None
+        The folder; None to keep them nowhere.
+    """
     jax.config.update("jax_compilation_cache_dir", folder)
     compilation_cache.reset_cache()
 
@@ -118,6 +134,7 @@ class Persons:
     Attributes
     ----------
     records : array of shape (n_records, …)
+        All records, those of one person next to each other.
     first : array of shape (n_persons,)
         Where each person's records begin.
     count : array of shape (n_persons,)
@@ -129,10 +146,22 @@ class Persons:
     count: Any
 
     def __len__(self) -> int:
+        """Return the number of people."""
         return len(self.first)
 
     def __getitem__(self, person_numbers: Any) -> "Persons":
-        """Return these people; all records are shared, not copied."""
+        """Return some of the people; all records are shared, not copied.
+
+        Parameters
+        ----------
+        person_numbers : slice or array of int
+            Which people.
+
+        Returns
+        -------
+        Persons
+            These people, in this order.
+        """
         return replace(
             self, first=self.first[person_numbers], count=self.count[person_numbers]
         )
@@ -141,10 +170,11 @@ class Persons:
 def rows_of(data: Any, rows: Callable[[Any], Any]) -> Any:
     """Return one row of numbers for each record, or the mean row of each person.
 
-    In a person's mean, rows that are not finite count as zero. The loop reads one
-    record of every person at a time. So a person's mean is computed from their own
-    records by the same operations, whatever the others' records are and however many
-    there are.
+    Rows are gradients or losses. The result has one row for each unit of privacy, which
+    the caller clips. In a person's mean, rows that are not finite count as zero. The
+    loop reads one record of every person at a time. So a person's mean is computed from
+    their own records by the same operations, whatever the others' records are and
+    however many there are.
 
     Parameters
     ----------
@@ -162,7 +192,21 @@ def rows_of(data: Any, rows: Callable[[Any], Any]) -> Any:
         return rows(data)
 
     def add_record(number: Any, total: Any) -> Any:
-        """Add the row of every person's record of this number, where there is one."""
+        """Add the row of every person's record of this number, where there is one.
+
+        Parameters
+        ----------
+        number : traced int
+            0 for everyone's first record, 1 for the second, and so on.
+        total : array of shape (n_persons, …)
+            The sum of each person's rows so far.
+
+        Returns
+        -------
+        array of shape (n_persons, …)
+            The sums with one more row of each person who has so many records.
+        """
+        # A person with fewer records reads their last one, which is not added.
         place = data.first + jnp.minimum(number, data.count - 1)
         person_rows = rows(data.records[place])
         is_usable = (number < data.count) & jnp.isfinite(person_rows).all(axis=1)
@@ -185,18 +229,29 @@ def prepare(
     Parameters
     ----------
     problem : Problem
+        The manifold and the loss to minimize.
     data : array of shape (n, …)
+        One record for each row, as the user gave it.
     init : point
         The public start.
     groups : sequence of n ids, optional
-        Whose record each is.
+        The person to whom each record belongs. None if every record is a person of its
+        own.
     min_records : int
-        With fewer the data is refused.
+        With fewer records, or fewer people, the data is refused.
 
     Returns
     -------
-    start : array
+    start : array of shape point_shape
+        The start, projected to the manifold.
     records : array, or Persons with `groups`
+        The records on the device where JAX computes.
+
+    Raises
+    ------
+    ParameterError
+        If the problem, the start, the shape of the records or the loss does not fit.
+        Values of records are never a reason.
     """
     if not isinstance(problem, Problem):
         raise ParameterError(
@@ -218,8 +273,19 @@ def _check_start(manifold: Manifold, init: Any) -> np.ndarray:
     Parameters
     ----------
     manifold : Manifold
+        Where the descent takes place.
     init : array of shape point_shape
-        The start that the user gave.
+        The start that the user gave. Its precision becomes that of the whole run.
+
+    Returns
+    -------
+    array of shape point_shape
+        The nearest point of the manifold, in float32 or float64.
+
+    Raises
+    ------
+    ParameterError
+        If it has another shape, is not finite, or is far from the manifold.
     """
     start = np.asarray(_to_array("init", init))
     if start.dtype not in (np.float32, np.float64):
@@ -247,6 +313,11 @@ def _check_records(problem: Problem, data: Any, min_records: int) -> Any:
         What the user gave.
     min_records : int
         With fewer records the data is refused.
+
+    Returns
+    -------
+    array of shape (n, …)
+        The records; what cannot be read as a number is NaN.
 
     Raises
     ------
@@ -282,14 +353,20 @@ def _by_person(records: Any, groups: Any, min_persons: int) -> Persons:
     Parameters
     ----------
     records : array of shape (n, …)
+        One record for each row.
     groups : sequence of n ids
         The person of each record.
     min_persons : int
         With fewer people the data is refused.
+
+    Returns
+    -------
+    Persons
+        The records of each person next to each other, in the order of `records`.
     """
     person_index = encode_persons(groups, len(records), min_persons)
     count = np.bincount(person_index)
-    first = np.cumsum(count) - count
+    first = np.cumsum(count) - count  # the number of records of all earlier people
     ordered = jnp.asarray(records)[np.argsort(person_index, kind="stable")]
     return Persons(ordered, jnp.asarray(first), jnp.asarray(count))
 
@@ -306,6 +383,11 @@ def _read_records(data: Any, record_shape: tuple[int, ...] | None) -> Any:
         What the user gave.
     record_shape : tuple of int, or None
         The shape of one record; None if the loss takes any shape.
+
+    Returns
+    -------
+    array of shape (n, …)
+        The records.
     """
     is_plain_array = (
         is_array_api_obj(data)
@@ -332,6 +414,16 @@ def _to_array(name: str, values: Any) -> Any:
         The name of the argument, for the error message.
     values : array-like
         What the user gave.
+
+    Returns
+    -------
+    array
+        The same numbers, as an array of JAX or NumPy.
+
+    Raises
+    ------
+    ParameterError
+        If they cannot be read as an array of numbers.
     """
     if isinstance(values, jax.Array):
         return values
@@ -351,14 +443,22 @@ def _to_array(name: str, values: Any) -> Any:
 def _on_manifold(manifold: Manifold, start: np.ndarray, records: Any) -> Any:
     """Map each record to its nearest point of the manifold.
 
-    A record without a nearest point is replaced by the public start.
+    A record without a nearest point is replaced by the public start, so that no data
+    raise an error.
 
     Parameters
     ----------
     manifold : Manifold
+        Where the records should be.
     start : array of shape point_shape
+        The public start.
     records : array of shape (n, *point_shape)
         A NumPy array is mapped by NumPy, a JAX array by JAX where it is.
+
+    Returns
+    -------
+    array of shape (n, *point_shape)
+        Points of the manifold, of the same library as `records`.
     """
     if isinstance(records, np.ndarray):
         blocks = [
@@ -384,10 +484,16 @@ def _nearest_points(manifold: Manifold, start: np.ndarray, block: Any) -> Any:
     Parameters
     ----------
     manifold : Manifold
+        Where the records should be.
     start : array of shape point_shape
         The public start.
     block : array of shape (k, *point_shape)
         Records.
+
+    Returns
+    -------
+    array of shape (k, *point_shape)
+        Points of the manifold.
     """
     xp: Any = np if isinstance(block, np.ndarray) else jnp
     mask_shape = (len(block),) + (1,) * start.ndim
@@ -456,6 +562,11 @@ def learning_rates(
     steps : int
         How many steps the descent takes.
 
+    Returns
+    -------
+    array of shape (steps,)
+        The rate by which each step multiplies the gradient.
+
     Raises
     ------
     ParameterError
@@ -485,6 +596,7 @@ def recorded_steps(record_history: int, steps: int) -> np.ndarray:
     Returns
     -------
     array of booleans, shape (steps,)
+        True after every k-th step.
     """
     if isinstance(record_history, bool):
         record_history = int(record_history)
@@ -503,6 +615,11 @@ def join_history(objectives: list[Any], is_recorded: np.ndarray) -> np.ndarray:
         The objectives of each chunk, with a place for every step.
     is_recorded : array of booleans
         Which of all steps were recorded.
+
+    Returns
+    -------
+    array
+        The objective after each recorded step. It is NOT private.
     """
     every_step = np.concatenate([np.asarray(part) for part in objectives])
     return np.asarray(every_step[is_recorded.ravel()])
@@ -517,10 +634,16 @@ def objective_if(is_recorded: Any, problem: Problem, w: Any, data: Any) -> Any:
         Whether this step is recorded. None means that no step is: then None is returned
         and nothing is compiled.
     problem : Problem
+        The manifold and the loss.
     w : array of shape point_shape
         The iterate.
     data : array or Persons
-        With people, the mean is over people of their mean loss.
+        The records. With people, the mean is over people of their mean loss.
+
+    Returns
+    -------
+    traced float, or None
+        The mean loss or NaN; None if nothing is recorded in this run.
     """
     if is_recorded is None:
         return None
@@ -533,6 +656,7 @@ def objective_if(is_recorded: Any, problem: Problem, w: Any, data: Any) -> Any:
         return jnp.mean(losses).astype(w.dtype)
 
     def not_recorded() -> Any:
+        """Return NaN, which stands for an objective that was not computed."""
         return jnp.full((), jnp.nan, w.dtype)
 
     return jax.lax.cond(is_recorded, objective, not_recorded)
@@ -542,6 +666,18 @@ def chunks(steps: int, numbers_per_step: int) -> Iterator[slice]:
     """Cut the steps into chunks whose noise and batches fit in memory.
 
     All chunks but the last have the same length, so that one compiled program serves.
+
+    Parameters
+    ----------
+    steps : int
+        The number of all steps.
+    numbers_per_step : int
+        How many numbers are drawn for each step, for its noise or its batch.
+
+    Yields
+    ------
+    slice
+        The steps of one chunk, among all steps. Its numbers take at most 8 MiB.
     """
     length = max(1, min(steps, _CHUNK_BYTES // (8 * numbers_per_step)))
     for start in range(0, steps, length):
@@ -551,9 +687,12 @@ def chunks(steps: int, numbers_per_step: int) -> Iterator[slice]:
 def _clip_factors(rows: Any, clip: Any) -> tuple[Any, Any]:
     """Return the rows divided by C, and the factors min(1, C/‖row‖) that clip them.
 
+    The clipped rows are C·factor·scaled. Callers sum them in different ways.
+
     Parameters
     ----------
     rows : array of shape (n, dim)
+        One row of numbers, such as a gradient, for each record.
     clip : float
         C, the length to which rows are clipped.
 
@@ -586,8 +725,14 @@ def clip_rows(rows: Any, clip: Any) -> Any:
     Parameters
     ----------
     rows : array of shape (n, dim)
+        One row of numbers, such as a gradient, for each record.
     clip : float
-        C.
+        C, the largest length of a clipped row.
+
+    Returns
+    -------
+    array of shape (n, dim)
+        The clipped rows. One record changes their sum by at most 2C.
     """
     scaled, factors = _clip_factors(rows, clip)
     return clip * (factors[..., None] * scaled)
@@ -603,14 +748,16 @@ def clipped_total(rows: Any, clip: Any, is_inside: Any = True) -> Any:
     Parameters
     ----------
     rows : array of shape (n, dim)
+        One row of numbers, such as a gradient, for each record.
     clip : float
-        C.
+        C, the largest length of a clipped row.
     is_inside : array of n booleans, or True
-        Which rows count.
+        Which rows are inside the batch, and count.
 
     Returns
     -------
     array of shape (dim,)
+        The sum, which one record changes by at most 2C and rounding errors.
     """
     scaled, factors = _clip_factors(rows, clip)
     factors = jnp.where(is_inside, factors, 0).astype(jnp.float64)
@@ -629,14 +776,16 @@ def exact_total(rows: Any, clip: Any, is_inside: Any = True) -> Any:
     Parameters
     ----------
     rows : array of shape (n, dim)
+        One row of numbers, such as a gradient, for each record.
     clip : float
         C, the length to which each row is clipped before it is rounded.
     is_inside : array of n booleans, or True
-        Which rows count.
+        Which rows are inside the batch, and count.
 
     Returns
     -------
     array of int64, shape (dim,)
+        The sum divided by C and multiplied by 2^WHOLE_BITS.
     """
     in_clip_units = clip_rows(rows / clip, 1.0).astype(jnp.float64)
     integers = jnp.rint(in_clip_units * 2.0**WHOLE_BITS).astype(jnp.int64)
@@ -649,17 +798,25 @@ def sum_over_all(data: Any, block_sum: Callable[[Any], Any]) -> Any:
     Parameters
     ----------
     data : array or Persons
+        All records, with or without their people.
     block_sum : callable
-        block_sum(block) is the sum over one block.
+        block_sum(block) is the sum over one block of records or people.
+
+    Returns
+    -------
+    array
+        The sum, of the shape that `block_sum` returns.
     """
     size = BLOCK if on_processor() else ACCELERATOR_BLOCK
     n_in_blocks = len(data) // size * size
 
     def sum_block(start: Any) -> Any:
+        """Return the sum over the block of `size` records or people from `start` on."""
         if isinstance(data, Persons):
             return block_sum(data[start + jnp.arange(size)])
         return block_sum(jax.lax.dynamic_slice_in_dim(data, start, size))
 
+    # What is left over after the whole blocks has a length of its own.
     remainder: Any = 0
     if n_in_blocks < len(data):
         remainder = block_sum(data[n_in_blocks:])
@@ -667,6 +824,7 @@ def sum_over_all(data: Any, block_sum: Callable[[Any], Any]) -> Any:
         return remainder
 
     def add_block(total: Any, start: Any) -> tuple[Any, None]:
+        """Add one block to the total; the second output, of a scan, is not needed."""
         return total + sum_block(start), None
 
     sum_shape = jax.eval_shape(lambda: sum_block(0))
@@ -691,12 +849,13 @@ def noisy_mean(
     Parameters
     ----------
     data : array or Persons
+        All records, with or without their people.
     batch : Batches or None
         The batch of one step; None for all records.
     size : int
         The public batch size, by which the sum is divided.
     clip : float
-        C, to which each row is clipped.
+        C, the length to which each row is clipped.
     mean_scale : float or None
         None where n is public. Where n is private, C over a noisy batch size: the sum
         is then in units of C (`exact_total`), so is the noise, and both are multiplied
@@ -706,13 +865,19 @@ def noisy_mean(
     rows : callable
         rows(records) returns what is clipped, one row for each record.
     to_coordinates : callable, optional
-        A linear map of the sum to coordinates, which lengthens nothing. Where n is
-        public.
+        A linear map of the sum to coordinates, which lengthens nothing. It is used
+        where n is public.
+
+    Returns
+    -------
+    array of shape (dim,)
+        The noisy mean. It is private, given that `noise` is large enough for C.
     """
     n_is_private = mean_scale is not None
     total_of = exact_total if n_is_private else clipped_total
 
     def block_sum(block: Any, is_inside: Any = True) -> Any:
+        """Return the sum of the clipped rows of a block, of those inside the batch."""
         return total_of(rows_of(block, rows), clip, is_inside)
 
     if batch is None:
@@ -744,24 +909,30 @@ def noisy_gradient(
     Parameters
     ----------
     problem : Problem
+        The manifold and the loss.
     w : array of shape point_shape
         The iterate.
     data : array or Persons
+        All records, with or without their people.
     batch : Batches or None
         The batch of one step; None for all records.
     size : int
         The public batch size, by which the sum is divided.
     clip : float
-        C, to which the gradient of each record is clipped.
+        C, the length to which the gradient of each record is clipped.
     mean_scale : float or None
-        None where n is public; else C over a noisy batch size (see `noisy_mean`).
+        None where n is public. Where n is private, C over a noisy batch size: the sum
+        and the noise are then in units of C, and are multiplied by this.
     noise : array of shape (dim,)
         The noise of this step.
 
     Returns
     -------
     array of shape (dim,)
+        The noisy mean gradient: all that a step learns about the records.
     """
+    # Integers can be added up only in coordinates. Where n is public, rows that are
+    # cheaper to compute are added up, and only their sum becomes coordinates.
     if mean_scale is not None:
         gradients = partial(problem.gradients, w)
         return noisy_mean(data, batch, size, clip, mean_scale, noise, gradients)
@@ -776,12 +947,18 @@ def step_along(problem: Problem, w: Any, rate: Any, gradient: Any) -> Any:
     Parameters
     ----------
     problem : Problem
+        The manifold on which w moves.
     w : array of shape point_shape
         The iterate.
     rate : float
         The learning rate.
     gradient : array of shape (dim,)
         The noisy gradient in coordinates at w, in double precision.
+
+    Returns
+    -------
+    array of shape point_shape
+        The next iterate, in the precision of w.
     """
     end = problem.move(w, (-rate * gradient).astype(w.dtype))
     return jnp.where(jnp.isfinite(end).all(), end, w)

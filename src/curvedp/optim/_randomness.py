@@ -18,9 +18,15 @@ _MIN_DEVICE_NORMALS = 1 << 12
 
 
 def on_processor() -> bool:
-    """Return whether JAX computes on the host.
+    """Return whether JAX computes on the host, and not on an accelerator.
 
-    There small blocks fit the cache, and loops whose length is data cost nothing.
+    On the host small blocks fit the cache, and loops whose length depends on data cost
+    nothing. On an accelerator such a loop would wait for the host in every round.
+
+    Returns
+    -------
+    bool
+        True if JAX's default device is a CPU.
     """
     return bool(jax.default_backend() == "cpu")
 
@@ -46,6 +52,15 @@ class Randomness:
     """
 
     def __init__(self, rng: Any) -> None:
+        """Choose how to draw, by the kind of `rng`.
+
+        Raises
+        ------
+        ParameterError
+            If `rng` is of another kind, such as a seed.
+        """
+        # One of three: a source of random bits, a NumPy generator, or a JAX key (for
+        # normals) with a NumPy generator (for batches).
         self._source: Source | None = None
         self._generator: Any = None
         self._key: Any = None
@@ -77,7 +92,23 @@ class Randomness:
         return self._source
 
     def normal(self, rows: int, dim: int) -> Any:
-        """Draw standard normals of shape (rows, dim)."""
+        """Draw standard normals: one row for each step of a descent.
+
+        Many normals of the operating system's stream are drawn on the accelerator, if
+        there is one. From then on certificates name that source.
+
+        Parameters
+        ----------
+        rows : int
+            The number of rows.
+        dim : int
+            The length of a row.
+
+        Returns
+        -------
+        array of shape (rows, dim)
+            Independent normals in double precision, of NumPy or JAX.
+        """
         is_many = rows * dim >= _MIN_DEVICE_NORMALS
         if isinstance(self._source, SecureSource) and is_many and not on_processor():
             if not isinstance(self._source, AcceleratorSource):
@@ -93,19 +124,58 @@ class Randomness:
         return _normal_rows(self._key, row_numbers, dim)
 
     def noisy_count(self, count: int, noise: float) -> float:
-        """Return a count with noise of this standard deviation, but at least 1."""
+        """Return a count of records with Gaussian noise, raised to at least 1.
+
+        The optimizer divides noisy sums by it where the number of records is private.
+
+        Parameters
+        ----------
+        count : int
+            The private number of records, or of people.
+        noise : float
+            The standard deviation of the noise.
+
+        Returns
+        -------
+        float
+            The noisy count, >= 1.
+        """
         standard_normal = float(np.asarray(self.normal(1, 1))[0, 0])
         return max(count + noise * standard_normal, 1.0)
 
     def uniform(self, size: int) -> np.ndarray:
-        """Draw uniforms in the open interval (0, 1)."""
+        """Draw uniforms in the open interval (0, 1), for Poisson batches and subsets.
+
+        Parameters
+        ----------
+        size : int
+            How many.
+
+        Returns
+        -------
+        array of shape (size,)
+            Independent uniforms, never 0 or 1.
+        """
         if self._source is not None:
             return self._source.uniform(size)
         drawn = self._generator.random(size)
         return np.asarray(np.clip(drawn, 2.0**-54, 1 - 2.0**-54))
 
     def integers(self, high: int, shape: tuple[int, ...]) -> np.ndarray:
-        """Draw uniform integers from 0 to high − 1."""
+        """Draw uniform integers from 0 to high − 1, for batches of fixed size.
+
+        Parameters
+        ----------
+        high : int
+            How many different integers there are, such as the number of records.
+        shape : tuple of int
+            The shape of the result.
+
+        Returns
+        -------
+        array of int64
+            Independent integers.
+        """
         if self._source is None:
             return np.asarray(self._generator.integers(high, size=shape))
         # 64 bits modulo n are off from uniform by n/2^64 in total variation, which is
@@ -115,14 +185,41 @@ class Randomness:
 
 
 def _is_jax_key(rng: Any) -> bool:
-    """Return whether this is a key of JAX, of the new kind or as raw words."""
+    """Return whether an object is a key of JAX's random numbers.
+
+    Parameters
+    ----------
+    rng : object
+        What the user gave as `rng`.
+
+    Returns
+    -------
+    bool
+        True for a typed key, and for an array of 32-bit words, which is a raw key.
+    """
     return isinstance(rng, jax.Array) and bool(
         rng.dtype == np.uint32 or jnp.issubdtype(rng.dtype, jax.dtypes.prng_key)
     )
 
 
 def _single_key(rng: Any) -> Any:
-    """Return one JAX key of the new kind, or refuse an array of keys."""
+    """Return a JAX key as a typed key, or refuse an array of keys.
+
+    Parameters
+    ----------
+    rng : JAX array
+        A typed key, or the two words of a raw key.
+
+    Returns
+    -------
+    JAX key
+        One typed key.
+
+    Raises
+    ------
+    ParameterError
+        If it is an array of several keys, or of other words.
+    """
     is_raw = rng.dtype == np.uint32 and rng.shape == (2,)
     key = jax.random.wrap_key_data(rng) if is_raw else rng
     if key.ndim:
@@ -136,10 +233,26 @@ def _single_key(rng: Any) -> Any:
 def _normal_rows(key: Any, row_numbers: Any, dim: int) -> Any:
     """Draw one row of normals for each number, by the key folded with that number.
 
-    A row depends on its number alone, however many rows are drawn at once.
+    A row depends on its number alone, however many rows are drawn at once. So a
+    simulation is the same on machines with more or less memory.
+
+    Parameters
+    ----------
+    key : JAX key
+        The key of the whole run.
+    row_numbers : array of int
+        The numbers of the rows, among all rows of the run.
+    dim : int
+        The length of a row.
+
+    Returns
+    -------
+    array of shape (n_rows, dim)
+        Independent standard normals.
     """
 
     def normal_row(number: Any) -> Any:
+        """Draw the row of one number."""
         return jax.random.normal(jax.random.fold_in(key, number), dim, "float64")
 
     return jax.vmap(normal_row)(row_numbers)

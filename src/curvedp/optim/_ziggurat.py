@@ -23,7 +23,18 @@ _CHUNK_SIZE = 1 << 14
 
 
 def _curve(x: Any) -> Any:
-    """Return the density of the standard normal, without its factor 1/√(2π)."""
+    """Return e^{−x²/2}, the density of the standard normal without its factor 1/√(2π).
+
+    Parameters
+    ----------
+    x : float or array
+        Real numbers.
+
+    Returns
+    -------
+    float or array
+        Numbers from 0 to 1; the curve under which the layers of the ziggurat are laid.
+    """
     return np.exp(-0.5 * np.square(x))
 
 
@@ -36,9 +47,17 @@ _LAYER_AREA = _TAIL_START * _curve(_TAIL_START) + np.sqrt(2 * np.pi) * ndtr(
 
 
 def _layer_widths() -> np.ndarray:
-    """Return the widths of the layers from the bottom to the top, then 0.
+    """Return the widths of the 256 layers from the bottom to the top, then 0.
 
-    The bottom layer, with the tail, is as wide as a rectangle of its area.
+    Every layer has the same area. A layer that begins at the height e^{−x²/2} has the
+    width x, and ends where this area is used up; there the next one begins. The bottom
+    layer has the tail beyond its width in place of a rectangle; it counts as wide as a
+    rectangle of its area.
+
+    Returns
+    -------
+    array of shape (257,)
+        Decreasing widths.
     """
     widths = [_LAYER_AREA / _curve(_TAIL_START), _TAIL_START]
     while len(widths) < _LAYERS:
@@ -68,7 +87,23 @@ class _Undecided(NamedTuple):
 
 
 def ziggurat_normals(source: Source, shape: tuple[int, ...]) -> np.ndarray:
-    """Draw standard normals of the given shape, every bit from `source`."""
+    """Draw standard normals by the ziggurat method, every bit from `source`.
+
+    First every number is a random point of a random layer. The few points that may lie
+    above the curve are then decided, all at once.
+
+    Parameters
+    ----------
+    source : Source
+        The random bits.
+    shape : tuple of int
+        The shape of the result.
+
+    Returns
+    -------
+    array of float64
+        Independent normals.
+    """
     normals = np.empty(int(np.prod(shape)))
     undecided = [
         _fill(source, normals[start : start + _CHUNK_SIZE], start)
@@ -98,6 +133,8 @@ def _fill(source: Source, out: np.ndarray, offset: int) -> _Undecided:
     _Undecided
         The proposals that may lie above the curve.
     """
+    # The last 8 bits of a word choose one of 256 layers; the other 56, as a signed
+    # integer, choose a point of its width, to the left or the right of 0.
     words = source.words(out.shape).view(np.int64)
     layers = (words & (_LAYERS - 1)).astype(np.intp)
     np.multiply((words >> 8) + 0.5, np.take(_POINT_SPACING, layers), out=out)
@@ -119,10 +156,13 @@ def _decide(source: Source, normals: np.ndarray, undecided: _Undecided) -> None:
     normals : array
         The whole output; it is overwritten at the undecided places.
     undecided : _Undecided
+        The places of these proposals in the output, and their layers.
     """
     places, layers = undecided
     if not len(places):
         return
+
+    # A wedge: a uniform height within the layer, which must lie under the curve.
     x = normals[places]
     bottom = _HEIGHTS[layers]
     top = _HEIGHTS[layers + 1]
@@ -131,6 +171,7 @@ def _decide(source: Source, normals: np.ndarray, undecided: _Undecided) -> None:
     rejected = np.flatnonzero(~is_under_curve & (layers > 0))
     x[rejected] = ziggurat_normals(source, rejected.shape)
 
+    # The tail: its probability is uniform below that of its beginning.
     tail = np.flatnonzero(layers == 0)
     tail_probability = source.uniform(tail.shape, full_precision=True) * ndtr(
         -_TAIL_START

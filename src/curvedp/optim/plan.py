@@ -29,7 +29,7 @@ from curvedp.statistics.clipped_gradient import ClippedGradient, ClippedGradient
 
 @dataclass(frozen=True, eq=False)
 class DescentPlan:
-    """Everything public about one run of `dp_rgd` or `dp_rsgd`.
+    """What is fixed about one run of `dp_rgd` or `dp_rsgd` before its first step.
 
     Attributes
     ----------
@@ -47,7 +47,8 @@ class DescentPlan:
         Where n is private: C over the noisy size of a batch. None divides sums by the
         public batch size.
     batch_size : int
-        How many records a batch has, or has on average.
+        How many records a batch has, or has on average. Where n is private it depends
+        on n, so that it is not public; it only sets the sizes of arrays.
     uses_all_records : bool
         Whether every step reads every record, so that no batch is drawn.
     sampling_rate : float or None
@@ -80,27 +81,40 @@ def plan_replace_one(
     Parameters
     ----------
     manifold : Manifold
+        The manifold on which the descent takes place.
     n : int
         How many records, or people.
     steps : int
+        How many gradient steps.
     clip : float
         C, the largest length of a record's gradient.
     dtype : dtype
         The precision of the iterates: its round-off is charged as sensitivity.
-    guarantee, noise : Guarantee or float
-        One of them; the other follows from it.
+    guarantee : Guarantee or None
+        The guarantee that the run must satisfy. None if `noise` is given.
+    noise : float or None
+        The standard deviation of the noise on an averaged gradient. None if `guarantee`
+        is given.
     batch_size : int, optional
         None takes every record in every step; a number that is not whole is refused.
     sampling : {"poisson", "fixed-size"}
+        Whether every record is in a batch independently, or batches have exactly
+        `batch_size` records.
+
+    Returns
+    -------
+    DescentPlan
+        The mechanism, its noise, and its guarantee.
     """
     uses_all_records = batch_size is None
     size = n if batch_size is None else check_batch(batch_size, n, sampling)
+    # The clip is enlarged by rounding errors, so that the accounting covers them.
     charged_size = None if uses_all_records else size
     charged_clip = accounting.rounded_clip(clip, manifold.dim, dtype, n, charged_size)
     statistic = ClippedGradient(manifold, charged_clip, n)
 
     if uses_all_records:
-        noise_std, implied = accounting.derive(
+        noise_std, implied = accounting.noise_and_guarantee(
             guarantee,
             noise,
             partial(accounting.rgd_noise, n, steps, charged_clip),
@@ -111,7 +125,7 @@ def plan_replace_one(
         )
     else:
         public = (n, steps, size, charged_clip)
-        noise_std, implied = accounting.derive(
+        noise_std, implied = accounting.noise_and_guarantee(
             guarantee,
             noise,
             partial(accounting.rsgd_noise, *public, sampling=sampling),
@@ -153,19 +167,27 @@ def plan_add_remove(
     Parameters
     ----------
     manifold : Manifold
+        The manifold on which the descent takes place.
     n : int
         How many records, or people: private.
     steps : int
+        How many gradient steps.
     clip : float
         C, the largest length of a record's gradient.
     dtype : dtype
         The precision of the iterates: its round-off is charged as sensitivity.
     guarantee : Guarantee
-        For the adjacency add-remove.
+        The guarantee that the run must satisfy, for the adjacency add-remove.
     sampling_rate : float
         The public probability that a record is in a batch; 1 takes all.
     randomness : Randomness
         Where the noise of the count comes from.
+
+    Returns
+    -------
+    DescentPlan
+        The mechanism, its noise and its guarantee. Its `mean_scale` contains the noisy
+        count. Its `batch_size` depends on n and is NOT public.
     """
     charged_clip = accounting.add_remove_clip(clip, manifold.dim, dtype)
     noise_std, count_noise = accounting.add_remove_noise(
@@ -202,11 +224,25 @@ def full_descent_mechanism(
     Parameters
     ----------
     problem : Problem
-    n, steps : int
-        How many records and steps.
+        The loss and its manifold.
+    n : int
+        How many records, or people; public.
+    steps : int
+        How many gradient steps.
     clip : float
         The largest length of a record's gradient.
     guarantee : Guarantee
+        The guarantee that the run must satisfy.
+
+    Returns
+    -------
+    DescentMechanism
+        What the run will release, with the smallest noise that suffices.
+
+    Raises
+    ------
+    UnattainableGuarantee
+        If no Gaussian noise satisfies the guarantee, such as pure DP.
     """
     charged_clip = accounting.rounded_clip(clip, problem.manifold.dim, np.float64, n)
     noise_std = accounting.rgd_noise(n, steps, charged_clip, guarantee)
@@ -216,6 +252,19 @@ def full_descent_mechanism(
 
 def adds_or_removes(guarantee: Any, noise: Any) -> bool:
     """Return whether n is private, that is whether the guarantee is for add-remove.
+
+    Parameters
+    ----------
+    guarantee : Guarantee or None
+        The guarantee that the user asks for.
+    noise : float or None
+        The noise that the user asks for instead; then n is public.
+
+    Returns
+    -------
+    bool
+        True if neighboring data sets differ by one additional record, so that the
+        number n of records must not be revealed.
 
     Raises
     ------

@@ -72,17 +72,22 @@ class Problem:
         Parameters
         ----------
         w : array of shape point_shape
+            A point of the manifold, at which the gradients are taken.
         records : array of shape (k, …)
+            The records z.
 
         Returns
         -------
         array of shape (k, dim)
+            One row for each record, as long as its Riemannian gradient.
         """
 
         def from_coordinates(coordinates: Any) -> Any:
+            """Return the tangent vector at w with these coordinates."""
             return self.manifold.from_coordinates(w, coordinates)
 
         def gradient(z: Any) -> Any:
+            """Return the coordinates of the gradient of loss(·, z) at w."""
             ambient_gradient = jax.grad(self.loss)(w, z)
             zero = jnp.zeros(self.manifold.dim, dtype=w.dtype)
             _, pull_back = jax.vjp(from_coordinates, zero)
@@ -96,35 +101,99 @@ class Problem:
         The Euclidean length of a row is the Riemannian length of the gradient. By
         default the rows are the coordinates; a problem may choose rows that are cheaper
         to compute, of which `total` makes coordinates.
+
+        Parameters
+        ----------
+        w : array of shape point_shape
+            The iterate.
+        records : array of shape (k, …)
+            The records of a block.
+
+        Returns
+        -------
+        array of shape (k, m)
+            One row for each record; m is the dimension unless a subclass says
+            otherwise.
         """
         return self.gradients(w, records)
 
     def total(self, w: Any, slopes: Any) -> Any:
         """Return the coordinates at w of a sum of `slopes`.
 
-        The map is linear, and what it returns is never longer than its argument.
+        The map is linear, and what it returns is never longer than its argument. So the
+        sensitivity of the sum is that of the coordinates too.
+
+        Parameters
+        ----------
+        w : array of shape point_shape
+            The iterate.
+        slopes : array of shape (m,)
+            A sum of rows that `slopes` returned at w, each clipped.
+
+        Returns
+        -------
+        array of shape (dim,)
+            The sum in orthonormal coordinates; by default the argument itself.
         """
         return slopes
 
     def move(self, w: Any, coordinates: Any) -> Any:
-        """Return the point reached from w along the tangent vector of these coordinates."""
+        """Return the point reached from w along a tangent vector, given by coordinates.
+
+        Parameters
+        ----------
+        w : array of shape point_shape
+            The iterate.
+        coordinates : array of shape (dim,)
+            The step in orthonormal coordinates at w.
+
+        Returns
+        -------
+        array of shape point_shape
+            exp_w(step), to about the precision of a descent; it may be slightly off the
+            manifold.
+        """
         with without_derivatives():
             return rough_from_normal_coordinates(self.manifold, w, coordinates)
 
     def carry(self, p: Any, q: Any, coordinates: Any) -> Any:
         """Return tangent vectors at p transported to q, from coordinates to coordinates.
 
+        Parallel transport along the geodesic from p to q keeps lengths. Variance
+        reduction compares gradients at two points by it.
+
         Parameters
         ----------
-        p, q : arrays of shape point_shape
+        p : array of shape point_shape
+            Where the vectors are.
+        q : array of shape point_shape
+            Where they are carried to.
         coordinates : array of shape (..., dim)
-            At p.
+            The vectors in orthonormal coordinates at p.
+
+        Returns
+        -------
+        array of shape (..., dim)
+            The transported vectors in orthonormal coordinates at q.
         """
         with without_derivatives():
             return transport_coordinates(self.manifold, p, q, coordinates)
 
     def objective(self, w: Any, data: Any) -> Any:
-        """Return the mean loss at w over all records. NOT private."""
+        """Return the mean loss at w over all records. NOT private.
+
+        Parameters
+        ----------
+        w : array of shape point_shape
+            A point of the manifold.
+        data : array of shape (n, …)
+            All records.
+
+        Returns
+        -------
+        float
+            The exact mean, for the history that a caller asks for.
+        """
         return jnp.mean(jax.vmap(lambda z: self.loss(w, z))(data))
 
 
@@ -160,7 +229,22 @@ class FrechetMeanProblem(Problem):
         return self.manifold.point_shape
 
     def gradients(self, w: Any, records: Any) -> Any:
-        """-log_w z of each record: no differentiation through the distance."""
+        """Return −log_w z of each record z, which is the gradient of ½·d²(w, z).
+
+        No derivative of the distance is needed.
+
+        Parameters
+        ----------
+        w : array of shape point_shape
+            The iterate.
+        records : array of shape (k, *point_shape)
+            The records, points of the manifold.
+
+        Returns
+        -------
+        array of shape (k, dim)
+            One row for each record, in coordinates at w.
+        """
         with without_derivatives():
             return -rough_normal_coordinates(self.manifold, w, records)
 
@@ -185,7 +269,13 @@ class LeadingEigenvectorProblem(Problem):
     dim: int = 2
 
     def __init__(self, dim: int) -> None:
-        """Set the sphere of R^dim and the loss −(wᵀz)² on it."""
+        """Set the sphere of R^dim and the loss −(wᵀz)² on it.
+
+        Parameters
+        ----------
+        dim : int
+            The length of a record, at least 2.
+        """
         dim = _validate.integer("dim", dim, 2)
         assign(
             self,
@@ -200,20 +290,60 @@ class LeadingEigenvectorProblem(Problem):
         return (self.dim,)
 
     def gradients(self, w: Any, records: Any) -> Any:
-        """Return −2(wᵀz)z without its part along w, of each record, in coordinates."""
+        """Return each record's gradient of −(wᵀz)² on the sphere, in coordinates.
+
+        It is −2(wᵀz)z without its part along w.
+
+        Parameters
+        ----------
+        w : array of shape (dim,)
+            The iterate, a unit vector.
+        records : array of shape (k, dim)
+            The records.
+
+        Returns
+        -------
+        array of shape (k, dim − 1)
+            One row for each record.
+        """
         return self.manifold.to_coordinates(w, self.slopes(w, records))
 
     def slopes(self, w: Any, records: Any) -> Any:
-        """Return the gradients as vectors of R^dim tangent at w.
+        """Return each record's gradient as a vector of R^dim tangent at w.
 
         Only their sum is turned into coordinates, which is cheaper than turning each.
+
+        Parameters
+        ----------
+        w : array of shape (dim,)
+            The iterate, a unit vector.
+        records : array of shape (k, dim)
+            The records.
+
+        Returns
+        -------
+        array of shape (k, dim)
+            One row for each record, orthogonal to w.
         """
         products = records @ w
         tangent_parts = records - products[:, None] * w
         return -2 * products[:, None] * tangent_parts
 
     def total(self, w: Any, slopes: Any) -> Any:
-        """Return a sum of tangent vectors in coordinates, by one reflection."""
+        """Return a sum of tangent vectors in coordinates, by one reflection.
+
+        Parameters
+        ----------
+        w : array of shape (dim,)
+            The iterate, a unit vector.
+        slopes : array of shape (dim,)
+            A sum of vectors orthogonal to w.
+
+        Returns
+        -------
+        array of shape (dim − 1,)
+            Its coordinates at w.
+        """
         return self.manifold.to_coordinates(w, slopes)
 
 
@@ -240,7 +370,15 @@ class SubspaceProblem(Problem):
     rank: int = 1
 
     def __init__(self, dim: int, rank: int) -> None:
-        """Set the Grassmann manifold and the loss −‖wᵀz‖² on it."""
+        """Set the Grassmann manifold and the loss −‖wᵀz‖² on it.
+
+        Parameters
+        ----------
+        dim : int
+            The dimension of the vectors, at least 2.
+        rank : int
+            The dimension of the subspace.
+        """
         dim = _validate.integer("dim", dim, 2)
         rank = _validate.integer("rank", rank, 1)
         assign(
@@ -257,6 +395,22 @@ class SubspaceProblem(Problem):
         return (self.dim,)
 
     def gradients(self, w: Any, records: Any) -> Any:
-        """Return −2z(zᵀw) without its part in the subspace, of each record."""
+        """Return the gradient of −‖wᵀz‖² for each record z, in coordinates at w.
+
+        It is −2z(zᵀw) without its part in the subspace.
+
+        Parameters
+        ----------
+        w : array of shape (dim, rank)
+            The iterate: an orthonormal basis of the subspace.
+        records : array of shape (k, dim)
+            The records.
+
+        Returns
+        -------
+        array of shape (k, rank·(dim − rank))
+            One row for each record.
+        """
+        # One dim×rank matrix z(zᵀw) for each record.
         ambient = -2 * records[:, :, None] * (records @ w)[:, None, :]
         return self.manifold.to_coordinates(w, self.manifold.to_tangent(w, ambient))

@@ -14,7 +14,7 @@ from curvedp.randomness import Source
 
 
 class OptimResult(NamedTuple):
-    """The private point that an optimizer has found, and what it costs.
+    """The private point that an optimizer returns, and what it costs.
 
     Attributes
     ----------
@@ -68,13 +68,20 @@ def make_result(
     guarantee : Guarantee
         What it cost.
     noise : float or pair of floats
-        As `OptimResult.noise`.
+        The standard deviation of the noise on an averaged gradient, or on a sum where
+        the number of records is private.
     source : Source
         Where its random bits came from.
     history : array or None
-        The recorded objectives.
+        The recorded objectives, which are NOT private.
     has_persons : bool
         Whether a person, and not a record, is the unit of privacy.
+
+    Returns
+    -------
+    OptimResult
+        The point, what it cost, and a certificate. The certificate is None if the
+        manifold is the user's own and has no name.
     """
     point = np.asarray(point)
     try:
@@ -82,6 +89,8 @@ def make_result(
     except ParameterError:
         # The manifold is the user's own and cannot be named in a certificate.
         return OptimResult(point, guarantee, noise, history)
+
+    # The noise was added in the steps: all that is left is to write the certificate.
     unit = ProtectedUnit.PERSON if has_persons else None
     release = mechanism.release(
         lambda _: point,

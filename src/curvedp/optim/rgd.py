@@ -25,50 +25,53 @@ def dp_rgd(
     """Minimize a mean loss by gradient descent with noisy clipped gradients.
 
     One step is w ← exp_w(−rate·(mean of clipped gradients + ξ)), with ξ a tangent
-    Gaussian of standard deviation `noise` (Han et al. 2022; E5, E13).
+    Gaussian of standard deviation `noise` (Han et al. 2022; corrected in
+    docs/errata.md, E5 and E13).
 
     Parameters
     ----------
     problem : Problem
-        Manifold and loss.
+        The loss of a point and a record, and the manifold on which it is minimized.
     data : array of shape (n, …)
         One record for each row.
-    init : point
+    init : array of shape point_shape
         The public start, whose precision is that of the run.
     steps : int
         How many steps.
     clip : float
         The largest length of a record's gradient; longer ones are shortened to it.
     learning_rate : float or callable
-        A number, or a function of the step.
-    guarantee, noise : Guarantee or float
-        Exactly one of them: the noise is derived from a guarantee, or the guarantee
-        from a standard deviation.
+        The factor of the gradient in a step: a number, or a function of the number of
+        the step.
+    guarantee : Guarantee, optional
+        The guarantee that the run must satisfy; the noise is computed from it. Exactly
+        one of `guarantee` and `noise` must be given.
+    noise : float, optional
+        The standard deviation of ξ; the guarantee is computed from it.
     rng : None, numpy.random.Generator or JAX key
         None for the operating system's entropy; the others are for simulation.
     record_history : bool or int
         True to record the objective after every step, a number k after every k-th. It
         is NOT private.
     groups : sequence of n ids, optional
-        Whose record each is. Then a person's gradient is the mean of their records',
-        clipped once; n is the number of people, and a person with all their records is
-        the unit of privacy.
+        The person to whom each record belongs. Then a person's gradient is the mean of
+        their records', clipped once; n is the number of people, and a person with all
+        their records is the unit of privacy.
 
     Returns
     -------
     OptimResult
+        The last iterate `point`, its `guarantee`, the `noise`, and a `certificate`.
 
     Notes
     -----
     Guarantees
 
     - exactly √steps·2·clip/(n·noise)-GDP for replace-one adjacency, all iterates
-      included,
-      for any data: a record whose gradient is not finite contributes zero.
+      included, for any data: a record whose gradient is not finite contributes zero.
     - For a guarantee with adjacency="add-remove", n is private: a noisy count is
-      released
-      first, steps go along the quotient of noisy sums and it, and `result.noise` is the
-      standard deviation on a sum.
+      released first, steps go along the quotient of noisy sums and it, and
+      `result.noise` is the standard deviation on a sum.
 
     Examples
     --------

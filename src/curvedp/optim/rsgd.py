@@ -45,40 +45,64 @@ def dp_rsgd(
     """Minimize a mean loss by noisy gradient steps over random batches.
 
     One step is w ← exp_w(−rate·(Σ clipped gradients of a batch/batch_size + ξ)), with ξ
-    a tangent Gaussian of standard deviation `noise` (Han et al. 2022; E5, E13).
+    a tangent Gaussian of standard deviation `noise` (Han et al. 2022; corrected in
+    docs/errata.md, E5 and E13).
 
     Parameters
     ----------
-    problem, data, init, steps, clip, learning_rate, guarantee, rng, record_history
-        As in `dp_rgd`.
+    problem : Problem
+        The loss of a point and a record, and the manifold on which it is minimized.
+    data : array of shape (n, …)
+        One record for each row.
+    init : array of shape point_shape
+        The public start, whose precision is that of the run.
+    steps : int
+        How many steps.
     batch_size : int, or float where n is private, or None
         The expected size of a Poisson batch, which has every record with probability
         batch_size/n; the sum is divided by it. Where n is private it is the public
         share of the records that a batch has on average, such as 0.01. None takes every
         record in every step, as `dp_rgd` does.
+    clip : float
+        The largest length of a record's gradient; longer ones are shortened to it.
+    learning_rate : float or callable
+        The factor of the gradient in a step: a number, or a function of the number of
+        the step.
+    guarantee : Guarantee, optional
+        The guarantee that the run must satisfy; the noise is computed from it. Exactly
+        one of `guarantee` and `noise` must be given.
     noise : float, optional
         The standard deviation of ξ, on the average; on the sum it is batch_size times
-        that.
+        that. The guarantee is computed from it.
+    rng : None, numpy.random.Generator or JAX key
+        None for the operating system's entropy; the others are for simulation.
     sampling : {"poisson", "fixed-size"}
-        A fixed-size batch is drawn without replacement.
+        A Poisson batch has every record independently; a fixed-size batch is drawn
+        without replacement.
+    record_history : bool or int
+        True to record the objective after every step, a number k after every k-th. It
+        is NOT private.
     groups : sequence of n ids, optional
-        As in `dp_rgd`; batches are of people then.
+        The person to whom each record belongs. Then a person's gradient is the mean of
+        their records', clipped once; n is the number of people, batches are of people,
+        and a person with all their records is the unit of privacy.
 
     Returns
     -------
     OptimResult
+        The last iterate `point`, its `guarantee`, the `noise`, and a `certificate`.
 
     Notes
     -----
     Guarantees
 
     - `result.guarantee` bounds the composition of all steps for replace-one adjacency
-      (a
-      record moves the sum by 2·clip), exactly accounted (`privacy.subsampling`), for
+      (a record moves the sum by 2·clip), exactly accounted (`privacy.subsampling`), for
       any data.
     - For any guarantee but (ε, δ) the noise is that of known batches: nothing is gained
       from their being random.
-    - For a guarantee with adjacency="add-remove", n is private, as in `dp_rgd`.
+    - For a guarantee with adjacency="add-remove", n is private: a noisy count is
+      released first, and sums are divided by it.
 
     Examples
     --------
@@ -94,6 +118,7 @@ def dp_rsgd(
     >>> result.point.shape
     (3,)
     """
+    # Everything that can be refused without the records.
     steps = _validate.integer("steps", steps, 1)
     clip = _validate.length("clip", clip)
     learning_rates = loop.learning_rates(learning_rate, steps)
@@ -154,16 +179,23 @@ def _descend(
     Parameters
     ----------
     problem : Problem
+        The loss and its manifold.
     records : array or Persons
+        All records, with or without their people.
     start : array
         The first iterate.
     clip : float
         The largest length of a record's gradient.
     plan : DescentPlan
-    learning_rates, is_recorded : arrays of shape (steps,)
-        The learning rate of each step, and whether the objective is recorded after it.
+        The public plan: the noise, and how batches are drawn.
+    learning_rates : array of shape (steps,)
+        The learning rate of each step.
+    is_recorded : array of booleans, shape (steps,)
+        Whether the objective is recorded after each step.
     sampling : {"poisson", "fixed-size"}
+        How batches are drawn.
     randomness : Randomness
+        The source of the noise and the batches.
 
     Returns
     -------
@@ -223,15 +255,24 @@ def run_steps(
     Parameters
     ----------
     problem : Problem
+        The loss and its manifold.
     data : array or Persons
+        All records, with or without their people.
     start : array
         The iterate before the first step.
-    clip, mean_scale, size
-        As in `noisy_mean`.
+    clip : float
+        C, the length to which the gradient of each record is clipped.
+    mean_scale : float or None
+        None where n is public. Where n is private, C over a noisy batch size: the sum
+        and the noise are then in units of C, and are multiplied by this.
+    size : int
+        The public batch size, by which a sum is divided where n is public.
     batches : Batches or None
         What `draw_batches` returns; None where every step reads all records.
     learning_rates : array of shape (steps,)
+        The learning rate of each step.
     noise : array of shape (steps, dim)
+        The noise of each step.
     is_recorded : array of shape (steps,), or None
         After which steps the objective is recorded; None for no history at all.
 
@@ -245,7 +286,11 @@ def run_steps(
     shared, per_step = split_batches(batches)
 
     def step(w: Any, inputs: tuple[Any, Any, Any, Any]) -> tuple[Any, Any]:
-        """Take one step from w; the second output is the objective after it."""
+        """Take one step from w; the second output is the objective after it.
+
+        `inputs` are the step's own part of the batches, its noise, its learning rate,
+        and whether the objective is recorded.
+        """
         own_batch, step_noise, rate, records_objective = inputs
         batch = None if own_batch is None else own_batch | shared
         gradient = loop.noisy_gradient(

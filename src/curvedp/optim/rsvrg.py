@@ -74,40 +74,62 @@ def dp_rsvrg(
 
     Parameters
     ----------
-    problem, data, init, learning_rate, rng, sampling, record_history, groups
-        As in `dp_rsgd`.
-    epochs, inner_steps : int
-        How many anchors, and how many steps from each.
+    problem : Problem
+        The loss of a point and a record, and the manifold on which it is minimized.
+    data : array of shape (n, …)
+        One record for each row.
+    init : array of shape point_shape
+        The public start, whose precision is that of the run.
+    epochs : int
+        How many anchors, at which a full gradient is released.
+    inner_steps : int
+        How many steps from each anchor.
     clip : (C0, C1)
         The largest length of a record's gradient at the anchor, and of its difference.
+    learning_rate : float or callable
+        The factor of the gradient in a step: a number, or a function of the number of
+        the step, counted over all epochs.
     guarantee : Guarantee, optional
-        The budget is split for the smallest error at the end
-        (`accounting.rsvrg_noise`).
+        The guarantee that the run must satisfy. The budget is split for the smallest
+        error at the end (`accounting.rsvrg_noise`). Exactly one of `guarantee` and
+        `noise` must be given.
     noise : (σ₁, σ₂) or float, optional
         The standard deviations on the mean full gradient and on the averaged
         difference; one number stands for both.
+    rng : None, numpy.random.Generator or JAX key
+        None for the operating system's entropy; the others are for simulation.
     batch_size : int, or float where n is private, optional
-        Of the differences. By default ⌈√n⌉: then √n inner steps cost as much as the
-        pass at the anchor. Where n is private (adjacency="add-remove"), the share of
-        the records.
+        The number of records whose differences are averaged. By default ⌈√n⌉: then √n
+        inner steps cost as much as the pass at the anchor. Where n is private
+        (adjacency="add-remove"), the share of the records.
+    sampling : {"poisson", "fixed-size"}
+        A Poisson batch has every record independently; a fixed-size batch is drawn
+        without replacement.
     output : {"last", "random", "I", "II"}
         The last iterate, the paper's option I; or a uniformly drawn one, its option II.
     restarts : int
         How often all this is run, each time from the output of the run before (the
         paper's Algorithm 12). All runs are charged.
+    record_history : bool or int
+        True to record the objective after every step, a number k after every k-th. It
+        is NOT private.
+    groups : sequence of n ids, optional
+        The person to whom each record belongs. Then a person's gradient is the mean of
+        their records', clipped once; n is the number of people, batches are of people,
+        and a person with all their records is the unit of privacy.
 
     Returns
     -------
     OptimResult
+        The output `point`, its `guarantee`, both noises, and a `certificate`.
 
     Notes
     -----
     Guarantees
 
     - `result.guarantee` bounds the composition of all epochs and steps of all restarts
-      for
-      replace-one adjacency; with adjacency="add-remove", of these and a noisy count,
-      and the number of records is private.
+      for replace-one adjacency; with adjacency="add-remove", of these and a noisy
+      count, and the number of records is private.
 
     Examples
     --------
@@ -193,14 +215,14 @@ def dp_rsvrg(
 class _Schedule(NamedTuple):
     """The public numbers of steps, over all restarts, and their mean learning rate."""
 
-    n_epochs: int
-    inner_steps: int
-    mean_learning_rate: float
+    n_epochs: int  # restarts times epochs of each
+    inner_steps: int  # in each epoch
+    mean_learning_rate: float  # the budget is split as if all steps had it
 
 
 @dataclass(frozen=True, eq=False)
 class VarianceReducedPlan:
-    """Everything public about one run of `dp_rsvrg`.
+    """What is fixed about one run of `dp_rsvrg` before its first step.
 
     Pairs are for the full gradients and for the inner steps.
 
@@ -219,7 +241,9 @@ class VarianceReducedPlan:
         Where n is private: C over the noisy number of records in a sum. None divides
         sums by public sizes.
     batch_size : int
-        How many records a batch of an inner step has, or has on average.
+        How many records a batch of an inner step has, or has on average. Where n is
+        private it depends on n, so that it is not public; it only sets the sizes of
+        arrays.
     uses_all_records : bool
         Whether every inner step reads every record, so that no batch is drawn.
     sampling_rate : float or None
@@ -255,6 +279,7 @@ def _plan_replace_one(
     Parameters
     ----------
     manifold : Manifold
+        The manifold on which the descent takes place.
     n : int
         The number of records, or of people.
     schedule : _Schedule
@@ -264,15 +289,18 @@ def _plan_replace_one(
     dtype : dtype
         The precision of the iterates: its round-off is charged as sensitivity.
     guarantee : Guarantee or None
+        The guarantee that the run must satisfy. None if `noise` is given.
     noise : pair of floats, float, or None
-        Standard deviations; used if there is no guarantee.
+        The standard deviations of the noise on averages; used if there is no guarantee.
     batch_size : int or None
         The batch size of inner steps; ⌈√n⌉ by default.
     sampling : {"poisson", "fixed-size"}
+        How batches are drawn.
 
     Returns
     -------
     VarianceReducedPlan
+        The mechanism, its two noises, and its guarantee.
     """
     if batch_size is None:
         batch_size = math.isqrt(n - 1) + 1
@@ -339,6 +367,7 @@ def _plan_add_remove(
     Parameters
     ----------
     manifold : Manifold
+        The manifold on which the descent takes place.
     n : int
         The number of records, or of people: private.
     schedule : _Schedule
@@ -348,14 +377,17 @@ def _plan_add_remove(
     dtype : dtype
         The precision of the iterates: its round-off is charged as sensitivity.
     guarantee : Guarantee
-        For the adjacency add-remove.
+        The guarantee that the run must satisfy, for the adjacency add-remove.
     sampling_rate : float
         The public probability that a record is in a batch.
     randomness : Randomness
+        Where the noise of the count comes from.
 
     Returns
     -------
     VarianceReducedPlan
+        The mechanism, its two noises and its guarantee. Its `mean_scale` contains the
+        noisy count.
     """
     charged_clips = (
         accounting.add_remove_clip(clips[0], manifold.dim, dtype),
@@ -394,12 +426,19 @@ class _Run(NamedTuple):
     Attributes
     ----------
     problem : Problem
+        The loss and its manifold.
     records : array or Persons
+        All records, with or without their people.
     clips : pair of floats
+        The lengths to which gradients and differences are clipped.
     plan : VarianceReducedPlan
+        The noises, and how batches are drawn.
     sampling : {"poisson", "fixed-size"}
+        How batches are drawn.
     output : {"last", "random"}
+        Which iterate is returned: the last one, or a uniformly drawn one.
     randomness : Randomness
+        The source of the noise and the batches.
     """
 
     problem: Problem
@@ -420,7 +459,8 @@ class _Run(NamedTuple):
         start : array
             The first iterate.
         learning_rates : array of shape (epochs, inner_steps)
-        is_recorded : array of shape (restarts, epochs, inner_steps)
+            The learning rate of each step; all restarts have the same.
+        is_recorded : array of booleans, shape (restarts, epochs, inner_steps)
             After which steps the objective is recorded.
 
         Returns
@@ -436,6 +476,7 @@ class _Run(NamedTuple):
         objectives = []
         for restart_is_recorded in is_recorded:
             # Option II of the paper returns the iterate before this step of this epoch.
+            # The step is drawn in either case, so that both options use the same bits.
             n_steps = epochs * inner_steps
             drawn_step = int(self.randomness.integers(n_steps, (1,))[0])
             output_epoch, output_step = divmod(drawn_step, inner_steps)
@@ -473,6 +514,7 @@ class _Run(NamedTuple):
         anchor : array of shape point_shape
             The iterate at which the epoch begins.
         learning_rates : array of shape (inner_steps,)
+            The learning rate of each step.
         is_recorded : array of shape (inner_steps,), or None
             After which steps the objective is recorded; None for no history at all.
         keeps_path : bool
@@ -480,9 +522,13 @@ class _Run(NamedTuple):
 
         Returns
         -------
-        point, path, objectives
-            The last iterate, all iterates or None, and the objectives or None, as
-            `run_epoch` returns them.
+        point : array
+            The last iterate.
+        path : array or None
+            The iterate before each step, where it is asked for.
+        objectives : array or None
+            The objective after each step, NaN where it is not recorded; None for no
+            history at all. It is NOT private.
         """
         plan = self.plan
         dim = self.problem.manifold.dim
@@ -536,17 +582,26 @@ def run_epoch(
     Parameters
     ----------
     problem : Problem
+        The loss and its manifold.
     data : array or Persons
+        All records, with or without their people.
     anchor : array
         The iterate at which the epoch begins.
-    clips, mean_scales : pairs
-        As `clip` and `mean_scale` of `noisy_mean`.
+    clips : pair of floats
+        C0 and C1, the lengths to which gradients at the anchor and differences are
+        clipped.
+    mean_scales : pair of floats, or pair of None
+        None where n is public. Where n is private, C0 over a noisy number of records
+        and C1 over a noisy batch size: sums and noises are then in units of the clips,
+        and are multiplied by these numbers.
     size : int
-        The batch size of the inner steps.
+        The batch size of the inner steps, by which a sum is divided where n is public.
     batches : Batches or None
         What `draw_batches` returns; None where every step reads all records.
     learning_rates : array of shape (inner_steps,)
+        The learning rate of each step.
     noises : pair of arrays of shapes (dim,) and (inner_steps, dim)
+        The noise of the full gradient, and that of each inner step.
     is_recorded : array of shape (inner_steps,), or None
         After which steps the objective is recorded; None for no history at all.
     keeps_path : bool
@@ -579,11 +634,19 @@ def run_epoch(
     full_gradient = loop.clip_rows(full_gradient[None], clips[1])[0]
 
     def step(w: Any, inputs: tuple[Any, Any, Any, Any]) -> tuple[Any, Any]:
-        """Take one inner step from w; the outputs are w, where kept, and the objective."""
+        """Take one inner step from w.
+
+        `inputs` are the step's own part of the batches, its learning rate, its noise,
+        and whether the objective is recorded. The second output is a pair: w, or None
+        if the path is not asked for, and the objective after the step.
+        """
         own_batch, rate, step_noise, records_objective = inputs
 
         def differences(records: Any) -> Any:
-            """Return grad f(w) − PT grad f(anchor) of each record, in coordinates at w."""
+            """Return grad f(w) − PT grad f(anchor) of each record, in coordinates at w.
+
+            PT is parallel transport from the anchor to w, and f the loss of the record.
+            """
             # Both points are in one batch. As two calls they would run side by side,
             # and two batched decompositions that share XLA's threads can wait for each
             # other forever (seen on two cores).
@@ -614,6 +677,11 @@ def _check_pair(name: str, values: Any) -> Pair:
         The argument's name, for the error message.
     values : object
         What the user gave.
+
+    Returns
+    -------
+    first, second : float
+        The two numbers.
 
     Raises
     ------

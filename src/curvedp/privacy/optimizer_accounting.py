@@ -774,7 +774,7 @@ def check_request(
         )
 
 
-def derive(
+def noise_and_guarantee(
     guarantee: Guarantee | None,
     noise: float | None,
     to_noise: Callable[[Guarantee], float],
