@@ -219,6 +219,49 @@ def test_theorem_p6_by_likelihood_ratio_tests(m, r, sigma, delta) -> None:
         assert max(found) > 0.8 * mu + noise
 
 
+def squared_distances_of_planes(center, planes):
+    """Return Σθ² by the singular values of 2×2 matrices in closed form."""
+    products = np.einsum("mi,nmj->nij", center, planes)
+    square_sum = np.sum(products**2, axis=(1, 2))
+    product = np.abs(np.linalg.det(products))
+    root = np.sqrt(np.maximum(square_sum**2 - 4 * product**2, 0.0))
+    larger = np.sqrt(np.clip((square_sum + root) / 2, 0.0, 1.0))
+    smaller = np.sqrt(np.clip((square_sum - root) / 2, 0.0, 1.0))
+    return np.arccos(larger) ** 2 + np.arccos(smaller) ** 2
+
+
+@pytest.mark.parametrize("m", [4, 5])
+@pytest.mark.parametrize(("sigma", "delta"), [(0.6, 0.5), (1.0, 1.0), (0.5, 1.5)])
+@pytest.mark.parametrize("turns", [(1.0, 0.0), (0.9, 0.436), (0.7071, 0.7071)])
+def test_theorem_p6_by_integration_over_uniform_planes(m, sigma, delta, turns):
+    """δ(ε) = ∫(p − e^ε·q)₊ with uniform planes as nodes, and no code of the library.
+
+    The second center is a turn of one plane, of both by one angle, or between.
+    """
+    rng = np.random.default_rng(7)
+    planes, _ = np.linalg.qr(rng.standard_normal((60_000, m, 2)))
+    center = np.eye(m, 2)
+    first, second = delta * np.array(turns) / np.hypot(*turns)
+    other = np.zeros((m, 2))
+    other[[0, 2], 0] = np.cos(first), np.sin(first)
+    other[[1, 3], 1] = np.cos(second), np.sin(second)
+
+    squares = squared_distances_of_planes(center, planes)
+    weights = np.exp(-squares / (2 * sigma**2))
+    weights /= weights.sum()
+    loss = squared_distances_of_planes(other, planes) - squares
+    loss /= 2 * sigma**2
+    profile = RiemannianGaussian(Grassmann(m, 2), sigma).profile(delta)
+    for eps in (0.0, 0.5, 1.0, 2.0):
+        excess = np.maximum(1 - np.exp(eps - loss), 0.0)
+        found = float(weights @ excess)
+        error = math.sqrt(float(weights**2 @ (excess - found) ** 2))
+        assert found <= profile.delta(eps) + 4 * error
+        # It is a bound of the right size, not a far one, where noise is small.
+        if eps == 0.0 and sigma == 0.6:
+            assert found > 0.7 * profile.delta(eps)
+
+
 @pytest.mark.parametrize(("m", "r"), [(4, 2), (5, 3), (7, 3)])
 def test_the_convex_order_of_theorem_p6(m, r) -> None:
     """E(⟨u, log y⟩ − k)₊ is at most that of a normal of scale σ, for every k."""

@@ -112,7 +112,7 @@ class RiemannianGaussian(IsotropicLaw):
         if isinstance(backend, TorusGaussian) and self.manifold.dim == 2:
             return product_profile(_TWO_CIRCLES, self.scale, sensitivity)
         if isinstance(backend, GrassmannGaussian | TorusGaussian):
-            # Theorem P6: no curvature is negative.
+            # Theorem P6: compact symmetric spaces with a convex injectivity domain.
             return PositiveCurvatureProfile.from_gaussian(
                 self.manifold.dim, self.scale, sensitivity
             )

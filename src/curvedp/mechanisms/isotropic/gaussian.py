@@ -219,8 +219,9 @@ class GaussianMechanism(IsotropicMechanism, SometimesExcluded):
     def reason_excluded(cls, statistic: Statistic) -> str | None:
         """Return why `mechanism="auto"` does not consider this mechanism, or None.
 
-        It is excluded where its calibration is slow or it gains little over the
-        mechanism "tangent-gaussian". A user can still ask for it by name.
+        It is excluded where its noise cannot be drawn exactly. Where it can, but
+        calibration is slow or little is gained over the mechanism "tangent-gaussian", a
+        user can still ask for it by name.
 
         Parameters
         ----------
@@ -235,6 +236,8 @@ class GaussianMechanism(IsotropicMechanism, SometimesExcluded):
         space = statistic.value_space
         if space.constant_curvature is not None or has_exact_planes(space):
             return None  # the exact profile is fast to compute
+        if not has_exact_gaussian(space):
+            return f"it has no exact draws on {space!r}"
         is_hadamard = space.convexity_radius == inf
         if is_hadamard:
             return "on request only: its error is within 10% of tangent-gaussian"

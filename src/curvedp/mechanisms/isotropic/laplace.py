@@ -102,8 +102,8 @@ class LaplaceMechanism(IsotropicMechanism, SometimesExcluded):
     def reason_excluded(cls, statistic: Statistic) -> str | None:
         """Return why `mechanism="auto"` does not consider this mechanism, or None.
 
-        It is excluded on spaces of varying curvature, where its privacy profile is a
-        bound and not exact.
+        It is excluded where its noise cannot be drawn exactly, and on other spaces of
+        varying curvature, where its privacy profile is a bound and not exact.
 
         Parameters
         ----------
@@ -117,4 +117,6 @@ class LaplaceMechanism(IsotropicMechanism, SometimesExcluded):
         """
         if statistic.value_space.constant_curvature is not None:
             return None
+        if not has_exact_laplace(statistic.value_space):
+            return f"it has no exact draws on {statistic.value_space!r}"
         return "on request only: its profile is not exact here"

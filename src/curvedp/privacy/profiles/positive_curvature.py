@@ -1,9 +1,9 @@
-"""A bound on δ(ε) of Gaussian noise on spaces whose curvature is nowhere negative.
-There, noise of scale σ protects at least as well as on flat space: two noise centers at
-most Δ apart are as hard to tell apart as N(0, 1) and N(Δ/σ, 1).
+"""A bound on δ(ε) of Gaussian noise on compact symmetric spaces, such as planes in Rᵐ.
 
-Theorem P6 (docs/theory/exact-profiles.md) proves this on every compact symmetric space
-whose injectivity domain is convex, such as the space of planes in Rᵐ.
+Theorem P6 (docs/theory/exact-profiles.md) proves it where the injectivity domain, the
+set of tangent vectors up to the cut locus, is convex. There noise of scale σ protects
+at least as well as on flat space: two noise centers at most Δ apart are as hard to tell
+apart as N(0, 1) and N(Δ/σ, 1). Curvature that is nowhere negative is not known to be enough.
 """
 
 from dataclasses import dataclass
@@ -14,9 +14,9 @@ from curvedp.privacy.profiles.constant_curvature import GaussianProfile
 
 @dataclass(frozen=True)
 class PositiveCurvatureProfile(GaussianProfile):
-    """The profile of the flat Gaussian of the same scale.
+    """The profile of the flat Gaussian of the same scale, as an upper bound.
 
-    It bounds that of a Gaussian on a space whose curvature is nowhere negative.
+    It bounds δ(ε) of the Riemannian Gaussian on the spaces of Theorem P6.
     """
 
     @property
@@ -28,9 +28,11 @@ class PositiveCurvatureProfile(GaussianProfile):
     def from_gaussian(
         cls, dim: int, sigma: float, sensitivity: float
     ) -> "PositiveCurvatureProfile":
-        """Return a bound on the privacy profile of a Gaussian on a curved space.
+        """Return a bound on the privacy profile of a Gaussian on a space of Theorem P6.
 
-        No sectional curvature of the space may be negative (Theorem P6).
+        The caller vouches for the space: it must be a compact symmetric space, or its
+        product with a flat one, with a convex injectivity domain (Grassmann manifolds,
+        rotations, tori, spheres, projective spaces and their products are).
 
         Parameters
         ----------
@@ -57,4 +59,4 @@ class PositiveCurvatureProfile(GaussianProfile):
     @property
     def space(self) -> str:
         """A description of the curved space, for messages."""
-        return "this space, whose curvature is nowhere negative"
+        return "this compact symmetric space"
