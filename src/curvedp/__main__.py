@@ -5,7 +5,7 @@ import sys
 
 
 def main() -> None:
-    """Run the command line."""
+    """Run the command line; answer `--version` without importing it."""
     if sys.argv[1:] == ["--version"]:
         from curvedp import __version__
 

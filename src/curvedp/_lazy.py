@@ -17,7 +17,9 @@ Kind = TypeVar("Kind", bound=type)
 def exports(
     package: str, names_by_module: Mapping[str, Sequence[str]]
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """Return `__getattr__` and `__dir__` of a package whose names are imported on first use.
+    """Return `__getattr__` and `__dir__` of a package that imports its names late.
+
+    A name is imported when it is first used, so that `import curvedp` stays fast.
 
     Parameters
     ----------
@@ -28,17 +30,32 @@ def exports(
         package repeats it as imports in an `if TYPE_CHECKING:` block, and a test
         compares the two. No name may be a module's of the package too: importing that
         module would bind the name to it.
+
+    Returns
+    -------
+    get_attribute, list_names : callables
+        What the package binds to `__getattr__` and `__dir__` (PEP 562).
     """
-    home = {name: module for module, names in names_by_module.items() for name in names}
+    module_of = {
+        name: module for module, names in names_by_module.items() for name in names
+    }
 
     def get_attribute(name: str) -> Any:
-        if name not in home:
+        """Import and return a name of the package, and bind it there for next time.
+
+        Parameters
+        ----------
+        name : str
+            The name that was asked for.
+        """
+        if name not in module_of:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        value = getattr(import_module(home[name]), name)
+        value = getattr(import_module(module_of[name]), name)
         setattr(sys.modules[package], name, value)
         return value
 
     def list_names() -> list[str]:
+        """Return the public names of the package, whether imported or not."""
         return sorted(vars(sys.modules[package])["__all__"])
 
     return get_attribute, list_names
@@ -52,6 +69,13 @@ class Registry(UserDict[str, Kind]):
     """
 
     def __init__(self, package: str) -> None:
+        """Start an empty registry.
+
+        Parameters
+        ----------
+        package : str
+            The name of the package whose modules define the members.
+        """
         super().__init__()
         self._package: str | None = package
 

@@ -37,21 +37,55 @@ class Registry(Generic[Member]):
     """
 
     def __init__(self, modules: tuple[str, ...], entry_point_group: str) -> None:
+        """Start an empty registry.
+
+        Parameters
+        ----------
+        modules : tuple of str
+            The modules of this package that define members.
+        entry_point_group : str
+            Where other packages list modules of theirs.
+        """
         self._modules = modules
         self._entry_point_group = entry_point_group
         self._members: dict[str, Member] = {}
         self._is_complete = False
 
     def add(self, name: str, member: Member) -> None:
-        """Register a class; a class of the same name that was there before is replaced."""
+        """Register a class; one of the same name that was there before is replaced.
+
+        Parameters
+        ----------
+        name : str
+            The name that certificates and command lines use.
+        member : type
+            The class.
+        """
         self._members[name] = member
 
     def remove(self, name: str) -> None:
-        """Forget the class of this name, such as one that a test has defined."""
+        """Forget the class of a name, such as one that a test has defined.
+
+        Parameters
+        ----------
+        name : str
+            The name; one that is not registered is ignored.
+        """
         self._members.pop(name, None)
 
     def find(self, name: str) -> Member:
-        """Return the class of this name, or raise `KeyError`."""
+        """Return the class of a name, after importing all modules if it is missing.
+
+        Parameters
+        ----------
+        name : str
+            The name, such as "Fréchet mean".
+
+        Raises
+        ------
+        KeyError
+            If no module defines a class of this name.
+        """
         if name not in self._members:
             self.load_all()
         return self._members[name]
@@ -62,6 +96,13 @@ class Registry(Generic[Member]):
         order = {module: place for place, module in enumerate(self._modules)}
 
         def place(name: str) -> tuple[int, str]:
+            """Return the key by which a name is sorted: the place of its module.
+
+            Parameters
+            ----------
+            name : str
+                A registered name.
+            """
             module = self._members[name].__module__
             return order.get(module, len(order)), module
 

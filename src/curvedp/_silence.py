@@ -4,12 +4,11 @@ A warning that a record causes reveals that the record is there: it is a release
 without noise. So is an exception. Code that reads private records therefore runs inside
 the guard `quiet_about_records`.
 
-Every entry point that reads
-records (`fit`, `Mechanism.release`, the optimizers, the tests of hypotheses, the sites
-of a federation, `check`) therefore runs inside `quiet_about_records`, from the point
-where its public parameters have been checked until its release is complete. Code that
-runs in other threads or processes enters `numerical_silence` or `quiet_about_records`
-there once more, because floating-point settings belong to one thread.
+Every entry point that reads records (`fit`, `Mechanism.release`, the optimizers, the
+tests of hypotheses, the sites of a federation, `check`) enters it when its public
+parameters have been checked, and leaves it when its release is complete. Code that runs
+in other threads or processes enters `numerical_silence` or `quiet_about_records` there
+once more, because floating-point settings belong to one thread.
 docs/theory/threat-model.md says what this protects, and what it does not.
 """
 
@@ -50,6 +49,11 @@ def _settings_of_other_libraries() -> list[AbstractContextManager[Any]]:
 
     There is none for a library that has not been imported. SciPy's settings are slow to
     change, so there is none either if SciPy is already silent.
+
+    Returns
+    -------
+    list of context managers
+        Empty if both libraries are silent already.
     """
     settings: list[AbstractContextManager[Any]] = []
     if "scipy.special" in sys.modules:
@@ -152,9 +156,14 @@ def _ignore_all_but_release_warnings() -> None:
 
 
 def _pattern(expression: "re.Pattern[str] | str | None") -> str:
-    """Return the regular expression of a warning filter as text.
+    """Return the regular expression of a warning filter as text; "" matches everything.
 
-    It is "", which matches everything, if the filter has none.
+    Python stores it compiled, as text, or as None.
+
+    Parameters
+    ----------
+    expression : re.Pattern, str or None
+        The part of a filter for the message or for the module.
     """
     if expression is None:
         return ""

@@ -27,7 +27,20 @@ _LARGEST_INTEGER = 2**53
 
 
 def positive(name: str, value: Any) -> float:
-    """Return a finite number > 0 as a float."""
+    """Return a finite number > 0 as a float.
+
+    Parameters
+    ----------
+    name : str
+        The name of the parameter in the error message.
+    value : object
+        What the caller passes.
+
+    Raises
+    ------
+    ParameterError
+        If it is no such number; NaN is none.
+    """
     number = _number(name, value)
     if not (0 < number < math.inf):
         raise ParameterError("must be finite and > 0", parameter=name, value=value)
@@ -35,7 +48,20 @@ def positive(name: str, value: Any) -> float:
 
 
 def nonnegative(name: str, value: Any) -> float:
-    """Return a finite number >= 0 as a float."""
+    """Return a finite number >= 0 as a float.
+
+    Parameters
+    ----------
+    name : str
+        The name of the parameter in the error message.
+    value : object
+        What the caller passes.
+
+    Raises
+    ------
+    ParameterError
+        If it is no such number; NaN is none.
+    """
     number = _number(name, value)
     if not (0 <= number < math.inf):
         raise ParameterError("must be finite and >= 0", parameter=name, value=value)
@@ -63,6 +89,16 @@ def within(
         The ends of the interval.
     open_low, open_high : bool
         Whether this end does not belong to the interval.
+
+    Returns
+    -------
+    float
+        The number.
+
+    Raises
+    ------
+    ParameterError
+        If it lies outside, or is no number.
     """
     number = _number(name, value)
     is_above = number > low if open_low else number >= low
@@ -80,6 +116,15 @@ def integer(name: str, value: Any, minimum: int) -> int:
 
     Floats are refused, even whole ones, and so are booleans. Numbers beyond 2^53 are
     refused because floats cannot hold all of them.
+
+    Parameters
+    ----------
+    name : str
+        The name of the parameter in the error message.
+    value : object
+        What the caller passes.
+    minimum : int
+        The smallest number that is allowed.
     """
     try:
         if isinstance(value, bool):
@@ -101,6 +146,18 @@ def length(name: str, value: Any) -> float:
 
     It must be > 0, and so far from 0 and ∞ that its square is a float too. Anything
     else raises `ParameterError`.
+
+    Parameters
+    ----------
+    name : str
+        The name of the parameter in the error message.
+    value : object
+        What the caller passes.
+
+    Returns
+    -------
+    float
+        Between 1e-100 and 1e100.
     """
     number = positive(name, value)
     if not _SMALLEST_LENGTH <= number <= _LARGEST_LENGTH:
@@ -113,7 +170,22 @@ def length(name: str, value: Any) -> float:
 
 
 def choice(name: str, value: Any, options: tuple[str, ...]) -> str:
-    """Return a text after checking that it is one of a few options."""
+    """Return a text after checking that it is one of a few options.
+
+    Parameters
+    ----------
+    name : str
+        The name of the parameter in the error message.
+    value : object
+        What the caller passes.
+    options : tuple of str
+        The texts that are allowed.
+
+    Raises
+    ------
+    ParameterError
+        If it is none of them.
+    """
     if not isinstance(value, str) or value not in options:
         raise ParameterError(
             f"must be one of {', '.join(map(repr, options))}",
@@ -124,7 +196,18 @@ def choice(name: str, value: Any, options: tuple[str, ...]) -> str:
 
 
 def private_radius(value: Any) -> None:
-    """Raise `ParameterError` for a radius that is a word other than "private"."""
+    """Refuse a radius that is a word other than "private".
+
+    Parameters
+    ----------
+    value : object
+        The radius, which is no number.
+
+    Raises
+    ------
+    ParameterError
+        If it is not the text "private".
+    """
     if value != "private":
         raise ParameterError(
             "must be a number > 0, or 'private'", parameter="radius", value=value
@@ -136,6 +219,18 @@ def array(name: str, value: Any) -> np.ndarray:
 
     Only the type can be refused, never a value: NaN counts as a number. The message
     states the type and no value, because the refused object may contain records.
+
+    Parameters
+    ----------
+    name : str
+        The name of the value in the error message.
+    value : object
+        An array, a list of numbers, or anything that NumPy converts.
+
+    Returns
+    -------
+    array of float64
+        The numbers, not copied if they have this type already.
     """
     try:
         numbers: np.ndarray = np.asarray(value)
@@ -178,6 +273,16 @@ def public_shape(name: str, value: Any, instead: str = "") -> tuple[int, ...]:
         The records.
     instead : str
         How the width can be said, such as "say features=".
+
+    Returns
+    -------
+    tuple of int
+        The shape, which is public.
+
+    Raises
+    ------
+    ParameterError
+        If it is a list, a sparse array, or has no shape.
     """
     if isinstance(value, list | tuple):
         remedy = f"give numpy.array({name})"
@@ -206,6 +311,13 @@ def refuse_sparse(name: str, value: Any) -> Any:
     """Return an array unchanged, but refuse SciPy's sparse arrays.
 
     They are recognized by their method `toarray`, so that SciPy need not be imported.
+
+    Parameters
+    ----------
+    name : str
+        The name of the value in the error message.
+    value : object
+        Any object.
     """
     if hasattr(value, "toarray"):
         raise ParameterError(
@@ -224,7 +336,20 @@ def field_values(instance: Any) -> dict[str, Any]:
 
 
 def _number(name: str, value: Any) -> float:
-    """Return a number as a float; texts, booleans and masked values are refused."""
+    """Return a number as a float; texts, booleans and masked values are refused.
+
+    Parameters
+    ----------
+    name : str
+        The name of the parameter in the error message.
+    value : object
+        What the caller passes.
+
+    Raises
+    ------
+    ParameterError
+        If it is no number.
+    """
     if isinstance(value, str | bytes | bool) or value is np.ma.masked:
         raise ParameterError("must be a number", parameter=name, value=value)
     try:

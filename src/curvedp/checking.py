@@ -106,7 +106,7 @@ class Checked:
 
     @property
     def shown(self) -> dict[str, str]:
-        """The facts as texts, by name."""
+        """The facts as texts, by name, for the page and the terminal."""
         return {name: _fact_text(value) for name, value in self.facts.items()}
 
     def __str__(self) -> str:
@@ -220,6 +220,16 @@ def _check_center(manifold: Manifold, center: ArrayLike | None) -> np.ndarray:
         Where the center should be.
     center : array of shape point_shape, or None
         The center; None stands for the origin.
+
+    Returns
+    -------
+    array of shape point_shape
+        The center.
+
+    Raises
+    ------
+    ParameterError
+        If the center has another shape or is off the manifold.
     """
     if center is None:
         return np.asarray(manifold.origin)
@@ -271,10 +281,22 @@ class _Inspection:
         radius: float | None,
         groups: ArrayLike | None,
     ) -> None:
-        """Measure the records.
+        """Measure the records once; `facts` and `advice` follow from the measurements.
 
-        The parameters are those of `check`, after they were checked: the public ball
-        with its center and radius, and the person of each record.
+        The records are moved to the manifold as a release would move them.
+
+        Parameters
+        ----------
+        manifold : Manifold
+            The manifold on which the records should lie.
+        records : array of shape (n, *point_shape)
+            The records as they were read, at least one.
+        center : array of shape point_shape
+            The center of the public ball.
+        radius : float or None
+            The radius of the public ball, if there is one.
+        groups : array or None
+            The person to whom each record belongs.
         """
         self.manifold = manifold
         self.records = records
@@ -388,7 +410,10 @@ class _Inspection:
         return bool(np.all(residuals <= OFF_MANIFOLD_TOLERANCE))
 
     def facts(self) -> Iterator[tuple[str, Any]]:
-        """Yield the counts and measurements as pairs of a name and a value."""
+        """Yield the counts and measurements as pairs of a name and a value.
+
+        The order is that of the printed page.
+        """
         n = len(self.records)
         n_finite = int(self.is_finite.sum())
         n_off_manifold = int((self.residuals > OFF_MANIFOLD_TOLERANCE).sum())
@@ -434,7 +459,13 @@ class _Inspection:
             yield "condition numbers", _quantiles(condition_numbers)
 
     def _count_outside(self, radius: float) -> int:
-        """Return how many points are farther than `radius` from the center."""
+        """Return how many points are farther than `radius` from the center.
+
+        Parameters
+        ----------
+        radius : float
+            The radius of the public ball.
+        """
         return int((self.center_distances > radius).sum())
 
     def _fitting_spaces(self) -> list[str]:
@@ -488,6 +519,11 @@ class _Inspection:
         ----------
         n_singular : int
             The number of finite records without a nearest point on the manifold.
+
+        Returns
+        -------
+        iterator of str
+            Sentences.
         """
         n = len(self.records)
         finite_records = self.records[self.is_finite]
@@ -651,6 +687,11 @@ def _thin_out(points: np.ndarray, count: int) -> np.ndarray:
         The points. If there are fewer than 2·count, all of them are returned.
     count : int
         About the number of points to return.
+
+    Returns
+    -------
+    array of shape (k, ...)
+        Between `count` and twice as many points.
     """
     step = max(1, len(points) // count)
     return points[::step]
@@ -718,18 +759,41 @@ def _is_everywhere_a_point(space: Manifold) -> bool:
 
 
 def _quantiles(values: np.ndarray) -> list[float]:
-    """Return the median, the 90% and 99% quantiles and the maximum, to three digits."""
+    """Return the median, the 90% and 99% quantiles and the maximum, to three digits.
+
+    Parameters
+    ----------
+    values : array
+        Measurements, at least one.
+
+    Returns
+    -------
+    list of float
+        Four numbers in ascending order.
+    """
     quantiles = np.quantile(values, _QUANTILE_SHARES)
     return [_three_digits(float(quantile)) for quantile in quantiles]
 
 
 def _three_digits(value: float) -> float:
-    """Return a number rounded to three significant digits."""
+    """Return a number rounded to three significant digits.
+
+    Parameters
+    ----------
+    value : float
+        A measurement.
+    """
     return float(f"{value:.3g}")
 
 
 def _round_up(value: float) -> float:
-    """Return a positive number rounded up to two significant digits."""
+    """Return a positive number rounded up to two significant digits.
+
+    Parameters
+    ----------
+    value : float
+        A length; 0, infinity and NaN are returned as they are.
+    """
     if not 0 < value < np.inf:
         return float(value)
     unit = 10.0 ** (floor(log10(value)) - 1)
@@ -737,7 +801,13 @@ def _round_up(value: float) -> float:
 
 
 def _fact_text(value: Any) -> str:
-    """Return the value of a fact as text; None stands for more than 9 decimals."""
+    """Return the value of a fact as text; None stands for more than 9 decimals.
+
+    Parameters
+    ----------
+    value : object
+        A number, a text, a list of them, or None.
+    """
     if isinstance(value, list):
         return ", ".join(_number_text(item) for item in value) or "none"
     if value is None:
@@ -746,5 +816,11 @@ def _fact_text(value: Any) -> str:
 
 
 def _number_text(value: Any) -> str:
-    """Return a float in its shortest form, and anything else as Python prints it."""
+    """Return a float in its shortest form, and anything else as Python prints it.
+
+    Parameters
+    ----------
+    value : object
+        A number or a text.
+    """
     return f"{value:g}" if isinstance(value, float) else str(value)

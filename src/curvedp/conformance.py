@@ -204,6 +204,11 @@ def _check_round_trip(statistic: Statistic) -> None:
     ----------
     statistic : Statistic
         The statistic that is tested.
+
+    Raises
+    ------
+    AssertionError
+        If a value cannot be written, or another statistic is built from it.
     """
     record = statistic.to_dict()
     try:
@@ -237,6 +242,11 @@ def _check_written_values(source: str, record: Mapping[str, Any]) -> None:
         What wrote the values, for the message.
     record : mapping
         The values by name.
+
+    Raises
+    ------
+    AssertionError
+        If a value is of a kind that certificates refuse.
     """
     for name, value in record.items():
         try:
@@ -262,6 +272,12 @@ def _check_memory(statistic: Statistic, records: np.ndarray, value: np.ndarray) 
         The records.
     value : array
         The value that was computed first.
+
+    Raises
+    ------
+    AssertionError
+        If a value differs between two calls, or between the statistic and its rebuilt
+        copy.
     """
     rebuilt = statistic_from_dict(statistic.to_dict())
     for again in (statistic, rebuilt):
@@ -385,6 +401,11 @@ def _replacements(
         Returns random records.
     rng : numpy.random.Generator
         The generator of the random records.
+
+    Returns
+    -------
+    iterator of arrays of shape record_shape
+        The replacing records.
     """
     yield from np.asarray(sample_records(rng, _N_REPLACEMENTS), dtype=np.float64)
     yield from _extreme_records(statistic, sample_records, rng)
@@ -431,6 +452,11 @@ def _broken_records(record: np.ndarray) -> list[np.ndarray]:
     ----------
     record : array of shape record_shape
         A record, which gives the shape; two of the results are made from it.
+
+    Returns
+    -------
+    list of arrays
+        Ten records, none of which may make a statistic raise or warn.
     """
     fills = (np.nan, np.inf, -np.inf, 1e308, -1e308, 1e-310, 0.0, -1.0)
     broken = [np.full_like(record, fill) for fill in fills]
@@ -462,7 +488,15 @@ def _sampler_of_ball(statistic: Statistic) -> SampleRecords:
     ball = Ball(np.asarray(statistic.center), statistic.radius)
 
     def sample_records(rng: np.random.Generator, count: int) -> np.ndarray:
-        """Return random records within 1.2 radii of the center."""
+        """Return random records within 1.2 radii of the center.
+
+        Parameters
+        ----------
+        rng : numpy.random.Generator
+            The generator of the records.
+        count : int
+            The number of records.
+        """
         directions = rng.standard_normal((count, manifold.dim))
         directions /= np.linalg.norm(directions, axis=1, keepdims=True)
         # Some records lie outside the ball, where they are clipped.
@@ -484,6 +518,11 @@ def _check_parameters(mechanism: Mechanism) -> None:
     ----------
     mechanism : Mechanism
         The mechanism that is tested.
+
+    Raises
+    ------
+    AssertionError
+        If the mechanism that is built from its parameters differs.
     """
     try:
         json.dumps(describe_mechanism(mechanism), allow_nan=False)
@@ -559,6 +598,11 @@ def _check_reconstruction(mechanism: Mechanism, release: Any) -> None:
     release : Release
         The release, with its value and certificate. Nothing is checked if the
         certificate does not list its integers.
+
+    Raises
+    ------
+    AssertionError
+        If the two values differ in any bit.
     """
     if release.certificate.release["integers"] is None:
         return
@@ -587,6 +631,11 @@ def _check_noise_law(
         The value about which it draws.
     source : GeneratorSource
         The simulated random bits.
+
+    Raises
+    ------
+    AssertionError
+        If distances, directions or representatives show another law.
     """
     assert isinstance(mechanism, SimulatesRelease)
     prepared = mechanism.prepare_data(value)
@@ -625,6 +674,11 @@ def _draw_repeatedly(
         The shape of one draw.
     source : GeneratorSource
         The simulated random bits.
+
+    Returns
+    -------
+    array of shape (_N_DRAWS, *shape)
+        The draws before post-processing.
     """
     drawn = []
     for _ in range(_N_DRAWS):
@@ -642,6 +696,13 @@ def _check_distances(mechanism: IsotropicMechanism, distances: np.ndarray) -> No
 
     This is the test of Kolmogorov and Smirnov. It detects gross mistakes, such as a
     scale that is wrong by a factor.
+
+    Parameters
+    ----------
+    mechanism : IsotropicMechanism
+        The mechanism that is tested, with its noise law.
+    distances : array of shape (n,)
+        The distance of each exact draw from the value.
     """
     # If the law is right, its distribution function maps distances to uniform numbers.
     levels = np.sort(np.asarray(mechanism.noise_law.radial_cdf(distances)))
@@ -671,6 +732,11 @@ def _check_directions(space: Manifold, coordinates: np.ndarray) -> None:
         A symmetric space.
     coordinates : array of shape (n, dim)
         Normal coordinates of the draws at the value.
+
+    Raises
+    ------
+    AssertionError
+        If one of the tests fails; right draws fail with probability 1e-8.
     """
     n, dim = coordinates.shape
     directions = coordinates / np.linalg.norm(coordinates, axis=1, keepdims=True)
@@ -706,6 +772,11 @@ def _other_representative(M: Manifold, p: np.ndarray) -> np.ndarray | None:
         The manifold.
     p : array of shape point_shape
         A point.
+
+    Returns
+    -------
+    array of shape point_shape, or None
+        A representative whose array differs clearly from p.
     """
     if p.shape != M.point_shape:
         return None
@@ -733,6 +804,11 @@ def _check_same_law(drawn: np.ndarray, about_other: np.ndarray) -> None:
     ----------
     drawn, about_other : arrays of shape (n, ...)
         Draws about one representative, and about the other.
+
+    Raises
+    ------
+    AssertionError
+        If an entry has different laws.
     """
     n = len(drawn)
     first = drawn.reshape(n, -1)
@@ -751,6 +827,16 @@ def _check_same_law(drawn: np.ndarray, about_other: np.ndarray) -> None:
 
 
 def _require(condition: bool, message: str) -> None:
-    """Raise `AssertionError` with the message unless the condition holds."""
+    """Raise `AssertionError` with a message unless a condition holds.
+
+    Unlike `assert`, it works under ``python -O`` too.
+
+    Parameters
+    ----------
+    condition : bool
+        What must hold.
+    message : str
+        What is wrong, for the author of the tested class.
+    """
     if not condition:
         raise AssertionError(message)

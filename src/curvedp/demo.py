@@ -176,9 +176,21 @@ def run_demo(output: Path, console: Console, mu: float = 1.0) -> dict[str, Any]:
 
 
 def _free_folder(output: Path) -> Path:
-    """Return the first of `output`, `output`-2, `output`-3, … without a ledger."""
+    """Return the first of `output`, `output`-2, `output`-3, … without a ledger.
+
+    Parameters
+    ----------
+    output : Path
+        The folder that the user asked for.
+
+    Returns
+    -------
+    Path
+        A folder in which no release was paid for yet; it need not exist.
+    """
 
     def candidates() -> Iterator[Path]:
+        """Yield the folders in the order in which they are tried."""
         yield output
         for number in count(2):
             yield output.with_name(f"{output.name}-{number}")
@@ -189,7 +201,13 @@ def _free_folder(output: Path) -> Path:
 
 
 def _load_split_digits() -> tuple[_LabeledMatrices, _LabeledMatrices]:
-    """Return the training images, and every fourth image for the test."""
+    """Return the training images and the test images: every fourth one is for the test.
+
+    Returns
+    -------
+    training, test : _LabeledMatrices
+        Covariance descriptors with the digits.
+    """
     data = load_digits()
     matrices = covariance_descriptors(data.images / _GRAY_LEVELS)
     is_training = np.arange(len(matrices)) % 4 != 3
@@ -201,7 +219,22 @@ def _load_split_digits() -> tuple[_LabeledMatrices, _LabeledMatrices]:
 def _compare_means(
     model: PrivateMDM, training: _LabeledMatrices, digit: int
 ) -> _DigitResult:
-    """Compare the private mean of a digit with the true one. This is NOT private."""
+    """Compare the private mean of a digit with the true one. This is NOT private.
+
+    Parameters
+    ----------
+    model : PrivateMDM
+        The fitted classifier, with the private means.
+    training : _LabeledMatrices
+        The training images.
+    digit : int
+        The digit whose mean is compared.
+
+    Returns
+    -------
+    _DigitResult
+        The distance of the two means, with the spread of the records.
+    """
     records = training.matrices[training.digits == digit]
     true_mean = frechet_mean(model.manifold, records)
     distances = model.manifold.dist(true_mean, records)
@@ -218,9 +251,21 @@ def _compare_means(
 def _accuracies(
     model: PrivateMDM, results: list[_DigitResult], test: _LabeledMatrices
 ) -> dict[str, float]:
-    """Return the share of test images whose nearest mean is that of their digit.
+    """Return the share of test images that the nearest mean classifies correctly.
 
-    It is returned for the "private" means and for the "true*" ones.
+    Parameters
+    ----------
+    model : PrivateMDM
+        The fitted classifier, with the private means.
+    results : list of _DigitResult
+        The true mean of each digit, in ascending order of the digits.
+    test : _LabeledMatrices
+        The test images.
+
+    Returns
+    -------
+    dict
+        The share with the "private" means, and with the "true*" ones.
     """
     true_means = np.stack([result.true_mean for result in results])
     distances = model.manifold.dist(true_means[None], test.matrices[:, None])
@@ -277,7 +322,19 @@ def _write_demo_report(
     results: list[_DigitResult],
     accuracy: dict[str, float],
 ) -> None:
-    """Write the report of the mean of digit 0, with the comparisons as tables."""
+    """Write the report of the mean of digit 0, with the comparisons as tables.
+
+    Parameters
+    ----------
+    path : Path
+        The file that is written.
+    model : PrivateMDM
+        The fitted classifier, with values and certificates.
+    results : list of _DigitResult
+        The comparison of the private with the true mean of each digit.
+    accuracy : dict
+        The share of test images that each classifier gets right, by its name.
+    """
     digit_rows = [result.cells() for result in results]
     accuracy_rows = [(name, f"{100 * share:.1f}%") for name, share in accuracy.items()]
     accuracy_header = ("means", "accuracy on the test images*")

@@ -70,6 +70,17 @@ class ParameterError(CurvedpError, ValueError):
     def __init__(
         self, rule: str = "", *, parameter: str | None = None, value: object = NO_VALUE
     ) -> None:
+        """Keep the rule, the parameter and the value apart, so that each can be rendered.
+
+        Parameters
+        ----------
+        rule : str
+            What the parameter must be, as the rest of a sentence about it.
+        parameter : str, optional
+            The parameter's name in Python.
+        value : object, optional
+            The value that was refused.
+        """
         super().__init__(rule)
         self.rule = rule
         self.parameter = parameter
@@ -87,6 +98,11 @@ class ParameterError(CurvedpError, ValueError):
         names : mapping
             What the user typed or clicked for each of Python's parameters, such as
             {"n": "--records"}. Parameters that are not in it are named as in Python.
+
+        Returns
+        -------
+        str
+            Such as "--radius -1.0 must be finite and > 0".
         """
         if self.parameter is None:
             return self.rule
@@ -108,6 +124,11 @@ def shown(value: Any) -> str:
 
     It is Python's `repr`, shortened if it is long. An array or a long list may contain
     private records, so only its type is shown.
+
+    Parameters
+    ----------
+    value : object
+        What the caller passed.
     """
     if _may_be_records(value):
         return f"<{type(value).__name__}>"
@@ -123,6 +144,11 @@ def _may_be_records(value: Any) -> bool:
     A list is long if it has more than 4 entries, unless they are texts. Arrays of any
     library are recognized by their attribute `ndim`, so that no library needs to be
     imported.
+
+    Parameters
+    ----------
+    value : object
+        What the caller passed.
     """
     if isinstance(value, list | tuple):
         return len(value) > 4 and not isinstance(value[0], str)
@@ -156,6 +182,15 @@ class FederationRefused(CurvedpError, RuntimeError):
     """
 
     def __init__(self, message: str, code: str = "protocol") -> None:
+        """Keep the code beside the message.
+
+        Parameters
+        ----------
+        message : str
+            Why the site or the server refuses; it stays where it was raised.
+        code : str
+            What a site tells the server of it.
+        """
         super().__init__(message)
         self.code = code
 

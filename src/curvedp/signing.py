@@ -53,7 +53,7 @@ _SMALL_ORDER = frozenset(
 
 
 def canonical(value: Any) -> bytes:
-    """Return a JSON value as bytes in canonical spelling (RFC 8785).
+    r"""Return a JSON value as bytes in canonical spelling (RFC 8785).
 
     Equal values give equal bytes, so that they can be hashed and signed.
 
@@ -66,6 +66,11 @@ def canonical(value: Any) -> bytes:
         None, a bool, an int, a float, a str, a list or tuple of such values, or a
         mapping from str to such values.
 
+    Returns
+    -------
+    bytes
+        The text in UTF-8.
+
     Raises
     ------
     ParameterError
@@ -75,7 +80,7 @@ def canonical(value: Any) -> bytes:
     Examples
     --------
     >>> canonical({"b": [1.0, 1e-7, "é"], "a": None})
-    b'{"a":null,"b":[1,1e-7,"\\xc3\\xa9"]}'
+    b'{"a":null,"b":[1,1e-7,"\xc3\xa9"]}'
     """
     try:
         return _canonical_text(value).encode()
@@ -90,7 +95,18 @@ def canonical(value: Any) -> bytes:
 
 
 def digest(value: Any) -> bytes:
-    """Return the SHA-256 hash of a JSON value in canonical spelling."""
+    """Return the SHA-256 hash of a JSON value in canonical spelling.
+
+    Parameters
+    ----------
+    value : JSON value
+        Such as the fields of a certificate.
+
+    Returns
+    -------
+    bytes
+        32 bytes.
+    """
     return hashlib.sha256(canonical(value)).digest()
 
 
@@ -98,6 +114,16 @@ def _canonical_text(value: Any) -> str:
     """Return a JSON value as text in canonical spelling (RFC 8785).
 
     There are no spaces, and the members of an object are sorted by name.
+
+    Parameters
+    ----------
+    value : JSON value
+        The value, or a part of it: the function calls itself for the parts.
+
+    Raises
+    ------
+    ParameterError
+        If the value is no JSON value.
     """
     if isinstance(value, str):
         return json.encoder.encode_basestring(value)
@@ -120,7 +146,13 @@ def _canonical_text(value: Any) -> str:
 
 
 def _utf16_order(name: str) -> bytes:
-    """Return a key by which RFC 8785 sorts names: their UTF-16 code units."""
+    """Return a key by which RFC 8785 sorts names: their UTF-16 code units.
+
+    Parameters
+    ----------
+    name : str
+        The name of a member of an object.
+    """
     return name.encode("utf-16-be", "surrogatepass")
 
 
@@ -129,6 +161,11 @@ def _canonical_number(value: float) -> str:
 
     The text has the fewest digits that read back as the same float, and an exponent if
     the number is at least 1e21 or less than 1e-6.
+
+    Parameters
+    ----------
+    value : float
+        A finite number; whether it is negative zero does not matter.
     """
     if not isfinite(value):
         raise ParameterError("NaN and infinities are not JSON numbers")
@@ -154,6 +191,11 @@ def _place_decimal_point(digits: str, before_point: int) -> str:
         The significant digits, without zeros at either end.
     before_point : int
         How many digits come before the decimal point; negative for zeros after it.
+
+    Returns
+    -------
+    str
+        Such as "1500", "0.015" or "1.5e+21".
     """
     if len(digits) <= before_point <= _MAX_DIGITS_BEFORE_POINT:
         return digits.ljust(before_point, "0")
@@ -200,6 +242,11 @@ def public_key(text: Any) -> Ed25519PublicKey:
     text : str
         64 hexadecimal digits, as `key_of` writes them.
 
+    Returns
+    -------
+    Ed25519PublicKey
+        The key, for which somebody may hold a private one.
+
     Raises
     ------
     ParameterError
@@ -209,8 +256,10 @@ def public_key(text: Any) -> Ed25519PublicKey:
     Notes
     -----
     A signature (R, S) of the message m verifies if [S]B = R + [k]A with k = H(R, A, m).
-    Here B is a fixed point of the curve and A the public key. If A has order 1, the pair
-    (R, S) = (identity, 0) verifies for every message; if it has order 2, 4 or 8, for one
+    Here B is a fixed point of the curve and A the public key. If A has order 1, the
+    pair
+    (R, S) = (identity, 0) verifies for every message; if it has order 2, 4 or 8, for
+    one
     message in so many. Nobody holds such a key.
     """
     try:
@@ -239,6 +288,11 @@ def write_key(path: str | Path, identity: Ed25519PrivateKey) -> None:
         The file. One that exists is refused and not touched.
     identity : Ed25519PrivateKey
         The key.
+
+    Raises
+    ------
+    ParameterError
+        If the file exists.
     """
     text = identity.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
     try:
@@ -258,6 +312,11 @@ def read_key(path: str | Path) -> Ed25519PrivateKey:
     ----------
     path : str or Path
         The file, which must have no password.
+
+    Returns
+    -------
+    Ed25519PrivateKey
+        The key, with which certificates and ledger entries are signed.
 
     Raises
     ------
@@ -318,6 +377,11 @@ def is_signed(key: str, message: Any, sign: Any, purpose: str) -> bool:
         The signature, as `signature` returns it. Any other value is not a signature.
     purpose : str
         What it should be signed for.
+
+    Returns
+    -------
+    bool
+        False for anything that is not a valid signature of this message.
     """
     try:
         signature_bytes = bytes.fromhex(sign)
@@ -328,5 +392,16 @@ def is_signed(key: str, message: Any, sign: Any, purpose: str) -> bool:
 
 
 def _signed_bytes(message: Any, purpose: str) -> bytes:
-    """Return the bytes to sign: the purpose, a line end, and the canonical JSON."""
+    """Return the bytes to sign: the purpose, a line end, and the canonical JSON.
+
+    The purpose keeps a signature of one kind of message from passing as one of another
+    kind with the same fields.
+
+    Parameters
+    ----------
+    message : JSON value
+        The value that is signed.
+    purpose : str
+        Such as the schema of certificates.
+    """
     return purpose.encode() + b"\n" + canonical(message)

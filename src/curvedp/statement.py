@@ -148,6 +148,11 @@ def read_study(path: str | Path) -> dict[str, Any]:
     path : str or Path
         The file, which `template` made and the curator has filled in.
 
+    Returns
+    -------
+    dict
+        The answers: texts, or lists of texts.
+
     Raises
     ------
     ParameterError
@@ -185,6 +190,11 @@ def _check_answer(name: str, answer: Any) -> None:
     answer : object
         The answer in the file: a text, or a list of texts if the question's example is
         a list.
+
+    Raises
+    ------
+    ParameterError
+        If the answer is not usable. The message names the question.
     """
     question = QUESTIONS[name]
     texts = [answer]
@@ -243,6 +253,11 @@ class _Promise(NamedTuple):
 def _as_list(certificates: Certificates) -> list[Certificate]:
     """Return one or several certificates as a list that is not empty.
 
+    Parameters
+    ----------
+    certificates : Certificate or sequence of Certificate
+        What the caller passes.
+
     Raises
     ------
     ParameterError
@@ -272,6 +287,11 @@ def _promise_of(certificates: Sequence[Certificate]) -> _Promise:
     certificates : sequence of Certificate
         The certificates of releases that protect the same unit.
 
+    Returns
+    -------
+    _Promise
+        The guarantee of all releases, and what it implies in every definition.
+
     Raises
     ------
     ParameterError
@@ -300,6 +320,16 @@ def _common_unit(certificates: Sequence[Certificate]) -> PrivacyUnit:
 
     A guarantee for one record implies one for a record within its class, but not the
     other way round (`PrivacyUnit.implies`).
+
+    Parameters
+    ----------
+    certificates : sequence of Certificate
+        The certificates of the releases.
+
+    Returns
+    -------
+    PrivacyUnit
+        The strongest unit that all guarantees imply.
 
     Raises
     ------
@@ -354,11 +384,22 @@ def _compose_payments(payments: Sequence[Sequence[Certificate]]) -> Guarantee:
     ----------
     payments : sequence of sequences of Certificate
         The certificates that each payment covers.
+
+    Returns
+    -------
+    Guarantee
+        The guarantee, rounded up.
     """
     adjacency = payments[0][0].guarantee.adjacency
 
     def largest_of_each_payment(definition: str) -> list[float] | None:
-        """Return the largest parameter of each payment; None if a release has none."""
+        """Return the largest parameter of each payment; None if a release has none.
+
+        Parameters
+        ----------
+        definition : str
+            The name of the parameter in certificates: "gdp", "pure" or "zcdp".
+        """
         parameters = [
             [certificate.claims.parameters()[definition] for certificate in payment]
             for payment in payments
@@ -439,6 +480,11 @@ def _describe_certificates(certificates: Sequence[Certificate]) -> _CertificateW
     ----------
     certificates : sequence of Certificate
         The certificates of one release, or of all releases of a study.
+
+    Returns
+    -------
+    _CertificateWords
+        One text for each fact; together they fill label and worksheet.
     """
     certificate = certificates[0]
     promise = _promise_of(certificates)
@@ -492,23 +538,48 @@ def _join_sentences(
         The certificates of the releases.
     sentence : callable
         Takes a certificate and returns a sentence about it.
+
+    Returns
+    -------
+    str
+        Such as "Fréchet mean on sphere:2; Fréchet variance on sphere:2".
     """
     sentences = [sentence(certificate) for certificate in certificates]
     return "; ".join(dict.fromkeys(sentences))
 
 
 def _statistic_words(certificate: Certificate) -> str:
-    """Return the name of the statistic and of the space of its records."""
+    """Return the name of the statistic and of the space of its records.
+
+    Parameters
+    ----------
+    certificate : Certificate
+        The certificate of a release.
+    """
     return f"{certificate.statistic.get('name')} on {record_space(certificate)}"
 
 
 def _trust_name(certificate: Certificate) -> str:
-    """Return the model of trust in one word, such as "Central"."""
+    """Return the model of trust in one word, such as "Central".
+
+    Parameters
+    ----------
+    certificate : Certificate
+        The certificate of a release.
+    """
     return certificate.provenance.trust.value.capitalize()
 
 
 def _format_rounded_up(value: float) -> str:
-    """Return a number as text, rounded up to three significant digits."""
+    """Return a number as text, rounded up to three significant digits.
+
+    A privacy parameter that was rounded down would promise too much.
+
+    Parameters
+    ----------
+    value : float
+        A privacy parameter or a radius.
+    """
     context = Context(prec=3, rounding=ROUND_CEILING)
     return f"{float(context.create_decimal_from_float(value)):g}"
 
@@ -519,6 +590,16 @@ def _quoted_point(promise: _Promise) -> tuple[float, float]:
     With a parameter μ of Gaussian DP it is ε at δ = 10⁻⁶, rounded up, provided that the
     slack s takes only a small part of δ: it turns (ε, δ) into (ε, δ + (1 + e^ε)·s).
     Otherwise it is the first certified point with a small δ, or the last one.
+
+    Parameters
+    ----------
+    promise : _Promise
+        The guarantee of the releases and its slack.
+
+    Returns
+    -------
+    eps, delta : float
+        A point of the certified curve or of the Gaussian profile.
     """
     claims = promise.claims
     mu = claims.gdp
@@ -563,6 +644,11 @@ def _registry_parameters(promise: _Promise) -> dict[str, float]:
     ----------
     promise : _Promise
         The guarantee of the releases and its slack.
+
+    Returns
+    -------
+    dict
+        One or two numbers by name.
     """
     guarantee = promise.guarantee
     if isinstance(guarantee, ZCDP):
@@ -650,6 +736,11 @@ def _payment_sentence(certificates: Sequence[Certificate]) -> str:
     ----------
     certificates : sequence of Certificate
         The certificates of the releases.
+
+    Returns
+    -------
+    str
+        Sentences; without a ledger a warning that other releases may add to the loss.
     """
     # The hash of the ledger after each entry, by the number of the entry.
     heads = {}
@@ -690,6 +781,11 @@ def ledger_sentence(ledger: "Ledger", certificates: Certificates) -> str:
     certificates : Certificate or sequence of Certificate
         The releases that the statement is about. Entries for others are named.
 
+    Returns
+    -------
+    str
+        Sentences for the label and the worksheet.
+
     Raises
     ------
     ParameterError
@@ -729,6 +825,11 @@ def _utility_sentence(certificate: Certificate) -> str:
     ----------
     certificate : Certificate
         The certificate of a release.
+
+    Returns
+    -------
+    str
+        Clauses joined by semicolons.
     """
     sentences = []
     for target in ("population", "records"):
@@ -830,6 +931,11 @@ def _registry_notes(certificates: Sequence[Certificate]) -> str:
     ----------
     certificates : sequence of Certificate
         The certificates of the releases.
+
+    Returns
+    -------
+    str
+        A sentence that names the certificates by their hashes.
     """
     hashes = ", ".join(certificate.provenance.sha256 for certificate in certificates)
     noun = "certificate" if len(certificates) == 1 else "certificates"
@@ -843,9 +949,9 @@ def _registry_notes(certificates: Sequence[Certificate]) -> str:
 
 
 def yaml(value: Any, indent: str = "") -> str:
-    """Write nested values as YAML, with one line for each text or number.
+    r"""Write nested values as YAML, with one line for each text or number.
 
-    For {"name": "x", "links": ["y"]} it returns 'name: "x"\\nlinks:\\n  - "y"\\n'.
+    For {"name": "x", "links": ["y"]} it returns 'name: "x"\nlinks:\n  - "y"\n'.
 
     Parameters
     ----------
@@ -853,6 +959,11 @@ def yaml(value: Any, indent: str = "") -> str:
         Mappings may be nested. Each text and number is written as JSON, which is YAML.
     indent : str
         The spaces before each line.
+
+    Returns
+    -------
+    str
+        The text, which ends with a line end.
     """
     if isinstance(value, Mapping):
         text = ""
@@ -1043,6 +1154,11 @@ def _page(
         The certificates that the foot of the page names, by their dates and hashes.
     rows : sequence of _Row
         The rows of the table: what each says, and who vouches for it.
+
+    Returns
+    -------
+    str
+        HTML that makes no request.
     """
     table_rows = "".join(
         f'<tr><th>{escape(row.heading)}<small class="{row.voice.value}">'

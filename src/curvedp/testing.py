@@ -89,8 +89,8 @@ def kernels_of(M: Manifold) -> list[tuple[str, str, Callable[..., Any]]]:
     Returns
     -------
     list of (str, str, callable)
-        The name of each kernel, the letters of its arguments (as in `Points`), and the
-        method.
+        The name of each kernel, the letters of its arguments (such as "pv" for a point
+        p and a tangent vector v at p), and the method.
     """
     return [(name, letters, getattr(M, name)) for name, letters in KERNELS.items()]
 
@@ -154,6 +154,11 @@ def _law_of(check: Callable[[Manifold, "Points"], None]) -> str:
     ----------
     check : callable
         One of `CHECKS`. Its docstring, up to the parameters, states the law.
+
+    Returns
+    -------
+    str
+        The statement in one line, without its full stop.
     """
     statement, _, _ = inspect.cleandoc(check.__doc__ or "").partition(
         "\n\nParameters\n"
@@ -199,6 +204,11 @@ def default_reach(M: Manifold) -> float:
     ----------
     M : Manifold
         The manifold that is tested.
+
+    Returns
+    -------
+    float
+        The distance, > 0.
     """
     reach_inside_boundary = _SHARE_OF_BOUNDARY_DISTANCE * boundary_distance(M)
     if M.injectivity_radius > 0:
@@ -890,6 +900,11 @@ def _evaluate_alone(
         For each argument of the kernel, an array of rows to choose from.
     *indices : int
         For each argument, the index of its row.
+
+    Returns
+    -------
+    array
+        The result, without a leading axis.
     """
     arguments = [
         np.array(row[index], order="C")
@@ -1074,7 +1089,13 @@ def sectional_curvatures(
     v = M.from_coordinates(p, pairs[..., 1])
 
     def estimate(t: float) -> np.ndarray:
-        """Return the estimate of K from the mean over steps of t and of −t."""
+        """Return the estimate of K from the mean over steps of t and of −t.
+
+        Parameters
+        ----------
+        t : float
+            The length of the steps.
+        """
         forward = np.asarray(M.dist(M.exp(p, t * u), M.exp(p, t * v))) ** 2
         backward = np.asarray(M.dist(M.exp(p, -t * u), M.exp(p, -t * v))) ** 2
         return np.asarray(3 * (2 * t**2 - (forward + backward) / 2) / t**4)
@@ -1107,7 +1128,15 @@ CHECKS: tuple[Callable[[Manifold, Points], None], ...] = (
 
 
 def _require(condition: bool, message: str) -> None:
-    """Raise `AssertionError` unless the condition holds, even under ``python -O``."""
+    """Raise `AssertionError` unless the condition holds, even under ``python -O``.
+
+    Parameters
+    ----------
+    condition : bool
+        What the law states.
+    message : str
+        What is wrong, for the author of the manifold.
+    """
     if not condition:
         raise AssertionError(message)
 
@@ -1173,5 +1202,10 @@ def _length(M: Manifold, p: Any, v: Any) -> np.ndarray:
         The points.
     v : array of shape (..., *point_shape)
         The tangent vectors.
+
+    Returns
+    -------
+    array of shape (...)
+        Nonnegative lengths.
     """
     return np.asarray(np.linalg.norm(np.asarray(M.to_coordinates(p, v)), axis=-1))

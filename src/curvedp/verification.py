@@ -96,6 +96,11 @@ class Verification:
         refusal : str
             How the error message begins, such as "not signed: ".
 
+        Returns
+        -------
+        Certificate
+            The verified certificate, parsed from the same text.
+
         Raises
         ------
         VerificationFailed
@@ -195,7 +200,14 @@ def sign_file(
 def raise_if_refuted(checks: Iterable[ClaimCheck], refusal: str = "") -> None:
     """Raise `VerificationFailed` if a claim was refuted; the message lists all of them.
 
-    The message begins with `refusal`.
+    Claims that nobody can confirm do not raise.
+
+    Parameters
+    ----------
+    checks : iterable of ClaimCheck
+        The result for each claim.
+    refusal : str
+        How the message begins, such as "not signed: ".
     """
     refuted = [check.claim for check in checks if check.holds is False]
     if refuted:
@@ -207,6 +219,16 @@ def read_certificate_text(path: Path) -> str:
 
     At most one byte more than the size limit is read, so that the parser can refuse a
     file that is too long.
+
+    Parameters
+    ----------
+    path : Path
+        The certificate.
+
+    Returns
+    -------
+    str
+        The text, whatever it says.
 
     Raises
     ------
@@ -226,6 +248,11 @@ def read_certificate_text(path: Path) -> str:
 
 def read_signatures(path: Path) -> dict[str, Any]:
     """Read the file of signatures beside a certificate.
+
+    Parameters
+    ----------
+    path : Path
+        The certificate, beside which the file of signatures is.
 
     Returns
     -------
@@ -254,7 +281,13 @@ def read_signatures(path: Path) -> dict[str, Any]:
 
 
 def signature_path(path: Path) -> Path:
-    """Return the path of a certificate's signatures: its own path with .sig added."""
+    """Return the path of a certificate's signatures: its own path with .sig added.
+
+    Parameters
+    ----------
+    path : Path
+        The certificate, such as certificate.json.
+    """
     return path.with_name(path.name + ".sig")
 
 
@@ -267,6 +300,11 @@ def _parse_public_key(key_or_path: str) -> str:
         The key itself, or the name of a file that contains it. 64 hexadecimal digits
         are always taken as the key: a file with that name, planted in the working
         folder, must not decide whom we trust.
+
+    Raises
+    ------
+    ParameterError
+        If neither the text nor the file is a public key.
     """
     from curvedp.core.certificate_form import is_64_hex_digits
     from curvedp.signing import public_key
@@ -352,7 +390,8 @@ def run_in_worker(
 def _worker_environment() -> dict[str, str]:
     """Return the environment variables for a worker process.
 
-    With them the worker imports the same copy of curvedp as this process.
+    With them the worker imports the same copy of curvedp as this process, and writes
+    UTF-8.
     """
     package_folder = str(Path(__file__).resolve().parents[1])
     search_path = [package_folder]
@@ -366,7 +405,13 @@ def _worker_environment() -> dict[str, str]:
 
 
 def _time_limit_error(seconds: float) -> ParameterError:
-    """Return the exception for a verification that took too much CPU time."""
+    """Return the exception for a verification that took too much CPU time.
+
+    Parameters
+    ----------
+    seconds : float
+        The CPU time that was allowed.
+    """
     return ParameterError(
         f"the certificate was not recomputed within {seconds:g} s; "
         "--seconds gives it longer"

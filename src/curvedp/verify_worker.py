@@ -103,6 +103,11 @@ def _verify_local(question: dict[str, Any]) -> dict[str, Any]:
     ----------
     question : dict
         The text of the "certificate", and possibly a "public_key".
+
+    Returns
+    -------
+    dict
+        "checks" and "notes", as `verify` returns them.
     """
     local = LocalCertificate.from_json(question["certificate"])
     checks = verify_local_certificate(local)
@@ -166,7 +171,18 @@ OPERATIONS: Mapping[str, Operation] = {"verify": verify, "region": region}
 
 
 def _load_and_check(text: str) -> tuple[Certificate, list[Check]]:
-    """Return a certificate, read from its text, and the result for each claim."""
+    """Parse a certificate, and recompute all of its claims.
+
+    Parameters
+    ----------
+    text : str
+        The certificate as JSON.
+
+    Returns
+    -------
+    certificate, checks : Certificate, list of Check
+        The certificate and the result for each claim.
+    """
     certificate = Certificate.from_json(text)
     return certificate, verify_certificate(certificate)
 
@@ -181,6 +197,11 @@ def _load_verified(text: str, path: str) -> Certificate:
     path : str
         The name of its file, for the message.
 
+    Returns
+    -------
+    Certificate
+        A certificate of which no claim was refuted.
+
     Raises
     ------
     VerificationFailed
@@ -194,7 +215,13 @@ def _load_verified(text: str, path: str) -> Certificate:
 
 
 def _check_to_list(check: Check) -> list[Any]:
-    """Return the check as JSON values, which NumPy's booleans are not."""
+    """Return the check as JSON values, which NumPy's booleans are not.
+
+    Parameters
+    ----------
+    check : Check
+        The result for one claim.
+    """
     holds = None if check.holds is None else bool(check.holds)
     return [check.claim, holds, check.detail]
 
@@ -210,6 +237,16 @@ def _read_value(path: Path, certificate: Certificate) -> np.ndarray:
         The file.
     certificate : Certificate
         The certificate of the value, which names the space in which it lies.
+
+    Returns
+    -------
+    array
+        The numbers of the file in rows, or as an npy file has them.
+
+    Raises
+    ------
+    ParameterError
+        If the file cannot be read.
     """
     try:
         if path.suffix == ".csv":
@@ -235,6 +272,11 @@ def _read_table(path: Path, certificate: Certificate) -> np.ndarray:
         The csv file.
     certificate : Certificate
         The certificate of the value, which names the space in which it lies.
+
+    Returns
+    -------
+    array
+        One point in each row, converted to the coordinates of the manifold.
     """
     from curvedp.records.forms import find_form
     from curvedp.records.output_forms import form_of_columns
@@ -315,6 +357,11 @@ def _geodesic_as_rows(
         The certified point.
     velocities : array
         The certified velocities, one for each predictor.
+
+    Returns
+    -------
+    array
+        The starting point, then one velocity for each predictor.
     """
     if len(velocities) == 1:
         footpoint, velocities = follow_geodesic(
@@ -332,11 +379,19 @@ def _are_leading_geodesics(
     Parameters
     ----------
     published : array
-        The mean, and the leading principal directions, each as long as its deviation; in
+        The mean, and the leading principal directions, each as long as its deviation;
+        in
         rows if it was read from a table. The sign of a direction is free.
     moments : array
         The certified vector.
     certificate : Certificate
+        The certificate of the release, which says how the vector is read.
+
+    Returns
+    -------
+    bool
+        True if the mean and every direction agree to 1e-6; fewer directions than there
+        are may be published.
     """
     from curvedp.inference.tangent_regions import geodesics_of_release
 
@@ -349,6 +404,15 @@ def _are_leading_geodesics(
         return False
 
     def is_close(value: np.ndarray, row: np.ndarray) -> bool:
+        """Return whether a published row is a certified one, up to rounding.
+
+        Parameters
+        ----------
+        value : array
+            The published numbers.
+        row : array
+            The certified numbers.
+        """
         return np.allclose(
             value, row, rtol=_GEODESIC_TOLERANCE, atol=_GEODESIC_TOLERANCE
         )
@@ -370,6 +434,11 @@ def _spans_leading_directions(published: np.ndarray, second_moment: np.ndarray) 
         One direction in each row.
     second_moment : array
         The entries of the released matrix, as a vector.
+
+    Returns
+    -------
+    bool
+        Whether the two subspaces agree up to rounding.
     """
     from curvedp.geometry import Grassmann
     from curvedp.statistics.second_moment import vector_to_symmetric
@@ -384,7 +453,17 @@ def _spans_leading_directions(published: np.ndarray, second_moment: np.ndarray) 
 
 
 def _is_same_value(space: Manifold, value: np.ndarray, certified: np.ndarray) -> bool:
-    """Return whether a value is the certified one, up to the rounding of a file."""
+    """Return whether a value is the certified one, up to the rounding of a file.
+
+    Parameters
+    ----------
+    space : Manifold
+        The space in which the value lies.
+    value : array
+        A published value.
+    certified : array
+        The certified value.
+    """
     aligned = _align_shape(space, value, certified)
     return np.allclose(aligned, certified, rtol=_VALUE_RTOL, atol=_VALUE_ATOL)
 
@@ -405,6 +484,12 @@ def _align_shape(
         The published value.
     certified : array
         The certified value.
+
+    Returns
+    -------
+    array
+        The same point, as close to the certified array as another representative can
+        be.
     """
     from curvedp.records.output_forms import align_to_center
 
@@ -475,7 +560,15 @@ def answer(operations: Mapping[str, Operation]) -> None:
 
 
 def _error(kind: str, message: str) -> dict[str, Any]:
-    """Return an answer that reports an exception by its name and message."""
+    """Return an answer that reports an exception by its name and message.
+
+    Parameters
+    ----------
+    kind : str
+        The name of the exception, which `curvedp.verification` raises again.
+    message : str
+        Its message.
+    """
     return {"error": {"kind": kind, "message": message}}
 
 
