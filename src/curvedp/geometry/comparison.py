@@ -19,7 +19,15 @@ _SMALLEST_ANGLE = 1e-9
 
 
 class CurvatureRoots(NamedTuple):
-    """√−κ_min and √κ_max, each 0 where curvature does not have that sign."""
+    """√−κ_min and √κ_max for curvatures between κ_min and κ_max.
+
+    Attributes
+    ----------
+    negative : float
+        √−κ_min; 0 if no curvature is negative.
+    positive : float
+        √κ_max; 0 if no curvature is positive.
+    """
 
     negative: float
     positive: float
@@ -28,7 +36,13 @@ class CurvatureRoots(NamedTuple):
 class HessianBounds(NamedTuple):
     """Bounds on the eigenvalues of the Hessian of a function.
 
-    The function is convex where `lowest` is positive; a `lowest` ≤ 0 proves nothing.
+    Attributes
+    ----------
+    lowest : float
+        A lower bound. The function is convex if it is positive; a bound ≤ 0, which may
+        be −inf, proves nothing.
+    highest : float
+        An upper bound.
     """
 
     lowest: float

@@ -114,7 +114,18 @@ class FloatSet:
 
 @dataclass(frozen=True)
 class BallFloatSet(FloatSet):
-    """S is the ball of radius `ball_radius` about the origin, which must be convex."""
+    """S is a ball about the origin, which must be convex.
+
+    Parameters
+    ----------
+    max_distance : float
+        Distance from the origin beyond which coordinates overflow or no longer tell
+        points apart.
+    amplification : float or callable
+        The value of `roundoff_amplification`, or the function of the radius.
+    ball_radius : float
+        The radius of S.
+    """
 
     ball_radius: float = inf
 

@@ -22,7 +22,13 @@ _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(16)
 
 
 class Support(NamedTuple):
-    """An interval of radii outside of which a distance hardly ever lies."""
+    """An interval of radii outside of which a distance hardly ever lies.
+
+    Attributes
+    ----------
+    low, high : float
+        The ends of the interval.
+    """
 
     low: float
     high: float

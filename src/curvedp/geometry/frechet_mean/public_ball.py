@@ -27,7 +27,17 @@ _LARGEST_SKEWNESS = (0.99e-6) ** 2
 
 
 class PublicBall(NamedTuple):
-    """A manifold and the public ball on it that records are clipped into."""
+    """A manifold and the public ball on it that records are clipped into.
+
+    Attributes
+    ----------
+    manifold : Manifold
+        Where the points are.
+    center : array of shape point_shape
+        The center (NumPy), which depends on no record.
+    radius : float
+        The radius, likewise.
+    """
 
     manifold: Manifold
     center: np.ndarray

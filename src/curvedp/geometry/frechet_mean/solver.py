@@ -47,9 +47,14 @@ NewtonStep = Callable[[np.ndarray], np.ndarray]
 class PassRequest(NamedTuple):
     """A request for a pass over the records.
 
-    With `with_cost` the pass must also give the mean squared distance, and the mean
-    logarithm as accurately as the backend can. Without it a cheaper approximation of
-    the mean logarithm will do.
+    Attributes
+    ----------
+    x : Iterate
+        The iterate at which logarithms are taken.
+    with_cost : bool
+        Whether the pass must also give the mean squared distance, and the mean
+        logarithm as accurately as the backend can. Without it a cheaper approximation
+        of the mean logarithm will do.
     """
 
     x: Iterate

@@ -29,7 +29,13 @@ class EmbeddedMetric(EmbeddedMean):
 
 
 class OrthonormalFrames(EmbeddedMetric):
-    """Matrices of m rows and r orthonormal columns, or what such matrices stand for."""
+    """Matrices of m rows and r orthonormal columns, or what such matrices stand for.
+
+    Parameters
+    ----------
+    m, r : int
+        The numbers of rows and of columns.
+    """
 
     m: int
     r: int

@@ -221,11 +221,21 @@ class HPDAffineInvariant(PullbackManifold, AffineInvariantCone):
 
 
 class _CopyPattern(NamedTuple):
-    """How the coordinates of SPD(2m), in the order of `pack`, copy those of HPD(m)."""
+    """How the coordinates of SPD(2m), in the order of `pack`, copy those of HPD(m).
 
-    source: np.ndarray  # which coordinate of a Hermitian matrix each one copies
-    sign: np.ndarray  # with which sign; 0 where it copies none
-    copy_indices: np.ndarray  # indices of the two copies of each coordinate, in pairs
+    Attributes
+    ----------
+    source : array of int, shape (m(2m + 1),)
+        Which coordinate of a Hermitian matrix each one copies.
+    sign : array of shape (m(2m + 1),)
+        With which sign; 0 where it copies none.
+    copy_indices : array of int, shape (2m²,)
+        The indices of the two copies of each coordinate, in pairs.
+    """
+
+    source: np.ndarray
+    sign: np.ndarray
+    copy_indices: np.ndarray
 
 
 @cache

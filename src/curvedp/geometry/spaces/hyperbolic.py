@@ -35,7 +35,14 @@ _SAFE_RADIUS = 15.0
 
 
 class Hyperbolic(VectorManifold, OriginIsometry):
-    """What both models share: the constants of the space, and lengths."""
+    """Hyperbolic space of curvature −1: what its two models share.
+
+    Attributes
+    ----------
+    max_representable_distance : float
+        Distance from the origin beyond which a model's coordinates overflow, or no
+        longer tell points apart.
+    """
 
     injectivity_radius = math.inf
     max_representable_distance: ClassVar[float]

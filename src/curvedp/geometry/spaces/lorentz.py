@@ -754,13 +754,29 @@ def _twice_sine_of_half(xp: Any, sine: Array, cosine: Array) -> Array:
 
 
 class _Chord(NamedTuple):
-    """The squared chord of two points x and y, and intermediate results."""
+    """The squared chord of pairs of points, and intermediate results.
 
-    square: Array  # 4·sinh²(d/2)
+    x and y are the spatial parts of two points, and d is their distance.
+
+    Attributes
+    ----------
+    square : array
+        4·sinh²(d/2).
+    is_accurate : array of bool
+        Where the square is accurate.
+    x : list of arrays
+        The coordinates of x.
+    difference : list of arrays
+        The coordinates of y − x.
+    x_time : array
+        The time coordinate √(1 + |x|²).
+    """
+
+    square: Array
     is_accurate: Array
-    x: list[Array]  # the spatial part, by coordinate
-    difference: list[Array]  # y − x, by coordinate
-    x_time: Array  # √(1 + |x|²)
+    x: list[Array]
+    difference: list[Array]
+    x_time: Array
 
 
 def _chord_by_coordinates(x: list[Array], y: list[Array]) -> _Chord:

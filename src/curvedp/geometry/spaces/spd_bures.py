@@ -294,12 +294,26 @@ def _lyapunov(p: Array, v: Array) -> Array:
 
 
 class _TransportStep(NamedTuple):
-    """The step from p to q in scaled factors: p = a²GGᵀ and c·S = (T−I)·aG."""
+    """The step from p to q in scaled factors: p = a²GGᵀ and c·S = (T−I)·aG.
+
+    T is the optimal transport map from p to q.
+
+    Attributes
+    ----------
+    G : array of shape (..., m, m)
+        The Cholesky factor of p/a².
+    S : array of shape (..., m, m)
+        The step.
+    root_unit : array of shape (..., 1, 1)
+        a, a power of two of the size of √p.
+    top_unit : array of shape (..., 1, 1)
+        c, a power of two of the size of the larger of √p and √q.
+    """
 
     G: Array
     S: Array
-    root_unit: Array  # a, a power of two of the size of √p
-    top_unit: Array  # c, a power of two of the size of the larger of √p and √q
+    root_unit: Array
+    top_unit: Array
 
 
 def _transport_step(p: Array, q: Array) -> _TransportStep:

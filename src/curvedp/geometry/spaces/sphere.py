@@ -24,12 +24,24 @@ _LEAST_LENGTH = 1e-140
 
 
 class _Angle(NamedTuple):
-    """The angle between the rays through p and q, and intermediate results."""
+    """The angle between the rays through p and q, and intermediate results.
+
+    Attributes
+    ----------
+    angle : array of shape (...)
+        Between 0 and π.
+    orthogonal : array of shape (..., d + 1)
+        The part of q orthogonal to p.
+    length : array of shape (...)
+        The length of that part.
+    cosine : array of shape (...)
+        |p||q|·cos(angle).
+    """
 
     angle: Array
-    orthogonal: Array  # part of q orthogonal to p
-    length: Array  # of that part
-    cosine: Array  # |p||q| cos(angle)
+    orthogonal: Array
+    length: Array
+    cosine: Array
 
 
 class Sphere(VectorManifold, UnitQuadric, EmbeddedMean):

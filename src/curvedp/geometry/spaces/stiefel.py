@@ -37,7 +37,19 @@ from curvedp.numerics.stiefel_log import (
 
 
 class _SolvedLog(NamedTuple):
-    """A logarithm v = pA + QB and the frame [p Q]; constants for differentiation."""
+    """A logarithm v = pA + QB and the frame [p Q]; constants for differentiation.
+
+    Attributes
+    ----------
+    velocity : array of shape (..., m, r)
+        v.
+    A : array of shape (..., r, r)
+        The skew-symmetric turn of the columns of p within their span.
+    B : array of shape (..., k, r)
+        The coefficients of v with respect to Q.
+    frame : array of shape (..., m, r + k)
+        The orthonormal columns of p and Q.
+    """
 
     velocity: Array
     A: Array

@@ -843,7 +843,15 @@ def _remove_mean(x: Enclosure) -> Enclosure:
 
 
 class _HyperboloidPoint(NamedTuple):
-    """A point of the hyperboloid time² = 1 + |space|²."""
+    """A point of the hyperboloid time² = 1 + |space|².
+
+    Attributes
+    ----------
+    time : ball
+        The time coordinate.
+    space : vector of balls
+        The other coordinates.
+    """
 
     time: Enclosure
     space: Enclosure

@@ -304,7 +304,13 @@ def _congruence(factor: FloatBall, inner: FloatExp) -> FloatBall:
 
 
 class MatrixEntries(NamedTuple):
-    """Positions of some entries of a matrix: the row and the column of each."""
+    """Positions of some entries of a matrix.
+
+    Attributes
+    ----------
+    rows, columns : arrays of int
+        The row and the column of each entry.
+    """
 
     rows: np.ndarray
     columns: np.ndarray

@@ -250,7 +250,7 @@ class FarGaussianDraw:
     def _reflection_matrix(self, g: np.ndarray) -> arb_mat:
         """Return the Householder reflection that takes a vector g to a multiple of e₁.
 
-        It is I − 2uu*/|u|² with u = g + (g₁/|g₁|)·|g|·e₁. `g` is changed in place.
+        It is I − 2uu*/|u|² with u = g + (g₁/|g₁|)·|g|·e₁.
 
         Parameters
         ----------
@@ -267,14 +267,17 @@ class FarGaussianDraw:
         size = beta * self.m
         start = size - len(g)
         first = g[:beta]
-        g[:beta] = first * (1 + (g.dot(g) / first.dot(first)).sqrt())
+        u = g.copy()
+        u[:beta] = first * (1 + (g.dot(g) / first.dot(first)).sqrt())
+
+        # u as a real matrix of 2×2 blocks, or of numbers, below zeros.
         axis = arb_array(np.zeros((size, beta)))
-        axis[start:, 0] = g
+        axis[start:, 0] = u
         if beta == 2:
             # The second column is the first one times the imaginary unit.
-            axis[start::2, 1] = -g[1::2]
-            axis[start + 1 :: 2, 1] = g[::2]
-        reflection = np.eye(size) - axis.dot(axis.T) * (2 / g.dot(g))
+            axis[start::2, 1] = -u[1::2]
+            axis[start + 1 :: 2, 1] = u[::2]
+        reflection = np.eye(size) - axis.dot(axis.T) * (2 / u.dot(u))
         return arb_mat(reflection.tolist())
 
 

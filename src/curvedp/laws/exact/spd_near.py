@@ -35,7 +35,15 @@ class MatrixScales(NamedTuple):
 
 
 class NearBound(ABC):
-    """A distribution of V by normals, and a bound of ∏ sinhc that makes it an envelope."""
+    """A distribution of V by normals, and a bound of ∏ sinhc that makes it an envelope.
+
+    Attributes
+    ----------
+    m : int
+        The size of the matrices.
+    beta : {1, 2}
+        1 for real symmetric, 2 for Hermitian matrices.
+    """
 
     m: int
     beta: int
@@ -295,7 +303,9 @@ class FloatEigen(NamedTuple):
     """Approximate eigenvalues and eigenvectors of V with proved error bounds."""
 
     values: np.ndarray
+    """Eigenvalues, in ascending order."""
     vectors: np.ndarray
+    """The columns are eigenvectors, orthonormal up to `orthogonality_error`."""
     value_error: float
     """Each eigenvalue of V is within this of its partner in `values`."""
     orthogonality_error: float
@@ -306,6 +316,7 @@ class FloatExp(NamedTuple):
     """An approximation of e^V with a proved error bound."""
 
     matrix: FloatBall
+    """The approximation, with the rounding of its own arithmetic."""
     spectral_error: float
     """A bound of the distance from e^V in the spectral norm."""
 
@@ -579,7 +590,15 @@ def _complex_from_blocks(matrix: arb_mat, m: int) -> acb_mat:
 
 
 class MatrixLayout(NamedTuple):
-    """Which normal stands at each entry of a matrix, and with which sign."""
+    """Which normal stands at each entry of a matrix, and with which sign.
+
+    Attributes
+    ----------
+    normal_index : array of int, shape (k, k)
+        The index of the normal at each entry; k is m, or 2m for Hermitian matrices.
+    sign : array of shape (k, k)
+        1 or −1; 0 where a real block has a zero.
+    """
 
     normal_index: np.ndarray
     sign: np.ndarray

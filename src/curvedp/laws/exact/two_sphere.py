@@ -294,7 +294,17 @@ class _Directions:
 
 
 class _RadiusBatch(NamedTuple):
-    """Proposed radii, the indices of those that are used, and all as float balls."""
+    """Proposed radii, and which of them are used.
+
+    Attributes
+    ----------
+    proposals : _Radii
+        The lazy numbers of all proposals.
+    indices : array of int
+        The accepted proposals.
+    floats : FloatBall
+        All proposals as float balls.
+    """
 
     proposals: _Radii
     indices: np.ndarray
@@ -302,7 +312,15 @@ class _RadiusBatch(NamedTuple):
 
 
 class _DirectionBatch(NamedTuple):
-    """Proposed directions, and the indices of those that are used."""
+    """Proposed directions, and which of them are used.
+
+    Attributes
+    ----------
+    proposals : _Directions
+        The lazy numbers of all proposals.
+    indices : array of int
+        The accepted proposals.
+    """
 
     proposals: _Directions
     indices: np.ndarray
@@ -454,7 +472,13 @@ def _draw_noise(count: int, scale: float, source: Source) -> _Noise:
 
 
 class _SinCos(NamedTuple):
-    """The sine and the cosine of one angle, in balls of either kind."""
+    """The sine and the cosine of angles, in Arb balls or float balls.
+
+    Attributes
+    ----------
+    sin, cos : balls
+        Of the same angles.
+    """
 
     sin: Enclosure
     cos: Enclosure

@@ -330,9 +330,14 @@ def _scaled_log_sn_slope(kappa: float, r: float) -> float:
 
 
 class RadiusSampler(NamedTuple):
-    """Sampler of the radius r = mode + t, where t is drawn from `deviation`.
+    """Sampler of a radius r = mode + t: near the mode no digits of t = r − mode cancel.
 
-    With t = r − mode no digits cancel near the mode.
+    Attributes
+    ----------
+    mode : float
+        About where the density of r is largest.
+    deviation : TangentEnvelope
+        The sampler of t.
     """
 
     mode: float

@@ -98,7 +98,19 @@ class Cells(NamedTuple):
 
 
 class ParentBounds(NamedTuple):
-    """What a cell inherits from the cell that it was split from; one row per child."""
+    """What a cell inherits from the cell that it was split from; one row per child.
+
+    Attributes
+    ----------
+    at : array of shape (N, n_blocks, k)
+        Where g was evaluated in the parent.
+    value : array of shape (N,)
+        g at that point.
+    lipschitz : array of shape (N, n_blocks)
+        The parent's Lipschitz constants, which hold in the child too.
+    lower : array of shape (N,)
+        The parent's lower bound of g, which holds in the child too.
+    """
 
     at: Floats
     value: Floats

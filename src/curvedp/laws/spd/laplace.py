@@ -283,8 +283,15 @@ def best_laplace_envelope(law: SPDLaplace) -> Envelope:
 class NearLaplaceEnvelope:
     """A uniform direction with a length from Gamma(dim, a − β|h|): good for small σ.
 
-    Since sinh x/x ≤ eˣ, the volume factor is at most e^{β|h||ρ|}. The direction is that
-    of the eigenvalues of a Gaussian matrix.
+    Since sinh x/x ≤ eˣ, the volume factor is at most e^{β|h||ρ|}, ρ the
+    log-eigenvalues. The direction is that of the eigenvalues of a Gaussian matrix.
+
+    Parameters
+    ----------
+    law : SPDLaplace
+        The law; a = 1/σ is its decay, and β|h| the growth rate of the volume.
+    name : str
+        What messages call the envelope.
     """
 
     law: SPDLaplace
@@ -336,7 +343,15 @@ class NearLaplaceEnvelope:
 
 @dataclass(frozen=True)
 class FarLaplaceEnvelope:
-    """Drifted normals of a random variance τ ~ Gamma((m+1)/2, c): good for large σ."""
+    """Drifted normals of a random variance τ ~ Gamma((m+1)/2, c): good for large σ.
+
+    Parameters
+    ----------
+    law : SPDLaplace
+        The law; c is its `mixing_rate`.
+    name : str
+        What messages call the envelope.
+    """
 
     law: SPDLaplace
     name: str = "far"

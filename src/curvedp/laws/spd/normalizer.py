@@ -344,7 +344,9 @@ class Contour(NamedTuple):
     residue: float
     """1 where the contour passes left of the pole, else 0."""
     nodes: NDArray[np.complex128]
+    """Points t of the contour."""
     log_weights: NDArray[np.complex128]
+    """Complex logarithms of their weights, which include the transform."""
 
 
 @lru_cache(maxsize=4096)

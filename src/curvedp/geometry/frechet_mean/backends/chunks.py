@@ -63,8 +63,13 @@ GroupSums = Callable[[dict[int, np.ndarray]], Iterable[Any]]
 class Start(NamedTuple):
     """Where a search for a mean begins, and the matrix of its Newton steps.
 
-    `inverse` is the inverse Hessian of the cost at x, in coordinates, or the number 1
-    where it is not known: Newton's step is then the mean logarithm itself.
+    Attributes
+    ----------
+    x : array of shape point_shape
+        The first iterate.
+    inverse : array of shape (dim, dim), or 1
+        The inverse Hessian of the cost ½·mean d² at x, in coordinates. It is the number
+        1 where none is known: Newton's step is then the mean logarithm itself.
     """
 
     x: np.ndarray

@@ -86,7 +86,17 @@ _NO_DEGREE = 10**9
 
 
 class WhitenedEigen(NamedTuple):
-    """Eigenvalues and eigenvectors of whitened matrices, and the matrices' weights."""
+    """Eigensystems of n whitened m×m matrices G⁻¹XG⁻ᵀ, and the weights of the records X.
+
+    Attributes
+    ----------
+    eigenvalues : array of shape (n, m)
+        In ascending order.
+    vectors : array of shape (n, m, m)
+        The eigenvectors, in columns.
+    weights : array of shape (n,)
+        The weights of the records.
+    """
 
     eigenvalues: Matrix
     vectors: Matrix
