@@ -360,7 +360,7 @@ GOOD = {"manifold": Sphere(2), "sigma": 1.0, "center": [1.0, 0.0, 0.0]}
         {"center": ["a", "b", "c"]},
         {"center": [1j, 0.0, 0.0]},
         {"manifold": "sphere"},
-        {"manifold": Grassmann(4, 2), "center": np.eye(4)[:, :2]},
+        {"manifold": Grassmann(6, 3), "center": np.eye(6)[:, :3]},
         {"manifold": PoincareBall(2), "center": [0.6, 0.8000000000000002]},
         {"manifold": PoincareBall(2), "center": [1.0, 0.0]},
         {"source": 7},
