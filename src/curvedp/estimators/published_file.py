@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 
 from curvedp._files import write_atomically
-from curvedp.core.certificate import MAX_BYTES, Certificate
+from curvedp.core.certificate import MAX_BYTES, Certificate, compute_sha256
 from curvedp.core.released import ReleasedValue
-from curvedp.errors import CurvedpError, ParameterError
-from curvedp.release.rebuild import mechanism_of
+from curvedp.errors import CurvedpError, ParameterError, VerificationFailed
+from curvedp.release.rebuild import RECOMPUTATION_FAILURES, mechanism_of
 
 # A saved value and the one that follows from its certificate may differ by rounding.
 _VALUE_ERROR = 1e-9
@@ -100,7 +100,7 @@ def read_published(
         ]
     except OSError as error:
         raise ParameterError(f"cannot read {path}: {error.strerror}") from None
-    except (KeyError, TypeError, ValueError, RecursionError) as error:
+    except RECOMPUTATION_FAILURES as error:
         if isinstance(error, CurvedpError):
             raise
         raise ParameterError(f"{path} is not a file of the format {schema!r}") from None
@@ -110,10 +110,10 @@ def read_published(
 
 
 def _check_value(path: str | Path, release: ReleasedValue) -> None:
-    """Refuse a value that does not follow from the integers in its certificate.
+    """Refuse a changed certificate, and a value that does not follow from its integers.
 
-    Nothing can be compared if the certificate lists no integers: of a very large draw
-    it has the hash alone.
+    The value cannot be compared if the certificate lists no integers: of a very large
+    draw it has the hash alone.
 
     Parameters
     ----------
@@ -125,18 +125,26 @@ def _check_value(path: str | Path, release: ReleasedValue) -> None:
     Raises
     ------
     ParameterError
-        If the value is another one, or if the certificate cannot be rebuilt.
+        If the value is another one, or not finite, or if the certificate was changed
+        or cannot be rebuilt.
     """
-    if release.certificate.release.get("integers") is None:
-        return
-    try:
-        mechanism = mechanism_of(release.certificate)
-        expected = np.asarray(mechanism.reconstruct_value(release.certificate))
-    except CurvedpError as error:
-        raise ParameterError(
-            f"{path}: the certificate of {release.title!r} cannot be rebuilt: {error}"
-        ) from None
+    certificate = release.certificate
     value = np.asarray(release.value)
+    if not np.isfinite(value).all():
+        raise ParameterError(f"{path}: the value of {release.title!r} is not finite")
+    try:
+        if certificate.provenance.sha256 != compute_sha256(certificate):
+            raise VerificationFailed("its SHA-256 is not the one it was written with")
+        if certificate.release.get("integers") is None:
+            return
+        mechanism = mechanism_of(certificate)
+        with np.errstate(all="ignore"):  # a stranger's numbers may overflow anything
+            expected = np.asarray(mechanism.reconstruct_value(certificate))
+    except RECOMPUTATION_FAILURES:
+        raise ParameterError(
+            f"{path}: the certificate of {release.title!r} was changed or cannot be "
+            "recomputed"
+        ) from None
     scale = max(1e-300, float(np.max(np.abs(expected))))
     if value.shape != expected.shape or not np.allclose(
         value, expected, rtol=0.0, atol=_VALUE_ERROR * scale

@@ -671,33 +671,40 @@ def _recenter_from(
     ParameterError
         If the parameters are not those of a `PrivateRecenter`.
     """
+    problem = f"{path} does not hold a saved PrivateRecenter"
     try:
         manifold = parse_manifold(parameters["manifold"])
         domains = list(parameters["domains"])
+        target_domain = parameters["target_domain"]
         final_dispersion = parameters["final_dispersion"]
         releases_per_domain = 1 if final_dispersion is None else 2
         if len(releases) != len(domains) * releases_per_domain:
-            raise ValueError
+            raise ParameterError(problem)
+        if not _are_domains(domains, target_domain):
+            raise ParameterError(problem)
         references = releases[: len(domains)]
         dispersions = releases[len(domains) :]
+        if any(each.certificate.manifold != manifold.name for each in references):
+            raise ParameterError(problem)
         model = PrivateRecenter(
             manifold,
             guarantee=references[0].certificate.guarantee,
-            target_domain=parameters["target_domain"] or "",
+            target_domain="" if target_domain is None else target_domain,
             final_dispersion=final_dispersion,
-            new_domain=_validate.choice(
-                "new_domain", parameters["new_domain"], NEW_DOMAINS
-            ),
+            new_domain=parameters["new_domain"],
         )
-    except (KeyError, TypeError, ValueError, IndexError):
-        raise ParameterError(f"{path} does not hold a saved PrivateRecenter") from None
+        model._validate_recenter_params()
+    except (KeyError, TypeError, ValueError, IndexError) as error:
+        if isinstance(error, CurvedpError):
+            raise
+        raise ParameterError(problem) from None
     model.manifold_ = manifold
     model.domains_ = np.asarray(domains)
     model.centers_ = {
         domain: release.value
         for domain, release in zip(domains, references, strict=True)
     }
-    model.target_domain_ = parameters["target_domain"]
+    model.target_domain_ = target_domain
     model.new_domain_ = model.new_domain
     model.final_dispersion_ = final_dispersion
     model.certificates_ = [release.certificate for release in releases]
@@ -708,6 +715,22 @@ def _recenter_from(
     model._published = releases
     model._texts_before_paying = []
     return model
+
+
+def _are_domains(domains: list[Any], target_domain: Any) -> bool:
+    """Return whether JSON values are the domains of a saved transformer and its target.
+
+    Parameters
+    ----------
+    domains : list
+        What the file calls its domains: different texts or numbers, at least one.
+    target_domain : JSON value
+        One of them, or None.
+    """
+    are_labels = all(isinstance(domain, str | int | float) for domain in domains)
+    if not domains or not are_labels or len(set(domains)) != len(domains):
+        return False
+    return target_domain is None or target_domain in domains
 
 
 class _DomainMeans(PrivateMDM):

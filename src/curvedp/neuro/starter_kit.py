@@ -428,12 +428,13 @@ class PrivateStarterKit(ClassifierMixin, BaseEstimator):
             stated = np.asarray(parameters["means"], dtype=float)
             _check_units(unit, len(classes), n_subjects, releases)
             means = _released_means(unit, len(classes), releases)
-        except (AttributeError, KeyError, TypeError, ValueError, IndexError):
+        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
             raise ParameterError(f"{path} does not hold a starter kit") from None
         is_stated = stated.shape == means.shape and np.allclose(
             stated, means, rtol=_ROUNDING, atol=0.0
         )
-        if not is_stated or len(set(classes.tolist())) != len(means):
+        has_classes = classes.ndim == 1 and classes.dtype.kind in "biufU"
+        if not (is_stated and has_classes and len(set(classes.tolist())) == len(means)):
             raise ParameterError(
                 f"{path}: the class means are not those of its certificates"
             )

@@ -18,9 +18,21 @@ from curvedp.core.statistic import (
     ExternalValue,
     statistic_from_dict,
 )
-from curvedp.errors import ParameterError
+from curvedp.errors import CurvedpError, ParameterError
 from curvedp.geometry import Euclidean, parse_manifold
 from curvedp.mechanisms.isotropic.tangent import TangentMechanism
+
+# The exceptions that may be raised when a stranger's certificate is recomputed.
+RECOMPUTATION_FAILURES = (
+    CurvedpError,
+    TypeError,
+    ValueError,
+    ArithmeticError,
+    AttributeError,
+    AssertionError,
+    LookupError,
+    RecursionError,
+)
 
 # The largest dimensions at which a certificate is recomputed. Without such limits a
 # short text could cause any amount of work. Flat spaces take less of it.

@@ -38,7 +38,7 @@ from curvedp.core.mechanism import (
 )
 from curvedp.core.statistic import UNIT_FIELD, ExternalValue, Statistic
 from curvedp.core.wording import UNIT_WORDS, protected_unit_sentence
-from curvedp.errors import CurvedpError, ParameterError, VerificationFailed
+from curvedp.errors import ParameterError, VerificationFailed
 from curvedp.laws import RiemannianGaussian, RiemannianLaplace
 from curvedp.mechanisms.geodesic_knorm import GeodesicMechanism
 from curvedp.mechanisms.isotropic.base import NoiseDescription, ValueMechanism
@@ -56,7 +56,7 @@ from curvedp.privacy import (
 from curvedp.privacy.calibration import meets
 from curvedp.privacy.profiles.ricci_bound import PureProfile
 from curvedp.randomness.csprng import SECURE_SOURCE_NAME, Allowance
-from curvedp.release.rebuild import rebuild_mechanism
+from curvedp.release.rebuild import RECOMPUTATION_FAILURES, rebuild_mechanism
 from curvedp.release.verify_choice import check_choice
 
 # The relative width of certified enclosures of μ and δ, and of the tolerance with which
@@ -66,19 +66,6 @@ _ENCLOSURE_WIDTH = 1e-6
 _MAX_SLACK = 2.0**-80
 # Up to this dimension a certified enclosure takes seconds.
 _MAX_ENCLOSED_DIMENSION = 30
-
-# The exceptions that may be raised when a stranger's certificate is recomputed. They
-# are all reported as a failed verification.
-_REFUSALS = (
-    CurvedpError,
-    TypeError,
-    ValueError,
-    ArithmeticError,
-    AttributeError,
-    AssertionError,
-    LookupError,
-    RecursionError,
-)
 
 
 def verify_certificate(certificate: Certificate) -> list[Check]:
@@ -114,7 +101,7 @@ def verify_certificate(certificate: Certificate) -> list[Check]:
         raise
     except KeyError as error:
         raise VerificationFailed(f"the certificate does not say its {error}") from None
-    except _REFUSALS as error:
+    except RECOMPUTATION_FAILURES as error:
         text = _inert(str(error).replace("\n", " "))
         raise VerificationFailed(
             f"the certificate cannot be recomputed: {text}"
@@ -696,7 +683,7 @@ def _leads_to_value(
     fewer = replace(certificate, release={**certificate.release, "integers": integers})
     try:
         mechanism.reconstruct_value(fewer)
-    except _REFUSALS:
+    except RECOMPUTATION_FAILURES:
         return False
     return True
 
