@@ -321,6 +321,9 @@ def expand_bracket(
 ) -> tuple[float, float]:
     """Bracket the root of a decreasing function by doubling or halving.
 
+    It is the first step of a search for a noise scale, where only a rough guess of the
+    scale is known.
+
     Parameters
     ----------
     excess : callable
@@ -354,7 +357,10 @@ def expand_bracket(
 
 
 def _evaluate_number(function: Callable[[float], float], x: float) -> float:
-    """Return function(x) as a float.
+    """Return function(x) as a float, and refuse NaN.
+
+    Searches for a root go by the sign of the value. NaN is neither positive nor not, so
+    that a search would end anywhere.
 
     Parameters
     ----------

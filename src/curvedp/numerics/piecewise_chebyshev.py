@@ -99,6 +99,9 @@ class PiecewiseChebyshev:
     def add(self, edges: Array) -> None:
         """Lay panels between the given edges, refined until they resolve the functions.
 
+        A panel is an interval with one Chebyshev series for each function. New panels
+        are appended to the existing ones.
+
         Parameters
         ----------
         edges : array
@@ -119,10 +122,13 @@ class PiecewiseChebyshev:
     def with_function(self, function: Callable[[Array], Array]) -> "PiecewiseChebyshev":
         """Return the series of another function on the panels of this one.
 
+        It serves for a function that is as smooth as those of this series: no panel is
+        halved, so that 24 evaluations on each panel are enough.
+
         Parameters
         ----------
         function : callable
-            A function of an array.
+            A function from arrays to arrays.
 
         Returns
         -------
@@ -290,6 +296,7 @@ class PiecewiseChebyshev:
         """
         size = np.maximum(np.abs(values).max(axis=2), 1.0)
         steepness = np.ptp(values, axis=2) / (highs - lows)[:, None]
+        # The slope times what one rounding changes the argument, in units of 2^-50.
         rounding = 2.0**-50 * self._argument_rounding(highs)[:, None] * steepness
         return np.asarray(self._resolution * size + rounding)
 

@@ -89,6 +89,7 @@ def _log_by_quaternion(D: Array) -> Array:
     )
     rotation_vector = angle_over_length * vector  # angle times unit axis
     x, y, z = (rotation_vector[..., i] for i in range(3))
+    # The entries (1, 0), (2, 0) and (2, 1) of the matrix of the cross product.
     return skew_from_vector(xp.stack([z, -y, x], axis=-1), 3)
 
 
@@ -164,10 +165,12 @@ def _log_by_half_angles(D: Array) -> Array:
     xp = namespace(D)
     constant_D = constant(D)
     n = D.shape[-1]
+    # Step 1.
     _, c, Vh = svd(like(D, np.eye(n)) + constant_D / 2)
     V = Vh.mT
     K = Vh @ skew(constant_D) @ V
 
+    # Step 2. B = K/(2c); the two cosines of an entry are equal up to round-off.
     is_zero = c < _ZERO_COSINE
     both_zero = is_zero[..., :, None] & is_zero[..., None, :]
     quarter_turns = like(D, _quarter_turns(n))
@@ -175,6 +178,7 @@ def _log_by_half_angles(D: Array) -> Array:
     cosine_sums = xp.where(both_zero, 1.0, c[..., :, None] + c[..., None, :])
     B = xp.where(both_zero, quarter_turns, K / cosine_sums)
 
+    # Step 3. The cosines of the planes that B spans are the lengths of diag(c)·W.
     left_vectors, sines, Wh = svd(skew(B))
     cosines = xp.sqrt(xp.sum((c[..., :, None] * Wh.mT) ** 2, axis=-2))
     angles = 2 * xp.atan2(sines, cosines)

@@ -48,8 +48,9 @@ _BLOCK = 1 << 21
 def endpoint(A: Array, B: Array) -> tuple[Array, Array]:
     """Return the end of a geodesic that starts at E = [I; 0], relative to E.
 
-    The end is exp(G)·E·exp(−A) with the `generator` G = [2A −Bᵀ; B 0]. A small (A, B)
-    keeps its digits.
+    E has r + k rows: the r×r identity above k rows of zeros. With the velocity [A; B],
+    the end is exp(G)·E·exp(−A), where G = [2A −Bᵀ; B 0] is the `generator`. A small
+    (A, B) keeps its digits.
 
     Parameters
     ----------
@@ -76,10 +77,12 @@ def endpoint(A: Array, B: Array) -> tuple[Array, Array]:
 def reduced_log(top: Array, bottom: Array) -> tuple[Array, Array]:
     """Return (A, B) of the shortest geodesic from E that ends at E + [top; bottom].
 
-    It is NaN where none is found. Newton's method has three starts: the chord, and two
-    logarithms of rotations that complete both frames. The chord is a good start except
-    for points such as a frame with a column turned by π. The shortest of the solutions
-    is returned. Inside the injectivity radius it is the shortest geodesic.
+    E is the r×r identity above k rows of zeros, which stands for the frame p in the
+    coordinates of [p Q]. The velocity of the geodesic is [A; B], with A skew. It is NaN
+    where none is found. Newton's method has three starts: the chord, and two logarithms
+    of rotations that complete both frames. The chord is a good start except for points
+    such as a frame with a column turned by π. The shortest of the solutions is
+    returned. Inside the injectivity radius it is the shortest geodesic.
 
     The other starts are tried only for points at which the chord does not lead to a
     geodesic shorter than π, because no other geodesic can be shorter than that one
@@ -121,9 +124,11 @@ def reduced_log(top: Array, bottom: Array) -> tuple[Array, Array]:
 def _solve(xp: Any, target: Array) -> Array:
     """Return the shortest X with endpoint(X) = target that Newton's method finds.
 
-    The method has the three starts of `reduced_log`. How they are run differs: JAX
-    loops over all of them, public time runs all of them side by side, and otherwise the
-    second and third serve only if the first has not found a geodesic shorter than π.
+    X = [A; B] is the velocity of a geodesic that starts at E, the identity above rows
+    of zeros, and endpoint(X) is its end minus E. The method has the three starts of
+    `reduced_log`. How they are run differs: JAX loops over all of them, public time
+    runs all of them side by side, and otherwise the second and third serve only if the
+    first has not found a geodesic shorter than π.
 
     Parameters
     ----------
@@ -190,8 +195,9 @@ def _solve(xp: Any, target: Array) -> Array:
 def _chord_start(xp: Any, target: Array) -> Array:
     """Return the start of Newton's method that follows the chord to the target.
 
-    It is the tangential part of the chord, rescaled to the length of an arc of the unit
-    sphere over that chord (Zimmermann and Hüper 2022, Algorithm 2).
+    The chord leads from E, the identity above rows of zeros, to the end of the wanted
+    geodesic. The start is its tangential part, rescaled to the length of an arc of the
+    unit sphere over that chord (Zimmermann and Hüper 2022, Algorithm 2).
 
     Parameters
     ----------
@@ -346,6 +352,8 @@ class _Flow(NamedTuple):
     def jacobian(self, xp: Any) -> Array:
         """Return `derivative` as a matrix, in the coordinates of `_to_vector`.
 
+        Newton's method solves a linear system with it, if the system is small.
+
         Parameters
         ----------
         xp : module
@@ -372,6 +380,9 @@ class _Flow(NamedTuple):
 
     def pull_back(self, gap: Array) -> Array:
         """Return a gap at the end of the geodesic as a tangent vector at E.
+
+        E is the start of the geodesic, the identity above rows of zeros. The isometry
+        that moves E to the end is reversed.
 
         Parameters
         ----------
@@ -418,6 +429,10 @@ class _State(NamedTuple):
 def _newton(xp: Any, X: Array, target: Array, *, wanted: Array) -> Array:
     """Solve endpoint(X) = target by Newton's method; NaN where it does not converge.
 
+    X = [A; B] is the velocity of a geodesic that starts at E, the identity above rows
+    of zeros, and endpoint(X) is its end minus E. The method ends when no iterate moves
+    any more, or after 20 steps.
+
     Parameters
     ----------
     xp : namespace
@@ -463,9 +478,10 @@ def _newton(xp: Any, X: Array, target: Array, *, wanted: Array) -> Array:
 def _damped_step(xp: Any, state: _State, target: Array) -> _Evaluation:
     """Take one Newton step, shortened if the full one does not bring the end closer.
 
-    The Newton step is first cut to length 1. The step, a quarter, and a sixteenth of it
-    are tried, and the iterate with the smallest gap is returned; if no trial is better,
-    that is the old iterate.
+    An iterate is the velocity X of a geodesic, and its gap the difference between the
+    target and the end of that geodesic. The Newton step is first cut to length 1. The
+    step, a quarter, and a sixteenth of it are tried, and the iterate with the smallest
+    gap is returned; if no trial is better, that is the old iterate.
 
     An iterate that has converged tries a dummy step and discards the result. Its Newton
     step would be zero, and the decomposition of a zero matrix takes less time than
@@ -561,9 +577,11 @@ def _take_if_smaller(
 def _evaluate(xp: Any, X: Array, target: Array) -> _Evaluation:
     """Return the flow at X, the gap target − endpoint(X), and the size of the gap.
 
-    The size counts the part of the gap that is tangent at the end of the geodesic, and
-    the part that roundoff in the frames cannot explain: two frames are orthonormal to
-    about 1e-15 only, and no geodesic closes a gap of that kind.
+    X is an iterate of Newton's method, the velocity of a geodesic; its flow is that
+    geodesic in a form that gives its end and its derivative. The size counts the part
+    of the gap that is tangent at the end of the geodesic, and the part that roundoff in
+    the frames cannot explain: two frames are orthonormal to about 1e-15 only, and no
+    geodesic closes a gap of that kind.
 
     Parameters
     ----------
@@ -777,7 +795,9 @@ def generator(A: Array, B: Array) -> Array:
 
 
 def _n_unknowns(rows: int, r: int) -> int:
-    """Return the number of unknowns, the dimension of the tangent space at E.
+    """Return the number of unknowns of Newton's method.
+
+    It is the dimension of the space of matrices [A; B] with a skew r×r block A.
 
     Parameters
     ----------
@@ -797,7 +817,7 @@ def _n_unknowns(rows: int, r: int) -> int:
 def _tangent_part(xp: Any, X: Array, r: int) -> Array:
     """Return the tangent vector at E that is nearest to a matrix [A; B].
 
-    It is [skew part of A; B].
+    E is the identity above rows of zeros. The result is [skew part of A; B].
 
     Parameters
     ----------
@@ -884,6 +904,9 @@ def _unit(xp: Any, X: Array, size: Array) -> Array:
 def _from_vector(xp: Any, z: Array, r: int, k: int) -> Array:
     """Return the tangent vector [A; B] at E with the orthonormal coordinates z.
 
+    E is the r×r identity above k rows of zeros. At E, tangent vectors are the matrices
+    with a skew block A (r×r) above any block B (k×r).
+
     Parameters
     ----------
     xp : namespace
@@ -891,7 +914,7 @@ def _from_vector(xp: Any, z: Array, r: int, k: int) -> Array:
     z : array, shape (..., r(r−1)/2 + kr)
         The coordinates of A, and then those of B.
     r, k : int
-        The numbers of columns of p and of Q.
+        The numbers of rows of A and of B.
 
     Returns
     -------
@@ -907,7 +930,8 @@ def _from_vector(xp: Any, z: Array, r: int, k: int) -> Array:
 def _to_vector(xp: Any, X: Array, r: int) -> Array:
     """Return the orthonormal coordinates of a tangent vector [A; B] at E.
 
-    They are the entries of A below the diagonal, times √2, and all entries of B. Their
+    E is the r×r identity above k rows of zeros, A is skew and B any k×r matrix. They
+    are the entries of A below the diagonal, times √2, and all entries of B. Their
     length is the Frobenius norm of [A; B].
 
     Parameters

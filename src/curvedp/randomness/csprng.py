@@ -420,9 +420,10 @@ class _Stream:
         return b"".join(pieces)
 
     def _start_epoch(self) -> None:
-        """Fill the buffer with the keystream of the current key; its first 32 bytes are the next key.
+        """Fill the buffer with 16 KiB of the keystream of the current key.
 
-        The old key is overwritten, so that earlier bytes cannot be computed again.
+        The first 32 bytes become the next key and are never given out. They overwrite
+        the old key, so that earlier bytes cannot be computed again.
         """
         counter_mode = modes.CTR(bytes(_BLOCK_BYTES))
         cipher = Cipher(algorithms.AES(bytes(self.key)), counter_mode)

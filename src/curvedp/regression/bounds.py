@@ -167,6 +167,9 @@ def gradient_sensitivities(
 ) -> GradientSensitivities:
     """Return how far ∇_p E and ∇_v E can move when one record is replaced.
 
+    E is the mean of half the squared clipped residuals of the geodesic with middle p
+    and velocity v.
+
     Theorem G1 (docs/theory/regression.md). Let c and s bound the differential of Exp at
     lengths up to V·X (`exp_differential_bounds`). Replacing one of n records moves the
     gradients by at most
@@ -207,6 +210,7 @@ def gradient_sensitivities(
 def joint_sensitivity(domain: Domain) -> float:
     """Return 2τ/n, the sensitivity of the mean of contributions clipped as one vector.
 
+    It is the number to which the noise of a private descent is calibrated.
     `curvedp.regression.gradient.clipped_direction` clips each record's contribution to
     (∇_p E, ∇_v E) to the length τ as one vector. Replacing one of n records replaces
     one such vector by another (docs/theory/regression.md, Theorem G4).
@@ -376,9 +380,12 @@ class LipschitzBounds(NamedTuple):
     ) -> tuple[np.ndarray, np.ndarray]:
         """Return the Lipschitz constants L_p and L_v in each of m parts of the domain.
 
-        A residual that is clipped everywhere in a part keeps its length τ there and
-        only turns, at a rate of at most τ·|ct(d)| at distance d (`_turning_rate`). This
-        is much less than the general bound where the records are far away.
+        They bound how fast the endpoint norm of the clipped gradient changes with the
+        middle p and with the velocity v of the geodesic. A part is a set of pairs
+        (p, v), such as a cell of a rejection sampler. A residual that is clipped
+        everywhere in a part keeps its length τ there and only turns, at a rate of at
+        most τ·|ct(d)| at distance d (`_turning_rate`). This is much less than the
+        general bound where the records are far away.
 
         Parameters
         ----------
@@ -389,8 +396,10 @@ class LipschitzBounds(NamedTuple):
 
         Returns
         -------
-        along_point, along_velocity : arrays of shape (m,)
-            L_p and L_v.
+        along_point : array of shape (m,)
+            L_p, the constant in p.
+        along_velocity : array of shape (m,)
+            L_v, the constant in v, raised to 1e-12 of L_p: samplers divide by it.
         """
         # The range of lengths that each residual takes in each part.
         max_change = radii @ self.prediction_moves

@@ -48,8 +48,10 @@ def clipped_gradient(
 ) -> Gradient:
     """Return a function that computes the mean clipped descent direction at many geodesics.
 
-    For N pairs (p, v) the function returns (−∇_p E, −∇_v E), where E is the mean of
-    half the squared residuals log(Exp(p, xᵢv), yᵢ), each clipped to a length τᵢ.
+    A geodesic is given by its middle p and its velocity v there. For N pairs (p, v) the
+    function returns (−∇_p E, −∇_v E), where E is the mean of half the squared residuals
+    log(Exp(p, xᵢv), yᵢ), each clipped to a length τᵢ. A K-norm mechanism for regression
+    evaluates it many times.
 
     Parameters
     ----------
@@ -128,10 +130,11 @@ def _choose_gradient_formula(manifold: Manifold, reach: float) -> _GradientFormu
 def prediction_distances(
     manifold: Manifold, x: np.ndarray, Y: np.ndarray, p: np.ndarray, v: np.ndarray
 ) -> np.ndarray:
-    """Return the distances d(Exp(p, xᵢv), yᵢ) at each of N pairs (p, v).
+    """Return the distances d(Exp(p, xᵢv), yᵢ) of predictions and responses.
 
-    A rejection sampler needs them: where a residual is always clipped, the gradient
-    changes slowly.
+    There is one prediction for each record i and each of N geodesics, given by their
+    middles p and velocities v. A rejection sampler needs them: where a residual is
+    always clipped, the gradient changes slowly.
 
     Parameters
     ----------

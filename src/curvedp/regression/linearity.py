@@ -237,7 +237,11 @@ class Neighborhood:
     def remainders(self, t: np.ndarray, terms: Contributions) -> np.ndarray:
         """Return how far each record's contribution is from linear, at most.
 
-        The bound holds at every pair of the neighborhood (the lemma of this module):
+        A pair (p, V) consists of the middle of a geodesic and its velocities. A record
+        contributes the vector (cos√R·h, t·sinc√R·h) to the descent direction at a pair,
+        with its residual h and its Jacobi factors cos√R and sinc√R. The bound on the
+        nonlinear part of that vector holds at every pair of the neighborhood (the lemma
+        of this module):
 
             (|a| + g)²·(1 + b) − |a|² + hβ,
 
@@ -287,10 +291,13 @@ class Neighborhood:
     def linearization_rows(self, t: np.ndarray, terms: Contributions) -> np.ndarray:
         """Return the row of each record that is averaged and released with the direction.
 
-        The row is ητ·(aaᵀ/A, remainder/B). Its first part becomes the normal matrix of
-        the linearized problem, its second part the bound on its error. Here a = (1, t)
-        are the record's predictors, τ is the clip, η = `_LINEARIZATION_SHARE`, A the
-        largest |a|² and B the largest remainder, so that no row is long.
+        The direction is the mean clipped descent direction at a pair (p, V), the middle
+        of a geodesic and its velocities. The additional row makes a linear problem of
+        it, from which a confidence region follows. The row is ητ·(aaᵀ/A, remainder/B).
+        Its first part becomes the normal matrix of the linearized problem, its second
+        part the bound on its error. Here a = (1, t) are the record's predictors, τ is
+        the clip, η = `_LINEARIZATION_SHARE`, A the largest |a|² and B the largest
+        remainder, so that no row is long.
 
         A record whose contribution may be clipped somewhere in the neighborhood gets
         |a|² added to its remainder, because clipping may take away all of its
@@ -301,12 +308,14 @@ class Neighborhood:
         t : array of shape (n, k)
             Centered predictors in the unit 1/√12.
         terms : Contributions
-            What `contributions` has computed at the pair.
+            What `contributions` has computed at the pair: what each record adds to the
+            direction before it is clipped.
 
         Returns
         -------
         array of shape (n, (1 + k)(2 + k)/2 + 1)
-            No row is longer than `max_row_length`.
+            One row for each record, none longer than `max_row_length`: the packed
+            matrix aaᵀ, and the remainder.
         """
         tau = self.domain.clip
         a = np.concatenate([np.ones((len(t), 1)), t], axis=1)
@@ -374,8 +383,9 @@ def prediction_stretch(
 ) -> float:
     """Return how far a prediction can move, divided by |a|·(how far the pair moves).
 
-    For a pair z within ρ of (p, V) and a = (1, t), the prediction moves by at most
-    |a|·|z| times
+    A confidence region of the pair (p, V), the middle of a geodesic and its velocities,
+    becomes one of a prediction by this factor. For a pair z within ρ of (p, V) and a =
+    (1, t), the prediction moves by at most |a|·|z| times
 
         c·(sinh s/s)·(1 + Kwρ/2),
 
@@ -412,8 +422,10 @@ def prediction_stretch(
 def transport_factor(manifold: Manifold, speed: float, reach: float) -> float:
     """Return how much more two transported velocities can differ than their coordinates.
 
-    Transport along two sides of a triangle differs from transport along the third by at
-    most the |curvature| times the triangle's area.
+    A confidence region is a ball in coordinates at a released pair (p, V). Velocities
+    at two other points of it are compared by transport between these points. Transport
+    along two sides of a triangle differs from transport along the third by at most the
+    |curvature| times the triangle's area.
 
     Parameters
     ----------
@@ -422,7 +434,7 @@ def transport_factor(manifold: Manifold, speed: float, reach: float) -> float:
     speed : float
         The length of all velocities together.
     reach : float
-        The radius of the neighborhood.
+        The radius of the ball, in which both points lie.
 
     Returns
     -------
@@ -486,6 +498,8 @@ def _jacobi_bounds(
 ) -> JacobiBounds:
     """Bound the Jacobi factors cos√R and sinc√R of moves of length up to `max_move`.
 
+    A move is the tangent vector that leads from p to a record's prediction, and R its
+    curvature operator. The factors are the derivatives of the prediction in p and in v.
     Where curvature is negative they are cosh and sinhc, which exceed 1. Where it is
     positive they are cos and sinc, which fall below 1, at most to their value at π.
 
@@ -550,7 +564,9 @@ def _jacobi_rate(
 ) -> np.ndarray:
     """Return β, which bounds how fast a record's Jacobi factors change along the ray to z.
 
-    With k = Kw² and K a bound on |curvature|,
+    The Jacobi factors cos√R and sinc√R are the derivatives of a prediction in p and v.
+    z is a pair near the released one, in coordinates. With k = Kw² and K a bound on
+    |curvature|,
 
         β = c³Kw·‖(1 + 5k/6, (1 + k/4)t; (3/2 + k/6)t, 5t²/6)‖,
 

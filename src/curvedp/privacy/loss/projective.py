@@ -316,18 +316,18 @@ class ProjectiveLoss(SpaceFormLoss):
         Parameters
         ----------
         near_lift : _LiftAngle
-            x and 1 − x.
+            x and 1 − x, from the nearer point of the sphere above the second center.
         far_lift : _LiftAngle
-            x₂ and 1 − x₂.
+            x₂ and 1 − x₂, from the farther one.
         radius : array
-            R.
+            R, the radius of the interval or disc of w.
         direction : Direction
             ABOVE for the directions with a loss > t, BELOW for the others.
 
         Returns
         -------
         array
-            The rough logarithms.
+            The rough logarithms, of the shape of `radius`.
         """
         a = (self.d - 1) / 2
         x, one_minus_x = near_lift

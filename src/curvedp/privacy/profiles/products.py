@@ -414,8 +414,9 @@ class ProductProfile(PrivacyProfile):
     def _part_diameters(self) -> list[float]:
         """The diameter of each part of the product, infinite if it is unbounded.
 
-        First comes the flat part, if there is one, and then the curved factors. The
-        noise center cannot move farther than that within a part.
+        A part is a curved factor, or all flat factors together; the flat part, if there
+        is one, comes first. The noise center cannot move farther within a part than its
+        diameter, which limits the splits of the sensitivity.
         """
         diameters = [
             math.pi / math.sqrt(curvature) if curvature > 0 else math.inf
@@ -687,7 +688,7 @@ class ProductProfile(PrivacyProfile):
         It is finite only if all factors are spheres. Let cᵢ be their diameters, Δ the
         sensitivity and σ the scale of the noise. The largest loss ΣΔᵢ(2cᵢ − Δᵢ)/2σ² of
         a split (Δ₁, Δ₂) of Δ is maximal if the Δᵢ are proportional to the cᵢ. Then it
-        is Δ(2|c| − Δ)/2σ².
+        is Δ(2|c| − Δ)/2σ², where |c| = √(Σcᵢ²) is the diameter of the product.
         """
         if self._has_flat or any(curvature < 0 for curvature, _ in self._curved):
             return math.inf
