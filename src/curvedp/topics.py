@@ -14,7 +14,7 @@ from curvedp import _validate
 from curvedp.errors import ParameterError
 from curvedp.geometry import Sphere
 from curvedp.records import read_column, read_records
-from curvedp.records.files import only_column_besides
+from curvedp.records.files import column_of_vectors
 
 NOT_COVERED = (
     "which topic a record has (`predict`, `transform`) is as private as the record",
@@ -104,7 +104,7 @@ def read_vocabulary(
         vectors = read_records(file, manifold, key="vectors")
         return make_vocabulary(read_column(file, column), vectors)
     reading.setdefault("header", True)
-    list_column = only_column_besides(file, [column])
+    list_column = column_of_vectors(file, [column])
     if reading.get("columns") is None and list_column is not None:
         reading["columns"] = [list_column]
     vectors = read_records(file, manifold, other_columns=[column], **reading)

@@ -44,15 +44,16 @@ def files(tmp_path):
     parquet.write_table(pyarrow.table(columns), tmp_path / "v.parquet")
     np.savez(tmp_path / "words.npz", phrase=np.array(PHRASES), vectors=3 * CENTERS)
     np.save(tmp_path / "init.npy", CENTERS)
+    np.save(tmp_path / "people.npy", people)
     return tmp_path
 
 
-@pytest.mark.parametrize("ending", ["csv", "parquet"])
+@pytest.mark.parametrize("ending", ["csv", "parquet", "npy"])
 def test_topics_of_people(files, ending):
     """Whatever the file, the four topics are found, named and counted by people; and all of it verifies."""
-    more = ["--header"] if ending == "csv" else []
+    groups = files / "people.npy" if ending == "npy" else "user_id"
     result = run(
-        files / f"v.{ending}", "--epsilon", 4, "--groups", "user_id", "-k", 4, *more,
+        files / f"v.{ending}", "--epsilon", 4, "--groups", groups, "-k", 4,
         "--vocabulary", files / "words.npz", "--phrases", 1, "--json",
         "--out", files / "topics.csv", "--certificate", files / "c.json",
         "--plot", files / "p.svg", "--report", files / "r.html",
@@ -77,6 +78,41 @@ def test_topics_of_people(files, ending):
         "Sphere" in (files / "r.html").read_text()
         or "sphere" in (files / "r.html").read_text()
     )
+
+
+def test_the_column_of_lists_is_that_of_the_vectors(files):
+    """A table often has the texts, too: they are not read as numbers, and several columns of lists are refused."""
+    pyarrow = pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    table = parquet.read_table(files / "v.parquet")
+    texts = pyarrow.array([f"private text {row}" for row in range(len(table))])
+    parquet.write_table(table.append_column("text", texts), files / "texts.parquet")
+    result = run(
+        files / "texts.parquet", "--epsilon", 4, "--groups", "user_id", "-k", 4,
+        "--vocabulary", files / "words.npz", "--phrases", 1, "--json",
+    )  # fmt: skip
+    assert result.exit_code == 0, result.output
+    named = [
+        topic["phrases"][0]["text"] for topic in json.loads(result.stdout)["topics"]
+    ]
+    assert sorted(named) == PHRASES
+
+    twice = table.append_column("other", table["embedding"])
+    parquet.write_table(twice, files / "twice.parquet")
+    names = ["user_id", "text", *"xyz"]
+    arrays = [table["user_id"], texts, *[pyarrow.array(np.zeros(len(texts)))] * 3]
+    parquet.write_table(pyarrow.table(arrays, names), files / "wide.parquet")
+    for name in ("twice", "wide"):
+        refused = run(files / f"{name}.parquet", "--epsilon", 4, "--groups", "user_id")
+        assert refused.exit_code == 2
+        assert "--columns is missing" in " ".join(refused.output.split())
+
+
+def test_an_npy_file_has_no_column_of_persons(files):
+    refused = run(files / "v.npy", "--epsilon", 4, "--groups", "user_id")
+    assert refused.exit_code == 2
+    assert "has none; name an npy file" in " ".join(refused.output.split())
 
 
 def test_a_private_number_of_people_and_a_ledger(files):

@@ -5,6 +5,7 @@ from functools import partial
 from math import sqrt
 
 import array_api_strict
+import dask.array
 import jax
 import numpy as np
 import pytest
@@ -385,6 +386,16 @@ def test_a_device_releases_the_same_integers(convert, guarantee, groups, monkeyp
         releases.append(model.certificate_.release)
     assert releases[0]["integers"] == releases[1]["integers"]
     assert releases[0]["stages"] == releases[1]["stages"]
+
+
+@pytest.mark.parametrize("groups", [None, np.arange(2500) % 900], ids=["", "groups"])
+def test_chunks_release_the_same_integers(groups):
+    X, releases = rough_embeddings(2500), []
+    for records in (X, dask.array.from_array(X, chunks=(700, 31))):
+        source = GeneratorSource(np.random.default_rng(11))
+        model = PrivateKMeans(Sphere(30), 4, source=source).fit(records, groups=groups)
+        releases.append(model.certificate_.release["integers"])
+    assert releases[0] == releases[1]
 
 
 @pytest.mark.parametrize("convert", LIBRARIES)

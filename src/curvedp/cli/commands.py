@@ -35,7 +35,7 @@ from curvedp.cli.release import (
     READING,
     TypedOptions,
     file_command,
-    read_typed_column,
+    read_persons,
     reading_options,
     release_app,
     statistic_option,
@@ -64,7 +64,13 @@ app = typer.Typer(
 
 
 def _show_version(is_requested: bool) -> None:
-    """Print the version and end, if that is requested."""
+    """Print the version and end, if that is requested.
+
+    Parameters
+    ----------
+    is_requested : bool
+        Whether --version was typed.
+    """
     if is_requested:
         from curvedp import __version__
 
@@ -106,7 +112,13 @@ ManifoldOption = Annotated[
 
 
 def _check(options: TypedOptions) -> None:
-    """Run `curvedp check FILE`: print what is wrong with the records."""
+    """Run `curvedp check FILE`: print what is wrong with the records.
+
+    Parameters
+    ----------
+    options : mapping
+        The options of the command, by their names in Python.
+    """
     from curvedp.checking import check
     from curvedp.geometry import parse_manifold
     from curvedp.records.files import load_point
@@ -115,7 +127,7 @@ def _check(options: TypedOptions) -> None:
     center = options["center"]
     if center is not None:
         center = load_point(center, space, options["form"])
-    persons = read_typed_column(options, options["groups"])
+    persons = read_persons(options)
     with waiting("looking at the records"):
         checked = check(
             space,
@@ -246,12 +258,33 @@ def plan(
 
 
 def _print_line(text: str, style: str | None = None) -> None:
-    """Print a line of advice, which the terminal wraps and does not interpret."""
+    """Print a line of advice, which the terminal wraps and does not interpret.
+
+    Parameters
+    ----------
+    text : str
+        The line, which may quote a stranger's text.
+    style : str, optional
+        A color of rich, such as "yellow".
+    """
     console.print(escape_markup(text), soft_wrap=True, highlight=False, style=style)
 
 
 def _wanted_error_line(study: "Plan", error: float) -> str:
-    """Say how many records, or which public radius, a wanted error takes."""
+    """Say how many records, or which public radius, a wanted error takes.
+
+    Parameters
+    ----------
+    study : Plan
+        The plan, which predicts errors.
+    error : float
+        The wanted error, in the units of the predicted one.
+
+    Returns
+    -------
+    str
+        One line for the terminal.
+    """
     alternative = ""
     if isinstance(study.radius, float):
         radius = study.radius_for(error)
@@ -319,9 +352,11 @@ def _calibrate_each(
     Parameters
     ----------
     space : Manifold
+        The space on which the statistic lies.
     sensitivity : float
         The sensitivity of the statistic, as a distance.
     guarantee : Guarantee
+        The guarantee that each mechanism has to meet.
     radius : float or None
         The radius of the public ball, which mechanisms in a chart need.
 
@@ -428,7 +463,13 @@ _AUDIT_HEADER = (
 
 
 def _audit_cells(row: "Row") -> tuple[str, ...]:
-    """Return the cells of one audit, in the order of `_AUDIT_HEADER`."""
+    """Return the cells of one audit, in the order of `_AUDIT_HEADER`.
+
+    Parameters
+    ----------
+    row : Row
+        The result of attacking one mechanism on one manifold.
+    """
     claimed_mu = "" if row.claimed_mu is None else f"{row.claimed_mu:.4f}"
     audited_mu = "" if row.audited_mu is None else f"{row.audited_mu:.4f}"
     tightness = f"{100 * row.tightness:.0f}%" if row.holds else "[red]VIOLATED[/]"
@@ -487,6 +528,13 @@ def studio(
     from curvedp.studio.server import serve
 
     def print_now(line: str) -> None:
+        """Print a line at once, also if the output is a pipe.
+
+        Parameters
+        ----------
+        line : str
+            The line.
+        """
         print(line, flush=True)
 
     serve(

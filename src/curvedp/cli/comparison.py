@@ -24,6 +24,8 @@ from curvedp.cli.release import (
     check_targets,
     ledger_label,
     open_ledger_file,
+    person_columns,
+    read_persons,
     read_typed_column,
     reading_options,
     why_not_written,
@@ -96,11 +98,23 @@ class _Group:
     name : str
         The file's name without its ending, or the group's label.
     records : array, shape (n, *point_shape)
+        The records of the group.
     persons : array, shape (n,), or None
         The person that each record belongs to.
     """
 
     def __init__(self, name: str, records: Any, persons: Any) -> None:
+        """Keep what was read of one group.
+
+        Parameters
+        ----------
+        name : str
+            The file's name without its ending, or the group's label.
+        records : array, shape (n, *point_shape)
+            The records of the group.
+        persons : array, shape (n,), or None
+            The person that each record belongs to.
+        """
         self.name = name
         self.records = records
         self.persons = persons
@@ -141,15 +155,13 @@ def _read_group(options: TypedOptions, path: Path, space: Any) -> _Group:
     from curvedp.records import read_records
 
     file_options = {**options, "data": path}
-    other_columns = [
-        parse_column(options[name])
-        for name in ("groups", "labels")
-        if options[name] is not None
-    ]
+    other_columns = person_columns(options)
+    if options["labels"] is not None:
+        other_columns.append(parse_column(options["labels"]))
     records = read_records(
         path, space, **reading_options(file_options), other_columns=other_columns
     )
-    persons = read_typed_column(file_options, options["groups"])
+    persons = read_persons(file_options)
     return _Group(path.stem, np.asarray(records), persons)
 
 
@@ -179,7 +191,15 @@ def _split_by_label(group: _Group, options: TypedOptions) -> list[_Group]:
 
 
 def _run(kind: str, options: TypedOptions) -> None:
-    """Run one of the tests: read, pay, release and print."""
+    """Run one of the tests: read, pay, release and print.
+
+    Parameters
+    ----------
+    kind : {"two-sample", "k-sample", "paired"}
+        The name of the test.
+    options : mapping
+        The options of the command, by their names in Python.
+    """
     from curvedp.estimators.comparison import comparison_unit
     from curvedp.geometry import parse_manifold
     from curvedp.records.files import load_point
@@ -219,7 +239,13 @@ def _run(kind: str, options: TypedOptions) -> None:
 
 
 def _check_outputs(options: TypedOptions) -> None:
-    """Refuse certificates that could not be written, and a budget without a ledger."""
+    """Refuse certificates that could not be written, and a budget without a ledger.
+
+    Parameters
+    ----------
+    options : mapping
+        The options of the command, by their names in Python.
+    """
     inputs = [*options["files"], options["mask"]]
     inputs += [options["ledger"], options["ledger_key"]]
     if options["center"] is not None:
@@ -234,7 +260,15 @@ def _check_outputs(options: TypedOptions) -> None:
 
 
 def _check_count(kind: str, n_groups: int) -> None:
-    """Refuse a number of groups that the test is not for."""
+    """Refuse a number of groups that the test is not for.
+
+    Parameters
+    ----------
+    kind : {"two-sample", "k-sample", "paired"}
+        The name of the test.
+    n_groups : int
+        How many groups were read.
+    """
     if kind in ("two-sample", "paired") and n_groups != 2:
         raise ParameterError(f"a {kind} test needs two groups, not {n_groups}")
     if n_groups < 2:
@@ -244,7 +278,21 @@ def _check_count(kind: str, n_groups: int) -> None:
 def _test_pairs(
     space: Any, groups: list[_Group], common: dict[str, Any], options: TypedOptions
 ) -> None:
-    """Test pairs, in a given ball."""
+    """Run the paired test of two groups, and print or write its result.
+
+    It takes a public ball only. Line i of both groups is one pair.
+
+    Parameters
+    ----------
+    space : Manifold
+        The manifold of the records.
+    groups : list of _Group
+        The first and the second measurements.
+    common : dict
+        The arguments that all tests take: ball, guarantee, level, ledger and label.
+    options : mapping
+        The options of the command, by their names in Python.
+    """
     from curvedp.estimators.comparison import test_sentence
     from curvedp.inference import paired_test
 
@@ -254,10 +302,10 @@ def _test_pairs(
     test = paired_test(
         space, first.records, second.records, groups=first.persons, **common
     )
-    answer = {**_test_dict(test), "certificates": [test.certificate.to_dict()]}
-    written = _save_or_print({"test": test.certificate}, answer, options)
+    released = {**_test_dict(test), "certificates": [test.certificate.to_dict()]}
+    written = _save_or_print({"test": test.certificate}, released, options)
     if options["json"]:
-        print(json_module.dumps(answer, default=str))
+        print(json_module.dumps(released, default=str))
         return
     _print_line(test_sentence(test, [group.name for group in groups]))
     _print_written(written)
@@ -266,7 +314,19 @@ def _test_pairs(
 def _compare(
     space: Any, groups: list[_Group], common: dict[str, Any], options: TypedOptions
 ) -> None:
-    """Compare groups: a test, the means, and how far they are apart."""
+    """Release a comparison of groups, and print or write it: test, means, effect size.
+
+    Parameters
+    ----------
+    space : Manifold
+        The manifold of the records.
+    groups : list of _Group
+        The groups, two or more.
+    common : dict
+        The arguments that all tests take: ball, guarantee, level, ledger and label.
+    options : mapping
+        The options of the command, by their names in Python.
+    """
     from curvedp.estimators.comparison import compare_groups
 
     persons = None
@@ -314,7 +374,21 @@ def _print_comparison(
     guarantee: "Guarantee",
     options: TypedOptions,
 ) -> None:
-    """Print the test, the means with their error bars, and the effect size."""
+    """Print the test, the means with their error bars, and the effect size.
+
+    Parameters
+    ----------
+    space : Manifold
+        The manifold of the records.
+    comparison : GroupComparison
+        What was released.
+    names : list of str
+        The names of the groups, in the order in which they were read.
+    guarantee : Guarantee
+        What test, means and ball together meet.
+    options : mapping
+        The options of the command, by their names in Python.
+    """
     from curvedp.estimators.comparison import test_sentence
     from curvedp.inference.error_bars import distance_sentence
     from curvedp.records.output_forms import output_form
@@ -342,7 +416,18 @@ def _print_comparison(
 
 
 def _means_dict(comparison: "GroupComparison") -> dict[str, dict[str, Any]]:
-    """Return the mean of each group, and the radius of its region or None."""
+    """Return the mean of each group as plain values, with the radius of its region.
+
+    Parameters
+    ----------
+    comparison : GroupComparison
+        What was released.
+
+    Returns
+    -------
+    dict
+        "center" and "radius" of each group; the radius is None without a region.
+    """
     means = comparison.means
     answer = {}
     for name, mean in zip(means.classes_.tolist(), means.means_, strict=True):
@@ -353,7 +438,13 @@ def _means_dict(comparison: "GroupComparison") -> dict[str, dict[str, Any]]:
 
 
 def _test_dict(test: "PermutationTest") -> dict[str, Any]:
-    """Return the result of a test as plain values."""
+    """Return the result of a test as plain values.
+
+    Parameters
+    ----------
+    test : PermutationTest
+        The released result.
+    """
     return {
         "rejected": bool(test.rejected),
         "pvalue": float(test.pvalue),
@@ -396,20 +487,52 @@ def _save_or_print(
 
 
 def _print_written(written: list[Path]) -> None:
-    """Print which files were written, if any were."""
+    """Print which files were written, if any were.
+
+    Parameters
+    ----------
+    written : list of Path
+        The files.
+    """
     if written:
         _print_line("written: " + ", ".join(map(str, written)))
 
 
 def _print_line(text: str) -> None:
-    """Print a line, which the terminal wraps and does not interpret."""
+    """Print a line, which the terminal wraps and does not interpret.
+
+    Parameters
+    ----------
+    text : str
+        The line, which may quote a stranger's text.
+    """
     console.print(escape_markup(text), soft_wrap=True, highlight=False)
 
 
 def _test_command(kind: str, description: str) -> Callable[..., None]:
-    """Return the command of one test."""
+    """Return the command of one test.
+
+    Parameters
+    ----------
+    kind : {"two-sample", "k-sample", "paired"}
+        The name of the test.
+    description : str
+        The help text.
+
+    Returns
+    -------
+    callable
+        The command, from whose signature typer reads the options.
+    """
 
     def run_with_options(**typed_options: Any) -> None:
+        """Run the test with the options that were typed.
+
+        Parameters
+        ----------
+        **typed_options : Any
+            The options by their names in Python.
+        """
         _run(kind, typed_options)
 
     built: Callable[..., None] = with_options(run_with_options, _OPTIONS, description)

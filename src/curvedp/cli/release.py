@@ -14,6 +14,7 @@ from inspect import Parameter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+import numpy as np
 import typer
 from typer.core import TyperGroup
 
@@ -67,7 +68,20 @@ class _MeanByDefault(TyperGroup):
     """The group of commands in which `curvedp release FILE` releases the mean."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Insert the command "mean" if the first argument names no command."""
+        """Insert the command "mean" if the first argument names no command.
+
+        Parameters
+        ----------
+        ctx : typer.Context
+            The context of the command line.
+        args : list of str
+            The arguments after `curvedp release`.
+
+        Returns
+        -------
+        list of str
+            What click leaves for the command.
+        """
         if args and args[0] not in (*self.commands, "--help"):
             args = ["mean", *args]
         return super().parse_args(ctx, args)
@@ -140,12 +154,21 @@ _COMMON_OPTIONS: Options = {
     "json": (JsonOption, False),
 }
 PERSONS = {
-    "groups": option(str, "--groups", help="column with the person of each record")
+    "groups": option(
+        str,
+        "--groups",
+        help="column with the person of each record, or an npy file with their ids",
+    )
 }
 
 
 def statistic_option(declaration: Option | Column) -> tuple[Any, Any]:
     """Return the command-line option of a declared option or column of a statistic.
+
+    Parameters
+    ----------
+    declaration : Option or Column
+        What the table of `curvedp.releasing` declares.
 
     Returns
     -------
@@ -175,6 +198,11 @@ def read_typed_column(
         The column as it is typed: its name, or its place from 0.
     decimal : str
         The decimal sign of its numbers.
+
+    Returns
+    -------
+    array or None
+        One entry for each record.
     """
     from curvedp.records import read_column
 
@@ -183,7 +211,7 @@ def read_typed_column(
     return read_column(
         options["data"],
         parse_column(column),
-        header=options["header"],
+        header=_states_header(options),
         sep=options["sep"],
         skip=options["skip"],
         encoding=options["encoding"],
@@ -191,9 +219,97 @@ def read_typed_column(
     )
 
 
+def read_persons(options: TypedOptions) -> Any:
+    """Return the person of each record, or None if none are named.
+
+    `--groups` names a column of the file that the records are in, or an npy file with
+    one id for each record: npy files of vectors have no columns.
+
+    Parameters
+    ----------
+    options : mapping
+        The options of the command, with "groups" and those that `read_typed_column`
+        takes.
+
+    Returns
+    -------
+    array or None
+        One id for each record.
+    """
+    from curvedp.records.files import open_npy
+
+    typed = options["groups"]
+    if typed is not None and _names_file(typed):
+        return np.asarray(open_npy(Path(typed)))
+    if typed is not None and options["data"].suffix == ".npy":
+        raise ParameterError(
+            f"names a column, and {options['data'].name} has none; name an npy file "
+            "with one id for each record",
+            parameter="groups",
+            value=typed,
+        )
+    return read_typed_column(options, typed)
+
+
+def person_columns(options: TypedOptions) -> list[str | int]:
+    """Return the column of the records' file that holds the persons, in a list.
+
+    The list is empty if no persons are named, or they are in a file of their own.
+
+    Parameters
+    ----------
+    options : mapping
+        The options of the command, with "groups".
+    """
+    typed = options["groups"]
+    return [] if typed is None or _names_file(typed) else [parse_column(typed)]
+
+
+def _names_file(typed: str) -> bool:
+    """Return whether what is typed for `--groups` is a file, and not a column.
+
+    Parameters
+    ----------
+    typed : str
+        What was typed for `--groups`.
+    """
+    return Path(typed).suffix == ".npy"
+
+
+def _states_header(options: TypedOptions) -> bool | None:
+    """Return whether the file has a header, as the options say; None if they do not.
+
+    Persons or texts in a column with a name can only be found by a header, so who names
+    one says that there is one.
+
+    Parameters
+    ----------
+    options : mapping
+        The options of the command.
+    """
+    if options["header"] is not None:
+        return bool(options["header"])
+    columns = person_columns(options) if "groups" in options else []
+    if options.get("text") is not None:
+        columns.append(parse_column(options["text"]))
+    return True if any(isinstance(column, str) for column in columns) else None
+
+
 def reading_options(options: TypedOptions) -> dict[str, Any]:
-    """Return the options that say how a file is read, as `read_records` takes them."""
+    """Return the options that say how a file is read, as arguments of `read_records`.
+
+    Parameters
+    ----------
+    options : mapping
+        The options of the command, by their names in Python.
+
+    Returns
+    -------
+    dict
+        Arguments by name.
+    """
     reading = {name: options[name] for name in READING}
+    reading["header"] = _states_header(options)
     if options["columns"] is not None:
         columns = options["columns"].split(",")
         reading["columns"] = [parse_column(column) for column in columns]
@@ -255,6 +371,11 @@ def _is_ledger_or_key(target: Path) -> bool:
     """Return whether a file holds a budget or a secret, by its first bytes.
 
     Nobody can make them again: what a ledger has spent would be forgotten.
+
+    Parameters
+    ----------
+    target : Path
+        A file that would be written.
     """
     if not target.is_file():
         return False
@@ -266,7 +387,7 @@ def _is_ledger_or_key(target: Path) -> bool:
 
 
 def _would_overwrite(name: str, target: Path, path: Path) -> bool:
-    """Whether writing the option --`name` to `target` would overwrite `path`.
+    """Return whether writing the option --`name` to `target` would overwrite `path`.
 
     Several certificates are numbered: certificate.json stands for certificate-1.json,
     certificate-2-mean-of-class-b.json and so on, too.
@@ -300,7 +421,7 @@ def open_ledger_file(
     key: Path | None,
     unit: "PrivacyUnit | None" = None,
 ) -> "Ledger | None":
-    """Return the ledger to pay from, if any; `key` is the file with its key.
+    """Return the ledger to pay from, or None if none was named.
 
     A new ledger protects `unit`, or else what its first charge protects.
 
@@ -316,6 +437,13 @@ def open_ledger_file(
         The budget of a new ledger.
     key : path or None
         The file with the ledger's key.
+    unit : PrivacyUnit, optional
+        The unit of privacy that a new ledger counts for.
+
+    Raises
+    ------
+    ParameterError
+        If the file does not exist and no budget is named.
     """
     from curvedp.privacy import GDP
     from curvedp.release.pay import open_ledger
@@ -363,6 +491,13 @@ def _release(statistic: str, options: TypedOptions) -> None:
     _check_outputs(options)
 
     def read_point(text: str) -> Any:
+        """Read a point that was typed in the form of the records.
+
+        Parameters
+        ----------
+        text : str
+            Numbers, the name of a file, or a factor of the origin.
+        """
         return load_point(text, space, options["form"])
 
     estimator_options = offer.parse_options(options, read_point)
@@ -418,6 +553,11 @@ def _cheapest_guarantee(
         The ledger that pays.
     is_json : bool
         Whether only JSON is printed.
+
+    Returns
+    -------
+    Guarantee
+        The typed one, or one that implies it and costs the ledger less.
     """
     from curvedp.release.pay import cheapest_request
 
@@ -432,7 +572,13 @@ def _cheapest_guarantee(
 
 
 def _check_outputs(options: TypedOptions) -> None:
-    """Refuse outputs that could not be written, and a budget without a ledger."""
+    """Refuse outputs that could not be written, and a budget without a ledger.
+
+    Parameters
+    ----------
+    options : mapping
+        The options of the command, by their names in Python.
+    """
     inputs = [options[name] for name in ("data", "mask", "ledger", "ledger_key")]
     if options.get("center") is not None:
         # The center may be the name of a file; other text does no harm here.
@@ -467,11 +613,16 @@ def _columns_beside_records(offer: Offer, options: TypedOptions) -> list[str | i
         The statistic.
     options : mapping
         The options that were typed.
+
+    Returns
+    -------
+    list of str or int
+        Names or places of columns.
     """
-    typed = [options["groups"]]
-    if offer.column is not None:
-        typed.append(options[offer.column.name])
-    return [parse_column(column) for column in typed if column is not None]
+    columns = person_columns(options)
+    if offer.column is not None and options[offer.column.name] is not None:
+        columns.append(parse_column(options[offer.column.name]))
+    return columns
 
 
 def _read_columns(offer: Offer, options: TypedOptions, records: Any) -> dict[str, Any]:
@@ -485,10 +636,15 @@ def _read_columns(offer: Offer, options: TypedOptions, records: Any) -> dict[str
         The options that were typed.
     records : array
         The records that were read.
+
+    Returns
+    -------
+    dict
+        "records", "groups" (or None), and the statistic's own column by its name.
     """
     columns = {
         "records": records,
-        "groups": read_typed_column(options, options["groups"]),
+        "groups": read_persons(options),
     }
     if offer.column is not None:
         # The file's decimal sign is for numbers; a label is no number.
@@ -507,6 +663,11 @@ def ledger_label(title: str, user: str | None) -> str:
         What is released.
     user : str or None
         Who releases it, if they say so.
+
+    Returns
+    -------
+    str
+        Such as "mean of tensors.npy, by anna".
     """
     ending = "" if user is None else f", by {user[:_LONGEST_USER]}"
     text = title[: _LONGEST_LABEL - len(ending)] + ending
@@ -528,6 +689,16 @@ def _write_or_print(
         The estimator after `fit`.
     options : mapping
         The options that were typed.
+
+    Returns
+    -------
+    list of Path
+        The files that were written.
+
+    Raises
+    ------
+    ParameterError
+        If a file could not be written. Everything was printed before.
     """
     try:
         return write(
@@ -550,6 +721,11 @@ def why_not_written(error: Exception) -> str:
     """Return the message for an output that could not be written after paying.
 
     Everything that was released must have been printed before.
+
+    Parameters
+    ----------
+    error : Exception
+        Why it could not be written.
     """
     return (
         f"an output could not be written ({_reason(error)}); "
@@ -558,7 +734,13 @@ def why_not_written(error: Exception) -> str:
 
 
 def _reason(error: Exception) -> str:
-    """Return why an output could not be written, in few words."""
+    """Return why an output could not be written, in few words.
+
+    Parameters
+    ----------
+    error : Exception
+        Why it could not be written.
+    """
     if isinstance(error, OSError):
         return str(error.strerror or error)
     if isinstance(error, CurvedpError):
@@ -631,6 +813,11 @@ def _value_lines(
         One released value.
     form : str or None
         The form in which the records were written.
+
+    Returns
+    -------
+    list of str
+        Lines for the terminal, not yet escaped.
     """
     from curvedp.geometry import parse_manifold
     from curvedp.records.output_forms import value_lines
@@ -651,6 +838,11 @@ def _released_dict(
         The name of the command.
     fitted_estimator : PrivateEstimator
         The estimator after `fit`.
+
+    Returns
+    -------
+    dict
+        JSON values for --json, or for the terminal if a file cannot be written.
     """
     from curvedp.estimators.softmax import ReducedClassifier
     from curvedp.release.warnings import estimator_warnings
@@ -677,6 +869,16 @@ def _error_bars(fitted_estimator: Any) -> "list[ErrorBar]":
 
     A region that contains the public center causes a `ReleaseWarning`: a file that was
     misread would do the same. A region that is the whole ball says nothing about it.
+
+    Parameters
+    ----------
+    fitted_estimator : PrivateEstimator
+        The estimator after `fit`.
+
+    Returns
+    -------
+    list of ErrorBar
+        Two error bars, perhaps without regions.
     """
     from curvedp.inference.error_bars import error_bars
     from curvedp.release.rebuild import mechanism_of
@@ -705,14 +907,19 @@ def _error_bars(fitted_estimator: Any) -> "list[ErrorBar]":
 
 
 def _region_advice(fitted_estimator: Any, bars: "list[ErrorBar]") -> list[str]:
-    """Name a mechanism with a useful region where "auto" took one without.
+    """Name a mechanism with a useful region, if "auto" took one without.
 
     Parameters
     ----------
     fitted_estimator : PrivateEstimator
         The estimator after `fit`.
     bars : list of ErrorBar
-        Those of the release.
+        The error bars of the release.
+
+    Returns
+    -------
+    list of str
+        Lines for the terminal, perhaps none.
     """
     from curvedp import plan
     from curvedp.core.codes import ChoiceRule
@@ -740,7 +947,13 @@ def _region_advice(fitted_estimator: Any, bars: "list[ErrorBar]") -> list[str]:
 
 
 def _bars_dict(bars: "list[ErrorBar]") -> dict[str, Any]:
-    """Return the error bars as plain values, by what they are of."""
+    """Return error bars as plain values, by their targets.
+
+    Parameters
+    ----------
+    bars : list of ErrorBar
+        The error bars of a release.
+    """
     return {
         bar.of: {
             "regions": [
@@ -771,9 +984,21 @@ def file_command(
         The help text.
     run : callable
         Called with all options that were typed, by name.
+
+    Returns
+    -------
+    callable
+        The command, from whose signature typer reads the options.
     """
 
     def run_with_options(**typed_options: Any) -> None:
+        """Run the command with the options that were typed.
+
+        Parameters
+        ----------
+        **typed_options : Any
+            The options by their names in Python.
+        """
         run(typed_options)
 
     all_options = {"data": (_DATA, Parameter.empty), **options}
@@ -792,6 +1017,11 @@ def _release_command(name: str, offer: Offer) -> Callable[..., None]:
         The name of the command.
     offer : Offer
         The statistic that it releases.
+
+    Returns
+    -------
+    callable
+        The command, from whose signature typer reads the options.
     """
     own_options = {
         declaration.name: statistic_option(declaration) for declaration in offer.options

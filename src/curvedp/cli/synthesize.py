@@ -33,6 +33,7 @@ from curvedp.cli.release import (
     check_targets,
     file_command,
     open_ledger_file,
+    read_persons,
     read_typed_column,
     reading_options,
     statistic_option,
@@ -61,8 +62,11 @@ class _Source(NamedTuple):
     Attributes
     ----------
     manifold : Manifold
+        The manifold of the records.
     population : ReleasedPopulation
+        The released law.
     certificate : Certificate
+        The certificate of the release.
     class_names : sequence or None
         A name for each class; None without classes.
     base : array
@@ -150,6 +154,11 @@ def _from_records(options: TypedOptions) -> _Source:
     ----------
     options : mapping
         The options of the command, by name.
+
+    Returns
+    -------
+    _Source
+        The released law, with what its files need.
     """
     from curvedp.estimators.synthesizer import PrivateSynthesizer
     from curvedp.geometry import parse_manifold
@@ -186,7 +195,7 @@ def _from_records(options: TypedOptions) -> _Source:
     with waiting("reading the records"):
         records = read_records(options["data"], space, **reading_options(options))
         labels = read_typed_column(options, options["labels"])
-        persons = read_typed_column(options, options["groups"])
+        persons = read_persons(options)
         column = read_typed_column(options, options["x"], options["decimal"])
     with waiting("drawing exact noise"):
         estimator.fit(records, labels, groups=persons, column=column)
@@ -208,6 +217,16 @@ def _from_certificate(options: TypedOptions) -> _Source:
     ----------
     options : mapping
         The options of the command, by name.
+
+    Returns
+    -------
+    _Source
+        The law that the certificate's integers determine.
+
+    Raises
+    ------
+    ParameterError
+        If an option is for a file of records, or the certificate is of another release.
     """
     from curvedp.core.certificate import Certificate
     from curvedp.estimators.synthesizer import base_of, population_of
@@ -248,6 +267,7 @@ def _draw_and_write(source: _Source, n: int, seed: int, options: TypedOptions) -
     Parameters
     ----------
     source : _Source
+        The law from which the records are drawn.
     n : int
         How many records.
     seed : int
@@ -307,7 +327,7 @@ def _print_release(estimator: "PrivateSynthesizer") -> None:
     Parameters
     ----------
     estimator : PrivateSynthesizer
-        After `fit`.
+        The estimator after `fit`.
     """
     certificate = estimator.certificate_
     lines = [

@@ -40,11 +40,13 @@ from curvedp.cli.release import (
     check_targets,
     file_command,
     open_ledger_file,
+    person_columns,
+    read_persons,
     read_typed_column,
     reading_options,
 )
 from curvedp.errors import ParameterError
-from curvedp.releasing import parse_column, parse_number_of_clusters
+from curvedp.releasing import parse_number_of_clusters
 
 if TYPE_CHECKING:
     from curvedp import PrivateKMeans
@@ -83,7 +85,7 @@ def _topics(options: TypedOptions) -> None:
         guarantee = replace(guarantee, adjacency=ADD_REMOVE)
     with waiting("reading the vectors"):
         space, vectors = _read_vectors(options)
-        persons = read_typed_column(options, options["groups"])
+        persons = read_persons(options)
         vocabulary = _read_vocabulary(options, space)
         init = _read_initial_centers(options, space)
     model = PrivateKMeans(
@@ -142,6 +144,11 @@ def _open_ledger(options: TypedOptions) -> "Ledger | None":
     ----------
     options : mapping
         The options of the command, by name.
+
+    Returns
+    -------
+    Ledger or None
+        The ledger, with the adjacency of the release.
     """
     from curvedp.privacy import GDP
     from curvedp.release.pay import open_ledger
@@ -160,11 +167,16 @@ def _read_vectors(options: TypedOptions) -> "tuple[Sphere, Any]":
     ----------
     options : mapping
         The options of the command, by name.
+
+    Returns
+    -------
+    space, vectors : Sphere, array
+        The sphere of the vectors' size, and the vectors.
     """
     from curvedp.geometry import Sphere, parse_manifold
     from curvedp.records import read_records
     from curvedp.records.files import (
-        only_column_besides,
+        column_of_vectors,
         open_npy,
         record_width,
     )
@@ -178,11 +190,10 @@ def _read_vectors(options: TypedOptions) -> "tuple[Sphere, Any]":
         return Sphere(embedded.shape[1] - 1), embedded
 
     reading = reading_options(options)
-    if options["groups"] is not None:
-        reading["other_columns"] = [parse_column(options["groups"])]
-        vectors = only_column_besides(data, reading["other_columns"])
-        if reading.get("columns") is None and vectors is not None:
-            reading["columns"] = [vectors]
+    reading["other_columns"] = person_columns(options)
+    if reading.get("columns") is None:
+        vectors = column_of_vectors(data, reading["other_columns"])
+        reading["columns"] = None if vectors is None else [vectors]
     if options["manifold"] is None:
         space: Any = Sphere(record_width(data, **reading) - 1)
     else:
@@ -211,6 +222,11 @@ def _read_vocabulary(options: TypedOptions, space: "Sphere") -> "Vocabulary | No
         The options of the command, by name.
     space : Sphere
         Where the records live.
+
+    Returns
+    -------
+    Vocabulary or None
+        Phrases with unit vectors.
     """
     from curvedp.topics import make_vocabulary, read_vocabulary
 
@@ -242,6 +258,11 @@ def _read_initial_centers(options: TypedOptions, space: "Sphere") -> Any:
         The options of the command, by name.
     space : Sphere
         Where the records live.
+
+    Returns
+    -------
+    array or None
+        Points of the sphere.
     """
     from curvedp.records import read_records
 
@@ -258,10 +279,16 @@ def _describe(
     Parameters
     ----------
     model : PrivateKMeans
-        After `fit`.
+        The estimator after `fit`.
     vocabulary : Vocabulary or None
+        Public phrases with vectors; None if none was named.
     count : int
         How many phrases describe a topic.
+
+    Returns
+    -------
+    list of lists of Phrase
+        One list for each topic, the nearest phrase first.
     """
     from curvedp.topics import nearest_phrases
 
@@ -278,9 +305,9 @@ def _write_and_print(
     Parameters
     ----------
     model : PrivateKMeans
-        After `fit`.
+        The estimator after `fit`.
     phrases : list of list of Phrase
-        For each topic.
+        The phrases of each topic.
     options : mapping
         The options of the command, by name.
     """
@@ -353,10 +380,16 @@ def _rows(
     Parameters
     ----------
     model : PrivateKMeans
-        After `fit`.
+        The estimator after `fit`.
     phrases : list of list of Phrase
-        For each topic.
+        The phrases of each topic.
     places : array, shape (topics, 2)
+        The positions of the topics in a plane, for pictures.
+
+    Returns
+    -------
+    list of dict
+        One dictionary for each topic.
     """
     return [
         {
@@ -385,10 +418,11 @@ def _file_content(
     suffix : str
         ".csv" or ".npz".
     model : PrivateKMeans
-        After `fit`.
+        The estimator after `fit`.
     phrases : list of list of Phrase
-        For each topic.
+        The phrases of each topic.
     places : array, shape (topics, 2)
+        The positions of the topics in a plane, for pictures.
     """
     words = ["; ".join(phrase.text for phrase in near) for near in phrases]
     if suffix == ".npz":

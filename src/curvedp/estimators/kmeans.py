@@ -66,8 +66,13 @@ class PrivateKMeans(PrivateTransformer):
         The privacy guarantee of the release; Gaussian noise does not meet pure ε. With the
         adjacency "add-remove" the number of records is private, too, and there is less
         noise.
-    ledger, label, source
-        As in `PrivateFrechetMean`.
+    ledger : Ledger, optional
+        The ledger that is charged. Nothing is charged if `fit` raises an error.
+    label : str, optional
+        The name of the ledger's entry.
+    source : Source, optional
+        A source of random bits that replaces the cryptographic one in simulations. The
+        certificate records the replacement.
     init : array of shape (n_clusters, *point_shape), optional
         Public initial centers. They must not be computed from the records. By default
         initial centers are found privately.
@@ -100,7 +105,8 @@ class PrivateKMeans(PrivateTransformer):
     Notes
     -----
     X is read once for each stage. An array in a memory-mapped file is read in blocks,
-    so it may be larger than the memory; a dask array, too, but without `groups`.
+    so it may be larger than the memory; a dask array, too. Arrays of JAX and PyTorch
+    are read on their device, if the manifold is a sphere.
 
     A cluster whose noisy count is below its error bar may be noise alone. `predict`,
     `transform` and `score` are computed from records without noise: what they return is
@@ -206,12 +212,22 @@ class PrivateKMeans(PrivateTransformer):
     def _load_data(self, X: Any, groups: Any) -> tuple[ClusterData, int, ProtectedUnit]:
         """Return the records with their weights, their number, and the unit of privacy.
 
-        The number is that of people, with `groups`.
-
         Parameters
         ----------
-        X, groups
-            As in `fit`.
+        X : array of shape (n, *point_shape)
+            The records.
+        groups : sequence of n ids, or None
+            The person to whom each record belongs.
+
+        Returns
+        -------
+        data : ClusterData
+            The records, and with people the weight of each record: 1/m for a person
+            with m records.
+        n : int
+            The number of records, or of people.
+        privacy_unit : ProtectedUnit
+            A record, or with `groups` a person.
         """
         min_records = 0 if self._n_is_private else 2
         point_shape = check_manifold(self.manifold).point_shape
@@ -219,12 +235,14 @@ class PrivateKMeans(PrivateTransformer):
         if groups is None:
             return ClusterData(records), records.n, ProtectedUnit.RECORD
 
-        if is_chunked(X):
-            raise ParameterError("is for records in memory", parameter="groups")
         person_index = encode_persons(groups, records.n, min_persons=min_records)
         with quiet_about_records():
-            weights = weights_of_persons(person_index)
+            weights: Any = weights_of_persons(person_index)
         n_persons = len(np.unique(person_index))
+        if is_chunked(X):
+            import dask.array
+
+            weights = dask.array.from_array(weights, chunks=(X.chunks[0],))
         return ClusterData(records, weights), n_persons, ProtectedUnit.PERSON
 
     def _statistic(self, n: int | None) -> Clusters:
@@ -234,6 +252,17 @@ class PrivateKMeans(PrivateTransformer):
         ----------
         n : int or None
             The number of records or people; None where it is private.
+
+        Returns
+        -------
+        Clusters
+            What is released, with the public region in which centers are searched.
+
+        Raises
+        ------
+        ParameterError
+            On a sphere, if `center` or `outer_radius` are given: there the search
+            begins everywhere.
         """
         manifold = check_manifold(self.manifold)
         n_clusters = self._check_n_clusters(n)
@@ -252,12 +281,17 @@ class PrivateKMeans(PrivateTransformer):
         return Clusters(manifold, self.center, reach, n_clusters, self.init, n)
 
     def _check_n_clusters(self, n: int | None) -> int:
-        """Return the number of clusters, or `PRIVATE_NUMBER`.
+        """Return the number of clusters, or `PRIVATE_NUMBER` if it is chosen privately.
 
         Parameters
         ----------
         n : int or None
             The number of records or people; None where it is private.
+
+        Raises
+        ------
+        ParameterError
+            If it is neither "private" nor a number between 2 and n.
         """
         if isinstance(self.n_clusters, str):
             _validate.choice("n_clusters", self.n_clusters, (_PRIVATE,))
@@ -272,20 +306,21 @@ class PrivateKMeans(PrivateTransformer):
         return n_clusters
 
     def _warn_if_few(self, mechanism: KMeansMechanism) -> None:
-        """Warn, before anything is paid, if there are too few records.
+        """Warn, before anything is paid, of too few records for so many clusters.
 
         Parameters
         ----------
         mechanism : KMeansMechanism
+            The calibrated mechanism, which knows how many clusters its noise allows.
         """
         if mechanism.has_enough_records:
             return
         n = mechanism.statistic.n
         assert n is not None  # with a private number nothing is known beforehand
         largest = mechanism.largest_number_of_clusters(n)
-        carried = f"at most {largest} clusters" if largest > 1 else "no clusters"
+        possible = f"at most {largest} clusters" if largest > 1 else "no clusters"
         warnings.warn(
-            f"n = {n} at {self.guarantee} carries {carried} of equal size: expect "
+            f"n = {n} at {self.guarantee} carries {possible} of equal size: expect "
             "centers that are mostly noise",
             ReleaseWarning,
             stacklevel=3,
@@ -376,9 +411,16 @@ def _nearest(manifold: Manifold, centers: np.ndarray, records: Any) -> np.ndarra
     Parameters
     ----------
     manifold : Manifold
+        The manifold of the records.
     centers : array, shape (clusters, *point_shape)
+        The released centers.
     records : array, shape (k, *point_shape)
-        Entries may be anything.
+        Some records. Entries may be anything.
+
+    Returns
+    -------
+    array of int, shape (k,)
+        The indices. NOT private.
     """
     labels, _ = nearest_center_of_records(manifold, centers, records)
     return labels

@@ -180,7 +180,13 @@ def read_records(
 
 
 def _is_on_device(source: Any) -> bool:
-    """Return whether data are in an array of JAX, torch, CuPy or a similar library."""
+    """Return whether data are in an array of JAX, torch, CuPy or a similar library.
+
+    Parameters
+    ----------
+    source : object
+        The object that the caller passes as records.
+    """
     if not is_array_api_obj(source):
         return False
     return not is_numpy_array(source) and not is_chunked(source)
@@ -198,7 +204,7 @@ def read_column(
     encoding: str = "utf-8",
     max_unpacked: int | None = None,
 ) -> np.ndarray:
-    """Read one value for each record, such as its class, its person or its age.
+    r"""Read one value for each record, such as its class, its person or its age.
 
     Parameters
     ----------
@@ -209,11 +215,21 @@ def read_column(
         The name of the column, or its position from 0. In an npz or mat file it is the
         name of an array; in an Excel file it is a range of cells, such as
         ``"D2:D201"``.
-    header, sep, skip, encoding, max_unpacked
-        As for `read_records`.
+    header : bool, optional
+        Whether the first line of a csv or tsv file names its columns. It must be given,
+        unless the column is chosen by name.
+    sep : str, optional
+        The separator of a csv or tsv file; by default ``","`` in csv and a tab in tsv.
+    skip : int
+        How many lines of a csv or tsv file come before its header or its first record.
     decimal : str
-        As for `read_records`. A decimal sign other than "." is for numbers alone: ids
-        and classes do not have one.
+        The decimal sign of a csv or tsv file, ``"."`` or ``","``. A sign other than
+        "." is for numbers alone: ids and classes do not have one.
+    encoding : str
+        The encoding of a csv or tsv file, such as ``"utf-16"`` or ``"latin-1"``.
+    max_unpacked : int, optional
+        The limit in bytes on the memory that the file may fill; by default the larger
+        of 1 GiB and 16 times the file's size.
 
     Returns
     -------
@@ -221,6 +237,12 @@ def read_column(
         One value for each of the records that `read_records` finds. From csv and tsv
         files they are texts, which are empty where a line has no such cell; from other
         sources they keep their type.
+
+    Raises
+    ------
+    ParameterError
+        For public facts that do not fit: the kind of a file, or a column that does not
+        exist.
 
     Examples
     --------
@@ -269,13 +291,33 @@ def record_width(
     """Return how many numbers a record of a file has, if records are vectors.
 
     This is read from a header, a schema or the shape of an array, never from a record.
+    The command line needs it where a manifold is named without its dimension.
 
     Parameters
     ----------
     path : path
         A csv, tsv, parquet, npy or npz file.
-    header, key, columns, sep, skip, encoding, other_columns
-        As for `read_records`; its further options are ignored.
+    header : bool, optional
+        Whether the first line of a csv or tsv file names its columns.
+    key : str, optional
+        Which array of an npz file holds the records.
+    columns : sequence of str or int, optional
+        Which columns hold the record, by name, position or range.
+    sep : str, optional
+        The separator of a csv or tsv file.
+    skip : int
+        How many lines of a csv or tsv file come before its header.
+    encoding : str
+        The encoding of a csv or tsv file.
+    other_columns : sequence of str or int
+        Columns that hold something else, such as the person of each record.
+    **_
+        Further options of `read_records`, which are ignored.
+
+    Returns
+    -------
+    int
+        The number of entries of a vector.
 
     Raises
     ------
@@ -309,6 +351,7 @@ def record_width(
         read = open_npy if ending == ".npy" else volumes.read_npz
         array = _with_refusals(ending, path, lambda: read(path, options))
         width = array.shape[1] if array.ndim == 2 else None
+
     if width is None or width < 1:
         raise ParameterError(
             f"is missing: how many numbers a vector of {path.name} has; "
@@ -318,33 +361,51 @@ def record_width(
     return width
 
 
-def only_column_besides(path: Path, other_columns: Sequence[str | int]) -> str | None:
-    """Return the one column of a parquet file that is left beside some others.
+def column_of_vectors(path: Path, other_columns: Sequence[str | int]) -> str | None:
+    """Return the column of a parquet file whose cells are vectors, as its schema says.
 
-    Vectors are often in one column of lists, next to the person's id. `read_records`
-    wants such a column to be named; this finds its name.
+    Vectors are often in one column of lists, next to the person's id and the text.
+    `read_records` wants such a column to be named; this finds its name.
 
     Parameters
     ----------
     path : path
         A file of any kind.
     other_columns : sequence of str or int
-        The other columns, by name or by position from 0.
+        Columns that are something else, by name or by position from 0.
 
     Returns
     -------
     str or None
-        None if several columns are left, and for other kinds of files.
+        The one column of lists, or the one column that is left. None if the numbers of
+        a vector are in several columns, and for other kinds of files.
+
+    Raises
+    ------
+    ParameterError
+        If several columns hold lists, or if columns of texts are left beside others.
     """
     if path.suffix != ".parquet" or not path.exists():
         return None
-    names = _with_refusals(".parquet", path, lambda: volumes.parquet_columns(path))
+    kinds = _with_refusals(".parquet", path, lambda: volumes.parquet_columns(path))
+    names = list(kinds)
     others = {
         names[column] if isinstance(column, int) and column < len(names) else column
         for column in other_columns
     }
     left = [name for name in names if name not in others]
-    return left[0] if len(left) == 1 else None
+    lists = [name for name in left if kinds[name] == "list"]
+    if len(left) == 1 or len(lists) == 1:
+        return (lists or left)[0]
+    texts = [name for name in left if kinds[name] == "text"]
+    if lists or texts:
+        kind, several = ("lists", lists) if lists else ("texts", texts)
+        raise ParameterError(
+            f"is missing: {path.name} has {kind} in the columns {several}; say in "
+            "which columns the vectors are",
+            parameter="columns",
+        )
+    return None
 
 
 def open_npy(path: Path, options: ReadOptions | None = None) -> np.ndarray:
@@ -356,9 +417,15 @@ def open_npy(path: Path, options: ReadOptions | None = None) -> np.ndarray:
         The file.
     options : ReadOptions, optional
         Not used: an npy file holds one array.
+
+    Returns
+    -------
+    numpy.memmap
+        The array, of which entries are read when they are used.
     """
 
     def open_file() -> np.ndarray:
+        """Map the file into memory: entries are read when they are used."""
         return np.lib.format.open_memmap(path, mode="r")
 
     return _with_refusals(".npy", path, open_file)
@@ -384,6 +451,11 @@ def load_point(
     -------
     array, shape point_shape
         The point as doubles.
+
+    Raises
+    ------
+    ParameterError
+        If the file does not hold one point of this manifold.
     """
     path = Path(source)
     if _ending_of(path, (*TABLE_READERS, *volumes.READERS)) is None:
@@ -421,6 +493,16 @@ def parse_point_text(
         Where the point lives.
     form : str, optional
         How the numbers are meant, one of `FORMS`.
+
+    Returns
+    -------
+    array, shape point_shape
+        The point as doubles.
+
+    Raises
+    ------
+    ParameterError
+        If the text is not so many numbers.
     """
     record_form = find_form(form, manifold)
     try:
@@ -449,6 +531,16 @@ def _read_file(path: Path, options: ReadOptions) -> Any:
         The file.
     options : ReadOptions
         The caller's options for reading the file.
+
+    Returns
+    -------
+    array or dask array
+        The records as they are written; entries that are no numbers are NaN.
+
+    Raises
+    ------
+    ParameterError
+        For an unknown ending, a file that does not exist, and a folder.
     """
     endings = (*TABLE_READERS, *volumes.READERS)
     ending = _ending_of(path, endings)
@@ -481,6 +573,11 @@ def _ending_of(path: Path, endings: Iterable[str]) -> str | None:
         The file.
     endings : sequence of str
         The known endings.
+
+    Returns
+    -------
+    str or None
+        None if no known ending fits.
     """
     name = path.name.lower()
     for ending in endings:
@@ -502,6 +599,17 @@ def _with_refusals(ending: str, path: Path, read: Callable[[], Result]) -> Resul
         The file.
     read : callable
         Reads the file.
+
+    Returns
+    -------
+    Any
+        What the reader returns.
+
+    Raises
+    ------
+    ParameterError
+        If the reader raises. It names a missing package, and the type of any other
+        error.
     """
     try:
         return read()
@@ -520,7 +628,17 @@ def _with_refusals(ending: str, path: Path, read: Callable[[], Result]) -> Resul
 
 
 def _to_doubles(where: str, X: Any, options: ReadOptions) -> Any:
-    """Convert records in memory to floats; leave a dask array as it is."""
+    """Convert records in memory to floats; leave a dask array as it is.
+
+    Parameters
+    ----------
+    where : str
+        The name of the records in error messages.
+    X : array, frame, list or dask array
+        The records as they were read.
+    options : ReadOptions
+        The form, and which columns hold a record.
+    """
     if is_chunked(X):
         return X
     return to_float_records(where, X, options.form.shape, options)
@@ -540,6 +658,16 @@ def _shape_records(where: str, X: Any, options: ReadOptions) -> Any:
         volume, of which `options.mask` picks the voxels.
     options : ReadOptions
         The form and the mask.
+
+    Returns
+    -------
+    array, shape (n, *form.shape)
+        The records.
+
+    Raises
+    ------
+    ParameterError
+        If the shape is none of these.
     """
     form = options.form
     if options.mask is not None:
@@ -564,6 +692,11 @@ def _shape_hint(shape: tuple[int, ...], form: Form) -> str:
         The shape that the file has.
     form : Form
         How a point is written.
+
+    Returns
+    -------
+    str
+        The advice.
     """
     axes = 1 + len(form.shape)
     ends_in_record = shape[-len(form.shape) :] == form.shape

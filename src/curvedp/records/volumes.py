@@ -718,10 +718,34 @@ def read_parquet_column(
     return frame_column(path.name, table, 0)
 
 
-def parquet_columns(path: Path) -> list[str]:
-    """Return the names of the columns of a parquet file, from its schema."""
+def parquet_columns(path: Path) -> dict[str, str]:
+    """Return what the columns of a parquet file hold, from its schema.
+
+    Parameters
+    ----------
+    path : path
+        The file.
+
+    Returns
+    -------
+    dict
+        "list", "text" or "other" by the name of the column, in their order.
+    """
     with _open_parquet(path) as file:
-        return [str(name) for name in file.schema_arrow.names]
+        schema = file.schema_arrow
+    from pyarrow import types
+
+    tests = {
+        "list": (types.is_list, types.is_large_list, types.is_fixed_size_list),
+        "text": (types.is_string, types.is_large_string),
+    }
+    kinds = {}
+    for field in schema:
+        matches = [
+            kind for kind, are in tests.items() if any(is_(field.type) for is_ in are)
+        ]
+        kinds[str(field.name)] = matches[0] if matches else "other"
+    return kinds
 
 
 def parquet_width(path: Path, options: ReadOptions) -> int | None:

@@ -160,11 +160,12 @@ class ClusterData(NamedTuple):
     records : Records
         The records.
     weights : array, shape (n,), optional
-        One over the number of records of the same person. None where each counts 1.
+        One over the number of records of the same person: an array of NumPy, or of dask
+        in the chunks of the records. None where each counts 1.
     """
 
     records: Records
-    weights: np.ndarray | None = None
+    weights: Any = None
 
 
 def weights_of_persons(person_index: np.ndarray) -> np.ndarray:
