@@ -506,7 +506,7 @@ class Certificate:
         -------
         Certificate
             The certificate with every field of the right form. Whether its claims are
-            true is for `curvedp.verify` to recompute.
+            true is for `curvedp verify` to recompute.
 
         Raises
         ------

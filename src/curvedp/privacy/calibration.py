@@ -159,8 +159,13 @@ class _ScaleSearch:
 
     Parameters
     ----------
-    profile_at, target, sensitivity
-        The arguments of `smallest_scale`; `profile_at` caches its profiles.
+    profile_at : callable
+        The profile as a function of the noise scale. It returns the same object for the
+        same scale, because profiles are expensive.
+    target : Guarantee
+        The guarantee that must be met.
+    sensitivity : float
+        The largest distance between two centers of the noise. The search starts there.
 
     Raises
     ------
@@ -265,7 +270,22 @@ class _ScaleSearch:
         return is_estimated and self.profile.quadrature_law is not None
 
     def is_met(self, index: int, step: float) -> bool:
-        """Say whether the noise scale index·step meets the target."""
+        """Say whether the noise scale index·step meets the target.
+
+        The cheap lower bound on the cost rules out most scales that are too small.
+
+        Parameters
+        ----------
+        index : int
+            The position of the scale in the lattice.
+        step : float
+            The distance of neighboring scales in the lattice.
+
+        Returns
+        -------
+        bool
+            True if the cost of the noise at this scale, rounded up, is allowed.
+        """
         scale = index * step
         return self.excess_lower_bound(scale) <= 0 and self.exact_excess(scale) <= 0
 

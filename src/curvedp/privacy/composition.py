@@ -127,12 +127,39 @@ class Composition(Guarantee):
         return [pld_when_removing, pld_when_adding]
 
     def _delta(self, eps: Array) -> Any:
-        """Return δ(ε): the larger one of removing and adding a record."""
+        """Return δ(ε) of all parts together, rounded up.
+
+        It is the larger one of δ(ε) for removing and for adding a record, if these
+        differ.
+
+        Parameters
+        ----------
+        eps : array
+            Numbers ε >= 0.
+
+        Returns
+        -------
+        array
+            δ(ε) in [0, 1], of the shape of `eps`.
+        """
         deltas = [pld.delta(eps) for pld in self._pld_by_direction(_FULL_FINENESS)]
         return np.max(deltas, axis=0)
 
     def _epsilon(self, delta: Array) -> Any:
-        """Return ε(δ): the larger one of removing and adding a record."""
+        """Return the smallest ε with δ(ε) <= delta for all parts together.
+
+        It is the larger one for removing and for adding a record, if these differ.
+
+        Parameters
+        ----------
+        delta : array
+            Numbers δ from 0 to 1.
+
+        Returns
+        -------
+        array
+            ε >= 0, of the shape of `delta`; infinity where there is none.
+        """
         plds = self._pld_by_direction(_FULL_FINENESS)
         return np.max([_pld_epsilon(pld, delta) for pld in plds], axis=0)
 
