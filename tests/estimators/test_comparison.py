@@ -8,7 +8,7 @@ from curvedp import GDP, Ledger, PureDP
 from curvedp.cli import app
 from curvedp.core.certificate import Certificate
 from curvedp.errors import BudgetExceeded, CurvedpError, ParameterError
-from curvedp.estimators.comparison import compare_groups
+from curvedp.estimators.comparison import compare_groups, compare_pairs
 from curvedp.geometry import Euclidean, SPDBuresWasserstein, Sphere, Torus
 from curvedp.release.verify import verify_certificate
 
@@ -128,6 +128,90 @@ def test_no_record_refuses_a_comparison_or_is_quoted(cell):
     rows[7] = [cell, 0.0, 1.0]
     rows[8] = cell
     assert compare_groups(S, (A, rows), 1.0, guarantee=GDP(4.0)).test.level == 0.05
+
+
+def pairs(shift, n=300):
+    """Directions measured twice; the second time they are moved by about `shift`."""
+    rng = np.random.default_rng(0)
+    first = 0.2 * rng.normal(size=(n, 2))
+    second = first + [shift, 0.0] + 0.03 * rng.normal(size=(n, 2))
+    return [np.asarray(S.from_normal_coordinates(S.origin, z)) for z in (first, second)]
+
+
+@pytest.mark.parametrize("radius", [1.0, "private"])
+def test_a_comparison_of_pairs_finds_the_difference_and_its_size(radius, tmp_path):
+    ledger = Ledger(tmp_path / "x.ledger", GDP(2.0), unit="person")
+    names = ["before", "after"]
+    found = compare_pairs(
+        S, *pairs(0.3), radius, guarantee=GDP(2.0), names=names, ledger=ledger
+    )
+    assert found.test.rejected
+    assert found.largest_distance == pytest.approx(0.3, abs=0.08)
+    assert found.spread == pytest.approx(0.283, abs=0.05)
+    assert set(found.regions) == set(names)
+    assert list(found.certificates)[-2:] == ["test", "means"]
+    assert len(found.certificates) == len(ledger.entries)
+    assert ledger.spent.mu == pytest.approx(2.0, rel=1e-9)
+    for certificate in found.certificates.values():
+        assert certificate.privacy_unit.value == "person"
+        assert all(check.holds for check in verify_certificate(certificate))
+
+
+def test_a_pair_is_compared_with_itself_and_not_with_a_stranger():
+    """A shift of a tenth of the spread is found in pairs, and not between groups."""
+    first, second = pairs(0.05)
+    assert compare_pairs(S, first, second, 0.5, guarantee=GDP(9.0)).test.rejected
+    shuffled = second[np.random.default_rng(1).permutation(300)]
+    assert not compare_pairs(S, first, shuffled, 0.5, guarantee=GDP(9.0)).test.rejected
+
+
+def test_several_pairs_of_a_person_count_once():
+    ids = [f"P{number // 3}" for number in range(300)]
+    found = compare_pairs(S, *pairs(0.3), 1.0, guarantee=GDP(4.0), groups=ids)
+    assert {each.statistic.get("n") for each in found.certificates.values()} <= {
+        100,
+        None,
+    }
+    assert found.test.certificate.statistic["sizes"] == [100, 100]
+
+
+PAIR_MISTAKES = [
+    {"level": 2.0},
+    {"permutations": 3},
+    {"label": "\x1b[8m"},
+    {"source": 3},
+    {"center": [1.0, 2.0]},
+    {"names": ["a", "a"]},
+    {"names": ["a"]},
+    {"groups": np.arange(59)},
+    {"groups": np.zeros(60)},
+    {"second": B},
+    {"second": A[:, :2]},
+    {"guarantee": PureDP(1.0)},
+    {"guarantee": GDP(9.5)},
+]
+
+
+@pytest.mark.parametrize("radius", [1.0, "private", -1.0, "public"])
+@pytest.mark.parametrize("mistake", PAIR_MISTAKES, ids=repr)
+def test_no_part_of_pairs_is_paid_before_all_are_possible(tmp_path, mistake, radius):
+    ledger = Ledger(tmp_path / "x.ledger", GDP(9.0), unit="person")
+    arguments = {"first": A, "second": A, "guarantee": GDP(4.0), **mistake}
+    with pytest.raises(CurvedpError):
+        compare_pairs(S, radius=radius, ledger=ledger, **arguments)
+    assert not ledger.entries
+    of_records = Ledger(tmp_path / "r.ledger", GDP(9.0), unit="record")
+    with pytest.raises(ParameterError, match="person"):
+        compare_pairs(S, A, A, 1.0, guarantee=GDP(4.0), ledger=of_records)
+    assert not of_records.entries
+
+
+@pytest.mark.parametrize("cell", ["Frau Mueller", None, 1 + 0j, [1, 2], 10**400])
+def test_no_record_refuses_a_comparison_of_pairs(cell):
+    rows = A.tolist()
+    rows[7] = [cell, 0.0, 1.0]
+    rows[8] = cell
+    assert compare_pairs(S, A, rows, 1.0, guarantee=GDP(4.0)).test.level == 0.05
 
 
 def write_csv(path, points, labels):

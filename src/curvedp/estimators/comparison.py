@@ -1,7 +1,8 @@
 """Compare groups of records: a private test, their private means, and an effect size.
 
 `compare_groups` divides one GDP guarantee among a ball (with `radius="private"`), a
-permutation test and the means of the groups.
+permutation test and the means of the groups. `compare_pairs` does so for records that
+were measured twice.
 """
 
 from collections.abc import Sequence
@@ -17,21 +18,25 @@ from curvedp.core.mechanism import check_can_be_listed, check_guarantee
 from curvedp.core.statistic import Ball, public_ball
 from curvedp.errors import ParameterError
 from curvedp.estimators.frechet_mean import PrivateFrechetMean
+from curvedp.estimators.joint_means import PrivateJointMeans
 from curvedp.estimators.mdm import PrivateMDM
 from curvedp.estimators.shares import (
     check_counts,
+    check_divisible,
     check_payable,
     collect_release_warnings,
     part_of,
 )
+from curvedp.geometry import Product
 from curvedp.geometry.manifold import Manifold
 from curvedp.inference.hypotheses import (
     PermutationTest,
     index_persons,
     k_sample_test,
+    paired_test,
     read_samples,
 )
-from curvedp.inference.kernel import SamplesDistance
+from curvedp.inference.kernel import PairedDistance, SamplesDistance
 from curvedp.inference.permutation import PermutationMechanism
 from curvedp.inference.shapes import Region
 from curvedp.ledger import Ledger
@@ -59,11 +64,12 @@ class GroupComparison(NamedTuple):
     ----------
     test : PermutationTest
         Whether the groups are drawn from one distribution.
-    means : PrivateMDM
-        The private mean of each group, with their certificates.
+    means : PrivateMDM or PrivateJointMeans
+        The private mean of each group, with their certificates. Those of pairs are one
+        release.
     ball : Ball
         The ball into which records were clipped.
-    ball_release : PrivateFrechetMean or None
+    ball_release : PrivateFrechetMean, PrivateJointMeans or None
         The release that found the ball, with its certificate; None for a given ball.
     regions : dict
         The region of each group's population mean, by the group's label; all hold at
@@ -79,9 +85,9 @@ class GroupComparison(NamedTuple):
     """
 
     test: PermutationTest
-    means: PrivateMDM
+    means: PrivateMDM | PrivateJointMeans
     ball: Ball
-    ball_release: PrivateFrechetMean | None
+    ball_release: PrivateFrechetMean | PrivateJointMeans | None
     regions: dict[Any, Region]
     largest_distance: float
     spread: float
@@ -102,6 +108,9 @@ class GroupComparison(NamedTuple):
         if self.ball_release is not None:
             by_title["ball"] = self.ball_release.certificate_
         by_title["test"] = self.test.certificate
+        if isinstance(self.means, PrivateJointMeans):
+            by_title["means"] = self.means.certificate_
+            return by_title
         for release in self.means.releases:
             by_title[release.title] = release.certificate
         return by_title
@@ -227,6 +236,261 @@ def compare_groups(
     return comparison._replace(warnings=(*warning_texts, *comparison.warnings))
 
 
+def compare_pairs(
+    manifold: Manifold,
+    first: Any,
+    second: Any,
+    radius: float | str,
+    center: Any = None,
+    guarantee: Guarantee = GDP(1.0),  # noqa: B008 - a frozen value, safe as a default
+    level: float = 0.05,
+    permutations: int = 498,
+    names: Sequence[str] | None = None,
+    groups: Any = None,
+    ledger: Ledger | None = None,
+    label: str = "comparison of pairs",
+    source: Source | None = None,
+) -> GroupComparison:
+    """Test whether first and second measurements differ, and say by how much.
+
+    The whole comparison meets `guarantee` for replacing one pair, or one person with
+    all their pairs. Its parts have the shares that they have in `compare_groups`; a
+    pair is in both means, which are one release (`PrivateJointMeans`).
+
+    Parameters
+    ----------
+    manifold : Manifold
+        Where the records live.
+    first, second : array
+        The first and the second members of n pairs, each of shape (n, *point_shape).
+    radius : float or "private"
+        The radius of the public ball of both; with "private" it is found.
+    center : point, optional
+        The center of the public ball.
+    guarantee : GDP
+        What the comparison meets.
+    level, permutations
+        Of the test, as in `curvedp.inference.paired_test`.
+    names : sequence of str, optional
+        What the two measurements are called: 1 and 2 by default.
+    groups : array, optional
+        One public id of a person for each pair, if a person may have several. By
+        default each pair is a person of its own, whom the ledger counts.
+    ledger : Ledger, optional
+        For the unit "person". A comparison of which a part does not fit is refused
+        before the first.
+    label : str
+        The beginning of the labels of the ledger's entries.
+    source : Source, optional
+        For simulations.
+
+    Returns
+    -------
+    GroupComparison
+        Its spread is that of the members of pairs about their own mean.
+
+    Raises
+    ------
+    ParameterError
+        Before anything is paid, because of parameters, shapes, types and ids, never of
+        a record's values.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from curvedp.geometry import Sphere
+    >>> rng = np.random.default_rng(0)
+    >>> before = rng.normal([3.0, 0, 0], 0.5, (400, 3))
+    >>> after = before + rng.normal([0.0, 1.0, 0], 0.1, (400, 3))
+    >>> S = Sphere(2)
+    >>> found = compare_pairs(S, S.project(before), S.project(after), radius=1.0)
+    >>> found.test.rejected, 1.0 < found.effect_size < 2.0
+    (True, True)
+    """
+    check_guarantee(guarantee)
+    divisible = check_divisible(guarantee, "comparison of pairs")
+    unit = PrivacyUnit.PERSON
+    if ledger is not None:
+        check_counts(ledger, unit, "comparison of pairs")
+    check_payable(ledger, divisible, unit, "comparison of pairs")
+    check_payer(ledger, label)
+    with quiet_about_records():
+        samples = read_samples(manifold, [first, second])
+    pair_names = _check_names(names, 2)
+    persons = np.arange(len(samples[0])) if groups is None else groups
+    _rehearse_pairs(
+        manifold, samples, radius, center, divisible, level, permutations, persons
+    )
+    payment: dict[str, Any] = {"ledger": ledger, "source": source}
+    with collect_release_warnings() as warning_texts:
+        comparison = _release_pairs(
+            manifold,
+            samples,
+            radius,
+            center,
+            divisible,
+            level,
+            permutations,
+            pair_names,
+            persons,
+            label,
+            payment,
+        )
+    return comparison._replace(warnings=(*warning_texts, *comparison.warnings))
+
+
+def _rehearse_pairs(
+    manifold: Manifold,
+    samples: list[np.ndarray],
+    radius: float | str,
+    center: Any,
+    guarantee: GDP,
+    level: float,
+    permutations: int,
+    persons: Any,
+) -> None:
+    """Refuse, before the first part is paid, what would refuse a later part.
+
+    Parameters
+    ----------
+    samples : list of arrays
+        The first and the second members of the pairs, as arrays of doubles.
+    persons : sequence of ids
+        The person of each pair.
+    manifold, radius, center, guarantee, level, permutations
+        As in `compare_pairs`.
+    """
+    sizes = [len(sample) for sample in samples]
+    PairedDistance(manifold, *public_ball(manifold, center, 1.0), sizes)
+    indices = index_persons([persons, persons], sizes, is_paired=True)
+    n_persons = len(np.unique(indices[0]))
+    ball = _largest_ball(manifold, radius, center)
+    statistic = PairedDistance(manifold, *ball, [n_persons, n_persons])
+    PermutationMechanism.calibrate(statistic, guarantee).at_level(level, permutations)
+    space = Product(manifold, manifold)
+    check_can_be_listed(space.dim + 1)
+    joint_center = space.join([ball.center, ball.center])
+    joint_mean = FrechetMean(space, joint_center, sqrt(2) * ball.radius, n_persons)
+    choose_mechanism("gradient", joint_mean, guarantee)
+
+
+def _release_pairs(
+    manifold: Manifold,
+    samples: list[np.ndarray],
+    radius: float | str,
+    center: Any,
+    guarantee: GDP,
+    level: float,
+    permutations: int,
+    names: np.ndarray,
+    persons: Any,
+    label: str,
+    payment: dict[str, Any],
+) -> GroupComparison:
+    """Release the ball, the test and the means of `compare_pairs`, one after another.
+
+    Parameters
+    ----------
+    persons : sequence of ids
+        The person of each pair.
+    payment : dict
+        The `ledger` and the `source` of all parts.
+    manifold, samples, radius, center, guarantee, level, permutations, names, label
+        As in `compare_pairs`, after they were checked.
+    """
+    records = np.concatenate(samples)
+    labels = np.repeat(names, len(samples[0]))
+    both_persons = [*persons, *persons]
+
+    ball_release = None
+    share_left = 1.0
+    if isinstance(radius, str):
+        ball_release = PrivateJointMeans(
+            manifold,
+            radius=radius,
+            center=center,
+            guarantee=part_of(guarantee, _BALL_SHARE),
+            label=f"{label}: ball"[:200],
+            **payment,
+        ).fit(records, labels, groups=both_persons)
+        ball = _ball_of_pairs(manifold, ball_release)
+        share_left -= _BALL_SHARE
+    else:
+        ball = public_ball(manifold, center, radius)
+
+    first, second = samples
+    test = paired_test(
+        manifold,
+        first,
+        second,
+        radius=ball.radius,
+        center=ball.center,
+        guarantee=part_of(guarantee, _TEST_SHARE * share_left),
+        level=level,
+        permutations=permutations,
+        groups=persons,
+        label=f"{label}: test"[:200],
+        **payment,
+    )
+    means = PrivateJointMeans(
+        manifold,
+        radius=ball.radius,
+        center=ball.center,
+        guarantee=part_of(guarantee, (1 - _TEST_SHARE) * share_left),
+        mechanism="gradient",
+        label=f"{label}: means"[:200],
+        **payment,
+    ).fit(records, labels, groups=both_persons)
+    regions, doubts = _regions_of_means(means)
+    return GroupComparison(
+        test=test,
+        means=means,
+        ball=ball,
+        ball_release=ball_release,
+        regions=regions,
+        largest_distance=_largest_distance(manifold, means.means_),
+        # Half of the variance of a pair is that of one of its members.
+        spread=_spread_within(means) / sqrt(2),
+        warnings=doubts,
+    )
+
+
+def _ball_of_pairs(manifold: Manifold, joint: PrivateJointMeans) -> Ball:
+    """Return a ball of the manifold that holds both members of every pair.
+
+    The joint ball has a center c₁, c₂ for each member and the radius R, so that both
+    are within d/2 + R of the middle of c₁ and c₂, where d is the distance of these two.
+
+    Parameters
+    ----------
+    manifold : Manifold
+        Where the records live.
+    joint : PrivateJointMeans
+        The release that found the ball.
+    """
+    joint_ball = joint.ball_
+    first, second = Product(manifold, manifold).split(joint_ball.center)
+    step = np.asarray(manifold.log(first, second))
+    middle = np.asarray(manifold.exp(first, 0.5 * step))
+    distance = float(manifold.dist(first, second))
+    radius = 0.5 * distance + joint_ball.radius
+    return Ball(middle, min(radius, default_outer_radius(manifold, None)))
+
+
+def _largest_ball(manifold: Manifold, radius: float | str, center: Any) -> Ball:
+    """Return the public ball, or the outer ball of a search, which holds what is found.
+
+    Parameters
+    ----------
+    manifold, radius, center
+        As in `compare_groups`.
+    """
+    if isinstance(radius, str):
+        _validate.private_radius(radius)
+        radius = default_outer_radius(manifold, None)
+    return public_ball(manifold, center, radius)
+
+
 def test_sentence(test: PermutationTest, names: Sequence[str]) -> str:
     """Return the result of a test of groups in words.
 
@@ -238,6 +502,13 @@ def test_sentence(test: PermutationTest, names: Sequence[str]) -> str:
         What the groups are called.
     """
     groups = " and ".join(names)
+    if len(names) > 2:
+        groups = f"{', '.join(names[:-1])} and {names[-1]}"
+    if test.rejected and len(names) > 2:
+        return (
+            f"at least two of {groups} differ: p = {test.pvalue:.3g} "
+            f"(level {test.level:g})"
+        )
     if test.rejected:
         return f"{groups} differ: p = {test.pvalue:.3g} (level {test.level:g})"
     return (
@@ -328,10 +599,7 @@ def _rehearse(
         sizes = [len(np.unique(index)) for index in persons]
         # `PrivateMDM` will read the ids of all samples together.
         encode_persons([person for ids in groups for person in ids], n_records)
-    if isinstance(radius, str):
-        _validate.private_radius(radius)
-        radius = default_outer_radius(manifold, None)
-    ball = public_ball(manifold, center, radius)
+    ball = _largest_ball(manifold, radius, center)
     # `_spread_within` reads the listed numbers of a mean: its logarithm and a square.
     check_can_be_listed(manifold.dim + 1)
     statistic = SamplesDistance(manifold, *ball, sizes)
@@ -341,14 +609,16 @@ def _rehearse(
         choose_mechanism("gradient", mean, guarantee)
 
 
-def _regions_of_means(means: PrivateMDM) -> tuple[dict[Any, Region], tuple[str, ...]]:
+def _regions_of_means(
+    means: PrivateMDM | PrivateJointMeans,
+) -> tuple[dict[Any, Region], tuple[str, ...]]:
     """Return the regions of the population means, or none and the reason in words.
 
     Everything is paid for by now, so nothing may be raised.
 
     Parameters
     ----------
-    means : PrivateMDM
+    means : PrivateMDM or PrivateJointMeans
         The released means.
 
     Returns
@@ -506,7 +776,7 @@ def _largest_distance(manifold: Manifold, means: np.ndarray) -> float:
     )
 
 
-def _spread_within(means: PrivateMDM) -> float:
+def _spread_within(means: PrivateMDM | PrivateJointMeans) -> float:
     """Return the root mean square distance of records to the mean of their group.
 
     The gradient mechanism releases the mean square m² of each group's logarithms beside

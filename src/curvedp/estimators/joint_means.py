@@ -69,6 +69,9 @@ class PrivateJointMeans(ScoringClassifier, BallEstimator):
         The labels, in sorted order.
     means_ : ndarray, shape (classes, *point_shape)
         The private class means.
+    ball_ : Ball
+        The ball of the product space to which people were clipped; with
+        `radius="private"` it was found.
     certificate_ : Certificate
         Why they may be published; its space is the product.
     certificates_ : list of Certificate
@@ -154,6 +157,7 @@ class PrivateJointMeans(ScoringClassifier, BallEstimator):
         self._texts_before_paying = joint._texts_before_paying  # noqa: SLF001
         self._joint = joint
         self.manifold_ = self.manifold
+        self.ball_ = joint.ball_
         self.classes_ = labels.classes
         self.means_ = np.stack(space.split(joint.location_))
         self.certificate_ = joint.certificate_
