@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from curvedp.errors import ParameterError
 from curvedp.geometry import Euclidean, Sphere
 from curvedp.papers.reg.examples import permutation_pvalue
 from curvedp.papers.reg.line import displayed_line
@@ -27,6 +28,35 @@ def test_the_printed_sampler_follows_the_printed_law_on_the_line():
     best = np.mean(x * (Y[:, 0] - samples.footpoints), axis=1) / np.mean(x * x)
     off = (samples.velocities[:, 0, 0] - best) / (scale / np.mean(x * x))
     assert stats.kstest(off, stats.laplace.cdf).pvalue > 1e-4
+
+
+def test_footpoint_and_velocity_have_budgets_of_their_own():
+    """On ℝ the scale of each Laplace law is inverse to its own ε, and to no other."""
+    x = np.random.default_rng(0).random(30)
+    Y = (1 + 2 * x + 0.1 * np.random.default_rng(1).standard_normal(30))[:, None]
+    drawn = {
+        eps: sequential_sampler(
+            Euclidean(1), x, Y, np.random.default_rng(2), 300, 1, thin=30, eps=eps
+        )
+        for eps in ((1.0, 1.0), (4.0, 1.0), (1.0, 4.0))
+    }
+    spread_of_foot = {eps: s.footpoints.std() for eps, s in drawn.items()}
+    assert spread_of_foot[4.0, 1.0] < spread_of_foot[1.0, 1.0] / 2.5
+    assert spread_of_foot[1.0, 4.0] > spread_of_foot[1.0, 1.0] / 1.5
+
+    def spread_of_velocity(samples):
+        """Return the spread about the velocity that is best at each footpoint."""
+        best = np.mean(x * (Y[:, 0] - samples.footpoints), axis=1) / np.mean(x * x)
+        return (samples.velocities[:, 0, 0] - best).std()
+
+    velocity = {eps: spread_of_velocity(samples) for eps, samples in drawn.items()}
+    assert velocity[1.0, 4.0] < velocity[1.0, 1.0] / 2.5
+    assert velocity[4.0, 1.0] > velocity[1.0, 1.0] / 1.5
+    for wrong in ((0.0, 1.0), (1.0, -1.0), (1.0, float("nan"))):
+        with pytest.raises(ParameterError, match=r"eps\[[01]\]"):
+            sequential_sampler(
+                Euclidean(1), x, Y, np.random.default_rng(0), 2, eps=wrong
+            )
 
 
 def test_the_displayed_law_on_the_line_is_gaussian_by_chain_and_exactly():

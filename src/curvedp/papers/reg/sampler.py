@@ -2,7 +2,7 @@
 
 It is here for comparison only, by two readings. A random walk draws the footpoint with
 the fitted velocity held fixed; another one draws the velocity at that footpoint; each
-has ε = 1. Appendix A begins with the gradient's norm over Δ/ε and ends, after an "=",
+has an ε of its own, 1 in the paper. Appendix A begins with the gradient's norm over Δ/ε and ends, after an "=",
 with the energy, exp{−‖Σd²‖/(2τ‖J‖)} (docs/errata.md, E26). These are `law="gradient"`
 and `law="displayed"`. In either of them
 
@@ -19,6 +19,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from curvedp import _validate
 from curvedp.geometry import Euclidean, Sphere
 from curvedp.geometry.manifold import Manifold
 from curvedp.regression import GeodesicFit, fit_geodesic
@@ -42,20 +43,22 @@ BURN_IN = 400
 # The variance of the noise in the surrounding space, §4.1.
 VARIANCE = 0.001
 
-# What stands in the exponent, at rows of footpoints and velocities.
+# A function of rows of footpoints or velocities: for each row the number whose negative,
+# over the scale, is the logarithm of the density.
 Potential = Callable[[np.ndarray], np.ndarray]
 
 
 class Samples(NamedTuple):
-    """What the sampler draws. NOT PRIVATE.
+    """What the sampler draws: geodesics as pairs of footpoint and velocity. NOT PRIVATE.
 
     Attributes
     ----------
     fit : GeodesicFit
-        The geodesic by least squares.
-    footpoints : array of shape (m, dim + 1)
-    velocities : array of shape (m, k, dim + 1)
-        Some for each footpoint.
+        The geodesic by least squares, where the walks start.
+    footpoints : array of shape (m, *point_shape)
+        m footpoints.
+    velocities : array of shape (m, k, *point_shape)
+        k velocities at each footpoint, tangent there.
     """
 
     fit: GeodesicFit
@@ -66,23 +69,25 @@ class Samples(NamedTuple):
 def sphere_data(
     n: int, speed: float, rng: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the data of §4.1: points near a geodesic of S² through the origin.
+    """Draw the data of §4.1: points near a geodesic of S² through the origin.
 
-    The predictor is uniform on [0, 1]. Gaussian noise is added in ℝ³, and the points
-    are projected to the sphere.
+    The predictor is uniform on [0, 1]. Gaussian noise of variance 0.001 is added in ℝ³,
+    and the points are projected to the sphere.
 
     Parameters
     ----------
     n : int
-        Number of points.
+        The number of points.
     speed : float
-        Of the geodesic, which the paper does not give.
+        The speed of the geodesic, which the paper does not give, in radians over the
+        range of the predictor.
     rng : numpy.random.Generator
         The source of randomness.
 
     Returns
     -------
     x, Y : array of shape (n,), array of shape (n, 3)
+        Predictors, and unit vectors.
 
     Examples
     --------
@@ -102,11 +107,21 @@ def sphere_data(
 
 
 def jacobi_norms(manifold: Sphere | Euclidean) -> tuple[float, float]:
-    """Return ‖J_p(1)‖ and ‖J_v(1)‖ as printed (Appendix A, §4.2).
+    """Return the bounds on the Jacobi fields that the paper prints (Appendix A, §4.2).
+
+    ‖J_p(1)‖ and ‖J_v(1)‖ say how much a step of the footpoint, or of the velocity, moves
+    the end of the geodesic. On the sphere cos 1 and sin 1 are printed; true is 1 for
+    both (docs/errata.md, E20).
 
     Parameters
     ----------
     manifold : Sphere or Euclidean
+        The manifold of the responses.
+
+    Returns
+    -------
+    foot, velocity : float
+        The two printed bounds.
 
     Examples
     --------
@@ -127,25 +142,42 @@ def sequential_sampler(
     velocities: int | None = None,
     thin: int = 10,
     law: str = "gradient",
+    eps: tuple[float, float] = (1.0, 1.0),
 ) -> Samples:
-    """Draw footpoints at ε = 1, and velocities at ε = 1 at each of them. NOT PRIVATE.
+    """Draw footpoints, and velocities at each of them, by the paper's walks. NOT PRIVATE.
+
+    Each has a budget of its own, of which the paper claims pure ε-DP. For a private fit
+    `curvedp.PrivateGeodesicRegression` draws both at once, for one budget.
 
     Parameters
     ----------
     manifold : Sphere or Euclidean
         The manifold of the responses.
-    x, Y : array
+    x, Y : array of shape (n,), array of shape (n, *point_shape)
         Predictors in [0, 1], and responses.
     rng : numpy.random.Generator
         The source of randomness.
     m : int
-        Number of footpoints.
+        The number of footpoints.
     velocities : int, optional
-        Number of velocities at each; m if omitted.
+        The number of velocities at each footpoint; m if omitted.
     thin : int
-        Steps of the walk for each sample.
+        The number of steps of a walk for each sample.
     law : {"gradient", "displayed"}
-        The reading of Appendix A.
+        The reading of Appendix A: the density with the norm of the gradient, or with the
+        energy.
+    eps : (float, float)
+        The ε > 0 of the footpoint and of the velocity.
+
+    Returns
+    -------
+    Samples
+        The fit and the draws.
+
+    Raises
+    ------
+    ParameterError
+        If an ε is not finite and > 0, or the law has another name.
 
     Examples
     --------
@@ -155,13 +187,18 @@ def sequential_sampler(
     >>> samples.footpoints.shape, samples.velocities.shape
     ((3, 3), (3, 3, 3))
     """
+    _validate.choice("law", law, ("gradient", "displayed"))
+    eps_foot = _validate.positive("eps[0]", eps[0])
+    eps_velocity = _validate.positive("eps[1]", eps[1])
     n_velocities = m if velocities is None else velocities
     fit = fit_geodesic(manifold, x, Y)
     foot_potential, velocity_potential = _potentials(manifold, x, Y, fit, law)
     tau = float(fit.residuals(x, Y).max())
-    scales, reaches = _scales(len(x), tau, jacobi_norms(manifold), law)
+    norms = jacobi_norms(manifold)
+    scales, reaches = _scales(len(x), tau, norms, law, (eps_foot, eps_velocity))
 
     def move_footpoint(p: np.ndarray, z: np.ndarray) -> np.ndarray:
+        """Return the points that geodesics from p with coordinates z lead to."""
         return np.asarray(manifold.exp(p, manifold.from_coordinates(p, z)))
 
     footpoints = _random_walk(
@@ -177,9 +214,11 @@ def sequential_sampler(
     )[:, 0]
 
     def move_velocity(v: np.ndarray, z: np.ndarray) -> np.ndarray:
+        """Return velocities with tangent vectors of coordinates z added."""
         return np.asarray(v + np.asarray(manifold.from_coordinates(footpoints, z)))
 
     def potential_at_footpoints(v: np.ndarray) -> np.ndarray:
+        """Return the potential of one velocity at each drawn footpoint."""
         return velocity_potential(footpoints, v)
 
     start = np.asarray(manifold.transport(fit.footpoint, footpoints, fit.velocity))
@@ -198,17 +237,43 @@ def sequential_sampler(
 
 
 def _scales(
-    n: int, tau: float, norms: tuple[float, float], law: str
+    n: int,
+    tau: float,
+    norms: tuple[float, float],
+    law: str,
+    eps: tuple[float, float],
 ) -> tuple[list[float], list[float]]:
     """Return the scales of both densities, and lengths of a step that suit them.
 
-    The gradient's norm grows like |p − p̂|, and like a third of |v − v̂|. The energy
-    grows like n|p − p̂|², and like n|v − v̂|²/3.
+    The density is ∝ exp(−potential/scale). As printed, the scale is Δ/ε with the
+    sensitivity Δ = 2τ‖J‖/n of the gradient's norm, and 2τ‖J‖ for the energy, where the
+    display has no ε; it is divided by ε here, which changes nothing at the paper's 1.
+    Near the fit (p̂, v̂) the gradient's norm grows like |p − p̂|, and like a third of
+    |v − v̂|; the energy grows like n|p − p̂|², and like n|v − v̂|²/3.
+
+    Parameters
+    ----------
+    n : int
+        The number of records.
+    tau : float
+        τ, the largest residual of the fit.
+    norms : (float, float)
+        ‖J_p(1)‖ and ‖J_v(1)‖.
+    law : {"gradient", "displayed"}
+        The reading of Appendix A.
+    eps : (float, float)
+        ε of the footpoint and of the velocity.
+
+    Returns
+    -------
+    scales, reaches : list of float
+        For the footpoint and the velocity: the scale, and the longest proposal.
     """
+    scales = [2 * tau * norm / e for norm, e in zip(norms, eps, strict=True)]
     if law == "gradient":
-        scales = [2 * tau * norm / n for norm in norms]
+        scales = [scale / n for scale in scales]
         return scales, [2 * scales[0], 6 * scales[1]]
-    scales = [2 * tau * norm for norm in norms]
+    # 2.4 standard deviations of the normal law that the energy gives.
     foot_reach = 2.4 * np.sqrt(scales[0] / (2 * n))
     velocity_reach = 2.4 * np.sqrt(3 * scales[1] / (2 * n))
     return scales, [foot_reach, velocity_reach]
@@ -221,28 +286,48 @@ def _potentials(
     fit: GeodesicFit,
     law: str,
 ) -> tuple[Potential, Callable[[np.ndarray, np.ndarray], np.ndarray]]:
-    """Return what stands in the exponent for p, and for v at p.
+    """Return the potentials of a footpoint, and of a velocity at a footpoint.
 
-    For p the fitted velocity is carried along. The potential is the norm of a gradient,
-    or the energy Σd².
+    A potential is the norm of the mean gradient of ½d² by p or by v ("gradient"), or the
+    energy Σd² ("displayed"). For the footpoint the fitted velocity is carried along.
+
+    Parameters
+    ----------
+    manifold : Sphere or Euclidean
+        The manifold of the responses.
+    x, Y : array of shape (n,), array of shape (n, *point_shape)
+        The data.
+    fit : GeodesicFit
+        The least-squares geodesic.
+    law : {"gradient", "displayed"}
+        The reading of Appendix A.
+
+    Returns
+    -------
+    of_footpoint, of_velocity : functions
+        Of rows of footpoints; and of rows of footpoints and velocities.
     """
     gradients = clipped_gradient(manifold, x, Y, NO_CLIP, 1.0)
 
     def energy(p: np.ndarray, v: np.ndarray) -> np.ndarray:
+        """Return Σd² of each geodesic to the responses."""
         predictions = manifold.exp(p[:, None], x[:, None] * v[:, None])
         distances = np.asarray(manifold.dist(predictions, Y))
         return np.asarray(np.sum(distances**2, axis=1))
 
     def potential(p: np.ndarray, v: np.ndarray, which: int) -> np.ndarray:
+        """Return the potential by p (which = 0) or by v (which = 1)."""
         if law == "displayed":
             return energy(p, v)
         return np.asarray(np.linalg.norm(gradients(p, v)[which], axis=1))
 
     def of_footpoint(p: np.ndarray) -> np.ndarray:
+        """Return the potential of footpoints, with the fitted velocity carried there."""
         carried = np.asarray(manifold.transport(fit.footpoint, p, fit.velocity))
         return potential(p, carried, 0)
 
     def of_velocity(p: np.ndarray, v: np.ndarray) -> np.ndarray:
+        """Return the potential of velocities at footpoints."""
         return potential(p, v, 1)
 
     return of_footpoint, of_velocity
@@ -256,22 +341,30 @@ def imposed(
     distance: float,
     degrees: float,
 ) -> Samples:
-    """Draw isotropic normal noise of given sizes, without any sampler.
+    """Draw geodesics about a fit with isotropic normal noise of stated sizes.
+
+    The paper prints how far its private geodesics are from the fit. Noise of just these
+    sizes, without its sampler, shows what error they would have.
 
     Parameters
     ----------
     manifold : Sphere
-        Of dimension 2.
+        The sphere of dimension 2.
     fit : GeodesicFit
-        What the noise is added to.
+        The geodesic to which noise is added.
     rng : numpy.random.Generator
         The source of randomness.
     m : int
-        Number of footpoints, and of velocities at each.
+        The number of footpoints, and of velocities at each.
     distance : float
-        The mean distance of the footpoints.
+        The mean distance of the footpoints from the fitted one.
     degrees : float
-        The standard deviation of the angles of the velocities.
+        The standard deviation of the angles between the velocities and the fitted one.
+
+    Returns
+    -------
+    Samples
+        The fit and the draws.
 
     Examples
     --------
@@ -280,6 +373,7 @@ def imposed(
     >>> imposed(Sphere(2), fit, rng, 5, 0.01, 5.47).velocities.shape
     (5, 5, 3)
     """
+    # The length of a normal vector of ℝ² has the mean √(π/2).
     z = rng.standard_normal((m, 2)) * distance / np.sqrt(np.pi / 2)
     steps = manifold.from_coordinates(fit.footpoint, z)
     footpoints = np.asarray(manifold.exp(fit.footpoint, steps))
@@ -305,26 +399,34 @@ def _random_walk(
 
     Parameters
     ----------
-    state : array
+    state : array of shape (walks, *point_shape)
         Where each walk starts.
     potential : callable
-        Of all states.
+        Returns the potential of each state.
     scale : float
-        Of the density.
+        The scale of the density.
     reach : float
         Proposals are uniform in a ball of this radius.
-    count, thin : int
-        Samples of each walk, and steps for each sample.
+    count : int
+        The number of samples of each walk.
+    thin : int
+        The number of steps for each sample.
     rng : numpy.random.Generator
         The source of randomness.
     move : callable
-        Of states and coordinates of a step.
+        Returns the states that steps with given coordinates lead to.
     dim : int
-        Number of coordinates.
+        The number of coordinates of a step.
+
+    Returns
+    -------
+    array of shape (count, walks, *point_shape)
+        The samples.
     """
     value = potential(state)
     samples = []
     for step in range(BURN_IN + count * thin):
+        # Uniform in a ball: a normal direction, and a length like U^{1/dim}.
         z = rng.standard_normal((len(state), dim))
         lengths = reach * rng.random(len(state)) ** (1 / dim)
         z *= (lengths / np.linalg.norm(z, axis=1))[:, None]
@@ -342,18 +444,21 @@ def _random_walk(
 def errors(
     manifold: Manifold, samples: Samples, x: np.ndarray, Y: np.ndarray
 ) -> np.ndarray:
-    """Return the mean absolute error E_ij of every pair of footpoint and velocity.
+    """Return the mean distance of the data from each drawn geodesic.
 
     Parameters
     ----------
     manifold : Manifold
+        The manifold of the responses.
     samples : Samples
-    x, Y : array
+        m footpoints with k velocities each.
+    x, Y : array of shape (n,), array of shape (n, *point_shape)
         The data.
 
     Returns
     -------
     array of shape (m, k)
+        The mean absolute error of each pair of footpoint and velocity.
     """
     p = samples.footpoints[:, None, None]
     steps = x[:, None] * samples.velocities[:, :, None]
@@ -369,12 +474,18 @@ def angles(
     Parameters
     ----------
     manifold : Manifold
-        Of dimension 2.
+        A manifold of dimension 2.
     fit : GeodesicFit
-    p : array
+        The geodesic whose velocity is the reference.
+    p : array of shape point_shape
         A footpoint.
-    v : array
-        Velocities at p; leading axes are kept.
+    v : array of shape (..., *point_shape)
+        Velocities at p.
+
+    Returns
+    -------
+    array of shape (...,)
+        Angles in (−180, 180].
     """
     carried = manifold.transport(fit.footpoint, p, fit.velocity)
     reference = np.asarray(manifold.to_coordinates(p, carried))
