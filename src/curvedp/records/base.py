@@ -36,9 +36,9 @@ Moments = tuple[np.ndarray, float]
 
 # Maps a block of k records, shape (k, *point_shape), and arrays with one row for each
 # of them, to a vector of int64. `Records.sums` adds these vectors up.
-Kernel = Callable[..., np.ndarray]
+BlockSum = Callable[..., np.ndarray]
 
-# How many records a kernel of `Records.sums` sees at once. Its intermediate results
+# How many records `Records.sums` passes to its function at once. Its intermediate results
 # stay small, and the exact sums do not depend on it. A device needs many records to be
 # busy.
 _BLOCK = 1 << 13
@@ -67,6 +67,13 @@ class Records:
     location: Literal["memory", "device", "chunks"] = "memory"
 
     def __init__(self, records: Any) -> None:
+        """Keep the records, and count them.
+
+        Parameters
+        ----------
+        records : array, shape (n, *point_shape)
+            The records as `open_records` has checked them.
+        """
         self._records = records
         self.n = int(records.shape[0])
 
@@ -77,16 +84,16 @@ class Records:
         """
         return np.asarray(self._records)
 
-    def sums(self, kernel: Kernel, *beside: Any) -> np.ndarray:
+    def sums(self, sum_block: BlockSum, *columns: Any) -> np.ndarray:
         """Add up a vector of integers over all records.
 
         Parameters
         ----------
-        kernel : callable
+        sum_block : callable
             The function that is added up. It takes a block of records, and the same
-            rows of each array in `beside`, and returns the sum over the block, a vector
+            rows of each array in `columns`, and returns the sum over the block, a vector
             of int64.
-        *beside : arrays, shape (n, ...)
+        *columns : arrays, shape (n, ...)
             Further values of each record, such as the number of its class.
 
         Returns
@@ -96,28 +103,33 @@ class Records:
             on how they are cut into blocks.
         """
         records = self.array()
-        further_values = [np.asarray(values) for values in beside]
+        further_values = [np.asarray(values) for values in columns]
         parts = []
         # A data set without records is one empty block, so that the sum has its length.
         for block in blocks(self.n, _BLOCK) or [slice(0, 0)]:
             values_of_block = [values[block] for values in further_values]
-            parts.append(kernel(records[block], *values_of_block))
+            parts.append(sum_block(records[block], *values_of_block))
         return np.asarray(np.sum(parts, axis=0, dtype=np.int64))
 
-    def sums_in_place(self, kernel: Kernel, *beside: Any) -> np.ndarray:
+    def sums_in_place(self, sum_block: BlockSum, *columns: Any) -> np.ndarray:
         """Add up a vector of integers over all records, on the device where they are.
 
-        This is `sums` for kernels that take arrays of any library. Records on a device
-        are not copied to the host.
+        This is `sums` for functions that take arrays of any library. Records on a
+        device are not copied to the host.
 
         Parameters
         ----------
-        kernel : callable
+        sum_block : callable
             As for `sums`. It may return a vector on the same device.
-        *beside : arrays of NumPy, shape (n, ...)
-            Further values of each record. The kernel gets them in host memory.
+        *columns : arrays of NumPy, shape (n, ...)
+            Further values of each record. The function gets them in host memory.
+
+        Returns
+        -------
+        array of int64
+            The exact sum, in host memory.
         """
-        return self.sums(kernel, *beside)
+        return self.sums(sum_block, *columns)
 
     def project_once(self, function: Callable[[Any], Any]) -> "DeviceRecords | None":
         """Return vectors that are computed from the records, if they are on a device.
@@ -130,6 +142,11 @@ class Records:
         ----------
         function : callable
             Maps a block of k records to an array of k vectors on the same device.
+
+        Returns
+        -------
+        DeviceRecords or None
+            The vectors of all records, for records on a device.
         """
         return None
 
@@ -139,6 +156,18 @@ class Records:
         The records are clipped into the public ball first. The mean is within
         `solver_error(manifold, radius)` of the true one, whatever the records are.
         Neither value is private: noise has to be added before anything is released.
+
+        Parameters
+        ----------
+        ball : PublicBall
+            The manifold, and the public ball into which records are clipped.
+
+        Returns
+        -------
+        mean : array of shape point_shape
+            The Fréchet mean.
+        mean_square : float
+            The mean squared distance of the clipped records to it.
         """
         return mean_of_array(ball, self._records)
 
@@ -151,6 +180,17 @@ class Records:
             The label of each record.
         classes : list, optional
             The public set of classes. With it the labels are private.
+
+        Returns
+        -------
+        Labels or ChunkedLabels
+            The classes, and the number of the class of each record.
+
+        Raises
+        ------
+        ParameterError
+            If there is not one label for each record; or, for public labels, if one is
+            missing or cannot be ordered.
         """
         from curvedp.records.labels import Labels
 
@@ -172,6 +212,11 @@ class Records:
             The ball into which records are clipped.
         labels : Labels
             The class of each record.
+
+        Returns
+        -------
+        list of (array, float)
+            For each class the mean and the mean squared distance. NOT private.
         """
         return [
             self.select_class(labels, code).moments(ball)
@@ -184,11 +229,31 @@ class Records:
         The canonical place is usually the origin, where formulas are simplest. All
         records are moved by the isometry that takes the center there
         (`geometry.capabilities.move_to_origin`).
+
+        Parameters
+        ----------
+        manifold : Manifold
+            The space in which the records lie.
+        center : array of shape point_shape
+            The center of the public ball, which is moved.
+
+        Returns
+        -------
+        Records
+            The moved records, in the same place (memory, device or chunks).
         """
         return Records(carry_records(manifold, center, self._records))
 
     def select_class(self, labels: "Labels | ChunkedLabels", code: int) -> "Records":
-        """Return the records of the class at position `code` among the classes."""
+        """Return the records of one class.
+
+        Parameters
+        ----------
+        labels : Labels or ChunkedLabels
+            The class of each record.
+        code : int
+            The position of the class among `labels.classes`.
+        """
         return Records(self._records[labels.codes == code])
 
 
@@ -204,22 +269,27 @@ class DeviceRecords(Records):
         """Return all records, copied to the host."""
         return np.asarray(to_host(self._records), dtype=np.float64)
 
-    def sums_in_place(self, kernel: Kernel, *beside: Any) -> np.ndarray:
+    def sums_in_place(self, sum_block: BlockSum, *columns: Any) -> np.ndarray:
         """Add up a vector of integers over all records, on the device where they are.
 
         Parameters
         ----------
-        kernel : callable
+        sum_block : callable
             It takes a block of records on the device, and the same rows of each array
-            in `beside`, and returns the sum over the block, a vector of int64.
-        *beside : arrays of NumPy, shape (n, ...)
-            Further values of each record. The kernel gets them in host memory.
+            in `columns`, and returns the sum over the block, a vector of int64.
+        *columns : arrays of NumPy, shape (n, ...)
+            Further values of each record. The function gets them in host memory.
+
+        Returns
+        -------
+        array of int64
+            The exact sum, in host memory.
         """
         with double_precision(self._records):
             records = detach(self._records)
             # The device is asked for all blocks before the host waits for any of them.
             block_sums = [
-                kernel(records[block, ...], *(values[block] for values in beside))
+                sum_block(records[block, ...], *(values[block] for values in columns))
                 for block in blocks(self.n, _DEVICE_BLOCK) or [slice(0, 0)]
             ]
             return np.asarray(to_host(sum(block_sums)), dtype=np.int64)
@@ -231,6 +301,11 @@ class DeviceRecords(Records):
         ----------
         function : callable
             Maps a block of k records to an array of k vectors on the same device.
+
+        Returns
+        -------
+        DeviceRecords
+            The vectors of all records, on the same device.
         """
         with double_precision(self._records):
             records = detach(self._records)
@@ -244,6 +319,11 @@ class DeviceRecords(Records):
         """Return the Fréchet mean and the mean square distance to it.
 
         Both are computed on the device.
+
+        Parameters
+        ----------
+        ball : PublicBall
+            The manifold, and the public ball into which records are clipped.
         """
         return mean_of_device_array(ball, self._records)
 
@@ -251,11 +331,26 @@ class DeviceRecords(Records):
         """Return the records after moving a public center to its canonical place.
 
         They stay on the device.
+
+        Parameters
+        ----------
+        manifold : Manifold
+            The space in which the records lie.
+        center : array of shape point_shape
+            The center of the public ball, which is moved.
         """
         return DeviceRecords(carry_on_device(manifold, center, self._records))
 
     def select_class(self, labels: "Labels | ChunkedLabels", code: int) -> Records:
-        """Return the records of one class, on the same device."""
+        """Return the records of one class, on the same device.
+
+        Parameters
+        ----------
+        labels : Labels
+            The class of each record.
+        code : int
+            The position of the class among `labels.classes`.
+        """
         xp = array_namespace(self._records)
         rows_on_host = np.flatnonzero(labels.codes == code)
         rows = xp.asarray(rows_on_host, device=device(self._records))
@@ -283,6 +378,11 @@ def open_records(
     min_records : int
         The smallest number of records that is accepted.
 
+    Returns
+    -------
+    Records
+        The records, of a class that suits the place where they are stored.
+
     Raises
     ------
     ParameterError
@@ -308,13 +408,29 @@ def open_streamed(
     """Return data as `Records` that are read block by block, if X allows it.
 
     An array of floats, such as a memory-mapped file, is neither copied nor converted:
-    kernels of `Records.sums` get blocks of its own type. Everything else is opened by
+    functions of `Records.sums` get blocks of its own type. Everything else is opened by
     `open_records`.
 
     Parameters
     ----------
-    X, point_shape, name, min_records
-        As for `open_records`.
+    X : array, frame, series or list
+        The records, one in each row.
+    point_shape : tuple of int
+        The shape of one record.
+    name : str
+        The name of X in error messages.
+    min_records : int
+        The smallest number of records that is accepted.
+
+    Returns
+    -------
+    Records
+        The records.
+
+    Raises
+    ------
+    ParameterError
+        For a wrong shape or dtype, and for fewer records than `min_records`.
     """
     is_plain_array = type(X) in (np.ndarray, np.memmap)
     if not is_plain_array or X.dtype.kind != "f" or X.shape[1:] != point_shape:
@@ -337,6 +453,11 @@ def _open_by_location(X: Any, point_shape: tuple[int, ...], name: str) -> Record
         The shape of one point.
     name : str
         The name of the argument in error messages.
+
+    Returns
+    -------
+    ChunkedRecords, DeviceRecords or Records
+        The records, of which at most the shape was looked at.
     """
     if is_chunked(X):
         from curvedp.records.chunked import ChunkedRecords
@@ -353,13 +474,25 @@ def _open_by_location(X: Any, point_shape: tuple[int, ...], name: str) -> Record
 
 
 def is_chunked(X: Any) -> bool:
-    """Return whether X is a dask array, without importing dask."""
+    """Return whether X is a dask array, without importing dask.
+
+    Parameters
+    ----------
+    X : object
+        The object that the caller passes as records.
+    """
     package = type(X).__module__.partition(".")[0]
     return package == "dask" and hasattr(X, "chunks")
 
 
 def is_complex_array(X: Any) -> bool:
-    """Whether X is an array of complex numbers, by its type alone, of any library."""
+    """Return whether X is an array of complex numbers, by its type alone.
+
+    Parameters
+    ----------
+    X : object
+        The object that the caller passes as records: an array of any library.
+    """
     if not is_array_api_obj(X):
         return False
     return bool(array_namespace(X).isdtype(X.dtype, "complex floating"))
@@ -378,6 +511,11 @@ def check_record_shape(X: Any, point_shape: tuple[int, ...], name: str) -> Any:
         The shape of one point.
     name : str
         The name of the argument in error messages.
+
+    Raises
+    ------
+    ParameterError
+        If the shape is another one.
     """
     if X.ndim == 1 + len(point_shape) and tuple(X.shape[1:]) == point_shape:
         return X

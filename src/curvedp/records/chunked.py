@@ -26,7 +26,7 @@ from curvedp.geometry.manifold import Manifold
 from curvedp.numerics.arrays import to_host
 from curvedp.numerics.fixed_point import MOST_TERMS
 from curvedp.records.base import (
-    Kernel,
+    BlockSum,
     Moments,
     Records,
     check_record_shape,
@@ -62,6 +62,11 @@ def refuse_chunked(name: str, X: Any) -> None:
         The name of the argument in error messages.
     X : object
         The object that the caller passes as records.
+
+    Raises
+    ------
+    ParameterError
+        If X is a dask array. The message says how to load it.
     """
     if is_chunked(X):
         raise ParameterError(
@@ -81,6 +86,11 @@ def check_chunk_sizes(name: str, X: Any) -> None:
         The name of the argument in error messages.
     X : object
         The object that the caller passes as records.
+
+    Raises
+    ------
+    ParameterError
+        If a chunk has an unknown size. The message says how to find it.
     """
     if any(isnan(size) for sizes in X.chunks for size in sizes):
         raise ParameterError(
@@ -90,7 +100,7 @@ def check_chunk_sizes(name: str, X: Any) -> None:
 
 
 def map_records(
-    function: Kernel,
+    function: BlockSum,
     X: Any,
     point_shape: tuple[int, ...],
     rest: tuple[int, ...],
@@ -145,6 +155,12 @@ def check_whole_records(X: Any, point_shape: tuple[int, ...], name: str = "X") -
         The shape of one point.
     name : str
         The name of the argument in error messages.
+
+    Raises
+    ------
+    ParameterError
+        If the shape is another one, a chunk cuts through a record, or the type is not
+        real numbers.
     """
     check_record_shape(X, point_shape, name)
     cut_axes = [axis for axis in range(1, X.ndim) if len(X.chunks[axis]) > 1]
@@ -180,7 +196,23 @@ class ChunkedRecords(Records):
     location = "chunks"
 
     def __init__(self, X: Any, point_shape: tuple[int, ...], name: str = "X") -> None:
-        """Check the chunks and the scheduler; no record is read yet."""
+        """Check the chunks and the scheduler; no record is read yet.
+
+        Parameters
+        ----------
+        X : dask array, shape (n, *point_shape)
+            The records.
+        point_shape : tuple of int
+            The shape of one record.
+        name : str
+            The name of X in error messages.
+
+        Raises
+        ------
+        ParameterError
+            For chunks of unknown size or that cut through a record, for too many
+            records for exact sums, and for a cluster that does not answer.
+        """
         check_whole_records(X, point_shape, name)
         check_chunk_sizes(name, X)
         if X.shape[0] > MOST_TERMS:
@@ -198,27 +230,37 @@ class ChunkedRecords(Records):
         """Return each chunk as a delayed value of dask."""
         return list(self._records.to_delayed().ravel())
 
-    def sums(self, kernel: Kernel, *beside: Any) -> np.ndarray:
+    def sums(self, sum_block: BlockSum, *columns: Any) -> np.ndarray:
         """Add up a vector of integers over all records.
 
-        The workers apply the kernel to their chunks, and a tree of tasks adds up the
+        The workers apply the function to their chunks, and a tree of tasks adds up the
         results.
 
         Parameters
         ----------
-        kernel : callable
+        sum_block : callable
             The function that is added up. It takes a block of records and the same rows
-            of each array in `beside`, and returns the sum over the block, a vector of
+            of each array in `columns`, and returns the sum over the block, a vector of
             int64.
-        *beside : dask arrays, shape (n, ...)
+        *columns : dask arrays, shape (n, ...)
             Further values of each record, in the same chunks along the first axis.
+
+        Returns
+        -------
+        array of int64
+            The exact sum.
+
+        Raises
+        ------
+        ParameterError
+            If the chunks hold another number of records than they say.
         """
         # dask aligns arrays of the same number of dimensions, hence the axes of length
         # 1.
         added_axes = (None,) * len(self._point_shape)
-        aligned = [values[(slice(None), *added_axes)] for values in beside]
+        aligned = [values[(slice(None), *added_axes)] for values in columns]
         chunk_sums = self._records.map_blocks(
-            partial(_sum_over_chunk, kernel, self._point_shape),
+            partial(_sum_over_chunk, sum_block, self._point_shape),
             *aligned,
             dtype=np.int64,
             meta=np.empty((0, 0), dtype=np.int64),
@@ -257,6 +299,11 @@ class ChunkedRecords(Records):
             The space in which the records lie.
         center : array
             The center of the public ball, which is moved.
+
+        Returns
+        -------
+        ChunkedRecords
+            The moved records; these records themselves if the center need not move.
         """
         if np.array_equal(canonical_center(manifold, center), center):
             return self
@@ -269,13 +316,29 @@ class ChunkedRecords(Records):
         return ChunkedRecords(moved_records, self._point_shape, self._name)
 
     def select_class(self, labels: "Labels | ChunkedLabels", code: int) -> Records:
-        """Return the records of one class, which stay in their chunks."""
+        """Return the records of one class, which stay in their chunks.
+
+        Parameters
+        ----------
+        labels : ChunkedLabels
+            The class of each record.
+        code : int
+            The position of the class among `labels.classes`.
+        """
         from curvedp.records.labels import ClassRecords
 
         return ClassRecords(cast("ChunkedLabels", labels), self, code)
 
     def labels(self, y: Any, classes: Any = None) -> "ChunkedLabels":
-        """Return the labels of the records; y is in memory or a dask array."""
+        """Return the labels of the records; y is in memory or a dask array.
+
+        Parameters
+        ----------
+        y : array, list, series or dask array, length n
+            The label of each record.
+        classes : list, optional
+            The public set of classes. With it the labels are private.
+        """
         from curvedp.records.labels import ChunkedLabels
 
         return ChunkedLabels(self, y, classes)
@@ -286,6 +349,13 @@ class ChunkedRecords(Records):
         """Return the Fréchet mean of each class and the mean square distance to it.
 
         One pass over the data serves all classes.
+
+        Parameters
+        ----------
+        ball : PublicBall
+            The manifold, and the public ball into which records are clipped.
+        labels : ChunkedLabels
+            The class of each record.
         """
         return cast("ChunkedLabels", labels).moments(ball)
 
@@ -299,6 +369,13 @@ class ChunkedRecords(Records):
         ----------
         ball : PublicBall
             The public ball, into which records are clipped.
+
+        Returns
+        -------
+        mean : array of shape point_shape
+            The Fréchet mean.
+        mean_square : float
+            The mean squared distance of the clipped records to it.
         """
         import dask
 
@@ -317,7 +394,7 @@ class ChunkedRecords(Records):
 
 
 def check_chunk(
-    point_shape: tuple[int, ...], chunk: Any, *beside: np.ndarray
+    point_shape: tuple[int, ...], chunk: Any, *columns: np.ndarray
 ) -> np.ndarray:
     """Return the records of a chunk, after checking that they have the right shape.
 
@@ -331,17 +408,27 @@ def check_chunk(
         The shape of one record.
     chunk : array
         The records of the chunk, perhaps on a device.
-    *beside : arrays
+    *columns : arrays
         Further values of these records; each must have one row for each record.
+
+    Returns
+    -------
+    array, shape (k, *point_shape)
+        The records as real numbers.
+
+    Raises
+    ------
+    ParameterError
+        If the shape of the chunk is not the one that the dask array declares.
     """
     records = chunk if type(chunk) is np.ndarray else to_host(chunk)
     if records.shape[1:] != point_shape:
         raise ParameterError(
             f"a chunk has shape {records.shape}; its records should be {point_shape}"
         )
-    if any(len(values) != len(records) for values in beside):
+    if any(len(values) != len(records) for values in columns):
         raise ParameterError(
-            f"a chunk has {len(records)} records and {len(beside[0])} labels"
+            f"a chunk has {len(records)} records and {len(columns[0])} labels"
         )
     if records.dtype.kind not in "biuf":
         with quiet_about_records():
@@ -350,7 +437,7 @@ def check_chunk(
 
 
 def _apply_to_chunk(
-    function: Kernel, point_shape: tuple[int, ...], chunk: Any
+    function: BlockSum, point_shape: tuple[int, ...], chunk: Any
 ) -> np.ndarray:
     """Apply a function to the records of a chunk, after converting them to floats.
 
@@ -362,6 +449,11 @@ def _apply_to_chunk(
         The shape of one point.
     chunk : array
         The records of one chunk.
+
+    Returns
+    -------
+    array
+        The value of the function.
     """
     records = np.asarray(check_chunk(point_shape, chunk), dtype=np.float64)
     # A worker has its own settings for warnings.
@@ -370,26 +462,26 @@ def _apply_to_chunk(
 
 
 def _sum_over_chunk(
-    kernel: Kernel, point_shape: tuple[int, ...], chunk: Any, *beside: np.ndarray
+    sum_block: BlockSum, point_shape: tuple[int, ...], chunk: Any, *columns: np.ndarray
 ) -> np.ndarray:
-    """Return the sum of a kernel over a chunk, followed by the number of its records.
+    """Return the sum of a function over a chunk, followed by the number of its records.
 
     A worker calls this. The result is an array with one row of int64.
 
     Parameters
     ----------
-    kernel : callable
-        Maps the records of a block, and the values beside them, to a vector of sums.
+    sum_block : callable
+        Maps the records of a block, and the columns of these records, to a vector of sums.
     point_shape : tuple of int
         The shape of one point.
     chunk : array
         The records of one chunk.
-    *beside : arrays
+    *columns : arrays
         Values of the same records, such as their classes.
     """
-    records = check_chunk(point_shape, chunk, *beside)
+    records = check_chunk(point_shape, chunk, *columns)
     with quiet_about_records():
-        sums = kernel(records, *(values.ravel() for values in beside))
+        sums = sum_block(records, *(values.ravel() for values in columns))
     return np.append(sums, len(records))[None].astype(np.int64)
 
 
@@ -397,6 +489,13 @@ def _start_from_chunk(ball: PublicBall, chunk: np.ndarray) -> Start:
     """Return a starting point for the search of the Fréchet mean.
 
     It is computed from a chunk with a sample of the records.
+
+    Parameters
+    ----------
+    ball : PublicBall
+        The manifold, and the public ball into which records are clipped.
+    chunk : array
+        The first records of the data set.
     """
     sample = check_chunk(ball.manifold.point_shape, chunk)
     with quiet_about_records():
@@ -415,6 +514,11 @@ def compute(collection: Any, name: str = "X") -> Any:
         The value to compute.
     name : str
         The name of the data in error messages.
+
+    Returns
+    -------
+    Any
+        The computed value.
 
     Raises
     ------
@@ -444,6 +548,11 @@ def _is_error_of_machines(error: Exception) -> bool:
     """Return whether an error comes from the cluster or the storage.
 
     Errors of other origins may quote a record.
+
+    Parameters
+    ----------
+    error : Exception
+        The error of a computation of dask.
     """
     package = type(error).__module__.partition(".")[0]
     return isinstance(error, OSError | MemoryError) or package in _CLUSTER_PACKAGES

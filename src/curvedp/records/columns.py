@@ -49,6 +49,11 @@ def select_columns(
     width : int
         How many entries a record has.
 
+    Returns
+    -------
+    list of int
+        The positions, in the order of the entries of a record.
+
     Raises
     ------
     ParameterError
@@ -98,6 +103,11 @@ def _columns_besides(
         The names of the table's columns; without them nothing is left out.
     others : sequence of str or int
         Columns that hold something else than the records.
+
+    Returns
+    -------
+    list of int
+        The positions of the other columns; empty without names.
     """
     if names is None:
         return []
@@ -122,6 +132,11 @@ def _check_column_count(
         The caller's options for reading the file.
     width : int
         The number of entries of a record.
+
+    Raises
+    ------
+    ParameterError
+        If it is another number. The message lists the names of the columns.
     """
     if names is None or len(names) == width:
         return
@@ -150,6 +165,11 @@ def _requested_columns(
         The wanted columns: names, positions from 0, or ranges.
     names : sequence or None
         The names of all columns; None if the table has no names.
+
+    Returns
+    -------
+    list of str or int
+        Names and positions.
     """
     if isinstance(columns, str):
         columns = [columns] if is_range(columns, names) else []
@@ -157,7 +177,15 @@ def _requested_columns(
 
 
 def is_range(column: Column, names: Sequence[Column] | None) -> bool:
-    """Return whether a column is written as a range such as "2-31", not as a name."""
+    """Return whether a column is written as a range such as "2-31", not as a name.
+
+    Parameters
+    ----------
+    column : str or int
+        A column as the caller names it.
+    names : sequence of str or int, or None
+        The names of the table's columns. A column that is called "2-31" is no range.
+    """
     if not isinstance(column, str) or not looks_like_range(column):
         return False
     return column.strip() not in [str(name).strip() for name in names or ()]
@@ -179,6 +207,16 @@ def expand_ranges(
         Names, positions and ranges.
     names : sequence of str or int, or None
         The names of the table's columns. A column that is called "2-31" is not a range.
+
+    Returns
+    -------
+    list of str or int
+        Names and positions.
+
+    Raises
+    ------
+    ParameterError
+        If a range ends before it begins, or is longer than any table.
     """
     expanded: list[Column] = []
     for column in columns:
@@ -207,6 +245,16 @@ def _find_column(where: str, names: Sequence[Column] | None, column: Column) -> 
         The names of all columns; None if the table has no names.
     column : str or int
         The column, by its name or its position from 0.
+
+    Returns
+    -------
+    int
+        The position of the column, from 0.
+
+    Raises
+    ------
+    ParameterError
+        If there is no such column, or several have this name.
     """
     if isinstance(column, str):
         stripped_names = [str(name).strip() for name in names or ()]
@@ -235,7 +283,13 @@ def _find_column(where: str, names: Sequence[Column] | None, column: Column) -> 
 
 
 def _suggest_range(columns: Sequence[Column]) -> str:
-    """Return a hint on how ranges are written, if a column looks like "2:31"."""
+    """Return a hint on how ranges are written, if a column looks like "2:31".
+
+    Parameters
+    ----------
+    columns : sequence of str or int
+        The columns as the caller names them.
+    """
     has_slice = any(isinstance(column, str) and ":" in column for column in columns)
     return "; a range of places is written 2-31" if has_slice else ""
 
@@ -244,6 +298,11 @@ def _suggest_encoding(names: Sequence[Column]) -> str:
     """Return a hint about the encoding if a name of a column was decoded wrongly.
 
     Otherwise the hint is empty.
+
+    Parameters
+    ----------
+    names : sequence of str or int
+        The names of the table's columns.
     """
     is_garbled = any(_UNDECODED in str(name) for name in names)
     if not is_garbled:

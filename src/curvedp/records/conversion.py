@@ -42,6 +42,11 @@ def to_float(cell: Any) -> float:
     ----------
     cell : object
         The content of a cell: a number, a text, or anything else.
+
+    Returns
+    -------
+    float
+        The number, or NaN.
     """
     try:
         if isinstance(cell, np.ndarray):
@@ -138,6 +143,11 @@ def replace_invalid_characters(cells: np.ndarray) -> np.ndarray:
     ----------
     cells : array
         The cells of a column.
+
+    Returns
+    -------
+    array of the same shape and type
+        The repaired texts.
     """
     if cells.dtype.kind != "U" or cells.dtype.itemsize == 0:
         return cells
@@ -180,6 +190,11 @@ def _to_pair(cell: Any) -> tuple[float, float]:
     """Return the real and the imaginary part of the number in a cell.
 
     The real part is NaN if the cell holds no number.
+
+    Parameters
+    ----------
+    cell : object
+        The content of a cell: a number, a text, or anything else.
     """
     if isinstance(cell, complex | np.complexfloating):
         return float(cell.real), float(cell.imag)
@@ -205,6 +220,11 @@ def stack_records(
     columns : sequence of str or int, optional
         What each record is indexed with. Without it a dictionary is read as its values,
         in its own order.
+
+    Returns
+    -------
+    array of doubles, shape (n, *shape)
+        The records; one that cannot be read is NaN.
     """
     doubles = array("d")
     with np.errstate(all="ignore"), warnings.catch_warnings():
@@ -228,6 +248,11 @@ def _record_to_floats(
         The shape of the numbers that write one record, such as (2,) for a pair.
     columns : sequence or None
         The keys of the wanted entries.
+
+    Returns
+    -------
+    array of doubles, of that shape
+        The record.
     """
     width = prod(shape)
     try:

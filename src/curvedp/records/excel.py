@@ -87,7 +87,19 @@ def read_excel_column(
 ) -> np.ndarray:
     """Read one value for each record from a range of cells.
 
-    Here `column` is the range, such as "D2:D201".
+    Parameters
+    ----------
+    path : path
+        The file.
+    column : str or int
+        The range, such as "D2:D201".
+    options : ReadOptions
+        Its `max_unpacked` limits the memory that the file may fill.
+
+    Returns
+    -------
+    array of objects, shape (n,)
+        The contents of the cells, row by row; None for an empty one.
     """
     return read_excel_cells(path, str(column), options.max_unpacked).ravel()
 
@@ -108,6 +120,16 @@ def read_excel_cells(
         the file has only one.
     max_unpacked : int, optional
         The limit in bytes on the memory that the file may fill.
+
+    Returns
+    -------
+    array of objects, shape (rows, columns)
+        The contents of the cells.
+
+    Raises
+    ------
+    ParameterError
+        If the range is not one, or the file would fill more than the limit.
     """
     import openpyxl
 
@@ -134,6 +156,11 @@ def _parse_range(path: Path, where: str | None) -> CellRange:
         The file.
     where : str or None
         The range as it was typed.
+
+    Returns
+    -------
+    CellRange
+        The sheet, and the first and last row and column.
     """
     from openpyxl.utils.cell import range_boundaries
 
@@ -164,6 +191,16 @@ def _find_sheet(path: Path, workbook: Any, cell_range: CellRange) -> Any:
         The open file.
     cell_range : CellRange
         The parsed range.
+
+    Returns
+    -------
+    openpyxl worksheet
+        The sheet.
+
+    Raises
+    ------
+    ParameterError
+        If the file has no such sheet, or several and the range names none.
     """
     sheets = workbook.sheetnames
     if cell_range.sheet in sheets:
@@ -229,6 +266,11 @@ def _cell_by_cell_parser() -> Any:
     openpyxl raises for a cell such as <v>NaN</v> or <v>1,5</v>, for an index of a text,
     a style or a date that does not exist, and so on. Then one cell would refuse the
     sheet. The class is built here because openpyxl may not be installed.
+
+    Returns
+    -------
+    type
+        A subclass of openpyxl's `WorkSheetParser`.
     """
     from openpyxl.worksheet._reader import WorkSheetParser
 
@@ -242,6 +284,16 @@ def _cell_by_cell_parser() -> Any:
             """Return a cell as openpyxl does; an unreadable one is returned empty.
 
             First the whole cell is parsed, then only its place, then nothing of it.
+
+            Parameters
+            ----------
+            element : XML element
+                The cell in the sheet's XML. What cannot be read is removed from it.
+
+            Returns
+            -------
+            dict
+                The row, the column and the value of the cell.
             """
             column_before = self.col_counter
             try:
@@ -267,6 +319,11 @@ def _size_of_largest_part(path: Path) -> int:
     """Return the unpacked size of an Excel file's largest part, in bytes.
 
     The file's directory declares it, and a part is never unpacked beyond that size.
+
+    Parameters
+    ----------
+    path : path
+        The file, which is a zip archive.
     """
     with zipfile.ZipFile(path) as archive:
         return max((part.file_size for part in archive.infolist()), default=0)

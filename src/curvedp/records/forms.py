@@ -84,6 +84,11 @@ def find_form(name: str | None, manifold: Manifold) -> Form:
     manifold : Manifold
         The space in which the points lie.
 
+    Returns
+    -------
+    Form
+        The form for points of this manifold.
+
     Raises
     ------
     ParameterError
@@ -112,6 +117,11 @@ def _refuse_incomplete_name(name: object) -> None:
     ----------
     name : object
         The name that the caller gives.
+
+    Raises
+    ------
+    ParameterError
+        If the name is only the beginning of names of forms. The message lists these.
     """
     if not isinstance(name, str) or name in FORMS:
         return
@@ -133,6 +143,11 @@ def suggest_forms(width: int, form: Form) -> str:
     form : Form
         The form that the caller chose. If it has a name the text is empty, because then
         the caller has already decided.
+
+    Returns
+    -------
+    str
+        The end of an error message; empty if no form has so many numbers.
     """
     if form.name is not None or form.manifold is None:
         return ""
@@ -162,6 +177,12 @@ def check_order(where: str, form: Form, names: Sequence[str | int]) -> None:
         The form whose order is expected.
     names : sequence of str or int
         The public names of the columns, in the order in which they are read.
+
+    Raises
+    ------
+    ParameterError
+        If the names tell that the order is another one. The message names forms with
+        this order, if there are any.
     """
     if _is_in_order(form, names) is not False:
         return
@@ -217,7 +238,13 @@ def _forms_in_order(form: Form, names: Sequence[str | int]) -> list[str]:
 
 
 def _forms_for_shape(point_shape: Shape) -> list[Form]:
-    """Return all forms in which points of this shape can be written."""
+    """Return all forms in which points of this shape can be written.
+
+    Parameters
+    ----------
+    point_shape : tuple of int
+        The shape of one point.
+    """
     candidates = [build(name, point_shape) for name, build in FORMS.items()]
     return [form for form in candidates if form is not None]
 
@@ -256,6 +283,11 @@ def _nan_where_invalid(points: PointMap, records: np.ndarray) -> np.ndarray:
         Maps records, shape (n, *shape), to points.
     records : array
         The records as they were written.
+
+    Returns
+    -------
+    array, shape (n, *point_shape)
+        The points.
     """
     with np.errstate(all="ignore"):
         images = points(records)
@@ -265,7 +297,18 @@ def _nan_where_invalid(points: PointMap, records: np.ndarray) -> np.ndarray:
 
 
 def _has_finite_entries(rows: np.ndarray) -> np.ndarray:
-    """Return whether all entries of each row are finite; rows are the first axis."""
+    """Return whether all entries of each row are finite.
+
+    Parameters
+    ----------
+    rows : array, shape (n, ...)
+        The rows, along the first axis; a row may have several axes.
+
+    Returns
+    -------
+    array of bool, shape (n,)
+        One truth value for each row.
+    """
     return np.asarray(np.isfinite(rows).all(axis=tuple(range(1, rows.ndim))))
 
 
@@ -281,6 +324,11 @@ def _points_from_latlon(radians_per_unit: float, records: np.ndarray) -> np.ndar
         The unit of angles: 1 for radians, π/180 for degrees.
     records : array, shape (n, 2)
         Latitudes and longitudes.
+
+    Returns
+    -------
+    array, shape (n, 3)
+        The points.
     """
     latitude = records[:, 0]
     is_latitude = np.abs(latitude) * radians_per_unit <= np.pi / 2
@@ -303,6 +351,11 @@ def _points_from_colatlon(radians_per_unit: float, records: np.ndarray) -> np.nd
         The unit of angles: 1 for radians, π/180 for degrees.
     records : array, shape (n, 2)
         Colatitudes and longitudes.
+
+    Returns
+    -------
+    array, shape (n, 3)
+        The points.
     """
     colat = _valid_from_0_to_pi(records[:, 0] * radians_per_unit)
     lon = records[:, 1] * radians_per_unit
@@ -325,6 +378,11 @@ def _points_from_decinc(radians_per_unit: float, records: np.ndarray) -> np.ndar
         The unit of angles: 1 for radians, π/180 for degrees.
     records : array, shape (n, 2)
         Declinations and inclinations.
+
+    Returns
+    -------
+    array, shape (n, 3)
+        The unit vectors.
     """
     return _points_from_latlon(radians_per_unit, records[:, ::-1])
 
@@ -341,6 +399,11 @@ def _normals_from_planes(radians_per_unit: float, records: np.ndarray) -> np.nda
         The unit of angles: 1 for radians, π/180 for degrees.
     records : array, shape (n, 2)
         Dip directions and dips.
+
+    Returns
+    -------
+    array, shape (n, 3)
+        The unit normals.
     """
     azimuth = records[:, 0] * radians_per_unit
     dip = _valid_from_0_to_pi(records[:, 1] * radians_per_unit)
@@ -351,7 +414,13 @@ def _normals_from_planes(radians_per_unit: float, records: np.ndarray) -> np.nda
 
 
 def _valid_from_0_to_pi(angles: np.ndarray) -> np.ndarray:
-    """Return angles in radians, with NaN for those outside 0 to π."""
+    """Return angles in radians, with NaN for those outside 0 to π.
+
+    Parameters
+    ----------
+    angles : array
+        Angles in radians, such as colatitudes or dips.
+    """
     is_valid = (angles >= 0) & (angles <= np.pi)
     return np.asarray(np.where(is_valid, angles, np.nan))
 
@@ -397,6 +466,11 @@ def _rotations_from_vectors(radians_per_unit: float, vectors: np.ndarray) -> np.
         The unit of angles: 1 for radians, π/180 for degrees.
     vectors : array, shape (n, 3)
         The rotation vectors.
+
+    Returns
+    -------
+    array, shape (n, 3, 3)
+        The rotations.
     """
     angles = np.sqrt(np.sum(vectors * vectors, axis=1, keepdims=True))
     half_angles = angles * radians_per_unit / 2
@@ -420,6 +494,11 @@ def _rotations_from_axis_angle(
         The unit of angles: 1 for radians, π/180 for degrees.
     records : array, shape (n, 4)
         The axis of each rotation, then its angle.
+
+    Returns
+    -------
+    array, shape (n, 3, 3)
+        The rotations.
     """
     axes = records[:, :3]
     angles = records[:, 3:]
@@ -438,6 +517,11 @@ def _symmetric_matrices(indices: list[MatrixIndex], records: np.ndarray) -> np.n
         gets the same value.
     records : array, shape (n, len(indices))
         The entries of each matrix.
+
+    Returns
+    -------
+    array, shape (n, size, size)
+        The matrices. Their size follows from the largest index.
     """
     rows, columns = np.array(indices).T
     size = 1 + max(rows.max(), columns.max())
@@ -457,6 +541,11 @@ def _centered_unit_landmarks(landmarks: np.ndarray) -> np.ndarray:
     ----------
     landmarks : array of shape (n, k, 2)
         The landmarks of each record.
+
+    Returns
+    -------
+    array of shape (n, k, 2)
+        The landmarks as points of the preshape sphere.
     """
     # Subtracting the first landmark and dividing by the largest coordinate keeps the
     # later sums accurate and finite.
@@ -468,9 +557,17 @@ def _centered_unit_landmarks(landmarks: np.ndarray) -> np.ndarray:
 
 
 def _proportions(counts: np.ndarray) -> np.ndarray:
-    """Divide the counts of each record (a row) by their sum.
+    """Divide the counts of each record by their sum.
 
-    A record with a negative count becomes NaN.
+    Parameters
+    ----------
+    counts : array, shape (n, k)
+        The counts of each record. A record with a negative count becomes NaN.
+
+    Returns
+    -------
+    array, shape (n, k)
+        Proportions, which are points of the simplex.
     """
     nonnegative_counts = np.where(counts >= 0, counts, np.nan)
     # Dividing by the largest count first keeps the sum from overflowing.
@@ -667,7 +764,15 @@ def _form_for_shape(
     total_points = partial(_nan_where_invalid, points)
 
     def build(name: str, wanted_shape: Shape) -> Form | None:
-        """Return the form, or None for points of another shape."""
+        """Return the form, or None for points of another shape.
+
+        Parameters
+        ----------
+        name : str
+            The name of the form.
+        wanted_shape : tuple of int
+            The shape of a point of the caller's manifold.
+        """
         if wanted_shape != point_shape:
             return None
         return Form(name, shape, total_points, order_tests=order_tests)
@@ -678,8 +783,14 @@ def _form_for_shape(
 def _vector_form(points: PointMap, name: str, point_shape: Shape) -> Form | None:
     """Return a form for points that are vectors, with one number for each entry.
 
-    It is None if points are not vectors. `points` maps records to points, and `name` is
-    the form's name.
+    Parameters
+    ----------
+    points : callable
+        Maps records to points, such as angles in degrees to radians.
+    name : str
+        The name of the form.
+    point_shape : tuple of int
+        The shape of a point. The form is None unless points are vectors.
     """
     if len(point_shape) != 1:
         return None
@@ -716,6 +827,11 @@ def _triangle_form(is_upper: bool, name: str, point_shape: Shape) -> Form | None
         The name of the form.
     point_shape : tuple of int
         The shape of one point.
+
+    Returns
+    -------
+    Form or None
+        None if points are no square matrices.
     """
     if len(point_shape) != 2 or point_shape[0] != point_shape[1]:
         return None
@@ -765,6 +881,11 @@ def _landmark_form(axis_by_axis: bool, name: str, point_shape: Shape) -> Form | 
         The name of the form.
     point_shape : tuple of int
         The shape of a point: (k, 2).
+
+    Returns
+    -------
+    Form or None
+        None if points have another shape.
     """
     if len(point_shape) != 2 or point_shape[1] != 2:
         return None
@@ -818,6 +939,11 @@ def _refuse_names(pattern: str) -> OrderTest:
     pattern : str
         A regular expression for names that no column of the form may have, such as
         those of colatitudes where latitudes are meant.
+
+    Returns
+    -------
+    callable
+        It takes the names of the columns, and returns False or None (no objection).
     """
     compiled = re.compile(pattern)
 
@@ -829,10 +955,15 @@ def _refuse_names(pattern: str) -> OrderTest:
 
 
 def _latlon_form(radians_per_unit: float) -> FormBuilder:
-    """Return the builder of a form of latitudes and longitudes in this unit.
+    """Return the builder of a form of latitudes and longitudes in a unit.
 
     An inclination or plunge may be read as the latitude, and a declination or trend as
     the longitude; the dip of a plane may not.
+
+    Parameters
+    ----------
+    radians_per_unit : float
+        The unit of angles: 1 for radians, π/180 for degrees.
     """
     return _form_for_shape(
         (2,),

@@ -105,6 +105,12 @@ def find_record_columns(
         The shape of the numbers that write one record, such as (2,) for a pair.
     options : ReadOptions
         The caller's options for reading the file.
+
+    Returns
+    -------
+    list of int
+        The positions, in the order of the entries of a record; one position if cells
+        are lists.
     """
     names = column_names(table)
     columns = options.columns
@@ -131,6 +137,16 @@ def frame_column(where: str, table: Any, column: str | int) -> np.ndarray:
         The table with the records.
     column : str or int
         The column, by its name or its position from 0.
+
+    Returns
+    -------
+    array, shape (n,)
+        The cells of the column.
+
+    Raises
+    ------
+    ParameterError
+        If the table is no frame, or has no such column.
     """
     if not isinstance(table, Frame):
         raise ParameterError(
@@ -143,7 +159,13 @@ def frame_column(where: str, table: Any, column: str | int) -> np.ndarray:
 
 
 def column_names(table: Frame) -> list[str]:
-    """Return the names of a frame's columns as texts."""
+    """Return the names of a frame's columns as texts.
+
+    Parameters
+    ----------
+    table : frame or pyarrow table
+        The table.
+    """
     if isinstance(table, ArrowTable):
         return [str(name) for name in table.column_names]
     return [str(name) for name in table.columns]
@@ -173,6 +195,11 @@ def is_column(X: Any) -> bool:
     """Return whether X is a series or an array of pandas, polars or pyarrow.
 
     The type is recognized by its package, so that none of these has to be imported.
+
+    Parameters
+    ----------
+    X : object
+        The object that the caller passes as records or labels.
     """
     return _package_of(X) is not None and not isinstance(X, Frame)
 
@@ -233,6 +260,11 @@ def _cells_one_by_one(column: Any) -> np.ndarray:
     ----------
     column : series or array of pandas, polars or pyarrow
         The column.
+
+    Returns
+    -------
+    array of objects, shape (n,)
+        The cells.
     """
     cells = np.full(len(column), None, dtype=object)
     for position in range(len(column)):
@@ -270,6 +302,11 @@ def _is_conversion_error(error: BaseException) -> bool:
 
     Polars reports some failures by a "PanicException", which is not an `Exception`.
     Exceptions that end the program, such as `KeyboardInterrupt`, do not count.
+
+    Parameters
+    ----------
+    error : BaseException
+        What a library raised.
     """
     return isinstance(error, Exception) or type(error).__name__ == "PanicException"
 
@@ -285,6 +322,11 @@ def _arrow_cells(column: Any) -> np.ndarray:
     ----------
     column : pyarrow array or chunked array
         The column.
+
+    Returns
+    -------
+    array, shape (n,)
+        The cells; None for a missing value of a dictionary-encoded column.
     """
     import pyarrow
 
@@ -314,6 +356,11 @@ def _polars_cells(series: Any) -> np.ndarray:
     ----------
     series : polars.Series
         The column.
+
+    Returns
+    -------
+    array, shape (n,)
+        The cells.
     """
     import polars
 
@@ -340,6 +387,11 @@ def _replace_type(dtype: Any, replaced_types: tuple[Any, ...], new_type: Any) ->
         The types that are replaced, at every depth of lists, arrays and structures.
     new_type : polars data type
         What takes their place.
+
+    Returns
+    -------
+    polars data type
+        The type with these replacements.
     """
     import polars
 
@@ -366,7 +418,13 @@ def _replace_type(dtype: Any, replaced_types: tuple[Any, ...], new_type: Any) ->
 
 
 def _decode(text: bytes | None) -> str | None:
-    """Return a text that was read as bytes, None if it is missing or not UTF-8."""
+    """Return a text that was read as bytes; None if it is missing or not UTF-8.
+
+    Parameters
+    ----------
+    text : bytes or None
+        The cell of a column of texts.
+    """
     try:
         return None if text is None else text.decode()
     except UnicodeDecodeError:

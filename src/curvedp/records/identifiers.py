@@ -24,6 +24,11 @@ def as_label_array(values: Any) -> np.ndarray:
     ----------
     values : array
         The values of a column.
+
+    Returns
+    -------
+    array of shape (n,)
+        The labels: of their own type, or objects.
     """
     if isinstance(values, list | tuple):
         has_text = any(isinstance(value, str | bytes) for value in values)

@@ -23,7 +23,7 @@ from curvedp.geometry.frechet_mean.backends.chunks import (
 from curvedp.geometry.frechet_mean.public_ball import PublicBall
 from curvedp.geometry.manifold import Manifold
 from curvedp.numerics.arrays import to_host
-from curvedp.records.base import Kernel, Moments, Records, is_chunked
+from curvedp.records.base import BlockSum, Moments, Records, is_chunked
 from curvedp.records.chunked import (
     SAMPLE_SIZE,
     ChunkedRecords,
@@ -76,7 +76,17 @@ class Labels:
     """
 
     def __init__(self, y: Any, n: int, classes: Any = None) -> None:
-        """Convert the labels to positions in the list of classes."""
+        """Convert the labels to positions in the list of classes.
+
+        Parameters
+        ----------
+        y : array, list or series
+            The labels.
+        n : int
+            The number of records.
+        classes : list, optional
+            The public set of classes. With it labels are private, and none is refused.
+        """
         if classes is None:
             encoded = _encode_public_labels(y, n)
         else:
@@ -109,6 +119,11 @@ def _encode_public_labels(y: Any, n: int) -> EncodedLabels:
         The labels, one for each record.
     n : int
         The number of records.
+
+    Returns
+    -------
+    EncodedLabels
+        The classes that occur, the code of each record and the class sizes.
     """
     try:
         labels = as_label_array(y)
@@ -134,6 +149,11 @@ def _encode_private_labels(y: Any, n: int, classes: Any) -> EncodedLabels:
         The number of records.
     classes : list
         The public classes.
+
+    Returns
+    -------
+    EncodedLabels
+        The public classes, the code of each record and the class sizes.
     """
     labels = _private_labels(y)
     _check_shape(labels, n)
@@ -154,6 +174,16 @@ def _private_labels(y: Any) -> np.ndarray:
     ----------
     y : object
         The object that the caller passes as labels.
+
+    Returns
+    -------
+    array of shape (n,)
+        The labels.
+
+    Raises
+    ------
+    ParameterError
+        For the type of y alone.
     """
     if isinstance(y, list | tuple):
         return object_array(y)
@@ -170,14 +200,33 @@ def _private_labels(y: Any) -> np.ndarray:
 
 
 def _as_text_array(classes: np.ndarray) -> np.ndarray:
-    """Convert an array of classes to an array of texts, if all of them are texts."""
+    """Convert an array of classes to an array of texts, if all of them are texts.
+
+    Parameters
+    ----------
+    classes : array
+        The distinct classes.
+    """
     if classes.dtype.kind != "O" or not all(type(label) is str for label in classes):
         return classes
     return np.array(classes.tolist(), dtype=np.str_)
 
 
 def _check_shape(labels: Any, n: int) -> None:
-    """Raise `ParameterError` unless there is one label for each of n records."""
+    """Refuse labels unless there is one for each record.
+
+    Parameters
+    ----------
+    labels : array
+        The labels.
+    n : int
+        The number of records.
+
+    Raises
+    ------
+    ParameterError
+        If their shape is not (n,).
+    """
     if labels.shape != (n,):
         raise ParameterError(
             "y does not match the records in length or shape; each record needs one label"
@@ -196,6 +245,11 @@ def _refuse_lossy_classes(classes: np.ndarray) -> None:
     ----------
     classes : sequence
         The public classes.
+
+    Raises
+    ------
+    ParameterError
+        If a class is neither a text nor a number below 2⁵³.
     """
     for label in classes.tolist():
         is_text = isinstance(label, str | bytes)
@@ -217,6 +271,11 @@ def _distinct_classes(classes: Any) -> np.ndarray:
     ----------
     classes : sequence
         The public classes.
+
+    Returns
+    -------
+    array
+        The classes in order, each once.
 
     Raises
     ------
@@ -256,6 +315,11 @@ def _find_codes(classes: np.ndarray, labels: np.ndarray) -> np.ndarray:
         The public classes.
     labels : array
         The labels, which may be private.
+
+    Returns
+    -------
+    array of int
+        The positions, one for each label.
     """
     if labels.dtype.kind in "mM":
         # NumPy would make integers of some dates and durations.
@@ -281,6 +345,11 @@ def _label_key(label: Any) -> float | str | None:
     ----------
     label : object
         A label of any type.
+
+    Returns
+    -------
+    float, str or None
+        Labels of one class have the same key.
     """
     try:
         if isinstance(label, np.ndarray) and label.ndim == 0:
@@ -310,6 +379,16 @@ def _encode_distinct(labels: np.ndarray) -> EncodedLabels:
     ----------
     labels : array
         The labels.
+
+    Returns
+    -------
+    EncodedLabels
+        The sorted distinct labels, the code of each label and how often each occurs.
+
+    Raises
+    ------
+    ParameterError
+        If a label is NaN, or if labels have no order.
     """
     if np.any(labels != labels):
         raise ParameterError("y has labels that are NaN")
@@ -347,7 +426,17 @@ class ChunkedLabels:
     def __init__(
         self, records: ChunkedRecords, y: Any, public_classes: Any = None
     ) -> None:
-        """Find the classes, the code of each record, and the counts of each chunk."""
+        """Find the classes, the code of each record, and the counts of each chunk.
+
+        Parameters
+        ----------
+        records : ChunkedRecords
+            The records, whose chunks the labels share.
+        y : array, list, series or dask array
+            The labels; a dask array is never loaded.
+        public_classes : list, optional
+            The public set of classes; not for a dask array.
+        """
         self._records = records
         if is_chunked(y):
             if public_classes is not None:
@@ -429,12 +518,17 @@ class ChunkedLabels:
         ----------
         ball : Ball
             The public ball.
+
+        Returns
+        -------
+        list of (array, float)
+            For each class the mean and the mean squared distance. NOT private.
         """
 
         def sums_at(points: dict[int, np.ndarray]) -> list[np.ndarray]:
             """Return the sums over each class, at the current point of its search."""
-            kernel = partial(_sum_by_class, ball, points)
-            flat_totals = self._records.sums(kernel, self.codes)
+            sum_block = partial(_sum_by_class, ball, points)
+            flat_totals = self._records.sums(sum_block, self.codes)
             totals = flat_totals.reshape(len(points), -1)
             self.check_sizes(totals[:, -1], list(points))
             return [total[:-1].reshape(2, -1) for total in totals]
@@ -454,6 +548,11 @@ class ChunkedLabels:
             How many records of some classes a pass over the data has seen.
         codes : list of int
             The codes of these classes.
+
+        Raises
+        ------
+        ParameterError
+            If the counts are not the known sizes of these classes.
         """
         if not np.array_equal(counts, self.sizes[codes]):
             raise ParameterError("y does not give the same labels each time it is read")
@@ -468,6 +567,11 @@ class ChunkedLabels:
         ----------
         ball : Ball
             The public ball.
+
+        Returns
+        -------
+        list of Start
+            One for each class.
         """
         import dask
 
@@ -508,29 +612,44 @@ class ClassRecords(Records):
     def __init__(
         self, labels: ChunkedLabels, records: ChunkedRecords, code: int
     ) -> None:
-        """Remember which records are meant; nothing is read yet."""
+        """Remember which records are meant; nothing is read yet.
+
+        Parameters
+        ----------
+        labels : ChunkedLabels
+            The labels of all records.
+        records : ChunkedRecords
+            All records.
+        code : int
+            The position of the class in `labels.classes`.
+        """
         self._labels = labels
         self._records = records
         self._code = code
         self.n = int(labels.sizes[code])
 
-    def sums(self, kernel: Kernel, *beside: Any) -> np.ndarray:
+    def sums(self, sum_block: BlockSum, *columns: Any) -> np.ndarray:
         """Add up a vector of integers over the records of the class.
 
         Parameters
         ----------
-        kernel : callable
+        sum_block : callable
             The function that is added up. It takes a block of records and returns the
             sum over the block, a vector of int64.
-        *beside : arrays
+        *columns : arrays
             Not supported here: further values of the records.
+
+        Returns
+        -------
+        array of int64
+            The exact sum.
         """
-        if beside:
+        if columns:
             raise NotImplementedError(
                 "a class of chunked records has no further values"
             )
-        class_kernel = partial(_sum_over_class, kernel, self._code)
-        total = self._records.sums(class_kernel, self._labels.codes)
+        sum_class_block = partial(_sum_over_class, sum_block, self._code)
+        total = self._records.sums(sum_class_block, self._labels.codes)
         self._labels.check_sizes(total[-1:], [self._code])
         return np.asarray(total[:-1])
 
@@ -544,6 +663,13 @@ class ClassRecords(Records):
         """Return the records after moving a public center to its canonical place.
 
         Chunks are moved when they are read.
+
+        Parameters
+        ----------
+        manifold : Manifold
+            The space in which the records lie.
+        center : array of shape point_shape
+            The center of the public ball, which is moved.
         """
         moved_records = self._records.to_canonical_frame(manifold, center)
         return ClassRecords(self._labels, moved_records, self._code)
@@ -560,19 +686,28 @@ class ClassCounts(NamedTuple):
 
 
 def _count_classes(labels: np.ndarray) -> ClassCounts:
-    """Return the classes among the labels of a chunk, and how often each occurs."""
+    """Return the classes among the labels of a chunk, and how often each occurs.
+
+    Parameters
+    ----------
+    labels : array
+        The labels of a chunk.
+    """
     encoded = _encode_distinct(np.asarray(labels))
     return ClassCounts(encoded.classes, encoded.sizes)
 
 
 def _sum_over_class(
-    kernel: Callable[..., np.ndarray], code: int, block: np.ndarray, codes: np.ndarray
+    sum_block: Callable[..., np.ndarray],
+    code: int,
+    block: np.ndarray,
+    codes: np.ndarray,
 ) -> np.ndarray:
-    """Apply a kernel to the records of one class in a block; append their number.
+    """Sum a function over the records of one class in a block; append their number.
 
     Parameters
     ----------
-    kernel : callable
+    sum_block : callable
         Maps an array of records to a vector of sums over them.
     code : int
         The position of the class among all classes.
@@ -580,9 +715,14 @@ def _sum_over_class(
         Some of the records.
     codes : array of int
         The position of the class of each of them.
+
+    Returns
+    -------
+    array
+        The sum, and as its last entry the number of records of the class.
     """
     is_in_class = codes == code
-    return np.append(kernel(block[is_in_class]), np.count_nonzero(is_in_class))
+    return np.append(sum_block(block[is_in_class]), np.count_nonzero(is_in_class))
 
 
 def _sum_by_class(
@@ -638,6 +778,11 @@ def _first_records_by_class(
         The class of each of them.
     counts_wanted : array of int
         How many records of each class are wanted.
+
+    Returns
+    -------
+    list of arrays
+        The records of each class, at most as many as are wanted.
     """
     records = np.asarray(check_chunk(point_shape, chunk, codes), dtype=np.float64)
     return [
@@ -655,6 +800,11 @@ def _starts_by_class(ball: PublicBall, samples: list[list[np.ndarray]]) -> list[
         The public ball.
     samples : list of lists of arrays
         For each chunk, some records of each class.
+
+    Returns
+    -------
+    list of Start
+        One for each class.
     """
     sample_by_class = [np.concatenate(parts) for parts in zip(*samples, strict=True)]
     starts = []

@@ -35,6 +35,16 @@ def unpacked_limit(path: Path, max_unpacked: int | None = None) -> int:
     max_unpacked : int, optional
         What the caller allows. Otherwise the environment's `CURVEDP_MAX_UNPACKED` does,
         and where that is not set, the larger of 1 GiB and 16 times the file's size.
+
+    Returns
+    -------
+    int
+        The limit in bytes.
+
+    Raises
+    ------
+    ParameterError
+        If the environment variable is not a number of bytes.
     """
     if max_unpacked is not None:
         return integer("max_unpacked", max_unpacked, 1)
@@ -57,6 +67,11 @@ def check_unpacked(path: Path, unpacked_size: int, limit: int) -> None:
         The size of the unpacked contents, in bytes.
     limit : int
         The largest allowed size, in bytes.
+
+    Raises
+    ------
+    ParameterError
+        If it would. The message names the environment variable that raises the limit.
     """
     if unpacked_size > limit:
         raise ParameterError(
@@ -66,7 +81,13 @@ def check_unpacked(path: Path, unpacked_size: int, limit: int) -> None:
 
 
 def _size_on_disk(path: Path) -> int:
-    """Return the bytes of a file, or of all files in a folder."""
+    """Return the bytes of a file, or of all files in a folder.
+
+    Parameters
+    ----------
+    path : Path
+        The file; or the folder of a zarr array, which consists of many files.
+    """
     if path.is_dir():
         return sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
     return path.stat().st_size

@@ -160,6 +160,11 @@ def read_lines(path: Path, encoding: str) -> Iterator[Line]:
     encoding : str
         One of `BYTE_ENCODINGS` and `UNIT_ENCODINGS`, by any name that Python has for
         it, or "utf-16" or "utf-32" where the file begins with a byte order mark.
+
+    Yields
+    ------
+    Line
+        The decoded line; of a very long one only its start and its end.
     """
     name = _known_encoding(encoding)
     with open_unpacked(path) as file:
@@ -210,6 +215,16 @@ def _known_encoding(encoding: str) -> str:
     ----------
     encoding : str or None
         The encoding that the caller names.
+
+    Returns
+    -------
+    str
+        The name under which Python knows the encoding.
+
+    Raises
+    ------
+    ParameterError
+        If the encoding is unknown or not safe.
     """
     try:
         name = codecs.lookup(encoding).name
@@ -226,7 +241,13 @@ def _known_encoding(encoding: str) -> str:
 
 
 def open_unpacked(path: Path) -> BinaryFile:
-    """Open a file for reading, unpacked where its name ends in .gz."""
+    """Open a file for reading, unpacked where its name ends in .gz.
+
+    Parameters
+    ----------
+    path : Path
+        The file.
+    """
     if path.suffix.lower() == ".gz":
         return gzip.open(path, "rb")
     return path.open("rb")
@@ -250,6 +271,11 @@ def _byte_order(path: Path, name: str, start: bytes) -> tuple[str, bytes]:
         The encoding with its byte order, such as "utf-16-le".
     mark : bytes
         The byte order mark with which the file begins; empty if it has none.
+
+    Raises
+    ------
+    ParameterError
+        If the encoding leaves the byte order open and the file has no mark.
     """
     if name in _MARKED:
         for mark, ordered in _MARKED[name].items():
@@ -317,6 +343,16 @@ def _whole_units(file: BinaryFile, start: bytes, size: int) -> Iterator[bytes]:
         What was read of it before.
     size : int
         How many bytes one unit of the encoding has.
+
+    Yields
+    ------
+    bytes
+        A block, whose length is a multiple of `size`.
+
+    Raises
+    ------
+    ParameterError
+        If the file's length is not such a multiple.
     """
     block = start
     while True:
@@ -362,7 +398,12 @@ class _LineBuilder:
     def take(self) -> tuple[bytes, bytes | None]:
         """Return the line, and begin the next one.
 
-        The result is the line and None, or the start and the end of a long line.
+        Returns
+        -------
+        start : bytes
+            The line; or its start, if it is longer than `LONGEST_LINE` bytes.
+        end : bytes or None
+            The end of a line that is too long; None if `start` is the whole line.
         """
         start = self._start
         end = self._end if self.length > LONGEST_LINE else None

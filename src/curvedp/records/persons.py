@@ -83,6 +83,16 @@ def _codes_by_equality(ids: np.ndarray) -> np.ndarray:
     ----------
     ids : array of object
         The id of each record's person.
+
+    Returns
+    -------
+    array of int
+        Equal numbers for equal ids.
+
+    Raises
+    ------
+    ParameterError
+        If ids have no equality or cannot be hashed.
     """
     codes: dict[Any, int] = {}
     types: set[Any] = set(map(type, ids))
@@ -110,6 +120,11 @@ def _refuse_two_ids_of_one_person(ids: np.ndarray) -> None:
     ----------
     ids : array of object
         The id of each record's person.
+
+    Raises
+    ------
+    ParameterError
+        If there are two such ids. The ids are not quoted.
     """
     if ids.dtype.kind not in "OUS":
         return
@@ -183,6 +198,11 @@ def _split_by_person(records: np.ndarray, codes: np.ndarray) -> list[np.ndarray]
         The records of all persons.
     codes : array of int
         The number of the person to whom each record belongs.
+
+    Returns
+    -------
+    list of arrays
+        The records of each person.
     """
     if len(codes) == 0:
         return []
@@ -203,6 +223,11 @@ def _mean_of_person(manifold: Manifold, records: np.ndarray) -> np.ndarray:
         The space in which the points lie.
     records : array
         The person's records, clipped into the ball.
+
+    Returns
+    -------
+    array of shape point_shape
+        The mean. NOT private.
     """
     if len(records) == 1:
         return np.asarray(records[0])

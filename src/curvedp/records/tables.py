@@ -84,6 +84,11 @@ def _convert(
         The shape of the numbers that write one record, such as (2,) for a pair.
     options : ReadOptions
         The caller's options for reading the file.
+
+    Returns
+    -------
+    array of doubles
+        The records, flat or of their own shape; NaN where there is no number.
     """
     if isinstance(X, Frame):
         return frame_records(where, X, shape, options)
@@ -154,6 +159,16 @@ def _record_keys(
         The shape of the numbers that write one record, such as (2,) for a pair.
     columns : sequence or None
         The columns that the caller names.
+
+    Returns
+    -------
+    list of str or int, or None
+        One key for each entry of a record.
+
+    Raises
+    ------
+    ParameterError
+        If there are not so many keys as entries.
     """
     if columns is None:
         return None
@@ -179,6 +194,16 @@ def _to_numpy(where: str, X: Any) -> np.ndarray:
         The name of the records in error messages.
     X : object
         An array of any library.
+
+    Returns
+    -------
+    array
+        The array, in host memory.
+
+    Raises
+    ------
+    ParameterError
+        If X is no array.
     """
     if isinstance(X, np.ma.MaskedArray):
         return X

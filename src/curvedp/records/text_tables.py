@@ -121,6 +121,11 @@ def read_header(path: Path, options: ReadOptions) -> list[str] | None:
         The file.
     options : ReadOptions
         The caller's options for reading the file.
+
+    Returns
+    -------
+    list of str, or None
+        The names; empty for a file without lines.
     """
     with_header = _assume_header_for_names(options)
     separator = _separator(path, with_header)
@@ -165,6 +170,11 @@ def _check_number_of_lines(
         The caller's options for reading the file.
     bytes_per_line : int
         How much memory one line takes when it is read.
+
+    Raises
+    ------
+    ParameterError
+        If the lines would fill more than the limit for this file (`limits`).
     """
     limit = unpacked_limit(path, options.max_unpacked)
     if has_more_lines(path, options.encoding, limit // bytes_per_line):
@@ -182,6 +192,11 @@ def _open_table(path: Path, width: int, options: ReadOptions) -> TextTable:
         How many cells of a line are wanted.
     options : ReadOptions
         The caller's options for reading the file.
+
+    Returns
+    -------
+    TextTable
+        The lines below the header, and where the wanted cells are.
     """
     separator = _separator(path, options)
     lines = _skip_lines(path, options)
@@ -210,6 +225,11 @@ def _skip_lines(path: Path, options: ReadOptions) -> Iterator[Line]:
         The file.
     options : ReadOptions
         The caller's options for reading the file.
+
+    Returns
+    -------
+    iterator of Line
+        The remaining lines, which are read when they are needed.
     """
     lines = read_lines(path, options.encoding)
     first_two = list(islice(lines, 2))
@@ -236,6 +256,16 @@ def _names_in_header(path: Path, header: Line, separator: str) -> list[str]:
         The first line.
     separator : str
         The character between cells.
+
+    Returns
+    -------
+    list of str
+        The names.
+
+    Raises
+    ------
+    ParameterError
+        If the header is too long, or has characters of another encoding.
     """
     if "\x00" in header.text:
         raise ParameterError(
@@ -259,6 +289,16 @@ def _separator(path: Path, options: ReadOptions) -> str:
         The file.
     options : ReadOptions
         The caller's options for reading the file.
+
+    Returns
+    -------
+    str
+        One ASCII character.
+
+    Raises
+    ------
+    ParameterError
+        If one of these options is missing or does not fit the others.
     """
     if options.header not in (True, False):
         raise ParameterError(
@@ -285,7 +325,17 @@ def _separator(path: Path, options: ReadOptions) -> str:
 
 
 def _split_cells(line: str, separator: str, strict: bool = True) -> list[str]:
-    """Split one line into cells; with `strict`, an open quote raises `csv.Error`."""
+    """Split one line into its cells.
+
+    Parameters
+    ----------
+    line : str
+        The line, without its end.
+    separator : str
+        The character between cells.
+    strict : bool
+        Whether a quote that does not end raises `csv.Error`.
+    """
     if '"' not in line:
         return line.split(separator)
     return next(csv.reader([line], delimiter=separator, strict=strict))
@@ -306,6 +356,11 @@ def _numbers_in_line(table: TextTable, line: Line, decimal: str) -> list[float]:
         One line of the file.
     decimal : str
         The decimal sign.
+
+    Returns
+    -------
+    list of float
+        One number for each wanted cell.
     """
     no_record = [float("nan")] * len(table.positions)
     if line.end is not None:
@@ -334,6 +389,11 @@ def _name_in_line(table: TextTable, line: Line) -> str:
         The open table, which knows the wanted cell.
     line : Line
         One line of the file.
+
+    Returns
+    -------
+    str
+        The text, without blanks around it.
     """
     if line.end is not None:
         return _name_in_long_line(table, line.text, line.end)
@@ -368,6 +428,11 @@ def _name_in_long_line(table: TextTable, start: str, end: str) -> str:
         The start of the line.
     end : str
         The end of the line.
+
+    Returns
+    -------
+    str
+        The text, without quotes and blanks around it.
     """
     (position,) = table.positions
     # The last cell of the start and the first cell of the end are cut, hence left out.
@@ -391,6 +456,11 @@ def _shorten_name(name: str) -> str:
     ----------
     name : str
         The text of a cell, such as the id of a person.
+
+    Returns
+    -------
+    str
+        The name, or its first 2048 characters followed by its SHA-256.
     """
     if len(name) <= LONGEST_CELL:
         return name
