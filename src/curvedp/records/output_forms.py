@@ -57,6 +57,11 @@ class OutputForm(NamedTuple):
         ----------
         point : array of shape point_shape
             A released point.
+
+        Returns
+        -------
+        str
+            Names and numbers with six digits.
         """
         unit = "°" if self.name is not None and "degrees" in self.name else ""
         parts = []
@@ -78,6 +83,11 @@ def output_form(name: str | None, manifold: Manifold) -> OutputForm:
         written.
     manifold : Manifold
         The space in which the released points lie.
+
+    Returns
+    -------
+    OutputForm
+        The names of the numbers, and the map from a point to them.
 
     Examples
     --------
@@ -158,56 +168,105 @@ def align_shape(landmarks: np.ndarray, reference: np.ndarray | None) -> np.ndarr
     reference : array, shape (k, 2), or None
         Another shape with the same landmarks, such as the public center. Without one,
         the first landmark comes to lie on the positive x axis.
+
+    Returns
+    -------
+    array, shape (k, 2)
+        The rotated landmarks.
     """
+    # As complex numbers z with target t, the best rotation is the phase of Σ t·z̄.
     points = landmarks[:, 0] + 1j * landmarks[:, 1]
     target = np.zeros(len(points), dtype=complex)
     target[0] = 1.0
     if reference is not None:
         target = reference[:, 0] + 1j * reference[:, 1]
     product = np.sum(target * np.conj(points))
-    if product == 0:
+    if product == 0:  # every rotation fits equally well
         return landmarks
     rotated = points * product / abs(product)
     return np.stack([rotated.real, rotated.imag], axis=-1)
 
 
 def _name_without_unit(column: str) -> str:
-    """Return the name of a column without its unit and with spaces."""
+    """Return the name of a column without its unit and with spaces.
+
+    Parameters
+    ----------
+    column : str
+        The name of a column of a file, such as "latitude_degrees".
+    """
     return column.removesuffix("_degrees").removesuffix("_radians").replace("_", " ")
 
 
 def _units_per_radian(name: str) -> float:
-    """Return how many units of angle one radian is: 180/π for forms in degrees."""
+    """Return how many units of angle one radian is: 180/π for forms in degrees.
+
+    Parameters
+    ----------
+    name : str
+        The name of a form, which ends in its unit.
+    """
     return 180 / np.pi if name.endswith("degrees") else 1.0
 
 
-def _latitude_longitude(per_radian: float, point: np.ndarray) -> np.ndarray:
-    """Return the latitude and the longitude of a point of the unit sphere in R³."""
+def _latitude_longitude(units_per_radian: float, point: np.ndarray) -> np.ndarray:
+    """Return the latitude and the longitude of a point of the unit sphere in R³.
+
+    Parameters
+    ----------
+    units_per_radian : float
+        The unit of the result: 1 for radians, 180/π for degrees.
+    point : array of shape (3,)
+        The point; (0, 0, 1) is the north pole.
+    """
     x, y, z = point
     latitude = np.arctan2(z, np.hypot(x, y))
-    return per_radian * np.array([latitude, np.arctan2(y, x)])
+    return units_per_radian * np.array([latitude, np.arctan2(y, x)])
 
 
 def _colatitude_longitude(point: np.ndarray) -> np.ndarray:
-    """Return the angle of a point from the north pole and its longitude, in degrees."""
+    """Return the angle of a point from the north pole and its longitude, in degrees.
+
+    Parameters
+    ----------
+    point : array of shape (3,)
+        A point of the unit sphere; (0, 0, 1) is the north pole.
+    """
     x, y, z = point
     return np.degrees([np.arctan2(np.hypot(x, y), z), np.arctan2(y, x)])
 
 
 def _declination_inclination(point: np.ndarray) -> np.ndarray:
-    """Return the declination, from 0° to 360°, and the inclination of a direction.
+    """Return the declination and the inclination of a direction, in degrees.
 
-    `point` is a unit vector (north, east, down).
+    Parameters
+    ----------
+    point : array of shape (3,)
+        A unit vector (north, east, down).
+
+    Returns
+    -------
+    array of shape (2,)
+        The declination is clockwise from north, from 0° to 360°; the inclination is
+        positive downward.
     """
     latitude, longitude = _latitude_longitude(180 / np.pi, point)
     return np.array([longitude % 360.0, latitude])
 
 
 def _dip_direction_dip(normal: np.ndarray) -> np.ndarray:
-    """Return the dip direction, from 0° to 360°, and the dip of a plane, in degrees.
+    """Return the dip direction and the dip of a plane, in degrees.
 
-    `normal` is the unit vector (north, east, down) that is normal to the plane and
-    points upward, or downward where the dip of an overturned bed exceeds 90°.
+    Parameters
+    ----------
+    normal : array of shape (3,)
+        The unit vector (north, east, down) that is normal to the plane and points
+        upward, or downward where the dip of an overturned bed exceeds 90°.
+
+    Returns
+    -------
+    array of shape (2,)
+        The dip direction is clockwise from north, from 0° to 360°.
     """
     north, east, down = normal
     dip = np.degrees(np.arctan2(np.hypot(north, east), -down))
@@ -239,7 +298,12 @@ _DIRECTION_COLUMNS: dict[str, tuple[tuple[str, ...], NumberMap]] = {
 def _quaternion(order: str, rotation: np.ndarray) -> np.ndarray:
     """Return the unit quaternion of a rotation matrix, with scalar part w ≥ 0.
 
-    `order` is "wxyz" (scalar first) or "xyzw" (scalar last).
+    Parameters
+    ----------
+    order : {"wxyz", "xyzw"}
+        Whether the scalar part comes first or last.
+    rotation : array of shape (3, 3)
+        The rotation matrix.
     """
     xyzw = Rotation.from_matrix(rotation).as_quat()
     if xyzw[3] < 0:
@@ -247,20 +311,38 @@ def _quaternion(order: str, rotation: np.ndarray) -> np.ndarray:
     return np.asarray(xyzw if order == "xyzw" else np.roll(xyzw, 1))
 
 
-def _rotation_vector(per_radian: float, rotation: np.ndarray) -> np.ndarray:
-    """Return the rotation vector (axis times angle) of a rotation matrix."""
-    return np.asarray(per_radian * Rotation.from_matrix(rotation).as_rotvec())
+def _rotation_vector(units_per_radian: float, rotation: np.ndarray) -> np.ndarray:
+    """Return the rotation vector (axis times angle) of a rotation matrix.
+
+    Parameters
+    ----------
+    units_per_radian : float
+        The unit of the angle: 1 for radians, 180/π for degrees.
+    rotation : array of shape (3, 3)
+        The rotation matrix.
+    """
+    return np.asarray(units_per_radian * Rotation.from_matrix(rotation).as_rotvec())
 
 
-def _axis_angle(per_radian: float, rotation: np.ndarray) -> np.ndarray:
+def _axis_angle(units_per_radian: float, rotation: np.ndarray) -> np.ndarray:
     """Return the unit axis of a rotation matrix, followed by its angle.
 
-    The identity has no axis; the x axis is returned for it.
+    Parameters
+    ----------
+    units_per_radian : float
+        The unit of the angle: 1 for radians, 180/π for degrees.
+    rotation : array of shape (3, 3)
+        The rotation matrix. The identity has no axis; the x axis is returned for it.
+
+    Returns
+    -------
+    array of shape (4,)
+        The axis, then the angle.
     """
     vector = Rotation.from_matrix(rotation).as_rotvec()
     angle = float(np.linalg.norm(vector))
     axis = vector / angle if angle > 0 else np.array([1.0, 0.0, 0.0])
-    return np.append(axis, per_radian * angle)
+    return np.append(axis, units_per_radian * angle)
 
 
 def _landmark_output(name: str, manifold: Manifold) -> OutputForm:
@@ -321,6 +403,11 @@ def _triangle_output(name: str | None, indices: list[MatrixIndex]) -> OutputForm
         The name of the form.
     indices : list of (row, column)
         The place of each written number in the matrix, from 0.
+
+    Returns
+    -------
+    OutputForm
+        Names such as "xx" or "c_2_1", and the map from a matrix to these entries.
     """
     rows, columns = np.array(indices).T
     if name is not None and name.startswith("tensor6"):
@@ -331,7 +418,13 @@ def _triangle_output(name: str | None, indices: list[MatrixIndex]) -> OutputForm
 
 
 def _entry_names(shape: tuple[int, ...]) -> tuple[str, ...]:
-    """Return a name for each entry of a point, counted from 1."""
+    """Return a name for each entry of a point, such as "e_1_2", counted from 1.
+
+    Parameters
+    ----------
+    shape : tuple of int
+        The shape of a point.
+    """
     places = np.ndindex(*shape)
     return tuple("e_" + "_".join(str(k + 1) for k in place) for place in places)
 
@@ -352,6 +445,11 @@ def align_to_center(
         The released point.
     center : array or None
         The public center, if one was given.
+
+    Returns
+    -------
+    array
+        The point, rotated if it is a shape.
     """
     if isinstance(manifold, KendallShapes):
         return align_shape(np.asarray(point), center)
@@ -359,12 +457,16 @@ def align_to_center(
 
 
 def is_point_of(manifold: Manifold, value: np.ndarray) -> bool:
-    """Whether a released value is one point of a space. A velocity or variance is none.
+    """Return whether a released value is one point of a space.
+
+    A velocity or a variance is none, and has no form in which it could be written.
 
     Parameters
     ----------
     manifold : Manifold
+        The space of the records.
     value : array
+        What was released.
     """
     is_shaped = np.shape(value) == manifold.point_shape
     return bool(is_shaped and np.all(manifold.residual(value) <= _POINT_TOLERANCE))
@@ -388,6 +490,11 @@ def value_lines(
         The form in which the records were written.
     center : array or None
         The public center, to which a shape is turned.
+
+    Returns
+    -------
+    list of str
+        The lines, for a terminal.
 
     Examples
     --------

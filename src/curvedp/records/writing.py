@@ -25,11 +25,17 @@ _TENSOR_FORM = "tensor6-lower"
 
 
 def check_ending(path: Path) -> str:
-    """Return the ending of a file of points, or raise `ParameterError`.
+    """Return the ending of the name of a file of points.
 
     Parameters
     ----------
     path : path
+        The file.
+
+    Raises
+    ------
+    ParameterError
+        If no format has this ending.
     """
     for ending in ENDINGS:
         if path.name.endswith(ending):
@@ -40,17 +46,26 @@ def check_ending(path: Path) -> str:
 def check_writable_form(
     path: Path, manifold: Manifold, form: str | None, has_columns: bool
 ) -> None:
-    """Raise `ParameterError` if points could not be written to a file of this kind.
+    """Refuse a file of a kind to which points could not be written.
+
+    It is called before anything is paid for.
 
     Parameters
     ----------
     path : path
+        The file.
     manifold : Manifold
         The space in which the points lie.
     form : str or None
         The form in which points are written.
     has_columns : bool
         Whether there are labels or predictors beside the points.
+
+    Raises
+    ------
+    ParameterError
+        For an unknown ending, columns in a format without columns, a volume of
+        anything but tensors, and a missing package.
     """
     ending = check_ending(path)
     if has_columns and ending not in (".csv", ".parquet"):
@@ -84,6 +99,7 @@ def write_points(
         It ends in .csv, .parquet, .npy, .nii or .nii.gz. A volume has one voxel for
         each tensor, in a row: where a voxel lies means nothing.
     points : array, shape (n, *point_shape)
+        The points, such as synthetic records.
     manifold : Manifold
         The space in which the points lie.
     form : str, optional
@@ -125,16 +141,30 @@ def csv_content(points: np.ndarray, manifold: Manifold, form: str | None) -> byt
     Parameters
     ----------
     points : array, shape (n, *point_shape)
+        The points, such as synthetic records.
     manifold : Manifold
         The space in which the points lie.
     form : str or None
         The form in which points are written.
+
+    Returns
+    -------
+    bytes
+        The text in UTF-8.
     """
     return _csv_text(_table(points, output_form(form, manifold), {})).encode()
 
 
 def _numbers(points: np.ndarray, written_as: OutputForm) -> np.ndarray:
-    """Return the numbers of each point in a form, one row for each."""
+    """Return the numbers of each point in a form, one row for each.
+
+    Parameters
+    ----------
+    points : array, shape (n, *point_shape)
+        The points.
+    written_as : OutputForm
+        The form: which numbers write a point.
+    """
     rows = [np.ravel(written_as.numbers(point)) for point in points]
     return np.array(rows, dtype=np.float64).reshape(len(points), -1)
 
@@ -142,7 +172,22 @@ def _numbers(points: np.ndarray, written_as: OutputForm) -> np.ndarray:
 def _table(
     points: np.ndarray, written_as: OutputForm, columns: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Return all columns of a table by name, those of the points first."""
+    """Return all columns of a table by name, those of the points first.
+
+    Parameters
+    ----------
+    points : array, shape (n, *point_shape)
+        The points.
+    written_as : OutputForm
+        The form: which numbers write a point, and their names.
+    columns : mapping of str to array
+        Labels and predictors by name.
+
+    Returns
+    -------
+    dict of str to array
+        The columns. A name that the numbers of points have already gets a "_".
+    """
     numbers = _numbers(points, written_as)
     table: dict[str, Any] = dict(zip(written_as.columns, numbers.T, strict=True))
     for name, values in columns.items():
@@ -154,7 +199,13 @@ def _table(
 
 
 def _csv_text(table: Mapping[str, Any]) -> str:
-    """Return a table as text, with a line of names."""
+    """Return a table as text, with a line of names.
+
+    Parameters
+    ----------
+    table : mapping of str to array
+        The columns by name.
+    """
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(table)
@@ -163,7 +214,13 @@ def _csv_text(table: Mapping[str, Any]) -> str:
 
 
 def _parquet_bytes(table: Mapping[str, Any]) -> bytes:
-    """Return a table as the content of a parquet file."""
+    """Return a table as the content of a parquet file.
+
+    Parameters
+    ----------
+    table : mapping of str to array
+        The columns by name.
+    """
     pyarrow = _import_pyarrow()
     buffer = io.BytesIO()
     arrays = {name: pyarrow.array(values.tolist()) for name, values in table.items()}
@@ -177,8 +234,10 @@ def _nifti_bytes(numbers: np.ndarray, *, is_packed: bool) -> bytes:
     Parameters
     ----------
     numbers : array, shape (n, 6)
+        The numbers of each tensor.
     is_packed : bool
-        Whether the file is compressed.
+        Whether the file is compressed. No time is written into it, so that the same
+        points give the same bytes.
     """
     nibabel = _import_nibabel()
     volume = numbers.reshape(len(numbers), 1, 1, -1)

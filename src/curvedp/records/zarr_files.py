@@ -181,6 +181,16 @@ def _find_array(path: Path, key: str | None) -> Path:
         The folder of an array or of a group of arrays.
     key : str, optional
         The name of the array that the caller asks for.
+
+    Returns
+    -------
+    Path
+        The folder of the array.
+
+    Raises
+    ------
+    ParameterError
+        If there is no such array, or several and `key` is missing.
     """
     if not path.is_dir():
         raise ParameterError(f"{path} is one file; a zarr array is a folder")
@@ -214,7 +224,18 @@ def _is_array(folder: Path) -> bool:
 
 
 def _read_json(path: Path) -> dict[str, Any]:
-    """Return the JSON object in a file; raise `ValueError` for anything else."""
+    """Return the JSON object in a file.
+
+    Parameters
+    ----------
+    path : Path
+        The file with the metadata of an array.
+
+    Raises
+    ------
+    ValueError
+        If the file holds something else.
+    """
     content = json.loads(path.read_bytes())
     if not isinstance(content, dict):
         raise ValueError("the metadata must be a JSON object")
@@ -224,7 +245,12 @@ def _read_json(path: Path) -> dict[str, Any]:
 def _read_metadata(path: Path, folder: Path) -> _ArrayMetadata:
     """Return the metadata of a zarr array, and refuse one that is unsafe to decode.
 
-    `folder` is the folder of the array; `path` is named in error messages.
+    Parameters
+    ----------
+    path : Path
+        What the caller named, for error messages.
+    folder : Path
+        The folder of the array.
     """
     if (folder / "zarr.json").is_file():
         return _parse_format_3(path, _read_json(folder / "zarr.json"))
@@ -240,6 +266,16 @@ def _parse_format_2(path: Path, metadata: dict[str, Any]) -> _ArrayMetadata:
         The file.
     metadata : dict
         The parsed JSON of the file .zarray.
+
+    Returns
+    -------
+    _ArrayMetadata
+        Shapes, type and codecs.
+
+    Raises
+    ------
+    ParameterError
+        If the array does not hold numbers, or needs a codec that is not read.
     """
     type_name = metadata["dtype"]
     if not isinstance(type_name, str) or np.dtype(type_name).kind not in "biufc":
@@ -265,6 +301,16 @@ def _parse_format_3(path: Path, metadata: dict[str, Any]) -> _ArrayMetadata:
         The file.
     metadata : dict
         The parsed JSON of the file zarr.json.
+
+    Returns
+    -------
+    _ArrayMetadata
+        Shapes, type, codecs, and maybe how chunks share a file.
+
+    Raises
+    ------
+    ParameterError
+        If the array does not hold numbers, or needs a codec that is not read.
     """
     type_name = metadata["data_type"]
     if not isinstance(type_name, str) or type_name not in NUMBER_TYPES:
@@ -310,6 +356,16 @@ def _parse_shard(
         The options of the codec "sharding_indexed".
     shard_shape, inner_shape : tuples of int
         The shapes of a shard and of the chunks in it.
+
+    Returns
+    -------
+    _Shard
+        How many chunks a shard has, and where its index is.
+
+    Raises
+    ------
+    ParameterError
+        If the index is packed.
     """
     index_codecs = _check_codecs(path, _parse_codecs(options["index_codecs"]))
     if index_codecs.compressor is not None:
@@ -336,6 +392,11 @@ def _parse_codecs(steps: list[Any]) -> list[Codec]:
     ----------
     steps : list
         The codecs, as the file lists them.
+
+    Returns
+    -------
+    list of (name, options)
+        One for each codec.
     """
     codecs: list[Codec] = []
     for step in steps:
@@ -356,6 +417,11 @@ def _check_codecs(path: Path, codecs: list[Codec]) -> _CodecChain:
         The file, for error messages.
     codecs : list of (name, options)
         The codecs in the order of encoding.
+
+    Returns
+    -------
+    _CodecChain
+        The codec that packs, if any, and whether a checksum follows.
 
     Raises
     ------
@@ -387,7 +453,13 @@ def _check_codecs(path: Path, codecs: list[Codec]) -> _CodecChain:
 
 
 def _refuse_type(path: Path) -> NoReturn:
-    """Raise `ParameterError` for an array that does not hold numbers."""
+    """Raise `ParameterError` for an array that does not hold numbers.
+
+    Parameters
+    ----------
+    path : Path
+        The folder, for the message.
+    """
     raise ParameterError(
         f"{path.name} holds objects, texts or records, not numbers: save it as x.astype(float)"
     )
@@ -396,7 +468,15 @@ def _refuse_type(path: Path) -> NoReturn:
 def _parse_shape(values: Any) -> tuple[int, ...]:
     """Return a shape from the metadata, after checking its sizes.
 
-    Sizes other than integers >= 0 raise `ValueError`.
+    Parameters
+    ----------
+    values : list
+        The sizes of the axes.
+
+    Raises
+    ------
+    ValueError
+        If a size is not an integer >= 0.
     """
     sizes = tuple(values)
     if any(type(size) is not int or size < 0 for size in sizes):
@@ -441,6 +521,11 @@ def _check_chunk_file(path: Path, array: _ArrayMetadata, file: Path) -> None:
         The checked metadata of the array.
     file : Path
         A file with one chunk, or a shard with many.
+
+    Raises
+    ------
+    ParameterError
+        If there is such a chunk.
     """
     compressor = array.codecs.compressor
     if compressor is None:
@@ -471,6 +556,18 @@ def _chunk_places(
         The checked metadata of the array.
     stream : binary file
         The file of a chunk, or of a shard with several chunks.
+
+    Yields
+    ------
+    offset : int
+        Where the chunk begins in the file.
+    size : int
+        How many bytes it has there.
+
+    Raises
+    ------
+    ValueError
+        If the index of a shard points outside of the file.
     """
     file_size = stream.seek(0, os.SEEK_END)
     shard = array.shard
@@ -608,6 +705,11 @@ def _parse_zstd_header(packed: bytes, start: int) -> _ZstdFrameHeader:
         The packed chunk.
     start : int
         The position in `packed` at which the frame begins.
+
+    Returns
+    -------
+    _ZstdFrameHeader
+        The length of the header, the declared size and whether there is a checksum.
     """
     # The bits of the descriptor: 7 and 6 for the length of the content size, 5 for a
     # single segment, 2 for a checksum, 1 and 0 for the length of the dictionary's id.
@@ -654,6 +756,11 @@ def _end_of_zstd_frame(packed: bytes, start: int, header: _ZstdFrameHeader) -> i
         The position in `packed` at which the frame begins.
     header : _ZstdFrameHeader
         The parsed header of the frame.
+
+    Returns
+    -------
+    int
+        The position, which may be beyond the end of `packed`.
     """
     position = start + header.size
     is_last_block = False
