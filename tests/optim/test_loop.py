@@ -55,6 +55,16 @@ def test_a_folder_that_others_can_write_to_is_not_used(folder):
     assert kept(folder) == 0
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such owners")
+def test_a_folder_of_another_user_is_not_used(folder, monkeypatch):
+    """Its owner can put programs into it, however strict its mode is."""
+    folder.mkdir(mode=0o755)
+    stranger = os.geteuid() + 1
+    monkeypatch.setattr(os, "geteuid", lambda: stranger)
+    run(FrechetMeanProblem(Sphere(3)), records=10)
+    assert kept(folder) == 0
+
+
 def test_an_unwritable_home_folder_does_no_harm(tmp_path, monkeypatch):
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))

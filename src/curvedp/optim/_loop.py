@@ -5,6 +5,7 @@ step releases, and `step_along` moves the iterate.
 """
 
 import os
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -100,14 +101,17 @@ def _own_cache_folder() -> Path | None:
     -------
     Path or None
         `$XDG_CACHE_HOME/curvedp` or `~/.cache/curvedp`, which is made if it is missing;
-        None if it cannot be made, or if its mode lets others write.
+        None if it cannot be made, belongs to another user, or lets others write.
     """
     cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     folder = Path(cache) / "curvedp"
     with suppress(OSError):
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        others_can_write = folder.stat().st_mode & 0o022 != 0  # the group or anyone
-        if not others_can_write:
+        status = folder.stat()
+        others_can_write = status.st_mode & 0o022 != 0  # the group or anyone
+        # Windows has no owner in this sense, and its folders count as writable.
+        is_own = sys.platform != "win32" and status.st_uid == os.geteuid()
+        if is_own and not others_can_write:
             return folder
     return None
 
