@@ -3,8 +3,11 @@
 import json
 import math
 import os
+import pickle
+import shutil
 import stat
-from datetime import date
+from copy import deepcopy
+from datetime import UTC, date, datetime
 
 import numpy as np
 import pytest
@@ -122,6 +125,13 @@ def test_nobody_else_can_read_the_file(device):
         lambda content: json.dumps(
             {**content, "entries": [{**content["entries"][0], "epsilon": -5.0}]}
         ),
+        lambda content: json.dumps(
+            {**content, "entries": [{**content["entries"][0], "cell": [[], []]}]}
+        ),
+        lambda content: json.dumps(
+            {**content, "entries": [{**content["entries"][0], "report": ["x", "y"]}]}
+        ),
+        lambda content: "[" * 100_000,
     ],
 )
 def test_a_broken_file_is_refused(device, change):
@@ -130,6 +140,69 @@ def test_a_broken_file_is_refused(device, change):
     device.path.write_text(change(content))
     with pytest.raises(LedgerCorrupted):
         device.report(WORK)
+
+
+NO_DAYS = [datetime(2026, 3, 2, 12, 0), datetime.now(UTC), "2026-03-02", 20260302]
+
+
+@pytest.mark.parametrize("day", NO_DAYS, ids=str)
+def test_a_time_is_no_day(device, day):
+    """Else every second of a day would have a budget of its own."""
+    for use in (lambda: device.report(HOME, day=day), lambda: device.left(day)):
+        with pytest.raises(ParameterError, match="day"):
+            use()
+    assert not device.path.exists()
+
+
+USES = {
+    "report": lambda device: device.report(HOME),
+    "cost": lambda device: device.cost([HOME]),
+    "spent": lambda device: device.spent(),
+    "total": lambda device: device.total,
+}
+COPIES = {
+    "itself": lambda device: device,
+    "copy": deepcopy,
+    "pickle": lambda device: pickle.loads(pickle.dumps(device)),
+}
+
+
+@pytest.mark.parametrize("copied", COPIES)
+@pytest.mark.parametrize("use", USES)
+@pytest.mark.parametrize("kind", ["deleted", "set back", "first report only"])
+def test_a_memory_that_is_set_back_is_refused(device, tmp_path, kind, use, copied):
+    """Fresh reports of a known cell could be averaged, and its day be paid twice."""
+    if kind == "first report only":
+        device.report(WORK)
+        shutil.copy(device.path, tmp_path / "old")
+    elif kind == "set back":
+        device.report(WORK)
+        content = json.loads(device.path.read_text())
+        content["entries"] = []
+        (tmp_path / "old").write_text(json.dumps(content))
+    device.report(HOME)
+    held = COPIES[copied](device)
+    device.path.unlink()
+    if kind != "deleted":
+        shutil.copy(tmp_path / "old", device.path)
+    with pytest.raises(LedgerCorrupted, match="set back"):
+        USES[use](held)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="links need rights on Windows")
+def test_a_second_name_is_no_second_budget(device, tmp_path):
+    device.report(HOME)
+    link = tmp_path / "link.json"
+    link.symlink_to(device.path)
+    other = DeviceLedger(link, device.mechanism, per_day=2.0)
+    assert np.array_equal(other.report(HOME), device.report(HOME))
+    other.report(WORK)
+    with pytest.raises(BudgetExceeded):
+        device.report(CLUB)
+
+    os.link(device.path, tmp_path / "hard.json")
+    with pytest.raises(LedgerCorrupted, match="hard links"):
+        device.report(HOME)
 
 
 def test_what_is_no_place_is_the_public_one(device):

@@ -6,6 +6,7 @@ cell, draws one permanent report for each cell, and sends that again at every vi
 What protects the traces of a person over time is in docs/theory/local.md.
 """
 
+import copy
 import json
 import math
 import os
@@ -173,6 +174,9 @@ class DeviceLedger:
     reports (docs/theory/local.md, Theorem N6). Two places in neighboring cells are as
     far apart as the centers of their cells.
 
+    An object that has seen entries refuses a file from which they are gone. A device
+    that is switched off meanwhile cannot know: keep the file where nobody can set it back.
+
     The file holds the true cells. It is as private as the places, is written with mode
     0600, and must not leave the device.
 
@@ -215,7 +219,8 @@ class DeviceLedger:
                 parameter="mechanism",
                 value=mechanism,
             )
-        self.path = Path(path)
+        # Two names of one file would be two memories after the first write.
+        self.path = Path(path).resolve()
         self.mechanism = mechanism
         self.per_day = _validate.positive("per_day", per_day)
         self.cells = EarthCells(cell, mechanism.space)
@@ -226,6 +231,7 @@ class DeviceLedger:
             "per_day": self.per_day,
             "cell": self.cells.size,
         }
+        self._seen: list[dict[str, Any]] = []
         self._load()
 
     def cost(self, trace: Any, *, day: date | None = None) -> TraceCost:
@@ -262,14 +268,18 @@ class DeviceLedger:
         BudgetExceeded
             If the cell is new and the day's budget does not allow for it. Nothing is
             drawn then.
+        LedgerCorrupted
+            If the file is none, or was deleted or set back under this object.
+        ParameterError
+            If `day` is no date.
         """
+        charged_day = _day(day).isoformat()
         index = self.cells.index(place)
         with _locked(self.path):
             entries = self._load()
             for entry in entries:
                 if tuple(entry["cell"]) == index and entry["report"]:
                     return np.array(entry["report"])
-            charged_day = _day(day).isoformat()
             spent = _spent(entries, charged_day)
             if spent + self.mechanism.epsilon > self.per_day * (1 + _SUM_ERROR):
                 raise BudgetExceeded(
@@ -318,17 +328,51 @@ class DeviceLedger:
         return math.fsum(costs)
 
     def _load(self) -> list[dict[str, Any]]:
+        """Return the entries of the file, which must continue those seen before.
+
+        Raises
+        ------
+        LedgerCorrupted
+            If the file is no device ledger, has a second name, or lacks entries that
+            this object has seen: it was deleted, or an older copy was put back.
+        ParameterError
+            If its terms are not those of this object.
+        """
+        # Taken before the file is read: another thread may add entries meanwhile.
+        seen = self._seen
+        entries = self._read_file() if self.path.exists() else []
+        if not _continues(entries, seen):
+            raise LedgerCorrupted(
+                f"{self.path} was deleted or set back: entries that were there are gone. "
+                "Nothing was drawn"
+            )
+        if len(entries) >= len(self._seen):
+            self._seen = copy.deepcopy(entries)
+        return entries
+
+    def _read_file(self) -> list[dict[str, Any]]:
         """Return the entries of the file, whose terms must be those of this object."""
-        if not self.path.exists():
-            return []
         try:
             content = json.loads(self.path.read_text(encoding="utf-8"))
             entries = content.pop("entries")
             is_valid = isinstance(entries, list) and all(map(_is_entry, entries))
-        except (OSError, ValueError, KeyError, AttributeError, TypeError):
+            names = self.path.stat().st_nlink
+        except (
+            OSError,
+            ValueError,
+            KeyError,
+            AttributeError,
+            TypeError,
+            RecursionError,
+        ):
             raise LedgerCorrupted(f"{self.path} is not a device ledger") from None
         if not is_valid:
             raise LedgerCorrupted(f"{self.path} is not a device ledger")
+        if names > 1:
+            raise LedgerCorrupted(
+                f"{self.path} has {names} names (hard links), and only one of them would "
+                "remember the next report; delete the others"
+            )
         if content != self._terms:
             raise ParameterError(
                 f"{self.path} was made with another epsilon, cell or budget; those of a "
@@ -346,6 +390,7 @@ class DeviceLedger:
         """
         text = json.dumps({**self._terms, "entries": list(entries)}) + "\n"
         write_atomically(self.path, text, mode=0o600)
+        self._seen = copy.deepcopy(list(entries))
 
 
 def _is_entry(entry: Any) -> bool:
@@ -354,11 +399,44 @@ def _is_entry(entry: Any) -> bool:
         return False
     if set(entry) != {"day", "cell", "epsilon", "report"}:
         return False
-    has_cell = isinstance(entry["cell"], list) and len(entry["cell"]) == 2
-    has_cost = isinstance(entry["epsilon"], float) and entry["epsilon"] > 0
-    report = entry["report"]
-    has_report = report is None or (isinstance(report, list) and len(report) == 2)
+    cell, report = entry["cell"], entry["report"]
+    has_cell = (
+        isinstance(cell, list)
+        and len(cell) == 2
+        and all(type(number) is int for number in cell)
+    )
+    has_report = report is None or (
+        isinstance(report, list)
+        and len(report) == 2
+        and all(type(degrees) is float for degrees in report)
+    )
+    cost = entry["epsilon"]
+    has_cost = type(cost) is float and 0 < cost < math.inf
     return has_cell and has_cost and has_report and isinstance(entry["day"], str)
+
+
+def _continues(
+    entries: Sequence[dict[str, Any]], seen: Sequence[dict[str, Any]]
+) -> bool:
+    """Return whether entries begin with those that were seen before.
+
+    Parameters
+    ----------
+    entries : sequence of dict
+        What the file holds now.
+    seen : sequence of dict
+        What it held. An entry without a report may have one by now.
+    """
+    if len(entries) < len(seen):
+        return False
+    for now, before in zip(entries, seen, strict=False):
+        charges_are_same = all(
+            now[name] == before[name] for name in ("day", "cell", "epsilon")
+        )
+        report_is_same = before["report"] in (None, now["report"])
+        if not (charges_are_same and report_is_same):
+            return False
+    return True
 
 
 def _spent(entries: Sequence[dict[str, Any]], day: str) -> float:
@@ -375,8 +453,27 @@ def _spent(entries: Sequence[dict[str, Any]], day: str) -> float:
 
 
 def _day(day: date | None) -> date:
-    """Return a day, today in UTC by default."""
-    return datetime.now(UTC).date() if day is None else day
+    """Return a day, today in UTC by default.
+
+    Parameters
+    ----------
+    day : date or None
+        A `datetime` is refused: every second of a day would have a budget of its own.
+
+    Raises
+    ------
+    ParameterError
+        If it is no date.
+    """
+    if day is None:
+        return datetime.now(UTC).date()
+    if isinstance(day, datetime) or not isinstance(day, date):
+        raise ParameterError(
+            "must be a datetime.date (of a datetime take .date())",
+            parameter="day",
+            value=day,
+        )
+    return day
 
 
 @contextmanager
