@@ -54,12 +54,28 @@ def waiting(activity: str) -> Any:
     """Return a context in which a terminal shows what the user is waiting for.
 
     If the output is no terminal, nothing is shown.
+
+    Parameters
+    ----------
+    activity : str
+        What is done, such as "reading the records".
+
+    Returns
+    -------
+    context manager
+        The line disappears when the context is left.
     """
     return errors.status(f"{activity} …")
 
 
 def describe(error: Exception) -> str:
-    """Return the message of an error, with the parameter as it is typed: `--delta 2`."""
+    """Return the message of an error, with the parameter as it is typed: `--delta 2`.
+
+    Parameters
+    ----------
+    error : Exception
+        The error, whose parameter has its name in Python.
+    """
     if isinstance(error, ParameterError):
         return error.render(typed_names.get() or {})
     return str(error)
@@ -78,7 +94,17 @@ def one_line_errors() -> Iterator[None]:
     def print_note(
         message: Warning | str, category: type[Warning], *args: Any, **kwargs: Any
     ) -> None:
-        """Print a `ReleaseWarning`, and leave every other warning to Python."""
+        """Print a `ReleaseWarning`, and leave every other warning to Python.
+
+        Parameters
+        ----------
+        message : Warning or str
+            The warning.
+        category : type
+            Its class.
+        *args, **kwargs : Any
+            What else Python passes to `warnings.showwarning`.
+        """
         if not issubclass(category, ReleaseWarning):
             show_other_warning(message, category, *args, **kwargs)
         elif str(message) not in printed:
@@ -111,7 +137,15 @@ def one_line_errors() -> Iterator[None]:
 
 
 def _print_error(kind: str, text: str) -> None:
-    """Print why a command ends: in a word, such as "refused", and in a line."""
+    """Print why a command ends: one word in red, and one line.
+
+    Parameters
+    ----------
+    kind : str
+        The word, such as "refused".
+    text : str
+        The line, which may quote a stranger's text.
+    """
     errors.print(f"[bold red]{kind}[/]: {escape_markup(text)}", soft_wrap=True)
 
 
@@ -120,6 +154,11 @@ def escape_markup(text: object) -> str:
 
     The text may come from a stranger: markup and control characters in it have no
     effect.
+
+    Parameters
+    ----------
+    text : object
+        What is printed, as `str` writes it.
     """
     line = " ".join(str(text).split("\n"))
     printable = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in line)
@@ -127,7 +166,18 @@ def escape_markup(text: object) -> str:
 
 
 def check_picture(path: Path | None) -> None:
-    """Refuse, before anything is computed, a picture that could not be written."""
+    """Refuse, before anything is computed, a picture that could not be written.
+
+    Parameters
+    ----------
+    path : Path or None
+        The file of the picture; None if there is none.
+
+    Raises
+    ------
+    ParameterError
+        If the ending is not that of a picture, or the folder does not exist.
+    """
     if path is not None and path.suffix not in (".svg", ".png", ".pdf"):
         raise ParameterError(f"--plot {path} must end in .svg, .png or .pdf")
     if path is not None and not path.absolute().parent.is_dir():
@@ -135,7 +185,15 @@ def check_picture(path: Path | None) -> None:
 
 
 def save_picture(figure: Any, path: Path) -> None:
-    """Write a figure to a file that `check_picture` accepted, whole or not at all."""
+    """Write a figure to a file that `check_picture` accepted, whole or not at all.
+
+    Parameters
+    ----------
+    figure : matplotlib.figure.Figure
+        The picture.
+    path : Path
+        The file, whose ending says the format.
+    """
     from curvedp.report.canvas import own_style
 
     buffer = io.BytesIO()

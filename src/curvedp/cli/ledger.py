@@ -144,6 +144,11 @@ def _print_time_remarks(ledger: "Ledger") -> None:
     """Remark on entries whose times cannot all be right; the order of entries stands.
 
     The time of an entry is what the clock of the machine said that wrote it.
+
+    Parameters
+    ----------
+    ledger : Ledger
+        The ledger, whose entries are read.
     """
     from curvedp.core.certificate_form import lies_in_future, read_time
 
@@ -167,7 +172,13 @@ def _print_time_remarks(ledger: "Ledger") -> None:
 
 
 def _ledger_to_dict(ledger: "Ledger") -> dict[str, Any]:
-    """Return the budget, what remains, and all entries of a ledger as JSON values."""
+    """Return the budget, what remains, and all entries of a ledger as JSON values.
+
+    Parameters
+    ----------
+    ledger : Ledger
+        The ledger.
+    """
     remaining, frozen = ledger.remaining, ledger.frozen
     return {
         "budget": ledger.budget.to_dict(),
@@ -218,7 +229,13 @@ def verify(
 
 
 def _print_balance(ledger: "Ledger") -> None:
-    """Print what has been spent and what remains of the budget."""
+    """Print what has been spent and what remains of the budget.
+
+    Parameters
+    ----------
+    ledger : Ledger
+        The ledger.
+    """
     spent = ledger.spent or "nothing"
     remaining = ledger.remaining or "nothing"
     balance = f"spent {spent}, remaining {remaining} of {ledger.budget}"

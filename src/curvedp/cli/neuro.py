@@ -187,14 +187,19 @@ def plan_connectome(
 
 
 def _networks(choice: str | None, names: list[str]) -> list[str] | None:
-    """Return the network of each region: none, from the names, or from a file.
+    """Return the network of each region, or None if networks were not asked for.
 
     Parameters
     ----------
     choice : str or None
-        What was typed.
+        What was typed: "schaefer" for networks in the names of regions, or a file.
     names : list of str
-        The regions.
+        The names of the regions.
+
+    Returns
+    -------
+    list of str or None
+        One network for each region.
     """
     from curvedp.neuro import networks_of
 
@@ -239,13 +244,33 @@ _INTERVAL_WORDS = {"population": "95% of the population", "records": "95% of the
 
 
 def _interval_targets(model: "PrivateConnectome | PrivateRegionTensors") -> list[str]:
-    """Return what there are intervals for: the population first, if it is known."""
+    """Return the targets of the intervals that a release has.
+
+    The population comes first, if its sampling error is known; then the records, whose
+    intervals cover the noise alone.
+
+    Parameters
+    ----------
+    model : PrivateConnectome or PrivateRegionTensors
+        The estimator after `fit`.
+    """
     has_population = model.sampling_error_ is not None
     return ["population", "records"] if has_population else ["records"]
 
 
 def _connectome_dict(model: "PrivateConnectome") -> dict[str, Any]:
-    """Return all that was released, as plain values."""
+    """Return all that was released of a connectome, as plain values.
+
+    Parameters
+    ----------
+    model : PrivateConnectome
+        The estimator after `fit`.
+
+    Returns
+    -------
+    dict
+        JSON values for --json, or for the terminal if a file cannot be written.
+    """
     intervals = {}
     for of in _interval_targets(model):
         lower, upper = model.confidence_edges(of=of)
@@ -264,7 +289,13 @@ def _connectome_dict(model: "PrivateConnectome") -> dict[str, Any]:
 
 
 def _print_connectome(model: "PrivateConnectome") -> None:
-    """Print the strongest edges with their intervals, the errors and the plan."""
+    """Print the strongest edges with their intervals, the errors and the plan.
+
+    Parameters
+    ----------
+    model : PrivateConnectome
+        The estimator after `fit`.
+    """
     import numpy as np
 
     statistic = model.certificate_.statistic
@@ -273,6 +304,9 @@ def _print_connectome(model: "PrivateConnectome") -> None:
         f"{model.resolution_}, {escape_markup(model.certificate_.guarantee)}"
     )
     console.print(escape_markup(model.choice_), soft_wrap=True)
+
+    # The edges with the largest correlations. A pair of networks may be one network
+    # twice, so the diagonal counts there.
     bounds = {of: model.confidence_edges(of=of) for of in _interval_targets(model)}
     offset = 1 if model.resolution_ == "regions" else 0
     rows, columns = np.triu_indices(len(model.names_), offset)
@@ -319,9 +353,9 @@ def _write_connectome(
     Parameters
     ----------
     model : PrivateConnectome
-        After `fit`.
+        The estimator after `fit`.
     out, plot, certificate : path or None
-        The files.
+        The files of the matrix, the picture and the certificate.
     """
     from curvedp._files import write_atomically
     from curvedp.neuro import plot_connectome, write_relmat
@@ -358,7 +392,13 @@ def _printing_if_unwritten(content: dict[str, Any]) -> Iterator[None]:
 
 
 def _print_written(written: list[Path]) -> None:
-    """Name the files that were written, beside the output of --json."""
+    """Name the files that were written on standard error, beside the output of --json.
+
+    Parameters
+    ----------
+    written : list of Path
+        The files, perhaps none.
+    """
     if written:
         from curvedp.cli.console import errors
 
@@ -438,7 +478,23 @@ def regions(
 
 
 def _region_names(path: Path | None) -> dict[int, str] | None:
-    """Return the names of regions by their numbers, from a table as BIDS has it."""
+    """Return the names of regions by their numbers, from a table in the form of BIDS.
+
+    Parameters
+    ----------
+    path : Path or None
+        A tsv file with the columns "index" and "name"; None if none was named.
+
+    Returns
+    -------
+    dict or None
+        The name of each region.
+
+    Raises
+    ------
+    ParameterError
+        If a column is missing, or a line has no index or name.
+    """
     if path is None:
         return None
     lines = path.read_text(encoding="utf-8").splitlines()
@@ -453,7 +509,15 @@ def _region_names(path: Path | None) -> dict[int, str] | None:
 
 
 def _print_regions(model: "PrivateRegionTensors") -> None:
-    """Print FA and MD of the regions with their intervals."""
+    """Print FA and MD of the regions with their intervals.
+
+    FA and MD are the fractional anisotropy and the mean diffusivity of a tensor.
+
+    Parameters
+    ----------
+    model : PrivateRegionTensors
+        The estimator after `fit`.
+    """
     statistic = model.certificate_.statistic
     console.print(
         f"private mean tensors of {len(model.regions_)} regions, {statistic['n']} "
@@ -495,9 +559,9 @@ def _write_regions(
     Parameters
     ----------
     model : PrivateRegionTensors
-        After `fit`.
+        The estimator after `fit`.
     out, plot, certificate : path or None
-        The files.
+        The files of the table, the picture and the certificate.
     """
     from curvedp._files import write_atomically
     from curvedp.neuro import plot_regions

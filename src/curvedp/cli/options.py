@@ -27,7 +27,24 @@ _ALIASES = {"n": "records", "eps": "epsilon", "delta0": "delta"}
 
 
 def option(kind: Any, *names: str, help: str, default: Any = None) -> tuple[Any, Any]:
-    """Return an option of a command, None where it is not given."""
+    """Declare an option of a command, which is None unless it is typed.
+
+    Parameters
+    ----------
+    kind : type
+        The type to which typer converts what is typed.
+    *names : str
+        The forms of the option, such as "--radius" and "-r".
+    help : str
+        The line in the help text.
+    default : object
+        The value if the option is not typed.
+
+    Returns
+    -------
+    annotation, default
+        What typer reads, as in `Options`.
+    """
     return Annotated[
         kind if default is not None else kind | None, typer.Option(*names, help=help)
     ], default
@@ -68,6 +85,13 @@ def with_options(
     names = _typed_names(options)
 
     def run(**arguments: Any) -> None:
+        """Run the function; a refusal becomes one line that names the typed options.
+
+        Parameters
+        ----------
+        **arguments : Any
+            The options by their names in Python.
+        """
         token = typed_names.set(names)
         try:
             with one_line_errors():
@@ -89,7 +113,13 @@ def with_options(
 
 
 def _typed_names(options: Options) -> dict[str, str]:
-    """Return what is typed for each of Python's parameters."""
+    """Return what is typed for each of Python's parameters, such as "--radius".
+
+    Parameters
+    ----------
+    options : dict
+        The options of a command by their names in Python.
+    """
     names: dict[str, str] = {}
     for name, (annotation, _) in options.items():
         # What typer is told about an option follows the type.
@@ -103,7 +133,15 @@ def _typed_names(options: Options) -> dict[str, str]:
 
 
 def _long_name(name: str, info: typer.models.OptionInfo) -> str:
-    """Return the long form of an option, such as `--radius` of `--radius`, `-r`."""
+    """Return the long form of an option, such as `--radius` of `--radius`, `-r`.
+
+    Parameters
+    ----------
+    name : str
+        The name of the option in Python.
+    info : typer OptionInfo
+        What was declared to typer.
+    """
     # Typer keeps the first name of an option as its default.
     declared = (info.default, *(info.param_decls or ()))
     for form in declared:
@@ -113,7 +151,21 @@ def _long_name(name: str, info: typer.models.OptionInfo) -> str:
 
 
 def command(function: Callable[..., None]) -> Any:
-    """Return a command that takes a function's own parameters."""
+    """Turn a function into a command whose options are the function's parameters.
+
+    A parameter called `guarantee` is asked for by four options: --mu, --epsilon,
+    --delta and --rho.
+
+    Parameters
+    ----------
+    function : callable
+        The function; its docstring is the help text of the command.
+
+    Returns
+    -------
+    callable
+        The command, from whose signature typer reads the options.
+    """
     parameters = signature(function).parameters
     options: Options = {
         name: (parameter.annotation, parameter.default)
@@ -130,6 +182,15 @@ def command(function: Callable[..., None]) -> Any:
         rho: float | None,
         **arguments: Any,
     ) -> None:
+        """Run the function with the guarantee that the four options name.
+
+        Parameters
+        ----------
+        mu, epsilon, delta, rho : float or None
+            What was typed for each of the four options.
+        **arguments : Any
+            The other options by their names in Python.
+        """
         guarantee = guarantee_from_options(mu, epsilon, delta, rho)
         function(guarantee=guarantee, **arguments)
 
@@ -155,6 +216,16 @@ def guarantee_from_options(
     ----------
     mu, epsilon, delta, rho : float or None
         What was typed for each option.
+
+    Returns
+    -------
+    Guarantee
+        `GDP`, `PureDP`, `ApproxDP` or `ZCDP`.
+
+    Raises
+    ------
+    ParameterError
+        If none or several are named, or a number is not allowed.
     """
     from curvedp.privacy import GDP, ZCDP, ApproxDP, PureDP
 

@@ -99,6 +99,11 @@ def _draw_and_write(mechanism: "MetricLaplace", options: TypedOptions) -> int:
         What draws the reports.
     options : mapping
         The options of the command, by name.
+
+    Returns
+    -------
+    int
+        The number of reports.
     """
     from curvedp._files import write_atomically
     from curvedp.local.report_files import report_table
@@ -136,11 +141,22 @@ def _mechanism(options: TypedOptions) -> "MetricLaplace":
     ----------
     options : mapping
         The options of the command, by name.
+
+    Returns
+    -------
+    MetricLaplace
+        The mechanism for places on the Earth, or for points of a manifold.
+
+    Raises
+    ------
+    ParameterError
+        If the options do not go together.
     """
     from curvedp.geometry import parse_manifold
     from curvedp.local import MetricLaplace
 
-    per_km, epsilon = options["epsilon_per_km"], options["epsilon"]
+    per_km = options["epsilon_per_km"]
+    epsilon = options["epsilon"]
     if (per_km is None) == (epsilon is None):
         raise ParameterError(
             "give --epsilon-per-km for places on the Earth, or --epsilon per unit of "
@@ -168,6 +184,11 @@ def _earth(public_place: str | None) -> "Earth":
     ----------
     public_place : str or None
         Latitude and longitude in degrees, separated by a comma.
+
+    Returns
+    -------
+    Earth
+        The space of places.
     """
     from curvedp.local import Earth
     from curvedp.local.spaces import parse_place

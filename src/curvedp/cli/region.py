@@ -81,8 +81,12 @@ def _save_region_picture(
     ----------
     text : str
         The certificate as JSON.
-    level, of, components
-        As for `region_of`.
+    level : float
+        The confidence level.
+    of : {"records", "population"}
+        What the region is about.
+    components : int or None
+        For principal directions: how many were released.
     target : path
         The file of the picture.
     """

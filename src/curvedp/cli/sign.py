@@ -6,7 +6,7 @@ the chain at that time.
 """
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -15,6 +15,9 @@ from curvedp.cli.console import console, escape_markup, waiting
 from curvedp.cli.options import command
 from curvedp.errors import ParameterError
 from curvedp.verification import DEFAULT_SECONDS, sign_file, verify_file
+
+if TYPE_CHECKING:
+    from curvedp.core.certificate import Certificate
 
 
 @command
@@ -119,28 +122,19 @@ def statement(
         )
         return
     answers = statements.read_study(study)
-    verified = []
-    unconfirmed: list[str] = []
-    for path in certificates:
-        with waiting("recomputing every claim"):
-            verification = verify_file(path, seconds=seconds)
-            verified.append(verification.certificate("no statement: "))
-        unconfirmed += [
-            f"{check.claim}: {check.detail}"
-            for check in verification.checks
-            if check.holds is None
-        ]
-    notes = tuple(dict.fromkeys(unconfirmed))
+    verified, notes = _verify_all(certificates, seconds)
     ledger_note = ""
     if ledger is not None:
         ledger_note = statements.ledger_sentence(
             open_ledger(ledger, key=ledger_key), verified
         )
+
     registry = statements.yaml(statements.registry(verified, answers))
     if print_registry:
         print(registry, end="")
     if out is None:
         return
+
     label = statements.label(verified, answers, notes, ledger_note)
     worksheet = statements.worksheet(verified, answers, notes, ledger_note)
     out.mkdir(parents=True, exist_ok=True)
@@ -153,3 +147,41 @@ def statement(
         f"registry.yaml, label.html and worksheet.html are in {escape_markup(out)}",
         soft_wrap=True,
     )
+
+
+def _verify_all(
+    paths: list[Path], seconds: float
+) -> "tuple[list[Certificate], tuple[str, ...]]":
+    """Verify certificates, and note the claims that nobody can confirm.
+
+    Parameters
+    ----------
+    paths : list of Path
+        The files of the certificates.
+    seconds : float
+        How long the verification of each may take.
+
+    Returns
+    -------
+    certificates : list of Certificate
+        The certificates, of which no claim was refuted.
+    notes : tuple of str
+        Each claim that is neither confirmed nor refuted, once.
+
+    Raises
+    ------
+    VerificationFailed
+        If a claim of a certificate is refuted.
+    """
+    certificates = []
+    unconfirmed: list[str] = []
+    for path in paths:
+        with waiting("recomputing every claim"):
+            verification = verify_file(path, seconds=seconds)
+            certificates.append(verification.certificate("no statement: "))
+        unconfirmed += [
+            f"{check.claim}: {check.detail}"
+            for check in verification.checks
+            if check.holds is None
+        ]
+    return certificates, tuple(dict.fromkeys(unconfirmed))

@@ -72,9 +72,9 @@ def _print_checks(checks: list[ClaimCheck], notes: list[str]) -> None:
     Parameters
     ----------
     checks : list of ClaimCheck
-        What was recomputed.
+        The result for each claim.
     notes : list of str
-        What is odd about the release.
+        Warnings about the release, and facts that nobody can recompute.
     """
     print_table(
         ("claim", "holds", "how"),
