@@ -243,7 +243,56 @@ def test_the_shell_compares_files_and_columns(tmp_path):
     assert "a and b differ" in one_file.output
     paired = run("paired", tmp_path / "a.csv", tmp_path / "b.csv")
     assert "a and b differ" in paired.output
+    assert "effect size" in paired.output
     assert run("two-sample", tmp_path / "a.csv").exit_code == 2
+
+
+def write_pairs(folder):
+    """Write first and second measurements, and the person of each; return the files."""
+    for name, points in zip(("before", "after"), pairs(0.3), strict=True):
+        (folder / name).mkdir()
+        write_csv(folder / name / "day.csv", points, [f"P{i // 2}" for i in range(300)])
+    return [folder / name / "day.csv" for name in ("before", "after")]
+
+
+def shell_pairs(*arguments):
+    """Run `curvedp test paired` on files with latitudes and longitudes."""
+    typed = ["paired", *arguments, "-m", "sphere:2", "--as", "latlon-degrees"]
+    return CliRunner().invoke(app, ["test", *map(str, typed), "--header"])
+
+
+def test_the_shell_compares_pairs_with_a_private_ball(tmp_path):
+    files = write_pairs(tmp_path)
+    ledger = tmp_path / "x.ledger"
+    found = shell_pairs(
+        *files, "-r", "private", "--mu", 2, "--groups", "unit", "--ledger", ledger,
+        *("--budget-mu", 2, "--certificate", tmp_path / "c.json"),
+    )  # fmt: skip
+    assert found.exit_code == 0, found.output
+    output = found.output.replace("\n", " ")
+    assert f"{files[0].with_suffix('')} and {files[1].with_suffix('')} differ" in output
+    assert "effect size" in output
+    entries = Ledger(ledger).entries
+    assert {entry.unit.value for entry in entries} == {"person"}
+    assert len(list(tmp_path.glob("c-*.json"))) == len(entries) == 3
+
+
+def test_pairs_by_pure_dp_are_tested_alone(tmp_path):
+    files = write_pairs(tmp_path)
+    found = shell_pairs(*files, "--columns", "lat,lon", "-r", 1.0, "--epsilon", 2)
+    assert "differ" in found.output
+    assert "effect size" not in found.output
+    found = shell_pairs(*files, "--columns", "lat,lon", "-r", "private", "--epsilon", 2)
+    assert found.exit_code == 2
+    assert "GDP" in found.output
+
+
+def test_pairs_of_two_people_are_refused(tmp_path):
+    first, second = write_pairs(tmp_path)
+    second.write_text(second.read_text().replace(",P7\n", ",Q7\n"))
+    found = shell_pairs(first, second, "--groups", "unit", "-r", 1.0, "--mu", 2)
+    assert found.exit_code == 2
+    assert "the same person" in found.output
 
 
 def test_the_column_of_labels_need_not_be_left_out_by_hand(tmp_path):

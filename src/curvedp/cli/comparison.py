@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from curvedp.estimators.comparison import GroupComparison
     from curvedp.inference.hypotheses import PermutationTest
     from curvedp.privacy import Guarantee
+    from curvedp.privacy.unit import PrivacyUnit
 
 test_app = typer.Typer(
     no_args_is_help=True, help="Test privately whether groups of records differ."
@@ -132,6 +133,10 @@ def _read_groups(options: TypedOptions, space: Any) -> list[_Group]:
     """
     files = [_read_group(options, path, space) for path in options["files"]]
     if options["labels"] is None:
+        if len({group.name for group in files}) < len(files):
+            # Files of one name in several folders are told apart by their folders.
+            for group, path in zip(files, options["files"], strict=True):
+                group.name = str(path.with_suffix(""))
         return files
     if len(files) != 1:
         raise ParameterError("--labels goes with one file")
@@ -200,7 +205,6 @@ def _run(kind: str, options: TypedOptions) -> None:
     options : mapping
         The options of the command, by their names in Python.
     """
-    from curvedp.estimators.comparison import comparison_unit
     from curvedp.geometry import parse_manifold
     from curvedp.records.files import load_point
 
@@ -227,7 +231,7 @@ def _run(kind: str, options: TypedOptions) -> None:
             options["ledger"],
             options["budget_mu"],
             options["ledger_key"],
-            unit=None if kind == "paired" else comparison_unit(options["groups"]),
+            unit=_unit_of(kind, guarantee, options["groups"]),
         ),
         "label": ledger_label(options["label"] or f"{kind} test", options["as_user"]),
     }
@@ -236,6 +240,29 @@ def _run(kind: str, options: TypedOptions) -> None:
             _test_pairs(space, groups, common, options)
         else:
             _compare(space, groups, common, options)
+
+
+def _unit_of(
+    kind: str, guarantee: "Guarantee", groups: str | None
+) -> "PrivacyUnit | None":
+    """Return whom a ledger that this test starts protects; None leaves it to the test.
+
+    Parameters
+    ----------
+    kind : str
+        The test: two-sample, k-sample or paired.
+    guarantee : Guarantee
+        What the test meets. A test of pairs by GDP is a comparison of people.
+    groups : str or None
+        The column with the person of each record.
+    """
+    from curvedp.estimators.comparison import comparison_unit
+    from curvedp.privacy import GDP
+    from curvedp.privacy.unit import PrivacyUnit
+
+    if kind != "paired":
+        return comparison_unit(groups)
+    return PrivacyUnit.PERSON if isinstance(guarantee, GDP) else None
 
 
 def _check_outputs(options: TypedOptions) -> None:
@@ -280,7 +307,8 @@ def _test_pairs(
 ) -> None:
     """Run the paired test of two groups, and print or write its result.
 
-    It takes a public ball only. Line i of both groups is one pair.
+    Line i of both groups is one pair. A guarantee by GDP has parts, so that the means
+    and an effect size are released too; others pay for the test alone.
 
     Parameters
     ----------
@@ -293,12 +321,28 @@ def _test_pairs(
     options : mapping
         The options of the command, by their names in Python.
     """
-    from curvedp.estimators.comparison import test_sentence
+    from curvedp.estimators.comparison import compare_pairs, test_sentence
     from curvedp.inference import paired_test
+    from curvedp.privacy import GDP
 
-    if isinstance(common["radius"], str):
-        raise ParameterError("must be a number for pairs", parameter="radius")
     first, second = groups
+    _check_same_persons(first, second)
+    if isinstance(common["guarantee"], GDP):
+        comparison = compare_pairs(
+            space,
+            first.records,
+            second.records,
+            names=[first.name, second.name],
+            groups=first.persons,
+            **common,
+        )
+        _print_or_save(space, comparison, groups, common["guarantee"], options)
+        return
+    if isinstance(common["radius"], str):
+        raise ParameterError(
+            "must be a number for pairs, unless the guarantee is GDP (--mu)",
+            parameter="radius",
+        )
     test = paired_test(
         space, first.records, second.records, groups=first.persons, **common
     )
@@ -309,6 +353,22 @@ def _test_pairs(
         return
     _print_line(test_sentence(test, [group.name for group in groups]))
     _print_written(written)
+
+
+def _check_same_persons(first: _Group, second: _Group) -> None:
+    """Refuse files of pairs that name different people in one line. Ids are public.
+
+    Parameters
+    ----------
+    first, second : _Group
+        The first and the second measurements.
+    """
+    if first.persons is None or second.persons is None:
+        return
+    if list(map(str, first.persons)) != list(map(str, second.persons)):
+        raise ParameterError(
+            "must name the same person in line i of both files", parameter="groups"
+        )
 
 
 def _compare(
@@ -339,6 +399,31 @@ def _compare(
         groups=persons,
         **common,
     )
+    _print_or_save(space, comparison, groups, common["guarantee"], options)
+
+
+def _print_or_save(
+    space: Any,
+    comparison: "GroupComparison",
+    groups: list[_Group],
+    guarantee: "Guarantee",
+    options: TypedOptions,
+) -> None:
+    """Write the certificates of a comparison and print it, or print all of it as JSON.
+
+    Parameters
+    ----------
+    space : Manifold
+        The manifold of the records.
+    comparison : GroupComparison
+        What was released.
+    groups : list of _Group
+        The groups, for their names.
+    guarantee : Guarantee
+        What everything together meets.
+    options : mapping
+        The options of the command, by their names in Python.
+    """
     certificates = comparison.certificates
     answer = {
         **_test_dict(comparison.test),
@@ -361,7 +446,7 @@ def _compare(
         space,
         comparison,
         [group.name for group in groups],
-        common["guarantee"],
+        guarantee,
         options,
     )
     _print_written(written)
@@ -412,7 +497,10 @@ def _print_comparison(
     )
     if comparison.regions:
         _print_line("all regions hold at once with probability 95%")
-    _print_line(f"the test, the means and a private ball together meet {guarantee}")
+    parts = "the test, the means and a private ball"
+    if comparison.ball_release is None:
+        parts = "the test and the means"
+    _print_line(f"{parts} together meet {guarantee}")
 
 
 def _means_dict(comparison: "GroupComparison") -> dict[str, dict[str, Any]]:
