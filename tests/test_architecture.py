@@ -228,7 +228,7 @@ ARROWS: dict[str, set[str]] = {
         "release",
         "statistics",
     },
-    "releasing": {"core", "estimators", "geometry", "records", "report"},
+    "releasing": {"core", "estimators", "geometry", "planning", "records", "report"},
     "statement": {"core", "inference", "ledger", "privacy"},
     "topics": {"geometry", "records"},
     "testing": {"conformance", "geometry"},
