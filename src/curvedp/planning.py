@@ -302,7 +302,13 @@ class Plan:
             return min_records
 
         def to_record_count(count: float) -> int:
-            """Round up to a number of records that a plan accepts."""
+            """Round up to a number of records that a plan accepts.
+
+            Parameters
+            ----------
+            count : float
+                A number of records that the search tries.
+            """
             return ceil(min(max(min_records, count), _MAX_RECORDS))
 
         # The error is about inversely proportional to the number of records.
@@ -314,7 +320,13 @@ class Plan:
             nearby_plan = self._replan(n=first_guess)
 
         def error_at(count: float) -> float:
-            """Return the predicted error with this number of records."""
+            """Return the predicted error with this number of records.
+
+            Parameters
+            ----------
+            count : float
+                A number of records that the search tries.
+            """
             return nearby_plan._error_with(n=to_record_count(count))
 
         count = _solve_for_error(
@@ -396,6 +408,11 @@ class Plan:
         ----------
         statistic : ClippedToBall or BallSearchStatistic
             The planned statistic, with its ball.
+
+        Returns
+        -------
+        Population
+            Public records with their Fréchet mean.
         """
         if self._has_private_ball:
             return population_of_spread(
@@ -484,7 +501,13 @@ class Plan:
             largest_radius = nextafter(self.manifold.convexity_radius, 0)
 
         def error_at(radius: float) -> float:
-            """Return the predicted error in a public ball of this radius."""
+            """Return the predicted error in a public ball of this radius.
+
+            Parameters
+            ----------
+            radius : float
+                A radius that the search tries.
+            """
             return self._error_with(radius=min(radius, largest_radius))
 
         return _solve_for_error(error_at, planned_radius, wanted_error, increasing=True)
@@ -620,10 +643,19 @@ class Plan:
 
         Parameters
         ----------
-        n, radius, guarantee : optional
-            The other parameters. Those that are None are taken from this plan.
+        n : int, optional
+            Another number of records.
+        radius : float, optional
+            Another radius of the public ball.
+        guarantee : Guarantee, optional
+            Another guarantee.
         mechanism : str
             The one mechanism to predict; "auto" predicts all of them.
+
+        Returns
+        -------
+        Plan
+            A plan of its own, with all predictions made again.
         """
         return plan(
             manifold=self.manifold,
@@ -639,7 +671,10 @@ class Plan:
         )
 
     def advice(self) -> list[str]:
-        """Return advice that follows from the predictions, as a list of sentences."""
+        """Return advice that follows from the predictions, as a list of sentences.
+
+        The best mechanism comes first, then warnings and remedies.
+        """
         return [line.text for line in self.advice_with_kinds()]
 
     def advice_with_kinds(self) -> list[Advice]:
@@ -688,6 +723,11 @@ class Plan:
         mechanism is "newton": its regions rest on bounds of the Hessian over the whole
         ball. In wide balls on spheres they are as wide as the ball, although the error
         is small.
+
+        Returns
+        -------
+        list of Advice
+            One line, or none.
         """
         is_newton = self.mechanism == NewtonMechanism.info.option
         is_one_mean = self.statistic == "mean" and self.classes == 1
@@ -720,6 +760,11 @@ class Plan:
         ----------
         length_name : str
             What `spread` is called in the clause: "radius" or "spread of the records".
+
+        Returns
+        -------
+        str
+            A clause without a full stop.
         """
         if self.statistic == "tangent-pca":
             return (
@@ -743,6 +788,11 @@ class Plan:
         The error is compared with the spread of the records and with the sampling error
         of their mean. A warning is added if the records may have several means, because
         the ball is too large for its manifold.
+
+        Returns
+        -------
+        list of Advice
+            The error as a share of the spread first, then warnings.
         """
         error_as_share = self._error_relative_to("spread of the records")
         spread_name = "the root mean square distance to their mean"
@@ -790,6 +840,11 @@ class Plan:
         error at which a release is useless. A private ball needs twice as many records:
         its radius is about 1.5 times the spread of the records, and the mean in it gets
         0.6 of the budget.
+
+        Returns
+        -------
+        list of str
+            One or two sentences.
         """
         # For sensitivity 1 the noise scale is 1/μ, or 1/ε for pure ε-DP.
         noise_law, inverse_budget = smallest_noise(self.guarantee)
@@ -816,6 +871,11 @@ class Plan:
 
         It names the best classifier. If that would misclassify more than 20% of new
         records, it also says how many records would reduce this to 20%.
+
+        Returns
+        -------
+        list of Advice
+            Two or three lines.
         """
         take_best = (
             f"take {self.mechanism}: {1 - self.error:.0%} right "
@@ -871,6 +931,11 @@ class Plan:
 
         It says how many clusters of equal size this number of records and this privacy
         budget allow.
+
+        Returns
+        -------
+        list of Advice
+            Two lines.
         """
         largest = self.largest_number_of_clusters
         if self.too_small:
@@ -901,7 +966,10 @@ class Plan:
         ]
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the predictions and the advice as values that JSON can hold."""
+        """Return the predictions and the advice as values that JSON can hold.
+
+        `curvedp plan --json` prints them.
+        """
         return {
             "manifold": self.manifold.name,
             "statistic": self.statistic_name,
@@ -1044,6 +1112,8 @@ def plan(
     _check_point_size(manifold)
     n = _validate.integer("n", n, 2)
     classes = _validate.integer("classes", classes, 1)
+
+    # Statistics without a radius.
     if statistic == "kmeans":
         for name, value in (("radius", radius), ("spread", spread)):
             if value is not None:
@@ -1061,6 +1131,7 @@ def plan(
             )
         return _plan_classifier(manifold, n, guarantee, mechanism, classes)
 
+    # Statistics in a public or in a private ball.
     has_private_ball = isinstance(radius, str)
     spread = _check_spread(spread, has_private_ball)
     if statistic == "synthetic":
@@ -1097,7 +1168,18 @@ def plan(
 
 
 def _check_point_size(manifold: Manifold) -> None:
-    """Refuse a manifold whose points have too many numbers to simulate quickly."""
+    """Refuse a manifold whose points have too many numbers to simulate quickly.
+
+    Parameters
+    ----------
+    manifold : Manifold
+        The manifold of the records.
+
+    Raises
+    ------
+    ParameterError
+        If a point has more than 10⁵ numbers.
+    """
     numbers = prod(manifold.point_shape)
     if numbers > _MAX_NUMBERS_PER_POINT:
         raise ParameterError(
@@ -1116,6 +1198,11 @@ def _check_spread(spread: float | None, has_private_ball: bool) -> float | None:
         states it.
     has_private_ball : bool
         Whether the release searches for its ball. Otherwise a spread has no use.
+
+    Returns
+    -------
+    float or None
+        The spread as a float; None if none was stated.
 
     Raises
     ------
@@ -1143,6 +1230,11 @@ def _check_class_sizes(n: int, classes: int, statistic: object) -> None:
     statistic : str or type of Statistic
         What is released. Only means and classifiers have classes, of at least two
         records each.
+
+    Raises
+    ------
+    ParameterError
+        If the statistic has no classes, or a class has fewer than 2 records.
     """
     if classes > 1 and (statistic != "mean" or n < 2 * classes):
         raise ParameterError(
@@ -1172,6 +1264,11 @@ def _plan_classifier(
         "PrivateSoftmax".
     classes : int
         The number of classes.
+
+    Returns
+    -------
+    Plan
+        The predicted error rate of each call, best first.
     """
     candidates = candidate_classifiers(manifold, n, classes, guarantee)
     calls = list(candidates)
@@ -1206,14 +1303,32 @@ def _plan_clusters(
     outer_radius: float | None,
     classes: int,
 ) -> Plan:
-    """Plan k-means: how well clusters of equal size would be found.
+    """Return the plan of k-means: how well clusters of equal size would be found.
 
     Parameters
     ----------
-    manifold, n, guarantee, center, outer_radius
-        The arguments of `plan` with these names.
+    manifold : Manifold
+        The manifold of the records.
+    n : int
+        The number of records, or of people.
+    guarantee : Guarantee
+        The guarantee that the release will meet.
+    center : array or None
+        The center of the ball; the origin of the manifold if it is None.
+    outer_radius : float or None
+        The radius of the public ball in which a private ball is searched.
     classes : int
         The number of clusters; at least two are planned.
+
+    Returns
+    -------
+    Plan
+        The length of the noise of a center, in units of the spread of a cluster.
+
+    Raises
+    ------
+    ParameterError
+        If there are more clusters than records.
     """
     n_clusters = max(classes, 2)
     if n_clusters > n:
@@ -1261,8 +1376,19 @@ def _plan_public_ball(
         The statistic of the records of one class, with its ball.
     n : int
         The number of records of all classes together.
-    guarantee, mechanism, statistic, classes
-        As for `plan`; they are stored in the result.
+    guarantee : Guarantee
+        The guarantee that the release will meet.
+    mechanism : str
+        The one mechanism to predict; "auto" predicts all of them.
+    statistic : str or type of Statistic
+        What is released, as the caller of `plan` named it.
+    classes : int
+        The number of classes, with equally many records each.
+
+    Returns
+    -------
+    Plan
+        The predicted error of each mechanism, best first.
     """
     manifold = planned.manifold
     errors, left_out = _predict_errors(planned, guarantee, mechanism)
@@ -1301,8 +1427,15 @@ def _plan_tangent_pca(
     ----------
     planned : TangentMoments
         The statistic: the moments of the records' logarithms at the ball's center.
-    guarantee, mechanism
-        The arguments of `plan` with these names.
+    guarantee : Guarantee
+        The guarantee that the release will meet.
+    mechanism : str
+        The one mechanism to predict; "auto" predicts all of them.
+
+    Returns
+    -------
+    Plan
+        The predicted angle of the first direction, for each way to release it.
     """
     with one_blas_thread():
         ways = ways_in_public_ball(planned, guarantee)
@@ -1337,9 +1470,26 @@ def _planned_population(
 
     Parameters
     ----------
-    manifold, center, radius, n, outer_radius, classes, guarantee
-        The arguments of `plan` with these names. In a private ball the model depends on
-        the guarantee.
+    manifold : Manifold
+        The manifold of the records.
+    center : array or None
+        The center of the ball; the origin of the manifold if it is None.
+    radius : float or "private"
+        The radius of the public ball, or "private" to search for one.
+    n : int
+        The number of records, or of people.
+    outer_radius : float or None
+        The radius of the public ball in which a private ball is searched.
+    classes : int
+        The number of classes, with equally many records each.
+    guarantee : Guarantee
+        The guarantee that the release will meet. The best model in a private ball
+        depends on it.
+
+    Returns
+    -------
+    SyntheticPopulation or SearchedPopulation
+        The statistic that the release would have.
     """
     if not isinstance(radius, str):
         return SyntheticPopulation(manifold, center, radius, n, classes)
@@ -1358,13 +1508,23 @@ def _plan_synthetic(
     mechanism: str,
     spread: float | None,
 ) -> Plan:
-    """Plan synthetic records, in a public or in a private ball.
+    """Return the plan of synthetic records, in a public or in a private ball.
 
     Parameters
     ----------
     planned : SyntheticPopulation or SearchedPopulation
-    guarantee, mechanism, spread
-        The arguments of `plan` with these names.
+        The population, in a public ball or in one that is searched.
+    guarantee : Guarantee
+        The guarantee that the release will meet.
+    mechanism : str
+        The one mechanism to predict; "auto" predicts all of them.
+    spread : float or None
+        The stated root mean square distance of the records to their mean.
+
+    Returns
+    -------
+    Plan
+        The predicted energy distance to the real records, for each model.
     """
     left_out: dict[str, str] = {}
     outer_radius = found_radius = None
@@ -1411,8 +1571,10 @@ def _predict_errors(
     ----------
     planned : ClippedToBall or SyntheticPopulation
         The statistic, with its ball.
-    guarantee, mechanism
-        The arguments of `plan` with these names.
+    guarantee : Guarantee
+        The guarantee that the release will meet.
+    mechanism : str
+        The one mechanism to predict; "auto" predicts all of them.
 
     Returns
     -------
@@ -1463,11 +1625,22 @@ def _plan_private_ball(
         The statistic, with the outer ball in which a ball is searched.
     n : int
         The number of records of all classes together.
-    guarantee, mechanism, statistic, classes
-        The arguments of `plan` with these names.
+    guarantee : Guarantee
+        The guarantee that the release will meet.
+    mechanism : str
+        The one mechanism to predict; "auto" predicts all of them.
+    statistic : str or type of Statistic
+        What is released, as the caller of `plan` named it.
+    classes : int
+        The number of classes, with equally many records each.
     spread : float or None
         The root mean square distance of the public records to their mean; None takes
         the statistic's own default.
+
+    Returns
+    -------
+    Plan
+        The error of the rehearsal, and about the radius that would be found.
     """
     search_name = PrivateBallMechanism.info.name
     _validate.choice("mechanism", mechanism, ("auto", search_name))
@@ -1517,14 +1690,28 @@ def _planned_statistic(
 
     Parameters
     ----------
-    manifold, center, outer_radius
-        The arguments of `plan` with these names.
+    manifold : Manifold
+        The manifold of the records.
+    center : array or None
+        The center of the ball; the origin of the manifold if it is None.
     radius : float or "private"
-        As for `plan`; a radius of another type is refused with a clear message.
+        The radius of the public ball. Another type is refused with a clear message.
     n : int
         The number of records that the statistic reads.
+    outer_radius : float or None
+        The radius of the public ball in which a private ball is searched.
     statistic : {"mean", "dispersion", "regression"}
         The name of the statistic.
+
+    Returns
+    -------
+    ClippedToBall or BallSearchStatistic
+        The statistic that the release would have.
+
+    Raises
+    ------
+    ParameterError
+        If a regression has a public radius, or a parameter is not usable.
     """
     if isinstance(radius, str):
         _validate.private_radius(radius)
@@ -1559,10 +1746,24 @@ def _own_statistic(
     ----------
     statistic : type of ClippedToBall, or functools.partial of it
         The class, with its further parameters if it has any; anything else is refused.
-    manifold, center, radius
-        The public ball of the records.
+    manifold : Manifold
+        The manifold of the records.
+    center : array or None
+        The center of the public ball; the origin of the manifold if it is None.
+    radius : float
+        The radius of the public ball.
     n : int
         The number of records.
+
+    Returns
+    -------
+    ClippedToBall
+        An instance for n records in that ball.
+
+    Raises
+    ------
+    ParameterError
+        If the class is of another kind, or its parameters are missing.
     """
     statistic_class = _class_of(statistic)
     is_of_records_in_ball = isinstance(statistic_class, type) and issubclass(
@@ -1590,14 +1791,20 @@ def _own_statistic(
 
 
 def _class_of(statistic: Any) -> Any:
-    """Return the class of a statistic, which `functools.partial` may wrap."""
+    """Return the class of a statistic, which `functools.partial` may wrap.
+
+    Parameters
+    ----------
+    statistic : type, or functools.partial of one
+        What the caller of `plan` passes.
+    """
     return statistic.func if isinstance(statistic, partial) else statistic
 
 
 def _check_own_parameters(
     statistic_class: type[ClippedToBall], own_parameters: Mapping[str, Any]
 ) -> None:
-    """Raise unless the parameters besides the public ball are those of a statistic.
+    """Refuse parameters of a caller's statistic that are unknown or missing.
 
     Parameters
     ----------
@@ -1605,6 +1812,11 @@ def _check_own_parameters(
         The class that the caller has written.
     own_parameters : mapping
         What the caller has given for its fields besides those of the ball.
+
+    Raises
+    ------
+    ParameterError
+        If a parameter is unknown, or one without a default is missing.
     """
     own_fields = [
         field for field in fields(statistic_class) if field.name not in _BALL_FIELDS

@@ -107,6 +107,11 @@ class Option:
         """Return whether a value that the web page sent has the right type.
 
         This is checked before the value is parsed.
+
+        Parameters
+        ----------
+        value : object
+            A JSON value: a text, a number or a boolean.
         """
         if isinstance(value, str):
             return self.kind is str or self.parse is not None
@@ -218,6 +223,11 @@ class PlannedError:
         options : mapping, optional
             The parsed options by name. Those that are fields of the class, besides the
             public ball, go with it.
+
+        Returns
+        -------
+        str, type of Statistic, or functools.partial of one
+            What `plan` takes.
         """
         if ":" not in self.statistic:
             return self.statistic
@@ -364,6 +374,11 @@ class Offer:
         **payment
             The arguments that every estimator takes: `guarantee`, `ledger`, `label` and
             `source`.
+
+        Returns
+        -------
+        PrivateEstimator
+            The estimator, which has checked its parameters.
         """
         estimator_class = resolve_name(self.estimator)
         estimator: PrivateEstimator = estimator_class(
@@ -372,7 +387,18 @@ class Offer:
         return estimator
 
     def select_options(self, options: Mapping[str, Any]) -> dict[str, Any]:
-        """Return those options that the estimator has and that are not None."""
+        """Return those options that the estimator has and that are not None.
+
+        Parameters
+        ----------
+        options : mapping
+            Parsed options by name, perhaps also of other statistics.
+
+        Returns
+        -------
+        dict
+            Keyword arguments of the estimator.
+        """
         selected = {}
         for name in self.parameters:
             if options.get(name) is not None:
@@ -389,6 +415,11 @@ class Offer:
         columns : mapping
             The records as "records", the column beside them by its name, and possibly
             the person of each record as "groups".
+
+        Returns
+        -------
+        PrivateEstimator
+            The same object, with the released values.
         """
         self.check_columns(columns)
         arguments = [columns[name] for name in self.fit_arguments]
@@ -399,7 +430,18 @@ class Offer:
         return fitted_estimator
 
     def check_columns(self, columns: Mapping[str, Any]) -> None:
-        """Raise a `ParameterError` if the column beside the records is missing."""
+        """Refuse columns among which the statistic's own one is missing.
+
+        Parameters
+        ----------
+        columns : mapping
+            What was read beside the records, by name; None for what was not.
+
+        Raises
+        ------
+        ParameterError
+            If the column beside the records is missing.
+        """
         if self.column is not None and columns.get(self.column.name) is None:
             raise ParameterError(
                 f"is missing: {self.column.description}", parameter=self.column.name
@@ -407,7 +449,15 @@ class Offer:
 
 
 def parse_radius(value: Any, read_point: PointReader | None = None) -> float | str:
-    """Convert a typed radius into a number, or leave a word such as "private"."""
+    """Convert a typed radius into a number, or leave a word such as "private".
+
+    Parameters
+    ----------
+    value : str or number
+        What was typed.
+    read_point : callable, optional
+        Not used; every parser is called with it.
+    """
     try:
         return float(value)
     except ValueError:
@@ -415,14 +465,35 @@ def parse_radius(value: Any, read_point: PointReader | None = None) -> float | s
 
 
 def _parse_point(text: str, read_point: PointReader) -> Any:
-    """Read a public point from text; an empty text gives None."""
+    """Read a public point from text; an empty text gives None.
+
+    Parameters
+    ----------
+    text : str
+        What was typed.
+    read_point : callable
+        Reads a point in the form of the records.
+    """
     return read_point(text) if text else None
 
 
 def parse_range(
     text: Any, read_point: PointReader | None = None
 ) -> tuple[float, float]:
-    """Convert a typed public range, such as "20,90", into two numbers."""
+    """Convert a typed public range, such as "20,90", into two numbers.
+
+    Parameters
+    ----------
+    text : str
+        What was typed.
+    read_point : callable, optional
+        Not used; every parser is called with it.
+
+    Raises
+    ------
+    ParameterError
+        If it is no pair of numbers.
+    """
     low, _, high = str(text).partition(",")
     try:
         return float(low), float(high)
@@ -437,7 +508,15 @@ def parse_range(
 def parse_number_of_clusters(
     value: Any, read_point: PointReader | None = None
 ) -> int | str:
-    """Convert a typed number of clusters into a number, or leave the word "private"."""
+    """Convert a typed number of clusters into a number, or leave the word "private".
+
+    Parameters
+    ----------
+    value : str or number
+        What was typed.
+    read_point : callable, optional
+        Not used; every parser is called with it.
+    """
     try:
         return int(value)
     except ValueError:
@@ -445,7 +524,15 @@ def parse_number_of_clusters(
 
 
 def _parse_labels(text: Any, read_point: PointReader) -> list[str]:
-    """Split a typed set of classes, such as "rest,task", into its labels."""
+    """Split a typed set of classes, such as "rest,task", into its labels.
+
+    Parameters
+    ----------
+    text : str
+        What was typed, with commas between the labels.
+    read_point : callable
+        Not used; every parser is called with it.
+    """
     return [label.strip() for label in str(text).split(",")]
 
 
@@ -454,10 +541,19 @@ def _distance_from_origin(
     fitted_estimator: "PrivateEstimator",
     coordinates: "np.ndarray",
 ) -> float:
-    """Return the error of a released point: its distance to the origin.
+    """Return the error of a simulated release of a point: its distance to the origin.
 
-    It is for a simulated release, whose records are centered at the origin. Their
-    coordinates are not used.
+    Simulated records are centered at the origin, so that their mean and median are
+    there.
+
+    Parameters
+    ----------
+    manifold : Manifold
+        The manifold of the records.
+    fitted_estimator : PrivateEstimator
+        The estimator after `fit`.
+    coordinates : array, shape (n, d)
+        The simulated records. Not used.
     """
     return float(manifold.dist(manifold.origin, fitted_estimator.releases[0].value))
 
@@ -467,10 +563,19 @@ def _variance_error(
     fitted_estimator: "PrivateEstimator",
     coordinates: "np.ndarray",
 ) -> float:
-    """Return the error of a released variance: its distance to the true one.
+    """Return the error of a simulated release of a variance.
 
-    The true one is that of the simulated records, given by their normal coordinates
-    (one row for each).
+    It is the absolute difference to the mean squared length of the simulated records,
+    whose center is the origin.
+
+    Parameters
+    ----------
+    manifold : Manifold
+        The manifold of the records. Not used.
+    fitted_estimator : PrivateEstimator
+        The estimator after `fit`.
+    coordinates : array, shape (n, d)
+        The simulated records in normal coordinates at the origin.
     """
     released_variance = float(fitted_estimator.releases[0].value[0])
     true_variance = float((coordinates**2).sum(axis=1).mean())
@@ -495,6 +600,11 @@ def _largest_principal_angle(
         The estimator after `fit`.
     coordinates : array, shape (n, d)
         The simulated records.
+
+    Returns
+    -------
+    float
+        From 0 to π/2.
     """
     import numpy as np
 
@@ -515,6 +625,11 @@ def _synthetic_files(fitted_estimator: Any, form: str | None) -> dict[str, bytes
         After `fit`.
     form : str or None
         The form in which the records were read.
+
+    Returns
+    -------
+    dict
+        The content of each file by its name.
     """
     from curvedp.records.writing import csv_content
 
@@ -538,17 +653,35 @@ def _picture_beside_records(fitted_estimator: Any, records: "np.ndarray") -> "Fi
 
 
 def _same_radius(radius: float) -> float:
-    """Return the radius: the error of a point about which nothing is known."""
+    """Return the radius: the error of a point about which nothing is known.
+
+    Parameters
+    ----------
+    radius : float
+        The radius of the public ball.
+    """
     return radius
 
 
 def _squared_radius(radius: float) -> float:
-    """Return the squared radius: the error of an unknown variance."""
+    """Return the squared radius: the error of an unknown variance.
+
+    Parameters
+    ----------
+    radius : float
+        The radius of the public ball.
+    """
     return radius**2
 
 
 def _right_angle(radius: float) -> float:
-    """Return π/2, the largest angle between two directions."""
+    """Return π/2, the largest angle between two directions.
+
+    Parameters
+    ----------
+    radius : float
+        The radius of the public ball. Not used.
+    """
     return pi / 2
 
 
@@ -926,7 +1059,13 @@ def all_offers() -> dict[str, Offer]:
 
 @cache  # what is installed does not change while the program runs
 def _offers_of_other_packages() -> dict[str, Offer]:
-    """Return the offers that other packages list as entry points, by name."""
+    """Return the offers that other packages list as entry points, by name.
+
+    Raises
+    ------
+    ParameterError
+        If a name is taken, or an entry point is no `Offer`.
+    """
     offers: dict[str, Offer] = {}
     for entry_point in entry_points(group=_ENTRY_POINT_GROUP):
         name = entry_point.name
@@ -948,7 +1087,22 @@ def _offers_of_other_packages() -> dict[str, Offer]:
 def find_offer(name: str) -> Offer:
     """Return the statistic that is offered under a name, such as "mean".
 
-    An unknown name raises a `ParameterError` that lists all of them.
+    The command line and the studio look up statistics here.
+
+    Parameters
+    ----------
+    name : str
+        The name, as it is typed or sent by a page.
+
+    Returns
+    -------
+    Offer
+        The declaration of the statistic.
+
+    Raises
+    ------
+    ParameterError
+        If the name is unknown. The message lists all names.
     """
     offers = all_offers()
     if name not in offers:
@@ -963,6 +1117,16 @@ def statistic_to_plan(name: str) -> "str | OwnStatistic":
 
     A name that is not in the table is returned as it is: `plan` has names of its own
     ("classifier"), and refuses what it does not know.
+
+    Parameters
+    ----------
+    name : str
+        The name of a statistic, as it is typed.
+
+    Returns
+    -------
+    str, type of Statistic, or functools.partial of one
+        What `plan` takes.
 
     Raises
     ------
@@ -986,6 +1150,16 @@ def parse_column(text: str) -> str | int:
 
     Only ASCII digits make a number. Python also calls characters such as ² digits, but
     does not read them as numbers.
+
+    Parameters
+    ----------
+    text : str
+        What was typed.
+
+    Returns
+    -------
+    str or int
+        The name of a column, or its place.
     """
     is_number = text.isascii() and text.isdigit()
     return int(text) if is_number else text
@@ -1055,6 +1229,11 @@ def value_content(
         A csv file has released points in the same form, below a line that names the
         columns. It also has such a line if several points were released; the first
         column then says what each row is.
+
+    Returns
+    -------
+    bytes
+        The content of the file.
     """
     import numpy as np
 
@@ -1078,6 +1257,11 @@ def is_point(release: "ReleasedValue") -> bool:
     """Return whether a released value is a single point of its manifold.
 
     A velocity or a variance, for example, is not.
+
+    Parameters
+    ----------
+    release : ReleasedValue
+        A value with its certificate, which names the manifold.
     """
     from curvedp.geometry import parse_manifold
     from curvedp.records.output_forms import is_point_of
@@ -1096,6 +1280,11 @@ def _table_of_points(fitted_estimator: "PrivateEstimator", form: str | None) -> 
         The estimator after `fit`.
     form : str or None
         The form in which the records were written.
+
+    Returns
+    -------
+    bytes
+        The content of the file in UTF-8.
     """
     from curvedp.geometry import parse_manifold
     from curvedp.records.output_forms import align_to_center, output_form
@@ -1116,7 +1305,13 @@ def _table_of_points(fitted_estimator: "PrivateEstimator", form: str | None) -> 
 
 
 def public_center(fitted_estimator: "PrivateEstimator") -> Any:
-    """Return the public center that was given for an estimator's ball, or None."""
+    """Return the public center that was given for an estimator's ball, or None.
+
+    Parameters
+    ----------
+    fitted_estimator : PrivateEstimator
+        The estimator after `fit`.
+    """
     return fitted_estimator.get_params(deep=False).get("center")
 
 
@@ -1133,6 +1328,11 @@ def certificate_contents(
         The file name if there is one certificate, such as "certificate.json". With
         several they are numbered and say what they are of, such as
         "certificate-1-mean-of-class-left.json".
+
+    Returns
+    -------
+    dict
+        The JSON text of each certificate, by the name of its file.
     """
     certificates = certificates_of(fitted_estimator)
     title_by_id = {
@@ -1175,7 +1375,13 @@ def numbered_names(name: str, titles: list[str]) -> list[str]:
 
 
 def _file_name_of(title: str) -> str:
-    """Return a title as part of a file name: letters, digits and hyphens."""
+    """Return a title as part of a file name: letters, digits and hyphens.
+
+    Parameters
+    ----------
+    title : str
+        What a certificate is of, such as "mean of class left".
+    """
     return re.sub(r"\W+", "-", title)[:60].strip("-") or "value"
 
 
@@ -1183,6 +1389,16 @@ def certificates_of(fitted_estimator: "PrivateEstimator") -> list["Certificate"]
     """Return the certificates of a fitted estimator's releases, each of them once.
 
     Several released values may share one certificate object.
+
+    Parameters
+    ----------
+    fitted_estimator : PrivateEstimator
+        The estimator after `fit`.
+
+    Returns
+    -------
+    list of Certificate
+        In the order of the releases.
     """
     certificate_by_id = {
         id(release.certificate): release.certificate
