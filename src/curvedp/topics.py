@@ -33,6 +33,7 @@ class Vocabulary(NamedTuple):
     Attributes
     ----------
     phrases : list of str
+        The public phrases.
     vectors : array, shape (phrases, size)
         Unit vectors, or zero for a row that has no direction.
     """
@@ -47,6 +48,7 @@ class Phrase(NamedTuple):
     Attributes
     ----------
     text : str
+        The phrase.
     cosine : float
         The cosine of the angle between its embedding and the topic's center.
     """
@@ -61,9 +63,20 @@ def make_vocabulary(phrases: Any, vectors: Any) -> Vocabulary:
     Parameters
     ----------
     phrases : sequence of str
+        The public phrases, at least one.
     vectors : array, shape (phrases, size)
         Their embeddings by the encoder that embedded the records. Only their direction
         counts.
+
+    Returns
+    -------
+    Vocabulary
+        The phrases with unit vectors, in the same order.
+
+    Raises
+    ------
+    ParameterError
+        If there are not as many vectors as phrases.
 
     Examples
     --------
@@ -97,7 +110,12 @@ def read_vocabulary(
     column : str
         The column of the phrases.
     **reading
-        How the file is read, as for `read_records`.
+        Options of `read_records` that say how the file is read, such as `sep`.
+
+    Returns
+    -------
+    Vocabulary
+        The phrases with unit vectors, in the order of the file.
     """
     file = Path(path)
     if file.suffix == ".npz":
@@ -117,13 +135,27 @@ def nearest_phrases(
 ) -> list[list[Phrase]]:
     """Return the phrases of a vocabulary that are nearest to each center.
 
+    Nearness is the cosine of the angle between a phrase's embedding and the center. The
+    phrases are public and the centers released, so this costs no privacy.
+
     Parameters
     ----------
     vocabulary : Vocabulary
+        Public phrases with unit vectors.
     centers : array, shape (topics, size)
         Released centers of unit length, `PrivateKMeans.cluster_centers_`.
     count : int
         How many phrases describe a topic.
+
+    Returns
+    -------
+    list of lists of Phrase
+        For each center `count` phrases, the nearest one first.
+
+    Raises
+    ------
+    ParameterError
+        If centers and phrases have different numbers of entries.
 
     Examples
     --------
@@ -164,6 +196,7 @@ def plane_positions(centers: Any, counts: Any) -> np.ndarray:
     Returns
     -------
     array, shape (topics, 2)
+        Coordinates along the first two components; near topics are alike.
 
     Examples
     --------
@@ -172,6 +205,7 @@ def plane_positions(centers: Any, counts: Any) -> np.ndarray:
     True
     """
     points = np.asarray(centers, dtype=np.float64).reshape(len(centers), -1)
+    # The tiny weight keeps the sum of all weights above 0.
     weights = np.maximum(np.asarray(counts, dtype=np.float64), 1e-6)
     offsets = points - np.average(points, axis=0, weights=weights)
     _, _, directions = np.linalg.svd(
