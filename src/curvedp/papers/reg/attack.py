@@ -17,6 +17,8 @@ from curvedp.regression.jacobi import cos_and_sinc, jacobi_frame
 
 __all__ = ["NORMS", "attack", "contribution", "gradient_change"]
 
+# Norms of the change of the gradient: of its part for the footpoint, of that for the
+# velocity, of both together, and the endpoint norm of docs/theory/regression.md.
 NORMS = ("foot", "velocity", "joint", "endpoint")
 
 # Rounds of random search, each with smaller steps.
@@ -28,25 +30,30 @@ _DIFFERENCE = 1e-6
 
 
 def contribution(manifold: Manifold, p: Any, v: Any, x: Any, Y: Any) -> Any:
-    """Return what one record adds to the descent, for each row.
+    """Return the negative gradient of one record's ½d²(Exp(p, xv), Y), for each row.
+
+    On a symmetric space −∇_p = cos(x√R)·h and −∇_v = x·sinc(x√R)·h, with h the residual
+    carried back to p and R the curvature operator of v at p.
 
     Parameters
     ----------
     manifold : Manifold
-    p, v : array
-        Rows of footpoints and velocities.
-    x, Y : array
+        A symmetric space.
+    p, v : array of shape (rows, *point_shape)
+        Footpoints and velocities.
+    x, Y : array of shape (rows,), array of shape (rows, *point_shape)
         A record for each row.
 
     Returns
     -------
     foot, velocity, length : array
-        −∇_p, −∇_v, and the length of the residual.
+        −∇_p and −∇_v in coordinates at p, and the length of the residual.
     """
     axes = [1] * len(manifold.point_shape)
     residuals = residuals_at(manifold, p, x.reshape(-1, *axes) * v, Y)
     values, frame = jacobi_frame(manifold, p, v)
     cos, sinc = cos_and_sinc(values * (x * x)[:, None])
+    # In the eigenvectors of R (columns j of each frame) both operators are diagonal.
     local = np.einsum("ni,nij->nj", residuals, frame)
     foot = np.einsum("nij,nj->ni", frame, cos * local)
     velocity = np.einsum("nij,nj->ni", frame, x[:, None] * sinc * local)
@@ -66,16 +73,23 @@ def gradient_change(
     Parameters
     ----------
     manifold : Manifold
+        A symmetric space.
     norm : str
         One of `NORMS`.
     z : array of shape (rows, 4·dim + 2)
-        Each row is p, v, two predictors and two residuals, in free coordinates.
+        Each row holds p, v, two predictors and two residuals, in coordinates that may
+        have any value, so that a search needs no constraints.
     speed : float
-        The longest velocity.
+        The largest length of a velocity.
     clip : float
         The clipping norm of residuals.
     predictor_range : (float, float)
         The smallest and the largest predictor.
+
+    Returns
+    -------
+    array of shape (rows,)
+        The norm of the difference of the two records' clipped gradients.
     """
     d = manifold.dim
     origin = manifold.origin
@@ -110,7 +124,28 @@ def gradient_change(
 def _clipped_contribution(
     manifold: Manifold, norm: str, p: Any, v: Any, x: Any, residual: Any, clip: float
 ) -> tuple[Any, Any]:
-    """Return what a record at a residual from its prediction adds, clipped."""
+    """Return the clipped gradient of a record that is a residual off its prediction.
+
+    Parameters
+    ----------
+    manifold : Manifold
+        A symmetric space.
+    norm : str
+        One of `NORMS`; "joint" and "endpoint" have clipping rules of their own.
+    p, v : array of shape (rows, *point_shape)
+        Footpoints and velocities.
+    x : array of shape (rows,)
+        Predictors.
+    residual : array of shape (rows, dim)
+        Residuals, in coordinates at p.
+    clip : float
+        The clipping norm.
+
+    Returns
+    -------
+    foot, velocity : arrays
+        The clipped −∇_p and −∇_v, in coordinates at p.
+    """
     axes = [1] * len(manifold.point_shape)
     prediction = manifold.exp(p, x.reshape(-1, *axes) * v)
     at_p = manifold.from_coordinates(p, residual)
@@ -135,24 +170,30 @@ def attack(
     pairs: int,
     ascent: int = 0,
 ) -> tuple[dict[str, float], int]:
-    """Return the largest changes found, by norm, and how many pairs were tried.
+    """Search for the largest change of the gradient that one replaced record can make.
 
     Parameters
     ----------
     manifold : Manifold
+        A symmetric space.
     speed : float
-        The longest velocity.
+        The largest length of a velocity.
     clip : float
         The clipping norm of residuals.
     predictor_range : (float, float)
         The smallest and the largest predictor.
     seed : int
-        Of the search.
+        The seed of the random search.
     pairs : int
-        Pairs of the first round. In each of twelve further rounds the best tenth is
-        kept and moved about.
+        The number of pairs of records in the first round. In each of twelve further
+        rounds the best tenth is kept and moved about.
     ascent : int
-        Steps of gradient ascent from the best 32.
+        The number of steps of gradient ascent from the best 32.
+
+    Returns
+    -------
+    changes, tried : dict and int
+        The largest change found, by norm, and how many pairs were tried.
 
     Examples
     --------
@@ -166,6 +207,7 @@ def attack(
     for norm in NORMS:
 
         def measure(z: Any, norm: str = norm) -> Any:
+            """Return the change at each row, and count the rows."""
             nonlocal tried
             tried += len(z)
             return gradient_change(manifold, norm, z, speed, clip, predictor_range)
@@ -180,7 +222,24 @@ def attack(
 def _random_search(
     measure: Callable[[Any], Any], dim: int, pairs: int, rng: np.random.Generator
 ) -> tuple[Any, Any]:
-    """Return the pairs of the last round, and their values."""
+    """Search at random, with smaller steps about the best in each round.
+
+    Parameters
+    ----------
+    measure : callable
+        Returns the value of each row.
+    dim : int
+        The dimension of the manifold.
+    pairs : int
+        The number of rows of the first round.
+    rng : numpy.random.Generator
+        The source of randomness.
+
+    Returns
+    -------
+    z, values : arrays
+        The rows of the last round, and their values.
+    """
     z = 2 * rng.standard_normal((pairs, 4 * dim + 2))
     # Predictors start at the ends and in the middle.
     ends = np.round(2 * rng.random((pairs, 2))) / 2
@@ -196,11 +255,27 @@ def _random_search(
 
 
 def _ascend(measure: Callable[[Any], Any], z: Any, values: Any, steps: int) -> Any:
-    """Return the values after gradient ascent, each start with a step of its own."""
+    """Return the values after gradient ascent from several starts.
+
+    Each start has a step length of its own, which grows by half after a step that
+    improves its value and is halved after one that does not (and is not taken).
+
+    Parameters
+    ----------
+    measure : callable
+        Returns the value of each row.
+    z : array of shape (starts, coordinates)
+        Where the ascents start.
+    values : array of shape (starts,)
+        The values there.
+    steps : int
+        The number of steps.
+    """
     length = np.full((len(z), 1), 0.1)
     n_coordinates = z.shape[1]
     units = np.concatenate([np.eye(n_coordinates), -np.eye(n_coordinates)])
     for _ in range(steps):
+        # Central differences in all coordinates, in one call.
         neighbors = (z[:, None] + _DIFFERENCE * units).reshape(-1, n_coordinates)
         sides = measure(neighbors).reshape(len(z), 2, -1)
         slope = sides[:, 0] - sides[:, 1]

@@ -21,8 +21,9 @@ from curvedp.papers.reg.pictures import plot_geodesic
 from curvedp.randomness import GeneratorSource
 from curvedp.regression import GeodesicFit, fit_geodesic
 
-# Rows of the rat data that are known to be corrupted, and skulls of the public animal.
+# Rows of the rat data that are known to be corrupted.
 CORRUPTED = np.array([23, 101, 104, 160]) - 1
+# The number of skulls of the first animal, which is given up as public.
 PUBLIC_SKULLS = 8
 
 
@@ -33,10 +34,11 @@ class Example(NamedTuple):
     ----------
     manifold : Manifold
         Where the responses live.
-    x, Y : array
+    x, Y : array of shape (n,), array of shape (n, *point_shape)
         Predictors and responses.
     public : dict
-        Center, radius, speed, clip and range of the private estimator.
+        Center, radius, speed, clip and range of the private estimator, by the names of
+        its parameters.
     """
 
     manifold: Manifold
@@ -51,6 +53,11 @@ def polar_wander(folder: Path | None) -> Example:
     Their ages go from 0 to 320 million years. Public are today's pole, which is the
     axis of rotation, and that continents do not drift much faster than a radian in that
     time.
+
+    Parameters
+    ----------
+    folder : Path, optional
+        The folder with the data sets.
     """
     table = load_dataset("polar-wander", folder)
     public = {
@@ -69,6 +76,11 @@ def rat_skulls(folder: Path | None) -> Example:
     There are 21 animals, of 7 to 150 days. The first one is given up as public: its
     skull at 40 days is the center, and its growth sets speed and clip. Private are the
     other 160 skulls, the corrupted ones among them.
+
+    Parameters
+    ----------
+    folder : Path, optional
+        The folder with the data sets.
     """
     path = find_file("calvaria.npz", "rat skulls", "the R package GeodRegr", folder)
     with np.load(path, allow_pickle=False) as table:
@@ -91,6 +103,11 @@ def storm_tracks(folder: Path | None) -> Example:
     The predictor is hours since the storm was first seen. Its way from there (east,
     north, along the geodesic) is drawn from a public place, 20°N 60°W. Public is that
     storms live about ten days and make some 300 km a day.
+
+    Parameters
+    ----------
+    folder : Path, optional
+        The folder with the data sets.
     """
     path = find_file(
         "hurdat2_AL.npz",
@@ -102,7 +119,7 @@ def storm_tracks(folder: Path | None) -> Example:
     with np.load(path, allow_pickle=False) as table:
         key, lat, lon, time = (table[name] for name in names)
 
-    # Which fix of a storm is taken is a public rule.
+    # Which fix of a storm is taken is a public rule: a seed that does not read the data.
     _, first, count = np.unique(key, return_index=True, return_counts=True)
     shares = np.random.default_rng(0).random(len(first))
     later = first + np.floor(shares * count).astype(int)
@@ -112,6 +129,7 @@ def storm_tracks(folder: Path | None) -> Example:
     sphere = Sphere(2)
     start, start_frame = _place(lat[first], lon[first])
     end, _ = _place(lat[later], lon[later])
+    # The logarithms as coordinates k (east, north) of each storm n.
     ways = np.einsum("nki,ni->nk", start_frame, np.asarray(sphere.log(start, end)))
     center, center_frame = _place(np.array([20.0]), np.array([-60.0]))
     points = np.asarray(sphere.exp(center[0], ways @ center_frame[0]))
@@ -127,7 +145,18 @@ def storm_tracks(folder: Path | None) -> Example:
 
 
 def _place(lat: np.ndarray, lon: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return unit vectors of places in degrees, and the directions east and north."""
+    """Return unit vectors of places, and their directions east and north.
+
+    Parameters
+    ----------
+    lat, lon : array of shape (n,)
+        Latitudes and longitudes in degrees.
+
+    Returns
+    -------
+    places, frames : array of shape (n, 3), array of shape (n, 2, 3)
+        Unit vectors; and for each the unit tangent vectors to the east and the north.
+    """
     a = np.radians(np.asarray(lat, dtype=float))
     b = np.radians(np.asarray(lon, dtype=float))
     east = np.stack([-np.sin(b), np.cos(b), np.zeros_like(b)], axis=-1)
@@ -146,7 +175,7 @@ EXAMPLES = {
 
 
 def main() -> None:
-    """Study all examples, or one."""
+    """Study all examples, or one: the command `python -m curvedp.papers.reg.examples`."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data-dir", type=Path, default=None)
     parser.add_argument("--out", type=Path, default=Path("out"))
@@ -163,22 +192,30 @@ def main() -> None:
 def permutation_pvalue(
     manifold: Manifold, x: Any, Y: Any, permutations: int, rng: np.random.Generator
 ) -> float:
-    """Return how often a random pairing of x and Y is fitted as well. NOT PRIVATE.
+    """Test whether Y depends on x, by how well random pairings are fitted. NOT PRIVATE.
 
-    (1 + count)/(1 + permutations) is an exact p-value under independence.
+    With c the number of random pairings whose fit is at least as near as that of the
+    data, (1 + c)/(1 + permutations) is an exact p-value under independence.
 
     Parameters
     ----------
     manifold : Manifold
-    x, Y : array
+        Where the responses live.
+    x, Y : array of shape (n,), array of shape (n, *point_shape)
         The data.
     permutations : int
-        Number of random pairings.
+        The number of random pairings.
     rng : numpy.random.Generator
         The source of randomness.
+
+    Returns
+    -------
+    float
+        The p-value.
     """
 
     def energy(order: np.ndarray) -> float:
+        """Return the mean squared residual of the fit to reordered predictors."""
         fit = fit_geodesic(manifold, x[order], Y)
         return float(np.mean(fit.residuals(x[order], Y) ** 2))
 
@@ -193,17 +230,18 @@ def permutation_pvalue(
 def study(
     name: str, example: Example, guarantees: Any, repeats: int, out: Path
 ) -> None:
-    """Print the fit and private fits of an example, and draw them.
+    """Print the fit and private fits of an example, and draw them. NOT PRIVATE.
 
     Parameters
     ----------
     name : str
-        Of the example.
+        The name of the example, for the table and the file.
     example : Example
+        The data set with its public numbers.
     guarantees : sequence of Guarantee
-        Of the private fits.
+        The guarantees of the private fits.
     repeats : int
-        Private fits at each guarantee.
+        The number of private fits at each guarantee.
     out : Path
         The folder for the picture.
     """
@@ -245,7 +283,24 @@ def study(
 def _without_corrupted(
     example: Example, fit: GeodesicFit, times: np.ndarray
 ) -> dict[str, Any]:
-    """Return the fits of the rat skulls without and with the corrupted ones."""
+    """Return the fits of the rat skulls without and with the corrupted ones.
+
+    Both are printed as well, and how far apart they are.
+
+    Parameters
+    ----------
+    example : Example
+        The rat skulls.
+    fit : GeodesicFit
+        The fit with the corrupted skulls.
+    times : array
+        Predictors at which the fits are compared.
+
+    Returns
+    -------
+    dict
+        The fits, by the labels of the picture.
+    """
     manifold, x, Y, _ = example
     is_clean = np.ones(len(x), dtype=bool)
     is_clean[CORRUPTED - PUBLIC_SKULLS] = False

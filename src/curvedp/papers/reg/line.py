@@ -39,6 +39,7 @@ from curvedp.papers.style import (
 )
 from curvedp.randomness import GeneratorSource
 
+# Stored runs of the peers, with their versions; and what Table 1 prints.
 PEERS = json.loads(Path(__file__).with_name("peers.json").read_text(encoding="utf-8"))
 PRINTED = {"least squares": 0.873, "DPGR": 0.954, "Opacus": 0.982, "IBM": 7.856}
 GUARANTEE = ApproxDP(2.0, 1e-5)
@@ -49,6 +50,10 @@ def displayed_line(
 ) -> np.ndarray:
     """Draw lines by the law that Appendix A displays, exactly. NOT PRIVATE.
 
+    The density exp(−Σd²/2τ), τ the largest residual, makes the footpoint N(p̂, τ/n) at
+    the fitted velocity, and the velocity N(v̂(p), τ/Σt²) at that footpoint p, where v̂(p)
+    is the best velocity for it.
+
     Parameters
     ----------
     t, Z : array of shape (n,), array of shape (n, responses)
@@ -56,19 +61,21 @@ def displayed_line(
     rng : numpy.random.Generator
         The source of randomness.
     draws : int
-        Number of lines.
+        The number of lines.
 
     Returns
     -------
     array of shape (draws, 2, responses)
-        Footpoints and velocities.
+        Pairs of a footpoint and a velocity.
     """
     design = np.column_stack([np.ones(len(t)), t])
     p_hat, v_hat = np.linalg.lstsq(design, Z, rcond=None)[0]
     residuals = Z - p_hat - t[:, None] * v_hat
     tau = float(np.linalg.norm(residuals, axis=1).max())
     square_sum = np.sum(t**2)
+
     p = p_hat + np.sqrt(tau / len(t)) * rng.standard_normal((draws, Z.shape[1]))
+    # v̂(p) = Σt(z − p)/Σt², for each draw d of p, summed over the records i.
     v = np.einsum("i,dij->dj", t, Z - p[:, None]) / square_sum
     v = v + np.sqrt(tau / square_sum) * rng.standard_normal(v.shape)
     return np.stack([p, v], axis=1)
@@ -80,6 +87,16 @@ def reg_table1(setting: Setting) -> tuple[dict[str, Any], Figure]:
     There are least squares, the paper's sampler by both readings, ours, and the peers
     as stored. The paper scales predictors to [0, 1] and standardizes responses by the
     data themselves.
+
+    Parameters
+    ----------
+    setting : Setting
+        Full or reduced form, and where the data are.
+
+    Returns
+    -------
+    figures, picture : dict and Figure
+        The numbers and the picture.
     """
     x, Y = first_wines(setting.load("wine"))
     rng = np.random.default_rng(1)
@@ -108,6 +125,16 @@ def reg_fig4(setting: Setting) -> tuple[dict[str, Any], Figure]:
     """Make Figure 4: four features of Wine Quality against alcohol, five lines each.
 
     The numbers are the errors of one draw of each line.
+
+    Parameters
+    ----------
+    setting : Setting
+        Full or reduced form, and where the data are.
+
+    Returns
+    -------
+    figures, picture : dict and Figure
+        The numbers and the picture.
     """
     x, Y = first_wines(setting.load("wine"))
     rng = np.random.default_rng(4)
@@ -156,6 +183,16 @@ def reg_line(setting: Setting) -> tuple[dict[str, Any], Figure]:
     """Make the artificial line of §4.2, for which no numbers are printed.
 
     Points on a line in ℝ⁴ have noise of variance 0.001, as §4.1 has it.
+
+    Parameters
+    ----------
+    setting : Setting
+        Full or reduced form, and where the data are.
+
+    Returns
+    -------
+    figures, picture : dict and Figure
+        The numbers and the picture.
     """
     rng = np.random.default_rng(7)
     draws = 40 if setting.full else 8
@@ -170,7 +207,23 @@ def reg_line(setting: Setting) -> tuple[dict[str, Any], Figure]:
 
 
 def _line_errors(n: int, draws: int, rng: np.random.Generator) -> dict[str, Any]:
-    """Return mean squared errors on n points of the artificial line."""
+    """Return mean squared errors of all methods on n points of an artificial line.
+
+    Parameters
+    ----------
+    n : int
+        The number of records.
+    draws : int
+        The number of private lines of each kind.
+    rng : numpy.random.Generator
+        The source of data and noise.
+
+    Returns
+    -------
+    dict
+        "n"; "fit", the error of least squares; and the spread of the errors of the
+        paper's sampler by both readings and of ours.
+    """
     direction = rng.standard_normal(4)
     t = rng.random(n)
     on_line = (t - 0.5)[:, None] * direction / np.linalg.norm(direction)
@@ -201,7 +254,15 @@ def _line_errors(n: int, draws: int, rng: np.random.Generator) -> dict[str, Any]
 def _least_squares(
     x: np.ndarray, Y: np.ndarray, at: np.ndarray | None = None
 ) -> np.ndarray:
-    """Return the predictions of least squares, at the data or elsewhere."""
+    """Return the predictions of least squares, at the data or elsewhere. NOT PRIVATE.
+
+    Parameters
+    ----------
+    x, Y : array of shape (n,), array of shape (n, responses)
+        The data.
+    at : array of shape (k,), optional
+        Predictors at which lines are wanted; those of the data if omitted.
+    """
     design = np.column_stack([np.ones(len(x)), x])
     p, v = np.linalg.lstsq(design, Y, rcond=None)[0]
     places = x if at is None else at
@@ -209,17 +270,28 @@ def _least_squares(
 
 
 def _standardized(x: np.ndarray, Y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return predictors scaled to [0, 1], and responses of mean 0 and variance 1."""
+    """Return predictors scaled to [0, 1], and responses of mean 0 and variance 1.
+
+    The scales are read off the data, as in the paper. NOT PRIVATE.
+    """
     return (x - x.min()) / (x.max() - x.min()), (Y - Y.mean(axis=0)) / Y.std(axis=0)
 
 
 def _errors(pairs: np.ndarray, t: np.ndarray, Z: np.ndarray) -> np.ndarray:
-    """Return the mean squared error of each pair of footpoint and velocity."""
+    """Return the mean squared error of each drawn line.
+
+    Parameters
+    ----------
+    pairs : array of shape (draws, 2, responses)
+        A footpoint p and a velocity v for each line p + t·v.
+    t, Z : array of shape (n,), array of shape (n, responses)
+        The data.
+    """
     return np.array([np.mean((p + t[:, None] * v - Z) ** 2) for p, v in pairs])
 
 
 def _spread(values: Any) -> dict[str, float]:
-    """Return mean and standard deviation."""
+    """Return "mean" and "sd", the standard deviation, of numbers."""
     return {"mean": float(np.mean(values)), "sd": float(np.std(values))}
 
 
@@ -227,7 +299,15 @@ def _spread(values: Any) -> dict[str, float]:
 
 
 def _draw_line(sizes: tuple[int, ...], rows: list[dict[str, Any]]) -> Figure:
-    """Draw mean squared errors against n, with bars of one standard deviation."""
+    """Draw mean squared errors against n, with bars of one standard deviation.
+
+    Parameters
+    ----------
+    sizes : tuple of int
+        The values of n.
+    rows : list of dict
+        What `_line_errors` returns for each.
+    """
     picture = sheet(6.5, 4.2)
     axes = picture.add_subplot()
     for who, color, label in (
@@ -254,7 +334,19 @@ def _draw_line(sizes: tuple[int, ...], rows: list[dict[str, Any]]) -> Figure:
 def _bar_rows(
     figures: dict[str, Any],
 ) -> dict[str, tuple[dict[str, float], str, float | None]]:
-    """Return spread, color and printed number of each bar, by its label."""
+    """Return spread, color and printed number of each bar of Table 1's picture.
+
+    Parameters
+    ----------
+    figures : dict
+        The figures of `reg_table1`.
+
+    Returns
+    -------
+    dict
+        By the label of the bar: its mean and standard deviation, its color, and what the
+        paper prints for it (None if nothing).
+    """
     fit = {"mean": figures["least squares"], "sd": 0.0}
     rows: dict[str, tuple[dict[str, float], str, float | None]] = {
         "least squares, not private": (fit, GREY, PRINTED["least squares"]),
@@ -282,7 +374,13 @@ def _bar_rows(
 
 
 def _draw_bars(figures: dict[str, Any]) -> Figure:
-    """Draw bars from 0, with the printed numbers as diamonds on their rows."""
+    """Draw Table 1 as bars from 0, with the printed numbers as diamonds on their rows.
+
+    Parameters
+    ----------
+    figures : dict
+        The figures of `reg_table1`.
+    """
     rows = _bar_rows(figures)
     picture = sheet(10, 4.6)
     axes = picture.add_subplot()

@@ -23,27 +23,46 @@ from curvedp.report.canvas import (
     viewing_frame,
 )
 
-_COLORS = (
-    "#1d2b3a",
-    "#d1603d",
-    "#2e8b57",
-    "#8e5ea2",
-)  # of the geodesics, in the order given
-_AGES = LinearSegmentedColormap.from_list(
-    "ages", ["#a9d3e2", "#064a68"]
-)  # of the data, by predictor
-_STRIP = 6  # shapes in a strip
+# Colors of the geodesics, in the order in which they are passed.
+_COLORS = ("#1d2b3a", "#d1603d", "#2e8b57", "#8e5ea2")
+# Color of the data, and colors of data by their predictor.
+_DATA_COLOR = "#0b6e99"
+_AGES = LinearSegmentedColormap.from_list("ages", ["#a9d3e2", "#064a68"])
+# The number of shapes or ellipses in a strip.
+_STRIP = 6
 
 
 def plot_geodesic(manifold: Manifold, x: Any, Y: Any, **geodesics: Any) -> Figure:
-    """Data and any number of geodesics, by name: objects with `predict`, such as a `GeodesicFit` or a private model.
+    """Draw data and any number of geodesics where they live. NOT private if it has data.
 
-    On the sphere, in the Poincaré disc, as strips of planar shapes or of ellipses
-    (SPD), otherwise coordinate by coordinate against the predictor. One predictor, x of
-    shape (n,). The picture shows the data, so it is NOT private; give `Y=None` for one
-    of the geodesics alone, which is post-processing (x may then be just the ends of the
-    range).
+    Directions are drawn on a sphere, hyperbolic points in the Poincaré disc, planar
+    shapes and SPD matrices as strips of shapes and ellipses, and other points coordinate
+    by coordinate against the predictor.
 
+    Parameters
+    ----------
+    manifold : Manifold
+        Where the responses live.
+    x : array of shape (n,)
+        The predictor; without data, any two values that span its range.
+    Y : array of shape (n, *point_shape), or None
+        The responses. With None the picture has the geodesics alone, and is
+        post-processing if they are private.
+    **geodesics : objects with `predict`
+        Fits such as a `GeodesicFit` or a private model, by the names of their labels.
+
+    Returns
+    -------
+    Figure
+        The picture.
+
+    Raises
+    ------
+    ParameterError
+        If x and Y do not fit each other and the manifold.
+
+    Examples
+    --------
     >>> from curvedp.geometry import Sphere
     >>> from curvedp.regression import fit_geodesic
     >>> M, x = Sphere(2), np.linspace(0, 1, 20)
@@ -73,6 +92,17 @@ def plot_geodesic(manifold: Manifold, x: Any, Y: Any, **geodesics: Any) -> Figur
 def _curves(
     x: np.ndarray, geodesics: dict[str, Any], count: int = 200
 ) -> dict[str, np.ndarray]:
+    """Return points along each geodesic, over the range of the predictor.
+
+    Parameters
+    ----------
+    x : array of shape (n,)
+        Predictors.
+    geodesics : dict
+        Objects with `predict`, by name.
+    count : int
+        The number of points of each.
+    """
     times = np.linspace(x.min(), x.max(), count)
     return {name: np.asarray(model.predict(times)) for name, model in geodesics.items()}
 
@@ -80,12 +110,27 @@ def _curves(
 def _on_sphere(
     x: np.ndarray, Y: np.ndarray | None, geodesics: dict[str, Any]
 ) -> Figure:
-    """Orthographic, seen from above the middle of what is drawn; what is behind is left out."""
+    """Draw on the unit sphere in orthographic projection.
+
+    It is seen from above the middle of what is drawn, and what is on its far side is left
+    out.
+
+    Parameters
+    ----------
+    x : array of shape (n,)
+        Predictors.
+    Y : array of shape (n, 3), or None
+        Responses.
+    geodesics : dict
+        Objects with `predict`, by name.
+    """
     curves = _curves(x, geodesics)
     shown = [*curves.values(), *([] if Y is None else [Y])]
     frame = viewing_frame(np.mean([part.mean(axis=0) for part in shown], axis=0))
     figure, axes = _canvas()
     draw_sphere_grid(axes, frame)
+    # Columns 0 and 1 in this frame are in the plane of the picture, column 2 points to
+    # the viewer.
     reach = max(float(np.max(np.hypot(*(part @ frame.T)[:, :2].T))) for part in shown)
     if Y is not None:
         points = Y @ frame.T
@@ -100,15 +145,28 @@ def _on_sphere(
 def _in_disc(
     manifold: Manifold, x: np.ndarray, Y: np.ndarray | None, geodesics: dict[str, Any]
 ) -> Figure:
+    """Draw points and geodesics of a hyperbolic plane in the Poincaré disc.
+
+    Parameters
+    ----------
+    manifold : Manifold
+        A hyperbolic plane in any coordinates.
+    x : array of shape (n,)
+        Predictors.
+    Y : array of shape (n, *point_shape), or None
+        Responses.
+    geodesics : dict
+        Objects with `predict`, by name.
+    """
     figure, axes = _canvas()
     draw_disc_grid(axes)
     if Y is not None:
         _scatter(figure, axes, to_poincare_disc(manifold, Y), x)
-    for color, (name, curve) in zip(
-        _COLORS, _curves(x, geodesics).items(), strict=False
-    ):
-        axes.plot(*to_poincare_disc(manifold, curve).T, color=color, lw=2.2, label=name)
-        _start(axes, to_poincare_disc(manifold, curve)[0], color)
+    curves = _curves(x, geodesics)
+    for color, (name, curve) in zip(_COLORS, curves.items(), strict=False):
+        in_disc = to_poincare_disc(manifold, curve)
+        axes.plot(*in_disc.T, color=color, lw=2.2, label=name)
+        _start(axes, in_disc[0], color)
     return _finish(figure, axes, 1.05)
 
 
@@ -119,24 +177,40 @@ def _strips(
     geodesics: dict[str, Any],
     draw: Any,
 ) -> Figure:
-    """One row for the data (the record nearest to each time) and one for each geodesic."""
+    """Draw shapes or ellipses at six predictors, in rows.
+
+    The first row has, for each predictor, the record whose own is nearest to it; each
+    further row is a geodesic.
+
+    Parameters
+    ----------
+    manifold : Manifold
+        Where the responses live.
+    x : array of shape (n,)
+        Predictors.
+    Y : array of shape (n, *point_shape), or None
+        Responses.
+    geodesics : dict
+        Objects with `predict`, by name.
+    draw : callable
+        Draws one point on axes, beside a reference point, in a color.
+    """
     times = np.linspace(x.min(), x.max(), _STRIP)
     rows = {name: np.asarray(model.predict(times)) for name, model in geodesics.items()}
     if Y is not None:
-        rows = {
-            "nearest record": Y[[int(np.argmin(np.abs(x - time))) for time in times]],
-            **rows,
-        }
+        nearest = [int(np.argmin(np.abs(x - time))) for time in times]
+        rows = {"nearest record": Y[nearest], **rows}
     figure = Figure(
         figsize=(1.5 * _STRIP + 1.2, 1.6 * len(rows) + 0.3), layout="constrained"
     )
     grid = figure.subplots(len(rows), _STRIP, squeeze=False, sharex=True, sharey=True)
-    colors = ("#0b6e99", *_COLORS) if Y is not None else _COLORS
-    reference = (
-        next(iter(geodesics.values())).predict(times)[0]
-        if geodesics
-        else next(iter(rows.values()))[0]
-    )
+    colors = (_DATA_COLOR, *_COLORS) if Y is not None else _COLORS
+    # Every panel shows the start of the first geodesic (without any, of the data) too.
+    if geodesics:
+        first_geodesic = next(iter(geodesics))
+        reference = rows[first_geodesic][0]
+    else:
+        reference = rows["nearest record"][0]
     for axes_row, (name, points), color in zip(
         grid, rows.items(), colors, strict=False
     ):
@@ -155,7 +229,18 @@ def _strips(
 def _draw_shape(
     axes: Axes, point: np.ndarray, reference: np.ndarray, color: str
 ) -> None:
-    """Landmarks joined in their order, turned to fit the reference; the reference itself is pale."""
+    """Draw a planar shape: its landmarks joined in their order, over a pale reference.
+
+    Parameters
+    ----------
+    axes : Axes
+        Where to draw.
+    point, reference : array of shape (landmarks, 2)
+        The shape, which is turned to fit the reference, and the reference.
+    color : str
+        The color of the shape.
+    """
+    # As complex numbers a turn is a factor of absolute value 1.
     z, r = (a[:, 0] + 1j * a[:, 1] for a in (point, reference))
     turn = np.sum(r * np.conj(z))
     z = z * turn / np.abs(turn) if np.abs(turn) > 0 else z
@@ -174,6 +259,17 @@ def _draw_shape(
 def _draw_ellipse(
     axes: Axes, point: np.ndarray, reference: np.ndarray, color: str
 ) -> None:
+    """Draw an SPD matrix as an ellipse, over a pale reference.
+
+    Parameters
+    ----------
+    axes : Axes
+        Where to draw.
+    point, reference : array of shape (m, m)
+        The matrices, of which the leading 2×2 blocks are drawn.
+    color : str
+        The color of the ellipse.
+    """
     axes.add_patch(tensor_ellipse(reference, edgecolor=LINES, lw=1.0))
     axes.add_patch(tensor_ellipse(point, edgecolor=color, lw=1.6))
     reach = 1.1 * max(
@@ -187,21 +283,36 @@ def _draw_ellipse(
 def _coordinates(
     manifold: Manifold, x: np.ndarray, Y: np.ndarray | None, geodesics: dict[str, Any]
 ) -> Figure:
-    """The first four coordinates at the origin against the predictor."""
+    """Draw the first four normal coordinates at the origin against the predictor.
+
+    Parameters
+    ----------
+    manifold : Manifold
+        Where the responses live.
+    x : array of shape (n,)
+        Predictors.
+    Y : array of shape (n, *point_shape), or None
+        Responses.
+    geodesics : dict
+        Objects with `predict`, by name.
+    """
     panels = min(4, manifold.dim)
     figure = Figure(figsize=(3.2 * panels, 2.9), layout="constrained")
     o, times = manifold.origin, np.linspace(x.min(), x.max(), 200)
 
-    def read(points: np.ndarray) -> np.ndarray:
+    def coordinates(points: np.ndarray) -> np.ndarray:
+        """Return the normal coordinates of points."""
         return np.asarray(manifold.normal_coordinates(o, points))
 
     for k, axes in enumerate(figure.subplots(1, panels, squeeze=False)[0]):
         if Y is not None:
-            axes.scatter(x, read(Y)[:, k], s=10, color="#0b6e99", alpha=0.45, lw=0)
+            axes.scatter(
+                x, coordinates(Y)[:, k], s=10, color=_DATA_COLOR, alpha=0.45, lw=0
+            )
         for color, (name, model) in zip(_COLORS, geodesics.items(), strict=False):
             axes.plot(
                 times,
-                read(np.asarray(model.predict(times)))[:, k],
+                coordinates(np.asarray(model.predict(times)))[:, k],
                 color=color,
                 lw=2,
                 label=name,
@@ -214,16 +325,27 @@ def _coordinates(
 
 
 def _canvas() -> tuple[Figure, Axes]:
+    """Return an empty figure with one panel."""
     figure = Figure(figsize=(5.6, 5.0), layout="constrained")
     return figure, figure.add_subplot()
 
 
 def _scatter(figure: Figure, axes: Axes, points: np.ndarray, x: np.ndarray) -> None:
+    """Draw data as dots that are darker for larger predictors, with a color bar.
+
+    Parameters
+    ----------
+    figure, axes : Figure, Axes
+        Where to draw.
+    points : array of shape (n, 2)
+        Places in the picture.
+    x : array of shape (n,)
+        Predictors.
+    """
     norm = Normalize(float(x.min()), float(x.max()))
-    a, b = points.T
     dots = axes.scatter(
-        a,
-        b,
+        points[:, 0],
+        points[:, 1],
         c=x,
         cmap=_AGES,
         norm=norm,
@@ -237,11 +359,12 @@ def _scatter(figure: Figure, axes: Axes, points: np.ndarray, x: np.ndarray) -> N
 
 
 def _start(axes: Axes, point: np.ndarray, color: str) -> None:
-    """Where the predictor begins."""
+    """Mark the start of a geodesic, the point at the smallest predictor."""
     axes.plot(*point, "o", color=color, ms=5, zorder=4)
 
 
 def _finish(figure: Figure, axes: Axes, reach: float) -> Figure:
+    """Add a legend if anything has a label, and show the square up to a distance."""
     if axes.get_legend_handles_labels()[0]:
         axes.legend(
             frameon=True, framealpha=0.9, edgecolor="none", loc="upper left", fontsize=9

@@ -49,9 +49,11 @@ from curvedp.regression.bounds import gradient_sensitivities
 from curvedp.regression.gradient import clipped_gradient
 
 SPHERE = Sphere(2)
-# Where the gradient's law has the printed distance and spread of angles.
+# The speed at which the gradient's law has the printed distance and spread of angles.
 SPEED = 0.4
+# The readings of the paper's sampler, with the color of each.
 LAWS = {"gradient": RED, "displayed": ORANGE}
+# A third case: the printed noise itself, without any sampler (`imposed`).
 IMPOSED = "printed distance and angle"
 LABELS = {
     "gradient": "gradient's norm over Δ/ε",
@@ -65,11 +67,25 @@ PUBLIC: dict[str, Any] = {
     "clip": 0.2,
     "x_range": (0.0, 1.0),
 }
+# The total pure ε of our fits: the paper's 1 + 1.
 EPSILON = 2.0
 
 
 def reg_fig1(setting: Setting) -> tuple[dict[str, Any], Figure]:
-    """Make Figure 1: twenty points on S², the fitted geodesic, and one draw of each."""
+    """Make Figure 1: twenty points on S², the fitted geodesic, and two private ones.
+
+    One is a draw of the paper's sampler, which is not private, and one is ours.
+
+    Parameters
+    ----------
+    setting : Setting
+        Full or reduced form, and where the data are.
+
+    Returns
+    -------
+    figures, picture : dict and Figure
+        The numbers and the picture.
+    """
     rng = np.random.default_rng(1)
     x, Y = sphere_data(20, 0.75, rng)
     fit = fit_geodesic(SPHERE, x, Y)
@@ -93,7 +109,21 @@ def reg_fig1(setting: Setting) -> tuple[dict[str, Any], Figure]:
 
 
 def reg_fig2(setting: Setting) -> tuple[dict[str, Any], Figure]:
-    """Make Figure 2: distances and angles of private geodesics to the fit, n = 20."""
+    """Make Figure 2: distances and angles of private geodesics to the fit, n = 20.
+
+    The paper's sampler by both readings, averaged over data sets; and ours with 20 and
+    with 200 records.
+
+    Parameters
+    ----------
+    setting : Setting
+        Full or reduced form, and where the data are.
+
+    Returns
+    -------
+    figures, picture : dict and Figure
+        The numbers and the picture.
+    """
     rng = np.random.default_rng(2)
     m, draws = (200, 100) if setting.full else (20, 12)
     figures: dict[str, Any] = {
@@ -127,7 +157,21 @@ def reg_fig2(setting: Setting) -> tuple[dict[str, Any], Figure]:
 
 
 def reg_fig3(setting: Setting) -> tuple[dict[str, Any], Figure]:
-    """Make Figure 3: mean absolute errors, n = 20, by reading and by speed."""
+    """Make Figure 3: mean absolute errors, n = 20, by reading and by speed.
+
+    The paper prints 0.11 and no speed. Left the histogram of its Figure 3, right what
+    each reading gives at each speed.
+
+    Parameters
+    ----------
+    setting : Setting
+        Full or reduced form, and where the data are.
+
+    Returns
+    -------
+    figures, picture : dict and Figure
+        The numbers and the picture.
+    """
     rng = np.random.default_rng(3)
     m, draws = (200, 100) if setting.full else (20, 12)
     speeds = (0.4, 0.8, 1.2, 1.6, 2.0) if setting.full else (0.4, 2.0)
@@ -168,7 +212,18 @@ def reg_fig3(setting: Setting) -> tuple[dict[str, Any], Figure]:
 def reg_fig5(setting: Setting) -> tuple[dict[str, Any], Figure]:
     """Make Figure 5: sensitivity bounds over what adjacent data sets show.
 
-    The paper takes adjacent data sets at random. A search finds worse ones.
+    A valid bound is never below 1 of these ratios. The paper takes adjacent data sets at
+    random; a search finds worse ones (docs/errata.md, E20).
+
+    Parameters
+    ----------
+    setting : Setting
+        Full or reduced form, and where the data are.
+
+    Returns
+    -------
+    figures, picture : dict and Figure
+        The numbers and the picture.
     """
     rng = np.random.default_rng(5)
     pairs = 100 if setting.full else 40
@@ -208,7 +263,20 @@ def reg_fig5(setting: Setting) -> tuple[dict[str, Any], Figure]:
 
 
 def reg_fig6(setting: Setting) -> tuple[dict[str, Any], Figure]:
-    """Make Figure 6: mean absolute error against n, 11 draws each."""
+    """Make Figure 6: mean absolute error against n, 11 draws each.
+
+    The paper's sampler by both readings, and ours, beside the error of the fit.
+
+    Parameters
+    ----------
+    setting : Setting
+        Full or reduced form, and where the data are.
+
+    Returns
+    -------
+    figures, picture : dict and Figure
+        The numbers and the picture.
+    """
     rng = np.random.default_rng(6)
     sizes, draws = ((10, 20, 50, 100, 200, 500), 11) if setting.full else ((20, 100), 5)
     rows: list[dict[str, Any]] = []
@@ -238,13 +306,19 @@ def reg_fig6(setting: Setting) -> tuple[dict[str, Any], Figure]:
 
 
 class _Geodesic(NamedTuple):
-    """A geodesic of S² that predicts, to be drawn."""
+    """A geodesic of S² with a `predict` method, as `plot_geodesic` expects."""
 
     footpoint: np.ndarray
     velocity: np.ndarray
 
     def predict(self, x: np.ndarray) -> np.ndarray:
-        """Return the points at predictors."""
+        """Return the points of the geodesic at predictors.
+
+        Parameters
+        ----------
+        x : array of shape (n,)
+            Predictors in [0, 1].
+        """
         steps = np.asarray(x)[:, None] * self.velocity
         return np.asarray(SPHERE.exp(self.footpoint, steps))
 
@@ -252,9 +326,27 @@ class _Geodesic(NamedTuple):
 def _over_data_sets(
     law: str, speed: float, setting: Setting, rng: np.random.Generator
 ) -> dict[str, Any]:
-    """Return the numbers of Figures 2 and 3, spread over data sets.
+    """Return the numbers of Figures 2 and 3, averaged over data sets of 20 records.
 
     The paper has one data set; the standard deviation says what another would give.
+
+    Parameters
+    ----------
+    law : str
+        A reading of the sampler, or `IMPOSED` for the printed noise itself.
+    speed : float
+        The speed of the geodesic from which data are made.
+    setting : Setting
+        The full form has 8 data sets with 40 footpoints each, the reduced form 2 with 24.
+    rng : numpy.random.Generator
+        The source of randomness.
+
+    Returns
+    -------
+    dict
+        For "distance", "angle", "error", their standard deviations within a data set
+        (such as "angle sd"), and "fit", the error of least squares: mean and standard
+        deviation over data sets.
     """
     n_sets, m = (8, 40) if setting.full else (2, 24)
     rows = []
@@ -275,9 +367,18 @@ def _over_data_sets(
 
 
 def _deviations(samples: Samples) -> dict[str, np.ndarray]:
-    """Return how far samples are from the fit, as the paper takes it.
+    """Return how far samples are from the fit, as the paper measures it.
 
-    It takes distances of all footpoints, and angles of the velocities of the first.
+    Parameters
+    ----------
+    samples : Samples
+        Footpoints, and velocities at each.
+
+    Returns
+    -------
+    dict
+        "distance", of every footpoint to the fitted one, and "angle", in degrees, of the
+        velocities at the first footpoint to the fitted one.
     """
     fit = samples.fit
     first = samples.footpoints[0]
@@ -288,14 +389,23 @@ def _deviations(samples: Samples) -> dict[str, np.ndarray]:
 
 
 def _bounds_over_change(n: int, rng: np.random.Generator) -> list[list[float]]:
-    """Return sensitivity bounds over the change of the gradients of Appendix B.
+    """Return sensitivity bounds over a change of the gradients, as in Appendix B.
 
-    Of n + 1 points the first or the last is left out.
+    The adjacent data sets are n + 1 random points without the first, and without the
+    last. The gradients are taken at the fit of the one, and the bounds at the largest
+    residual.
+
+    Parameters
+    ----------
+    n : int
+        The number of records of each data set.
+    rng : numpy.random.Generator
+        The source of randomness.
 
     Returns
     -------
     list of two lists
-        The printed bounds and ours, for footpoint and velocity.
+        Ratios for footpoint and velocity, of the printed bounds and then of ours.
     """
     x, Y = sphere_data(n + 1, SPEED, rng)
     fit = fit_geodesic(SPHERE, x[1:], Y[1:])
@@ -316,7 +426,17 @@ def _bounds_over_change(n: int, rng: np.random.Generator) -> list[list[float]]:
 def _private(
     x: np.ndarray, Y: np.ndarray, rng: np.random.Generator
 ) -> PrivateGeodesicRegression:
-    """Return one of our private fits. The data are made up, and so is the randomness."""
+    """Return one of our private fits of S² data, at pure ε = 2.
+
+    The data are made up, so the randomness may be too: it is not cryptographic.
+
+    Parameters
+    ----------
+    x, Y : array of shape (n,), array of shape (n, 3)
+        Predictors in [0, 1], and unit vectors.
+    rng : numpy.random.Generator
+        The source of randomness.
+    """
     return PrivateGeodesicRegression(
         SPHERE,
         guarantee=PureDP(EPSILON),
@@ -329,7 +449,23 @@ def _private(
 def _sound(
     x: np.ndarray, Y: np.ndarray, draws: int, rng: np.random.Generator
 ) -> dict[str, np.ndarray]:
-    """Return distances, angles and errors of our private fits, total ε = 2."""
+    """Return distances, angles and errors of our private fits, at pure ε = 2.
+
+    Parameters
+    ----------
+    x, Y : array of shape (n,), array of shape (n, 3)
+        The data.
+    draws : int
+        The number of private fits.
+    rng : numpy.random.Generator
+        The source of randomness.
+
+    Returns
+    -------
+    dict
+        "distance" and "angle" (in degrees) to the least-squares fit, and "error", the
+        mean absolute error; one number for each private fit.
+    """
     fit = fit_geodesic(SPHERE, x, Y)
     distances, turns, mean_errors = [], [], []
     for _ in range(draws):
@@ -345,7 +481,7 @@ def _sound(
 
 
 def _spread(values: np.ndarray) -> dict[str, float]:
-    """Return mean, standard deviation and mean absolute value."""
+    """Return "mean", "sd" (standard deviation) and "mean of size" (mean |value|)."""
     return {
         "mean": float(np.mean(values)),
         "sd": float(np.std(values)),
@@ -366,7 +502,25 @@ def _draw_deviations(
     sound: dict[int, dict[str, np.ndarray]],
     m: int,
 ) -> None:
-    """Draw histograms of distances or angles: the paper's sampler, and below it ours."""
+    """Draw histograms of distances or angles: the paper's sampler, and below it ours.
+
+    Parameters
+    ----------
+    column : pair of Axes
+        The upper and the lower panel.
+    name : {"distance", "angle"}
+        What is drawn.
+    label : str
+        The label of the horizontal axis.
+    bins, wide_bins : array
+        Edges of the bars of the upper and of the lower panel.
+    samples : dict
+        Samples of the paper's sampler, by reading.
+    sound : dict
+        Deviations of our fits, by the number of records.
+    m : int
+        The number of samples to which all histograms are scaled.
+    """
     upper, lower = column
     for law, drawn in samples.items():
         values = _deviations(drawn)[name]
@@ -390,7 +544,17 @@ def _draw_deviations(
 def _draw_errors_by_speed(
     axes: Axes, speeds: tuple[float, ...], figures: dict[str, Any]
 ) -> None:
-    """Draw what each reading gives at each speed, and the two printed numbers."""
+    """Draw the error that each reading gives at each speed, and the printed numbers.
+
+    Parameters
+    ----------
+    axes : Axes
+        Where to draw.
+    speeds : tuple of float
+        Speeds of the geodesic.
+    figures : dict
+        For each reading a row for each speed, with "error".
+    """
     for law, color in {**LAWS, IMPOSED: GREY}.items():
         mean = np.array([row["error"]["mean"] for row in figures[law]])
         sd = np.array([row["error"]["sd"] for row in figures[law]])
@@ -407,7 +571,19 @@ def _draw_errors_by_speed(
 def _draw_bounds(
     axes: Axes, title: str, at_random: np.ndarray, row: dict[str, float]
 ) -> None:
-    """Draw the printed bound over the change of random neighbors, and what a search finds."""
+    """Draw the printed bound over the change of random neighbors, and what a search finds.
+
+    Parameters
+    ----------
+    axes : Axes
+        Where to draw.
+    title : {"footpoint", "velocity"}
+        Which gradient.
+    at_random : array
+        The printed bound over the change, for each random pair of neighbors.
+    row : dict
+        The figures of that gradient.
+    """
     # The last bar holds everything beyond.
     shown = np.minimum(at_random, 14.75)
     label = "printed bound, random neighbors"
@@ -431,7 +607,19 @@ def _draw_bounds(
 def _draw_errors_by_size(
     axes: Axes, rows: list[dict[str, Any]], colors: dict[str, str], title: str
 ) -> None:
-    """Draw mean absolute errors against n, with bars of one standard deviation."""
+    """Draw mean absolute errors against n, with bars of one standard deviation.
+
+    Parameters
+    ----------
+    axes : Axes
+        Where to draw.
+    rows : list of dict
+        A row for each n, with a spread for each line and the error of the fit.
+    colors : dict
+        The color of each line, by its key in the rows.
+    title : str
+        The title of the panel.
+    """
     sizes = [row["n"] for row in rows]
     for who, color in colors.items():
         mean = np.array([row[who]["mean"] for row in rows])

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-# The guarantee of every line.
+# The guarantee of every private line: ε, and δ where it is not pure.
 EPSILON, DELTA = 2.0, 1e-5
 # Public units of the four responses, from the trade.
 MIDDLE = np.array([8.0, 0.997, 3.3, 2.2])
@@ -19,24 +19,30 @@ RESPONSES = ("fixed acidity", "density", "pH", "residual sugar")
 
 
 def first_wines(columns: dict[str, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-    """Return the first hundred wines, as the paper takes them.
+    """Return the first hundred wines, the rows that the paper takes.
 
     Parameters
     ----------
     columns : dict of array
-        The table.
+        The table of Wine Quality (red), by the names of its columns.
 
     Returns
     -------
     alcohol, responses : array of shape (100,), array of shape (100, 4)
-        The responses are in public units.
+        Alcohol in percent, and the four responses in the public units of this module.
     """
     responses = np.column_stack([columns[name][:100] for name in RESPONSES])
     return columns["alcohol"][:100], (responses - MIDDLE) / UNIT
 
 
 def error(prediction: np.ndarray, Y: np.ndarray) -> float:
-    """Return the mean squared error in units of the data's standard deviations."""
+    """Return the mean squared error, each response over its variance in the data.
+
+    Parameters
+    ----------
+    prediction, Y : array of shape (n, responses)
+        Predicted and true responses.
+    """
     return float(np.mean(((prediction - Y) / Y.std(axis=0)) ** 2))
 
 
@@ -50,10 +56,15 @@ def ours(x: np.ndarray, Y: np.ndarray, repeats: int) -> dict[str, list[float]]:
 
     Parameters
     ----------
-    x, Y : array
-        As `first_wines` returns them.
+    x, Y : array of shape (n,), array of shape (n, 4)
+        Alcohol and responses, as `first_wines` returns them.
     repeats : int
-        Lines of each kind.
+        The number of lines of each kind.
+
+    Returns
+    -------
+    dict
+        The errors of the lines, by the kind of guarantee.
     """
     from curvedp import GDP, ApproxDP, PrivateGeodesicRegression, PureDP
     from curvedp.geometry import Euclidean
@@ -61,6 +72,7 @@ def ours(x: np.ndarray, Y: np.ndarray, repeats: int) -> dict[str, list[float]]:
     from curvedp.randomness import GeneratorSource
 
     def predict(responses: np.ndarray, seed: int, **parameters: Any) -> np.ndarray:
+        """Return the predictions of a private line, drawn from a seed."""
         # The data of a benchmark are public, and need no cryptographic source.
         source = GeneratorSource(np.random.default_rng(seed))
         model = PrivateGeodesicRegression(
@@ -79,12 +91,14 @@ def ours(x: np.ndarray, Y: np.ndarray, repeats: int) -> dict[str, list[float]]:
     pure = PureDP(EPSILON / 4)
 
     def four_lines(seed: int) -> np.ndarray:
+        """Return the predictions of four private lines, one for each response."""
         columns = [
             predict(Y[:, [k]], 4 * seed + k, guarantee=pure, **of_one) for k in range(4)
         ]
         return np.concatenate(columns, axis=1)
 
     def errors_at(guarantee: Any) -> list[float]:
+        """Return the error of each private line of all four responses."""
         return [
             error(predict(Y, seed, guarantee=guarantee, **of_four), Y)
             for seed in range(repeats)
