@@ -1,7 +1,10 @@
 """What is exported never claims more than ours: against the peers' own accountants."""
 
+from fractions import Fraction
+
 import numpy as np
 import pytest
+from flint import arb
 
 from curvedp import GDP, ZCDP, ApproxDP, Ledger, PrivateFrechetMean, PrivateMDM, PureDP
 from curvedp.adapters.events import to_dp_event
@@ -49,6 +52,19 @@ def test_no_accountant_promises_more(guarantee):
         book = PLDAccountant(neighboring_relation=half)
         book.compose(wrong)
         assert book.get_epsilon(1e-3) < guarantee.epsilon(1e-3) * (1 - 1e-9)
+
+
+def test_parameters_of_events_are_rounded_toward_less_privacy():
+    """In exact arithmetic; 1/0.3 in floats is more than the quotient, and its product with 0.3 is 1."""
+    pytest.importorskip(
+        "dp_accounting", reason="dp-accounting is not installed (extra: test)"
+    )
+    for mu in (0.3, 0.7, 1.1, 1.3, 5e-324, 1e300):
+        multiplier = to_dp_event(GDP(mu)).noise_multiplier
+        assert Fraction(multiplier) * Fraction(mu) <= 1
+    for epsilon in (1e-9, 0.2, 2.0, 40.0, 1000.0):
+        event = to_dp_event(PureDP(epsilon))
+        assert 0 <= event.noise_parameter <= 2 / (1 + arb(epsilon).exp())
 
 
 def test_what_has_no_event_is_refused():

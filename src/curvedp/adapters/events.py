@@ -1,14 +1,19 @@
 """Guarantees as events of Google's dp-accounting, for totals that other software keeps."""
 
+from fractions import Fraction
 from math import exp, inf, nextafter
 from typing import TYPE_CHECKING
 
 from curvedp.core.mechanism import check_guarantee
 from curvedp.errors import MissingExtra, ParameterError
+from curvedp.numerics.directed_rounding import round_down
 from curvedp.privacy import GDP, ZCDP, Guarantee, PureDP
 
 if TYPE_CHECKING:
     from dp_accounting import DpEvent
+
+# Relative margin for the rounding of an exponential, a sum and a quotient.
+_ROUNDING = 1e-15
 
 
 def to_dp_event(guarantee: Guarantee) -> "DpEvent":
@@ -57,9 +62,11 @@ def to_dp_event(guarantee: Guarantee) -> "DpEvent":
     if isinstance(guarantee, GDP):
         return GaussianDpEvent(_reciprocal_rounded_down(guarantee.mu))
     if isinstance(guarantee, PureDP):
-        # Each of the 2 answers is replaced by a uniform one with this probability.
-        replacement_probability = nextafter(2 / (1 + exp(guarantee.eps)), -inf)
-        return RandomizedResponseDpEvent(replacement_probability, 2)
+        # Each of the 2 answers is replaced by a uniform one with the probability
+        # 2/(1 + e^ε). In terms of e^-ε a large ε does not overflow.
+        decay = exp(-guarantee.eps)
+        replacement_probability = round_down(2 * decay / (1 + decay), _ROUNDING)
+        return RandomizedResponseDpEvent(max(0.0, replacement_probability), 2)
     if isinstance(guarantee, ZCDP):
         return ZCDpEvent(guarantee.rho)
     raise ParameterError(
@@ -68,8 +75,16 @@ def to_dp_event(guarantee: Guarantee) -> "DpEvent":
 
 
 def _reciprocal_rounded_down(mu: float) -> float:
-    """Return a float that is at most 1/μ: a smaller multiplier is less noise."""
+    """Return a float that is at most 1/μ: a smaller multiplier is less noise.
+
+    The comparison is exact. A product of floats may be rounded down to 1.
+
+    Parameters
+    ----------
+    mu : float
+        The parameter of a GDP guarantee.
+    """
     reciprocal = 1 / mu
-    if reciprocal * mu <= 1:
+    if reciprocal < inf and Fraction(reciprocal) * Fraction(mu) <= 1:
         return reciprocal
     return nextafter(reciprocal, -inf)
