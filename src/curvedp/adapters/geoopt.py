@@ -79,14 +79,16 @@ def from_geoopt(manifold: Any, shape: tuple[int, ...]) -> Manifold:
 
 
 def _is_counterpart(manifold: Any, counterpart: _GeooptManifold) -> bool:
-    """Whether a geoopt manifold has the class, metric and curvature of a table entry.
+    """Return whether a geoopt manifold is the one that a table entry describes.
+
+    Its class, its metric and its curvature must be those of the entry.
 
     Parameters
     ----------
     manifold : geoopt.Manifold
         A manifold of geoopt.
-    counterpart : object
-        An entry of the table.
+    counterpart : _GeooptManifold
+        An entry of the table of counterparts.
     """
     name = type(manifold).__name__
     if name != counterpart.name:
@@ -102,15 +104,28 @@ def _is_counterpart(manifold: Any, counterpart: _GeooptManifold) -> bool:
 
 
 def _is_one(curvature_parameter: Any) -> bool:
-    """Whether a curvature parameter of geoopt, a tensor, is ±1 up to single precision."""
+    """Return whether a curvature parameter is ±1 up to single precision.
+
+    Parameters
+    ----------
+    curvature_parameter : torch.Tensor
+        The number k or c of a hyperbolic manifold of geoopt.
+    """
     return isclose(abs(float(curvature_parameter)), 1.0, rel_tol=1e-6)
 
 
 def _size_from_shape(manifold_class: type[Any], shape: tuple[int, ...]) -> int:
-    """Return the size that our class takes for points of this shape.
+    """Return the size that our class takes for points of a shape.
 
     It is the side of matrices and the length of vectors, but the dimension, one less
     than the length, for spheres and hyperboloids.
+
+    Parameters
+    ----------
+    manifold_class : type of Manifold
+        One of our classes.
+    shape : tuple of int
+        The shape of one point.
     """
     is_matrix = len(shape) == 2
     if is_matrix or manifold_class in (Euclidean, PoincareBall):

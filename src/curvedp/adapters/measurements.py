@@ -59,9 +59,11 @@ def make_measurement(estimator: Any, n: int, attribute: str = "location_") -> An
     read_released_value = attrgetter(attribute)
 
     def has_right_length(records: Any) -> bool:
+        """Return whether there are as many records as the measurement is for."""
         return len(records) == record_count
 
     def fit_and_read(records: Any) -> Any:
+        """Fit a copy of the estimator to records, and return what it releases."""
         if not has_right_length(records):
             raise ParameterError(
                 f"there are {len(records)} records; "
@@ -71,6 +73,7 @@ def make_measurement(estimator: Any, n: int, attribute: str = "location_") -> An
         return read_released_value(fitted_estimator)
 
     def privacy_map(changed_records: int) -> Any:
+        """Return the privacy loss if so many records change: at most one may."""
         if changed_records > 1:
             raise ParameterError(
                 f"the guarantee is for one record that changes, not {changed_records}"
@@ -94,7 +97,7 @@ class _OpenDPLoss(NamedTuple):
 
 
 def _opendp_loss(dp: Any, guarantee: Guarantee) -> _OpenDPLoss:
-    """Translate a guarantee; `dp` is the module `opendp.prelude`.
+    """Translate a guarantee into a measure of OpenDP and its losses.
 
     Parameters
     ----------
@@ -102,6 +105,16 @@ def _opendp_loss(dp: Any, guarantee: Guarantee) -> _OpenDPLoss:
         `opendp.prelude`.
     guarantee : Guarantee
         The guarantee of one release.
+
+    Returns
+    -------
+    _OpenDPLoss
+        The measure, and the losses if one record changes and if none does.
+
+    Raises
+    ------
+    ParameterError
+        If OpenDP has no measure for it.
     """
     if isinstance(guarantee, GDP | ZCDP):
         rho = convert(guarantee, to=ZCDP).rho

@@ -71,12 +71,17 @@ def embed_texts(texts: Iterable[Any], encoder: str | Path) -> np.ndarray:
 
 
 def _clean(text: Any) -> str:
-    """Return a text that every encoder takes: of a bounded length, and of whole letters.
+    """Return a text that every encoder takes: not too long, and of whole letters.
 
     Parameters
     ----------
     text : object
         A cell; what is no text becomes the empty one.
+
+    Returns
+    -------
+    str
+        The first 20000 characters.
     """
     if not isinstance(text, str):
         return ""

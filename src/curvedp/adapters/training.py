@@ -106,7 +106,12 @@ class PrivateOptimizer:
         """Return the noise scale of a mean gradient that attains the guarantee.
 
         The clip is enlarged by the rounding errors of the coarsest floating-point type
-        among the parameters.
+        among the parameters. Batches amplify privacy, which the scale includes.
+
+        Returns
+        -------
+        float
+            The standard deviation of the noise in each coordinate of a mean gradient.
         """
         float_types = [parameter.float_type for parameter in self._parameters]
         coarsest_type = max(float_types, key=lambda kind: kind.eps).dtype
@@ -178,9 +183,11 @@ class PrivateOptimizer:
         self._batch_count = None
 
         ends = np.cumsum([parameter.space.dim for parameter in self._parameters])[:-1]
-        parts = np.split(noisy_mean, ends)
-        for parameter, part in zip(self._parameters, parts, strict=True):
-            parameter.set_gradient(part)
+        coordinates_by_parameter = np.split(noisy_mean, ends)
+        for parameter, coordinates in zip(
+            self._parameters, coordinates_by_parameter, strict=True
+        ):
+            parameter.set_gradient(coordinates)
         self.optimizer.step()
 
 
@@ -188,7 +195,13 @@ class GradientFrame(Protocol):
     """A parameter that knows its gradients in an orthonormal frame."""
 
     def coordinates(self, gradients: Any) -> np.ndarray:
-        """Return gradients, one for each record, as rows of coordinates."""
+        """Return gradients, one for each record, as rows of coordinates.
+
+        Parameters
+        ----------
+        gradients : tensor of shape (records, *parameter.shape)
+            Ordinary (Euclidean) gradients.
+        """
 
 
 class _FramedParameter:
@@ -205,6 +218,18 @@ class _FramedParameter:
     """
 
     def __init__(self, tensor: Any) -> None:
+        """Find our manifold with the metric of a parameter.
+
+        Parameters
+        ----------
+        tensor : torch.nn.Parameter
+            The parameter: an ordinary one, which is flat, or one of geoopt.
+
+        Raises
+        ------
+        ParameterError
+            If this library has no such manifold.
+        """
         self.tensor = tensor
         self.foreign_manifold = _geoopt_manifold(tensor)
         is_flat = (
@@ -252,8 +277,13 @@ class _FramedParameter:
     def set_gradient(self, coordinates: np.ndarray) -> None:
         """Set the ordinary gradient whose Riemannian gradient has these coordinates.
 
-        With the Riemannian gradient v that is the derivative of w ↦ ⟨v, w⟩ in the
-        metric at the parameter, which automatic differentiation computes.
+        With v the Riemannian gradient it is the derivative of w ↦ ⟨v, w⟩ in the metric
+        at the parameter, which automatic differentiation computes.
+
+        Parameters
+        ----------
+        coordinates : array of shape (space.dim,)
+            The noisy mean gradient of this parameter, in the frame.
         """
         import torch
 
@@ -268,7 +298,13 @@ class _FramedParameter:
 
 
 def _geoopt_manifold(tensor: Any) -> Any:
-    """Return the manifold of a geoopt parameter, or None for an ordinary parameter."""
+    """Return the manifold of a geoopt parameter, or None for an ordinary parameter.
+
+    Parameters
+    ----------
+    tensor : torch.nn.Parameter
+        The parameter; that of geoopt has an attribute `manifold`.
+    """
     try:
         return tensor.manifold
     except AttributeError:
@@ -294,11 +330,11 @@ def clipped_sum(
     array
         The sum in coordinates. A record whose gradient is not finite contributes 0.
     """
-    columns = [
-        parameter.coordinates(part)
-        for parameter, part in zip(parameters, gradients, strict=True)
+    coordinates_by_parameter = [
+        parameter.coordinates(gradients_of_parameter)
+        for parameter, gradients_of_parameter in zip(parameters, gradients, strict=True)
     ]
-    rows = np.concatenate(columns, axis=1)
+    rows = np.concatenate(coordinates_by_parameter, axis=1)
     rows[~np.isfinite(rows).all(axis=1)] = 0.0
     with numerical_silence():
         # A length that overflows is infinite, and its row is scaled to 0.

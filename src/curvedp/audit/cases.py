@@ -209,7 +209,17 @@ def k_norm_outputs(
     samplers: dict[int, tuple[np.random.Generator, LipschitzRejectionSampler]] = {}
 
     def outputs(rng: np.random.Generator, side: int, size: int) -> list[np.ndarray]:
-        """Draw `size` outputs at one data set, and return their three scores."""
+        """Draw outputs at one data set, and return their three scores.
+
+        Parameters
+        ----------
+        rng : numpy.random.Generator
+            The generator of the outputs.
+        side : {0, 1}
+            Whether outputs are drawn at the first or at the second data set.
+        size : int
+            The number of outputs.
+        """
         if side not in samplers or samplers[side][0] is not rng:
             sampler = LipschitzRejectionSampler(
                 domain, scale, norms[side], constants[side], rng
@@ -228,7 +238,13 @@ def k_norm_outputs(
 
 
 def _spaces(names: str) -> tuple[Manifold, ...]:
-    """Return the manifolds whose names are given, separated by blanks."""
+    """Return the manifolds whose names are given, separated by blanks.
+
+    Parameters
+    ----------
+    names : str
+        Names such as "sphere:2 spd-affine:3".
+    """
     return tuple(map(parse_manifold, names.split()))
 
 
@@ -279,6 +295,11 @@ def cases(noise_factor: float = 1.0) -> Iterator[Case]:
     noise_factor : float
         The factor by which the noise that is drawn is scaled, while the claim stays. A
         factor below 1 is a wrong mechanism that the audit should detect.
+
+    Yields
+    ------
+    Case
+        A mechanism on a manifold that it supports, with the attack on it.
     """
     for build_mechanism, attack, spaces in _MECHANISMS:
         for space in spaces:
@@ -298,6 +319,11 @@ def _estimator_cases(noise_factor: float) -> Iterator[Case]:
     ----------
     noise_factor : float
         The factor by which the noise that is drawn is scaled, while the claim stays.
+
+    Yields
+    ------
+    Case
+        An estimator on a manifold, with the attack on its mechanism.
     """
     for space in MEANS:
         is_quadric = isinstance(space, UnitQuadric)
@@ -354,6 +380,11 @@ def _attack_value_noise(mechanism: ValueMechanism, noise_factor: float) -> Case:
         The mechanism whose claim is attacked.
     noise_factor : float
         The factor by which the noise that is drawn is scaled, while the claim stays.
+
+    Returns
+    -------
+    Case
+        The claim, and how outputs are drawn and scored.
     """
 
     # The pair is searched when it is first needed, so that listing cases is cheap.
@@ -392,6 +423,11 @@ def _attack_mean_of_records(
         The mechanism whose claim is attacked.
     noise_factor : float
         The factor by which the noise that is drawn is scaled, while the claim stays.
+
+    Returns
+    -------
+    Case
+        The claim, and how outputs are drawn and scored.
     """
     manifold = mechanism.manifold
     neighboring_data = data_sets(manifold, _RADIUS, mechanism.statistic.n)
@@ -458,6 +494,11 @@ def _attack_transcript(
         The position of the last record in each data set, on a diameter of the outer
         ball: 1 and −1 are the ends, 0 is the center. All other records are at the
         center, which is an edge of bins.
+
+    Returns
+    -------
+    Case
+        The claim, and how outputs are drawn and scored.
     """
     manifold = mechanism.manifold
     neighboring_data = [
@@ -493,8 +534,19 @@ def _attack_transcript(
 def _records_with_one_at(mechanism: StagedMechanism, end: float) -> np.ndarray:
     """Return records that all lie at the center, except for the last one.
 
-    The last record is on a fixed axis, at `end` times the radius of the public ball
-    from the center.
+    Parameters
+    ----------
+    mechanism : StagedMechanism
+        The mechanism that is attacked; its statistic states the public ball and the
+        number of records.
+    end : float
+        Where the last record is on a fixed diameter of the ball: its distance from the
+        center in radii, with a sign.
+
+    Returns
+    -------
+    array of shape (n, *point_shape)
+        The records.
     """
     manifold = mechanism.manifold
     statistic: Any = mechanism.statistic
@@ -585,6 +637,11 @@ def _log_ratio_to_other(
         The other data set, as `prepare_data` returned it.
     transcript : list of _StageOutput
         The run on its own data.
+
+    Returns
+    -------
+    float
+        The sum of these terms over all stages.
     """
     stages = iter(transcript)
     terms: list[float] = []
@@ -612,6 +669,11 @@ def _attack_sum(mechanism: SumMechanism, noise_factor: float) -> Case:
         The mechanism whose claim is attacked.
     noise_factor : float
         The factor by which the noise that is drawn is scaled, while the claim stays.
+
+    Returns
+    -------
+    Case
+        The claim, and how outputs are drawn and scored.
     """
     statistic: Any = mechanism.statistic
     records = data_sets(statistic.manifold, _RADIUS, 4)[1]
@@ -640,6 +702,11 @@ def _attack_k_norm(mechanism: KNGMechanism, noise_factor: float) -> Case:
         The mechanism whose claim is attacked.
     noise_factor : float
         The factor by which the scale of the density is changed, while the claim stays.
+
+    Returns
+    -------
+    Case
+        The claim, and how outputs are drawn and scored.
     """
     statistic = mechanism.statistic
     neighboring_data = data_sets(mechanism.manifold, statistic.radius, statistic.n)
@@ -659,7 +726,13 @@ def _attack_k_norm(mechanism: KNGMechanism, noise_factor: float) -> Case:
 
 
 def _regression_line(space: Manifold) -> GeodesicLine:
-    """Return a regression on four records with one predictor between 0 and 1."""
+    """Return a regression on four records with one predictor between 0 and 1.
+
+    Parameters
+    ----------
+    space : Manifold
+        The manifold of the responses.
+    """
     return GeodesicLine(space, None, 0.5, 0.6, _CLIP, 4, [[0.0, 1.0]])
 
 
@@ -669,6 +742,16 @@ def _regression_data_sets(space: Manifold) -> list[tuple[np.ndarray, np.ndarray]
     Three responses are on one geodesic through the origin. The last, whose predictor is
     in the middle, is off the geodesic: to one side in the first data set and to the
     other side in the second.
+
+    Parameters
+    ----------
+    space : Manifold
+        The manifold of the responses.
+
+    Returns
+    -------
+    list of (predictors, responses)
+        Arrays of shapes (4,) and (4, *point_shape), for each of the two data sets.
     """
     predictors = np.array([0.0, 0.3, 1.0, 0.5])
     velocity = np.zeros(space.dim)
@@ -701,6 +784,11 @@ def _attack_k_norm_regression(
         The mechanism whose claim is attacked.
     noise_factor : float
         The factor by which the scale of the density is changed, while the claim stays.
+
+    Returns
+    -------
+    Case
+        The claim, and how outputs are drawn and scored.
     """
     space = mechanism.manifold
 
@@ -739,6 +827,11 @@ def _attack_descent(mechanism: BundleDescentMechanism, noise_factor: float) -> C
         The mechanism whose claim is attacked.
     noise_factor : float
         The factor by which the noise that is drawn is scaled, while the claim stays.
+
+    Returns
+    -------
+    Case
+        The claim, and how outputs are drawn and scored.
     """
     space = mechanism.manifold
 
@@ -756,7 +849,17 @@ def _attack_descent(mechanism: BundleDescentMechanism, noise_factor: float) -> C
         return values
 
     def outputs(rng: np.random.Generator, side: int, size: int) -> list[np.ndarray]:
-        """Draw all releases of `size` descents at one data set, and score them."""
+        """Draw all releases of some descents at one data set, and score them.
+
+        Parameters
+        ----------
+        rng : numpy.random.Generator
+            The generator of the outputs.
+        side : {0, 1}
+            Whether outputs are drawn at the first or at the second data set.
+        size : int
+            The number of descents.
+        """
         score = np.zeros(size)
 
         def add_scores(values: list[np.ndarray], scale: float) -> None:
@@ -780,6 +883,16 @@ def _chart_radius(space: Manifold) -> float | None:
     """Return the radius of a ball for noise in normal coordinates, or None.
 
     No ball is needed if logarithms are defined everywhere.
+
+    Parameters
+    ----------
+    space : Manifold
+        The space of the chart.
+
+    Returns
+    -------
+    float or None
+        A radius within which the chart stretches distances by a bounded factor.
     """
     if not np.isfinite(space.injectivity_radius):
         return None
@@ -787,22 +900,46 @@ def _chart_radius(space: Manifold) -> float | None:
 
 
 def _gaussian(space: Manifold) -> GaussianMechanism:
-    """Return Gaussian noise with a fixed sensitivity and scale."""
+    """Return Gaussian noise with sensitivity 0.5 and scale 0.5, to be attacked.
+
+    Parameters
+    ----------
+    space : Manifold
+        The space of the value.
+    """
     return GaussianMechanism(space, 0.5, 0.5)
 
 
 def _laplace(space: Manifold) -> LaplaceMechanism:
-    """Return Laplace noise with a fixed sensitivity and scale."""
+    """Return Laplace noise with sensitivity 0.3 and scale 0.2, to be attacked.
+
+    Parameters
+    ----------
+    space : Manifold
+        The space of the value.
+    """
     return LaplaceMechanism(space, 0.3, 0.2)
 
 
 def _chart_gaussian(space: Manifold) -> LogGaussianMechanism:
-    """Return Gaussian noise in the chart at the origin."""
+    """Return Gaussian noise in the normal chart at the origin, to be attacked.
+
+    Parameters
+    ----------
+    space : Manifold
+        The space of the value.
+    """
     return LogGaussianMechanism(space, 0.2, 0.2, space.origin, _chart_radius(space))
 
 
 def _chart_laplace(space: Manifold) -> LogLaplaceMechanism:
-    """Return Laplace noise in the chart at the origin."""
+    """Return Laplace noise in the normal chart at the origin, to be attacked.
+
+    Parameters
+    ----------
+    space : Manifold
+        The space of the value.
+    """
     return LogLaplaceMechanism(space, 0.2, 0.1, space.origin, _chart_radius(space))
 
 
@@ -840,13 +977,27 @@ def _tangent_moments(space: Manifold) -> StepToMeanMechanism:
 def _population(
     kind: type[PopulationMechanism], space: Manifold
 ) -> PopulationMechanism:
-    """Return a staged mechanism for the population of 100 records."""
+    """Return a staged mechanism for the population of 100 records.
+
+    Parameters
+    ----------
+    kind : type of PopulationMechanism
+        Which model of the population is released.
+    space : Manifold
+        The space of the records.
+    """
     statistic = SyntheticPopulation(space, None, 1.0, 100)
     return kind.calibrate(statistic, _CLAIM)
 
 
 def _clusters(space: Manifold) -> KMeansMechanism:
-    """Return the staged mechanism for two clusters of 30 records, with public starts."""
+    """Return the staged mechanism for two clusters of 30 records, with public starts.
+
+    Parameters
+    ----------
+    space : Manifold
+        The space of the records.
+    """
     axis = np.eye(1, space.dim, space.dim - 1)
     starts = space.from_normal_coordinates(space.origin, axis * [[0.2], [1.2]])
     statistic = Clusters(space, None, 1.5, 2, np.asarray(starts), 30)
@@ -929,6 +1080,11 @@ def _attack_estimator(
         The factor by which the noise that is drawn is scaled, while the claim stays.
     **options
         Further arguments of the estimator.
+
+    Returns
+    -------
+    Case
+        The claim, and how outputs are drawn and scored.
     """
 
     # The fit is made when it is first needed, so that listing cases is cheap.
@@ -958,6 +1114,13 @@ def _fit_certificate(model: Any, records: np.ndarray) -> Certificate:
 
     For a classifier the records are those of class 0, and the certificate is that of
     class 0. A second class has twice as many records, which are not attacked.
+
+    Parameters
+    ----------
+    model : estimator
+        The estimator that is attacked.
+    records : array of shape (n, *point_shape)
+        The records of one data set.
     """
     if not isinstance(model, PrivateMDM):
         return cast(Certificate, model.fit(records).certificate_)

@@ -113,14 +113,28 @@ class AuditResult(NamedTuple):
 
 
 def _ratio_of_finite_claim(audited: float, claimed: float) -> float:
-    """Return audited / claimed, or 0 if the claim is not positive and finite."""
+    """Return audited / claimed, or 0 if the claim is not positive and finite.
+
+    Parameters
+    ----------
+    audited : float
+        A proved lower bound on ε or μ.
+    claimed : float
+        The ε or μ that is claimed.
+    """
     if not 0 < claimed < np.inf:
         return 0.0
     return audited / claimed
 
 
 def claimed_mu(claim: PrivacyCurve) -> float:
-    """Return the μ of the μ-GDP that a claim implies, or ∞ if it implies none."""
+    """Return the μ of the μ-GDP that a claim implies, or ∞ if it implies none.
+
+    Parameters
+    ----------
+    claim : Guarantee or PrivacyProfile
+        What a mechanism claims.
+    """
     if isinstance(claim, PureDP):
         return float(convert(claim, to=GDP).mu)
     if isinstance(claim, GDP | PrivacyProfile):
@@ -200,14 +214,17 @@ def audit_scores(
 
 
 def _check_score_shapes(first: np.ndarray, second: np.ndarray) -> None:
-    """Raise `ParameterError` unless two arrays of scores can be compared.
-
-    They must have equally many rows, and at least 4 outputs each.
+    """Refuse two arrays of scores that cannot be compared.
 
     Parameters
     ----------
     first, second : arrays of shape (scores, outputs)
         The scores of the outputs at the first and at the second data set.
+
+    Raises
+    ------
+    ParameterError
+        Unless they have equally many rows, and at least 4 outputs each.
     """
     has_equal_rows = first.shape[0] == second.shape[0]
     if has_equal_rows and min(first.shape[1], second.shape[1]) >= 4:
@@ -307,6 +324,11 @@ def _epsilon_bound(p: np.ndarray, p_prime: np.ndarray, delta: float) -> np.ndarr
         Upper bounds on their probabilities at the second data set.
     delta : float
         The δ at which ε is bounded.
+
+    Returns
+    -------
+    array
+        A bound for each event.
     """
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.where(p > delta, np.log((p - delta) / p_prime), -np.inf)
@@ -323,6 +345,11 @@ def _mu_bound(p: np.ndarray, p_prime: np.ndarray, delta: float) -> np.ndarray:
         Upper bounds on their probabilities at the second data set.
     delta : float
         Not used: it gives this function the signature of `_epsilon_bound`.
+
+    Returns
+    -------
+    array
+        A bound for each event.
     """
     with np.errstate(invalid="ignore"):
         return np.where((p > 0) & (p_prime < 1), ndtri(p) - ndtri(p_prime), -np.inf)
@@ -346,7 +373,13 @@ class _Event(NamedTuple):
     threshold: float
 
     def count(self, score_rows: np.ndarray) -> int:
-        """Return how many outputs (columns of `score_rows`) are in the event."""
+        """Return how many outputs are in the event.
+
+        Parameters
+        ----------
+        score_rows : array of shape (scores, outputs)
+            The scores of the outputs, one column for each output.
+        """
         values = score_rows[self.score_index]
         if self.is_upper:
             return int(np.count_nonzero(values >= self.threshold))
@@ -369,6 +402,11 @@ def _prove_bounds(
         The probability with which each of the two bounds may be wrong.
     delta : float
         The δ at which ε is bounded.
+
+    Returns
+    -------
+    _Bounds
+        The two bounds; −∞ where an event proves nothing.
     """
     return _Bounds(
         epsilon=_prove_bound(_epsilon_bound, first, second, failure, delta),
@@ -397,6 +435,11 @@ def _prove_bound(
         The probability with which the bound may be wrong.
     delta : float
         The δ at which ε is bounded.
+
+    Returns
+    -------
+    float
+        The bound; −∞ if the event proves nothing.
     """
     training = first[:, ::2], second[:, ::2]
     test = first[:, 1::2], second[:, 1::2]
@@ -433,6 +476,11 @@ def _choose_event(
         The probability with which the bound may be wrong.
     delta : float
         The δ at which ε is bounded.
+
+    Returns
+    -------
+    _Event
+        The score, the threshold and the side of it.
     """
     best_bound = -np.inf
     best_event = _Event(score_index=0, is_upper=True, threshold=0.0)
@@ -463,7 +511,22 @@ def _choose_event(
 def _count_hits(
     sorted_scores: np.ndarray, thresholds: np.ndarray, is_upper: bool
 ) -> np.ndarray:
-    """Return how many scores are ≥ each threshold, or ≤ it if `is_upper` is False."""
+    """Return how many scores are in the event of each threshold.
+
+    Parameters
+    ----------
+    sorted_scores : array
+        The scores in ascending order.
+    thresholds : array
+        The thresholds.
+    is_upper : bool
+        Whether the event is score ≥ threshold, or else score ≤ threshold.
+
+    Returns
+    -------
+    array of int
+        A count for each threshold.
+    """
     if is_upper:
         return sorted_scores.size - np.searchsorted(sorted_scores, thresholds, "left")
     return np.searchsorted(sorted_scores, thresholds, "right")
@@ -489,6 +552,13 @@ def _probability_bounds(
     failure : float
         The probability that one of the bounds is wrong. Each is wrong with at most half
         of this probability.
+
+    Returns
+    -------
+    p_lower : array
+        For each event a lower bound on p.
+    p_prime_upper : array
+        For each event an upper bound on p′.
     """
     lower_quantile = stats.beta.ppf(
         failure / 2, np.maximum(first_hits, 1), first_count - first_hits + 1
@@ -509,6 +579,16 @@ def neighbors(mechanism: Mechanism) -> Pair:
     point one sensitivity away, in the direction in which noise protects least. For
     noise in a chart (normal coordinates at a base point) they are two values that the
     chart moves farthest apart.
+
+    Parameters
+    ----------
+    mechanism : Mechanism
+        The mechanism that is attacked, which adds noise to a value.
+
+    Returns
+    -------
+    first, second : arrays of shape point_shape
+        The two values.
     """
     manifold = mechanism.statistic.value_space
     sensitivity = mechanism.sensitivity
@@ -550,6 +630,11 @@ def _worst_chart_pair(
         The largest distance of the two values on the manifold.
     ball_radius : float or None
         The radius of the ball around `base` that bounds the values, if there is one.
+
+    Returns
+    -------
+    first, second : arrays of shape (dim,)
+        Normal coordinates of the two values at the base point.
     """
     if ball_radius is None:
         return np.zeros(manifold.dim), sensitivity * _unit_vector(manifold.dim, 0)
@@ -574,7 +659,13 @@ def _worst_chart_pair(
 
 
 def _chart_distance(pair: Pair) -> float:
-    """Return the Euclidean distance of two points in normal coordinates."""
+    """Return the Euclidean distance of two points in normal coordinates.
+
+    Parameters
+    ----------
+    pair : two arrays of shape (dim,)
+        The coordinates of the points.
+    """
     return float(np.linalg.norm(pair[0] - pair[1]))
 
 
@@ -659,6 +750,11 @@ def rounded(score: np.ndarray) -> np.ndarray:
 
     The audit is about the exact distribution of a mechanism. Its events must not depend
     on the last bits of the fast floating-point simulation, which no release shows.
+
+    Parameters
+    ----------
+    score : array
+        A score of each output.
     """
     return np.asarray(np.round(score / _SCORE_GRID) * _SCORE_GRID)
 
@@ -699,7 +795,13 @@ def _pairs_across_radius(
     """
 
     def pairs(half_width: np.ndarray) -> Pair:
-        """Return the two points of each plane for these half-widths, in coordinates."""
+        """Return the two points of each plane for these half-widths, in coordinates.
+
+        Parameters
+        ----------
+        half_width : array of shape (planes, 1)
+            The half-width h in each plane.
+        """
         height = np.sqrt(np.maximum(edge_radius**2 - half_width**2, 0.0))
         across = half_width * lateral
         return height * radial - across, height * radial + across
@@ -725,6 +827,16 @@ def _worst_direction(manifold: Manifold) -> np.ndarray:
     It is in coordinates of the tangent space. On a product of manifolds it is a
     direction of the factor with the most negative curvature. Elsewhere it is the last
     axis: on SPD(2) = ℝ × H², for example, that axis is in the curved factor H².
+
+    Parameters
+    ----------
+    manifold : Manifold
+        The space of the value.
+
+    Returns
+    -------
+    array of shape (dim,)
+        The coordinates of the direction.
     """
     factors = manifold.factors
     if len(factors) == 1:
@@ -735,5 +847,13 @@ def _worst_direction(manifold: Manifold) -> np.ndarray:
 
 
 def _unit_vector(dim: int, axis: int) -> np.ndarray:
-    """Return the unit vector of length `dim` along one axis."""
+    """Return the unit vector along one axis.
+
+    Parameters
+    ----------
+    dim : int
+        The number of entries.
+    axis : int
+        The position of the entry that is 1.
+    """
     return np.asarray(np.eye(dim)[axis])

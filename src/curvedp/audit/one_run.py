@@ -159,6 +159,11 @@ def _probability_bound(
         The number of coins, of guessed coins, and of right guesses.
     epsilon, delta : float
         The guarantee that is assumed.
+
+    Returns
+    -------
+    float
+        The bound on the probability.
     """
     binomial = stats.binom(guesses, 1 / (1 + exp(-epsilon)))
     tail = float(binomial.sf(right - 1))
@@ -288,6 +293,11 @@ def optimizer_cases() -> Iterator[OptimizerCase]:
     """Yield a case for each optimizer of `curvedp.optim` and each family of manifolds.
 
     The optimizers need JAX, which the extra `jax` installs.
+
+    Yields
+    ------
+    OptimizerCase
+        An optimizer and a small manifold of the family.
     """
     for name in OPTIMIZERS:
         for space in FAMILIES:
@@ -306,6 +316,11 @@ def _large_enough(family: Manifold, dim: int) -> Manifold:
         Any member of the family.
     dim : int
         The number of dimensions that is needed.
+
+    Returns
+    -------
+    Manifold
+        The manifold, on which each canary has an axis of its own.
     """
     kind: Any = type(family)
     has_two_sizes = len(fields(kind)) == 2
@@ -381,6 +396,11 @@ def _descend(
         The point at which the descent starts.
     rng : numpy.random.Generator
         The generator of noise and batches.
+
+    Returns
+    -------
+    OptimResult
+        The last point, and the guarantee that the optimizer claims.
     """
     from curvedp import optim
 
@@ -395,7 +415,7 @@ def _descend(
             problem,
             records,
             start,
-            learning_rate=0.01,
+            learning_rate=_LEARNING_RATE,
             rng=rng,
             clip=clip,
             noise=noise,
@@ -406,7 +426,7 @@ def _descend(
             problem,
             records,
             start,
-            learning_rate=0.01,
+            learning_rate=_LEARNING_RATE,
             rng=rng,
             clip=clip,
             noise=noise,
@@ -418,7 +438,7 @@ def _descend(
         problem,
         records,
         start,
-        learning_rate=0.01,
+        learning_rate=_LEARNING_RATE,
         rng=rng,
         clip=(clip, clip),
         noise=(noise, noise),

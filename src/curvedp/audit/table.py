@@ -93,7 +93,13 @@ def case_names(only: str = "") -> list[tuple[str, str]]:
 
 
 def _case_name(case: Case | OptimizerCase) -> tuple[str, str]:
-    """Return the names of a case's mechanism and manifold."""
+    """Return the names of a case's mechanism and manifold, by which it is found again.
+
+    Parameters
+    ----------
+    case : Case or OptimizerCase
+        The case.
+    """
     return case.mechanism, manifold_name(case.manifold)
 
 
@@ -158,9 +164,18 @@ def audit_all(
 def _audit_case(work: _Work) -> Row:
     """Audit one mechanism on one manifold, and return its row of the table.
 
-    This may run in another process.
-    The random numbers of a case depend on the seed and its names only, not on the order
-    of the audits.
+    This may run in another process. The random numbers of a case depend on the seed
+    and its names only, not on the order of the audits.
+
+    Parameters
+    ----------
+    work : _Work
+        The names of the case, and how thoroughly it is audited.
+
+    Returns
+    -------
+    Row
+        The claim, the proved bounds and the time that it took.
     """
     # Every case has its own random stream.
     stream = zlib.crc32(f"{work.mechanism} {work.manifold}".encode())
@@ -199,6 +214,16 @@ def _find_case(
         The names, as `case_names` lists them.
     noise_factor : float
         The factor by which the noise that the case draws is scaled.
+
+    Returns
+    -------
+    Case or OptimizerCase
+        The case, which is built anew.
+
+    Raises
+    ------
+    LookupError
+        If there is none.
     """
     for case in cases(noise_factor):
         if _case_name(case) == (mechanism, manifold):

@@ -179,7 +179,18 @@ class Ledger:
     ) -> None:
         """Open the file, or make a new one if a budget is given.
 
-        The parameters are documented on the class.
+        Parameters
+        ----------
+        path : path
+            The file of the ledger.
+        budget : Guarantee, optional
+            What may be spent in all. For an existing file it must be the file's.
+        key : path, optional
+            A file with the secret key of the hashes that chain the entries.
+        unit : PrivacyUnit or str, optional
+            Whose data the budget protects. For an existing file it must be the file's.
+        lazy : bool
+            Whether a new file is made only together with its first entry.
         """
         self.path = _resolve_path("path", path)
         self.key = None if key is None else _resolve_path("key", key)
@@ -238,6 +249,11 @@ class Ledger:
         space, statistic : str, optional
             Where the records live and what of them is released, for people to read.
 
+        Returns
+        -------
+        Entry
+            The entry, which is on the disk by now.
+
         Raises
         ------
         BudgetExceeded
@@ -279,16 +295,28 @@ class Ledger:
             What each of the releases satisfies. As with `spend`'s groups, a record's
             group must be public and fixed, and if people are protected, all records of
             a person must be in one group.
-        label, unit, space, statistic
-            As for `spend`. Of several groups, what is protected is a record or person
-            within its group, and it is charged so.
+        label : str
+            What is released, for people to read: at most 200 printable characters.
+        unit : PrivacyUnit or str, optional
+            Whose data each guarantee protects. Of several groups, what is protected is
+            a record or person within its group, and it is charged so.
         n : int, optional
             How many records or people all groups have together.
+        space, statistic : str, optional
+            Where the records live and what of them is released, for people to read.
+
+        Returns
+        -------
+        Entry
+            The entry, which pays for all of the releases.
 
         Raises
         ------
-        BudgetExceeded, ParameterError, UnattainableGuarantee
-            As `spend` does; nothing is spent.
+        BudgetExceeded
+            If it does not fit, or the ledger is frozen; nothing is spent.
+        ParameterError, UnattainableGuarantee
+            For a bad label, another adjacency or unit, or a guarantee that cannot be
+            counted here; nothing is spent.
         """
         if not isinstance(guarantees, Sequence) or not guarantees:
             raise ParameterError("guarantees must be a sequence of at least one")
@@ -346,7 +374,18 @@ class Ledger:
             checked_facts = checked_facts._replace(unit=checked_facts.unit.in_class)
 
         def body_after(state: State) -> dict[str, Any]:
-            """Return the new entry's line in the file; raise if it does not fit."""
+            """Return the new entry's line in the file; raise if it does not fit.
+
+            Parameters
+            ----------
+            state : State
+                The ledger before the entry.
+
+            Returns
+            -------
+            dict
+                What the line says, as JSON values.
+            """
             state.check_unit(checked_facts.unit)
             try:
                 charge = state.charge_disjoint(guarantees, partition, group)
@@ -487,6 +526,11 @@ class Ledger:
         ----------
         head : str
             The `head` of the ledger, or the `hash` of an entry, as it was noted.
+
+        Returns
+        -------
+        bool
+            Whether some line of the file has this hash.
         """
         if self._is_not_made:
             return False
@@ -504,6 +548,11 @@ class Ledger:
         ----------
         *heads : str
             Hashes of entries that were noted elsewhere.
+
+        Returns
+        -------
+        int
+            How many releases were charged.
 
         Raises
         ------
@@ -586,7 +635,13 @@ class Ledger:
         return {"path": self.path, "key": self.key, "witness": self._witness}
 
     def __setstate__(self, fields: dict[str, Any]) -> None:
-        """Restore a ledger from a pickle, also from one of version 0.2."""
+        """Restore a ledger from a pickle, also from one of version 0.2.
+
+        Parameters
+        ----------
+        fields : dict
+            What `__getstate__` returned: the paths, and the entry that must be there.
+        """
         self.path = fields["path"]
         self.key = fields["key"]
         # Pickles of version 0.2 have no witness.
@@ -686,6 +741,16 @@ class Ledger:
             An open transaction on the file.
         key : bytes or None
             The key of the hashes, if the ledger has one.
+
+        Returns
+        -------
+        State
+            The budget, the totals and the last entry, as of now.
+
+        Raises
+        ------
+        LedgerCorrupted
+            If the file does not continue what this object has seen, or is damaged.
         """
         self._check_continues(connection)
         if self._last_state is None:
@@ -708,6 +773,11 @@ class Ledger:
         """Remember a state of the file, unless a later one is known.
 
         Another thread may have read the file in between.
+
+        Parameters
+        ----------
+        state : State
+            What the file said when it was read.
         """
         if self._last_state is None or state.number >= self._last_state.number:
             self._last_state = state
@@ -792,6 +862,11 @@ def entry_row(entry: Entry) -> tuple[str, ...]:
     ----------
     entry : Entry
         What was charged for one release.
+
+    Returns
+    -------
+    tuple of str
+        Number, label, guarantee, whom it protects, and what it is about.
     """
     return (
         str(entry.number),
@@ -803,7 +878,13 @@ def entry_row(entry: Entry) -> tuple[str, ...]:
 
 
 def _html_row(entry: Entry) -> str:
-    """Return an entry as a row of an HTML table."""
+    """Return an entry as a row of an HTML table.
+
+    Parameters
+    ----------
+    entry : Entry
+        What was charged for one release.
+    """
     cells = "".join(f"<td>{escape(text)}</td>" for text in entry_row(entry))
     return f"<tr>{cells}</tr>"
 
@@ -893,6 +974,11 @@ def _check_facts(facts: _Facts, guarantees: Sequence[Guarantee]) -> _CheckedFact
     -------
     _CheckedFacts
         The same facts, in the types in which an entry stores them.
+
+    Raises
+    ------
+    ParameterError
+        If one of them is of a wrong type, or a private number is stated.
     """
     unit = check_unit("unit", facts.unit)
     n = facts.n
@@ -935,7 +1021,13 @@ def _charge_to_dict(charge: Charge) -> dict[str, Any]:
 
 
 def _cost_to_list(cost: Cost) -> list[str]:
-    """Return a cost as a list of texts, such as "1/3", which are exact."""
+    """Return a cost as a list of texts, such as "1/3", which are exact.
+
+    Parameters
+    ----------
+    cost : tuple of Fraction
+        One exact number for each parameter of the ledger's definition of privacy.
+    """
     return [str(number) for number in cost]
 
 
@@ -948,6 +1040,11 @@ def _resolve_path(name: str, value: Any) -> Path:
         The parameter's name, for error messages.
     value : object
         The object that the caller passes as a path.
+
+    Returns
+    -------
+    Path
+        The path, by which two objects for one file are recognized.
 
     Raises
     ------
@@ -977,6 +1074,11 @@ def _check_text(name: str, text: Any) -> None:
         The parameter's name, for error messages.
     text : object
         What the caller passes.
+
+    Raises
+    ------
+    ParameterError
+        If it is.
     """
     if not isinstance(text, str) or not text:
         raise ParameterError(
@@ -999,6 +1101,11 @@ def _state_of_first_line(row: Row) -> State:
     ----------
     row : Row
         The first line of the file, which states format, budget and privacy unit.
+
+    Returns
+    -------
+    State
+        The budget, of which nothing is spent.
 
     Raises
     ------
@@ -1050,7 +1157,13 @@ def _row_to_entry(row: Row) -> Entry:
 
 
 def _printable(text: str | None) -> str | None:
-    """Return a text of the file with escapes for characters that cannot be printed."""
+    """Return a text of the file with escapes for characters that cannot be printed.
+
+    Parameters
+    ----------
+    text : str or None
+        A text that another process wrote, which might hold control characters.
+    """
     if text is None or text.isprintable():
         return text
     return ascii(text)[1:-1]

@@ -150,7 +150,17 @@ class State:
     def new(
         cls, budget: Guarantee, head: str, unit: PrivacyUnit | None = None
     ) -> "State":
-        """Return the state of a ledger that has a budget and no entries yet."""
+        """Return the state of a ledger that has a budget and no entries yet.
+
+        Parameters
+        ----------
+        budget : Guarantee
+            What may be spent in all.
+        head : str
+            The hash of the file's first line.
+        unit : PrivacyUnit or None
+            Whose data the budget protects; None until a charge states it.
+        """
         return cls(
             budget=budget,
             number=0,
@@ -163,7 +173,28 @@ class State:
     def charge(
         self, guarantee: Guarantee, partition: str | None, group: str | None
     ) -> Charge:
-        """Return what one release costs, possibly about one group of a partition."""
+        """Return what one release costs, possibly about one group of a partition.
+
+        Parameters
+        ----------
+        guarantee : Guarantee
+            What the release satisfies.
+        partition, group : str or None
+            The group of a partition that the entry is about; None if it is about all
+            records.
+
+        Returns
+        -------
+        Charge
+            The cost of the entry, and the totals after it.
+
+        Raises
+        ------
+        BudgetExceeded
+            If it does not fit into what is left, or the ledger is frozen.
+        ParameterError, UnattainableGuarantee
+            If it is for another adjacency, or cannot be counted here.
+        """
         return self.charge_disjoint([guarantee], partition, group)
 
     def charge_disjoint(
@@ -190,6 +221,11 @@ class State:
         partition, group : str or None
             The group of a partition that the entry is about; None if it is about all
             records.
+
+        Returns
+        -------
+        Charge
+            The cost of the entry, and the totals after it.
 
         Raises
         ------
@@ -270,6 +306,11 @@ class State:
         ----------
         account : Guarantee
             What the rest of the budget allows, in that definition.
+
+        Returns
+        -------
+        State
+            A ledger whose account is that guarantee, of which nothing is spent.
         """
         return dataclasses.replace(
             self,
@@ -317,7 +358,10 @@ class State:
         return guarantee_of_cost(self.account, cost_left, up=False)
 
     def _does_not_fit(self) -> BudgetExceeded:
-        """Return the exception for an entry that costs more than what is left."""
+        """Return the exception for an entry that costs more than what is left.
+
+        Its message says what remains of the budget.
+        """
         return BudgetExceeded(
             f"does not fit: {self.remaining or 'nothing'} of {self.budget} remains"
         )
@@ -332,6 +376,11 @@ class State:
         ----------
         guarantees : sequence of Guarantee
             The guarantees of an entry.
+
+        Raises
+        ------
+        ParameterError
+            If one of them is for another adjacency.
         """
         for guarantee in guarantees:
             if guarantee.adjacency != self.budget.adjacency:
@@ -401,6 +450,12 @@ class State:
         guarantee : Guarantee
             The guarantee of a release, in any definition of privacy.
 
+        Returns
+        -------
+        Guarantee
+            The guarantee in the account's definition. In an (ε, δ) account it is
+            unchanged, because that counts pure ε as well.
+
         Raises
         ------
         UnattainableGuarantee
@@ -439,6 +494,11 @@ class State:
             The cost of the entry.
         partition, group : str or None
             The partition of the records, and the group of it that the entry is about.
+
+        Returns
+        -------
+        Totals
+            What is spent in all, and by the group.
         """
         if partition is None:
             return Totals(_add_costs(self.total, entry_cost), None)
@@ -530,6 +590,11 @@ def _is_superseded(body: dict[str, Any], following: dict[str, Any]) -> bool:
     ----------
     body, following : dict
         The entry and the next one; the latter is empty if there is none.
+
+    Returns
+    -------
+    bool
+        Whether the entry can be skipped.
     """
     is_plain = "total" in body and body["partition"] is None and body["opens"] is None
     next_is_plain = "total" in following and following["opens"] is None
@@ -537,7 +602,13 @@ def _is_superseded(body: dict[str, Any], following: dict[str, Any]) -> bool:
 
 
 def is_freeze(body: dict[str, Any]) -> bool:
-    """Return whether a line of the file closes the ledger instead of charging it."""
+    """Return whether a line of the file closes the ledger instead of charging it.
+
+    Parameters
+    ----------
+    body : dict
+        What the line says, as JSON values.
+    """
     return "frozen" in body
 
 
@@ -552,6 +623,11 @@ def _check_conversion(budget: Guarantee, rest: "Rest", account: Guarantee) -> No
         The ε and the δ that were left.
     account : Guarantee
         The account to which an entry says it converted the rest.
+
+    Raises
+    ------
+    LedgerCorrupted
+        If at the δ that was left the account's ε is more than the ε that was left.
     """
     has_same_adjacency = account.adjacency == budget.adjacency
     if not (has_same_adjacency and account.epsilon(rest.delta) <= rest.epsilon):
@@ -563,7 +639,15 @@ def _check_conversion(budget: Guarantee, rest: "Rest", account: Guarantee) -> No
 def unit_in(body: dict[str, Any]) -> PrivacyUnit | None:
     """Return the privacy unit that a line of the file states.
 
-    It is None in a line of version 0.2 or before.
+    Parameters
+    ----------
+    body : dict
+        What the line says, as JSON values.
+
+    Returns
+    -------
+    PrivacyUnit or None
+        None in a line of version 0.2 or before.
     """
     stored = body.get("unit")
     return None if stored is None else PrivacyUnit(stored)
@@ -614,6 +698,16 @@ def _totals_after(state: State, body: dict[str, Any], exactly: bool) -> Totals:
         The entry.
     exactly : bool
         Add up, and refuse an entry that states another total.
+
+    Returns
+    -------
+    Totals
+        What is spent in all, and by the entry's group.
+
+    Raises
+    ------
+    LedgerCorrupted
+        With `exactly`, if the entry states another total.
     """
     stored_total = body.get("total")
     if stored_total is not None and not exactly:
@@ -636,7 +730,12 @@ def _totals_after(state: State, body: dict[str, Any], exactly: bool) -> Totals:
 def _parse_cost(stored: Any, example: Cost) -> Cost:
     """Return a cost that the file stores as a list of texts such as "1/3".
 
-    Its length must be that of `example`.
+    Parameters
+    ----------
+    stored : list of str
+        The numbers of the cost.
+    example : tuple of Fraction
+        A cost of the same account, which must have as many numbers.
     """
     return tuple(Fraction(number) for number, _ in zip(stored, example, strict=True))
 
@@ -647,8 +746,18 @@ def _parse_cost(stored: Any, example: Cost) -> Cost:
 def cost(account: Guarantee, guarantee: Guarantee) -> Cost:
     """Return the cost of a guarantee: one exact number per parameter that adds up.
 
-    The guarantee is of the account's definition of privacy. An account that counts
-    (ε, δ) also takes a pure ε, which costs no δ.
+    Parameters
+    ----------
+    account : Guarantee
+        The guarantee in whose definition the ledger counts.
+    guarantee : Guarantee
+        A guarantee of that definition. An account that counts (ε, δ) also takes a pure
+        ε, which costs no δ.
+
+    Returns
+    -------
+    tuple of Fraction
+        For example (μ²,) for μ-GDP, and (ε, δ) for (ε, δ)-DP.
     """
     if isinstance(account, ApproxDP) and isinstance(guarantee, PureDP):
         return (Fraction(guarantee.eps), Fraction(0))
@@ -682,7 +791,13 @@ def guarantee_of_cost(account: Guarantee, total: Cost, *, up: bool) -> Guarantee
 
 
 def _zero_cost(account: Guarantee) -> Cost:
-    """Return a cost of zeros, with a number for each parameter of the account."""
+    """Return a cost of zeros, with a number for each parameter of an account.
+
+    Parameters
+    ----------
+    account : Guarantee
+        The guarantee in whose definition the ledger counts.
+    """
     return tuple(Fraction(0) for _ in cost(account, account))
 
 
@@ -727,6 +842,11 @@ def _check_same_rule(guarantee: Guarantee, account: Guarantee) -> None:
         The guarantee of a release.
     account : Guarantee
         The guarantee in whose definition the ledger counts.
+
+    Raises
+    ------
+    ParameterError
+        If the order or the kind of angle is another one.
     """
     if isinstance(guarantee, RenyiDP) and isinstance(account, RenyiDP):
         if guarantee.order != account.order:
@@ -755,6 +875,12 @@ def _largest_of_each_parameter(
         The guarantee in whose definition the ledger counts.
     guarantees : sequence of Guarantee
         Guarantees of that definition.
+
+    Returns
+    -------
+    Guarantee
+        The guarantee that all of them satisfy together, if they are about disjoint
+        groups of records.
     """
     first = guarantees[0]
     if all(guarantee == first for guarantee in guarantees):
@@ -804,6 +930,11 @@ def _to_additive_guarantee(guarantee: Guarantee) -> Guarantee:
     guarantee : Guarantee
         A guarantee of any definition.
 
+    Returns
+    -------
+    Guarantee
+        A guarantee with one parameter that adds up.
+
     Raises
     ------
     ParameterError
@@ -839,6 +970,11 @@ def _rest_of_budget(budget: Guarantee, spent: Cost) -> Rest:
         The (ε, δ) budget.
     spent : Cost
         The exact ε and δ that were spent.
+
+    Returns
+    -------
+    Rest
+        The ε and the δ that are left.
     """
     epsilon, delta = (
         round_fraction(allowed - used, up=False)

@@ -135,6 +135,11 @@ def read_key(path: Path | None) -> bytes | None:
     path : Path or None
         The file; None for a ledger without a key, which gives None.
 
+    Returns
+    -------
+    bytes or None
+        The key.
+
     Raises
     ------
     ParameterError
@@ -175,6 +180,11 @@ def create(path: Path, first_body: dict[str, Any], key: bytes | None) -> None:
         What the first line states: the budget and so on.
     key : bytes or None
         The key of the hashes.
+
+    Raises
+    ------
+    CurvedpError
+        If the file cannot be made.
     """
     check_place(path)
     unfinished = path.with_name(f"{path.name}.{secrets.token_hex(8)}.new")
@@ -235,6 +245,11 @@ def _check_folder(folder: Path, ledger_status: os.stat_result | None) -> None:
         The folder of the ledger.
     ledger_status : os.stat_result or None
         The ledger's `stat`; None if there is no ledger yet.
+
+    Raises
+    ------
+    ParameterError
+        If there is such a folder. The message says how to close it.
     """
     if not _IS_POSIX:
         return
@@ -267,6 +282,11 @@ def _check_file_beside(
         The file, which need not exist.
     ledger_status : os.stat_result or None
         The ledger's `stat`; None if there is no ledger.
+
+    Raises
+    ------
+    LedgerCorrupted
+        If there is such a file.
     """
     try:
         status = beside.lstat()
@@ -371,6 +391,11 @@ def transaction(path: Path) -> Iterator[sqlite3.Connection]:
     path : Path
         The file of the ledger.
 
+    Yields
+    ------
+    sqlite3.Connection
+        A connection within the transaction.
+
     Raises
     ------
     CurvedpError
@@ -434,6 +459,11 @@ def read(
         The hash of the line before it; empty if `since` is 0.
     key : bytes or None
         The key of the hashes.
+
+    Returns
+    -------
+    list of Row
+        The lines, in order.
 
     Raises
     ------
@@ -506,6 +536,11 @@ def append(
         What the line says, as JSON values.
     key : bytes or None
         The key of the hashes, if the ledger has one.
+
+    Returns
+    -------
+    Row
+        The line, with its number and its hash.
     """
     last = connection.execute(
         "SELECT number, hash FROM entries ORDER BY number DESC LIMIT 1"
@@ -537,6 +572,11 @@ def _chained_hash(previous: str, number: int, body: str, key: bytes | None) -> s
         The line's JSON text.
     key : bytes or None
         With a key the hash is HMAC-SHA-256, without one SHA-256.
+
+    Returns
+    -------
+    str
+        The hash as hexadecimal digits.
     """
     text = f"{previous}\n{number}\n{body}".encode()
     if key is None:
@@ -551,6 +591,11 @@ def _check_table(connection: sqlite3.Connection) -> None:
     ----------
     connection : sqlite3.Connection
         An open transaction on the file.
+
+    Raises
+    ------
+    LedgerCorrupted
+        If it has other tables, or none.
     """
     tables = connection.execute("SELECT name FROM sqlite_master").fetchall()
     if tables != [("entries",)]:
@@ -570,6 +615,11 @@ def _check_key_is_needed(connection: sqlite3.Connection, key: bytes | None) -> N
         An open transaction on the ledger, whose first line says whether it has a key.
     key : bytes or None
         The key that the caller gives.
+
+    Raises
+    ------
+    ParameterError
+        If the ledger has a key and none is given, or the other way round.
     """
     row = connection.execute("SELECT body FROM entries WHERE number = 0").fetchone()
     if row is None:
