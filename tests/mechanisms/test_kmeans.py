@@ -52,11 +52,11 @@ ADD = GDP(1.0, adjacency=ADD_REMOVE)
 UNITS = 2.0**32  # of what a record contributes
 
 
-def calibrated(manifold, n, clusters=3, starts=None, guarantee=None):
+def calibrated(manifold, n, clusters=3, starts=None, guarantee=None, reach=2.0):
     """The mechanism for n records, or for a private number of them where n is None."""
     if guarantee is None:
         guarantee = ADD if n is None else GDP(1.0)
-    statistic = Clusters(manifold, None, 2.0, clusters, starts, n)
+    statistic = Clusters(manifold, None, reach, clusters, starts, n)
     return KMeansMechanism.calibrate(statistic, guarantee)
 
 
@@ -256,6 +256,23 @@ def test_privacy_loss_of_every_pair_of_neighbors_is_within_the_charge(manifold, 
         for one, two in data_sets(manifold, rng):
             worst = max(worst, spent(mechanism, one, two if n else one[:-1], rng))
     assert 0.1 < worst <= 1.0  # the pairs do attack
+
+
+@pytest.mark.parametrize("n", [1500, None], ids=["replaced", "added"])
+def test_further_searches_are_within_the_charge(n):
+    """A public radius of a million needs more than two searches, and the steps pay for them."""
+    plane = Euclidean(2)
+    mechanism = calibrated(plane, n, reach=1e6)
+    X = clustered(plane, 1500)
+    for seed, far in enumerate([3.0, 1e5]):
+        one, two = X.copy(), X.copy()
+        one[-1], two[-1] = [far, 0.0], [-far, 0.0]
+        rng = np.random.default_rng(seed)
+        assert 0.01 < spent(mechanism, one, two if n else one[:-1], rng) <= 1.0
+    release = mechanism.release(X)
+    kinds = [stage["kind"] for stage in release.certificate.release["stages"]]
+    assert 2 < kinds.count("radius") == kinds.count("center") <= 5
+    assert all(check.holds for check in verify_certificate(release.certificate))
 
 
 def telling_pair(n):
@@ -526,12 +543,12 @@ def test_how_many_clusters_a_budget_carries():
     )
 
 
-def test_far_public_radii_cost_little():
-    """The search is done twice: a reach of 300 finds clusters at a distance of 1."""
+@pytest.mark.parametrize("reach", [300.0, 1e6])
+def test_far_public_radii_cost_little(reach):
+    """The search is done a few times: a wide reach finds clusters at a distance of 3."""
     plane = Euclidean(2)
     X = clustered(plane, 3000, distance=3.0, spread=0.5)
-    statistic = Clusters(plane, None, 300.0, 3, None, 3000)
-    value = KMeansMechanism.calibrate(statistic, GDP(1.0)).release(X).value
+    value = calibrated(plane, 3000, reach=reach).release(X).value
     means = np.stack([X[label::3].mean(axis=0) for label in range(3)])
     distances = np.linalg.norm(means[:, None] - value.centers, axis=2)
     assert np.all(distances.min(axis=1) < 0.3)

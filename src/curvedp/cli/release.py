@@ -240,6 +240,8 @@ def read_persons(options: TypedOptions) -> Any:
 
     typed = options["groups"]
     if typed is not None and _names_file(typed):
+        if not Path(typed).exists():
+            raise ParameterError(f"{typed} does not exist")
         return np.asarray(open_npy(Path(typed)))
     if typed is not None and options["data"].suffix == ".npy":
         raise ParameterError(

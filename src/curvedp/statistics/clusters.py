@@ -215,6 +215,11 @@ class Clusters(Statistic):
         assign(self, center=check_point("center", self.manifold, center))
         if self.starts is None:
             return
+        if self.clusters == PRIVATE_NUMBER:
+            raise ParameterError(
+                "initial centers say how many clusters there are; the number cannot be "
+                "private, too"
+            )
         starts = _validate.array("initial centers", self.starts)
         if starts.shape != (self.clusters, *self.manifold.point_shape):
             raise ParameterError(

@@ -9,7 +9,7 @@ The stages:
 1. *center*: the sum of the records' vectors, whose quotient by n is a first center;
 2. *radius* (not on spheres): a histogram of distances to it, which says how far
    vectors are clipped from there on. Both are done twice, because the public radius of
-   the first search may be far too wide;
+   the first search may be far too wide, and again while the radius is that of noise;
 3. *moment*: the sum of yyᵀ over the clipped vectors y. Its leading eigenvectors are a
    subspace, whose dimension follows from the known spectrum of the noise;
 4. *candidates*: a histogram of the candidate that is nearest to each record. Weighted
@@ -71,8 +71,13 @@ from curvedp.statistics.second_moment import symmetric_to_vector, vector_to_symm
 # floats on sentence embeddings (docs/evidence/topics.md).
 _CENTER_SHARE = 0.03
 _RADIUS_SHARE = 0.02
-# On spheres one center is found, and no radius; elsewhere two of each.
+# On spheres one center is found, and no radius; elsewhere two of each, and a few more
+# while the radius becomes smaller by this factor and is still below this multiple of the
+# center's error. In flat space the public radius is 10⁶ unless the caller knows better.
 _SEARCHES = 2
+_MAX_SEARCHES = 5
+_SHRINKS = 1 / 4
+_RADIUS_OF_NOISE = 3.0
 _MOMENT_SHARE = 0.25
 _CANDIDATE_SHARE = 0.12
 _SPREAD_SHARE = 0.02
@@ -490,7 +495,10 @@ class KMeansMechanism(StagedMechanism, NeedsManyRecords, RefusesRelease):
 
     @property
     def steps_share(self) -> float:
-        """The fraction of the budget for all Lloyd steps together: what others leave."""
+        """The fraction of the budget for all Lloyd steps together: what others leave.
+
+        Searches for a center beyond the usual two take their shares from it.
+        """
         share_of_others = self._moment_share + _SPREAD_SHARE + _SIZES_SHARE
         if self.statistic.starts is None:
             share_of_others += self._candidate_share
@@ -701,7 +709,8 @@ class KMeansMechanism(StagedMechanism, NeedsManyRecords, RefusesRelease):
 
         On a sphere both follow from one noisy mean. Elsewhere a noisy mean and a noisy
         histogram of distances are released twice, because the public radius of the
-        first search may be far too large.
+        first search may be far too large; and again, a few times at most, while the
+        radius shrinks, and is no larger than the noise in the center explains.
 
         Parameters
         ----------
@@ -728,13 +737,18 @@ class KMeansMechanism(StagedMechanism, NeedsManyRecords, RefusesRelease):
             radius = min(sqrt(mean_square), 1.0)
             return Chart(manifold, mean.vector, radius), mean.n
 
-        for _ in range(_SEARCHES):
+        for search in range(1, _MAX_SEARCHES + 1):
             mean = self._release_mean(queries, budget, chart)
             (base,) = chart.points(mean.vector[None])
             # A ball of twice the radius about the new base contains the old one.
             wide_chart = Chart(manifold, base, 2 * chart.radius)
             radius = self._find_radius(queries, budget, wide_chart)
+            center_error = sqrt(chart.size) * mean.std * chart.radius
+            has_shrunk = radius < _SHRINKS * chart.radius
+            is_noise = radius < _RADIUS_OF_NOISE * center_error
             chart = Chart(manifold, base, radius)
+            if search >= _SEARCHES and not (has_shrunk and is_noise):
+                break
         return chart, mean.n
 
     def _release_mean(
@@ -954,12 +968,13 @@ class KMeansMechanism(StagedMechanism, NeedsManyRecords, RefusesRelease):
         n_clusters, n_components = centers.shape
         sensitivity = self.stage_sensitivities.steps(weight) * (1 + _ROUNDING_MARGIN)
         n_steps = self.number_of_steps(start.n / n_clusters)
+        steps_share = self.steps_share - _share_of_further_searches(budget)
         for _ in range(n_steps):
             terms = partial(_sum_residuals, space, centers, spread, weight)
             noisy = self._release_sum(
                 budget,
                 "step",
-                self.steps_share / n_steps,
+                steps_share / n_steps,
                 sensitivity,
                 queries.sum(terms, n_clusters * (n_components + 1)),
             )
@@ -1071,6 +1086,13 @@ class KMeansMechanism(StagedMechanism, NeedsManyRecords, RefusesRelease):
 
 
 # ---- projections ----
+
+
+def _share_of_further_searches(budget: StageBudget) -> float:
+    """Return what searches for a center beyond the usual two have taken of the budget."""
+    kinds = [stage["kind"] for stage in budget.transcript]
+    further_searches = max(kinds.count("radius") - _SEARCHES, 0)
+    return further_searches * (_CENTER_SHARE + _RADIUS_SHARE)
 
 
 class Projection(Protocol):
