@@ -91,7 +91,13 @@ class Registry(Generic[Member]):
         return self._members[name]
 
     def names(self) -> list[str]:
-        """Return all names, those of this package first, in the order of their modules."""
+        """Return all names, those of this package first, in the order of their modules.
+
+        Returns
+        -------
+        list of str
+            The names by which `find` returns classes.
+        """
         self.load_all()
         order = {module: place for place, module in enumerate(self._modules)}
 

@@ -125,6 +125,16 @@ def integer(name: str, value: Any, minimum: int) -> int:
         What the caller passes.
     minimum : int
         The smallest number that is allowed.
+
+    Returns
+    -------
+    int
+        The number.
+
+    Raises
+    ------
+    ParameterError
+        If it is no such number.
     """
     try:
         if isinstance(value, bool):
@@ -180,6 +190,11 @@ def choice(name: str, value: Any, options: tuple[str, ...]) -> str:
         What the caller passes.
     options : tuple of str
         The texts that are allowed.
+
+    Returns
+    -------
+    str
+        The same text.
 
     Raises
     ------
@@ -331,6 +346,11 @@ def field_values(instance: Any) -> dict[str, Any]:
     """Return the values of a dataclass instance by the names of its fields.
 
     Unlike `dataclasses.asdict`, it does not copy them.
+
+    Parameters
+    ----------
+    instance : dataclass instance
+        Such as a statistic or a mechanism.
     """
     return {entry.name: getattr(instance, entry.name) for entry in fields(instance)}
 

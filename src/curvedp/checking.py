@@ -413,6 +413,11 @@ class _Inspection:
         """Yield the counts and measurements as pairs of a name and a value.
 
         The order is that of the printed page.
+
+        Returns
+        -------
+        iterator of (str, object)
+            Numbers, lists of numbers and lists of texts.
         """
         n = len(self.records)
         n_finite = int(self.is_finite.sum())
@@ -436,6 +441,11 @@ class _Inspection:
         """Yield facts about lengths and distances of the usable records.
 
         Each is a pair of a name and a value.
+
+        Returns
+        -------
+        iterator of (str, object)
+            The name and the value of each fact.
         """
         yield "distance off the manifold (50/90/99/100%)", _quantiles(self.residuals)
         yield (
@@ -472,6 +482,11 @@ class _Inspection:
         """Return the names of the spaces in which nearly all records lie.
 
         A record lies in a space if it satisfies its equations up to a tolerance.
+
+        Returns
+        -------
+        list of str
+            Names such as "sphere:2".
         """
         tested_records = self.records[self.is_finite][:_TESTED_RECORDS]
         if not len(tested_records):
@@ -485,7 +500,13 @@ class _Inspection:
         return names
 
     def advice(self) -> Iterator[str]:
-        """Yield sentences that recommend what to do about the records."""
+        """Yield sentences that recommend what to do about the records.
+
+        Returns
+        -------
+        iterator of str
+            Sentences, the most serious first.
+        """
         n = len(self.records)
         n_usable = len(self.points)
         n_singular = int(self.is_finite.sum()) - n_usable
@@ -562,7 +583,13 @@ class _Inspection:
             )
 
     def _preprocessing_advice(self) -> Iterator[str]:
-        """Yield advice on entries that have the same value in all records."""
+        """Yield advice on entries that have the same value in all records.
+
+        Returns
+        -------
+        iterator of str
+            One sentence, or none.
+        """
         count = self.n_constant_entries
         if not count:
             return
@@ -575,7 +602,13 @@ class _Inspection:
         )
 
     def _copy_advice(self) -> Iterator[str]:
-        """Yield advice on records that are copies, or that belong to one person."""
+        """Yield advice on records that are copies, or that belong to one person.
+
+        Returns
+        -------
+        iterator of str
+            At most two sentences.
+        """
         if self.n_copies:
             yield (
                 f"{self.n_copies} records are exact copies of others: "
@@ -591,6 +624,11 @@ class _Inspection:
         """Yield advice on records that seem to be in wrong units or in a wrong form.
 
         Several causes are tested in turn, and only the first one that fits is reported.
+
+        Returns
+        -------
+        iterator of str
+            No sentence, one, or two.
         """
         small, median, large = (
             float(size) for size in np.quantile(self.sizes, (0.05, 0.5, 0.95))
@@ -643,6 +681,11 @@ class _Inspection:
         """Yield advice on the public ball: whether it fits the records.
 
         Records outside are clipped to its boundary; a larger ball needs more noise.
+
+        Returns
+        -------
+        iterator of str
+            At most three sentences.
         """
         largest_distance = float(self.center_distances.max())
         if self.radius is not None and largest_distance > self.radius:
@@ -727,6 +770,11 @@ def _spaces_of_shape(shape: tuple[int, ...]) -> Iterator[Manifold]:
     ----------
     shape : tuple of int
         The shape of one record.
+
+    Returns
+    -------
+    iterator of Manifold
+        Spaces of any curvature.
     """
     for kind in manifold_kinds:
         # Every manifold is a dataclass, and its fields are its sizes.

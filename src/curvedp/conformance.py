@@ -496,6 +496,11 @@ def _sampler_of_ball(statistic: Statistic) -> SampleRecords:
             The generator of the records.
         count : int
             The number of records.
+
+        Returns
+        -------
+        array of shape (count, *point_shape)
+            Some of the records are outside the ball.
         """
         directions = rng.standard_normal((count, manifold.dim))
         directions /= np.linalg.norm(directions, axis=1, keepdims=True)

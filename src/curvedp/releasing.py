@@ -112,6 +112,11 @@ class Option:
         ----------
         value : object
             A JSON value: a text, a number or a boolean.
+
+        Returns
+        -------
+        bool
+            False for a boolean: no option is one.
         """
         if isinstance(value, str):
             return self.kind is str or self.parse is not None
@@ -489,6 +494,11 @@ def parse_range(
     read_point : callable, optional
         Not used; every parser is called with it.
 
+    Returns
+    -------
+    (float, float)
+        The two ends as they were typed.
+
     Raises
     ------
     ParameterError
@@ -576,6 +586,11 @@ def _variance_error(
         The estimator after `fit`.
     coordinates : array, shape (n, d)
         The simulated records in normal coordinates at the origin.
+
+    Returns
+    -------
+    float
+        In squared units of distance.
     """
     released_variance = float(fitted_estimator.releases[0].value[0])
     true_variance = float((coordinates**2).sum(axis=1).mean())
@@ -1061,6 +1076,11 @@ def all_offers() -> dict[str, Offer]:
 def _offers_of_other_packages() -> dict[str, Offer]:
     """Return the offers that other packages list as entry points, by name.
 
+    Returns
+    -------
+    dict
+        Declarations of statistics, besides those of this package.
+
     Raises
     ------
     ParameterError
@@ -1357,6 +1377,11 @@ def numbered_names(name: str, titles: list[str]) -> list[str]:
         The file name for one content, such as "certificate.json".
     titles : list of str
         What each content is of.
+
+    Returns
+    -------
+    list of str
+        One name for each title.
 
     Examples
     --------

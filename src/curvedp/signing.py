@@ -120,6 +120,11 @@ def _canonical_text(value: Any) -> str:
     value : JSON value
         The value, or a part of it: the function calls itself for the parts.
 
+    Returns
+    -------
+    str
+        The text, from which equal values have the same bytes.
+
     Raises
     ------
     ParameterError
@@ -166,6 +171,16 @@ def _canonical_number(value: float) -> str:
     ----------
     value : float
         A finite number; whether it is negative zero does not matter.
+
+    Returns
+    -------
+    str
+        Such as "1.5", "0" or "1e+21".
+
+    Raises
+    ------
+    ParameterError
+        If the number is NaN or infinite.
     """
     if not isfinite(value):
         raise ParameterError("NaN and infinities are not JSON numbers")

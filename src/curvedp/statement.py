@@ -497,6 +497,7 @@ def _describe_certificates(certificates: Sequence[Certificate]) -> _CertificateW
         unit = _common_unit(certificates).words
         together = f"all {len(certificates)} releases together, for one {unit}: "
 
+    # The guarantee, up to which total variation it holds, and its certified points.
     slack_words = ""
     if claims.slack:
         slack_words = f", up to a total variation of {_format_rounded_up(claims.slack)}"
@@ -679,6 +680,11 @@ def _attacker_sentence(promise: _Promise, certificate: Certificate) -> str:
         The guarantee of the releases.
     certificate : Certificate
         One of their certificates; all protect the same unit, such as a person.
+
+    Returns
+    -------
+    str
+        One sentence.
     """
     _, delta_at_zero = promise.claims.curve[0]
     success = min((1 + delta_at_zero) / 2, 1.0)
@@ -698,6 +704,11 @@ def _neighbors_sentence(certificate: Certificate) -> str:
     ----------
     certificate : Certificate
         The certificate of a release.
+
+    Returns
+    -------
+    str
+        A clause without a full stop.
     """
     words = UNIT_WORDS[certificate.privacy_unit]
     adjacency = certificate.guarantee.adjacency
@@ -717,6 +728,11 @@ def _mechanism_words(certificate: Certificate) -> str:
     ----------
     certificate : Certificate
         The certificate of a release.
+
+    Returns
+    -------
+    str
+        Clauses with semicolons between them.
     """
     provenance = certificate.provenance
     software = ", ".join(
@@ -1098,6 +1114,7 @@ def worksheet(
         "do not let an adversary measure it."
     )
     utility = _join_sentences(listed, _utility_sentence)
+
     curator = _Voice.CURATOR
     recorded = _Voice.RECORDED
     recomputed = _Voice.RECOMPUTED

@@ -301,6 +301,11 @@ def _parse_public_key(key_or_path: str) -> str:
         are always taken as the key: a file with that name, planted in the working
         folder, must not decide whom we trust.
 
+    Returns
+    -------
+    str
+        64 hexadecimal digits.
+
     Raises
     ------
     ParameterError
@@ -392,6 +397,11 @@ def _worker_environment() -> dict[str, str]:
 
     With them the worker imports the same copy of curvedp as this process, and writes
     UTF-8.
+
+    Returns
+    -------
+    dict
+        This process's environment with two changes.
     """
     package_folder = str(Path(__file__).resolve().parents[1])
     search_path = [package_folder]
@@ -429,6 +439,11 @@ def _to_exception(kind: str, message: str = "") -> Exception:
         The name of the exception's class.
     message : str
         Its message.
+
+    Returns
+    -------
+    Exception
+        An exception of the same class, if it is one of curvedp's.
     """
     if kind == "MemoryError":
         text = "the certificate cannot be recomputed within 2 GB of memory"

@@ -328,6 +328,7 @@ def calibrate(
         assert records is not None, "checked above"
         sensitivity = mechanisms.frechet_mean_sensitivity(space, radius, records)
     sensitivity = _validate.length("sensitivity", sensitivity)
+
     results = _calibrate_each(space, sensitivity, guarantee, radius)
     if json:
         print(json_module.dumps({"sensitivity": sensitivity, "mechanisms": results}))
@@ -469,6 +470,11 @@ def _audit_cells(row: "Row") -> tuple[str, ...]:
     ----------
     row : Row
         The result of attacking one mechanism on one manifold.
+
+    Returns
+    -------
+    tuple of str
+        Eight cells; empty ones where a mechanism claims no μ.
     """
     claimed_mu = "" if row.claimed_mu is None else f"{row.claimed_mu:.4f}"
     audited_mu = "" if row.audited_mu is None else f"{row.audited_mu:.4f}"

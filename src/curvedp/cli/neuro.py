@@ -110,6 +110,7 @@ def connectome(
         check_relmat_name(out)
     inputs = [ledger, ledger_key, center, names]
     _check_outputs(inputs, ledger, budget_mu, ledger_key, certificate, out, plot)
+
     entities = {} if task is None else {"task": task}
     with waiting("reading matrices"):
         found = read_connectomes(
@@ -132,6 +133,8 @@ def connectome(
     )
     with waiting("drawing exact noise"):
         model.fit(found.matrices, groups=found.subjects, names=found.names)
+
+    # The release is paid for: from here on nothing of it may be lost.
     if json:
         print(json_module.dumps(_connectome_dict(model)))
     else:
@@ -463,6 +466,8 @@ def regions(
     )
     with waiting("drawing exact noise"):
         model.fit(found.tensors, groups=persons, regions=found.regions)
+
+    # The release is paid for: from here on nothing of it may be lost.
     of = _interval_targets(model)[0]
     content = {
         "regions": [asdict(row) for row in model.table(of=of)],

@@ -54,6 +54,8 @@ def _perturb(options: TypedOptions) -> None:
         raise ParameterError("--map is for places on the Earth: --epsilon-per-km")
     out, certificate = options["out"], options["certificate"]
     check_targets([options["data"]], out=out, certificate=certificate)
+
+    # What is to be expected, before anything is drawn.
     unit = mechanism.space.unit
     sentence = expectation_sentence(mechanism)
     if not options["json"]:

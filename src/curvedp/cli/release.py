@@ -402,6 +402,11 @@ def _would_overwrite(name: str, target: Path, path: Path) -> bool:
         Where its output would be written.
     path : path
         A file that must not be overwritten.
+
+    Returns
+    -------
+    bool
+        True also if `path` could be the name of a numbered certificate.
     """
     if target.resolve() == path.resolve():
         return True
@@ -441,6 +446,11 @@ def open_ledger_file(
         The file with the ledger's key.
     unit : PrivacyUnit, optional
         The unit of privacy that a new ledger counts for.
+
+    Returns
+    -------
+    Ledger or None
+        The ledger, whose file may not exist yet.
 
     Raises
     ------
@@ -955,6 +965,11 @@ def _bars_dict(bars: "list[ErrorBar]") -> dict[str, Any]:
     ----------
     bars : list of ErrorBar
         The error bars of a release.
+
+    Returns
+    -------
+    dict
+        "regions" and "sentence" for each target.
     """
     return {
         bar.of: {

@@ -165,6 +165,7 @@ def _from_records(options: TypedOptions) -> _Source:
     from curvedp.records import read_records
     from curvedp.records.files import load_point
 
+    # What was typed, as the estimator takes it.
     space = parse_manifold(options["manifold"])
     center = options["center"]
     if center is not None:
@@ -192,6 +193,7 @@ def _from_records(options: TypedOptions) -> _Source:
         classes=classes,
         x_range=x_range,
     )
+
     with waiting("reading the records"):
         records = read_records(options["data"], space, **reading_options(options))
         labels = read_typed_column(options, options["labels"])
@@ -282,6 +284,7 @@ def _draw_and_write(source: _Source, n: int, seed: int, options: TypedOptions) -
     certificate = options["certificate"]
     if certificate is not None:  # first: it was paid for
         write_atomically(certificate, (source.certificate.to_json() + "\n").encode())
+
     drawn = source.population.sample(n, np.random.default_rng(seed))
     columns = {}
     if source.class_names is not None:
@@ -300,6 +303,7 @@ def _draw_and_write(source: _Source, n: int, seed: int, options: TypedOptions) -
             source.manifold, source.base, drawn.points, drawn.class_index
         )
         save_picture(figure, options["plot"])
+
     if options["json"]:
         print(
             json_module.dumps(

@@ -328,6 +328,7 @@ def _write_and_print(
         figure = topics_figure(places, model.counts_, model.count_error_, names)
         save_picture(figure, options["plot"])
 
+    # With --json everything is one object, and nothing else is printed.
     certificate = model.certificate_
     if options["json"]:
         print(
@@ -343,6 +344,7 @@ def _write_and_print(
         )
         return
 
+    # The table has the topics whose count is surely above 0.
     order = np.argsort(-model.counts_, kind="stable")
     is_known = model.counts_ > model.count_error_
     table = []
@@ -423,6 +425,11 @@ def _file_content(
         The phrases of each topic.
     places : array, shape (topics, 2)
         The positions of the topics in a plane, for pictures.
+
+    Returns
+    -------
+    bytes
+        The content of the file.
     """
     words = ["; ".join(phrase.text for phrase in near) for near in phrases]
     if suffix == ".npz":
@@ -438,6 +445,8 @@ def _file_content(
             phrases=np.array(words),
         )
         return buffer.getvalue()
+
+    # A csv file has one row for each topic: its numbers, its phrases, its center.
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     size = model.cluster_centers_.shape[1]

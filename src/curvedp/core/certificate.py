@@ -220,6 +220,11 @@ class Claims:
             The parameters of the claims by name, each a number or None, and under
             "curve" the points (ε, δ) of the privacy profile.
 
+        Returns
+        -------
+        Claims
+            The claims of a certificate that is read from a file.
+
         Raises
         ------
         TypeError
@@ -240,6 +245,11 @@ def _as_float(value: Any) -> float:
 
     The fields of a certificate that a stranger wrote are read with it. `float` itself
     would also accept a text of digits, in any script.
+
+    Parameters
+    ----------
+    value : object
+        A JSON value.
     """
     if not isinstance(value, int | float):
         raise TypeError("expected a number")
@@ -250,6 +260,11 @@ def _finite_or_none(value: float) -> float | None:
     """Return a privacy parameter as a float, or None if it is infinite.
 
     JSON has no infinity: None in a certificate means that no finite parameter holds.
+
+    Parameters
+    ----------
+    value : float
+        A parameter such as μ; infinite if the mechanism has none.
     """
     return float(value) if value < inf else None
 
@@ -520,6 +535,7 @@ class Certificate:
                     f"a certificate has at most {MAX_BYTES} characters; this text has "
                     f"{len(text)}"
                 )
+            # Check the form of every field first, as JSON.
             record = json.loads(
                 text, object_pairs_hook=_refuse_duplicates, parse_constant=_refuse_nan
             )
@@ -529,6 +545,8 @@ class Certificate:
                     "wrote them"
                 )
             check_form_of(record, _file_fields())
+
+            # Then replace JSON values by the objects that they describe.
             record["claims"] = Claims.from_dict(record["claims"])
             record["guarantee"] = guarantee_from_dict(record["guarantee"])
             record["privacy_unit"] = ProtectedUnit(record["privacy_unit"])
@@ -621,6 +639,11 @@ def compute_sha256(certificate: Certificate) -> str:
 
     Canonical JSON (RFC 8785) has one text for equal values, so that the hash depends on
     the values and not on the layout of the file.
+
+    Parameters
+    ----------
+    certificate : Certificate
+        The certificate; its own field `sha256` is left out.
     """
     record = certificate.to_dict()
     del record["sha256"]
@@ -631,6 +654,11 @@ def seal(certificate: Certificate) -> Certificate:
     """Return a copy of a certificate whose field `sha256` is the hash of all others.
 
     It is the last step of a release; `verify` computes the same hash and compares.
+
+    Parameters
+    ----------
+    certificate : Certificate
+        The complete certificate.
     """
     sha256 = compute_sha256(certificate)
     return replace(
@@ -643,6 +671,16 @@ def check_form(certificate: Certificate) -> None:
 
     It is for certificates that were built in Python: `Certificate.from_json` checks the
     form of a file by itself.
+
+    Parameters
+    ----------
+    certificate : Certificate
+        A certificate that was built in Python.
+
+    Raises
+    ------
+    ParameterError
+        The message names the field.
     """
     check_form_of(certificate.to_dict(), _file_fields())
 
@@ -694,6 +732,16 @@ def _refuse_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
     Two parsers may read different values of a duplicate key, so that a person and
     `verify` would see different certificates.
+
+    Parameters
+    ----------
+    pairs : list of (str, object)
+        The members of an object, as `json.loads` passes them.
+
+    Returns
+    -------
+    dict
+        The members by name.
     """
     record = dict(pairs)
     if len(record) != len(pairs):
@@ -702,7 +750,13 @@ def _refuse_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _refuse_nan(name: str) -> Any:
-    """Raise `ParameterError` for NaN or Infinity, which `json.loads` would accept."""
+    """Raise `ParameterError` for NaN or Infinity, which `json.loads` would accept.
+
+    Parameters
+    ----------
+    name : str
+        "NaN", "Infinity" or "-Infinity", as `json.loads` passes it.
+    """
     raise ParameterError("NaN and Infinity are not JSON numbers")
 
 

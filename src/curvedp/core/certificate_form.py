@@ -127,7 +127,13 @@ def check_plain_text(name: str, value: Any) -> str:
 
 
 def is_64_hex_digits(value: Any) -> bool:
-    """Return whether a value is 64 lower-case hexadecimal digits: a SHA-256 or a key."""
+    """Return whether a value is 64 lower-case hexadecimal digits: a SHA-256 or a key.
+
+    Parameters
+    ----------
+    value : object
+        Any JSON value.
+    """
     return isinstance(value, str) and _64_HEX_DIGITS.fullmatch(value) is not None
 
 

@@ -621,6 +621,16 @@ def replay_draws(integers: Any) -> Callable[..., np.ndarray]:
         scales : sequence of float
             The noise scale of each row; the integer k in a row of scale s stands for
             the coordinate k·2^-g with g = grid_of(s).
+
+        Returns
+        -------
+        array of the shape of `values`
+            The coordinates that were released.
+
+        Raises
+        ------
+        ParameterError
+            If no draw is left, or it has another number of integers.
         """
         draw = next(remaining_draws, None)
         if (

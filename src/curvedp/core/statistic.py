@@ -192,6 +192,11 @@ def _json_value(value: Any, nesting: int = 0) -> Any:
     nesting : int, default 0
         How many lists the value lies in.
 
+    Returns
+    -------
+    JSON value
+        What a certificate can hold.
+
     Raises
     ------
     ParameterError
@@ -421,7 +426,13 @@ class ExternalValue(PointStatistic):
         return Ball(self.chart_base, self.radius)
 
     def project(self, points: np.ndarray) -> np.ndarray:
-        """Return the points as drawn: whoever states a value may want it unprojected."""
+        """Return the points as drawn: whoever states a value may want it unprojected.
+
+        Parameters
+        ----------
+        points : array of shape (k, *point_shape)
+            Drawn points.
+        """
         return points
 
     @property

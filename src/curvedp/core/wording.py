@@ -211,6 +211,11 @@ def trust_sentence(certificate: Certificate) -> str:
     certificate : Certificate
         A certificate. That of a federated release also tells how many sites may collude
         with the server.
+
+    Returns
+    -------
+    str
+        A clause without a full stop.
     """
     sentence = TRUST_WORDS[certificate.provenance.trust]
     colluding_sites = certificate.statistic.get("collusion")
@@ -266,6 +271,11 @@ def choice_sentence(certificate: Certificate, *, with_excluded: bool = True) -> 
         A certificate.
     with_excluded : bool
         Whether the mechanisms that were not considered are named too.
+
+    Returns
+    -------
+    str
+        Such as "smallest predicted error (gaussian 0.01, laplace 0.02)".
     """
     choice = certificate.release["choice"]
     sentence = CHOICE_WORDS[ChoiceRule(choice["rule"])]

@@ -493,7 +493,13 @@ class Kernel(ABC):
         return person_means(self.manifold, self.ball[1:], records, codes)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the kernel as JSON values, for `kernel_from_dict`."""
+        """Return the kernel as JSON values, for `kernel_from_dict`.
+
+        Returns
+        -------
+        dict
+            The name of the kernel and its public parameters.
+        """
         names = [declared.name for declared in fields(self)]
         values = {name: vars(self)[name] for name in names}
         parameters = {

@@ -605,6 +605,11 @@ class _Run:
             The site that answered.
         answer : object
             What arrived from it.
+
+        Returns
+        -------
+        bool
+            False also for anything that is no answer.
         """
         boxes = answer.get("boxes") if isinstance(answer, Mapping) else None
         receivers = {str(site) for site in self.announcements if site != sender}
@@ -841,6 +846,11 @@ def in_process(
         ----------
         requests : mapping
             The request to each site, by the site's index.
+
+        Returns
+        -------
+        dict
+            The answers, by the site's index.
         """
         answers: Answers = {}
         for site, request in requests.items():

@@ -302,6 +302,11 @@ class SamplesDistance(KernelStatistic):
             The number of random orders.
         source : Source
             The source of the random words.
+
+        Returns
+        -------
+        iterator of arrays
+            One array for each contrast.
         """
         words = source.words((permutations, self.total))
         orders = np.argsort(words, axis=1, kind="stable")
@@ -356,6 +361,11 @@ class PairedDistance(KernelStatistic):
             The number of random choices of pairs.
         source : Source
             The source of one random bit for each pair.
+
+        Returns
+        -------
+        iterator of arrays
+            One array, because there is one contrast.
         """
         n_pairs = self.sizes[0]
         random_bits = source.words((permutations, n_pairs)) & np.uint64(1)

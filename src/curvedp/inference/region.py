@@ -463,6 +463,7 @@ def _build_region(
     if isinstance(statistic, PointStatistic):
         center = statistic.to_data_frame(center[None])[0]
 
+    # What a reader must know of the region, in words.
     is_as_wide_as_ball = shape.is_as_wide_as_ball
     if isinstance(statistic, FrechetMean) and statistic.value_ball is not None:
         is_as_wide_as_ball |= shape.radius >= statistic.value_ball.radius
@@ -537,6 +538,11 @@ def _clipped_variance(search: Any) -> str:
     search : PrivateBallMechanism
         The mechanism that found the ball; it says which fraction of the records its
         search leaves outside, or None.
+
+    Returns
+    -------
+    str
+        A sentence for the place of the theorem.
     """
     clipped_fraction = search.clipped_share
     outside = "some"

@@ -219,6 +219,12 @@ class Region:
         Returns
         -------
         array of bool, shape (...)
+            One answer for each point.
+
+        Raises
+        ------
+        ParameterError
+            If the points have another shape than those of the manifold.
         """
         points = _validate.array("points", points)
         point_shape = self.manifold.point_shape

@@ -123,6 +123,8 @@ def private_selection(
             "runs one of them"
         )
     check_payer(ledger, label)
+
+    # Everything that can be refused has been refused: pay, then run.
     statistic = BestRelease(len(candidate_list), guarantee.adjacency)
     mechanism = SelectionMechanism.calibrate(statistic, guarantee, runs=runs)
     run_guarantee = guarantee_from_dict(mechanism.run)

@@ -57,7 +57,8 @@ def region_figure(
     """Draw a confidence region where it lies, and the released value in it.
 
     The region is drawn on the sphere, in the Poincaré disk, as tensors, as the outline
-    of a shape, as turned axes, as a larger matrix, or in normal coordinates. With more than two dimensions the figure is a
+    of a shape, as turned axes, as a larger matrix, or in normal coordinates. With more
+    than two dimensions the figure is a
     section: by the first two coordinates at the center, or by the first two axes of a
     tensor.
 
@@ -71,6 +72,11 @@ def region_figure(
     form : str, optional
         The form of the records, such as "decinc-degrees", after which the angles on a
         globe are called.
+
+    Returns
+    -------
+    Figure
+        The picture, which the caller saves.
     """
     draw_by_view: dict[str, Callable[[Axes, Region, np.ndarray], None]] = {
         "sphere": partial(_draw_on_sphere, form=form),
@@ -105,7 +111,8 @@ def regions_figure(
 
     On the sphere they are drawn on a globe with a graticule in degrees. Shapes are
     outlines over each other, rotations are turned axes, tensors are ellipsoids and
-    larger matrices images, side by side (`curvedp.report.values`). Elsewhere the first two of the normal coordinates at
+    larger matrices images, side by side (`curvedp.report.values`). Elsewhere the first
+    two of the normal coordinates at
     the center of the first region are shown.
 
     Parameters
@@ -118,6 +125,16 @@ def regions_figure(
     joint_level : float, optional
         The probability with which all regions hold at once, if that is what the title
         shall say. By default it says the level of each.
+
+    Returns
+    -------
+    Figure
+        The picture, which the caller saves.
+
+    Raises
+    ------
+    ParameterError
+        If the regions are on different manifolds, or more than eight.
     """
     first = next(iter(regions.values()))
     if any(region.manifold != first.manifold for region in regions.values()):
@@ -440,6 +457,11 @@ def profile_figure(profile: PrivacyCurve, mu: float) -> Figure:
         The exact guarantee of the release, with its δ(ε).
     mu : float
         The profile of the Euclidean Gaussian mechanism with this μ is drawn to compare.
+
+    Returns
+    -------
+    Figure
+        A curve on a logarithmic axis of δ.
     """
     figure, axes = canvas.new_figure(
         "Privacy profile: the smallest δ for each ε", "ε", "δ(ε)"
@@ -473,6 +495,11 @@ def tradeoff_figure(profile: PrivacyCurve, mu: float) -> Figure:
     mu : float
         The trade-off of the Euclidean Gaussian mechanism with this μ is drawn to
         compare.
+
+    Returns
+    -------
+    Figure
+        A curve from (0, 1) to (1, 0); nearer to the dotted line is more private.
     """
     figure, axes = canvas.new_figure(
         "Can an attacker tell two candidates apart?", "false alarms", "misses"
@@ -514,6 +541,11 @@ def budget_figure(
         The budget of the ledger.
     labels : list of str
         The labels of the releases.
+
+    Returns
+    -------
+    Figure
+        A bar.
     """
     figure, axes = canvas.new_figure(f"Budget {budget}", size=(11.2, 1.1))
     spent_share = 0.0
@@ -572,6 +604,11 @@ def plan_figure(
         Pairs of a number of records and the predicted error.
     errors_by_mu : sequence of (μ, predicted error)
         Pairs of a μ of Gaussian DP and the predicted error.
+
+    Returns
+    -------
+    Figure
+        Two panels with the same axis of errors.
     """
     figure = Figure(figsize=(9.6, 3.8), layout="constrained", facecolor="none")
     count_axes, mu_axes = figure.subplots(1, 2, sharey=True)

@@ -84,6 +84,11 @@ def geodesics_figure(geodesics: PrincipalGeodesics) -> Figure:
     ----------
     geodesics : PrincipalGeodesics
         The released mean, directions and variances.
+
+    Returns
+    -------
+    Figure
+        The variances on the left, the geodesics on the right.
     """
     n_geodesics = len(geodesics.directions)
     draw_row = _row_drawing(geodesics.manifold)

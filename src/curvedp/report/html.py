@@ -234,6 +234,7 @@ def render_report(
     main = releases[0]
     certificate = main.certificate
 
+    # The parts of the page, each from the certificates and the released values alone.
     components = count_components(mechanism_of(certificate).statistic, main.value)
     regions = _known_regions(certificate, components)
     pictures = _release_pictures(certificate, main.value, regions, components, form)
@@ -540,6 +541,11 @@ def _budget_section(ledger: Ledger) -> str:
     ----------
     ledger : Ledger
         The ledger that paid.
+
+    Returns
+    -------
+    str
+        A heading, a sentence and a table.
     """
     rows = []
     for entry in ledger.entries:
@@ -564,6 +570,11 @@ def _warning_paragraphs(releases: list[ReleasedValue]) -> str:
     ----------
     releases : list of ReleasedValue
         What an estimator has released.
+
+    Returns
+    -------
+    str
+        HTML, empty without warnings.
     """
     texts = []
     for release in releases:
@@ -805,6 +816,11 @@ def _claim_rows(certificate: Certificate) -> list[tuple[str, str]]:
     ----------
     certificate : Certificate
         The certificate of a release.
+
+    Returns
+    -------
+    list of (str, str)
+        The name of each parameter, and the number as text.
     """
     claims = certificate.claims
     parameters = {
@@ -828,6 +844,11 @@ def _fact_rows(certificate: Certificate) -> list[tuple[str, str]]:
     ----------
     certificate : Certificate
         The certificate of a release.
+
+    Returns
+    -------
+    list of (str, str)
+        What each fact is, and the fact in words.
     """
     statistic = certificate.statistic
     plural = UNIT_WORDS[certificate.privacy_unit].plural

@@ -142,6 +142,11 @@ def _projection_of(
         A public point amid the records.
     synthetic : array, shape (n, *point_shape)
         The synthetic records. They decide about the axes, never the real ones.
+
+    Returns
+    -------
+    _Projection
+        The mapping to the plane, the same for all panels.
     """
     has_own_picture = canvas.view_of(manifold) in ("sphere", "disc")
     if has_own_picture or _is_pair_of_angles(manifold):

@@ -164,6 +164,11 @@ def outlines_figure(title: str, regions: Mapping[str, Region]) -> Figure:
         The title of the figure.
     regions : mapping of str to Region
         Regions of `KendallShapes` by their names.
+
+    Returns
+    -------
+    Figure
+        The picture, which the caller saves.
     """
     figure, axes = canvas.new_figure(title, size=(6.0, 5.2))
     draw_outlines(axes, regions)

@@ -203,6 +203,8 @@ def consistent_counts(
     Returns
     -------
     array, shape (cells,)
+        Nonnegative counts; each cell has the sum of its children, and the roots have
+        the total.
     """
     left = np.array(tree.left)
     estimates, spreads = _upward_pass(left, counts, variances)

@@ -79,6 +79,11 @@ def _mean_distance(manifold: Manifold, X: np.ndarray, Y: np.ndarray) -> float:
         The manifold of both samples.
     X, Y : arrays of points
         Points, along the first axis. Y may be X itself.
+
+    Returns
+    -------
+    float
+        The mean over all n·m pairs.
     """
     rows = max(1, _BLOCK // len(Y))
     total = 0.0

@@ -118,14 +118,32 @@ class FrechetMean(ClippedToBall, BoundsSamplingError):
         return radius * length / convexity.lowest_hessian
 
     def to_data_frame(self, points: np.ndarray) -> np.ndarray:
-        """Move points by the isometry that maps the canonical center to the ball's center."""
+        """Move points by the isometry that maps the canonical center to the ball's center.
+
+        Parameters
+        ----------
+        points : array of shape (k, *point_shape)
+            Points in the canonical frame, such as drawn means.
+        """
         return np.asarray(move_from_origin(self.manifold, self.center, points))
 
     def to_canonical_frame(self, points: np.ndarray) -> np.ndarray:
-        """Move points by the isometry that maps the ball's center to the canonical center."""
+        """Move points by the isometry that maps the ball's center to the canonical center.
+
+        Parameters
+        ----------
+        points : array of shape (k, *point_shape)
+            Points in the frame of the records.
+        """
         return np.asarray(move_to_origin(self.manifold, self.center, points))
 
     def compute(self, records: Records) -> np.ndarray:
-        """Return the Fréchet mean of the clipped records (canonical frame). NOT private."""
+        """Return the Fréchet mean of the clipped records (canonical frame). NOT private.
+
+        Parameters
+        ----------
+        records : Records
+            n records, in memory, on a device or in chunks.
+        """
         mean, _ = self.mean_and_variance(records)
         return mean

@@ -91,6 +91,12 @@ class FrechetVariance(ClippedToBall, BoundsSamplingError):
         return deviation + bias
 
     def compute(self, records: Records) -> np.ndarray:
-        """Return the variance as an array of one number, clipped to [0, r²]. NOT private."""
+        """Return the variance as an array of one number, clipped to [0, r²]. NOT private.
+
+        Parameters
+        ----------
+        records : Records
+            n records, in memory, on a device or in chunks.
+        """
         _, variance = self.mean_and_variance(records)
         return np.array([min(max(variance, 0.0), self.radius * self.radius)])

@@ -184,7 +184,15 @@ class SearchedPopulation(BallSearchStatistic):
     def final_mechanisms(
         self, noise_kind: str = "gaussian", *, in_memory: bool = True
     ) -> list[str]:
-        """Return the one mechanism of the chosen model, whatever the kind of noise."""
+        """Return the one mechanism of the chosen model, whatever the kind of noise.
+
+        Parameters
+        ----------
+        noise_kind : {"gaussian", "laplace"}
+            Not used: the model decides.
+        in_memory : bool
+            Not used: the model decides.
+        """
         return [MECHANISM_OF_MODEL[self.model]]
 
     def simulated_error(
@@ -454,6 +462,11 @@ class Components(NamedTuple):
             Rows as `RowChart.rows` returns them.
         component : array of int, shape (n,)
             The component of each row.
+
+        Returns
+        -------
+        array, shape (n, k)
+            Positions between 0 and 1.
 
         Notes
         -----

@@ -812,7 +812,15 @@ class SearchedGeodesic(BallSearchStatistic):
     def final_mechanisms(
         self, noise_kind: str = "gaussian", *, in_memory: bool = True
     ) -> list[str]:
-        """Return noisy descent on the tangent bundle, the only mechanism for a geodesic."""
+        """Return noisy descent on the tangent bundle, the only mechanism for a geodesic.
+
+        Parameters
+        ----------
+        noise_kind : {"gaussian", "laplace"}
+            Not used: the mechanism is the same for both.
+        in_memory : bool
+            Not used: regressions take records in memory.
+        """
         return ["tangent-bundle-descent"]
 
     def split_data(self, data: Any) -> SearchData:

@@ -79,6 +79,11 @@ class SecondMoment(PointStatistic, BoundsSamplingError):
         """Return the second moment of the clipped records as a vector. NOT private.
 
         The sum is exact, so it does not depend on the order of the records.
+
+        Parameters
+        ----------
+        records : Records
+            n records, in memory, on a device or in chunks.
         """
         total = records.sums(self._sum_block).reshape(6, self.features, self.features)
         return symmetric_to_vector(gram_mean(total, self.n, self.radius))

@@ -395,6 +395,11 @@ def _cosine_difference(u: np.ndarray, d: np.ndarray) -> np.ndarray:
 
     By the identity cos(u) − cos(d) = 2·sin((d − u)/2)·sin((d + u)/2), a difference of
     near angles keeps its digits.
+
+    Parameters
+    ----------
+    u, d : arrays
+        Angles in radians, of one shape.
     """
     return np.asarray(2 * np.sin((d - u) / 2) * np.sin((d + u) / 2))
 
@@ -403,5 +408,10 @@ def _times_cotangent(a: np.ndarray) -> np.ndarray:
     """Return a·cot(a), the least eigenvalue of the Hessian of ½d² on the unit sphere.
 
     It is 1 at a = 0, where NumPy's sinc(x) = sin(πx)/(πx) avoids a division by 0.
+
+    Parameters
+    ----------
+    a : array
+        Distances on the unit sphere, from 0 to π/2.
     """
     return np.asarray(np.cos(a) / np.sinc(a / pi))

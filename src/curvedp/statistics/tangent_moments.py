@@ -517,6 +517,7 @@ def estimate_moments(
     Returns
     -------
     TangentEstimate
+        Mean and covariance with the deviations of their noise.
 
     Examples
     --------

@@ -33,6 +33,11 @@ def mechanism_of_page(page_values: Mapping[str, Any]) -> "MetricLaplace":
     page_values : mapping
         "epsilon_per_km" as a number, and possibly "public_place" as a text.
 
+    Returns
+    -------
+    MetricLaplace
+        The mechanism that draws one report of each place.
+
     Raises
     ------
     ParameterError

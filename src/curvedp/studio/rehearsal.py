@@ -204,6 +204,7 @@ def _predict_by_plan(
     except CurvedpError as error:
         why_no_region = describe(error)
 
+    # The page compares the error with a length, which it names.
     notes = [
         line.text for line in study.advice_with_kinds() if line.kind in _ADVICE_ON_PAGE
     ]
@@ -320,6 +321,7 @@ def _rehearse(
     if offer.column is not None:
         columns[offer.column.name] = _simulate_predictor(offer, options, n)
 
+    # Release the statistic of these records a few times, with noise from public seeds.
     fitted_estimators = []
     notes = []
     for seed in range(repetitions):

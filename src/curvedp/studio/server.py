@@ -94,13 +94,30 @@ def _with_headers(app: Any) -> Any:
     ----------
     app : ASGI application
         The application that answers.
+
+    Returns
+    -------
+    ASGI application
+        What `uvicorn` runs.
     """
 
     async def answer(scope: Any, receive: Any, send: Any) -> None:
-        """Answer one request (the ASGI interface)."""
+        """Answer one request (the ASGI interface).
+
+        Parameters
+        ----------
+        scope, receive, send : dict and callables
+            The arguments of every ASGI application.
+        """
 
         async def send_with_headers(message: Any) -> None:
-            """Send one message of the answer; the first one carries the headers."""
+            """Send one message of the answer; the first one carries the headers.
+
+            Parameters
+            ----------
+            message : dict
+                One message by ASGI.
+            """
             if message["type"] == "http.response.start":
                 headers = MutableHeaders(scope=message)
                 for name, value in _HEADERS.items():
