@@ -193,7 +193,7 @@ class ManifoldWithBoundary(Manifold):
     @property
     @abstractmethod
     def boundary_distance(self) -> float:
-        """Distance from the origin to the boundary."""
+        """Distance from the origin to the boundary; public balls must stay within it."""
 
 
 def boundary_distance(M: Manifold) -> float:
@@ -345,7 +345,7 @@ class UnitQuadric(Manifold):
     @property
     @abstractmethod
     def embedding_signature(self) -> np.ndarray:
-        """The signs s, shape (dim + 1,)."""
+        """The signs sᵢ in the equation Σ sᵢxᵢ² = ±1 of the space, an array (dim + 1,)."""
 
 
 class EmbeddedMean(Manifold):

@@ -176,13 +176,14 @@ class Manifold(NamedSpace, ABC):
     def convexity_radius(self) -> float:
         """Return a radius below which geodesic balls are strongly convex.
 
-        With i the injectivity radius and κ the upper curvature bound it is
-        min(i/2, π/(2√κ)) (Chavel 2006, Theorem IX.6.1).
+        Two points of such a ball are joined by one shortest geodesic, which stays in
+        it. With i the injectivity radius and κ the upper curvature bound the radius is
+        min(i/2, π/(2√κ)), or i/2 for κ ≤ 0 (Chavel 2006, Theorem IX.6.1).
         """
         upper_curvature = self.curvature_bounds[1]
         if upper_curvature > 0:
             return min(self.injectivity_radius / 2, pi / (2 * sqrt(upper_curvature)))
-        return min(self.injectivity_radius / 2, inf)
+        return self.injectivity_radius / 2
 
     @cached_property
     def constant_curvature(self) -> float | None:

@@ -93,6 +93,9 @@ class LawBackend(ABC):
     ) -> tuple[float, float] | None:
         """Return rigorous lower and upper bounds on δ(ε), or None if none are known.
 
+        δ(ε) is the largest P(S) − e^ε·Q(S) over all sets S, for the laws P and Q about
+        two footpoints as far apart as the sensitivity.
+
         Parameters
         ----------
         sensitivity : float

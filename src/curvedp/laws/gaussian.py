@@ -79,7 +79,10 @@ class RiemannianGaussian(IsotropicLaw):
         return _gaussian_backend(self.manifold, self.scale)
 
     def _log_weight(self, distance: Floats) -> Floats:
-        """Return −d²/2σ² at distances d, the log-density up to the normalizer."""
+        """Return −d²/2σ² at distances d, the log-density up to the normalizer.
+
+        σ is the scale.
+        """
         return -((distance / self.scale) ** 2) / 2
 
     def profile(self, sensitivity: float) -> PrivacyProfile:

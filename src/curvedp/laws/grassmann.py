@@ -79,7 +79,10 @@ class GrassmannGaussian(LawBackend):
 
     @property
     def log_normalizer(self) -> float:
-        """log ∫ exp(−d²/2σ²) dvol, as a Pfaffian (`_log_mass`)."""
+        """log ∫ exp(−d²/2σ²) dvol, as a Pfaffian (`_log_mass`).
+
+        d is the distance to the footpoint, and σ the scale.
+        """
         return _log_mass(self.p, self.q, self.scale)
 
     def radial_cdf(self, r: ArrayLike) -> Floats:
@@ -205,6 +208,9 @@ class GrassmannGaussian(LawBackend):
         The volume is ∏ sin^{q−2}(θᵢ)·sin(θ₁ − θ₂)·sin(θ₁ + θ₂). The integral is known
         up to a constant that does not depend on r and k; ratios give probabilities and
         moments.
+
+        θ are the two principal angles, σ is the scale, and q the larger dimension of a
+        subspace and its complement.
 
         Parameters
         ----------

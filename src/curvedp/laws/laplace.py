@@ -72,7 +72,10 @@ class RiemannianLaplace(IsotropicLaw):
         return _laplace_backend(self.manifold, self.scale)
 
     def _log_weight(self, distance: Floats) -> Floats:
-        """Return −d/σ at distances d, the log-density up to the normalizer."""
+        """Return −d/σ at distances d, the log-density up to the normalizer.
+
+        σ is the scale.
+        """
         return -distance / self.scale
 
     def profile(self, sensitivity: float) -> PrivacyProfile:
@@ -81,6 +84,8 @@ class RiemannianLaplace(IsotropicLaw):
         On SPD and HPD matrices of size two and more it is that of pure Δ/σ, by the
         triangle inequality and a normalizer that is the same at every footpoint
         (Reimherr et al. 2021, Theorem 1). Elsewhere it is exact.
+
+        σ is the scale, and pure Δ/σ means (Δ/σ, 0)-differential privacy.
 
         Parameters
         ----------

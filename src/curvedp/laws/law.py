@@ -233,6 +233,9 @@ class IsotropicLaw(Law):
         They are computed in ball arithmetic, on spaces of constant curvature and on
         real projective spaces.
 
+        δ(ε) is the largest P(S) − e^ε·Q(S) over all sets S, for the laws P and Q about
+        two footpoints as far apart as the sensitivity: a draw is (ε, δ(ε))-private.
+
         Parameters
         ----------
         sensitivity : float

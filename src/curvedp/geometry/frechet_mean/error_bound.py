@@ -145,6 +145,9 @@ def _convexity_under_positive_curvature(s: float) -> float:
     the Hessian, ¾ + ¼·s·cot s, and that of the gradient,
     min(s·cot(s/2)/20, 0.81·cot⁴(s/2)).
 
+    κ₊ is the largest sectional curvature. μ is a number with |∇f|² ≥ 2μ(f − f*), f the
+    cost and f* its least value.
+
     Parameters
     ----------
     s : float

@@ -529,8 +529,8 @@ class ExactRotations(ExactChart):
     def direction(self, normals: Enclosure) -> Vectors:
         """Return the coordinates of the axis one by one.
 
-        They are not vectors of the ambient space and are not reflected with it (see
-        `draw_in_chart`).
+        They are not vectors of the ambient space, and the public reflection of
+        `exponential_in_chart` leaves them as they are.
 
         Parameters
         ----------

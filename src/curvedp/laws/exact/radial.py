@@ -96,6 +96,8 @@ class ExactRadialDensity:
         The weight is exp(−r²/2σ²) (Gaussian) or exp(−r/σ) (Laplace), and sn_κ is the
         sine, the identity or the hyperbolic sine of √|κ|·r for κ > 0, κ = 0, κ < 0.
 
+        σ is the scale of the law.
+
         Parameters
         ----------
         r : arb
@@ -128,6 +130,9 @@ class ExactRadialDensity:
 
         The weight contributes −r/σ² (Gaussian) or −1/σ (Laplace), and each curvature κ
         the term n·sn_κ′(r)/sn_κ(r).
+
+        sn_κ is the sine, the identity or the hyperbolic sine of √|κ|·r for κ > 0, = 0,
+        < 0, and σ the scale of the law.
 
         Parameters
         ----------
@@ -162,6 +167,9 @@ class ExactRadialDensity:
         The weight contributes 1/σ² (Gaussian) or 0 (Laplace), and each curvature κ the
         term n/sn_κ(r)², where sn_κ is divided by √|κ| here, so that its slope at 0 is
         1.
+
+        sn_κ is the sine, the identity or the hyperbolic sine for κ > 0, = 0, < 0, and σ
+        the scale of the law.
 
         Parameters
         ----------

@@ -134,6 +134,8 @@ def _round_with_floats(
 
     The entries are computed in float64 with proved error radii.
 
+    Real symmetric matrices have β = 1 and Hermitian ones β = 2.
+
     Parameters
     ----------
     center : array

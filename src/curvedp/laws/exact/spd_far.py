@@ -112,6 +112,8 @@ class FarGaussianDraw:
     def _standard_deviation(self, normals: np.ndarray) -> arb:
         """Return σ; a subclass makes it random, from further normals.
 
+        σ is the scale of the proposed log-eigenvalues.
+
         Parameters
         ----------
         normals : array
@@ -129,6 +131,8 @@ class FarGaussianDraw:
 
         They are ρᵢ = βσ²hᵢ + σzᵢ with hᵢ = (m+1−2i)/2, independent standard normals zᵢ,
         and β = 1 for symmetric and 2 for Hermitian matrices.
+
+        σ is the scale of the Gaussian.
 
         Parameters
         ----------
@@ -211,6 +215,8 @@ class FarGaussianDraw:
         Q is a product of reflections in dimensions 2, …, m (Stewart 1980). It is Haar
         distributed up to the signs or phases of its columns, which Q·diag(e^ρ)·Q* does
         not depend on.
+
+        ρ are the log-eigenvalues of the proposal.
 
         Parameters
         ----------

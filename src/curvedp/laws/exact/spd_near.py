@@ -119,6 +119,9 @@ class TangentBound(NearBound):
         """Return the slope b = (2/βm)·(1/σ² − 1/s²) of the tangent, as a ball.
 
         It is computed from the rounded s, so that bound and envelope agree exactly.
+
+        m is the size of the matrices, β = 1 for real symmetric and 2 for Hermitian
+        ones, σ the scale of the law, and s that of the envelope's traceless part.
         """
         difference = 1 / arb(self.sigma) ** 2 - 1 / arb(self.traceless_scale) ** 2
         return 2 * difference / (self.beta * self.m)
@@ -129,7 +132,10 @@ class TangentBound(NearBound):
         return dimension(self.m, self.beta)
 
     def scales(self, normals: Any) -> MatrixScales:
-        """Return σ for the trace and s for the traceless part, as balls."""
+        """Return σ for the trace and s for the traceless part, as balls.
+
+        σ is the scale of the law, and s makes the Gaussian matrix an envelope of it.
+        """
         number = FloatBall if isinstance(normals, FloatBall) else arb
         return MatrixScales(number(self.sigma), number(self.traceless_scale))
 
@@ -188,6 +194,9 @@ class LaplaceBound(NearBound):
     def _length(self, normals: Any) -> Any:
         """Return |V|, half a χ² with 2·dim degrees of freedom divided by 1/σ − β|h|.
 
+        σ is the scale of the law, dim the dimension of the matrices, β = 1 for real
+        symmetric and 2 for Hermitian ones, and |h| = √(m(m²−1)/12).
+
         Parameters
         ----------
         normals : array of balls or FloatBall
@@ -226,6 +235,8 @@ class LaplaceBound(NearBound):
 
     def log_bound(self, sum_of_squares: arb, normals: Any) -> arb:
         """Return |h|·|V|, an upper bound of Σ_{i<j} log sinhc x_ij.
+
+        |h| is √(m(m²−1)/12), and x_ij half the difference of two eigenvalues of V.
 
         Parameters
         ----------
@@ -384,6 +395,8 @@ class NearDraw:
     def _matrix_in_balls(self, precision: int) -> arb_mat:
         """Return balls around the entries of V.
 
+        Real symmetric matrices have β = 1 and Hermitian ones β = 2.
+
         Parameters
         ----------
         precision : int
@@ -482,6 +495,8 @@ class NearDraw:
         two eigenvalues of V, sinhc x = sinh x/x, and the bound is that of
         `NearBound.log_bound`.
 
+        Real symmetric matrices have β = 1 and Hermitian ones β = 2.
+
         Parameters
         ----------
         precision : int
@@ -518,6 +533,8 @@ class NearDraw:
 
     def exp(self, precision: int) -> arb_mat:
         """Return balls around the entries of Y = e^V, the draw about the identity.
+
+        Real symmetric matrices have β = 1 and Hermitian ones β = 2.
 
         Parameters
         ----------

@@ -126,7 +126,10 @@ class _Radii:
     scale: float
 
     def floats(self) -> FloatBall:
-        """Return all proposed radii −σ·log(u·v) as float balls."""
+        """Return all proposed radii −σ·log(u·v) as float balls.
+
+        u and v are uniform, and σ is the scale of the law.
+        """
         u = self._uniform(0)
         v = self._uniform(1)
         return (u.log() + v.log()) * (-self.scale)

@@ -400,6 +400,8 @@ class RadialDensity:
         negative curvatures κ with multiplicities n; h = Σ n·√−κ is the growth rate of
         the volume and σ the scale. Without it the log-density can neither over- nor
         underflow.
+
+        sn_κ(r) is sin(√κ·r)/√κ, r, or sinh(√−κ·r)/√−κ for κ > 0, = 0, < 0.
         """
         shift = self.space.volume_growth_rate * self.scale
         log_denominators = sum(
@@ -457,6 +459,9 @@ class RadialDensity:
         n·sn_κ'/sn_κ of the volume, which falls from ∞, exceeds −weight'/weight, which
         never falls.
 
+        The sum runs over the curvatures κ with multiplicities n. sn_κ(r) is
+        sin(√κ·r)/√κ, r, or sinh(√−κ·r)/√−κ for κ > 0, = 0, < 0.
+
         Returns
         -------
         float
@@ -491,6 +496,9 @@ class RadialDensity:
 
         Its logarithm has the derivative weight'/weight + Σ n·sn_κ'/sn_κ, so the density
         rises where −weight'/weight is less than the sum.
+
+        The sum runs over the curvatures κ with multiplicities n. sn_κ(r) is
+        sin(√κ·r)/√κ, r, or sinh(√−κ·r)/√−κ for κ > 0, = 0, < 0.
 
         Parameters
         ----------

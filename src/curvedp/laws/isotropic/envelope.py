@@ -173,12 +173,14 @@ class TangentEnvelope:
 
 
 def _check_below_envelope(log_ratios: Floats, proposals: Floats) -> None:
-    """Raise `EnvelopeViolation` if any log(f/envelope) is positive or NaN.
+    """Raise `EnvelopeViolation` if a density f exceeds its envelope at a proposal.
+
+    That would disprove the envelope, and the draws would not follow f.
 
     Parameters
     ----------
     log_ratios : array
-        log(f/envelope) at the proposals.
+        log(f/envelope) at the proposals, which must be ≤ 0; NaN fails.
     proposals : array
         The proposals, for the message.
     """
@@ -265,6 +267,8 @@ def radial_mode(kind: Kind, space: TwoPointHomogeneousSpace, scale: float) -> fl
     The product is over the curvatures κ of the space and their multiplicities n.
     Envelopes are centered at the mode. Their validity does not depend on it: an error
     only lowers the acceptance.
+
+    sn_κ(r) is sin(√κ·r)/√κ, r, or sinh(√−κ·r)/√−κ for κ > 0, = 0, < 0.
 
     Parameters
     ----------
@@ -375,6 +379,9 @@ def radius_sampler(
         Laplace:   g(t) = −t/σ           + Σ n·log(sn_κ(m + t)/sn_κ(m)).
 
     Both are concave, because every log sn_κ is.
+
+    The product and the sums run over the curvatures κ of the space with multiplicities
+    n. sn_κ(r) is sin(√κ·r)/√κ, r, or sinh(√−κ·r)/√−κ for κ > 0, = 0, < 0.
 
     Parameters
     ----------

@@ -103,6 +103,9 @@ class TwoPointHomogeneousLaw(RadialDensity, LawBackend):
     def certified_delta(self, sensitivity: float, eps: float) -> tuple[float, float]:
         """Return rigorous lower and upper bounds of δ(eps), in ball arithmetic.
 
+        δ(ε) is the largest P(S) − e^ε·Q(S) over all sets S, for the laws P and Q about
+        two footpoints as far apart as the sensitivity.
+
         Parameters
         ----------
         sensitivity : float
@@ -182,6 +185,8 @@ class TwoPointHomogeneousLaw(RadialDensity, LawBackend):
 
         The Gaussian has independent coordinates. The length of the Laplace law has the
         density ∝ r^{d−1}e^{−r/σ}, the Gamma law of shape d.
+
+        σ is the scale, and d the dimension.
 
         Parameters
         ----------

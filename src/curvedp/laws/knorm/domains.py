@@ -167,6 +167,8 @@ class GeodesicBall:
         J = ∏ (sn_κ(r)/r)^n over the curvatures κ with multiplicities n, where r is the
         length of the part of z that is orthogonal to the flat directions.
 
+        sn_κ(r) is sin(√κ·r)/√κ for κ > 0 and sinh(√−κ·r)/√−κ for κ < 0.
+
         Parameters
         ----------
         z : array, shape (n, n_blocks, k)
@@ -346,6 +348,8 @@ class TangentBundleBall(GeodesicBall):
         distance of p from the center. This term adds to the constant of the first
         block.
 
+        sn_κ(r) is sin(√κ·r)/√κ for κ > 0 and sinh(√−κ·r)/√−κ for κ < 0.
+
         Parameters
         ----------
         constants : tuple of two floats
@@ -402,15 +406,16 @@ def _log_sn_ratio(kappa: float, r: Floats) -> Floats:
 
 
 def _mean_sn(kappa: float, r: Floats) -> Floats:
-    """Return the mean of sn_κ over [0, r], (1/r)·∫₀^r sn_κ.
+    """Return the mean (1/r)·∫₀^r sn_κ of the function sn_κ over [0, r].
 
-    It is (1 − cos(√κ·r))/(κ·r) for κ > 0 and its hyperbolic form for κ < 0; near r = 0
-    it is r/2.
+    sn_κ(r) is sin(√κ·r)/√κ for κ > 0 and sinh(√−κ·r)/√−κ for κ < 0. So the mean is
+    (1 − cos(√κ·r))/(κ·r) for κ > 0 and its hyperbolic form for κ < 0; near r = 0 it is
+    r/2.
 
     Parameters
     ----------
     kappa : float
-        The curvature κ.
+        The curvature κ, not 0.
     r : array
         Radii, not negative.
 

@@ -72,7 +72,7 @@ class KNormLaw:
         lipschitz: float | tuple[float, float],
         size: int | tuple[int, ...] | None = None,
     ) -> Any:
-        """Return independent draws.
+        """Return independent draws with density ∝ exp(−g(x)/scale) on the domain.
 
         Parameters
         ----------
@@ -91,7 +91,12 @@ class KNormLaw:
         Returns
         -------
         array of shape (*size, *point_shape)
-            On a tangent bundle a pair (p, v) of such arrays.
+            The draws. On a tangent bundle a pair (p, v) of such arrays.
+
+        Raises
+        ------
+        EnvelopeViolation
+            If g is seen to break its Lipschitz bound.
         """
         constants = self._check_lipschitz(lipschitz)
         shape = _check_shape(size)

@@ -371,7 +371,11 @@ class NearEnvelope:
 
     @property
     def _scale(self) -> float:
-        """The scale s of the traceless part of the envelope: 1/s² = 1/σ² − βbm/2."""
+        """The scale s of the traceless part of the envelope: 1/s² = 1/σ² − βbm/2.
+
+        σ is the scale of the target, b the slope of the tangent, m the size of the
+        matrices, and β = 1 for real symmetric and 2 for Hermitian ones.
+        """
         return 1 / math.sqrt(1 / self.sigma**2 - self.beta * self._slope * self.m / 2)
 
     @property

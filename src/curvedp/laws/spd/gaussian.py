@@ -42,7 +42,10 @@ class SPDGaussian(LawBackend):
 
     @property
     def log_normalizer(self) -> float:
-        """log ∫ exp(−d(X, W)²/2σ²) dvol(X), as a Pfaffian (β = 1) or a product (β = 2)."""
+        """log ∫ exp(−d(X, W)²/2σ²) dvol(X), as a Pfaffian (β = 1) or a product (β = 2).
+
+        σ is the scale, and β = 1 for real symmetric and 2 for Hermitian matrices.
+        """
         return log_normalizer(self.m, self.scale, self.beta)
 
     def radial_cdf(self, r: ArrayLike) -> Floats:
@@ -83,6 +86,9 @@ class SPDGaussian(LawBackend):
         A dense matrix whose eigenvalues are a factor above 2⁵² apart loses the
         smallest. The largest difference of log-eigenvalues has a mean of about βσ²(m −
         1); with the margin added here, fewer than one draw in 10¹² exceeds the limit.
+
+        σ is the scale, m the size of the matrices, and β = 1 for real symmetric and 2
+        for Hermitian ones.
         """
         mean_log_ratio = self.beta * self.scale**2 * (self.m - 1)
         # Seven standard deviations of a difference of two log-eigenvalues.

@@ -104,7 +104,10 @@ class SPDLaplace(LawBackend):
 
     @property
     def log_normalizer(self) -> float:
-        """log ∫ exp(−d(X, W)/σ) dvol(X), from the mass of the mixture of Gaussians."""
+        """log ∫ exp(−d(X, W)/σ) dvol(X), from the mass of the mixture of Gaussians.
+
+        σ is the scale of the law.
+        """
         log_mixing = (self.m - 1) / 2 * math.log(2 * math.pi) - math.log(self.scale)
         log_mass = _gaussian_mixture(self).log_mass
         return log_volume_constant(self.m, self.beta) + log_mixing + log_mass
@@ -303,6 +306,8 @@ class NearLaplaceEnvelope:
 
         The envelope has the density e^{−(a − β|h|)r} in dimension d, with a = 1/σ,
         hence the mass (area of the unit sphere)·Γ(d)/(a − β|h|)^d.
+
+        β|h| is the growth rate of the volume (`volume_growth_rate`) and σ the scale.
         """
         dim = dimension(self.law.m, self.law.beta)
         log_envelope_mass = (
@@ -316,6 +321,8 @@ class NearLaplaceEnvelope:
         A proposal ρ has the direction of the eigenvalues of a Gaussian matrix and a
         length with a Gamma law. With sinhc x = sinh x/x and hᵢ = (m+1−2i)/2,
         log(target/envelope) is β·Σ_{i<j} log sinhc((ρᵢ−ρⱼ)/2) less its bound β|h||ρ|.
+
+        β is 1 for real symmetric and 2 for Hermitian matrices.
 
         Parameters
         ----------
@@ -373,6 +380,8 @@ class FarLaplaceEnvelope:
 
         The proposals are ρ ~ N(βτh, τI) of random variances τ, with hᵢ = (m+1−2i)/2.
         Their log(target/envelope) is β·Σ_{i<j} log(1 − e^{−(ρᵢ−ρⱼ)}).
+
+        β is 1 for real symmetric and 2 for Hermitian matrices.
 
         Parameters
         ----------

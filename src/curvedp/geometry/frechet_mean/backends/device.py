@@ -245,8 +245,9 @@ def _generic_pass(ball: PublicBall, X: Array) -> Pass:
 def _has_accurate_tensor_kernels(ball: PublicBall) -> bool:
     """Return whether the closed formulas for 3×3 matrices are accurate in the ball.
 
-    They are where cond(p)·cond(A) is at most `DOUBTFUL` for every point p and every
-    record A whitened by it. Log-eigenvalues of a matrix at distance d from I span at
+    They are where cond(p)·cond(A) is at most `DOUBTFUL` (`numerics.spd3`) for every
+    point p and every record A whitened by it, cond the condition number and r the
+    radius of the ball. Log-eigenvalues of a matrix at distance d from I span at
     most √2·d, and so cond(p) ≤ e^{√2·r}·cond(center) and cond(A) ≤ e^{√2·2r}.
 
     Parameters
