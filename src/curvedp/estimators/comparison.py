@@ -269,8 +269,12 @@ def compare_pairs(
         The center of the public ball.
     guarantee : GDP
         What the comparison meets.
-    level, permutations
-        Of the test, as in `curvedp.inference.paired_test`.
+    level : float
+        The level of the test: the largest probability with which it rejects although
+        both measurements are alike.
+    permutations : int
+        The number of times that the members of pairs are swapped at random, with which
+        the test compares them.
     names : sequence of str, optional
         What the two measurements are called: 1 and 2 by default.
     groups : array, optional
@@ -351,14 +355,32 @@ def _rehearse_pairs(
 ) -> None:
     """Refuse, before the first part is paid, what would refuse a later part.
 
+    Every part is calibrated in the public ball, or in the outer ball of the search: a
+    ball that is found is no larger.
+
     Parameters
     ----------
+    manifold : Manifold
+        Where the records live.
     samples : list of arrays
         The first and the second members of the pairs, as arrays of doubles.
+    radius : float or "private"
+        The radius of the public ball, or whether a ball is to be found.
+    center : point or None
+        The center of the public ball.
+    guarantee : GDP
+        What the whole comparison must meet.
+    level : float
+        The level of the test: its largest probability of a false alarm.
+    permutations : int
+        The number of permutations of the test.
     persons : sequence of ids
         The person of each pair.
-    manifold, radius, center, guarantee, level, permutations
-        As in `compare_pairs`.
+
+    Raises
+    ------
+    ParameterError, UnattainableGuarantee
+        Because of parameters, shapes and ids.
     """
     sizes = [len(sample) for sample in samples]
     PairedDistance(manifold, *public_ball(manifold, center, 1.0), sizes)
@@ -387,16 +409,40 @@ def _release_pairs(
     label: str,
     payment: dict[str, Any],
 ) -> GroupComparison:
-    """Release the ball, the test and the means of `compare_pairs`, one after another.
+    """Release the ball, the test and the means of pairs, one after another.
+
+    All parameters have been checked before.
 
     Parameters
     ----------
+    manifold : Manifold
+        Where the records live.
+    samples : list of arrays
+        The first and the second members of the pairs.
+    radius : float or "private"
+        The radius of the public ball; with "private" it is found first.
+    center : point or None
+        The center of the public ball.
+    guarantee : GDP
+        What the whole comparison meets. Of μ², the ball takes a fifth if it is found;
+        of what is left the test takes 0.6 and the means 0.4.
+    level : float
+        The level of the test: its largest probability of a false alarm.
+    permutations : int
+        The number of permutations of the test.
+    names : array of str
+        What the two measurements are called.
     persons : sequence of ids
         The person of each pair.
+    label : str
+        The beginning of the labels of the ledger's entries.
     payment : dict
         The `ledger` and the `source` of all parts.
-    manifold, samples, radius, center, guarantee, level, permutations, names, label
-        As in `compare_pairs`, after they were checked.
+
+    Returns
+    -------
+    GroupComparison
+        The three releases, and what follows from them.
     """
     records = np.concatenate(samples)
     labels = np.repeat(names, len(samples[0]))
@@ -467,6 +513,11 @@ def _ball_of_pairs(manifold: Manifold, joint: PrivateJointMeans) -> Ball:
         Where the records live.
     joint : PrivateJointMeans
         The release that found the ball.
+
+    Returns
+    -------
+    Ball
+        The ball, no larger than a public outer ball.
     """
     joint_ball = joint.ball_
     first, second = Product(manifold, manifold).split(joint_ball.center)
@@ -482,8 +533,12 @@ def _largest_ball(manifold: Manifold, radius: float | str, center: Any) -> Ball:
 
     Parameters
     ----------
-    manifold, radius, center
-        As in `compare_groups`.
+    manifold : Manifold
+        Where the records live.
+    radius : float or "private"
+        The radius of the public ball, or whether a ball is to be found.
+    center : point or None
+        The center of the ball; None stands for the origin.
     """
     if isinstance(radius, str):
         _validate.private_radius(radius)
@@ -787,6 +842,11 @@ def _spread_within(means: PrivateMDM | PrivateJointMeans) -> float:
     ----------
     means : PrivateMDM
         The released means of all groups, in one public ball.
+
+    Returns
+    -------
+    float
+        The spread, in the unit of distances.
     """
     sum_of_squares = 0.0
     n_records = 0

@@ -249,6 +249,12 @@ class PrivateGeodesicRegression(PrivateEstimator):
         has_persons : bool
             Whether a person is the unit of privacy; only "dp-rgd" supports that.
 
+        Returns
+        -------
+        ChosenMechanism
+            The mechanism of the method with the smaller predicted noise, or of the
+            method that was asked for.
+
         Raises
         ------
         ParameterError
@@ -405,6 +411,11 @@ def _check_range(x_range: Any, n_predictors: int) -> np.ndarray:
         One pair (low, high) serves all predictors.
     n_predictors : int
         The number k of predictors.
+
+    Returns
+    -------
+    array of shape (k, 2)
+        The lower and the upper end of each range.
 
     Raises
     ------

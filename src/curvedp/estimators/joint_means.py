@@ -175,6 +175,11 @@ class PrivateJointMeans(ScoringClassifier, BallEstimator):
             The product of k copies of the manifold, one for each class.
         n_classes : int
             The number k of classes.
+
+        Returns
+        -------
+        PrivateFrechetMean
+            The estimator, with the ledger and the guarantee of this one.
         """
         radius = self.radius
         if isinstance(radius, int | float):

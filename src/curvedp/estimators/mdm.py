@@ -248,6 +248,11 @@ class PrivateMDM(PrivateTransformer, ScoringClassifier, BallEstimator):
         ----------
         X : array of shape (n, *point_shape)
             The records.
+
+        Returns
+        -------
+        bool
+            Whether `fit` delegates to `PrivatePrototypes`.
         """
         if self.metric != "mean":
             return False

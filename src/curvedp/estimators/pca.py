@@ -227,6 +227,11 @@ class PrivatePCA(PrivateTransformer):
         features : int
             The number of features of a record.
 
+        Returns
+        -------
+        int
+            The number of directions.
+
         Raises
         ------
         ParameterError
@@ -437,6 +442,11 @@ def _count_features(X: Any, features: int | None = None, min_records: int = 1) -
         are private data.
     min_records : int
         The smallest number of records that is accepted.
+
+    Returns
+    -------
+    int
+        The number of entries of a record.
 
     Raises
     ------

@@ -29,6 +29,11 @@ def check_divisible(guarantee: Any, release_name: str) -> GDP:
     release_name : str
         What has several parts, for the message, such as "comparison".
 
+    Returns
+    -------
+    GDP
+        The same guarantee.
+
     Raises
     ------
     ParameterError

@@ -259,6 +259,11 @@ class PrivateSynthesizer(PrivateEstimator):
             The predictor of each record, in its own unit.
         n : int
             The number of records.
+
+        Returns
+        -------
+        array of shape (n,)
+            The predictors. NOT private.
         """
         x_range = check_range(self.x_range)
         if x_range is None:
@@ -289,6 +294,11 @@ class PrivateSynthesizer(PrivateEstimator):
             The person to whom each record belongs; then a person is protected.
         column : array of numbers, or None
             The predictor of each record, which is protected with it.
+
+        Returns
+        -------
+        ProtectedUnit
+            What the certificate says is protected.
         """
         is_person = groups is not None
         if y is not None and self.classes is None:

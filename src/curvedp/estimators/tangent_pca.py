@@ -251,6 +251,11 @@ class PrivateTangentPCA(PrivateTransformer, BallEstimator):
             The number of records, or of people.
         in_memory : bool
             Whether the records are in memory.
+
+        Returns
+        -------
+        ChosenMechanism
+            The mechanism that releases the tangent moments, and why it was chosen.
         """
         if self._n_is_private:
             return self._choose_sum_mechanism(TangentMomentsSum)

@@ -898,6 +898,11 @@ def _facts_in_words(entry: Entry) -> str:
     ----------
     entry : Entry
         What was charged for one release.
+
+    Returns
+    -------
+    str
+        The text; empty if the entry states nothing.
     """
     facts = []
     if entry.statistic is not None:
@@ -1129,6 +1134,11 @@ def _row_to_entry(row: Row) -> Entry:
     ----------
     row : Row
         A line after the first. Those of version 0.2 and before state no facts.
+
+    Returns
+    -------
+    Entry
+        The entry; characters that cannot be printed are escaped.
 
     Raises
     ------

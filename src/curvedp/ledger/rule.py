@@ -532,6 +532,11 @@ def replay(state: State, rows: Sequence[Row], *, exactly: bool = False) -> State
     exactly : bool
         Add up all entries, and compare the result with the totals that they state.
 
+    Returns
+    -------
+    State
+        The ledger after these lines.
+
     Raises
     ------
     LedgerCorrupted

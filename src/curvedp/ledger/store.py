@@ -319,6 +319,11 @@ def _is_journal_of(
         The file beside the ledger.
     status, ledger_status : os.stat_result
         The `stat` of that file and of the ledger.
+
+    Returns
+    -------
+    bool
+        Whether it may be left to SQLite.
     """
     is_ordinary_file = stat.S_ISREG(status.st_mode) and status.st_nlink == 1
     if not beside.name.endswith("-journal") or not is_ordinary_file:

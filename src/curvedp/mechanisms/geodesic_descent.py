@@ -367,6 +367,11 @@ class BundleDescentMechanism(
         ----------
         integers : list of lists of int
             The noisy integers on the public grid that the certificate lists.
+
+        Returns
+        -------
+        NoisyDraw
+            The noisy numbers of the final release, and the averaged geodesic.
         """
         (point, velocities), linearization = self._replay(integers)
         return NoisyDraw(
@@ -430,6 +435,11 @@ class BundleDescentMechanism(
             The average of the last iterates.
         noisy_linearization : array of shape (release_size,)
             The noisy numbers of the final release at that average.
+
+        Returns
+        -------
+        PointAndVelocities
+            The released geodesic, in the public domain.
         """
         direction, normal_matrix, _ = self.neighborhood.unpack(noisy_linearization)
         eigenvalues, eigenvectors = np.linalg.eigh(normal_matrix)
@@ -530,6 +540,11 @@ class BundleDescentMechanism(
             The move of the point, in coordinates at p.
         velocity_move : array of shape (predictors, dim)
             The change of each velocity, in coordinates at p.
+
+        Returns
+        -------
+        PointAndVelocities
+            The middle point and the velocities there.
         """
         manifold = self.manifold
         unmoved = PointAndVelocities(point, velocities)
@@ -570,6 +585,11 @@ def _warm_up_steps(manifold: Manifold, domain: Domain) -> int:
         The manifold of the responses.
     domain : Domain
         The public domain of the middle point and the velocities.
+
+    Returns
+    -------
+    int
+        The number of steps, at most 1000.
     """
     n_predictors = domain.predictors
     rate = _step_rate(manifold, domain)
@@ -595,6 +615,11 @@ def _step_rate(manifold: Manifold, domain: Domain) -> float:
         The manifold of the responses.
     domain : Domain
         The public domain of the middle point and the velocities.
+
+    Returns
+    -------
+    float
+        The fraction of a direction by which each step moves, at most 1.
     """
     # How far a prediction can be from the middle point of its geodesic.
     longest_prediction = domain.predictors * domain.speed * MAX_PREDICTOR

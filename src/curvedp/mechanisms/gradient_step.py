@@ -342,6 +342,12 @@ class GradientMechanism(
         data : array of shape (n, *point_shape), or Records
             The records.
 
+        Returns
+        -------
+        Records
+            Logarithms if the records are in memory; else points, in the canonical frame
+            (an isometry has moved the center of the ball to the origin).
+
         Raises
         ------
         ParameterError
@@ -484,6 +490,11 @@ class GradientMechanism(
         ----------
         integers : list of lists of int
             The noisy integers on the public grid that a certificate lists.
+
+        Returns
+        -------
+        NoisyDraw
+            The mean logarithm plus noise, and maybe a noisy mean square.
         """
         vector = self._replay_vector(integers)
         log = vector[: self.manifold.dim]

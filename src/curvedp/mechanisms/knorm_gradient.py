@@ -213,6 +213,11 @@ class KNGMechanism(KNormMechanism, SimulatesRelease, SometimesExcluded):
         guarantee : Guarantee
             The privacy guarantee that the release must satisfy: pure ε-DP, or one that
             pure ε-DP implies.
+
+        Returns
+        -------
+        KNGMechanism
+            The mechanism; its `release` takes the records.
         """
         return cls.calibrate(FrechetMean(manifold, center, radius, n), guarantee)
 

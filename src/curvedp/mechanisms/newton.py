@@ -523,7 +523,7 @@ class NewtonMechanism(
         return check_transcript(self._transcript(run), stages)[:1]
 
     def recorded_draw(self, integers: Any) -> NoisyDraw:
-        """Return the last noisy gradient that a certificate recorded, with its noise law.
+        """Return the last noisy gradient of a certificate, with the law of its noise.
 
         Its noise is independent of all earlier steps, so that a confidence region for
         the mean follows from it alone.
@@ -532,6 +532,11 @@ class NewtonMechanism(
         ----------
         integers : list of lists of int
             The noisy integers on the public grid that the certificate lists.
+
+        Returns
+        -------
+        NoisyDraw
+            The noisy gradient, and the point at which it was taken.
         """
         point, gradient, noise_scale = self._replay(integers).last_gradient
         return NoisyDraw(

@@ -65,6 +65,11 @@ class SumMechanism(VectorMechanism):
             The sum over records that is to be released.
         guarantee : Guarantee
             The guarantee that the release must satisfy if a record is added or removed.
+
+        Returns
+        -------
+        SumMechanism
+            The mechanism; Laplace noise if the guarantee needs a bounded privacy loss.
         """
         check_supported(cls, statistic)
         check_guarantee(guarantee, ADD_REMOVE)

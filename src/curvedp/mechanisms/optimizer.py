@@ -227,6 +227,11 @@ class BatchDescentMechanism(BatchMechanism):
         batches_are_known : bool
             Whether an attacker knows which records are in each batch. If not, sampling
             amplifies privacy.
+
+        Returns
+        -------
+        Guarantee
+            The guarantee, for replacing a record.
         """
         clip = self.statistic.clip
         if batches_are_known:
@@ -274,6 +279,11 @@ class VarianceReducedMechanism(BatchMechanism):
         batches_are_known : bool
             Whether an attacker knows which records are in each batch. If not, sampling
             amplifies privacy.
+
+        Returns
+        -------
+        Guarantee
+            The guarantee, for replacing a record.
         """
         return accounting.rsvrg_guarantee(
             self.statistic.n,
@@ -318,6 +328,11 @@ class AddRemoveDescentMechanism(BatchMechanism):
         batches_are_known : bool
             Whether an attacker knows which records are in each batch. If not, sampling
             amplifies privacy.
+
+        Returns
+        -------
+        Guarantee
+            The guarantee, for adding or removing a record.
         """
         # Without amplification a record counts as being in every batch.
         rate = 1.0 if batches_are_known else self.rate
@@ -363,6 +378,11 @@ class AddRemoveVarianceReducedMechanism(BatchMechanism):
         batches_are_known : bool
             Whether an attacker knows which records are in each batch. If not, sampling
             amplifies privacy.
+
+        Returns
+        -------
+        Guarantee
+            The guarantee, for adding or removing a record.
         """
         # Without amplification a record counts as being in every batch.
         rate = 1.0 if batches_are_known else self.rate

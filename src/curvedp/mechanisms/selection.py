@@ -128,6 +128,11 @@ class SelectionMechanism(Mechanism):
         runs : NegativeBinomialRuns, optional
             The law of the random number of runs. By default it has a mean of three runs
             for each candidate.
+
+        Returns
+        -------
+        SelectionMechanism
+            The mechanism.
         """
         check_supported(cls, statistic)
         assert isinstance(statistic, BestRelease)
@@ -215,6 +220,11 @@ class SelectionMechanism(Mechanism):
         certificate : Certificate
             The certificate of a release, which lists this number as its only integer.
 
+        Returns
+        -------
+        int
+            The number, from 0.
+
         Raises
         ------
         ParameterError
@@ -255,7 +265,19 @@ def draw_run_count(
     """
 
     def invert(bits: int) -> int | None:
-        """Return the number of runs, or None if so many bits of u do not decide it."""
+        """Return the number of runs, or None if so many bits of u do not decide it.
+
+        Parameters
+        ----------
+        bits : int
+            The precision of the uniform number u.
+
+        Returns
+        -------
+        int or None
+            The least k with P(number of runs ≤ k) > u. The probabilities are added up
+            from P(1 run) on, each from the one before.
+        """
         (u,) = uniform(bits)
         stop = arb(law.stop)
         shape = arb(law.shape)

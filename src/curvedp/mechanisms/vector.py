@@ -86,6 +86,11 @@ def smallest_gaussian_scale(guarantee: Guarantee, sensitivity: float = 1.0) -> f
     sensitivity : float
         How far the vector can move, in Euclidean length, if a record is replaced.
 
+    Returns
+    -------
+    float
+        The standard deviation of the noise in each coordinate.
+
     Raises
     ------
     UnattainableGuarantee

@@ -512,6 +512,11 @@ def check_record_shape(X: Any, point_shape: tuple[int, ...], name: str) -> Any:
     name : str
         The name of the argument in error messages.
 
+    Returns
+    -------
+    array
+        X itself.
+
     Raises
     ------
     ParameterError

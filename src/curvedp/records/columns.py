@@ -320,6 +320,11 @@ def _list_names(names: Sequence[Column]) -> str:
     ----------
     names : sequence of str, or None
         The names of the columns, if there are any.
+
+    Returns
+    -------
+    str
+        At most twelve names, separated by commas.
     """
     texts = [name for name in names if isinstance(name, str) and isnan(to_float(name))]
     if not texts:

@@ -281,6 +281,11 @@ def _as_array(record: Any, columns: Sequence[str | int] | None) -> np.ndarray:
         One record: an array, a list, a dictionary, a rotation.
     columns : sequence or None
         The keys of the wanted entries.
+
+    Returns
+    -------
+    array
+        Numbers, texts or objects: one for each entry of the record.
     """
     if columns is not None:
         record = [record[column] for column in columns]

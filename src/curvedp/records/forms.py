@@ -205,6 +205,11 @@ def _is_in_order(form: Form, names: Sequence[str | int]) -> bool | None:
         The form, which knows the usual names of its columns.
     names : sequence
         The names of the columns, in their order.
+
+    Returns
+    -------
+    bool or None
+        The answer of the first test of the form that knows these names.
     """
     normalized_names = [
         unicodedata.normalize("NFKC", str(name)).strip().casefold() for name in names
@@ -225,6 +230,11 @@ def _forms_in_order(form: Form, names: Sequence[str | int]) -> list[str]:
         The form that the caller chose.
     names : sequence
         The names of the columns, in their order.
+
+    Returns
+    -------
+    list of str
+        The names of the forms.
     """
     if form.manifold is None:
         return []
@@ -852,6 +862,11 @@ def _symmetric_form(indices: list[MatrixIndex], name: str) -> Form:
         The place of each number in the matrix, from 0.
     name : str
         The name of the form.
+
+    Returns
+    -------
+    Form
+        The form, whose names of columns may be such as "xx", "C21" or "c_1_2".
     """
     # A sample record: ones on the diagonal and small entries beside it give a positive
     # definite matrix.

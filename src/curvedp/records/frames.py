@@ -287,6 +287,11 @@ def _cell_at(column: Any, position: int) -> Any:
         The column.
     position : int
         The position of the cell, from 0.
+
+    Returns
+    -------
+    object
+        The cell.
     """
     if _package_of(column) == "pyarrow":
         return column[position].as_py()

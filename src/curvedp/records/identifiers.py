@@ -53,6 +53,11 @@ def any_missing(ids: np.ndarray, values: Any) -> bool:
         The labels or ids, as `as_label_array` returns them.
     values : array, list or series
         The same, as the caller passed them: an array of NumPy may have a mask.
+
+    Returns
+    -------
+    bool
+        Whether there is one.
     """
     if np.ma.is_masked(values):
         return True

@@ -192,6 +192,11 @@ def has_more_lines(path: Path, encoding: str, most: int) -> bool:
         The encoding of the file.
     most : int
         The number of line ends to compare with.
+
+    Returns
+    -------
+    bool
+        Whether there are more than `most`.
     """
     name = _known_encoding(encoding)
     line_ends = 0

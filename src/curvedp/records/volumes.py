@@ -37,7 +37,15 @@ _BYTES_PER_DOUBLE = 8
 
 
 def read_npy(path: Path, options: ReadOptions) -> np.ndarray:
-    """Read the array of an npy file."""
+    """Read the array of an npy file.
+
+    Parameters
+    ----------
+    path : path
+        The file.
+    options : ReadOptions
+        Its `max_unpacked` limits the memory that the array may fill.
+    """
     limit = unpacked_limit(path, options.max_unpacked)
     with path.open("rb") as file:
         return _read_npy_stream(path, file, limit)
@@ -52,6 +60,11 @@ def read_npz(path: Path, options: ReadOptions) -> np.ndarray:
         The file.
     options : ReadOptions
         The caller's options for reading the file.
+
+    Returns
+    -------
+    array
+        The array.
     """
     limit = unpacked_limit(path, options.max_unpacked)
     with zipfile.ZipFile(path) as archive:
@@ -62,7 +75,17 @@ def read_npz(path: Path, options: ReadOptions) -> np.ndarray:
 
 
 def read_npz_column(path: Path, column: str | int, options: ReadOptions) -> np.ndarray:
-    """Read the array called `column` of an npz file, with one value per record."""
+    """Read the array of an npz file that has one value for each record.
+
+    Parameters
+    ----------
+    path : path
+        The file.
+    column : str or int
+        The name of the array.
+    options : ReadOptions
+        The caller's options for reading the file.
+    """
     return read_npz(path, options._replace(key=str(column)))
 
 
@@ -80,6 +103,16 @@ def _read_npy_stream(path: Path, file: IO[bytes], limit: int) -> np.ndarray:
         Open at the start of the array.
     limit : int
         The limit in bytes on the memory that the array may fill.
+
+    Returns
+    -------
+    array
+        The array.
+
+    Raises
+    ------
+    ParameterError
+        For objects and named fields, and for an array that fills more memory.
     """
     version = np.lib.format.read_magic(file)
     if version == (1, 0):
@@ -110,6 +143,16 @@ def _read_exactly(file: IO[bytes], size: int) -> bytearray:
         The open file.
     size : int
         The number of bytes to read.
+
+    Returns
+    -------
+    bytearray
+        The bytes.
+
+    Raises
+    ------
+    ValueError
+        If the file ends before them.
     """
     content = bytearray()
     while len(content) < size:
@@ -169,7 +212,10 @@ def read_mat(path: Path, options: ReadOptions) -> np.ndarray:
 def _real_numbers(array: np.ndarray) -> np.ndarray:
     """Convert complex numbers to floats, with NaN for those that are not real.
 
-    Arrays of other types are returned unchanged.
+    Parameters
+    ----------
+    array : array
+        An array of a MATLAB file. One of another type is returned unchanged.
     """
     if array.dtype.kind == "c":
         return cells_to_floats(array)
@@ -187,6 +233,17 @@ def _read_mat_array(path: Path, options: ReadOptions) -> np.ndarray:
         The file.
     options : ReadOptions
         The caller's options for reading the file.
+
+    Returns
+    -------
+    array
+        Numbers, which may be complex, or texts.
+
+    Raises
+    ------
+    ParameterError
+        For a file of version 7.3, an array of objects or fields, and one that fills
+        more memory than the limit.
     """
     import scipy.io
 
@@ -211,7 +268,17 @@ def _read_mat_array(path: Path, options: ReadOptions) -> np.ndarray:
 
 
 def read_mat_column(path: Path, column: str | int, options: ReadOptions) -> np.ndarray:
-    """Read the array called `column` of a MATLAB file, with one value per record."""
+    """Read the array of a MATLAB file that has one value for each record.
+
+    Parameters
+    ----------
+    path : path
+        The file.
+    column : str or int
+        The name of the array.
+    options : ReadOptions
+        The caller's options for reading the file.
+    """
     array = _read_mat_array(path, options._replace(key=str(column)))
     return _real_numbers(array).ravel()
 
@@ -229,6 +296,11 @@ def _check_mat_elements(path: Path, limit: int) -> None:
         The file.
     limit : int
         The most bytes that may be unpacked.
+
+    Raises
+    ------
+    ParameterError
+        If there is such an element.
     """
     with path.open("rb") as file:
         mark = file.read(_MAT_HEADER_BYTES)[_MAT_BYTE_ORDER]
@@ -260,6 +332,11 @@ def _check_compressed_element(
         How many packed bytes the element has.
     limit : int
         How many bytes it may unpack to.
+
+    Raises
+    ------
+    ParameterError
+        If it unpacks to more.
     """
     unpacker = zlib.decompressobj()
     unpacked_size = 0
@@ -286,6 +363,11 @@ def read_zarr(path: Path, options: ReadOptions) -> Any:
         The file.
     options : ReadOptions
         The caller's options for reading the file.
+
+    Returns
+    -------
+    array or dask array
+        The array.
     """
     stored = open_zarr(path, options.key, options.max_unpacked)
     is_large = stored.size * _BYTES_PER_DOUBLE > STREAMED
@@ -309,6 +391,16 @@ def read_nifti(path: Path, options: ReadOptions) -> np.ndarray:
         The file.
     options : ReadOptions
         The caller's options for reading the file.
+
+    Returns
+    -------
+    array
+        The volume.
+
+    Raises
+    ------
+    ParameterError
+        Without a mask.
     """
     if options.mask is None:
         raise ParameterError(
@@ -331,6 +423,16 @@ def _read_volume(path: Path, max_unpacked: int | None) -> np.ndarray:
         The file.
     max_unpacked : int, optional
         The most bytes that the file may unpack to.
+
+    Returns
+    -------
+    array
+        The voxels, scaled as the header says.
+
+    Raises
+    ------
+    ParameterError
+        If it is no NIfTI file of real numbers, or fills more memory than the limit.
     """
     import nibabel
 
@@ -387,6 +489,11 @@ def _parse_nifti_layout(header: bytes) -> _NiftiLayout:
     ----------
     header : bytes
         The first 540 bytes of the file.
+
+    Returns
+    -------
+    _NiftiLayout
+        The byte order, and the offsets of the first extension and the first voxel.
     """
     sizes = (_NIFTI_1_HEADER_BYTES, _NIFTI_2_HEADER_BYTES)
     is_little_endian = int.from_bytes(header[:4], "little") in sizes
@@ -415,6 +522,11 @@ def _check_nifti_header(path: Path, limit: int) -> None:
         The file.
     limit : int
         The most bytes that may be unpacked.
+
+    Raises
+    ------
+    ParameterError
+        If they declare more.
     """
     with open_unpacked(path) as file:
         layout = _parse_nifti_layout(file.read(_NIFTI_2_HEADER_BYTES))
@@ -451,6 +563,11 @@ def _check_extensions(
         The offsets of the first extension and of the first voxel.
     largest_size : int
         How many bytes an extension may declare.
+
+    Raises
+    ------
+    ParameterError
+        If there is such an extension.
     """
     position = start
     file.seek(position)
@@ -490,6 +607,16 @@ def select_voxels(where: str, X: np.ndarray, options: ReadOptions) -> np.ndarray
         The volume; its first axes are those of the mask.
     options : ReadOptions
         Its `mask` is an array, or the path of a NIfTI or npy file.
+
+    Returns
+    -------
+    array
+        The records, one for each voxel of the mask.
+
+    Raises
+    ------
+    ParameterError
+        If the mask is not numeric, or its shape is not that of the volume's first axes.
     """
     mask = options.mask
     if isinstance(mask, str | Path):
@@ -514,6 +641,16 @@ def _read_mask(path: Path, max_unpacked: int | None) -> np.ndarray:
         The file.
     max_unpacked : int, optional
         The most bytes that the file may unpack to.
+
+    Returns
+    -------
+    array
+        The mask.
+
+    Raises
+    ------
+    ParameterError
+        If the file does not exist or cannot be read.
     """
     if not path.exists():
         raise ParameterError(f"mask: {path} does not exist")
@@ -540,6 +677,16 @@ def read_labels(labels: Any) -> np.ndarray:
     labels : path or array
         A NIfTI or npy file, or an array, of three axes. It is public, so messages may
         describe it.
+
+    Returns
+    -------
+    array of int, with three axes
+        The label of each voxel.
+
+    Raises
+    ------
+    ParameterError
+        If the labels are no whole numbers on three axes.
     """
     if isinstance(labels, str | Path):
         labels = _read_mask(Path(labels), None)
@@ -565,6 +712,16 @@ def _array_name(path: Path, names: list[str], key: str | None) -> str:
         The names of the arrays in the file.
     key : str, optional
         The name of the array that the caller asks for.
+
+    Returns
+    -------
+    str
+        The name of the array.
+
+    Raises
+    ------
+    ParameterError
+        If there is no such array, or several and `key` is missing.
     """
     if key is None and len(names) == 1:
         return names[0]
@@ -586,6 +743,11 @@ def _refuse_objects(path: Path) -> NoReturn:
     """Raise `ParameterError` for a file that holds objects.
 
     Loading objects could run code that the file contains.
+
+    Parameters
+    ----------
+    path : path
+        The file, for the message.
     """
     raise ParameterError(
         f"{path.name} holds Python objects or cells, not numbers: save it as "
@@ -594,7 +756,13 @@ def _refuse_objects(path: Path) -> NoReturn:
 
 
 def _refuse_fields(path: Path) -> NoReturn:
-    """Raise `ParameterError` for a file whose records have named fields."""
+    """Raise `ParameterError` for a file whose records have named fields.
+
+    Parameters
+    ----------
+    path : path
+        The file, for the message.
+    """
     raise ParameterError(
         f"{path.name} holds records with named fields; an array of numbers is needed"
     )
@@ -688,6 +856,11 @@ def read_parquet(path: Path, shape: tuple[int, ...], options: ReadOptions) -> An
         The shape of the numbers that write one record, such as (2,) for a pair.
     options : ReadOptions
         The caller's options for reading the file.
+
+    Returns
+    -------
+    array or dask array, shape (n, *shape)
+        The records.
     """
     with _open_parquet(path) as file:
         row_count = file.metadata.num_rows
@@ -710,6 +883,11 @@ def read_parquet_column(
         The column, by its name or its position from 0.
     options : ReadOptions
         The caller's options for reading the file.
+
+    Returns
+    -------
+    array, shape (n,)
+        The cells of the column.
     """
     empty_table = _empty_table(path)
     column_options = ReadOptions(columns=[column])
@@ -819,6 +997,16 @@ def _open_parquet(path: Path, text_names: Sequence[str] = ()) -> Any:
     text_names : sequence of str
         The columns that are read as dictionaries: each distinct text is then in memory
         only once.
+
+    Returns
+    -------
+    pyarrow.parquet.ParquetFile
+        The open file, of which the footer was read.
+
+    Raises
+    ------
+    ParameterError
+        If it is no parquet file.
     """
     import pyarrow.parquet
 
@@ -831,7 +1019,13 @@ def _open_parquet(path: Path, text_names: Sequence[str] = ()) -> Any:
 
 
 def _empty_table(path: Path) -> Any:
-    """Return a pyarrow table with the columns of a parquet file and without rows."""
+    """Return a pyarrow table with the columns of a parquet file and without rows.
+
+    Parameters
+    ----------
+    path : path
+        The file.
+    """
     with _open_parquet(path) as file:
         return file.schema_arrow.empty_table()
 
@@ -898,6 +1092,11 @@ def _check_parquet_columns(
     max_unpacked : int or None
         The limit in bytes on the memory that the columns may fill.
 
+    Returns
+    -------
+    ParquetColumns
+        The names of the columns, and which of them hold texts.
+
     Raises
     ------
     ParameterError
@@ -945,6 +1144,11 @@ def _bytes_per_value(metadata: Any, chunk: Any, leaf: int) -> int:
         What the footer says about the column in one row group.
     leaf : int
         The position of the column in the schema.
+
+    Returns
+    -------
+    int
+        The number of bytes.
     """
     bytes_per_value = _BYTES_BY_PARQUET_TYPE.get(chunk.physical_type)
     if bytes_per_value is None:
@@ -956,7 +1160,17 @@ def _bytes_per_value(metadata: Any, chunk: Any, leaf: int) -> int:
 def _column_of_leaf(leaf: str, names: list[str]) -> str | None:
     """Return the column to which a leaf of the schema belongs.
 
-    For the leaf "x.list.element" it is "x"; None if it is not one of `names`.
+    Parameters
+    ----------
+    leaf : str
+        The path of the leaf, such as "x.list.element".
+    names : list of str
+        The names of the wanted columns, such as "x".
+
+    Returns
+    -------
+    str or None
+        None if it is none of the wanted columns.
     """
     for name in names:
         if leaf == name or leaf.startswith(f"{name}."):
@@ -981,6 +1195,16 @@ def _open_row_groups(
         The shape of the numbers that write one record, such as (2,) for a pair.
     options : ReadOptions
         The caller's options for reading the file.
+
+    Returns
+    -------
+    dask array, shape (n, *shape)
+        The records, which are read when they are needed.
+
+    Raises
+    ------
+    ParameterError
+        If the columns of a file do not fit, or no file holds a row.
     """
     import dask.array
 

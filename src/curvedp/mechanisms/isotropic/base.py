@@ -184,6 +184,11 @@ class ValueMechanism(Mechanism, SimulatesRelease, LeadsToRegion, RefusesRelease)
         data : array-like of shape point_shape
             The value of the statistic on the private data.
 
+        Returns
+        -------
+        array of shape point_shape
+            The value. NOT private.
+
         Raises
         ------
         ParameterError
@@ -394,6 +399,11 @@ class IsotropicMechanism(ValueMechanism):
             The statistic that is to be released.
         guarantee : Guarantee
             The privacy guarantee that the release must satisfy.
+
+        Returns
+        -------
+        IsotropicMechanism
+            The mechanism with that scale.
         """
         check_supported(cls, statistic)
         check_guarantee(guarantee)

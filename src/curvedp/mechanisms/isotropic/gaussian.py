@@ -172,6 +172,11 @@ class GaussianMechanism(IsotropicMechanism, SometimesExcluded):
             The statistic that is to be released.
         guarantee : Guarantee
             The privacy guarantee that the release must satisfy.
+
+        Returns
+        -------
+        GaussianMechanism
+            The mechanism with the smallest scale σ that is known to meet the guarantee.
         """
         check_supported(cls, statistic)
         check_guarantee(guarantee)

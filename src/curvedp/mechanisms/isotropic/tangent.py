@@ -127,6 +127,11 @@ class TangentMechanism(IsotropicMechanism, HasNoiseLength):
         chart_sensitivity : float, optional
             How far the coordinates of the value can move. By default this is the
             sensitivity times the Lipschitz constant of the chart.
+
+        Returns
+        -------
+        TangentMechanism
+            The mechanism; its `release` takes the value.
         """
         value = ExternalValue(manifold, sensitivity, base, radius, chart_sensitivity)
         return cls.calibrate(value, guarantee)
@@ -220,6 +225,11 @@ class TangentMechanism(IsotropicMechanism, HasNoiseLength):
         ----------
         integers : list of lists of int
             The noisy integers on the public grid that the certificate lists.
+
+        Returns
+        -------
+        NoisyDraw
+            The noisy coordinates, the base point of the chart and the length of values.
         """
         return NoisyDraw(
             "chart",

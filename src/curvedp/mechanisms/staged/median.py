@@ -182,6 +182,11 @@ class MedianMechanism(
         ----------
         integers : list of lists of int
             The noisy integers on the public grid that the certificate lists.
+
+        Returns
+        -------
+        NoisyDraw
+            The noisy counts, the distances, and the point from which they are measured.
         """
         all_counts = self.replay(integers).budget.counts
         last_counts = all_counts[-1]

@@ -909,6 +909,11 @@ class PopulationMechanism(
             The privacy budget that is left. It is charged for what is released here.
         chart : RowChart
             The released base point and clipping length.
+
+        Returns
+        -------
+        ReleasedPopulation
+            The model, from which synthetic records are drawn.
         """
 
     def _find_base(self, queries: PopulationQueries, budget: StageBudget) -> np.ndarray:
@@ -1234,6 +1239,11 @@ class WrappedGaussian(PopulationMechanism):
         chart : RowChart
             The map from records to rows of numbers, with the released base point and
             clipping length.
+
+        Returns
+        -------
+        ReleasedPopulation
+            One normal law of rows for each class.
         """
         one_center = np.zeros((1, self.statistic.row_size))
         assignment = Assignment(one_center, self.statistic.classes)
@@ -1310,6 +1320,11 @@ class GaussianMixture(PopulationMechanism):
         chart : RowChart
             The map from records to rows of numbers, with the released base point and
             clipping length.
+
+        Returns
+        -------
+        ReleasedPopulation
+            One normal law of rows for each class and cluster.
         """
         one_center = Assignment(np.zeros((1, self.statistic.row_size)), 1)
         overall = self._release_moments(

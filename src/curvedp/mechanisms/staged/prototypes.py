@@ -367,6 +367,11 @@ class PrototypeMechanism(StagedMechanism, PredictsError, NeedsManyRecords):
             What the release must satisfy if a record is replaced; or, with a private n,
             if one is added or removed.
 
+        Returns
+        -------
+        PrototypeMechanism
+            The mechanism, with its noise scale.
+
         Raises
         ------
         ParameterError
