@@ -40,6 +40,9 @@ class SimulatesRelease(ABC):
         Predicted errors of mechanisms without a formula are averages over such draws,
         which skip exact sampling and are therefore some hundred times faster.
 
+        In the canonical frame an isometry has moved the ball's center to where floats
+        are most accurate: the origin, or the center itself on a compact space.
+
         Parameters
         ----------
         rng : numpy.random.Generator

@@ -330,6 +330,9 @@ class Mechanism(ABC):
 
         It uses the draw and public parameters only, so it costs no privacy.
 
+        In the canonical frame an isometry has moved the ball's center to where floats
+        are most accurate: the origin, or the center itself on a compact space.
+
         Parameters
         ----------
         value : array

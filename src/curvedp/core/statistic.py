@@ -122,6 +122,9 @@ class Statistic(ABC):
         without noise: their mechanisms read the records in stages, and this method
         raises.
 
+        In the canonical frame an isometry has moved the ball's center to where floats
+        are most accurate: the origin, or the center itself on a compact space.
+
         Parameters
         ----------
         records : Records
@@ -243,6 +246,9 @@ class PointStatistic(Statistic):
     def to_data_frame(self, points: np.ndarray) -> np.ndarray:
         """Move points from the canonical frame to that of the records.
 
+        In the canonical frame an isometry has moved the ball's center to where floats
+        are most accurate: the origin, or the center itself on a compact space.
+
         Parameters
         ----------
         points : array of shape (k, *point_shape)
@@ -252,6 +258,9 @@ class PointStatistic(Statistic):
 
     def to_canonical_frame(self, points: np.ndarray) -> np.ndarray:
         """Move points from the frame of the records to the canonical frame.
+
+        In the canonical frame an isometry has moved the ball's center to where floats
+        are most accurate: the origin, or the center itself on a compact space.
 
         Parameters
         ----------
@@ -287,7 +296,11 @@ class ClippedToBall(PointStatistic):
 
     @cached_property
     def ball(self) -> Ball:
-        """The ball that holds the records, in the canonical frame."""
+        """The ball that holds the records, in the canonical frame.
+
+        In the canonical frame an isometry has moved the ball's center to where floats
+        are most accurate: the origin, or the center itself on a compact space.
+        """
         return Ball(
             np.asarray(canonical_center(self.manifold, self.center)), self.radius
         )
@@ -302,7 +315,11 @@ class ClippedToBall(PointStatistic):
 
     @property
     def domain(self) -> PublicBall:
-        """The manifold with its public ball (canonical frame), for solvers of means."""
+        """The manifold with its public ball (canonical frame), for solvers of means.
+
+        In the canonical frame an isometry has moved the ball's center to where floats
+        are most accurate: the origin, or the center itself on a compact space.
+        """
         return PublicBall(self.manifold, *self.ball)
 
     @cached_property
@@ -316,6 +333,9 @@ class ClippedToBall(PointStatistic):
 
     def mean_and_variance(self, records: Records) -> tuple[np.ndarray, float]:
         """Return the Fréchet mean (canonical frame) and variance. NOT private.
+
+        In the canonical frame an isometry has moved the ball's center to where floats
+        are most accurate: the origin, or the center itself on a compact space.
 
         Parameters
         ----------
@@ -333,6 +353,9 @@ class ClippedToBall(PointStatistic):
 
     def clip_records(self, records: Any) -> np.ndarray:
         """Return the records as doubles, in the canonical frame, clipped into the ball.
+
+        In the canonical frame an isometry has moved the ball's center to where floats
+        are most accurate: the origin, or the center itself on a compact space.
 
         Parameters
         ----------

@@ -287,6 +287,12 @@ def _pairs_of_draw(
 ) -> PairBall:
     """Return a ball of pairs (p, V) that contains the pair of the true geodesic.
 
+    The descent released, at a pair of a point and velocities, the mean clipped
+    direction of the records and how it changes with the pair. The true geodesic is
+    where the direction vanishes. The equation is solved in coordinates at the pair; the
+    solution is moved along the manifold, and the bound on its distance is the radius of
+    the ball.
+
     Parameters
     ----------
     statistic : GeodesicLine

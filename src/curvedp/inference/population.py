@@ -73,6 +73,9 @@ def asymptotic_shape(
 
     For many records, the ball contains the population's mean with probability `level`.
 
+    In the canonical frame an isometry has moved the ball's center to where floats are
+    most accurate: the origin, or the center itself on a compact space.
+
     Parameters
     ----------
     manifold : Manifold

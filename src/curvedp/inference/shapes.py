@@ -362,6 +362,9 @@ def _shape_in_chart(
     between them by at most sinh(s)/s, with s the length of the longest vector in units
     of curvature.
 
+    In the canonical frame an isometry has moved the ball's center to where floats are
+    most accurate: the origin, or the center itself on a compact space.
+
     Parameters
     ----------
     manifold : Manifold

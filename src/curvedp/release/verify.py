@@ -252,6 +252,9 @@ def _check_sensitivity(certificate: Certificate, mechanism: Mechanism) -> Check:
 def _check_claims(certificate: Certificate, mechanism: Mechanism) -> list[Check]:
     """Check the stated μ, ε, ρ, θ and (ε, δ) curve, and the requested guarantee.
 
+    The slack is the stated total variation distance between the drawn and the ideal
+    noise; it is added to every δ.
+
     Parameters
     ----------
     certificate : Certificate
@@ -482,7 +485,9 @@ def _has_quick_enclosure(noise: NoiseDescription) -> bool:
 def _cached_certified_mu(
     kind: str, curvature: float, dim: int, scale: float, sensitivity: float
 ) -> float:
-    """Return a certified upper bound on μ. The result is cached.
+    """Return a certified upper bound on μ of isotropic noise. The result is cached.
+
+    Interval arithmetic proves the bound, so that no rounding can make it too small.
 
     Parameters
     ----------
@@ -507,7 +512,9 @@ def _cached_certified_mu(
 
 @lru_cache(maxsize=1024)
 def _certified_delta_of(noise: NoiseDescription, eps: float) -> float:
-    """Return a certified upper bound on δ(ε). The result is cached.
+    """Return a certified upper bound on δ(ε) of isotropic noise. The result is cached.
+
+    Interval arithmetic proves the bound, so that no rounding can make it too small.
 
     Parameters
     ----------
@@ -531,6 +538,8 @@ def _certified_delta_of(noise: NoiseDescription, eps: float) -> float:
 
 def _check_numerics(certificate: Certificate, mechanism: Mechanism) -> list[Check]:
     """Check the stated source of bits, sampling path, kind of profile and slack.
+
+    The slack bounds the total variation distance between the drawn and the ideal noise.
 
     Parameters
     ----------

@@ -140,6 +140,9 @@ class FrechetMean(ClippedToBall, BoundsSamplingError):
     def compute(self, records: Records) -> np.ndarray:
         """Return the Fréchet mean of the clipped records (canonical frame). NOT private.
 
+        In the canonical frame an isometry has moved the ball's center to where floats
+        are most accurate: the origin, or the center itself on a compact space.
+
         Parameters
         ----------
         records : Records

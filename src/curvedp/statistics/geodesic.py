@@ -137,7 +137,11 @@ class GeodesicLine(Statistic, BoundsSamplingError):
 
     @cached_property
     def ball(self) -> Ball:
-        """The public ball of the middle point, in the canonical frame."""
+        """The public ball of the middle point, in the canonical frame.
+
+        In the canonical frame an isometry has moved the ball's center to where floats
+        are most accurate: the origin, or the center itself on a compact space.
+        """
         return Ball(
             np.asarray(canonical_center(self.manifold, self.center)), self.radius
         )

@@ -106,7 +106,11 @@ class SyntheticPopulation(Statistic):
 
     @cached_property
     def ball(self) -> Ball:
-        """The public ball in the canonical frame, in which everything is computed."""
+        """The public ball in the canonical frame, in which everything is computed.
+
+        In the canonical frame an isometry has moved the ball's center to where floats
+        are most accurate: the origin, or the center itself on a compact space.
+        """
         center = canonical_center(self.manifold, self.center)
         return Ball(np.asarray(center), self.radius)
 
@@ -405,6 +409,9 @@ class RowChart(NamedTuple):
     def rows(self, points: np.ndarray, predictor: np.ndarray) -> np.ndarray:
         """Return each record as a row: its clipped logarithm, and its predictor if any.
 
+        In the canonical frame an isometry has moved the ball's center to where floats
+        are most accurate: the origin, or the center itself on a compact space.
+
         Parameters
         ----------
         points : array, shape (n, *point_shape)
@@ -612,6 +619,9 @@ class ReleasedPopulation:
         A draw that lies outside the public ball or range is drawn again from the same
         leaf, up to 32 times; what is still outside is then moved into the ball.
 
+        In the canonical frame an isometry has moved the ball's center to where floats
+        are most accurate: the origin, or the center itself on a compact space.
+
         Parameters
         ----------
         n : int
@@ -745,6 +755,9 @@ def base_or_center(
 
     It is exp_center(coordinates), clipped into the public ball; where doubles cannot
     hold that point, it is the center. This is post-processing.
+
+    In the canonical frame an isometry has moved the ball's center to where floats are
+    most accurate: the origin, or the center itself on a compact space.
 
     Parameters
     ----------

@@ -166,13 +166,20 @@ class ClassPrototypes(Statistic):
 
     @cached_property
     def outer_ball(self) -> Ball:
-        """The public ball in the canonical frame; the whole sphere if a ball is searched."""
+        """The public ball in the canonical frame; the whole sphere if a ball is searched.
+
+        In the canonical frame an isometry has moved the ball's center to where floats
+        are most accurate: the origin, or the center itself on a compact space.
+        """
         radius = 2 * pi if self.searches_ball else self.ball_radius
         center = np.asarray(canonical_center(self.manifold, self.center))
         return Ball(center, farthest_record(self.manifold, radius))
 
     def to_points(self, records: np.ndarray) -> np.ndarray:
         """Return records in the canonical frame, clipped into the outer ball.
+
+        In the canonical frame an isometry has moved the ball's center to where floats
+        are most accurate: the origin, or the center itself on a compact space.
 
         Parameters
         ----------
@@ -194,6 +201,9 @@ class ClassPrototypes(Statistic):
 
         Rows have length at most 1. A record adds its row to the sum of its class.
 
+        In the canonical frame an isometry has moved the ball's center to where floats
+        are most accurate: the origin, or the center itself on a compact space.
+
         Parameters
         ----------
         ball : Ball
@@ -211,6 +221,9 @@ class ClassPrototypes(Statistic):
 
     def to_data_frame(self, points: np.ndarray) -> np.ndarray:
         """Move points from the canonical frame to the frame of the records.
+
+        In the canonical frame an isometry has moved the ball's center to where floats
+        are most accurate: the origin, or the center itself on a compact space.
 
         Parameters
         ----------

@@ -184,6 +184,9 @@ class TangentMoments(ClippedToBall, BoundsSamplingError):
     def _sum_points(self, block: np.ndarray) -> np.ndarray:
         """Return the exact sums of logarithms and their products over a block of records.
 
+        In the canonical frame an isometry has moved the ball's center to where floats
+        are most accurate: the origin, or the center itself on a compact space.
+
         Parameters
         ----------
         block : array of shape (k, *point_shape)
@@ -573,6 +576,9 @@ def _carry_frame(
 
     The result is in the frame of the records. Where the geodesic leaves the range of
     doubles, the frame stays at the center.
+
+    In the canonical frame an isometry has moved the ball's center to where floats are
+    most accurate: the origin, or the center itself on a compact space.
 
     Parameters
     ----------
