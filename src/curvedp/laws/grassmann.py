@@ -109,7 +109,23 @@ class GrassmannGaussian(LawBackend):
         return np.array(values).reshape(radius.shape)
 
     def moment(self, order: int) -> float:
-        """Return E[d^order] by quadrature, for rank 2 only."""
+        """Return E[d^k] by quadrature over the two principal angles, d = |θ| the distance.
+
+        Parameters
+        ----------
+        order : int
+            The power k.
+
+        Returns
+        -------
+        float
+            E[d^k].
+
+        Raises
+        ------
+        ParameterError
+            For rank 3 and more.
+        """
         return self._integral(math.inf, order) / self._integral(math.inf)
 
     def draw(self, rng: np.random.Generator, center: Floats, count: int) -> Floats:

@@ -29,8 +29,9 @@ from curvedp.privacy.profiles.ricci_bound import PureProfile
 class RiemannianLaplace(IsotropicLaw):
     """Density ∝ exp(−d(x, p)/σ) with respect to the Riemannian volume.
 
-    It exists on every two-point homogeneous space (see `RiemannianGaussian`), on the
-    flat SPD metrics, and on affine-invariant SPD and HPD matrices.
+    It exists on two-point homogeneous spaces (Euclidean, Sphere, Lorentz, PoincareBall,
+    Rotations(3), KendallShapes, lines and hyperplanes), on the flat SPD metrics, and on
+    affine-invariant SPD and HPD matrices.
 
     On a space of negative curvature the volume grows exponentially and the law exists
     for small scales only: 1/σ > d − 1 on Lorentz(d) and PoincareBall(d),

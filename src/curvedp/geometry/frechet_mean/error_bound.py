@@ -330,7 +330,7 @@ def solver_error(M: Manifold, radius: float) -> float:
     Raises
     ------
     ParameterError
-        Where there is no bound, see `contraction`.
+        If the mean need not be unique, or would take too many steps (`contraction`).
     """
     steps_error = mean_error_bound(M, radius)  # which refuses anything but a radius
     resolution = FixedPoint(2 * float(radius)).resolution

@@ -36,7 +36,7 @@ class PublicBall(NamedTuple):
     center : array of shape point_shape
         The center (NumPy), which depends on no record.
     radius : float
-        The radius, likewise.
+        The radius, which depends on no record either.
     """
 
     manifold: Manifold

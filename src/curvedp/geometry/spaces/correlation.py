@@ -165,6 +165,16 @@ class Correlation(CorrelationMatrices):
 
         It is e^{2√(m−1)·r}, where r is the largest safe distance from the identity
         within `radius` of it.
+
+        Parameters
+        ----------
+        radius : float
+            The bound holds for points within this distance of the identity.
+
+        Returns
+        -------
+        float
+            The amplification.
         """
         safe_radius = self.float_set.safe_radius_within(radius)
         return math.exp(2 * math.sqrt(self.m - 1) * safe_radius)
@@ -393,6 +403,16 @@ class CorrelationOffLog(CorrelationMatrices):
 
         It is m/λ_min, with λ_min the least eigenvalue that a point of the float set
         within `radius` of the identity may have.
+
+        Parameters
+        ----------
+        radius : float
+            The bound holds for points within this distance of the identity.
+
+        Returns
+        -------
+        float
+            The amplification.
         """
         safe_radius = self.float_set.safe_radius_within(radius)
         return self.m * math.exp(self._largest_exponent(safe_radius))

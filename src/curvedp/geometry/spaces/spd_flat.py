@@ -165,7 +165,16 @@ class FlatSPD(SPD, ScalableCone, OriginIsometry):
     def _frame(self, p: Array) -> Array:
         """Return what the functions below need of a point p, computed once.
 
-        It is passed to them as `frame`: p itself, or its Cholesky factor.
+        Parameters
+        ----------
+        p : array of shape (..., m, m)
+            A point.
+
+        Returns
+        -------
+        array of shape (..., m, m)
+            The argument `frame` of the other functions: p itself, or its Cholesky
+            factor.
         """
 
     @abstractmethod

@@ -242,9 +242,19 @@ class Stiefel(OrthonormalFrames):
 
     @staticmethod
     def _in_different_components(p: Array, q: Array) -> Array:
-        """Return whether square p and q have determinants of different signs.
+        """Return whether orthogonal matrices p and q have determinants of different signs.
 
-        No geodesic joins them: orthogonal matrices are rotations or reflections.
+        No geodesic joins a rotation and a reflection.
+
+        Parameters
+        ----------
+        p, q : arrays of shape (..., m, m)
+            Points of O(m).
+
+        Returns
+        -------
+        array of bool, shape (...)
+            Whether one is a rotation and the other is not.
         """
         return det(p) * det(q) < 0
 

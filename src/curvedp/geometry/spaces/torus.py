@@ -70,6 +70,16 @@ def _wrap_angles(x: Array) -> Array:
     An angle in the interval stays exactly as it is, so that small angles keep their
     digits. The remainder of a number so large that a full turn is below the spacing of
     floats may miss the interval; it is clipped.
+
+    Parameters
+    ----------
+    x : array
+        Angles in radians.
+
+    Returns
+    -------
+    array
+        The same angles in the interval, of the same shape.
     """
     xp = namespace(x)
     x = x - 2 * math.pi * xp.round(x / (2 * math.pi))

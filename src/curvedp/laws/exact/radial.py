@@ -204,11 +204,33 @@ class LogConcaveDensity(Protocol):
         ...
 
     def log_density(self, r: arb) -> arb:
-        """Return a ball around h(r), the log-density at r up to a constant."""
+        """Return h(r), the log-density at r up to a constant.
+
+        Parameters
+        ----------
+        r : arb
+            A point of the support.
+
+        Returns
+        -------
+        arb
+            A ball around h(r).
+        """
         ...
 
     def slope(self, r: arb) -> arb:
-        """Return a ball around the derivative h′(r) of the log-density at r."""
+        """Return h′(r), the derivative of the log-density at r.
+
+        Parameters
+        ----------
+        r : arb
+            A point of the support.
+
+        Returns
+        -------
+        arb
+            A ball around h′(r).
+        """
         ...
 
 

@@ -135,6 +135,16 @@ class TangentBound(NearBound):
         """Return σ for the trace and s for the traceless part, as balls.
 
         σ is the scale of the law, and s makes the Gaussian matrix an envelope of it.
+
+        Parameters
+        ----------
+        normals : array of Arb balls, or FloatBall
+            The normals of the matrix, which decide the kind of balls.
+
+        Returns
+        -------
+        MatrixScales
+            The two factors.
         """
         number = FloatBall if isinstance(normals, FloatBall) else arb
         return MatrixScales(number(self.sigma), number(self.traceless_scale))

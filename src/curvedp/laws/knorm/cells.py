@@ -92,7 +92,18 @@ class Cells(NamedTuple):
         return Cells(*(column[rows] for column in self))
 
     def joined_with(self, others: "Cells") -> "Cells":
-        """Return these cells followed by others, as one table."""
+        """Return these cells followed by others, as one table.
+
+        Parameters
+        ----------
+        others : Cells
+            Further cells, such as the children of those that were split.
+
+        Returns
+        -------
+        Cells
+            All rows.
+        """
         pairs = zip(self, others, strict=True)
         return Cells(*(np.concatenate(pair) for pair in pairs))
 
@@ -166,7 +177,20 @@ class LipschitzRejectionSampler:
     ) -> None:
         """Start with one cell that contains the domain, and evaluate g in it once.
 
-        The class says what the parameters are.
+        Parameters
+        ----------
+        domain : GeodesicBall
+            Where the points live.
+        scale : float
+            The scale s > 0 of the target exp(−g/s)·J.
+        function : callable
+            g ≥ 0, from points to numbers; on a tangent bundle from points and vectors.
+        constants : tuple of float, or callable
+            Lipschitz constants of g, one for each block of coordinates, or a function
+            that bounds them locally (`LocalLipschitzBounds`).
+        rng : object
+            A NumPy generator, or anything with its methods `random`, `uniform` and
+            `standard_exponential`.
         """
         self._domain = domain
         self._scale = scale
@@ -627,7 +651,10 @@ class _ThinningEstimate:
     def __init__(self, n_blocks: int, k: int) -> None:
         """Fix 64 points w of the unit cubes at which the expectation is taken.
 
-        The class says what the parameters are.
+        Parameters
+        ----------
+        n_blocks, k : int
+            The number of blocks of coordinates, and the dimension of each.
         """
         points = np.random.default_rng(0).uniform(-1, 1, (64, n_blocks, k))
         self._lengths = np.linalg.norm(points, axis=2) / math.sqrt(k)

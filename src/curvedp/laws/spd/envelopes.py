@@ -51,7 +51,7 @@ class Envelope(Protocol):
 
     @property
     def name(self) -> str:
-        """The envelope's name, "near" or "far", as `acceptance` lists it."""
+        """The envelope's name, "near" or "far", by which `acceptance` lists it."""
         ...
 
     @property

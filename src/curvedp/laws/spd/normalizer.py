@@ -369,7 +369,8 @@ def _contour(m: int, sigma: float, bin_number: int, beta: int) -> Contour:
     sigma : float
         The scale σ > 0.
     bin_number : int
-        The number of the bin, see `_invert_laplace_transform`.
+        The number of the bin of radii r: floor(4·log(r/4σ)) below 4σ, where it is
+        negative, and floor(r/σ − 4) above.
     beta : {1, 2}
         1 for real symmetric, 2 for Hermitian matrices.
 
@@ -545,7 +546,7 @@ def _evaluate_to_accuracy(value: Callable[[], Any], m: int, sigma: float) -> Any
     m : int
         The size of the matrices, from which the first precision is guessed.
     sigma : float
-        The scale of the Gaussian, likewise.
+        The scale of the Gaussian, from which it is guessed too.
 
     Returns
     -------

@@ -66,7 +66,19 @@ class GenericBackend(MeanBackend):
     ) -> None:
         """Cut the points into blocks of about `_BLOCK_BYTES`; nothing is computed yet.
 
-        The class says what the parameters are.
+        Parameters
+        ----------
+        M : Manifold
+            Where the points live.
+        X : array of shape (n, *point_shape)
+            The points (NumPy).
+        weights : array of shape (n,)
+            Their weights, which sum to 1.
+        tolerance : float
+            Length of the mean logarithm at which the search ends.
+        local_mean : callable
+            Maps (manifold, points, weights, tolerance) to their mean; used to find a
+            start.
         """
         self._M = M
         self._X = X
