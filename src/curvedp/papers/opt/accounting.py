@@ -1,7 +1,7 @@
 """The privacy accounting of DP-RSVRG as Utpala et al. (2023) have it, Claims 3 to 5.
 
 NOT TO BE RELIED ON: Claim 4 has two conditions, and the numbers of the paper's §6.2 use
-it where neither holds as it should (docs/errata.md, E25). `papers.opt` has it to be
+it at an order that the second one does not allow (docs/errata.md, E39). It is here to be
 compared with exact accounting, `curvedp.privacy.optimizer_accounting`.
 
 The notation is the paper's: n records, S epochs of m inner steps, C₀ the clipping norm
@@ -28,17 +28,19 @@ __all__ = [
     "true_delta_at_least",
 ]
 
-# (C₀, C₁)
+# The clipping norms (C₀, C₁).
 Pair = tuple[float, float]
 
 
 def best_split(clip: Pair) -> float:
     """Return the α that minimizes equation (3): √2·C₀/(√2·C₀ + √28·C₁).
 
+    α is the share of the variance σ² that belongs to the noise of the full gradient.
+
     Parameters
     ----------
     clip : (float, float)
-        C₀ and C₁.
+        C₀ and C₁, the clipping norms of full gradients and of differences.
 
     Examples
     --------
@@ -58,20 +60,23 @@ def moments_rho(
     sigma: float,
     split: float | None = None,
 ) -> float:
-    """Return ρ with K(λ) ≤ λ(λ+1)·ρ, equation (3).
+    """Return ρ of equation (3), which bounds the moments of all steps: K(λ) ≤ λ(λ+1)·ρ.
 
     ρ = mS/(n²σ²) · (2C₀²/α + 28C₁²/(1 − α)). The paper sets both norms to the larger.
 
     Parameters
     ----------
-    n, epochs, inner_steps : int
-        n, S and m.
+    n : int
+        n, the number of records.
+    epochs, inner_steps : int
+        S, and the m inner steps of each epoch.
     clip : (float, float)
-        C₀ and C₁.
+        C₀ and C₁, the clipping norms of full gradients and of differences.
     sigma : float
-        σ.
+        σ > 0, the noise of a step per coordinate.
     split : float, optional
-        α; `best_split` if omitted, and ½ is the usual setting.
+        α, the share of σ² for the full gradient; `best_split` if omitted. ½ is the usual
+        setting.
 
     Examples
     --------
@@ -94,18 +99,22 @@ def moments_epsilon(
     split: float | None = None,
     conversion: str = "optimal",
 ) -> float:
-    """Return ε of equation (3).
+    """Return the ε that equation (3) claims for DP-RSVRG at a δ.
 
     Parameters
     ----------
-    n, epochs, inner_steps : int
-        n, S and m.
+    n : int
+        n, the number of records.
+    epochs, inner_steps : int
+        S, and the m inner steps of each epoch.
     clip : (float, float)
-        C₀ and C₁.
-    sigma, delta : float
-        σ and δ.
+        C₀ and C₁, the clipping norms of full gradients and of differences.
+    sigma : float
+        σ > 0, the noise of a step per coordinate.
+    delta : float
+        δ in (0, 1).
     split : float, optional
-        α; `best_split` if omitted.
+        α, the share of σ² for the full gradient; `best_split` if omitted.
     conversion : {"optimal", "mironov"}
         The optimal conversion of Asoodeh et al. (2020), which §5.1 mentions; or
         Mironov's Proposition 3, ε = min K(λ)/λ + log(1/δ)/λ, which it displays.
@@ -135,12 +144,14 @@ def moments_sigma(
 
     Parameters
     ----------
-    n, epochs, inner_steps : int
-        n, S and m.
+    n : int
+        n, the number of records.
+    epochs, inner_steps : int
+        S, and the m inner steps of each epoch.
     clip : (float, float)
-        C₀ and C₁.
+        C₀ and C₁, the clipping norms of full gradients and of differences.
     eps, delta : float
-        What is claimed.
+        The guarantee that is claimed.
 
     Examples
     --------
@@ -153,7 +164,17 @@ def moments_sigma(
 
 
 def _inner_noise_ratio(clip: Pair, sigma: float, split: float | None) -> float:
-    """Return σ₂²/16C₁², the noise of a difference over its squared sensitivity."""
+    """Return r = σ₂²/16C₁², the noise of a difference over its squared sensitivity.
+
+    Parameters
+    ----------
+    clip : (float, float)
+        C₀ and C₁.
+    sigma : float
+        σ, the noise of a step.
+    split : float, optional
+        α; `best_split` if omitted.
+    """
     alpha = best_split(clip) if split is None else split
     return (1 - alpha) * sigma**2 / (16 * clip[1] ** 2)
 
@@ -177,15 +198,15 @@ def claim_4_largest_order(
     Parameters
     ----------
     n : int
-        Number of records.
+        n, the number of records.
     clip : (float, float)
-        C₀ and C₁.
+        C₀ and C₁, the clipping norms of full gradients and of differences.
     sigma : float
-        σ.
+        σ > 0, the noise of a step per coordinate.
     split : float, optional
-        α; `best_split` if omitted.
+        α, the share of σ² for the full gradient; `best_split` if omitted.
     as_printed : bool
-        Take the printed condition.
+        Whether to take the printed condition instead of the one that is meant.
 
     Examples
     --------
@@ -196,13 +217,17 @@ def claim_4_largest_order(
     """
     r = _inner_noise_ratio(clip, sigma, split)
     if as_printed:
+        # λ ≤ slope·(λ + 1), with σ₂² = 16C₁²·r.
         slope = 2 / 3 * 16 * clip[1] ** 2 * r * math.log(n) * (1 + r)
         return slope / (1 - slope) if slope < 1 else math.inf
 
-    def slack(order: float) -> float:
+    def allowed_less_order(order: float) -> float:
+        """Return the right side of the condition less the left one; it falls with λ."""
         return 2 / 3 * r * math.log(n / ((order + 1) * (1 + r))) - order
 
-    return brentq(slack, 0.0, float(n)) if slack(0.0) > 0 else 0.0
+    if allowed_less_order(0.0) <= 0:
+        return 0.0
+    return float(brentq(allowed_less_order, 0.0, float(n)))
 
 
 def claim_4_applies(
@@ -215,15 +240,15 @@ def claim_4_applies(
     Parameters
     ----------
     n : int
-        Number of records.
+        n, the number of records.
     clip : (float, float)
-        C₀ and C₁.
+        C₀ and C₁, the clipping norms of full gradients and of differences.
     sigma : float
-        σ.
+        σ > 0, the noise of a step per coordinate.
     order : float
-        λ.
+        λ > 0, the order of the moment.
     split : float, optional
-        α; `best_split` if omitted.
+        α, the share of σ² for the full gradient; `best_split` if omitted.
 
     Examples
     --------
@@ -251,14 +276,18 @@ def claim_4_epsilon(
 
     Parameters
     ----------
-    n, epochs, inner_steps : int
-        n, S and m.
+    n : int
+        n, the number of records.
+    epochs, inner_steps : int
+        S, and the m inner steps of each epoch.
     clip : (float, float)
-        C₀ and C₁.
-    sigma, delta : float
-        σ and δ.
+        C₀ and C₁, the clipping norms of full gradients and of differences.
+    sigma : float
+        σ > 0, the noise of a step per coordinate.
+    delta : float
+        δ in (0, 1).
     split : float, optional
-        α; `best_split` if omitted.
+        α, the share of σ² for the full gradient; `best_split` if omitted.
 
     Examples
     --------
@@ -287,15 +316,15 @@ def one_step_moment_at_least(
     Parameters
     ----------
     n : int
-        Number of records.
+        n, the number of records.
     clip : (float, float)
-        C₀ and C₁.
+        C₀ and C₁, the clipping norms of full gradients and of differences.
     sigma : float
-        σ.
+        σ > 0, the noise of a step per coordinate.
     order : float
-        λ.
+        λ > 0, the order of the moment.
     split : float, optional
-        α; `best_split` if omitted.
+        α, the share of σ² for the full gradient; `best_split` if omitted.
 
     Examples
     --------
@@ -319,12 +348,16 @@ def true_delta_at_least(
 
     Parameters
     ----------
-    n, epochs, inner_steps : int
-        n, S and m.
+    n : int
+        n, the number of records.
+    epochs, inner_steps : int
+        S, and the m inner steps of each epoch.
     clip : (float, float)
-        C₀ and C₁.
-    sigma, eps : float
-        σ and ε.
+        C₀ and C₁, the clipping norms of full gradients and of differences.
+    sigma : float
+        σ > 0, the noise of a step per coordinate.
+    eps : float
+        ε ≥ 0.
 
     Examples
     --------
@@ -335,7 +368,7 @@ def true_delta_at_least(
     distance = 4 * clip[1] / sigma
 
     def lower_bound(threshold: float) -> float:
-        """The threshold is counted in standard deviations above −2·C₁."""
+        """Return what the test with a threshold proves; it is counted in σ from −2·C₁."""
         without = norm.sf(threshold)
         with_record = without + (norm.sf(threshold - distance) - without) / n
         any_with = -math.expm1(steps * math.log1p(-with_record))

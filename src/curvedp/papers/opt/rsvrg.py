@@ -1,6 +1,6 @@
 """DP-RSVRG step by step as Utpala et al. (2023) have it, Algorithms 11 and 12.
 
-NOT PRIVATE AT THE NOISE THE PAPER STATES (docs/errata.md, E25): it is here to be
+NOT PROVED PRIVATE AT THE NOISE THE PAPER STATES (docs/errata.md, E39): it is here to be
 compared with `curvedp.optim.dp_rsvrg`. Three things are as printed.
 
 - The printed step subtracts the anchor's gradient (E11); `sign=1` is what is meant.
@@ -15,6 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from curvedp import _validate
 from curvedp.optim import Problem
 from curvedp.papers.opt.accounting import Pair
 
@@ -34,26 +35,44 @@ def paper_rsvrg(
     sign: int = 1,
     output: str = "I",
 ) -> np.ndarray:
-    """Run Algorithm 11.
+    """Run Algorithm 11 of the paper: S epochs of m variance-reduced steps. NOT PRIVATE.
+
+    An epoch takes the mean g of all clipped gradients at its first iterate, the anchor.
+    A step draws a record and moves against its clipped gradient here, less that at the
+    anchor, plus g, plus tangent noise; vectors at the anchor are transported.
 
     Parameters
     ----------
     problem : Problem
-        What is minimized.
-    data, init : array
-        The records and the first iterate.
+        The objective and its manifold.
+    data : array of shape (n, *point_shape)
+        The records.
+    init : array of shape point_shape
+        The first iterate.
     epochs, inner_steps : int
-        S and m.
+        S, and the m steps of each epoch.
     clip : (float, float)
-        C₀ and C₁.
-    learning_rate, sigma : float
-        η, and the noise σ of every step.
+        C₀ and C₁, the clipping norms of the anchor's gradients and of those of a step.
+    learning_rate : float
+        η, the step size.
+    sigma : float
+        σ, the noise of every step per coordinate.
     rng : numpy.random.Generator
-        Draws records and noise.
+        The source of records and noise; it is not cryptographic.
     sign : {1, -1}
-        Of the anchor's gradient: 1 as meant, −1 as printed.
+        The sign of g: 1 as meant, −1 as printed (E11).
     output : {"I", "II"}
         The last iterate, or one of all inner iterates at random.
+
+    Returns
+    -------
+    array of shape point_shape
+        The output.
+
+    Raises
+    ------
+    ParameterError
+        If `output` has another name.
 
     Examples
     --------
@@ -66,8 +85,8 @@ def paper_rsvrg(
     >>> paper_rsvrg(problem, X, start, 1, 2, (1.0, 1.0), 0.1, 0.01, rng).shape
     (3,)
     """
-    if output not in ("I", "II"):
-        raise ValueError(f'output={output!r} must be "I" or "II"')
+    _validate.choice("output", output, ("I", "II"))
+    # Output II ends the run at a random step of a random epoch.
     chosen_epoch = rng.integers(epochs) if output == "II" else None
     with jax.enable_x64(True):
         w, records = jnp.asarray(init), jnp.asarray(data)
@@ -80,7 +99,7 @@ def paper_rsvrg(
             w = _run_epoch(
                 problem, records, w, clip, learning_rate, numbers, noise, sign
             )
-            w = problem.manifold.project(w)
+            w = problem.manifold.project(w)  # rounding of many steps
             if epoch == chosen_epoch:
                 break
         return np.asarray(w)
@@ -103,13 +122,28 @@ def paper_rsvrg_with_restarts(
     Parameters
     ----------
     problem : Problem
-        What is minimized.
-    data, init : array
-        The records and the first iterate.
+        The objective and its manifold.
+    data : array of shape (n, *point_shape)
+        The records.
+    init : array of shape point_shape
+        The first iterate.
     restarts : int
-        K.
-    epochs, inner_steps, clip, learning_rate, sigma, rng
-        As in `paper_rsvrg`.
+        K, the number of runs of Algorithm 11.
+    epochs, inner_steps : int
+        S, and the m steps of each epoch, of each run.
+    clip : (float, float)
+        C₀ and C₁, the clipping norms of the anchor's gradients and of those of a step.
+    learning_rate : float
+        η, the step size.
+    sigma : float
+        σ, the noise of every step per coordinate.
+    rng : numpy.random.Generator
+        The source of records and noise; it is not cryptographic.
+
+    Returns
+    -------
+    array of shape point_shape
+        Output II of the last run.
 
     Examples
     --------
@@ -134,7 +168,7 @@ def paper_rsvrg_with_restarts(
 
 
 def _clip_rows(rows: Any, clip: Any) -> Any:
-    """Shorten every row that is longer than `clip` to that length."""
+    """Return rows with each that is longer than `clip` shortened to that length."""
     lengths = jnp.linalg.norm(rows, axis=-1, keepdims=True)
     return rows * jnp.minimum(1.0, clip / jnp.maximum(lengths, 1e-300))
 
@@ -150,11 +184,37 @@ def _run_epoch(
     noise: Any,
     sign: Any,
 ) -> Any:
-    """Run the inner steps of one epoch, Algorithm 11, steps 3 to 8."""
+    """Run the inner steps of one epoch, Algorithm 11, steps 3 to 8, compiled.
+
+    Parameters
+    ----------
+    problem : Problem
+        The objective; gradients are vectors of its own coordinates.
+    data : array
+        All records.
+    anchor : array
+        The first iterate of the epoch.
+    clip : (float, float)
+        C₀ and C₁.
+    rate : float
+        η, the step size.
+    numbers : array of shape (steps,)
+        The record of each step.
+    noise : array of shape (steps, dim)
+        The noise of each step.
+    sign : {1, -1}
+        The sign of the anchor's gradient.
+
+    Returns
+    -------
+    array
+        The last iterate.
+    """
     gradients = _clip_rows(problem.gradients(anchor, data), clip[0])
     full = jnp.mean(gradients, axis=0)
 
     def step(w: Any, draw: tuple[Any, Any]) -> tuple[Any, None]:
+        """Move the iterate w by one record and its noise ξ."""
         number, xi = draw
         record = data[number][None]
         here = _clip_rows(problem.gradients(w, record), clip[1])[0]
