@@ -455,6 +455,7 @@ class _Inspection:
         size_name = "scale relative to the center" if self.center.any() else "scale"
         yield size_name, _quantiles(self.sizes)
         yield "distance to the center", _quantiles(self.center_distances)
+
         if self.radius is not None:
             yield "outside the ball", self._count_outside(self.radius)
         if self.mean is not None:
@@ -520,6 +521,7 @@ class _Inspection:
                 "That is most of them. Check how the file is read: header, columns, "
                 "separator, decimal sign, thousands separators, encoding, form."
             )
+
         if self.least_eigenvalues is not None:
             yield from self._definiteness_advice(n_singular)
         if n_usable:
@@ -555,12 +557,15 @@ class _Inspection:
                 "entries and set the diagonal to 1; that is a function of each record."
             )
             return
+
         is_correlation = isinstance(self.manifold, CorrelationMatrices)
         if is_correlation and (np.abs(finite_records) > _BEYOND_CORRELATION).any():
             yield (
                 "There are entries beyond 1.5: a covariance is scaled to a correlation, "
                 "Fisher's z values are not correlations; take tanh of them."
             )
+
+        # Matrices that rounding or too few samples have made indefinite.
         least = self.least_eigenvalues
         assert least is not None, "the caller has checked"
         if self.n_repaired:

@@ -184,6 +184,7 @@ def check_mechanism(
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         release = mechanism.release(data, source=source)
+
     rebuilt = rebuild_mechanism(release.certificate)
     _require(
         rebuilt.parameters == mechanism.parameters,
@@ -321,6 +322,8 @@ def _compute_quietly(statistic: Statistic, records: np.ndarray) -> np.ndarray:
             "compute must be total: a record that is not finite, or not a point, may "
             f"neither raise nor warn ({type(error).__name__}: {error})"
         ) from None
+
+    # The value must be a point of the stated space, inside the stated ball.
     space = statistic.value_space
     _require(
         value.shape == space.point_shape,

@@ -135,6 +135,7 @@ def run_demo(output: Path, console: Console, mu: float = 1.0) -> dict[str, Any]:
         The accuracies with private and with true means, the distances between these
         means by digit, and the path of the report.
     """
+    # The data, which are public, and a new folder.
     manifold = SPDAffineInvariant(5)
     output = _free_folder(output)
     output.mkdir(parents=True, exist_ok=True)
@@ -152,6 +153,7 @@ def run_demo(output: Path, console: Console, mu: float = 1.0) -> dict[str, Any]:
     for digit in model.classes_:
         model.certificates_[digit].save(output / f"certificate-{digit}.json")
 
+    # Compare with what privacy does not allow: the true means.
     digits = track(
         model.classes_,
         "true means, computed without privacy",

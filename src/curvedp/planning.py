@@ -1337,11 +1337,14 @@ def _plan_clusters(
             parameter="classes",
             value=classes,
         )
+
+    # On a sphere no ball is needed: records are unit vectors.
     reach = 1.0
     if not isinstance(manifold, Sphere):
         reach = default_outer_radius(manifold, outer_radius)
     public_n = None if guarantee.adjacency == ADD_REMOVE else n
     statistic = Clusters(manifold, center, reach, n_clusters, None, public_n)
+
     mechanism = KMeansMechanism.calibrate(statistic, guarantee)
     noise = mechanism.center_noise
     return Plan(
@@ -1782,6 +1785,7 @@ def _own_statistic(
             parameter="radius",
             value=radius,
         )
+
     own_parameters = statistic.keywords if isinstance(statistic, partial) else {}
     _check_own_parameters(statistic_class, own_parameters)
     own_statistic: ClippedToBall = statistic_class(

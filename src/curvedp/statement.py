@@ -504,6 +504,7 @@ def _describe_certificates(certificates: Sequence[Certificate]) -> _CertificateW
     curve_words = "; ".join(
         f"δ({eps:g}) = {_format_rounded_up(delta)}" for eps, delta in claims.curve
     )
+
     unprotected = "All public parameters."
     if is_count_public:
         unprotected = f"The number of {words.plural} and all public parameters."
@@ -778,6 +779,7 @@ def _payment_sentence(certificates: Sequence[Certificate]) -> str:
             f"Charged to entries {entries} of a ledger; the hash of the last one is "
             f"{heads[max(heads)]}."
         )
+
     if n_unpaid and heads:
         sentences.append(f"{n_unpaid} of the releases name no ledger.")
     if n_unpaid and not heads:
@@ -819,6 +821,8 @@ def ledger_sentence(ledger: "Ledger", certificates: Certificates) -> str:
                 f"a certificate names entry {number}, which is not in this ledger"
             )
         stated.add(number)
+
+    # Say what was spent, and on which releases that are not stated here.
     spent = ledger.spent or "nothing"
     sentence = (
         f"The ledger has {len(entries)} entries, which spent {spent} of "

@@ -988,6 +988,7 @@ def check_jacobi_spectrum(M: Manifold, points: Points) -> None:
         sum(multiplicities) < M.dim,
         f"multiplicities {multiplicities} add up to more than dim − 1 = {M.dim - 1}",
     )
+
     stated_curvatures = [
         kappa for kappa, count in M.jacobi_spectrum for _ in range(count)
     ]

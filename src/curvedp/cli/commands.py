@@ -245,6 +245,7 @@ def plan(
             )
         if plot is not None:
             save_picture(study.plot(), plot)
+
     if json:
         all_lines = [*study.advice(), *answers]
         print(json_module.dumps({**study.to_dict(), "advice": all_lines}))

@@ -480,6 +480,7 @@ def _print_comparison(
 
     _print_line(test_sentence(comparison.test, names))
     written_as = output_form(options["form"], space)
+
     for name, mean in zip(
         comparison.means.classes_.tolist(), comparison.means.means_, strict=True
     ):

@@ -528,6 +528,8 @@ def _print_regions(model: "PrivateRegionTensors") -> None:
         f"private mean tensors of {len(model.regions_)} regions, {statistic['n']} "
         f"people, {escape_markup(model.certificate_.guarantee)} for all regions together"
     )
+
+    # A table of the first regions.
     of = _interval_targets(model)[0]
     rows = model.table(of=of)
     interval = _INTERVAL_WORDS[of]
@@ -546,6 +548,7 @@ def _print_regions(model: "PrivateRegionTensors") -> None:
     )
     if len(rows) > _MAX_ROWS:
         console.print(f"{len(rows) - _MAX_ROWS} more regions are in the files")
+
     console.print("Intervals hold for all regions at once.", soft_wrap=True)
     spread = f"noise of a coordinate of the logarithms: {model.noise_std_:.3g}"
     if model.sampling_error_ is not None:

@@ -118,6 +118,8 @@ def _draw_and_write(mechanism: "MetricLaplace", options: TypedOptions) -> int:
         points = read_records(options["data"], mechanism.space.manifold, **reading)
     with waiting("drawing the reports"):
         reports = mechanism.randomize(mechanism.space.write(np.asarray(points)))
+
+    # The certificate is written first, because nobody can make it again.
     if options["certificate"] is not None:
         mechanism.certificate_.save(options["certificate"])
     if options["out"].suffix == ".npy":
@@ -164,6 +166,7 @@ def _mechanism(options: TypedOptions) -> "MetricLaplace":
             "give --epsilon-per-km for places on the Earth, or --epsilon per unit of "
             "distance with --manifold"
         )
+
     if per_km is not None:
         if options["form"] != _PLACES or options["manifold"] is not None:
             raise ParameterError(

@@ -781,6 +781,7 @@ def _print_release(
     options : mapping
         The options of the command.
     """
+    # The values themselves.
     releases = fitted_estimator.releases
     certificate = releases[0].certificate
     console.print(
@@ -794,6 +795,7 @@ def _print_release(
         text = "\n".join(escape_markup(line) for line in lines)
         console.print(text, soft_wrap=True, highlight=False)
 
+    # How they were made, how accurate they are, and what they have cost.
     choice = choice_sentence(certificate, with_excluded=False)
     mechanism = (
         f"{certificate.mechanism}, sensitivity {certificate.sensitivity:.6g}; {choice}"
@@ -897,6 +899,7 @@ def _error_bars(fitted_estimator: Any) -> "list[ErrorBar]":
     from curvedp.statistics.frechet_mean import FrechetMean
 
     bars = error_bars(fitted_estimator.confidence_region, describe=describe)
+
     noise_regions = bars[-1].regions
     statistic = mechanism_of(fitted_estimator.releases[0].certificate).statistic
     if isinstance(statistic, FrechetMean):
@@ -945,6 +948,7 @@ def _region_advice(fitted_estimator: Any, bars: "list[ErrorBar]") -> list[str]:
     is_compared = rule == ChoiceRule.SMALLEST_PREDICTED_ERROR
     if not (is_compared and isinstance(statistic, FrechetMean)):
         return []
+
     widest = max((bar.radius or 0.0 for bar in bars), default=0.0)
     if widest < statistic.radius:
         return []

@@ -244,6 +244,8 @@ def _from_certificate(options: TypedOptions) -> _Source:
         text = options["data"].read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError):
         raise ParameterError(f"{options['data']} cannot be read") from None
+
+    # The law, and names for its classes, which no certificate has.
     certificate = Certificate.from_json(text)
     population = population_of(certificate)
     manifold = population.chart.manifold
@@ -257,6 +259,7 @@ def _from_certificate(options: TypedOptions) -> _Source:
             raise ParameterError(
                 f"the certificate has {n_classes} classes", parameter="classes"
             )
+
     if options["out"] is not None:
         has_columns = names is not None or population.chart.has_predictor
         check_writable_form(options["out"], manifold, options["form"], has_columns)

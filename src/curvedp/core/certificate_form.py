@@ -234,12 +234,15 @@ def check_form_of(record: Mapping[str, Any], names: set[str]) -> None:
     if set(record) != names:
         expected_names = ", ".join(sorted(names))
         raise ParameterError(f"it must have exactly the fields {expected_names}")
+
+    # First the values, then their kinds, then what each field may say.
     for name in names:
         _check_nested_values(name, record[name], may_be_boolean=name == "entropy")
     for name in _OBJECT_FIELDS:
         _require(name, isinstance(record[name], dict))
     for name in _TEXT_FIELDS:
         _require(name, isinstance(record[name], str))
+
     _require("sensitivity", isinstance(record["sensitivity"], int | float))
     _require("sha256", is_64_hex_digits(record["sha256"]))
     _require("created", read_time(record["created"]) is not None)

@@ -501,6 +501,7 @@ def statistic_from_dict(record: Any) -> Statistic:
         raise ParameterError(
             f"the statistic {name!r} has the fields {', '.join(expected)}"
         )
+
     if isinstance(values.get("manifold"), str):
         values["manifold"] = parse_manifold(values["manifold"])
     return kind(**values)

@@ -278,6 +278,7 @@ class Kernel(ABC):
             CountDistances(ball, max(_COUNTS_SHARE / 4, count_share), hidden_records),
             StepToMean(ball, _COARSE_STEP_SHARE, coarse=True),
         ]
+
         has_embedding = all(
             isinstance(factor, EmbeddedMean) for factor in self.manifold.factors
         )

@@ -812,6 +812,7 @@ def is_announcement(session: Session, site: int, announcement: Any) -> bool:
     ):
         return False
 
+    # Keys that cannot be used would make other sites fail in the middle of a round.
     channel_key = body["keys"][:_KEY_DIGITS]
     pair_keys = [
         _announced_commitment(session, announcement, round, _PAIR_KEY)

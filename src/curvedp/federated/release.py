@@ -567,6 +567,7 @@ class _Run:
             "plan": self.plan.to_dict(),
             "time": datetime.now(UTC).isoformat(),
         }
+
         all_sites = range(len(self.session.sites))
         answers = self._ask(dict.fromkeys(all_sites, announce_request))
         self.announcements = self._require_enough(

@@ -354,6 +354,8 @@ class Site(Party):
             if kernel.agrees_up_to_rounding(np.asarray(stated_point), recomputed_point):
                 confirmed_hashes[str(index)] = hash_question(index, stated_point).hex()
 
+        # Every sum that names this site, and every question it answered, must be
+        # confirmed.
         answered_hashes = self.state["masked"]
         rounds_with_this_site = {
             str(index)

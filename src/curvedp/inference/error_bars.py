@@ -128,6 +128,8 @@ def _error_bar(
         built = build_region(level, of)
     except ParameterError as refusal:
         return ErrorBar(of, [], f"{title}: none; {describe(refusal)}")
+
+    # One region, or one for each class.
     regions_by_name = built if isinstance(built, Mapping) else {"": built}
     regions = list(regions_by_name.values())
     widest = max(regions, key=lambda region: region.radius)

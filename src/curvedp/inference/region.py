@@ -587,6 +587,8 @@ def _narrower_region(mechanism: Any, level: float, radius: float, of: str) -> st
             "; the mechanism 'gradient' releases the variance too, and its region is "
             "usually several times narrower"
         )
+
+    # A region that is narrow, or exact, needs no hint.
     is_narrow = radius < _WIDE_REGION * mechanism.statistic.radius
     if is_narrow or mechanism.info.name in _CHART_MECHANISMS:
         return ""

@@ -122,6 +122,8 @@ def gradient_of_moments(statistic: TangentMoments, draw: NoisyDraw) -> NoisyDraw
     dim = statistic.manifold.dim
     radius = statistic.clipping_radius
     unit = split_moments(draw.value, dim)
+
+    # The noise of the mean has the scale of the whole vector, in units of the manifold.
     scale = radius * draw.law.scale
     law: RiemannianGaussian | RiemannianLaplace
     mean_square = None
@@ -340,6 +342,7 @@ def variance_intervals(
         largest_noise_eigenvalue(k + 1, noisy.noise, one_sided)
         for k in range(components)
     ]
+
     lower = eigenvalues[:components] - above - noisy.error_of_mean
     upper = eigenvalues[:components] + below + noisy.error_of_mean
     largest = noisy.radius**2

@@ -61,6 +61,8 @@ def predicted_error(mechanism: Mechanism) -> float:
             f"the error of a {mechanism.statistic.name} is not predicted: it has no "
             "public ball"
         )
+
+    # One array for all populations, so that releases are simulated together.
     space = mechanism.statistic.value_space
     populations = reference_populations(space, ball)
     means = np.stack([population.mean for population in populations])[:, None]

@@ -64,11 +64,15 @@ def rebuild_mechanism(certificate: Certificate) -> Mechanism:
     if certificate.mechanism not in mechanisms:
         known_names = ", ".join(mechanisms.names())
         raise ParameterError(f"unknown mechanism; known: {known_names}")
+
+    # Refuse what would take too long to build, then build the statistic.
     _check_size(certificate)
     kind = mechanisms.find(certificate.mechanism)
     statistic = statistic_from_dict(dict(certificate.statistic))
     if not kind.supports(statistic):
         raise ParameterError(f"{kind.info.name} does not release a {statistic.name}")
+
+    # Every field must be written as the statistic and the mechanism write it.
     described = {
         name: value
         for name, value in certificate.statistic.items()

@@ -278,6 +278,8 @@ def _check_claims(certificate: Certificate, mechanism: Mechanism) -> list[Check]
             "equals the slack of the sampler",
         )
     ]
+
+    # Each stated parameter must be at least the recomputed one.
     smallest_by_name = recomputed.parameters()
     for name, stated in claims.parameters().items():
         if stated is None:
@@ -287,6 +289,7 @@ def _check_claims(certificate: Certificate, mechanism: Mechanism) -> list[Check]
             smallest = _certified_mu_of(mechanism, smallest)
         checks.append(_check_parameter(name, stated, smallest))
 
+    # The curve must have the points of the schema, each with a δ that is large enough.
     if tuple(eps for eps, _ in claims.curve) != CURVE_EPSILONS:
         return [
             *checks,
@@ -553,6 +556,7 @@ def _check_numerics(certificate: Certificate, mechanism: Mechanism) -> list[Chec
     list of Check
         One for each of them.
     """
+    # Everything but the slack must be what this mechanism always writes.
     numerics = certificate.provenance.numerics
     entropy = certificate.provenance.entropy
     source = entropy["source"]
@@ -574,6 +578,8 @@ def _check_numerics(certificate: Certificate, mechanism: Mechanism) -> list[Chec
             "recomputed",
         ),
     ]
+
+    # A sampler in floats has no known slack; any other must state enough of it.
     slack = numerics["slack"]
     if own_path is SamplingPath.FLOAT64:
         return [
@@ -622,6 +628,8 @@ def _check_release(certificate: Certificate, mechanism: Mechanism) -> list[Check
     is_hash_right = integers is None or hash_integers(integers) == release["sha256"]
     if integers is None and _has_to_list_integers(mechanism):
         raise ParameterError("a release of this mechanism lists its integers")
+
+    # The released value follows from the integers, and from no fewer of them.
     if integers is not None:
         # Integers that are not of this mechanism are refused here.
         mechanism.reconstruct_value(certificate)
@@ -629,6 +637,8 @@ def _check_release(certificate: Certificate, mechanism: Mechanism) -> list[Check
             raise ParameterError(
                 "the release lists integers that its value does not need"
             )
+
+    # What is said about the draw must be what this mechanism always does.
     own_codes = [code.value for code in post_processing_of(mechanism)]
     is_as_mechanism_says = (
         certificate.provenance.trust == mechanism.info.trust

@@ -336,6 +336,8 @@ def _search_warnings(
         return []
     result, budget = mechanism.replay(certificate.release["integers"])
     is_ball = isinstance(result, Ball)
+
+    # A median has no ball: its own place takes the place of the center.
     center = result.center if is_ball else value
     distance = float(outer.manifold.dist(outer.center, center))
     warnings = []

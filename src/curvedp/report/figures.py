@@ -84,6 +84,8 @@ def region_figure(
         "tensors": _draw_tensors,
         "coordinates": _draw_coordinates,
     }
+
+    # Shapes, matrices and rotations have pictures of their own.
     title = _region_title(region)
     point = region.center if value is None else np.asarray(value)
     picture_form = form_of(region.manifold)
@@ -91,6 +93,7 @@ def region_figure(
         return outlines_figure(title, {"released": region})
     if picture_form == "images":
         return image_figure(title, region, point)
+
     view = canvas.view_of(region.manifold)
     size = (5.6, 4.2) if view == "coordinates" else (5.2, 5.2)
     figure, axes = canvas.new_figure(title, size=size)
@@ -259,11 +262,14 @@ def _draw_on_sphere(
     half_width = _zoomed_half_width(boundary[:, :2])
     canvas.draw_sphere_background(axes)
     canvas.label_graticule(axes, frame, half_width, form)
+
+    # A region that reaches behind the horizon is drawn as a curve, not filled.
     is_all_visible = np.all(boundary[:, 2] > 0)
     if is_all_visible:
         axes.fill(*boundary[:, :2].T, **_REGION_STYLE)
     else:
         canvas.draw_visible_curve(axes, boundary, color=canvas.ACCENT, lw=1.5)
+
     value_in_frame = value[None] @ frame.T
     canvas.draw_visible_curve(
         axes, value_in_frame, color=canvas.WARM, marker="o", ms=4, ls=""
@@ -466,10 +472,12 @@ def profile_figure(profile: PrivacyCurve, mu: float) -> Figure:
     figure, axes = canvas.new_figure(
         "Privacy profile: the smallest δ for each ε", "ε", "δ(ε)"
     )
+
     epsilons = np.linspace(0, max(1.0, 6 * mu + mu * mu / 2), 160)
     deltas = np.asarray(profile.delta(epsilons))
     # A δ of zero has no place on a logarithmic axis.
     positive_deltas = np.where(deltas > 0, deltas, np.nan)
+
     axes.semilogy(
         epsilons, positive_deltas, color=canvas.ACCENT, lw=3, label="this release"
     )
@@ -504,9 +512,12 @@ def tradeoff_figure(profile: PrivacyCurve, mu: float) -> Figure:
     figure, axes = canvas.new_figure(
         "Can an attacker tell two candidates apart?", "false alarms", "misses"
     )
+
     false_alarms = np.linspace(0, 1, 201)
     misses = np.asarray(profile.tradeoff(false_alarms))
     guessing = 1 - false_alarms
+
+    # Three curves: guessing, this release, and Gaussian noise in flat space.
     axes.plot(false_alarms, guessing, color=canvas.INK, lw=1, ls=":", label="guessing")
     axes.plot(false_alarms, misses, color=canvas.ACCENT, lw=3, label="this release")
     axes.plot(

@@ -145,6 +145,8 @@ def _draw_variances(axes: Axes, geodesics: PrincipalGeodesics) -> None:
     stands_out = places <= geodesics.n_above_noise
     colors = np.where(stands_out, canvas.ACCENT, canvas.SOFT)
     axes.bar(places, variances, color=colors, width=0.6)
+
+    # Error bars are clipped, so that none begins below 0 or ends below its bar.
     intervals = geodesics.intervals
     if intervals is not None:
         lower = np.maximum(variances - intervals.lower[:count], 0.0)
@@ -160,6 +162,7 @@ def _draw_variances(axes: Axes, geodesics: PrincipalGeodesics) -> None:
         )
     else:
         axes.set_title("variances", loc="left", color=canvas.INK, fontsize=10)
+
     axes.set_xlabel(
         f"direction ({geodesics.n_above_noise} above the noise)", color=canvas.INK
     )

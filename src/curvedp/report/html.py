@@ -736,6 +736,7 @@ def _key_figures(
         plural = UNIT_WORDS[certificate.privacy_unit].plural
         n = str(certificate.statistic["n"])
         key_figures.append((f"{plural}, a public number", n))
+
     mu = certificate.claims.gdp
     if mu is not None:
         meaning = (

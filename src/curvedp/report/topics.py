@@ -40,6 +40,8 @@ def topics_figure(
     figure, axes = canvas.new_figure(
         "topics: near to each other if they are alike", size=(7.6, 6.4)
     )
+
+    # Circles have areas in proportion to the counts; what may be noise is empty.
     largest = max(float(np.max(counts)), 1e-300)
     areas = _LARGEST_AREA * np.maximum(counts, 0.0) / largest
     is_known = counts > count_error
@@ -58,6 +60,7 @@ def topics_figure(
         facecolors="none",
         edgecolors=canvas.LINES,
     )
+
     for index, name in enumerate(names):
         text = name if len(name) <= _LONGEST_NAME else name[: _LONGEST_NAME - 1] + "…"
         # No part of a name is read as mathematics or as a command.

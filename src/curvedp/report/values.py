@@ -117,6 +117,7 @@ def values_figure(
         draw_turned_axes(axes, regions)
         return figure
 
+    # Ellipsoids and images are side by side, one panel for each region.
     width = 3.0 * len(regions) + (0.8 if form == "images" else 0.4)
     width = max(width, _SMALLEST_WIDTH)
     figure = Figure(figsize=(width, 3.4), layout="constrained", facecolor="none")
@@ -130,6 +131,7 @@ def values_figure(
             axes.set_title(name, color=canvas.INK, fontsize=10)
         _share_limits(list(panels))
         return figure
+
     centers = {name: region.center for name, region in regions.items()}
     radii = [region.radius for region in regions.values()]
     _draw_images(figure, list(panels), first.manifold, centers, radii)
@@ -459,6 +461,8 @@ def _draw_images(
     if isinstance(manifold, Correlation):
         np.fill_diagonal(is_known, True)
     entries = [np.abs(matrix[~is_known]).max() for matrix in matrices.values()]
+
+    # All images share one scale of colors, symmetric about 0.
     largest = max(_SMALLEST_SCALE, *map(float, entries))
     image = None
     for axes, (name, matrix), radius in zip(

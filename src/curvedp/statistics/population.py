@@ -639,6 +639,8 @@ class ReleasedPopulation:
         component = self.leaves.component[leaf]
         rows = np.empty((n, self.statistic.row_size))
         points = np.empty((n, *self.chart.manifold.point_shape))
+
+        # Draw again what lies outside, from the same leaves.
         pending = np.arange(n)
         for _ in range(_MAX_REDRAWS):
             rows[pending] = self._draw_rows(leaf[pending], rng)
@@ -646,6 +648,7 @@ class ReleasedPopulation:
             pending = pending[~is_inside]
             if pending.size == 0:
                 break
+
         with np.errstate(all="ignore"):  # these are released numbers
             inside = project_to_ball(self.chart.manifold, *self.statistic.ball, points)
         return SyntheticRecords(

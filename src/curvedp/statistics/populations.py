@@ -157,6 +157,7 @@ def _cached_population_of_spread(
     public_center = np.frombuffer(center).reshape(manifold.point_shape)
     middle = np.asarray(manifold.from_normal_coordinates(public_center, offset))
 
+    # Skewed coordinates whose variances fall as 1/k, with the stated spread.
     variances = 1 / np.arange(1, manifold.dim + 1)
     coordinates = rng.gamma(_GAMMA_SHAPE, size=(size, manifold.dim))
     coordinates = coordinates * np.sqrt(variances)

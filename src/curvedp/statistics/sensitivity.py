@@ -263,12 +263,15 @@ def _normalized_radius(manifold: Manifold, radius: float) -> tuple[float, float]
     """
     check_manifold(manifold)
     radius = _validate.length("radius", radius)
+
     max_curvature = manifold.curvature_bounds[1]
     if not isfinite(max_curvature):
         raise ParameterError(
             f"no sensitivity of the Fréchet mean is known on {manifold!r}, whose "
             "curvature has no upper bound; use a flat or affine-invariant metric"
         )
+
+    # The radius below which the ball is strongly convex.
     limit = manifold.injectivity_radius / 2
     if max_curvature > 0:
         limit = min(limit, pi / (2 * sqrt(max_curvature)))

@@ -532,6 +532,7 @@ def estimate_moments(
     >>> estimate.mean.round(6).tolist(), estimate.covariance.round(6).tolist()
     ([3.0, 1.0], [[1.0, 0.0], [0.0, 0.0]])
     """
+    # The covariance at the center, from the two noisy moments.
     radius = farthest_record(manifold, ball.radius)
     unit = split_moments(vector, manifold.dim)
     gradient = radius * unit.mean
@@ -540,6 +541,7 @@ def estimate_moments(
     covariance = square * unit.moment - np.outer(gradient, gradient)
     covariance = covariance + mean_noise**2 * np.eye(manifold.dim)
 
+    # The private mean, and the frame in which the covariance is stated there.
     step = shrink_vector(gradient, mean_noise)
     length = float(np.linalg.norm(step))
     step = step * min(1.0, radius / max(length, radius))

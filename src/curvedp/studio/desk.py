@@ -493,6 +493,7 @@ class Desk:
             fitted_estimator, "certificate.json"
         ).items():
             release.unsaved[name] = content
+
         release.warnings += [
             warning.text for warning in estimator_warnings(fitted_estimator)
         ]

@@ -197,6 +197,8 @@ def _predict_by_plan(
         classes=n_clusters if isinstance(n_clusters, int) else 1,
         spread=options.get("spread") if "radius" in options else None,
     )
+
+    # A plan may have no region, and then says why.
     region = None
     why_no_region = ""
     try:

@@ -408,11 +408,14 @@ class Study:
                 source = f"read_column(data, {parse_column(typed_column)!r}{reading})"
             column_lines.append(f"{name} = {source}")
 
+        # Files that the statistic makes besides its value.
         further_lines = ""
         if self.offer.make_files is not None:
             further_lines = _FURTHER_FILES.format(
                 statistic=self.statistic, form=self.form
             )
+
+        # The arguments of the estimator, as they are written in Python.
         options = self.offer.select_options(self.options())
         arguments = _keyword_source({**options, "guarantee": self.guarantee})
         # The script has a variable for the manifold.
