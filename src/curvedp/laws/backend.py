@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 Floats = NDArray[np.float64]
+"""A NumPy array of float64."""
 
 Kind = Literal["gaussian", "laplace"]
 """Density ∝ exp(−d²/2σ²) or ∝ exp(−d/σ), d the distance to the footpoint."""

@@ -20,6 +20,7 @@ from curvedp.geometry.manifold import Manifold
 from curvedp.laws.backend import Floats, LawBackend
 
 Size = int | Sequence[int] | None
+"""The shape of a sample; None means one draw for each center."""
 
 # Floats in one block of draws: a few temporaries of this size fit the second-level
 # cache.

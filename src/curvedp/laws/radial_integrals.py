@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike
 from curvedp.laws.backend import Floats
 
 RadialCDF = Callable[[ArrayLike], Floats]
+"""A distribution function: maps distances r to P(distance ≤ r)."""
 
 # Probability that a support may leave out at each end.
 _TAIL = 1e-13

@@ -469,6 +469,8 @@ class SPDLogCholesky(FlatSPD, CheapKernels):
         At distance r the diagonal entries of the Cholesky factor L are up to a factor
         of e^r apart, and those of LLᵀ up to its square.
         """
+        # e^{2·18} is 2^52: beyond, LLᵀ loses its small entries. A single number only
+        # has to stay in the range of doubles.
         return FloatSet(
             max_distance=18.0 if self.m > 1 else 350.0,
             amplification=partial(_log_cholesky_amplification, self.m),

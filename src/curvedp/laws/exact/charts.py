@@ -46,6 +46,7 @@ Formulas are written once for all of them: they share + − * / and `dot`, `sqrt
 """
 
 Vectors = list[Enclosure]
+"""The vectors by which a point is given, such as the columns of a matrix."""
 
 
 class LazyLength(Protocol):

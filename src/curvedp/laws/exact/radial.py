@@ -81,6 +81,7 @@ class ExactRadialDensity:
             return arb.pos_inf()
         curvatures = [kappa for kappa, _ in self.space.jacobi_spectrum if kappa > 0]
         unit = arb.pi() / arb(min(curvatures, default=1.0)).sqrt()
+        # The ratio is about j, or 1/j for a circle: at least 1, or at most ½.
         ratio = float(unit) / self.space.diameter
         if ratio > 0.75:
             return unit / round(ratio)

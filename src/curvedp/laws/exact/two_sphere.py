@@ -33,6 +33,7 @@ BLOCK = 1 << 14
 """Draws that are evaluated together, and whose random bytes one public bound covers."""
 
 Vector = list[Enclosure]
+"""A vector of R³: three numbers, or arrays of numbers, in balls."""
 
 # Between these two numbers lies π; a radius outside of them is compared in floats.
 _BELOW_PI = 3.141592653589792
@@ -454,6 +455,7 @@ def _draw_noise(count: int, scale: float, source: Source) -> _Noise:
     # The part of proposals that the sphere accepts is (1 + e^{−π/σ})/(1 + σ²).
     acceptance = (1 + math.exp(-math.pi / scale)) / (1 + scale**2)
     while missing > 0:
+        # A little more than expected, so that one batch is enough as a rule.
         n_proposals = math.ceil(missing / acceptance * 1.02) + 8
         proposals = _Radii(LazyUniforms(source, 3 * n_proposals), scale)
         with np.errstate(all="ignore"):

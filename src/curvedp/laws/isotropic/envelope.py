@@ -21,6 +21,7 @@ from curvedp.laws.backend import Floats, Kind
 from curvedp.laws.isotropic.space import TwoPointHomogeneousSpace
 
 Function = Callable[[Floats], Floats]
+"""A function of a real variable, elementwise on arrays."""
 
 # Tangents touch where the log-density has fallen by at most this; beyond the last touch
 # point its tangent continues.

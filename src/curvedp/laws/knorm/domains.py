@@ -392,7 +392,7 @@ def _log_sn_ratio(kappa: float, r: Floats) -> Floats:
         One number for each radius.
     """
     angle = math.sqrt(abs(kappa)) * np.asarray(r, dtype=np.float64)
-    is_small = angle < 1e-2
+    is_small = angle < 1e-2  # where the next term of the series is below 1e-15
     angle_square = angle * angle
     safe_angle = np.where(is_small, 1.0, angle)
     if kappa > 0:

@@ -361,6 +361,7 @@ class NearEnvelope:
         high = math.log(
             sigma * math.sqrt((beta * m + 2) / 2) + sigma * sigma * beta * m
         )
+        # The margin of 1e-9 covers round-off where the lower end is the root.
         root = scipy.optimize.brentq(log_excess, low - 1e-9, high, xtol=1e-12)
         return NearEnvelope(m, sigma, math.exp(root), beta)
 
@@ -539,7 +540,7 @@ def _langevin(x: float) -> float:
     float
         A number from 0 to 1.
     """
-    if x > 0.03:
+    if x > 0.03:  # below, the next term of the series is below 1e-12, relatively
         return 1 / math.tanh(x) - 1 / x
     return x / 3 - x**3 / 45 + 2 * x**5 / 945
 
@@ -560,7 +561,7 @@ def log_sinhc(x: Floats | float) -> Floats:
         One number for each x.
     """
     x = np.asarray(x)
-    is_large = x > 1e-2
+    is_large = x > 1e-2  # below, the next term of the series is below 1e-18
     safe_x = np.where(is_large, x, 1.0)
     closed_form = safe_x + np.log(-np.expm1(-2 * safe_x) / (2 * safe_x))
     square = x * x
