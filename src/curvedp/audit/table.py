@@ -150,15 +150,15 @@ def audit_all(
     """
     names = [name for name in case_names(only) if among is None or name in among]
     confidence = 1 - FAILURE / max(len(case_names()), 1)
-    work = [
+    audits = [
         _Work(*name, samples, canaries, delta, confidence, seed, noise_factor)
         for name in names
     ]
     if jobs == 1:
-        yield from map(_audit_case, work)
+        yield from map(_audit_case, audits)
         return
     with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
-        yield from pool.map(_audit_case, work)
+        yield from pool.map(_audit_case, audits)
 
 
 def _audit_case(work: _Work) -> Row:

@@ -214,8 +214,8 @@ class PrivateEstimator(BaseEstimator):
         list of Release
             One for each pending release, in the same order.
         """
-        titles = [item.title or self._name for item in pending]
-        mechanisms = [item.mechanism for item in pending]
+        titles = [pending_release.title or self._name for pending_release in pending]
+        mechanisms = [pending_release.mechanism for pending_release in pending]
         _check_titles(titles)
         prepared = _prepare_data(pending)
         source = check_source(self.source)
@@ -241,11 +241,11 @@ class PrivateEstimator(BaseEstimator):
         for mechanism in mechanisms:
             _log.info("drawing exact noise: %s", mechanism.info.name)
         releases = []
-        for item, data in zip(pending, prepared, strict=True):
+        for pending_release, data in zip(pending, prepared, strict=True):
             terms = ReleaseTerms(
-                self.guarantee, privacy_unit, item.choice, ledger_entry
+                self.guarantee, privacy_unit, pending_release.choice, ledger_entry
             )
-            release = item.mechanism.release(
+            release = pending_release.mechanism.release(
                 data, source=source, terms=terms, is_prepared=True
             )
             releases.append(release)

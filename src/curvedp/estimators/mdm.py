@@ -629,14 +629,16 @@ class PrivateMDM(PrivateTransformer, ScoringClassifier, BallEstimator):
             moments = records.class_moments(statistic.domain, labels)
             means = [mean for mean, _ in moments]
             return [
-                PendingRelease(choice.mechanism, mean, choice.choice, title)
-                for choice, mean, title in zip(chosen, means, titles, strict=True)
+                PendingRelease(mechanism, mean, choice, title)
+                for (mechanism, choice), mean, title in zip(
+                    chosen, means, titles, strict=True
+                )
             ]
 
         pending = []
-        for class_code, (choice, title) in enumerate(zip(chosen, titles, strict=True)):
-            class_records = records.select_class(labels, class_code)
-            pending.append(self._pending_release(choice, class_records, title))
+        for code, title in enumerate(titles):
+            class_records = records.select_class(labels, code)
+            pending.append(self._pending_release(chosen[code], class_records, title))
         return pending
 
     @staticmethod
@@ -673,11 +675,13 @@ class PrivateMDM(PrivateTransformer, ScoringClassifier, BallEstimator):
         # Records that cannot be read fail here, before anything is paid.
         all_records.sums(read_nothing)
         pending = []
-        for code, (choice, title) in enumerate(zip(chosen, titles, strict=True)):
+        for code, ((mechanism, choice), title) in enumerate(
+            zip(chosen, titles, strict=True)
+        ):
             data = ClassData(
                 all_records, all_records.select_class(labels, code), search
             )
-            pending.append(PendingRelease(choice.mechanism, data, choice.choice, title))
+            pending.append(PendingRelease(mechanism, data, choice, title))
         return pending
 
     @property

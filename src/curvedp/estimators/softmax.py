@@ -64,8 +64,8 @@ class ScoringClassifier(ClassifierMixin, PrivateEstimator):
 
         def best_class(records: np.ndarray) -> np.ndarray:
             """Return the label with the largest score for each record."""
-            best = np.argmax(self._scores(records), axis=1)
-            return np.asarray(self.classes_[best])
+            best_code = np.argmax(self._scores(records), axis=1)
+            return np.asarray(self.classes_[best_code])
 
         return self._apply(best_class, X, ())
 

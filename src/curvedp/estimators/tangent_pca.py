@@ -275,8 +275,8 @@ class PrivateTangentPCA(PrivateTransformer, BallEstimator):
         if self.mechanism == TWO_STEP:
             two_step = two_step_mechanism(statistic, self.guarantee)
             return ChosenMechanism(two_step, Choice(ChoiceRule.NAMED))
-        best = best_mechanism(statistic, self.guarantee)
-        return ChosenMechanism(best, Choice(ChoiceRule.ONLY_ONE))
+        better = best_mechanism(statistic, self.guarantee)
+        return ChosenMechanism(better, Choice(ChoiceRule.ONLY_ONE))
 
     @property
     def releases(self) -> list[ReleasedValue]:

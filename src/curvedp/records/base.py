@@ -104,12 +104,12 @@ class Records:
         """
         records = self.array()
         further_values = [np.asarray(values) for values in columns]
-        parts = []
+        block_sums = []
         # A data set without records is one empty block, so that the sum has its length.
         for block in blocks(self.n, _BLOCK) or [slice(0, 0)]:
             values_of_block = [values[block] for values in further_values]
-            parts.append(sum_block(records[block], *values_of_block))
-        return np.asarray(np.sum(parts, axis=0, dtype=np.int64))
+            block_sums.append(sum_block(records[block], *values_of_block))
+        return np.asarray(np.sum(block_sums, axis=0, dtype=np.int64))
 
     def sums_in_place(self, sum_block: BlockSum, *columns: Any) -> np.ndarray:
         """Add up a vector of integers over all records, on the device where they are.

@@ -340,14 +340,14 @@ def _arrow_cells(column: Any) -> np.ndarray:
 
     is_chunked = isinstance(column, pyarrow.ChunkedArray)
     chunks = column.chunks if is_chunked else [column]
-    parts = [np.empty(0, dtype=object)]
+    cells_of_chunks = [np.empty(0, dtype=object)]
     for chunk in chunks:
         # The last entry stands for missing values.
         values = object_array([*_cells_one_by_one(chunk.dictionary), None])
         # A small type of integers might not hold the position of the last entry.
         indices = chunk.indices.cast(pyarrow.int64())
-        parts.append(values[indices.fill_null(len(values) - 1).to_numpy()])
-    return np.concatenate(parts)
+        cells_of_chunks.append(values[indices.fill_null(len(values) - 1).to_numpy()])
+    return np.concatenate(cells_of_chunks)
 
 
 def _polars_cells(series: Any) -> np.ndarray:

@@ -68,9 +68,9 @@ def read_npz(path: Path, options: ReadOptions) -> np.ndarray:
     """
     limit = unpacked_limit(path, options.max_unpacked)
     with zipfile.ZipFile(path) as archive:
-        parts = {part.removesuffix(".npy"): part for part in archive.namelist()}
-        name = _array_name(path, list(parts), options.key)
-        with archive.open(parts[name]) as file:
+        part_of_name = {part.removesuffix(".npy"): part for part in archive.namelist()}
+        name = _array_name(path, list(part_of_name), options.key)
+        with archive.open(part_of_name[name]) as file:
             return _read_npy_stream(path, file, limit)
 
 
@@ -943,11 +943,11 @@ def parquet_width(path: Path, options: ReadOptions) -> int | None:
     """
     with _open_parquet(path) as file:
         schema = file.schema_arrow
-    others = {str(name) for name in options.other_columns}
-    wanted = options.columns
-    if wanted is None:
-        wanted = [name for name in schema.names if name not in others]
-    columns = expand_ranges(wanted, schema.names)
+    other_names = {str(name) for name in options.other_columns}
+    wanted_columns = options.columns
+    if wanted_columns is None:
+        wanted_columns = [name for name in schema.names if name not in other_names]
+    columns = expand_ranges(wanted_columns, schema.names)
     if len(columns) != 1:
         return len(columns)
     name = columns[0] if isinstance(columns[0], str) else schema.names[columns[0]]

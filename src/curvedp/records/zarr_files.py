@@ -499,15 +499,15 @@ def _chunk_files(folder: Path) -> Iterator[Path]:
         The folder of the array.
     """
     visited_folders = set()
-    for place, folders, files in os.walk(folder, followlinks=True):
-        real_place = os.path.realpath(place)
-        if real_place in visited_folders:
+    for folder_path, folders, files in os.walk(folder, followlinks=True):
+        real_path = os.path.realpath(folder_path)
+        if real_path in visited_folders:
             folders.clear()
             continue
-        visited_folders.add(real_place)
+        visited_folders.add(real_path)
         for name in files:
             if name not in _METADATA_FILES:
-                yield Path(place, name)
+                yield Path(folder_path, name)
 
 
 def _check_chunk_file(path: Path, array: _ArrayMetadata, file: Path) -> None:

@@ -935,11 +935,14 @@ class PopulationMechanism(
             The released base point.
         """
         radius = self.statistic.ball.radius
-        answer = queries.mean_log(radius)
+        mean_log = queries.mean_log(radius)
         # In a public unit near the radius the noise grid suits any unit of records.
         unit = 2.0 ** ceil(log2(radius))
         noisy_mean, noise_std = budget.release(
-            "location", _LOCATION_SHARE, answer.sensitivity / unit, answer.values / unit
+            "location",
+            _LOCATION_SHARE,
+            mean_log.sensitivity / unit,
+            mean_log.values / unit,
         )
         step = shrink_vector(unit * noisy_mean, unit * noise_std)
         length = float(np.linalg.norm(step))
@@ -1022,8 +1025,10 @@ class PopulationMechanism(
         NoisyMoments
             The noisy shares, and a normal law of rows for each component.
         """
-        answer = queries.lifted_moments(chart, assignment)
-        noisy, std = budget.release("moments", share, answer.sensitivity, answer.values)
+        exact_moments = queries.lifted_moments(chart, assignment)
+        noisy, std = budget.release(
+            "moments", share, exact_moments.sensitivity, exact_moments.values
+        )
         entries_by_component = noisy.reshape(assignment.n_components, -1)
 
         # The first entry of a component is λ² times its share.
@@ -1337,9 +1342,12 @@ class GaussianMixture(PopulationMechanism):
         centers = clusters_of_normals(overall, self.clusters)
         for _ in range(_STEPS_OF_MIXTURE):
             assignment = Assignment(centers, self.statistic.classes)
-            answer = queries.cluster_sums(chart, assignment)
+            exact_sums = queries.cluster_sums(chart, assignment)
             noisy, std = budget.release(
-                "clusters", _STEP_SHARE_OF_MIXTURE, answer.sensitivity, answer.values
+                "clusters",
+                _STEP_SHARE_OF_MIXTURE,
+                exact_sums.sensitivity,
+                exact_sums.values,
             )
             centers = moved_centers(centers, noisy, std, chart.longest_row)
         assignment = Assignment(centers, self.statistic.classes)

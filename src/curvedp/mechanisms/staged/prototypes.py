@@ -479,12 +479,12 @@ class PrototypeMechanism(StagedMechanism, PredictsError, NeedsManyRecords):
         if self.statistic.searches_ball:
             ball = self._find_ball(queries, budget)
 
-        answer = queries.class_sums(ball)
-        noisy, noise_std = budget.release(
-            "sums", 1.0, answer.sensitivity, answer.values
+        exact_sums = queries.class_sums(ball)
+        noisy_sums, noise_std = budget.release(
+            "sums", 1.0, exact_sums.sensitivity, exact_sums.values
         )
         # A row has the sum of a class's logarithms, then its weighted count.
-        rows = noisy.reshape(self.statistic.classes, -1)
+        rows = noisy_sums.reshape(self.statistic.classes, -1)
         counts = rows[:, -1] / self.statistic.count_weight
         count_std = noise_std / self.statistic.count_weight
 
@@ -514,10 +514,10 @@ class PrototypeMechanism(StagedMechanism, PredictsError, NeedsManyRecords):
             The released ball. Logarithms at its center will be clipped to its radius.
         """
         manifold = self.statistic.manifold
-        answer = queries.sum_of_points()
+        exact_sum = queries.sum_of_points()
         center_share = self._share_for_few(_CENTER_SHARE, _CENTER_ROOT_SHARE)
         noisy_sum = budget.release(
-            "center", center_share, answer.sensitivity, answer.values
+            "center", center_share, exact_sum.sensitivity, exact_sum.values
         )
         n_estimate = self.statistic.n
         if n_estimate is None:

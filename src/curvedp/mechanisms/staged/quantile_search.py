@@ -123,18 +123,18 @@ class BinarySearch(NamedTuple):
         # The answer is among lengths[low], …, lengths[high].
         low = 0
         high = n_lengths - 1
-        for questions_left in reversed(range(self.queries)):
+        for counts_left in reversed(range(self.queries)):
             middle = (low + high + 1) // 2
             count = counts[middle : middle + 1]
-            answer = budget.release(
+            noisy = budget.release(
                 "radius", share / self.queries, sensitivity=1.0, values=count
             )
-            noisy_count = float(answer.values[0])
+            noisy_count = float(noisy.values[0])
             budget.counts.append(
-                ReleasedCounts(center, float(lengths[middle]), noisy_count, answer.std)
+                ReleasedCounts(center, float(lengths[middle]), noisy_count, noisy.std)
             )
 
-            extra_patience = questions_left * self.patience * answer.std
+            extra_patience = counts_left * self.patience * noisy.std
             if noisy_count <= allowed_outside + extra_patience:
                 low = middle
             else:
@@ -227,10 +227,10 @@ class ShellHistogram(NamedTuple):
         """
         radii = largest * self.ratio ** -np.arange(self.n_shells, dtype=np.float64)
         shell_counts = np.diff(count_beyond(radii)[1:], prepend=0.0, append=float(n))
-        answer = budget.release(
+        noisy = budget.release(
             "shells", share, sqrt(2), shell_counts, l1_sensitivity=2.0
         )
-        noisy_counts = answer.values
+        noisy_counts = noisy.values
         noise_scale = budget.transcript[-1]["noise"]
         noisy_counts_beyond = np.cumsum(noisy_counts)[:-1]
         budget.counts.append(

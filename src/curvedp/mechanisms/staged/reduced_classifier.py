@@ -298,12 +298,12 @@ class ReducedMechanism(StagedMechanism, PredictsError, NeedsManyRecords):
             return clip_rows(np.asarray(pack(matrices)), largest_norm)
 
         n_entries = channels * (channels + 1) // 2
-        answer = queries.mean(clipped_entries, largest_norm, n_entries)
+        mean_matrix = queries.mean(clipped_entries, largest_norm, n_entries)
         # Positive semidefinite matrices have nonnegative inner products, so two of norm
         # L differ by at most √2·L instead of 2L.
-        sensitivity = answer.sensitivity / sqrt(2)
+        sensitivity = mean_matrix.sensitivity / sqrt(2)
         moment, noise_std = budget.release(
-            "moment", _MOMENT_SHARE, sensitivity, answer.values
+            "moment", _MOMENT_SHARE, sensitivity, mean_matrix.values
         )
 
         # eigh sorts eigenvalues in ascending order.
@@ -470,9 +470,9 @@ class ReducedMeans(ReducedMechanism):
 
         # A public power of two, so that the grid is fine in any unit of the features.
         unit = 2.0 ** ceil(log2(radius))
-        answer = queries.mean(features_by_class, radius, n_classes * n_features)
+        exact_sums = queries.mean(features_by_class, radius, n_classes * n_features)
         sums, noise_std = budget.release(
-            "sums", 1.0, answer.sensitivity / unit, answer.values / unit
+            "sums", 1.0, exact_sums.sensitivity / unit, exact_sums.values / unit
         )
         means = unit * sums.reshape(n_classes, n_features) / class_shares[:, None]
         # On average the noise adds this number to |m|², so it is subtracted.
@@ -504,11 +504,11 @@ class ReducedMeans(ReducedMechanism):
             """Return a row for each record: 1 in the column of its class, else 0."""
             return np.asarray(np.eye(n_classes)[class_index])
 
-        answer = queries.mean(one_hot, 1.0, n_classes)
+        exact_shares = queries.mean(one_hot, 1.0, n_classes)
         # Two unit vectors with nonnegative entries differ by at most √2 instead of 2.
-        sensitivity = answer.sensitivity / sqrt(2)
+        sensitivity = exact_shares.sensitivity / sqrt(2)
         shares = budget.release(
-            "counts", _COUNT_SHARE, sensitivity, answer.values
+            "counts", _COUNT_SHARE, sensitivity, exact_shares.values
         ).values
         return np.asarray(np.maximum(shares, 1 / (4 * n_classes)))
 
@@ -556,9 +556,9 @@ class ReducedSoftmax(ReducedMechanism):
             is_last = step == _SOFTMAX_STEPS - 1
             share = budget.share_left if is_last else step_share
             gradients = _softmax_gradients(reduction, radius, coefficients)
-            answer = queries.mean(gradients, 1.0, coefficients.size)
+            mean_gradient = queries.mean(gradients, 1.0, coefficients.size)
             noisy = budget.release(
-                "gradient", share, answer.sensitivity, answer.values
+                "gradient", share, mean_gradient.sensitivity, mean_gradient.values
             ).values
             coefficients = coefficients - _SOFTMAX_RATE * noisy.reshape(
                 coefficients.shape

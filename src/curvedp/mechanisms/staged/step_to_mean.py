@@ -118,11 +118,14 @@ class StepToMeanMechanism(PrivateBallMechanism):
         """
         budget = StageBudget(self.scale, add_noise, self.noise_kind)
         center, radius = self.statistic.outer_ball
-        answer = queries.mean_clipped_log(center, radius)
+        mean_log = queries.mean_clipped_log(center, radius)
         # A public power of two, so that the grid is fine in any unit of the records.
         unit = 2.0 ** ceil(log2(radius))
         noisy_mean, noise_std = budget.release(
-            "location", self.step_share, answer.sensitivity / unit, answer.values / unit
+            "location",
+            self.step_share,
+            mean_log.sensitivity / unit,
+            mean_log.values / unit,
         )
         step = shrink_vector(unit * noisy_mean, unit * noise_std)
         length = float(np.linalg.norm(step))
