@@ -45,7 +45,15 @@ _HEADER = (
 
 
 class _LabeledMatrices(NamedTuple):
-    """Covariance descriptors, shape (n, 5, 5), and the digit of each, shape (n,)."""
+    """Covariance descriptors, shape (n, 5, 5), and the digit of each, shape (n,).
+
+    Attributes
+    ----------
+    matrices : array, shape (n, 5, 5)
+        Covariance descriptors.
+    digits : array of int, shape (n,)
+        The digit of each image.
+    """
 
     matrices: np.ndarray
     digits: np.ndarray
@@ -57,6 +65,7 @@ class _DigitResult(NamedTuple):
     Attributes
     ----------
     digit : int
+        The digit, from 0 to 9.
     n_records : int
         The number of training images of this digit.
     mechanism : str

@@ -1019,7 +1019,17 @@ _VOICE_WORDS = {
 
 
 class _Row(NamedTuple):
-    """A row of a page: its heading, who vouches for it, and what is said."""
+    """A row of a page: its heading, who vouches for it, and what is said.
+
+    Attributes
+    ----------
+    heading : str
+        What the row is about.
+    voice : _Voice
+        Who vouches for it.
+    text : str
+        What is said.
+    """
 
     heading: str
     voice: _Voice

@@ -125,6 +125,7 @@ class Choice(NamedTuple):
     Attributes
     ----------
     rule : ChoiceRule
+        Why the mechanism was taken, as a code.
     predicted_errors : dict
         Of each candidate by its option, best first; empty unless errors were compared.
     excluded : dict

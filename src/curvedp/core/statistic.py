@@ -39,7 +39,15 @@ UNIT_FIELD = "privacy_unit"
 
 
 class Ball(NamedTuple):
-    """A public geodesic ball."""
+    """A public geodesic ball.
+
+    Attributes
+    ----------
+    center : array of shape point_shape
+        The center of the ball.
+    radius : float
+        The geodesic radius.
+    """
 
     center: np.ndarray
     radius: float
@@ -277,6 +285,17 @@ class ClippedToBall(PointStatistic):
     **The canonical frame.** Everything is computed after an isometry has moved the
     center of the ball to where floats are most accurate (`canonical_center`). A badly
     scaled center would otherwise cost its condition number in digits.
+
+    Attributes
+    ----------
+    manifold : Manifold
+        The manifold of the records.
+    center : array of shape point_shape
+        The center of the public ball; None stands for the origin.
+    radius : float
+        The radius of the public ball.
+    n : int
+        The public number of records, at least 2.
     """
 
     manifold: Manifold
@@ -390,6 +409,21 @@ class ExternalValue(PointStatistic):
     No certificate can confirm it. For noise in a chart the caller may add a public ball
     that holds the value, and how far the value's coordinates can move; by default the
     stretch of the chart gives that.
+
+    Attributes
+    ----------
+    manifold : Manifold
+        The manifold on which the value lies.
+    stated_sensitivity : float
+        The largest distance between the values of neighboring data sets, by the
+        caller's word.
+    center : array of shape point_shape, optional
+        The public base point of the chart; the origin by default.
+    radius : float, optional
+        The radius of a public ball about it that holds the value.
+    stated_chart_sensitivity : float, optional
+        The largest distance between the coordinates of such values, by the caller's
+        word.
     """
 
     manifold: Manifold

@@ -24,6 +24,7 @@ class UnitWords(NamedTuple):
     Attributes
     ----------
     noun, plural : str
+        The unit in the singular and in the plural.
     in_full : str
         What one neighboring data set has in place of the other's.
     public_facts : tuple of str

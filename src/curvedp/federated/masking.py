@@ -862,7 +862,19 @@ class UnmaskedSum(NamedTuple):
 
 
 class _SharedSecrets(NamedTuple):
-    """The shares of secrets that the server has collected in a round."""
+    """The shares of secrets that the server has collected in a round.
+
+    Attributes
+    ----------
+    session : Session
+        The public terms.
+    round : int
+        The number of the round.
+    announcements : mapping
+        The announcement of each site, with commitments to its secrets.
+    shares : mapping
+        What each site sent, by the site whose secrets the shares are of.
+    """
 
     session: Session
     round: int

@@ -154,7 +154,17 @@ class PublicState(NamedTuple):
 
 
 class PublicBall(NamedTuple):
-    """The public ball into which all records are clipped first."""
+    """The public ball into which all records are clipped first.
+
+    Attributes
+    ----------
+    manifold : Manifold
+        The manifold of the records.
+    center : array of shape point_shape
+        The center of the ball.
+    radius : float
+        The radius of the ball.
+    """
 
     manifold: Manifold
     center: Array

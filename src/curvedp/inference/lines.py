@@ -137,7 +137,15 @@ class LineRegion(Region):
 
 
 class PredictionBall(NamedTuple):
-    """A geodesic ball that contains the predictions of all pairs of a `PairBall`."""
+    """A geodesic ball that contains the predictions of all pairs of a `PairBall`.
+
+    Attributes
+    ----------
+    center : array of shape point_shape
+        The prediction of the middle pair.
+    radius : float
+        A bound on the distance of the other predictions from it.
+    """
 
     center: np.ndarray
     radius: float

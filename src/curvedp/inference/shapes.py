@@ -128,6 +128,13 @@ class NearlyInvariantSubspaces(NamedTuple):
 
     With P the projection onto a subspace, these are the subspaces that satisfy
     ‖(I − P)·drawn·P‖ ≤ quantile.
+
+    Attributes
+    ----------
+    drawn : array, shape (d, d)
+        The drawn symmetric matrix.
+    quantile : float
+        A quantile of the norm of its noise, outside the subspace.
     """
 
     drawn: np.ndarray

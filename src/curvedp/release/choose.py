@@ -37,21 +37,45 @@ OPTION_ALIASES = {
 
 
 class ChosenMechanism(NamedTuple):
-    """A calibrated mechanism, and the reason for which it was chosen."""
+    """A calibrated mechanism, and the reason for which it was chosen.
+
+    Attributes
+    ----------
+    mechanism : Mechanism
+        The calibrated mechanism.
+    choice : Choice
+        The reason, as certificates state it.
+    """
 
     mechanism: Mechanism
     choice: Choice
 
 
 class Ranking(NamedTuple):
-    """Candidates with their predicted errors, best first, and why others were left out."""
+    """Candidates with their predicted errors, best first, and why others were left out.
+
+    Attributes
+    ----------
+    candidates : dict
+        The calibrated mechanisms by their options, the smallest predicted error first.
+    excluded : dict
+        Why each of the others is no candidate.
+    """
 
     candidates: "dict[str, Candidate]"
     excluded: dict[str, str]
 
 
 class Candidate(NamedTuple):
-    """A calibrated mechanism and its predicted error."""
+    """A calibrated mechanism and its predicted error.
+
+    Attributes
+    ----------
+    error : float
+        The predicted error.
+    mechanism : Mechanism
+        The calibrated mechanism.
+    """
 
     error: float
     mechanism: Mechanism
@@ -181,7 +205,17 @@ def rank_mechanisms(
 
 @dataclass(frozen=True)
 class _HashableStatistic:
-    """A statistic that is compared by its class, its space and its dictionary."""
+    """A statistic that is compared by its class, its space and its dictionary.
+
+    Attributes
+    ----------
+    kinds : (type, type)
+        The class of the statistic and that of its space.
+    record : str
+        Its public fields as JSON.
+    statistic : Statistic
+        The statistic itself, which is not compared.
+    """
 
     kinds: tuple[type, type]
     record: str

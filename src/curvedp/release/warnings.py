@@ -142,7 +142,15 @@ _FIXED_TEXTS = {
 
 
 class Warning(NamedTuple):
-    """One reason to doubt a release: its kind, and the text that people read."""
+    """One reason to doubt a release: its kind, and the text that people read.
+
+    Attributes
+    ----------
+    kind : WarningKind
+        The reason, for programs.
+    text : str
+        The sentence that people read.
+    """
 
     kind: WarningKind
     text: str

@@ -143,7 +143,17 @@ class ReportTable(NamedTuple):
 
 
 class _Picture(NamedTuple):
-    """A figure on the page, its caption, and whether it is as wide as the page."""
+    """A figure on the page, its caption, and whether it is as wide as the page.
+
+    Attributes
+    ----------
+    figure : matplotlib.figure.Figure
+        The figure.
+    caption : str
+        The sentence below it.
+    is_wide : bool
+        Whether it is as wide as the page.
+    """
 
     figure: Figure
     caption: str

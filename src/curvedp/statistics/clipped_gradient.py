@@ -53,7 +53,15 @@ class ClippedGradient(Statistic):
 
 @dataclass(frozen=True, eq=False)
 class ClippedGradientSum(Statistic):
-    """The sum of clipped gradients at released points; how many there are is private."""
+    """The sum of clipped gradients at released points; how many there are is private.
+
+    Attributes
+    ----------
+    manifold : Manifold
+        The manifold of the parameter.
+    clip : float
+        The public bound C on a gradient's length, enlarged by rounding.
+    """
 
     manifold: Manifold
     clip: Length

@@ -152,6 +152,15 @@ class ClippedSum(SumStatistic):
     With σ for each unit of length the error of the mean is σ·r/n·√(1 + w²)·√(d +
     t²/w²), t the distance of the mean from the center in radii. At t = ½ the best
     weight is w² = 1/(2√d). It is rounded to a power of two, so that w·n is exact.
+
+    Attributes
+    ----------
+    manifold : Manifold
+        The manifold of the records.
+    center : array of shape point_shape
+        The center c of the public ball.
+    radius : float
+        The radius r of the public ball.
     """
 
     manifold: Manifold
@@ -352,6 +361,13 @@ class GramSum(SumStatistic):
 
     ‖xxᵀ‖ ≤ r². Longer records are scaled onto the bound, and those that are not finite
     become 0.
+
+    Attributes
+    ----------
+    features : int
+        The number of entries of a record.
+    radius : float
+        The public bound r on the length of a record.
     """
 
     features: Count

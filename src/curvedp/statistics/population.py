@@ -384,6 +384,7 @@ class RowChart(NamedTuple):
     Attributes
     ----------
     manifold : Manifold
+        The manifold of the records.
     base : point
         A released point, at which logarithms are taken.
     radius : float

@@ -23,7 +23,15 @@ _MAX_ROUNDS = 3
 
 
 class Population(NamedTuple):
-    """Records and their Fréchet mean."""
+    """Records and their Fréchet mean.
+
+    Attributes
+    ----------
+    records : array of shape (n, *point_shape)
+        Public records.
+    mean : array of shape point_shape
+        Their Fréchet mean.
+    """
 
     records: np.ndarray
     mean: np.ndarray

@@ -117,10 +117,11 @@ def longest_features(features: Any, components: Any) -> float:
     """Return the default bound to which the features of a record are clipped.
 
     It is large enough to clip no useful features. With a matrix A of trace 1, the
-    components U and their noise levels w, the features are the entries of g(UᵀAU) −
-    g(diag w), g the square root or the logarithm, so that their length is at most
-    ‖g(UᵀAU)‖ + ‖g(diag w)‖. Unless w is all noise, that is below 3 for the square root,
-    and below 60·√k for logarithms of eigenvalues between 1e-12 and 1.
+    released directions U and their scales w (noisy eigenvalues of the mean matrix), the
+    features are the entries of g(UAUᵀ) − g(diag w), g the square root or the logarithm,
+    so that their length is at most ‖g(UAUᵀ)‖ + ‖g(diag w)‖. Unless w is all noise, that
+    is below 3 for the square root, and below 60·√k for logarithms of eigenvalues
+    between 1e-12 and 1.
 
     Parameters
     ----------
@@ -146,7 +147,17 @@ def longest_features(features: Any, components: Any) -> float:
 
 
 class LabeledMatrices(NamedTuple):
-    """Normalized matrices, the index of their class, and of their person (None: own)."""
+    """Normalized matrices, the index of their class, and of their person (None: own).
+
+    Attributes
+    ----------
+    matrices : array, shape (records, m, m)
+        Positive semidefinite matrices of trace 1.
+    class_index : array of int, shape (records,)
+        The class of each record, from 0.
+    person_index : array of int, shape (records,), or None
+        The person of each record; None if each has their own.
+    """
 
     matrices: np.ndarray
     class_index: np.ndarray
@@ -154,7 +165,18 @@ class LabeledMatrices(NamedTuple):
 
 
 class Reduction(NamedTuple):
-    """The released reduction: k directions, in rows, and their scales."""
+    """The released reduction: k directions, in rows, and their scales.
+
+    Attributes
+    ----------
+    directions : array, shape (k, m)
+        The leading eigenvectors of the noisy mean matrix, in rows.
+    scales : array, shape (k,)
+        Their noisy eigenvalues, at least as large as the noise. A matrix whose
+        reduction is diag(scales) has features of 0.
+    features : {"power", "log"}
+        Whether features are those of the square root or of the logarithm.
+    """
 
     directions: np.ndarray
     scales: np.ndarray
@@ -163,8 +185,9 @@ class Reduction(NamedTuple):
     def features_of(self, matrices: np.ndarray) -> np.ndarray:
         """Return features of matrices of trace 1, shape (n, k(k+1)/2).
 
-        With B = UᵀAU and g the square root or the logarithm, the features are the
-        entries of g(B) − g(diag(scales)). Each row depends on its own matrix alone.
+        With the directions U in rows, B = UAUᵀ, and g the square root or the logarithm,
+        the features of A are the entries of g(B) − g(diag(scales)). Each row depends on
+        its own matrix alone.
 
         Parameters
         ----------
@@ -218,10 +241,13 @@ class LinearClassifier(NamedTuple):
     Attributes
     ----------
     reduction : Reduction
+        The released directions, by which a record is reduced to features.
     radius : float
         Features are clipped to this length.
     weights : array, shape (classes, features)
+        The weight of each feature for each class.
     bias : array, shape (classes,)
+        The score of each class for features of 0.
     """
 
     reduction: Reduction

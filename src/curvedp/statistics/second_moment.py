@@ -24,6 +24,15 @@ class SecondMoment(PointStatistic, BoundsSamplingError):
 
     Records longer than the public `radius` are scaled onto it; those that are not
     finite become 0.
+
+    Attributes
+    ----------
+    features : int
+        The number d of entries of a record.
+    radius : float
+        The public bound r on the length of a record.
+    n : int
+        The public number of records, at least 2.
     """
 
     features: Count
