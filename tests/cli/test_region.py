@@ -18,7 +18,7 @@ from curvedp import (
     PrivateTangentPCA,
 )
 from curvedp.cli import app
-from curvedp.geometry import Sphere
+from curvedp.geometry import KendallShapes, Sphere
 from curvedp.releasing import OFFERS, write
 
 X = Sphere(2).project(np.random.default_rng(0).normal([3.0, 0, 0], 0.3, (300, 3)))
@@ -71,6 +71,17 @@ def test_a_second_release_is_compared(tmp_path):
     for fitted, name, code in ((two, "two", 0), (far, "far", 1)):
         second, _ = published(tmp_path, fitted, fitted.location_, name)
         assert run(*files, "--level", 0.9999, "--against", second).exit_code == code
+
+
+def test_a_shape_is_printed_as_the_release_prints_it(tmp_path):
+    space = KendallShapes(4)
+    z = 0.1 * np.random.default_rng(0).normal(size=(300, space.dim))
+    shapes = np.asarray(space.from_normal_coordinates(space.origin, z))
+    fitted = PrivateFrechetMean(space, radius=0.5).fit(shapes)
+    printed = run(*published(tmp_path, fitted, fitted.location_)).stdout
+    first = printed.splitlines()[1].strip("[]").split()
+    assert float(first[0]) > 0
+    assert float(first[1]) == 0
 
 
 LABELS, TIMES = np.arange(300) % 2, np.linspace(0, 1, 300)

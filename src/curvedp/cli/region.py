@@ -53,6 +53,9 @@ def region(
         "against": second_text,
         "against_path": str(against),
     }
+
+    # The certificate may be a stranger's: a process with little time and memory reads
+    # it.
     region_record = run_in_worker("region", question, DEFAULT_SECONDS)
     components = region_record.pop("components")
     is_consistent = region_record.pop("consistent")
@@ -112,7 +115,7 @@ def _print_region(region_record: dict[str, Any], form: str | None) -> None:
     from curvedp.geometry import parse_manifold
     from curvedp.inference.error_bars import distance_sentence
     from curvedp.records.forms import find_form
-    from curvedp.records.output_forms import output_form
+    from curvedp.records.output_forms import value_lines
 
     space = parse_manifold(region_record["manifold"])
     console.print(
@@ -123,10 +126,8 @@ def _print_region(region_record: dict[str, Any], form: str | None) -> None:
     center = np.array(region_record["center"])
     if form is not None:
         find_form(form, space)  # a form of other points is refused
-        sentence = output_form(form, space).sentence(center)
-        console.print(escape_markup(sentence), highlight=False, soft_wrap=True)
-    for line in np.array2string(center, precision=8).splitlines():
-        console.print(escape_markup(line), highlight=False)
+    for line in value_lines(space, center, form):
+        console.print(escape_markup(line), highlight=False, soft_wrap=True)
     console.print(
         f"it covers {escape_markup(region_record['about'])}; {escape_markup(region_record['theorem'])}",
         soft_wrap=True,

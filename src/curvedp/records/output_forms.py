@@ -64,12 +64,12 @@ class OutputForm(NamedTuple):
             Names and numbers with six digits.
         """
         unit = "°" if self.name is not None and "degrees" in self.name else ""
-        parts = []
+        phrases = []
         for column, number in zip(self.columns, self.numbers(point), strict=True):
             is_angle = not column.startswith("axis")
             number_unit = unit if is_angle else ""
-            parts.append(f"{_name_without_unit(column)} {number:.6g}{number_unit}")
-        return ", ".join(parts)
+            phrases.append(f"{_name_without_unit(column)} {number:.6g}{number_unit}")
+        return ", ".join(phrases)
 
 
 def output_form(name: str | None, manifold: Manifold) -> OutputForm:
@@ -184,7 +184,10 @@ def align_shape(landmarks: np.ndarray, reference: np.ndarray | None) -> np.ndarr
     if product == 0:  # every rotation fits equally well
         return landmarks
     rotated = points * product / abs(product)
-    return np.stack([rotated.real, rotated.imag], axis=-1)
+    aligned = np.stack([rotated.real, rotated.imag], axis=-1)
+    if reference is None:
+        aligned[0, 1] = 0.0  # exactly, where rounding has left a number such as 1e-19
+    return aligned
 
 
 def _name_without_unit(column: str) -> str:
@@ -354,6 +357,11 @@ def _landmark_output(name: str, manifold: Manifold) -> OutputForm:
         The name of the form: "landmarks" or "landmarks-xxyy".
     manifold : Manifold
         The space of the landmarks, whose points have shape (k, 2).
+
+    Returns
+    -------
+    OutputForm
+        Names such as "x1", and the map from a shape to these coordinates.
     """
     n_landmarks = manifold.point_shape[0]
     numbers = range(1, n_landmarks + 1)
@@ -425,8 +433,8 @@ def _entry_names(shape: tuple[int, ...]) -> tuple[str, ...]:
     shape : tuple of int
         The shape of a point.
     """
-    places = np.ndindex(*shape)
-    return tuple("e_" + "_".join(str(k + 1) for k in place) for place in places)
+    indices = np.ndindex(*shape)
+    return tuple("e_" + "_".join(str(k + 1) for k in index) for index in indices)
 
 
 def align_to_center(
