@@ -9,13 +9,31 @@ from curvedp.papers.opt.descriptors import covariance_descriptors
 
 
 def pathmnist(folder: Path | None = None, label: int = 0) -> np.ndarray:
-    """Return the descriptors of adipose tissue (0) or background (1)."""
+    """Return the covariance descriptors of PathMNIST's images of one class.
+
+    Parameters
+    ----------
+    folder : Path, optional
+        The folder with the data sets.
+    label : int
+        0 for adipose tissue, 1 for background.
+    """
     table = load_dataset("pathmnist", folder)
     return covariance_descriptors(table["images"][table["labels"] == label])
 
 
 def mnist(folder: Path | None = None, digit: int = 0) -> np.ndarray:
-    """Return the images of a digit as unit vectors of R^784."""
+    """Return MNIST's images of a digit as unit vectors of R^784.
+
+    They are scaled to unit length, so that a clipping norm is public.
+
+    Parameters
+    ----------
+    folder : Path, optional
+        The folder with the data sets.
+    digit : int
+        The digit.
+    """
     table = load_dataset("mnist", folder)
     images = table["images"][table["labels"] == digit]
     flat = images.reshape(len(images), -1).astype(float)
@@ -23,5 +41,11 @@ def mnist(folder: Path | None = None, digit: int = 0) -> np.ndarray:
 
 
 def mammals(folder: Path | None = None) -> np.ndarray:
-    """Return WordNet's mammals, embedded in the Poincaré disk."""
+    """Return WordNet's mammals, embedded in the Poincaré disk.
+
+    Parameters
+    ----------
+    folder : Path, optional
+        The folder with the data sets.
+    """
     return np.asarray(load_dataset("mammals", folder))

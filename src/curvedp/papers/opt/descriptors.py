@@ -12,21 +12,25 @@ SECOND_DERIVATIVE = np.outer([1, 4, 6, 4, 1], [1, 0, -2, 0, 1]) / 32
 
 
 def covariance_descriptors(images: np.ndarray, ridge: float = 1e-6) -> np.ndarray:
-    """Return the 11 × 11 covariance over the pixels of each image's features.
+    """Return the covariance descriptor of each image: an 11 × 11 SPD matrix.
 
-    The features are x, y, R, G, B, |I_x|, |I_y|, |I_xx|, |I_yy|, √(I_x² + I_y²) and
-    arctan(|I_x|/|I_y|), of the mean intensity I.
+    It is the covariance, over the pixels of an image, of 11 features of a pixel, plus a
+    multiple of the identity. The features are x, y, R, G, B, |I_x|, |I_y|, |I_xx|, |I_yy|, √(I_x² + I_y²) and
+    arctan(|I_x|/|I_y|), with the place (x, y), the colors R, G, B and derivatives of the
+    mean intensity I. Places and colors go from 0 to 1.
 
     Parameters
     ----------
     images : array of shape (n, height, width, 3)
         Colors from 0 to 255.
     ridge : float
-        What is added to the diagonal.
+        The number that is added to the diagonal, so that the matrix is positive
+        definite.
 
     Returns
     -------
     array of shape (n, 11, 11)
+        One matrix for each image.
 
     Examples
     --------
@@ -39,6 +43,7 @@ def covariance_descriptors(images: np.ndarray, ridge: float = 1e-6) -> np.ndarra
     intensity = colors.mean(axis=-1)
 
     def derivative(kernel: np.ndarray) -> np.ndarray:
+        """Return the absolute value of the intensities' convolution with a kernel."""
         return np.asarray(np.abs(convolve(intensity, kernel[None], mode="nearest")))
 
     dx, dy = derivative(FIRST_DERIVATIVE), derivative(FIRST_DERIVATIVE.T)
@@ -50,8 +55,9 @@ def covariance_descriptors(images: np.ndarray, ridge: float = 1e-6) -> np.ndarra
     derivatives = [dx, dy, dxx, dyy, np.hypot(dx, dy), np.arctan2(dx, dy)]
     columns_of_features = [place, colors, *(each[..., None] for each in derivatives)]
 
-    table = np.concatenate(columns_of_features, axis=-1)
-    table = table.reshape(n, height * width, 11)
-    table = table - table.mean(axis=1, keepdims=True)
-    covariance = table.swapaxes(1, 2) @ table / (height * width)
+    # A row for each pixel, a column for each feature.
+    features = np.concatenate(columns_of_features, axis=-1)
+    features = features.reshape(n, height * width, 11)
+    features = features - features.mean(axis=1, keepdims=True)
+    covariance = features.swapaxes(1, 2) @ features / (height * width)
     return np.asarray(covariance + ridge * np.eye(11))

@@ -21,7 +21,7 @@ Three more methods show the errata E11 and E12 at the same (ε, δ):
   anew and charged at every inner step (E12);
 - "paper's DP-RSVRG": the paper's algorithm as it was meant, at the noise that its own
   bound asks for, raised to the first condition of Claim 4 (its second condition does
-  not hold: E25);
+  not hold: E39);
 - "paper's DP-RSVRG, as printed": the same with the printed sign (E11).
 """
 
@@ -58,12 +58,17 @@ from curvedp.papers.opt.rsvrg import paper_rsvrg
 from curvedp.privacy import ApproxDP
 from curvedp.privacy.optimizer_accounting import rgd_noise, rsgd_noise, rsvrg_noise
 
+# The δ of every guarantee, and the values of ε, one column of panels each.
 DELTA = 1e-6
-LEVELS = (0.1, 0.3, 0.5)  # the values of ε, one column of panels each
-PASSES = 12  # over the data, for every method
-TRAVELS = (0.7, 2.0, 6.0, 20.0)  # learning rate × number of steps
-INNER_CLIP_RATIOS = (1.0, 0.3, 0.1)  # C₁/C₀
-RECORDED_POINTS = 4  # of each curve
+LEVELS = (0.1, 0.3, 0.5)
+# Passes over the data that every method may take.
+PASSES = 12
+# Step sizes of the tuning grid, as learning rate × number of steps.
+TRAVELS = (0.7, 2.0, 6.0, 20.0)
+# Values of C₁/C₀ of the tuning grid of DP-RSVRG.
+INNER_CLIP_RATIOS = (1.0, 0.3, 0.1)
+# The number of points of each recorded curve.
+RECORDED_POINTS = 4
 
 # DP-RSGD draws batches of n/10 records. Our DP-RSVRG takes 10 inner steps on batches of
 # n/20 records, so that an epoch is two passes over the data.
@@ -78,27 +83,54 @@ PAPER_PASSES_PER_EPOCH = 1.2
 # The full form's record: the tuned settings, the curves and the risks.
 RECORD = Path(__file__).with_name("fig3.json")
 
-Curve = tuple[list[float], list[float]]  # numbers of gradient calls, excess risks
-OneShotMechanism = Callable[[ApproxDP], Any]  # a released point, given a guarantee
+# Numbers of gradient calls, and the excess risks after them.
+Curve = tuple[list[float], list[float]]
+# A function that returns a released point, given a guarantee.
+OneShotMechanism = Callable[[ApproxDP], Any]
 
 
 class Case(NamedTuple):
-    """A problem on a data set: where descent starts, and what it is compared with."""
+    """A problem on a data set: where descent starts, and what it is compared with.
+
+    Attributes
+    ----------
+    problem : Problem
+        The objective and its manifold.
+    data : array of shape (n, *point_shape)
+        The records.
+    start : array
+        The public point at which descent starts.
+    minimizer : array
+        The minimizer over all records, from which excess risks are measured. NOT
+        PRIVATE.
+    clips : tuple of float
+        The clipping norms C₀ of the tuning grid.
+    one_shot : function
+        The one-shot mechanism for the same problem.
+    travels : tuple of float
+        The step sizes of the tuning grid, as learning rate × number of steps.
+    """
 
     problem: Problem
     data: np.ndarray
-    start: np.ndarray  # public
-    minimizer: np.ndarray  # not private; the excess risk is measured from it
-    clips: tuple[float, ...]  # the clipping norms C₀ of the grid
+    start: np.ndarray
+    minimizer: np.ndarray
+    clips: tuple[float, ...]
     one_shot: OneShotMechanism
-    travels: tuple[float, ...] = TRAVELS  # the step sizes of the grid
+    travels: tuple[float, ...] = TRAVELS
 
 
 class Setting(NamedTuple):
-    """One point of the tuning grid.
+    """One point of the tuning grid. The names are those of fig3.json.
 
-    The fields are called as in fig3.json: C₀, learning rate × number of steps, and the
-    ratio C₁/C₀.
+    Attributes
+    ----------
+    clip : float
+        C₀, the clipping norm of full gradients, or of all for methods that have one.
+    travel : float
+        The learning rate times the number of steps.
+    inner_clip : float
+        The ratio C₁/C₀, for DP-RSVRG.
     """
 
     clip: float
@@ -107,12 +139,24 @@ class Setting(NamedTuple):
 
 
 class Effort(NamedTuple):
-    """How many runs a case gets. Each purpose has seeds of its own."""
+    """How many runs a case gets. Each purpose has seeds of its own.
 
-    screening: int  # runs of every setting of the grid
-    finalists: int  # settings that are run again
-    confirming: int  # further runs of each finalist
-    reported: int  # fresh runs of the chosen setting
+    Attributes
+    ----------
+    screening : int
+        Runs of every setting of the tuning grid.
+    finalists : int
+        Settings that are run again, the best of the screening.
+    confirming : int
+        Further runs of each finalist, whose mean decides.
+    reported : int
+        Fresh runs of the setting that was decided on.
+    """
+
+    screening: int
+    finalists: int
+    confirming: int
+    reported: int
 
 
 # A run on the mammals takes a hundredth of a second, one on images a second. The record
@@ -129,9 +173,20 @@ IMAGE_EFFORT = Effort(1, 4, 3, 5)
 def one_shot_mean(
     manifold: Manifold, records: np.ndarray, center: np.ndarray, radius: float
 ) -> OneShotMechanism:
-    """Return the private Fréchet mean in one release as a function of the guarantee."""
+    """Return the private Fréchet mean in one release as a function of the guarantee.
+
+    Parameters
+    ----------
+    manifold : Manifold
+        Where the records live.
+    records : array of shape (n, *point_shape)
+        The records.
+    center, radius : array and float
+        The public ball.
+    """
 
     def release(guarantee: ApproxDP) -> Any:
+        """Return a private mean."""
         estimator = PrivateFrechetMean(manifold, radius, center, guarantee)
         return estimator.fit(records).location_
 
@@ -147,7 +202,7 @@ def spd(folder: Path | None = None, label: int = 0) -> Case:
     Parameters
     ----------
     folder : Path, optional
-        Where the data are.
+        The folder with the data sets.
     label : int
         The tissue: 0 is adipose, 1 is background.
     """
@@ -173,7 +228,7 @@ def sphere(folder: Path | None = None, digit: int = 0) -> Case:
     Parameters
     ----------
     folder : Path, optional
-        Where the data are.
+        The folder with the data sets.
     digit : int
         0 or 1 in the paper.
     """
@@ -181,6 +236,7 @@ def sphere(folder: Path | None = None, digit: int = 0) -> Case:
     pixels = images.shape[1]
 
     def one_shot(guarantee: ApproxDP) -> Any:
+        """Return the leading eigenvector by one private release."""
         pca = PrivatePCA(1, radius=1.0, guarantee=guarantee)
         return pca.fit(images).components_[0]
 
@@ -202,7 +258,7 @@ def poincare(folder: Path | None = None) -> Case:
     Parameters
     ----------
     folder : Path, optional
-        Where the data are.
+        The folder with the data sets.
     """
     manifold = PoincareBall(2)
     records = datasets.mammals(folder)
@@ -230,6 +286,13 @@ CASES: dict[str, Callable[[Path | None], Case]] = {
 class Comparison:
     """All optimizers on one case at one ε.
 
+    Parameters
+    ----------
+    case : Case
+        The problem.
+    eps : float
+        ε of the guarantee.
+
     Attributes
     ----------
     methods : dict
@@ -238,6 +301,7 @@ class Comparison:
     """
 
     def __init__(self, case: Case, eps: float) -> None:
+        """Put the records on the device, in a random order, and list the methods."""
         self.case = case
         self.n = len(case.data)
         self.guarantee = ApproxDP(eps, DELTA)
@@ -256,16 +320,38 @@ class Comparison:
         }
 
     def risk(self, point: Any) -> float:
-        """Return the objective at a point, over all records."""
+        """Return the objective at a point, over all records. NOT PRIVATE.
+
+        Parameters
+        ----------
+        point : array of shape point_shape
+            The point.
+        """
         with jax.enable_x64(True):
             return float(self._jitted_objective(jnp.asarray(point), self.records))
 
     def excess_risk(self, point: Any) -> float:
-        """Return how far the objective at a point is above its minimum."""
+        """Return how far the objective at a point is above its minimum. NOT PRIVATE.
+
+        Parameters
+        ----------
+        point : array of shape point_shape
+            The point.
+        """
         return self.risk(point) - self.smallest_risk
 
     def run_rgd(self, setting: Setting, seed: int, record_curve: bool) -> Curve:
-        """Run DP-RGD: every step takes the gradient of all records."""
+        """Run DP-RGD: every step takes the gradient of all records.
+
+        Parameters
+        ----------
+        setting : Setting
+            Clipping norm and step size.
+        seed : int
+            The seed of batches and noise.
+        record_curve : bool
+            Whether the risk is recorded along the way, or at the end only.
+        """
         steps = PASSES
         stride = steps // RECORDED_POINTS
         noise = setting.clip * rgd_noise(self.n, steps, 1.0, self.guarantee)
@@ -283,7 +369,17 @@ class Comparison:
         return self._curve_of(result, stride, steps, gradients_per_step=self.n)
 
     def run_rsgd(self, setting: Setting, seed: int, record_curve: bool) -> Curve:
-        """Run DP-RSGD: every step takes the gradient of a random batch."""
+        """Run DP-RSGD: every step takes the gradient of a random batch.
+
+        Parameters
+        ----------
+        setting : Setting
+            Clipping norm and step size.
+        seed : int
+            The seed of batches and noise.
+        record_curve : bool
+            Whether the risk is recorded along the way, or at the end only.
+        """
         steps = RSGD_BATCHES_PER_PASS * PASSES
         stride = steps // RECORDED_POINTS
         batch_size = self.n // RSGD_BATCHES_PER_PASS
@@ -303,7 +399,17 @@ class Comparison:
         return self._curve_of(result, stride, steps, gradients_per_step=batch_size)
 
     def run_rsvrg(self, setting: Setting, seed: int, record_curve: bool) -> Curve:
-        """Run DP-RSVRG as this library has it: the anchor's gradient is noised once."""
+        """Run DP-RSVRG as this library has it: the anchor's gradient is noised once.
+
+        Parameters
+        ----------
+        setting : Setting
+            Clipping norm and step size.
+        seed : int
+            The seed of batches and noise.
+        record_curve : bool
+            Whether the risk is recorded along the way, or at the end only.
+        """
         epochs = PASSES // 2
         rate = setting.travel / (epochs * INNER_STEPS)
         unit_noise = _unit_rsvrg_noise(
@@ -317,6 +423,15 @@ class Comparison:
         """Run DP-RSVRG with the anchor's gradient noised and charged at every step.
 
         The two noises of a step are independent and add up, so they are drawn as one.
+
+        Parameters
+        ----------
+        setting : Setting
+            Clipping norm and step size.
+        seed : int
+            The seed of batches and noise.
+        record_curve : bool
+            Whether the risk is recorded along the way, or at the end only.
         """
         steps = PASSES // 2 * INNER_STEPS
         anchor_noise, inner_noise = _unit_rsvrg_noise(
@@ -337,7 +452,18 @@ class Comparison:
         """Run the paper's Algorithm 11, one epoch after the other.
 
         The noise is what its own bound asks for, raised to the first condition of
-        Claim 4, σ² ≥ 12·C₁². The sign is +1 as it is meant, −1 as it is printed.
+        Claim 4, σ² ≥ 12·C₁².
+
+        Parameters
+        ----------
+        setting : Setting
+            Clipping norm and step size.
+        seed : int
+            The seed of batches and noise.
+        record_curve : bool
+            Whether the risk is recorded along the way, or at the end only.
+        sign : {1, -1}
+            The sign of the anchor's gradient: +1 as it is meant, −1 as it is printed.
         """
         inner_steps = self.n // PAPER_INNER_STEPS_PER_PASS
         epochs = round(PASSES / PAPER_PASSES_PER_EPOCH)
@@ -379,7 +505,20 @@ class Comparison:
         seed: int,
         record_curve: bool,
     ) -> Curve:
-        """Run DP-RSVRG with the noise of anchor and inner steps at clipping norm 1."""
+        """Run DP-RSVRG at a stated noise.
+
+        Parameters
+        ----------
+        setting : Setting
+            Clipping norms and step size.
+        unit_noise : (float, float)
+            The noise of the anchor's gradient and of an inner step, for a clipping norm
+            C₀ of 1; it grows with C₀.
+        seed : int
+            The seed of batches and noise.
+        record_curve : bool
+            Whether the risk is recorded along the way, or at the end only.
+        """
         epochs = PASSES // 2
         steps = epochs * INNER_STEPS
         stride = 2 * INNER_STEPS
@@ -406,6 +545,15 @@ class Comparison:
         """Return the curve of a run whose objective was recorded every `stride` steps.
 
         Without a recorded history the curve has the last point only.
+
+        Parameters
+        ----------
+        result : OptimResult
+            The run.
+        stride, steps : int
+            Steps between two recorded points, and steps of the run.
+        gradients_per_step : float
+            Gradient calls of a step.
         """
         if result.history is None:
             return [steps * gradients_per_step], [self.excess_risk(result.point)]
@@ -419,7 +567,15 @@ class Comparison:
 
 @cache
 def _unit_rsgd_noise(n: int, steps: int, eps: float) -> float:
-    """Return DP-RSGD's noise at clipping norm 1."""
+    """Return DP-RSGD's noise at clipping norm 1, for batches of n/10 records.
+
+    Parameters
+    ----------
+    n, steps : int
+        The number of records, and of steps.
+    eps : float
+        ε of the guarantee.
+    """
     batch_size = n // RSGD_BATCHES_PER_PASS
     return rsgd_noise(n, steps, batch_size, 1.0, ApproxDP(eps, DELTA), "poisson")
 
@@ -428,7 +584,19 @@ def _unit_rsgd_noise(n: int, steps: int, eps: float) -> float:
 def _unit_rsvrg_noise(
     n: int, epochs: int, inner_steps: int, eps: float, rate: float, inner_clip: float
 ) -> tuple[float, float]:
-    """Return DP-RSVRG's noises of anchor and inner step at C₀ = 1, C₁ = inner_clip."""
+    """Return DP-RSVRG's noises of anchor and inner step at C₀ = 1.
+
+    Parameters
+    ----------
+    n, epochs, inner_steps : int
+        The number of records, of epochs, and of inner steps of each.
+    eps : float
+        ε of the guarantee.
+    rate : float
+        The learning rate, by which the budget is split between the two.
+    inner_clip : float
+        C₁.
+    """
     batch_size = n // INNER_BATCHES_PER_PASS
     clips = (1.0, inner_clip)
     guarantee = ApproxDP(eps, DELTA)
@@ -438,7 +606,15 @@ def _unit_rsvrg_noise(
 
 
 def tuning_grid(case: Case, method: str) -> list[Setting]:
-    """Return the settings that a method is tuned over; DP-RSVRG has C₁ besides C₀."""
+    """Return the settings that a method is tuned over; DP-RSVRG has C₁ besides C₀.
+
+    Parameters
+    ----------
+    case : Case
+        The problem, with its clipping norms and step sizes.
+    method : str
+        The name of an optimizer.
+    """
     has_inner_clip = "SVRG" in method
     inner_clips = INNER_CLIP_RATIOS if has_inner_clip else (1.0,)
     return [
@@ -447,15 +623,25 @@ def tuning_grid(case: Case, method: str) -> list[Setting]:
 
 
 def tune(comparison: Comparison, method: str, effort: Effort) -> Setting:
-    """Return the setting of smallest mean risk on all records.
+    """Return the setting of smallest mean risk on all records. NOT PRIVATE.
 
     Every setting is screened by a few runs. The best few are run again, and the mean
     of these further runs decides. The seeds start at 1000 and 2000; reported runs
     never use them.
+
+    Parameters
+    ----------
+    comparison : Comparison
+        The case, at one ε.
+    method : str
+        The name of an optimizer.
+    effort : Effort
+        How many runs screen and decide.
     """
     run = comparison.methods[method]
 
     def mean_risk(setting: Setting, seeds: range) -> float:
+        """Return the mean of the final risks of some runs; infinite if one diverged."""
         final_risks = [run(setting, seed, False)[1][-1] for seed in seeds]
         mean = float(np.mean(final_risks))
         return mean if np.isfinite(mean) else math.inf
@@ -476,7 +662,15 @@ SETTING_IS_THAT_OF = {
 
 
 def recorded_settings(name: str, eps: float) -> dict[str, Setting]:
-    """Return each method's setting on a case, as it was tuned when fig3.json was made."""
+    """Return each method's setting on a case, as it was tuned when fig3.json was made.
+
+    Parameters
+    ----------
+    name : str
+        A key of `CASES`.
+    eps : float
+        One of `LEVELS`.
+    """
     rows = json.loads(RECORD.read_text(encoding="utf-8"))[name][f"ε = {eps}"]
     return {
         method: Setting(**row["setting"])
@@ -522,7 +716,15 @@ def compare_methods(
 
 
 def _summary(calls: list[float], risks: np.ndarray) -> dict[str, Any]:
-    """Return mean and standard deviation over the runs, one run per row of `risks`."""
+    """Return a row of figures: mean and standard deviation over the runs.
+
+    Parameters
+    ----------
+    calls : list of float
+        Numbers of gradient calls at which risks were recorded.
+    risks : array of shape (runs, points)
+        The excess risks of each run.
+    """
     mean, deviation = risks.mean(axis=0), risks.std(axis=0)
     return {
         "gradients": calls,
@@ -553,7 +755,7 @@ def study(
     runs : int, optional
         How many runs are reported; that of `EFFORTS` if omitted.
     folder : Path, optional
-        Where the data are.
+        The folder with the data sets.
     tune : bool
         Tune every method, instead of taking the settings of fig3.json.
     report : function of (line of text, figures so far), optional
@@ -583,7 +785,19 @@ def study(
 
 
 def _progress_line(name: str, eps: float, method: str, row: dict[str, Any]) -> str:
-    """Return one line of text about a method that has been run."""
+    """Return one line of text about a method that has been run.
+
+    Parameters
+    ----------
+    name : str
+        A key of `CASES`.
+    eps : float
+        ε of the guarantee.
+    method : str
+        The name of the method.
+    row : dict
+        Its figures.
+    """
     return (
         f"{name:9} ε={eps:<4} {method:30} excess {row['excess']:9.4g} "
         f"± {row['sd']:8.2g}  {row['setting']}  "
@@ -599,7 +813,7 @@ def study_in_parallel(names: list[str], **options: Any) -> dict[str, Any]:
     names : list of str
         Keys of `CASES`.
     **options
-        As for `study`.
+        Further parameters of `study`, by name.
     """
     single_names = [[name] for name in reversed(names)]
     with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as pool:
@@ -628,6 +842,7 @@ def main() -> None:
     arguments = parser.parse_args()
 
     def report(line: str, figures: dict[str, Any]) -> None:
+        """Print a line, and write all figures so far where a file was named."""
         print(line, flush=True)
         if arguments.json:
             text = json.dumps(figures, ensure_ascii=False, indent=1)

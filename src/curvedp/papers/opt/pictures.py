@@ -28,6 +28,7 @@ __all__ = [
     "draw_times",
 ]
 
+# Colors and labels of the ways to draw, by their names in `samplers`.
 SAMPLER_COLORS = {
     "transport": "#c0392b",
     "explicit": "#2471a3",
@@ -58,6 +59,7 @@ NORM_READINGS = {
 # Seconds that privatization adds in Table 2: Han et al. (2022), and the paper.
 PRINTED_SECONDS = {"SPD 11 × 11": (660 * 3600.0, 41.0), "sphere 786": (668.0, 24.0)}
 
+# Marker with line, and color, of each method of Figure 3; titles of its rows.
 RISK_STYLES = {
     "DP-RGD": ("o-", BLUE),
     "DP-RSGD": ("s-", GREEN),
@@ -132,7 +134,19 @@ def draw_epsilon(figures: dict[str, Any]) -> Figure:
 def _draw_epsilon_lines(
     axes: Axes, epochs: list[int], sigma: str, rows: dict[str, Any]
 ) -> None:
-    """Draw the paper's bound with both splits, and this library's ε, at one noise."""
+    """Draw the paper's bound with both splits, and this library's ε, at one noise.
+
+    Parameters
+    ----------
+    axes : Axes
+        Where to draw.
+    epochs : list of int
+        The horizontal axis.
+    sigma : str
+        The noise as a key of the figures, such as "σ = 0.05".
+    rows : dict
+        "half", "optimized" and "ours": ε at each number of epochs.
+    """
     color = {"σ = 0.1": BLUE, "σ = 0.05": RED}[sigma]
     styles = {"half": "^:", "optimized": "v--", "ours": "o-"}
     for name, style in styles.items():
@@ -233,7 +247,19 @@ def draw_risk(figures: dict[str, Any]) -> Figure:
 def _draw_risk_line(
     axes: Axes, panel: dict[str, Any], method: str, row: dict[str, Any]
 ) -> None:
-    """Draw one method's curve from the starting point on, and its band."""
+    """Draw one method's curve from the starting point on, and its band.
+
+    Parameters
+    ----------
+    axes : Axes
+        Where to draw.
+    panel : dict
+        The figures of the data set, with its n and the excess risk at the start.
+    method : str
+        The name of the method.
+    row : dict
+        Its figures at one ε.
+    """
     style, color = RISK_STYLES[method]
     passes = np.array(row["gradients"]) / panel["n"]
     risks = np.array(row["curve"])
@@ -252,7 +278,7 @@ def _draw_risk_line(
 
 
 def _add_risk_legend(picture: Figure) -> None:
-    """Add one legend below all panels, with a line for each method."""
+    """Add one legend below all panels of a figure, with a line for each method."""
     handles = [
         Line2D(
             [],

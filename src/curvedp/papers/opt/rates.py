@@ -64,9 +64,9 @@ def curvature_constant(lower: float, diameter: float) -> float:
     Parameters
     ----------
     lower : float
-        κ, the lower bound on the curvature.
+        κ, a lower bound on the curvature.
     diameter : float
-        D.
+        D ≥ 0, the diameter of the region that holds all iterates.
 
     Examples
     --------
@@ -87,7 +87,7 @@ def claim_5_constant(eps: float, delta: float) -> float:
     Parameters
     ----------
     eps, delta : float
-        The guarantee.
+        The guarantee for which Claim 5 states the noise.
 
     Examples
     --------
@@ -104,11 +104,11 @@ def claim_5_sigma(n: int, steps: int, clip: float, eps: float, delta: float) -> 
     Parameters
     ----------
     n : int
-        Number of records.
+        n, the number of records.
     steps : int
-        mS, or mSK with restarts.
+        The number of steps: mS, or mSK with restarts.
     clip : float
-        C, the larger of C₀ and C₁.
+        C, the larger of the clipping norms C₀ and C₁.
     eps, delta : float
         The guarantee that the paper claims for it.
 
@@ -145,17 +145,26 @@ def theorem_6(
     Parameters
     ----------
     n, dim : int
-        n and d.
+        n, the number of records, and d, the dimension.
     eps, delta : float
-        The guarantee.
-    lipschitz, smooth, convex : float
-        L₀, L and μ.
+        The guarantee for which Claim 5 states the noise.
+    lipschitz : float
+        L₀ > 0, the Lipschitz constant of each function, which is the clipping norm.
+    smooth : float
+        L > 0, the Lipschitz constant of each gradient.
+    convex : float
+        μ > 0, the constant of strong convexity of their mean.
     zeta : float
         ζ, by `curvature_constant`.
     start : float
-        E d²(w₀, w*).
+        E d²(w₀, w*), the squared distance of the start from the minimizer.
     sigma : float, optional
-        The noise; Claim 5's if omitted.
+        The noise of a step per coordinate; Claim 5's if omitted.
+
+    Returns
+    -------
+    Plan
+        Learning rate, numbers of steps, noise, and the bound with all constants.
 
     Examples
     --------
@@ -185,10 +194,21 @@ def theorem_6(
 def _lemma_12(
     n: int, smooth: float, zeta: float, rate: float, inner_steps: int
 ) -> tuple[float, float]:
-    """Return c₀ and min_t δ_t of Lemma 12, by its recurrence from c_m = 0.
+    """Return the constants c₀ and min_t δ_t of Lemma 12, on which Theorems 7 and 8 rest.
 
-    c_t = c_{t+1}·(1 + βη + 2ζL²η²) + L³η² and
+    By its recurrence from c_m = 0, c_t = c_{t+1}·(1 + βη + 2ζL²η²) + L³η² and
     δ_t = η − c_{t+1}·η/β − Lη² − 2c_{t+1}·ζη², with β = Lζ^{1/2}/n^{1/3}.
+
+    Parameters
+    ----------
+    n : int
+        n, the number of records.
+    smooth, zeta : float
+        L and ζ.
+    rate : float
+        η, the learning rate.
+    inner_steps : int
+        m.
     """
     beta = smooth * math.sqrt(zeta) / n ** (1 / 3)
     growth = 1 + beta * rate + 2 * zeta * (smooth * rate) ** 2
@@ -224,17 +244,24 @@ def theorem_7(
     Parameters
     ----------
     n, dim : int
-        n and d.
+        n, the number of records, and d, the dimension.
     eps, delta : float
-        The guarantee.
-    lipschitz, smooth : float
-        L₀ and L.
+        The guarantee for which Claim 5 states the noise.
+    lipschitz : float
+        L₀ > 0, the Lipschitz constant of each function, which is the clipping norm.
+    smooth : float
+        L > 0, the Lipschitz constant of each gradient.
     zeta : float
         ζ, by `curvature_constant`.
     gap : float
-        F(w₀) − F(w*).
+        F(w₀) − F(w*), the excess risk of the start.
     sigma : float, optional
-        The noise; Claim 5's if omitted.
+        The noise of a step per coordinate; Claim 5's if omitted.
+
+    Returns
+    -------
+    Plan
+        Learning rate, numbers of steps, noise, and the bound with all constants.
 
     Examples
     --------
@@ -267,7 +294,25 @@ def _mean_square_gradient(
     epochs: int,
     sigma: float,
 ) -> float:
-    """Return the bound of Theorem 7 on E‖grad F‖² for given parameters."""
+    """Return the bound of Theorem 7 on E‖grad F‖² for given parameters.
+
+    It is (F(w₀) − F(w*))/(mSδ) + (L/2 + c₀ζ)·dη²σ²/δ, with c₀ and δ of Lemma 12.
+
+    Parameters
+    ----------
+    n, dim : int
+        n, the number of records, and d, the dimension.
+    smooth, zeta : float
+        L and ζ.
+    gap : float
+        F(w₀) − F(w*), the excess risk of the start.
+    rate : float
+        η, the learning rate.
+    inner_steps, epochs : int
+        m and S.
+    sigma : float
+        σ, the noise of a step per coordinate.
+    """
     c_0, least = _lemma_12(n, smooth, zeta, rate, inner_steps)
     descent = gap / (inner_steps * epochs * least)
     noise = (smooth / 2 + c_0 * zeta) * dim * (rate * sigma) ** 2 / least
@@ -301,19 +346,26 @@ def theorem_8(
     Parameters
     ----------
     n, dim : int
-        n and d.
+        n, the number of records, and d, the dimension.
     eps, delta : float
-        The guarantee.
-    lipschitz, smooth : float
-        L₀ and L.
+        The guarantee for which Claim 5 states the noise.
+    lipschitz : float
+        L₀ > 0, the Lipschitz constant of each function, which is the clipping norm.
+    smooth : float
+        L > 0, the Lipschitz constant of each gradient.
     zeta : float
         ζ, by `curvature_constant`.
     pl : float
-        τ.
+        τ > 0 of the PL condition.
     gap : float
-        F(w₀) − F(w*).
+        F(w₀) − F(w*), the excess risk of the start.
     sigma : float, optional
-        The noise; Claim 5's if omitted.
+        The noise of a step per coordinate; Claim 5's if omitted.
+
+    Returns
+    -------
+    Plan
+        Learning rate, numbers of steps, noise, and the bound with all constants.
 
     Examples
     --------
@@ -349,7 +401,7 @@ class Rate(NamedTuple):
     bound : float
         On the excess risk; on ‖grad F‖² without convexity.
     gradients : float
-        Number of gradients of one record; nan where the paper counts iterations.
+        Number of gradients of one record.
     """
 
     method: str
@@ -380,15 +432,22 @@ def compare_rates(
     Parameters
     ----------
     n, dim : int
-        n and d.
+        n, the number of records, and d, the dimension.
     eps, delta : float
-        The guarantee.
-    lipschitz, smooth, convex, pl : float
-        L₀, L, μ and τ.
+        The guarantee for which Claim 5 states the noise.
+    lipschitz, smooth : float
+        L₀ and L, the Lipschitz constants of each function and of its gradient.
+    convex, pl : float
+        μ of strong convexity, and τ of the PL condition.
     zeta : float
         ζ, by `curvature_constant`.
     start, gap : float
-        E d²(w₀, w*) and F(w₀) − F(w*).
+        E d²(w₀, w*) and F(w₀) − F(w*), how far the start is from the minimum.
+
+    Returns
+    -------
+    list of Rate
+        Three rows for each assumption on F.
 
     Examples
     --------

@@ -1,8 +1,13 @@
-"""Figures and tables of Utpala et al. (2023), *Improved differentially private Riemannian optimization*."""
+"""Figures 1 to 3 and Table 2 of Utpala et al. (2023).
+
+The paper is *Improved differentially private Riemannian optimization*. Each function
+makes one of them as `curvedp reproduce` asks for it; the work is done in the other
+modules of this folder.
+"""
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -38,26 +43,31 @@ LARGEST_GRAM_SCHMIDT_DIMENSION = 250
 # Half a gigabyte of numbers in an explicit basis; the paper goes to 4·10⁸ numbers.
 LARGEST_BASIS_SIZE = 6e7
 
+# The epochs of Figure 2 in the full form, and the steps of Table 2.
 EPOCHS = [1, 5, 10, 25, 50, 100]
 TABLE_2_STEPS = 300_000
 
 
-class Panel:
-    """One panel of Figure 1: a family of manifolds and the sizes that are timed."""
+class Panel(NamedTuple):
+    """One panel of Figure 1: a family of manifolds and the sizes that are timed.
 
-    def __init__(
-        self,
-        title: str,
-        manifold_of_size: Callable[[int], Manifold],
-        reduced_sizes: list[int],
-        full_sizes: list[int],
-    ) -> None:
-        self.title = title
-        self.manifold_of_size = manifold_of_size
-        self.reduced_sizes = reduced_sizes
-        self.full_sizes = full_sizes
+    Attributes
+    ----------
+    title : str
+        The title of the panel.
+    manifold_of_size : callable
+        Returns the manifold of a size m, the number on the horizontal axis.
+    reduced_sizes, full_sizes : list of int
+        The sizes of the reduced and of the full form.
+    """
+
+    title: str
+    manifold_of_size: Callable[[int], Manifold]
+    reduced_sizes: list[int]
+    full_sizes: list[int]
 
 
+# Sizes of the reduced and of the full form.
 SPD_SIZES = ([3, 6], [5, 10, 20, 30, 50])
 FRAME_SIZES = ([20, 100], [100, 250, 500, 750, 1000])
 WIDE_FRAME_SIZES = ([30, 50], [100, 250, 500, 750, 1000])
@@ -85,6 +95,11 @@ def opt_fig1(setting: Setting) -> tuple[dict[str, Any], Figure]:
     ----------
     setting : Setting
         The reduced or the full form.
+
+    Returns
+    -------
+    figures, picture : dict and Figure
+        The numbers and the picture.
     """
     base_points = 5 if setting.full else 2
     panels = {}
@@ -99,10 +114,24 @@ def opt_fig1(setting: Setting) -> tuple[dict[str, Any], Figure]:
 def _timed_panel(
     manifold_of_size: Callable[[int], Manifold], sizes: list[int], base_points: int
 ) -> dict[str, Any]:
-    """Return the times of each method at each size, and its error at the first size.
+    """Time each method of drawing a tangent Gaussian on a family of manifolds.
 
-    "ratio" is each method's time over that of "transport", at the method's largest
-    size.
+    Parameters
+    ----------
+    manifold_of_size : callable
+        Returns the manifold of a size.
+    sizes : list of int
+        The sizes that are timed.
+    base_points : int
+        The number of points at which a draw is timed.
+
+    Returns
+    -------
+    dict
+        "m", the sizes; for each method "seconds", the mean over base points at each
+        size (up to the largest that is affordable), and "range", the least and the most;
+        "gram_error", how far it is from an isometry at the first size; and "ratio", its
+        time over that of "transport" at its largest size.
     """
     seconds: dict[str, list[float]] = {}
     ranges: dict[str, list[list[float]]] = {}
@@ -133,7 +162,15 @@ def _timed_panel(
 
 
 def _is_affordable(method: str, manifold: Manifold) -> bool:
-    """Whether a method's basis needs a sensible amount of time and memory."""
+    """Return whether a method's basis takes a sensible amount of time and memory.
+
+    Parameters
+    ----------
+    method : str
+        A name of `samplers`.
+    manifold : Manifold
+        The manifold on which it would draw.
+    """
     if method == "gram_schmidt":
         return manifold.dim <= LARGEST_GRAM_SCHMIDT_DIMENSION
     if method == "explicit":
@@ -149,6 +186,11 @@ def opt_fig2(setting: Setting) -> tuple[dict[str, Any], Figure]:
     ----------
     setting : Setting
         The reduced or the full form.
+
+    Returns
+    -------
+    figures, picture : dict and Figure
+        The numbers and the picture.
     """
     from curvedp.papers.opt.accounting import (
         claim_4_largest_order,
@@ -190,7 +232,25 @@ def opt_fig2(setting: Setting) -> tuple[dict[str, Any], Figure]:
 
 
 def _epsilon_rows(reading: str, sigma: float, epochs: list[int]) -> dict[str, Any]:
-    """Return the figures of one reading of the norms at one noise, for each epoch."""
+    """Return the ε of DP-RSVRG by one reading of the clipping norms, at one noise.
+
+    Parameters
+    ----------
+    reading : str
+        A key of `NORM_READINGS`.
+    sigma : float
+        σ, the noise of every step.
+    epochs : list of int
+        The numbers of epochs.
+
+    Returns
+    -------
+    dict
+        For each number of epochs: the claimed ε with both splits ("half", "optimized"),
+        the ε that Claim 4 proves, a lower bound on the true δ at the claimed one, and
+        ours (None for norms that our optimizer is not run with); and the largest order
+        of Claim 4.
+    """
     from curvedp.papers.opt.accounting import (
         claim_4_epsilon,
         claim_4_largest_order,
@@ -233,6 +293,11 @@ def opt_table2(setting: Setting) -> tuple[dict[str, Any], Figure]:
     ----------
     setting : Setting
         The reduced or the full form.
+
+    Returns
+    -------
+    figures, picture : dict and Figure
+        The numbers and the picture.
     """
     from curvedp.optim import FrechetMeanProblem, LeadingEigenvectorProblem
     from curvedp.papers.opt.timing import seconds_with_and_without_privacy
@@ -243,6 +308,7 @@ def opt_table2(setting: Setting) -> tuple[dict[str, Any], Figure]:
     covariances = factors @ factors.swapaxes(1, 2) / 33
     vectors = rng.normal(size=(2000, 786))
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    # Problem, records and start of each case.
     cases = {
         "SPD 11 × 11": (
             FrechetMeanProblem(SPDAffineInvariant(11)),
@@ -288,6 +354,11 @@ def opt_fig3(setting: Setting) -> tuple[dict[str, Any], Figure]:
     ----------
     setting : Setting
         The reduced or the full form, and where the data are.
+
+    Returns
+    -------
+    figures, picture : dict and Figure
+        The numbers and the picture.
     """
     from curvedp.papers.opt import fig3
 

@@ -33,7 +33,8 @@ __all__ = [
     "seconds_per_draw",
 ]
 
-TangentSampler = Callable[[np.ndarray, np.ndarray], np.ndarray]  # (p, z) → vector
+# A function of a point p and of `dim` normal numbers z that returns a tangent vector.
+TangentSampler = Callable[[np.ndarray, np.ndarray], np.ndarray]
 
 # Steps of a Metropolis–Hastings chain for each dimension of the tangent space. The paper
 # does not print the length of its chains; ours is long enough for the mean square.
@@ -65,13 +66,16 @@ def samplers(manifold: Manifold) -> dict[str, TangentSampler]:
     """
 
     def explicit(point: np.ndarray, normals: np.ndarray) -> np.ndarray:
+        """Combine the vectors of an orthonormal basis that is built in full."""
         basis = np.asarray(manifold.from_coordinates(point, np.eye(manifold.dim)))
         return np.tensordot(normals, basis, axes=1)
 
     def gram_schmidt(point: np.ndarray, normals: np.ndarray) -> np.ndarray:
+        """Combine the vectors of a basis made orthonormal by Gram–Schmidt."""
         return np.tensordot(normals, gram_schmidt_basis(manifold, point), axes=1)
 
     def sparse_basis(point: np.ndarray, normals: np.ndarray) -> np.ndarray:
+        """Combine the vectors of an orthonormal basis that is stored sparsely."""
         stacked_columns = SPARSE_BASES[type(manifold)](point) @ normals
         return np.asarray(stacked_columns.reshape(manifold.point_shape, order="F"))
 
@@ -91,14 +95,20 @@ def gram_schmidt_basis(manifold: Manifold, point: np.ndarray) -> np.ndarray:
     ----------
     manifold : Manifold
         A space of SPD matrices, or the hyperboloid.
-    point : array
-        Where the tangent space is.
+    point : array of shape point_shape
+        The point of the tangent space.
+
+    Returns
+    -------
+    array of shape (dim, *point_shape)
+        The basis.
     """
     if isinstance(manifold, Lorentz):
         basis = _hyperboloid_basis(point)
     else:
         basis = _symmetric_basis(point.shape[0])
     coefficient_shape = (-1,) + (1,) * point.ndim
+    # After a vector is normalized, its part is taken off all later ones at once.
     for i in range(manifold.dim):
         basis[i] /= manifold.norm(point, basis[i])
         later_vectors = basis[i + 1 :]
@@ -109,13 +119,32 @@ def gram_schmidt_basis(manifold: Manifold, point: np.ndarray) -> np.ndarray:
 
 
 def _hyperboloid_basis(point: np.ndarray) -> np.ndarray:
-    """Return the tangent vectors with spatial part eᵢ; ⟨p, v⟩ = 0 sets the time part."""
+    """Return the tangent vectors of the hyperboloid whose spatial parts are the eᵢ.
+
+    The time part follows from ⟨p, v⟩ = 0 in the Lorentzian product: vᵢ/p₀ times pᵢ.
+
+    Parameters
+    ----------
+    point : array of shape (dim + 1,)
+        p, its time coordinate first.
+    """
     time_parts = point[1:] / point[0]
     return np.hstack([time_parts[:, None], np.eye(len(time_parts))])
 
 
 def _symmetric_basis(size: int) -> np.ndarray:
-    """Return the orthonormal basis of symmetric matrices in the Frobenius metric."""
+    """Return the orthonormal basis of symmetric matrices in the Frobenius metric.
+
+    Parameters
+    ----------
+    size : int
+        The number m of rows.
+
+    Returns
+    -------
+    array of shape (m(m + 1)/2, m, m)
+        One entry of 1 on the diagonal, or two of √½ off it, in each matrix.
+    """
     rows, columns = np.triu_indices(size)
     numbers = np.arange(len(rows))
     entries = np.where(rows == columns, 1.0, math.sqrt(0.5))
@@ -133,7 +162,12 @@ def poincare_basis(point: np.ndarray) -> Any:
     Parameters
     ----------
     point : array of shape (d,)
-        p.
+        p, of norm below 1.
+
+    Returns
+    -------
+    sparse matrix of shape (d, d)
+        The basis vectors are its columns.
     """
     return sparse.identity(len(point), format="csr") * ((1 - point @ point) / 2)
 
@@ -148,6 +182,11 @@ def grassmann_basis(point: np.ndarray) -> Any:
     ----------
     point : array of shape (m, r)
         An orthonormal basis of the subspace.
+
+    Returns
+    -------
+    sparse matrix of shape (m·r, (m − r)·r)
+        The basis vectors are its columns.
     """
     r = point.shape[1]
     complement = np.linalg.qr(point, mode="complete")[0][:, r:]
@@ -164,11 +203,17 @@ def stiefel_basis(point: np.ndarray) -> Any:
     ----------
     point : array of shape (m, r)
         The frame P.
+
+    Returns
+    -------
+    sparse matrix of shape (m·r, dim)
+        The basis vectors are its columns.
     """
     r = point.shape[1]
     lower, upper = np.triu_indices(r, 1)
     pairs = np.arange(len(lower))
     entries = np.full(len(lower), math.sqrt(0.5))
+    # Entry (i, j) of an r×r matrix, stacked by columns, is number j·r + i.
     positions = np.concatenate([upper * r + lower, lower * r + upper])
     skew_matrices = sparse.coo_matrix(
         (np.concatenate([entries, -entries]), (positions, np.tile(pairs, 2))),
@@ -178,6 +223,7 @@ def stiefel_basis(point: np.ndarray) -> Any:
     return sparse.hstack([turns, grassmann_basis(point)], format="csr")
 
 
+# The manifolds for which the paper has a sparse basis.
 SPARSE_BASES = {
     PoincareBall: poincare_basis,
     Grassmann: grassmann_basis,
@@ -191,9 +237,9 @@ def base_point(manifold: Manifold, seed: int) -> np.ndarray:
     Parameters
     ----------
     manifold : Manifold
-        Where the point is.
+        The manifold of the point.
     seed : int
-        Seed of the direction.
+        The seed of its direction from the origin.
     """
     normals = np.random.default_rng(seed).standard_normal(manifold.dim)
     coordinates = 0.5 * normals / np.linalg.norm(normals)
@@ -214,7 +260,7 @@ def seconds_per_draw(manifold: Manifold, sampler: TangentSampler, seed: int) -> 
     sampler : function
         One of `samplers`.
     seed : int
-        Seed of the base point and of the normals.
+        The seed of the base point and of the normals.
     """
     point = base_point(manifold, seed)
     rng = np.random.default_rng(seed)
@@ -262,10 +308,15 @@ def metropolis_draw(
     ----------
     manifold : Manifold
         Symmetric positive definite matrices, or a sphere.
-    point : array
-        Where the tangent space is.
+    point : array of shape point_shape
+        The point of the tangent space.
     rng : numpy.random.Generator
-        Draws proposals and decisions.
+        The source of proposals and decisions.
+
+    Returns
+    -------
+    array of shape point_shape
+        A tangent vector.
 
     Examples
     --------
@@ -297,9 +348,9 @@ def metropolis_timing(manifold: Manifold, n_chains: int) -> dict[str, float]:
     Parameters
     ----------
     manifold : Manifold
-        As in `metropolis_draw`.
+        Symmetric positive definite matrices, or a sphere.
     n_chains : int
-        How many chains are run.
+        The number of chains.
 
     Returns
     -------

@@ -49,20 +49,22 @@ class TangentGaussian(Law):
     def sample(
         self, rng: np.random.Generator, center: ArrayLike, size: Size = None
     ) -> Floats:
-        """Return independent tangent vectors at the center.
+        """Return independent tangent vectors at the center, in floats: NOT for a release.
 
         Parameters
         ----------
         rng : numpy.random.Generator
             The source of randomness.
-        center : point or array of points
-            Its leading axes broadcast to `size`.
+        center : array of shape (..., *point_shape)
+            The points of the tangent spaces. Leading axes broadcast to `size`.
         size : int or tuple of int, optional
-            How many.
+            The number of draws, or the shape of an array of draws; one for each center
+            if omitted.
 
         Returns
         -------
         array of shape size + point_shape
+            The tangent vectors.
         """
         check_rng(rng)
         manifold, point_shape = self.manifold, self.manifold.point_shape
@@ -83,9 +85,10 @@ class TangentGaussian(Law):
 
         Parameters
         ----------
-        x : array
-            Tangent vectors at the center; leading axes broadcast.
-        center : point or array of points
+        x : array of shape (..., *point_shape)
+            Tangent vectors at the center.
+        center : array of shape (..., *point_shape)
+            The points of the tangent spaces; leading axes broadcast with those of x.
         """
         shape = self.manifold.point_shape
         center = check_points("center", center, shape)
@@ -95,7 +98,13 @@ class TangentGaussian(Law):
         return np.asarray(-((np.asarray(length) / self.scale) ** 2) / 2 - constant)
 
     def radial_cdf(self, r: ArrayLike) -> Floats:
-        """Return P(‖v‖ ≤ r), the chi law of `dim` degrees of freedom."""
+        """Return P(‖v‖ ≤ r): ‖v‖/σ has the chi law of `dim` degrees of freedom.
+
+        Parameters
+        ----------
+        r : array
+            Lengths.
+        """
         ratio = np.maximum(check_radii(r), 0.0) / self.scale
         # An overflow means that the probability is 1.
         with np.errstate(over="ignore"):
@@ -103,10 +112,10 @@ class TangentGaussian(Law):
 
     @property
     def mean_radius(self) -> float:
-        """The mean of ‖v‖."""
+        """The mean of ‖v‖, σ·√2·Γ((d + 1)/2)/Γ(d/2)."""
         return self.scale * math.sqrt(2.0) * float(poch(self.manifold.dim / 2, 0.5))
 
     @property
     def mean_square_radius(self) -> float:
-        """The mean of ‖v‖²."""
+        """The mean of ‖v‖², d·σ²."""
         return self.manifold.dim * self.scale**2

@@ -16,6 +16,7 @@ __all__ = [
     "seconds_with_and_without_privacy",
 ]
 
+# A function that descends once, to be timed.
 Run = Callable[[], None]
 
 
@@ -24,18 +25,24 @@ def seconds_with_and_without_privacy(
 ) -> tuple[float, float]:
     """Return the seconds of a descent without privacy, and of one by DP-RSGD.
 
-    Each is the faster of two runs, after a first one that compiles.
+    Each is the faster of two runs, after a first one that compiles. The two kinds take
+    turns, so that a busy machine slows both.
 
     Parameters
     ----------
     problem : Problem
-        What is minimized.
-    data : array
+        The objective and its manifold.
+    data : array of shape (n, *point_shape)
         The records.
-    start : array
+    start : array of shape point_shape
         Where descent starts.
     steps : int
-        The number of steps.
+        The number of steps, each of one record.
+
+    Returns
+    -------
+    without_privacy, with_privacy : float
+        Seconds of the wall clock.
     """
     runs = [
         make_run(problem, data, start, steps, batch_size=1, learning_rate=0.01)
@@ -63,20 +70,30 @@ def descent_without_privacy(
     Parameters
     ----------
     problem : Problem
-        What is minimized.
-    data : array
+        The objective and its manifold.
+    data : array of shape (n, *point_shape)
         The records.
-    start : array
+    start : array of shape point_shape
         Where descent starts.
-    steps, batch_size : int
-        The number of steps, and of records in each.
+    steps : int
+        The number of steps.
+    batch_size : int
+        The number of records of each step.
     learning_rate : float
         The step size.
+
+    Returns
+    -------
+    function
+        Descends once when it is called, and returns nothing.
     """
 
     @jax.jit
     def run_steps(data, point, batches):  # type: ignore[no-untyped-def]  # JAX arrays have no static type here
+        """Descend by one batch after the other, compiled as one loop."""
+
         def step(point, numbers):  # type: ignore[no-untyped-def]  # JAX arrays have no static type here
+            """Move against the mean gradient of the records with these numbers."""
             mean_slope = jnp.mean(problem.slopes(point, data[numbers]), axis=0)
             gradient = problem.total(point, mean_slope)
             return problem.move(point, -learning_rate * gradient), None
@@ -88,6 +105,7 @@ def descent_without_privacy(
     batches_shape = (steps_per_call, batch_size)
 
     def run() -> None:
+        """Descend once, in calls of at most 10,000 steps, as DP-RSGD does."""
         with jax.enable_x64(True):
             point, records = jnp.asarray(start), jnp.asarray(data)
             for _ in range(steps // steps_per_call):
@@ -111,18 +129,26 @@ def private_descent(
     Parameters
     ----------
     problem : Problem
-        What is minimized.
-    data : array
+        The objective and its manifold.
+    data : array of shape (n, *point_shape)
         The records.
-    start : array
+    start : array of shape point_shape
         Where descent starts.
-    steps, batch_size : int
-        The number of steps, and of records in each.
+    steps : int
+        The number of steps.
+    batch_size : int
+        The number of records of each step.
     learning_rate : float
         The step size.
+
+    Returns
+    -------
+    function
+        Descends once when it is called, and returns nothing.
     """
 
     def run() -> None:
+        """Run DP-RSGD once."""
         dp_rsgd(
             problem,
             data,
@@ -143,7 +169,12 @@ def run_seconds(run: Run) -> tuple[float, float]:
     Parameters
     ----------
     run : function
-        What is timed.
+        The function that is called and timed.
+
+    Returns
+    -------
+    wall, processor : float
+        Seconds.
     """
     wall_start, processor_start = time.perf_counter(), time.process_time()
     run()
