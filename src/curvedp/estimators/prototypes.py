@@ -7,21 +7,20 @@ from typing import Any, Self
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from curvedp.core.codes import ChoiceRule, ProtectedUnit
+from curvedp.core.certificate import Release
+from curvedp.core.codes import ChoiceRule
 from curvedp.core.mechanism import Choice
 from curvedp.core.released import ReleasedValue
 from curvedp.core.statistic import Ball
 from curvedp.errors import ParameterError, ReleaseWarning
 from curvedp.estimators.base import PendingRelease, PrivateTransformer
 from curvedp.estimators.softmax import ScoringClassifier
-from curvedp.geometry.manifold import Manifold, check_manifold
+from curvedp.geometry.manifold import Manifold
 from curvedp.ledger import Ledger
 from curvedp.mechanisms.noisy_sum import ADD_REMOVE
 from curvedp.mechanisms.staged.prototypes import PrototypeMechanism
 from curvedp.privacy import GDP, Guarantee
 from curvedp.randomness import Source
-from curvedp.records.base import open_records
-from curvedp.records.persons import encode_persons
 from curvedp.release.predict import predicted_error
 from curvedp.release.rebuild import mechanism_of
 from curvedp.statistics.prototypes import ClassPrototypes, Prototypes
@@ -163,21 +162,12 @@ class PrivatePrototypes(PrivateTransformer, ScoringClassifier):
         groups : sequence of n ids, or None
             The person to whom each record belongs.
         """
-        point_shape = check_manifold(self.manifold).point_shape
         min_records = 0 if self._n_is_private else 2
-        records = open_records(X, point_shape, min_records=min_records)
-        labels = records.labels(y, self.classes)
-        n_classes = len(labels.classes)
-        if n_classes < 2:
-            raise ParameterError("there is one class; at least 2 are needed")
-
-        n = records.n
-        person_index = None
-        privacy_unit = ProtectedUnit.LABELED_RECORD
-        if groups is not None:
-            person_index = encode_persons(groups, records.n, min_persons=min_records)
-            n = int(person_index.max(initial=-1)) + 1
-            privacy_unit = ProtectedUnit.LABELED_PERSON
+        loaded = self._load_labeled_records(
+            self.manifold, X, y, groups, self.classes, min_records
+        )
+        n = loaded.n
+        n_classes = len(loaded.labels.classes)
 
         statistic = ClassPrototypes(
             self.manifold,
@@ -196,18 +186,33 @@ class PrivatePrototypes(PrivateTransformer, ScoringClassifier):
             )
 
         # `array` refuses a dask array.
-        data = (records.array(), labels.codes, person_index)
+        data = (loaded.records.array(), loaded.labels.codes, loaded.person_index)
         choice = Choice(ChoiceRule.ONLY_ONE)
         pending = PendingRelease(mechanism, data, choice, "prototypes of the classes")
-        (release,) = self._pay_and_release([pending], privacy_unit)
+        (release,) = self._pay_and_release([pending], loaded.privacy_unit)
+        self._set_fitted(statistic, loaded.labels.classes, release)
 
+    def _set_fitted(
+        self, statistic: ClassPrototypes, classes: np.ndarray, release: Release
+    ) -> None:
+        """Set the fitted attributes, all of which follow from the release.
+
+        Parameters
+        ----------
+        statistic : ClassPrototypes
+            What was released.
+        classes : array
+            The public set of classes, in order.
+        release : Release
+            The released numbers of all classes, with their certificate.
+        """
         prototypes: Prototypes = release.value
         center, radius = prototypes.ball
         points = self.manifold.from_normal_coordinates(
             center, radius * _shortened(prototypes.means)
         )
         self.manifold_ = statistic.manifold
-        self.classes_ = labels.classes
+        self.classes_ = classes
         self.classifier_ = prototypes
         self.means_ = statistic.to_data_frame(np.asarray(points))
         self.counts_ = prototypes.counts

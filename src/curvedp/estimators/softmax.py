@@ -9,7 +9,7 @@ the nearest class mean.
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from scipy.special import softmax
@@ -29,14 +29,39 @@ from curvedp.mechanisms.staged.reduced_classifier import (
 )
 from curvedp.privacy import GDP, Guarantee
 from curvedp.randomness import Source
-from curvedp.records.base import open_records
+from curvedp.records.base import Records, open_records
 from curvedp.records.chunked import map_records
+from curvedp.records.labels import ChunkedLabels, Labels
 from curvedp.records.persons import encode_persons
 from curvedp.statistics.reduced_classes import (
     LinearClassifier,
     ReducedClasses,
     longest_features,
 )
+
+
+class LabeledRecords(NamedTuple):
+    """Records with private labels, as a classifier of all classes at once reads them.
+
+    Attributes
+    ----------
+    records : Records
+        The records.
+    labels : Labels
+        The class of each record, and the public set of classes.
+    person_index : array of int, or None
+        The person of each record, if people are protected.
+    n : int
+        The number of records, or of people if these are protected.
+    privacy_unit : ProtectedUnit
+        A record with its label, or a person with all their records and labels.
+    """
+
+    records: Records
+    labels: Labels | ChunkedLabels
+    person_index: np.ndarray | None
+    n: int
+    privacy_unit: ProtectedUnit
 
 
 class ScoringClassifier(ClassifierMixin, PrivateEstimator):
@@ -90,6 +115,57 @@ class ScoringClassifier(ClassifierMixin, PrivateEstimator):
             return np.asarray(softmax(self._scores(records), axis=-1))
 
         return self._apply(probabilities, X, (len(self.classes_),))
+
+    @staticmethod
+    def _load_labeled_records(
+        manifold: Manifold,
+        X: Any,
+        y: Any,
+        groups: Any,
+        classes: Any,
+        min_records: int = 2,
+    ) -> LabeledRecords:
+        """Return records with private labels, after checking that they fit together.
+
+        Parameters
+        ----------
+        manifold : Manifold
+            The manifold of the records.
+        X : array of shape (n, *point_shape)
+            The records.
+        y : sequence of n labels
+            The class of each record.
+        groups : sequence of n ids, or None
+            The person to whom each record belongs.
+        classes : sequence of labels, or None
+            The public set of classes; None takes those that occur.
+        min_records : int
+            The smallest number of records, and of people, that is accepted.
+
+        Returns
+        -------
+        LabeledRecords
+            The data, and whom the release protects.
+
+        Raises
+        ------
+        ParameterError
+            If shapes or types do not fit, or there are fewer than two classes.
+        """
+        point_shape = check_manifold(manifold).point_shape
+        records = open_records(X, point_shape, min_records=min_records)
+        labels = records.labels(y, classes)
+        if len(labels.classes) < 2:
+            raise ParameterError("there is one class; at least 2 are needed")
+        if groups is None:
+            unit = ProtectedUnit.LABELED_RECORD
+            return LabeledRecords(records, labels, None, records.n, unit)
+
+        person_index = encode_persons(groups, records.n, min_persons=min_records)
+        n_persons = int(person_index.max(initial=-1)) + 1
+        return LabeledRecords(
+            records, labels, person_index, n_persons, ProtectedUnit.LABELED_PERSON
+        )
 
     def _scores(self, records: np.ndarray) -> np.ndarray:
         """Return the score of each class for each record; subclasses define it.
@@ -180,42 +256,37 @@ class ReducedClassifier(ScoringClassifier):
             A public bound on the length of a record's features; by default the largest
             possible length.
         """
-        records = open_records(X, check_manifold(self.manifold).point_shape)
-        labels = records.labels(y, self.classes)
-        n_classes = len(labels.classes)
-        if n_classes < 2:
-            raise ParameterError("there is one class; at least 2 are needed")
-
-        n = records.n
-        person_index = None
-        privacy_unit = ProtectedUnit.LABELED_RECORD
-        if groups is not None:
-            person_index = encode_persons(groups, records.n)
-            n = int(person_index.max()) + 1
-            privacy_unit = ProtectedUnit.LABELED_PERSON
+        loaded = self._load_labeled_records(self.manifold, X, y, groups, self.classes)
+        classes = loaded.labels.classes
+        n = loaded.n
 
         if max_feature_length is None:
             max_feature_length = longest_features(self.features, self.reduce)
         statistic = ReducedClasses(
-            self.manifold, self.reduce, self.features, max_feature_length, n_classes, n
+            self.manifold,
+            self.reduce,
+            self.features,
+            max_feature_length,
+            len(classes),
+            n,
         )
         mechanism = mechanism_type.calibrate(statistic, self.guarantee)
         if not mechanism.has_enough_records:
             warnings.warn(
-                f"n = {n} at {self.guarantee} is small for {n_classes} classes: expect "
+                f"n = {n} at {self.guarantee} is small for {len(classes)} classes: expect "
                 "chance level",
                 ReleaseWarning,
                 stacklevel=3,
             )
 
         # `array` refuses a dask array.
-        data = (records.array(), labels.codes, person_index)
+        data = (loaded.records.array(), loaded.labels.codes, loaded.person_index)
         choice = Choice(ChoiceRule.ONLY_ONE)
         pending = PendingRelease(mechanism, data, choice, "weights of the classes")
-        (release,) = self._pay_and_release([pending], privacy_unit)
+        (release,) = self._pay_and_release([pending], loaded.privacy_unit)
 
         self.manifold_ = statistic.manifold
-        self.classes_ = labels.classes
+        self.classes_ = classes
         self.classifier_ = release.value
         self.certificate_ = release.certificate
         self.certificates_ = [release.certificate]
