@@ -199,6 +199,16 @@ class ProductFloatSet(FloatSet):
         """Return the least shrink factor of the parts of z.
 
         With one factor for all parts the point stays on its geodesic to the origin.
+
+        Parameters
+        ----------
+        z : array of shape (..., dim)
+            Normal coordinates at the origin.
+
+        Returns
+        -------
+        array of shape (...)
+            The factors, at most 1.
         """
         xp = namespace(z)
         factors = [float_set.shrink_factor(part) for float_set, part in self._split(z)]

@@ -98,6 +98,18 @@ class CorrelationMatrices(PullbackManifold, FrozenManifold):
         """Return the tangent matrix at p nearest to x.
 
         It is the symmetric part of x with a diagonal of 0, because that of p stays 1.
+
+        Parameters
+        ----------
+        p : array of shape (..., *point_shape)
+            A point.
+        x : array of shape (..., *point_shape)
+            Any array.
+
+        Returns
+        -------
+        array of shape (..., *point_shape)
+            The tangent vectors.
         """
         off_diagonal = 1 - like(p, np.eye(self.m))
         return sym(x) * off_diagonal + namespace(p, x).zeros_like(p)
@@ -107,6 +119,16 @@ class CorrelationMatrices(PullbackManifold, FrozenManifold):
 
         It is the residual as a positive definite matrix, plus the largest error of a
         diagonal entry, which must be 1.
+
+        Parameters
+        ----------
+        p : array of shape (..., *point_shape)
+            What may be points.
+
+        Returns
+        -------
+        array of shape (...)
+            The residuals; 0 on the manifold.
         """
         xp = namespace(p)
         diagonal_error = xp.max(xp.abs(xp.linalg.diagonal(p) - 1), axis=-1)
@@ -418,7 +440,18 @@ class CorrelationOffLog(CorrelationMatrices):
         return self.m * math.exp(self._largest_exponent(safe_radius))
 
     def to_model(self, x: Array) -> Array:
-        """Return φ(x): the entries of log x below the diagonal, times √2."""
+        """Return φ(x): the entries of log x below the diagonal, times √2.
+
+        Parameters
+        ----------
+        x : array of shape (..., *point_shape)
+            Points of this manifold.
+
+        Returns
+        -------
+        array of shape (..., *model.point_shape)
+            Points of the model.
+        """
         logarithm = log1p_sym(x - like(x, np.eye(self.m)))
         return math.sqrt(2) * lower_triangle(logarithm)
 

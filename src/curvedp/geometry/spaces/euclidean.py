@@ -34,7 +34,20 @@ class VectorManifold(FrozenManifold):
         return self.d
 
     def inner(self, p: Array, u: Array, v: Array) -> Array:
-        """Return the inner product Σ uᵢvᵢ of u and v, tangent vectors at any point p."""
+        """Return the inner product Σ uᵢvᵢ of u and v, tangent vectors at any point p.
+
+        Parameters
+        ----------
+        p : array of shape (..., *point_shape)
+            A point.
+        u, v : arrays of shape (..., *point_shape)
+            Tangent vectors at p.
+
+        Returns
+        -------
+        array of shape (...)
+            The inner products.
+        """
         xp = namespace(p, u, v)
         _, u, v = xp.broadcast_arrays(p, u, v)
         return xp.vecdot(u, v)
@@ -43,6 +56,16 @@ class VectorManifold(FrozenManifold):
         """Return the length √Σ vᵢ² of the tangent vector v, whatever the point p.
 
         The squares of very large or small entries neither overflow nor underflow.
+
+        Parameters
+        ----------
+        p, v : arrays of shape (..., *point_shape)
+            A point, and a tangent vector at it.
+
+        Returns
+        -------
+        array of shape (...)
+            The lengths.
         """
         xp = namespace(p, v)
         _, v = xp.broadcast_arrays(p, v)

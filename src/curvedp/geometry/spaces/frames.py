@@ -17,13 +17,37 @@ class EmbeddedMetric(EmbeddedMean):
     is_homogeneous = True
 
     def inner(self, p: Array, u: Array, v: Array) -> Array:
-        """Return the inner product tr(uᵀv) of u and v, tangent matrices at any point p."""
+        """Return the inner product tr(uᵀv) of u and v, tangent matrices at any point p.
+
+        Parameters
+        ----------
+        p : array of shape (..., *point_shape)
+            A point.
+        u, v : arrays of shape (..., *point_shape)
+            Tangent vectors at p.
+
+        Returns
+        -------
+        array of shape (...)
+            The inner products.
+        """
         xp = namespace(p, u, v)
         _, u, v = xp.broadcast_arrays(p, u, v)
         return xp.sum(u * v, axis=(-2, -1))
 
     def norm(self, p: Array, v: Array) -> Array:
-        """Return the length of v, a tangent matrix at any point p: its Frobenius norm."""
+        """Return the length of v, a tangent matrix at any point p: its Frobenius norm.
+
+        Parameters
+        ----------
+        p, v : arrays of shape (..., *point_shape)
+            A point, and a tangent vector at it.
+
+        Returns
+        -------
+        array of shape (...)
+            The lengths.
+        """
         _, v = namespace(p, v).broadcast_arrays(p, v)
         return matrix.norm(v)
 
@@ -61,6 +85,16 @@ class OrthonormalFrames(EmbeddedMetric):
         """Return the matrix with orthonormal columns nearest to x.
 
         It is the polar factor UVᵀ of the singular value decomposition x = U·S·Vᵀ.
+
+        Parameters
+        ----------
+        x : array of shape (..., *point_shape)
+            Any array, near the manifold as a rule.
+
+        Returns
+        -------
+        array of shape (..., *point_shape)
+            The points.
         """
         U, _, Vh = matrix.svd(x)
         return U @ Vh
@@ -91,7 +125,18 @@ class OrthonormalFrames(EmbeddedMetric):
         return xp.where(has_full_rank[..., None, None], U @ Vh, xp.nan)
 
     def embed(self, X: Array) -> np.ndarray:
-        """Return frames X as unit vectors: their entries, divided by √r (NumPy)."""
+        """Return frames X as unit vectors: their entries, divided by √r (NumPy).
+
+        Parameters
+        ----------
+        X : array of shape (..., *point_shape)
+            Points.
+
+        Returns
+        -------
+        array of shape (..., k)
+            Their embeddings (NumPy).
+        """
         X = np.asarray(X)
         return np.asarray(X.reshape(*X.shape[:-2], -1) / X.shape[-1] ** 0.5)
 
@@ -103,6 +148,16 @@ class OrthonormalFrames(EmbeddedMetric):
         """Return how far the columns of p are from orthonormal.
 
         It is the Frobenius norm of pᵀp − I.
+
+        Parameters
+        ----------
+        p : array of shape (..., *point_shape)
+            What may be points.
+
+        Returns
+        -------
+        array of shape (...)
+            The residuals; 0 on the manifold.
         """
         xp = namespace(p)
         gap = p.mT @ p - like(p, np.eye(p.shape[-1]))

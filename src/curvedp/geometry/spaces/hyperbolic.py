@@ -65,6 +65,18 @@ class Hyperbolic(VectorManifold, OriginIsometry):
         """Return the Riemannian inner product of u and v, tangent vectors at p.
 
         It is the dot product of their orthonormal coordinates.
+
+        Parameters
+        ----------
+        p : array of shape (..., *point_shape)
+            A point.
+        u, v : arrays of shape (..., *point_shape)
+            Tangent vectors at p.
+
+        Returns
+        -------
+        array of shape (...)
+            The inner products.
         """
         u_coordinates = self.to_coordinates(p, u)
         v_coordinates = self.to_coordinates(p, v)

@@ -194,6 +194,16 @@ class KendallShapes(EmbeddedMetric):
         """Return the landmarks x, centered and scaled to norm 1.
 
         If all landmarks are equal they have no shape, and the result is the origin.
+
+        Parameters
+        ----------
+        x : array of shape (..., *point_shape)
+            Any array, near the manifold as a rule.
+
+        Returns
+        -------
+        array of shape (..., *point_shape)
+            The points.
         """
         xp = namespace(x)
         point, all_equal = self._preshape(x, 0.0)
@@ -203,6 +213,16 @@ class KendallShapes(EmbeddedMetric):
         """Return the landmarks of a record x, centered and scaled to norm 1.
 
         They are NaN if all landmarks are equal up to round-off, which is no shape.
+
+        Parameters
+        ----------
+        x : array of shape (..., *point_shape)
+            Records; entries may be anything.
+
+        Returns
+        -------
+        array of shape (..., *point_shape)
+            The points; NaN where there is none.
         """
         xp = namespace(x)
         tolerance = self.k * float(xp.finfo(x.dtype).eps)

@@ -207,7 +207,18 @@ class PoincareBall(Hyperbolic):
         return namespace(p, x).broadcast_arrays(p, x)[1]
 
     def residual(self, p: Array) -> Array:
-        """Return 0 for a point p of the open ball, and |p| on its boundary and outside."""
+        """Return 0 for a point p of the open ball, and |p| on its boundary and outside.
+
+        Parameters
+        ----------
+        p : array of shape (..., *point_shape)
+            What may be points.
+
+        Returns
+        -------
+        array of shape (...)
+            The residuals; 0 on the manifold.
+        """
         xp = namespace(p)
         return xp.where(one_minus_square(xp, p) > 0, 0.0, euclidean_norm(xp, p))
 

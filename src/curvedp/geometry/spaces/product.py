@@ -211,21 +211,58 @@ class Product(OriginIsometry):
     # ---- isometries to the origin ----------------------------------------------------
 
     def canonical_center(self, center: Array) -> Array:
-        """Return where `move_to_origin` takes a center, part by part."""
+        """Return where `move_to_origin` takes a center, part by part.
+
+        Parameters
+        ----------
+        center : array of shape point_shape
+            The center of a public ball.
+
+        Returns
+        -------
+        array of shape point_shape
+            Where the isometry takes it.
+        """
         parts = zip(self.factors, self.split(center), strict=True)
         return self.join(
             [capabilities.canonical_center(factor, part) for factor, part in parts]
         )
 
     def move_to_origin(self, center: Array, X: Array) -> Array:
-        """Move each part of the points X by the isometry for its part of the center."""
+        """Move each part of the points X by the isometry for its part of the center.
+
+        Parameters
+        ----------
+        center : array of shape point_shape
+            The center of a public ball.
+        X : array of shape (..., *point_shape)
+            Points.
+
+        Returns
+        -------
+        array of shape (..., *point_shape)
+            The moved points.
+        """
         parts = zip(self.factors, self.split(center), self.split(X), strict=True)
         return self.join(
             [capabilities.move_to_origin(factor, c, x) for factor, c, x in parts]
         )
 
     def move_from_origin(self, center: Array, X: Array) -> Array:
-        """Move each part of the points X by the inverse of `move_to_origin`."""
+        """Move each part of the points X by the inverse of `move_to_origin`.
+
+        Parameters
+        ----------
+        center : array of shape point_shape
+            The center of a public ball.
+        X : array of shape (..., *point_shape)
+            Points, moved by `move_to_origin`.
+
+        Returns
+        -------
+        array of shape (..., *point_shape)
+            The points where they belong.
+        """
         parts = zip(self.factors, self.split(center), self.split(X), strict=True)
         return self.join(
             [capabilities.move_from_origin(factor, c, x) for factor, c, x in parts]
@@ -234,45 +271,128 @@ class Product(OriginIsometry):
     # ---- kernels ---------------------------------------------------------------------
 
     def exp(self, p: Array, v: Array) -> Array:
-        """Return the end of the geodesic from p with velocity v, part by part."""
+        """Return the end of the geodesic from p with velocity v, part by part.
+
+        Parameters
+        ----------
+        p : array of shape (..., *point_shape)
+            The points where the geodesics start.
+        v : array of shape (..., *point_shape)
+            Their velocities, tangent vectors at p.
+
+        Returns
+        -------
+        array of shape (..., *point_shape)
+            The end points.
+        """
         return self.join(
             [factor.exp(*parts) for factor, *parts in self._by_factor(p, v)]
         )
 
     def log(self, p: Array, q: Array) -> Array:
-        """Return the shortest velocity from p to q, part by part."""
+        """Return the shortest velocity from p to q, part by part.
+
+        Parameters
+        ----------
+        p, q : arrays of shape (..., *point_shape)
+            The point at which the velocity is tangent, and the point it leads to.
+
+        Returns
+        -------
+        array of shape (..., *point_shape)
+            The velocities, which are tangent vectors at p.
+        """
         return self.join(
             [factor.log(*parts) for factor, *parts in self._by_factor(p, q)]
         )
 
     def dist(self, p: Array, q: Array) -> Array:
-        """Return the distance √Σdᵢ² of p and q, dᵢ the distance of their i-th parts."""
+        """Return the distance √Σdᵢ² of p and q, dᵢ the distance of their i-th parts.
+
+        Parameters
+        ----------
+        p, q : arrays of shape (..., *point_shape)
+            Points.
+
+        Returns
+        -------
+        array of shape (...)
+            The distances.
+        """
         return _length(
             namespace(p, q),
             [factor.dist(*parts) for factor, *parts in self._by_factor(p, q)],
         )
 
     def inner(self, p: Array, u: Array, v: Array) -> Array:
-        """Return the inner product of u and v at p: the sum of those of their parts."""
+        """Return the inner product of u and v at p: the sum of those of their parts.
+
+        Parameters
+        ----------
+        p : array of shape (..., *point_shape)
+            A point.
+        u, v : arrays of shape (..., *point_shape)
+            Tangent vectors at p.
+
+        Returns
+        -------
+        array of shape (...)
+            The inner products.
+        """
         return reduce(
             add, [factor.inner(*parts) for factor, *parts in self._by_factor(p, u, v)]
         )
 
     def norm(self, p: Array, v: Array) -> Array:
-        """Return the length √Σlᵢ² of v at p, lᵢ the length of its i-th part."""
+        """Return the length √Σlᵢ² of v at p, lᵢ the length of its i-th part.
+
+        Parameters
+        ----------
+        p, v : arrays of shape (..., *point_shape)
+            A point, and a tangent vector at it.
+
+        Returns
+        -------
+        array of shape (...)
+            The lengths.
+        """
         return _length(
             namespace(p, v),
             [factor.norm(*parts) for factor, *parts in self._by_factor(p, v)],
         )
 
     def transport(self, p: Array, q: Array, v: Array) -> Array:
-        """Return v moved from p to q, each part by the transport of its factor."""
+        """Return v moved from p to q, each part by the transport of its factor.
+
+        Parameters
+        ----------
+        p, q : arrays of shape (..., *point_shape)
+            The point where the vector is, and the point to which it is moved.
+        v : array of shape (..., *point_shape)
+            A tangent vector at p.
+
+        Returns
+        -------
+        array of shape (..., *point_shape)
+            The moved vectors, which are tangent at q.
+        """
         return self.join(
             [factor.transport(*parts) for factor, *parts in self._by_factor(p, q, v)]
         )
 
     def project(self, x: Array) -> Array:
-        """Return a point near x: each part is projected to its factor."""
+        """Return a point near x: each part is projected to its factor.
+
+        Parameters
+        ----------
+        x : array of shape (..., *point_shape)
+            Any array, near the manifold as a rule.
+
+        Returns
+        -------
+        array of shape (..., *point_shape)
+            The points.
+        """
         return self.join(
             [factor.project(*parts) for factor, *parts in self._by_factor(x)]
         )
@@ -281,13 +401,36 @@ class Product(OriginIsometry):
         """Return the point that a record x stands for, part by part.
 
         If one part stands for no point its numbers are NaN, and so the record has none.
+
+        Parameters
+        ----------
+        x : array of shape (..., *point_shape)
+            Records; entries may be anything.
+
+        Returns
+        -------
+        array of shape (..., *point_shape)
+            The points; NaN where there is none.
         """
         return self.join(
             [factor.from_record(*parts) for factor, *parts in self._by_factor(x)]
         )
 
     def to_tangent(self, p: Array, x: Array) -> Array:
-        """Return the tangent vector at p nearest to x, part by part."""
+        """Return the tangent vector at p nearest to x, part by part.
+
+        Parameters
+        ----------
+        p : array of shape (..., *point_shape)
+            A point.
+        x : array of shape (..., *point_shape)
+            Any array.
+
+        Returns
+        -------
+        array of shape (..., *point_shape)
+            The tangent vectors.
+        """
         return self.join(
             [factor.to_tangent(*parts) for factor, *parts in self._by_factor(p, x)]
         )
@@ -339,7 +482,18 @@ class Product(OriginIsometry):
         )
 
     def to_coordinates(self, p: Array, v: Array) -> Array:
-        """Return the coordinates of v at p: those of its parts, concatenated."""
+        """Return the coordinates of v at p: those of its parts, concatenated.
+
+        Parameters
+        ----------
+        p, v : arrays of shape (..., *point_shape)
+            A point, and a tangent vector at it.
+
+        Returns
+        -------
+        array of shape (..., dim)
+            The coordinates.
+        """
         return _concat(
             namespace(p, v),
             [factor.to_coordinates(*parts) for factor, *parts in self._by_factor(p, v)],

@@ -293,7 +293,20 @@ class PullbackManifold(OriginIsometry, CheapKernels):
         return self.scale * self.model.dist(self.to_model(p), self.to_model(q))
 
     def inner(self, p: Array, u: Array, v: Array) -> Array:
-        """Return the inner product of u and v at p: that of their coordinates."""
+        """Return the inner product of u and v at p: that of their coordinates.
+
+        Parameters
+        ----------
+        p : array of shape (..., *point_shape)
+            A point.
+        u, v : arrays of shape (..., *point_shape)
+            Tangent vectors at p.
+
+        Returns
+        -------
+        array of shape (...)
+            The inner products.
+        """
         xp = namespace(p, u, v)
         products = xp.multiply(self.to_coordinates(p, u), self.to_coordinates(p, v))
         return xp.sum(products, axis=-1)
@@ -306,6 +319,18 @@ class PullbackManifold(OriginIsometry, CheapKernels):
         """Return v moved from p to q: dφ⁻¹ of the model's transport of dφ(v).
 
         The model moves dφ(v) from φ(p) to φ(q).
+
+        Parameters
+        ----------
+        p, q : arrays of shape (..., *point_shape)
+            The point where the vector is, and the point to which it is moved.
+        v : array of shape (..., *point_shape)
+            A tangent vector at p.
+
+        Returns
+        -------
+        array of shape (..., *point_shape)
+            The moved vectors, which are tangent at q.
         """
         moved = self.model.transport(
             self.to_model(p), self.to_model(q), self.differential(p, v)
@@ -324,7 +349,20 @@ class PullbackManifold(OriginIsometry, CheapKernels):
         return self.from_model(self.model.from_record(self.to_model(x)))
 
     def to_tangent(self, p: Array, x: Array) -> Array:
-        """Return a tangent vector at p near x: dφ⁻¹ of the tangent part of dφ(x)."""
+        """Return a tangent vector at p near x: dφ⁻¹ of the tangent part of dφ(x).
+
+        Parameters
+        ----------
+        p : array of shape (..., *point_shape)
+            A point.
+        x : array of shape (..., *point_shape)
+            Any array.
+
+        Returns
+        -------
+        array of shape (..., *point_shape)
+            The tangent vectors.
+        """
         tangent = self.model.to_tangent(self.to_model(p), self.differential(p, x))
         return self.inverse_differential(p, tangent)
 
@@ -336,13 +374,36 @@ class PullbackManifold(OriginIsometry, CheapKernels):
         """Return the tangent vector at p with orthonormal coordinates z.
 
         It is dφ⁻¹ of the model's vector at φ(p) with the coordinates of z/scale.
+
+        Parameters
+        ----------
+        p : array of shape (..., *point_shape)
+            A point.
+        z : array of shape (..., dim)
+            Coordinates.
+
+        Returns
+        -------
+        array of shape (..., *point_shape)
+            The tangent vectors.
         """
         z_in_model = self.coordinates_to_model(z / self.scale)
         vector = self.model.from_coordinates(self.to_model(p), z_in_model)
         return self.inverse_differential(p, vector)
 
     def to_coordinates(self, p: Array, v: Array) -> Array:
-        """Return the orthonormal coordinates of v at p: the scale times those of dφ(v)."""
+        """Return the orthonormal coordinates of v at p: the scale times those of dφ(v).
+
+        Parameters
+        ----------
+        p, v : arrays of shape (..., *point_shape)
+            A point, and a tangent vector at it.
+
+        Returns
+        -------
+        array of shape (..., dim)
+            The coordinates.
+        """
         z_in_model = self.model.to_coordinates(
             self.to_model(p), self.differential(p, v)
         )
@@ -352,6 +413,16 @@ class PullbackManifold(OriginIsometry, CheapKernels):
         """Return the normal coordinates of q at p.
 
         They are the scale times those of φ(q) at φ(p).
+
+        Parameters
+        ----------
+        p, q : arrays of shape (..., *point_shape)
+            The point at which the coordinates are taken, and the point they describe.
+
+        Returns
+        -------
+        array of shape (..., dim)
+            The coordinates.
         """
         z_in_model = self.model.normal_coordinates(self.to_model(p), self.to_model(q))
         return self.scale * self.coordinates_from_model(z_in_model)
@@ -360,6 +431,18 @@ class PullbackManifold(OriginIsometry, CheapKernels):
         """Return the point with normal coordinates z at p.
 
         It is φ⁻¹ of the model's point with the coordinates of z/scale at φ(p).
+
+        Parameters
+        ----------
+        p : array of shape (..., *point_shape)
+            The point at which the coordinates are taken.
+        z : array of shape (..., dim)
+            Normal coordinates.
+
+        Returns
+        -------
+        array of shape (..., *point_shape)
+            The points.
         """
         z_in_model = self.coordinates_to_model(z / self.scale)
         point = self.model.from_normal_coordinates(self.to_model(p), z_in_model)
@@ -369,6 +452,18 @@ class PullbackManifold(OriginIsometry, CheapKernels):
         """Return the coordinates at q of the transported vector with coordinates z at p.
 
         The model moves the vector from φ(p) to φ(q); the scale cancels.
+
+        Parameters
+        ----------
+        p, q : arrays of shape (..., *point_shape)
+            The point where the vector is, and the point to which it is moved.
+        z : array of shape (..., dim)
+            Its coordinates at p.
+
+        Returns
+        -------
+        array of shape (..., dim)
+            Its coordinates at q.
         """
         moved = capabilities.transport_coordinates(
             self.model, self.to_model(p), self.to_model(q), self.coordinates_to_model(z)

@@ -116,6 +116,18 @@ class Simplex(PullbackManifold, ManifoldWithBoundary):
         """Return the tangent vector nearest to x: x without its mean, at every point p.
 
         Proportions keep their sum along it, because its entries sum to 0.
+
+        Parameters
+        ----------
+        p : array of shape (..., *point_shape)
+            A point.
+        x : array of shape (..., *point_shape)
+            Any array.
+
+        Returns
+        -------
+        array of shape (..., *point_shape)
+            The tangent vectors.
         """
         xp = namespace(p, x)
         return x - xp.mean(x, axis=-1, keepdims=True) + xp.zeros_like(p)
@@ -124,6 +136,16 @@ class Simplex(PullbackManifold, ManifoldWithBoundary):
         """Return how far p is from being proportions.
 
         It is |Σp − 1| plus the total by which entries are below 0.
+
+        Parameters
+        ----------
+        p : array of shape (..., *point_shape)
+            What may be points.
+
+        Returns
+        -------
+        array of shape (...)
+            The residuals; 0 on the manifold.
         """
         xp = namespace(p)
         negative = xp.sum(xp.where(p < 0, -p, 0.0), axis=-1)
@@ -159,6 +181,16 @@ class Simplex(PullbackManifold, ManifoldWithBoundary):
         """Return dφ_p(v) = v/(2√p), the velocity of φ(p) = √p where p has velocity v.
 
         It is 0 where a proportion is 0, on the boundary of the simplex.
+
+        Parameters
+        ----------
+        p, v : arrays of shape (..., *point_shape)
+            A point, and a tangent vector at it.
+
+        Returns
+        -------
+        array of shape (..., *model.point_shape)
+            Tangent vectors of the model.
         """
         xp = namespace(p, v)
         root = _positive_root(xp, p)

@@ -93,13 +93,39 @@ class SPDAffineInvariant(SPD, AffineInvariantCone, OriginIsometry, CheapKernels)
         return spectrum_float_set(self.m)
 
     def move_to_origin(self, center: Array, X: Array) -> Array:
-        """Return L⁻¹XL⁻ᵀ, an isometry of X that takes the center LLᵀ to the identity."""
+        """Return L⁻¹XL⁻ᵀ, an isometry of X that takes the center LLᵀ to the identity.
+
+        Parameters
+        ----------
+        center : array of shape point_shape
+            The center of a public ball.
+        X : array of shape (..., *point_shape)
+            Points.
+
+        Returns
+        -------
+        array of shape (..., *point_shape)
+            The moved points.
+        """
         if np.array_equal(center, self.origin):
             return X
         return whitened(like(X, center), X)[1]
 
     def move_from_origin(self, center: Array, X: Array) -> Array:
-        """Return LXLᵀ, an isometry of X that takes the identity to the center LLᵀ."""
+        """Return LXLᵀ, an isometry of X that takes the identity to the center LLᵀ.
+
+        Parameters
+        ----------
+        center : array of shape point_shape
+            The center of a public ball.
+        X : array of shape (..., *point_shape)
+            Points, moved by `move_to_origin`.
+
+        Returns
+        -------
+        array of shape (..., *point_shape)
+            The points where they belong.
+        """
         if np.array_equal(center, self.origin):
             return X
         return sym(sandwich(cholesky(like(X, center)), X))
@@ -243,6 +269,18 @@ class SPDAffineInvariant(SPD, AffineInvariantCone, OriginIsometry, CheapKernels)
         """Return the inner product tr(p⁻¹u p⁻¹v) of tangent matrices u and v at p.
 
         With p = LLᵀ it is the Frobenius product of L⁻¹uL⁻ᵀ and L⁻¹vL⁻ᵀ.
+
+        Parameters
+        ----------
+        p : array of shape (..., *point_shape)
+            A point.
+        u, v : arrays of shape (..., *point_shape)
+            Tangent vectors at p.
+
+        Returns
+        -------
+        array of shape (...)
+            The inner products.
         """
         products = self._whitened(p, u) * self._whitened(p, v)
         return namespace(p, u, v).sum(products, axis=(-2, -1))

@@ -268,7 +268,20 @@ class FlatSPD(SPD, ScalableCone, OriginIsometry):
         return matrix.norm(self._difference(self._frame(p), p, q))
 
     def inner(self, p: Array, u: Array, v: Array) -> Array:
-        """Return the inner product of tangent vectors u and v at p: tr(dφ(u)ᵀ·dφ(v))."""
+        """Return the inner product of tangent vectors u and v at p: tr(dφ(u)ᵀ·dφ(v)).
+
+        Parameters
+        ----------
+        p : array of shape (..., *point_shape)
+            A point.
+        u, v : arrays of shape (..., *point_shape)
+            Tangent vectors at p.
+
+        Returns
+        -------
+        array of shape (...)
+            The inner products.
+        """
         frame = self._frame(p)
         products = self._differential(frame, u) * self._differential(frame, v)
         return namespace(p, u, v).sum(products, axis=(-2, -1))

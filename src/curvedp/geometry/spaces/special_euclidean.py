@@ -85,6 +85,16 @@ class SpecialEuclidean(PullbackManifold):
         """Return how far a matrix p is from a rigid motion [[R, t], [0, 1]].
 
         It is the residual of R as a rotation, plus the largest error of the last row.
+
+        Parameters
+        ----------
+        p : array of shape (..., *point_shape)
+            What may be points.
+
+        Returns
+        -------
+        array of shape (...)
+            The residuals; 0 on the manifold.
         """
         xp = namespace(p)
         last_row = like(p, [0.0] * self.n + [1.0])
@@ -96,7 +106,18 @@ class SpecialEuclidean(PullbackManifold):
         return self.model.join([x[..., :-1, :-1], x[..., :-1, -1] / self.length])
 
     def from_model(self, y: Array) -> Array:
-        """Return the matrix [[R, t], [0, 1]] of a pair y of R and t/length."""
+        """Return the matrix [[R, t], [0, 1]] of a pair y of R and t/length.
+
+        Parameters
+        ----------
+        y : array of shape (..., *model.point_shape)
+            Points of the model.
+
+        Returns
+        -------
+        array of shape (..., *point_shape)
+            Points of this manifold.
+        """
         rotation, translation = self.model.split(y)
         return _block_matrix(rotation, self.length * translation, 1.0)
 
@@ -104,6 +125,18 @@ class SpecialEuclidean(PullbackManifold):
         """Return the tangent matrix [[U, s], [0, 0]] of a pair w of U and s/length.
 
         U is the velocity of the rotation and s that of the translation, at any p.
+
+        Parameters
+        ----------
+        p : array of shape (..., *point_shape)
+            A point.
+        w : array of shape (..., *model.point_shape)
+            A tangent vector of the model at the image of p.
+
+        Returns
+        -------
+        array of shape (..., *point_shape)
+            Tangent vectors at p.
         """
         rotation, translation = self.model.split(w)
         return _block_matrix(rotation, self.length * translation, 0.0)

@@ -258,7 +258,18 @@ class Sphere(VectorManifold, UnitQuadric, EmbeddedMean):
         return v - along * (sinc * p + versine_quotient(xp, angle_square) * velocity)
 
     def project(self, x: Array) -> Array:
-        """Return the point x/|x| of the sphere nearest to x; the origin for x = 0."""
+        """Return the point x/|x| of the sphere nearest to x; the origin for x = 0.
+
+        Parameters
+        ----------
+        x : array of shape (..., *point_shape)
+            Any array, near the manifold as a rule.
+
+        Returns
+        -------
+        array of shape (..., *point_shape)
+            The points.
+        """
         xp = namespace(x)
         length = euclidean_norm(xp, x)[..., None]
         unit = x / xp.where(length == 0, 1.0, length)
@@ -277,13 +288,37 @@ class Sphere(VectorManifold, UnitQuadric, EmbeddedMean):
         return np.asarray(self.project(z))
 
     def to_tangent(self, p: Array, x: Array) -> Array:
-        """Return the tangent vector at p nearest to x: x without its component along p."""
+        """Return the tangent vector at p nearest to x: x without its component along p.
+
+        Parameters
+        ----------
+        p : array of shape (..., *point_shape)
+            A point.
+        x : array of shape (..., *point_shape)
+            Any array.
+
+        Returns
+        -------
+        array of shape (..., *point_shape)
+            The tangent vectors.
+        """
         xp = namespace(p, x)
         along = xp.vecdot(p, x) / xp.vecdot(p, p)
         return x - along[..., None] * p
 
     def residual(self, p: Array) -> Array:
-        """Return how far the length of p is from 1: | |p| − 1 |."""
+        """Return how far the length of p is from 1: | |p| − 1 |.
+
+        Parameters
+        ----------
+        p : array of shape (..., *point_shape)
+            What may be points.
+
+        Returns
+        -------
+        array of shape (...)
+            The residuals; 0 on the manifold.
+        """
         xp = namespace(p)
         return xp.abs(euclidean_norm(xp, p) - 1)
 

@@ -316,6 +316,18 @@ class Stiefel(OrthonormalFrames):
         """Return the tangent vector at p nearest to x: p·A + N.
 
         A is the skew part of pᵀx, and N the part of x orthogonal to the columns of p.
+
+        Parameters
+        ----------
+        p : array of shape (..., *point_shape)
+            A point.
+        x : array of shape (..., *point_shape)
+            Any array.
+
+        Returns
+        -------
+        array of shape (..., *point_shape)
+            The tangent vectors.
         """
         A, N = self._split(p, x)
         return p @ A + N

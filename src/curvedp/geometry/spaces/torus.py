@@ -49,7 +49,18 @@ class Torus(FlatVectorManifold, EmbeddedMean):
         return _wrap_angles(x)
 
     def embed(self, X: Array) -> np.ndarray:
-        """Return points X of d angles as unit vectors (cos X, sin X)/√d of R^{2d}."""
+        """Return points X of d angles as unit vectors (cos X, sin X)/√d of R^{2d}.
+
+        Parameters
+        ----------
+        X : array of shape (..., *point_shape)
+            Points.
+
+        Returns
+        -------
+        array of shape (..., k)
+            Their embeddings (NumPy).
+        """
         X = np.asarray(X)
         circles = np.concatenate([np.cos(X), np.sin(X)], axis=-1)
         return np.asarray(circles / self.d**0.5)
@@ -58,6 +69,16 @@ class Torus(FlatVectorManifold, EmbeddedMean):
         """Return the point nearest to a vector z of R^{2d}: the angle of each (cos, sin).
 
         The first d entries of z stand for cosines, and the others for sines.
+
+        Parameters
+        ----------
+        z : array of shape (..., k)
+            Vectors of the embedding space, such as means of embedded points.
+
+        Returns
+        -------
+        array of shape (..., *point_shape)
+            The points (NumPy).
         """
         cosines = z[..., : self.d]
         sines = z[..., self.d :]
