@@ -304,8 +304,8 @@ def bracket_jacobi_operator(M: Manifold, p: Array, v: Array) -> np.ndarray:
 class ScalableCone(Manifold):
     """Spaces whose points may be multiplied by positive numbers.
 
-    log det is then a coordinate that tells the unit of the data, and the metric does
-    not depend on the unit.
+    In another unit of the data all points are multiplied by one number. That changes
+    log det by a constant, and no distance.
     """
 
 

@@ -48,7 +48,7 @@ class RiemannianGaussian(IsotropicLaw):
 
     Draws are exact and independent: rejection under a checked envelope, no Markov
     chain, no cap on the loop. `profile` is the privacy profile of the law on the real
-    numbers; a release is drawn by `curvedp.laws.exact`, which rounds without a trace.
+    numbers; a release is drawn by `curvedp.laws.exact`, whose rounding leaks nothing.
 
     Parameters
     ----------

@@ -43,8 +43,8 @@ def mean_in_ball(
     the mean after a length of at most ‖∇f(x)‖/μ (docs/theory/frechet-mean.md).
     Otherwise a public number of gradient steps is made from the center. Either way the
     value is within `solver_error`; only the time depends on which, and so on the
-    records. Residuals are believed, and steps begun, only where floats represent the
-    point well.
+    records. A residual counts, and a step begins, only at points that floats represent
+    well.
 
     Parameters
     ----------

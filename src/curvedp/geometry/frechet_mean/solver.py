@@ -89,7 +89,10 @@ class PassResult:
 
 
 class MeanBackend(ABC):
-    """What a search needs to know of a space and of where its records lie."""
+    """The access of a search to a space and to its records.
+
+    A backend knows where to start, how to move an iterate, and Newton's method.
+    """
 
     start: Iterate
     """Where the first pass is made."""

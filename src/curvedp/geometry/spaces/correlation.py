@@ -28,8 +28,8 @@ from curvedp.numerics.matrix_functions import (
 )
 from curvedp.numerics.unit_exponential import unit_exponential
 
-# log(1/λ_min) up to which points of `Correlation` are well represented: beyond 1e10 a
-# correlation matrix in doubles says little about its place.
+# log(1/λ_min) up to which points of `Correlation` are well represented: with condition
+# numbers beyond 1e10 round-off of the entries moves a correlation matrix too far.
 _SAFE_EXPONENT = 23.0
 
 # The same for `CorrelationOffLog`: up to e^9 the logarithm of a matrix in doubles has
@@ -170,11 +170,12 @@ class Correlation(CorrelationMatrices):
 
     @cached_property
     def float_set(self) -> FloatSet:
-        """The ball in which λ_min is at least about e^{−_SAFE_EXPONENT}.
+        """The set of well-represented points: a ball in which λ_min ≥ about 1e-10.
 
-        det C = ∏ 1/cosh²rᵢ over the factors' distances rᵢ from the origin and
-        Σrᵢ ≤ √(m−1)·r, so λ_min is at least about e^{−2√(m−1)·r}. One entry alone is
-        told from 1 while 1 − c² = 1/cosh²r is above an ulp of 1, up to r = 17.
+        With the factors' distances rᵢ from the origin, det C = ∏ 1/cosh²rᵢ and Σrᵢ ≤
+        √(m−1)·r, so that the least eigenvalue λ_min is at least about e^{−2√(m−1)·r}.
+        Doubles distinguish a correlation c from 1 as long as 1 − c² = 1/cosh²r is above
+        their spacing at 1: up to r = 17.
         """
         return BallFloatSet(
             max_distance=17.0,

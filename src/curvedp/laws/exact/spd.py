@@ -427,7 +427,7 @@ def cholesky(center: np.ndarray) -> np.ndarray | None:
 def _is_exactly_singular(pivot: arb, center: np.ndarray) -> bool:
     """Say whether a pivot near 0 proves that a matrix is not positive definite.
 
-    Balls cannot tell a pivot that is exactly 0. Rational arithmetic decides then, but
+    A ball cannot show that a pivot is exactly 0. Rational arithmetic decides then, but
     only at a high precision: cheaper ones are tried first.
 
     Parameters

@@ -2,7 +2,7 @@
 
 Its density is ∝ exp(−‖∇E(x; D)‖/s) on a public domain (Reimherr and Awan 2019; on
 manifolds Soto, Bharath, Reimherr and Slavković 2022). With s = 2Δ/ε, Δ the sensitivity
-of the gradient, one draw is ε-DP; the factor 2 pays for the normalizer, which depends
+of the gradient, one draw is ε-DP; the factor 2 covers the normalizer, which depends
 on the data. That is a statement about the exact law. A Markov chain stopped after any
 number of steps does not follow it, so the draw is by rejection.
 """

@@ -213,7 +213,10 @@ def tensor_sums(grid: FixedPoint, logs: Logs, is_summed: Array) -> Array:
 
 
 class _SumsBackend(MeanBackend):
-    """A search that sees sums alone: it stays in the ball, which contains the mean."""
+    """Backend of a search that knows the records only through sums over them.
+
+    Iterates stay in the public ball, which contains the mean.
+    """
 
     def __init__(self, ball: PublicBall, start: Start) -> None:
         """Begin in the ball: the start is clipped into it.

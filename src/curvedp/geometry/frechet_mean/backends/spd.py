@@ -329,7 +329,7 @@ class _Hessian:
 # ---- passes --------------------------------------------------------------------------
 
 # Convergence rate of Newton's method that is assumed before one was observed, and the
-# least square of a rate that is believed.
+# least square of a rate that the next pass relies on.
 _DEFAULT_RATE = 1e-3
 _LEAST_SQUARED_RATE = 1e-6
 
@@ -497,7 +497,7 @@ class SPDBackend(MeanBackend):
         G : array, shape (m, m)
             The factor of the iterate GGᵀ.
         convergence : float
-            Fraction of the residual that the last step left. A new Hessian pays only
+            Fraction of the residual that the last step left. A new one is computed only
             above `SLOW_CONVERGENCE`.
 
         Returns
