@@ -404,47 +404,38 @@ def _descend(
     """
     from curvedp import optim
 
-    steps = _STEPS
     clip = _CLIP_LENGTH
     record_count = len(records)
-    noise = sqrt(steps) * 2 * clip / (record_count * _MU)
     batch_size = record_count // 2
+    noise = sqrt(_STEPS) * 2 * clip / (record_count * _MU)
+    common: dict[str, Any] = {"learning_rate": _LEARNING_RATE, "rng": rng}
 
     if optimizer == "dp-rgd":
         return optim.dp_rgd(
-            problem,
-            records,
-            start,
-            learning_rate=_LEARNING_RATE,
-            rng=rng,
-            clip=clip,
-            noise=noise,
-            steps=steps,
+            problem, records, start, clip=clip, noise=noise, steps=_STEPS, **common
         )
     if optimizer == "dp-rsgd":
         return optim.dp_rsgd(
             problem,
             records,
             start,
-            learning_rate=_LEARNING_RATE,
-            rng=rng,
             clip=clip,
             noise=noise,
-            steps=steps,
+            steps=_STEPS,
             batch_size=batch_size,
+            **common,
         )
     # Two epochs of two steps; full and variance-reduced gradients are noised alike.
     return optim.dp_rsvrg(
         problem,
         records,
         start,
-        learning_rate=_LEARNING_RATE,
-        rng=rng,
         clip=(clip, clip),
         noise=(noise, noise),
         epochs=2,
         inner_steps=2,
         batch_size=batch_size,
+        **common,
     )
 
 

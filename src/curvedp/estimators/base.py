@@ -66,6 +66,7 @@ class PendingRelease(NamedTuple):
     Attributes
     ----------
     mechanism : Mechanism
+        The calibrated mechanism.
     data : Any
         What the mechanism reads: the statistic's value, or the records.
     choice : Choice

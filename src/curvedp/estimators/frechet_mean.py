@@ -104,6 +104,7 @@ class PrivateFrechetMean(BallEstimator):
         X : array of shape (n, *point_shape)
             The records: an array, a dask array, or an array on a device.
         y : ignored
+            scikit-learn passes labels to every estimator; these are not read.
         groups : sequence of n ids, optional
             The person to whom each record belongs. Then a person is the unit of
             privacy, however many records they have: each person's records are averaged

@@ -78,6 +78,7 @@ class PrivateFrechetMedian(BallEstimator):
         X : array of shape (n, *point_shape)
             One record in each row.
         y : ignored
+            scikit-learn passes labels to every estimator; these are not read.
         groups : sequence of n ids, optional
             The person to whom each record belongs. Then a person is the unit of
             privacy: each person's records are averaged first, and n is the number of

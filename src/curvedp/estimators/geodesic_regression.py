@@ -314,6 +314,8 @@ class PrivateGeodesicRegression(PrivateEstimator):
         Returns
         -------
         array of shape (n, *point_shape)
+            The points Exp(p, Σ_j t_j·v_j), with p the footpoint, v_j the velocities and
+            t_j the predictors in units of their ranges.
         """
         check_is_fitted(self)
         manifold = self.manifold_
@@ -379,6 +381,7 @@ def _geodesic_from_lower_end(
     Parameters
     ----------
     manifold : Manifold
+        The manifold of the responses.
     middle : array of shape point_shape
         The geodesic's point at the middle of the range.
     velocity : array of shape point_shape
@@ -516,7 +519,9 @@ def _read_data(
     Returns
     -------
     x : array of shape (n, k)
+        The predictors; what is no number is NaN.
     Y : array of shape (n, *point_shape)
+        The responses.
 
     Raises
     ------

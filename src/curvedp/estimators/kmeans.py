@@ -80,7 +80,7 @@ class PrivateKMeans(PrivateTransformer):
         Where the search begins; by default the manifold's origin. Not for spheres.
     outer_radius : float, optional
         Records farther from `center` than this are clipped to it at first. By default
-        it is generous, as in `PrivateFrechetMean`. Not for spheres.
+        it is generous. Not for spheres.
 
     Attributes
     ----------
@@ -167,6 +167,7 @@ class PrivateKMeans(PrivateTransformer):
         X : array of shape (n, *point_shape)
             The records: an array, a dask array, or an array on a device.
         y : ignored
+            scikit-learn passes labels to every estimator; these are not read.
         groups : sequence of n ids, optional
             The person to whom each record belongs. Then a person with all their records
             is the unit of privacy, and counts as much as any other person.
@@ -393,6 +394,7 @@ class PrivateKMeans(PrivateTransformer):
         X : array of shape (n, *point_shape)
             The records.
         y : ignored
+            scikit-learn passes labels to every estimator; these are not read.
 
         Returns
         -------

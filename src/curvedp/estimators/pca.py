@@ -153,6 +153,7 @@ class PrivatePCA(PrivateTransformer):
         X : array of shape (n, features)
             One record in each row.
         y : ignored
+            scikit-learn passes labels to every estimator; these are not read.
         groups : sequence of n ids, optional
             The person to whom each record belongs. Then a person is the unit of
             privacy, however many records they have: a person contributes the mean of

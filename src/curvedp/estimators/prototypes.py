@@ -126,7 +126,7 @@ class PrivatePrototypes(PrivateTransformer, ScoringClassifier):
         Parameters
         ----------
         X : array of shape (n, *point_shape)
-            Records, as in `PrivateFrechetMean.fit`, in memory.
+            The records, in memory.
         y : sequence of n labels
             Private labels; only the set of classes is public.
         groups : sequence of n ids, optional

@@ -217,8 +217,11 @@ class ReducedClassifier(ScoringClassifier):
     Attributes
     ----------
     classes_ : ndarray
+        The labels, in order: a public set.
     classifier_ : LinearClassifier
+        The released reduction and weights.
     certificate_ : Certificate
+        The certificate of the release.
     certificates_ : list of Certificate
         A list with the one certificate, because other classifiers have several.
     """

@@ -469,6 +469,7 @@ class PrivateSynthesizer(PrivateEstimator):
         Returns
         -------
         matplotlib.figure.Figure
+            Private only if `real` is not given.
         """
         from curvedp.report.synthetic import synthetic_figure
 
