@@ -17,7 +17,7 @@ import csv
 import io
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import cache, partial
 from importlib.metadata import entry_points
 from math import pi
@@ -895,7 +895,11 @@ _MDM = Offer(
     title="class means",
     description="Private class means, to classify by the nearest.",
     options=(
-        *_BALL_OPTIONS,
+        # Reduced matrices need no ball; without `reduce`, `PrivateMDM` asks for it.
+        replace(RADIUS, why_required=""),
+        CENTER,
+        MECHANISM,
+        OUTER_RADIUS,
         Option(
             name="ball",
             flags=("--ball",),

@@ -232,3 +232,15 @@ def test_an_entry_says_what_it_is_and_who_made_it(tmp_path):
         assert ", by Jo?[8m x" in entry.label
         assert entry.label.isprintable()
         assert len(entry.label) <= 200
+
+
+def test_reduced_class_means_need_no_ball_and_others_do(tmp_path):
+    rng = np.random.default_rng(0)
+    signals = rng.normal(size=(300, 4, 30))
+    np.savez(tmp_path / "x.npz", X=signals @ signals.mT / 30, y=np.arange(300) % 2)
+    typed = ["release", "mdm", tmp_path / "x.npz", "--key", "X", "--labels", "y"]
+    typed += ["-m", "spd-affine:4", "--mu", 1]
+    assert run(*typed, "--reduce", 2).exit_code == 0
+    refused = run(*typed)
+    assert refused.exit_code == 2
+    assert "--radius is missing" in refused.output

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from curvedp import GDP, ReleaseWarning
+from curvedp.errors import ParameterError
 from curvedp.estimators import PrivateMDM
 from curvedp.estimators.reduced_mdm import PrivateReducedMDM
 from curvedp.geometry import SPDAffineInvariant
@@ -35,6 +36,10 @@ def test_both_release_the_same(features):
     np.testing.assert_array_equal(
         alias.predict_proba(X[:9]), reduced.predict_proba(X[:9])
     )
+    np.testing.assert_array_equal(alias.channel_means(), reduced.channel_means())
+    np.testing.assert_array_equal(
+        alias.patterns().channels, reduced.patterns().channels
+    )
     assert alias.certificate_.release == reduced.certificate_.release
 
 
@@ -43,6 +48,8 @@ def test_a_second_fit_without_reduction_leaves_nothing_of_the_first():
     model = PrivateMDM(SPACE, reduce=2, source=_source()).fit(X, LABELS)
     model.set_params(reduce=None, radius=3.0).fit(X, LABELS)
     assert not hasattr(model, "classifier_")
+    with pytest.raises(ParameterError, match="reduce is None"):
+        model.patterns()
     assert model.means_.shape == (2, 3, 3)
     assert model.transform(X[:5]).shape == (5, 2)
 

@@ -23,7 +23,7 @@ from curvedp.estimators.base import (
     read_nothing,
 )
 from curvedp.estimators.prototypes import PrivatePrototypes
-from curvedp.estimators.reduced_mdm import PrivateReducedMDM
+from curvedp.estimators.reduced_mdm import ClassPatterns, PrivateReducedMDM
 from curvedp.estimators.softmax import ScoringClassifier
 from curvedp.geometry import Sphere
 from curvedp.inference.region import simultaneous
@@ -204,7 +204,7 @@ class PrivateMDM(PrivateTransformer, ScoringClassifier, BallEstimator):
         Parameters
         ----------
         X : array of shape (n, *point_shape)
-            Records, as in `PrivateFrechetMean.fit`.
+            The records: an array, a dask array, or an array on a device.
         y : sequence of n labels
             Public labels. With `reduce`, prototypes or add-remove adjacency they are
             private, except for the set of classes.
@@ -739,6 +739,47 @@ class PrivateMDM(PrivateTransformer, ScoringClassifier, BallEstimator):
             )
         regions = simultaneous(self.certificates_, level, of)
         return dict(zip(self.classes_.tolist(), regions, strict=True))
+
+    def channel_means(self) -> np.ndarray:
+        """Return, with `reduce`, the class means in the channels of the records.
+
+        See `PrivateReducedMDM.channel_means`. Without `reduce` the class means are
+        matrices of the channels already: `means_`.
+
+        Returns
+        -------
+        array of shape (classes, m, m)
+            One symmetric matrix of rank `reduce` for each class.
+        """
+        return self._reduced_model().channel_means()
+
+    def patterns(self) -> ClassPatterns:
+        """Return, with `reduce`, how strongly each class's sources are in each channel.
+
+        See `PrivateReducedMDM.patterns`.
+
+        Returns
+        -------
+        ClassPatterns
+            For each class the sources, from the one whose power differs most.
+        """
+        return self._reduced_model().patterns()
+
+    def _reduced_model(self) -> PrivateReducedMDM:
+        """Return the fitted model of reduced matrices.
+
+        Raises
+        ------
+        ParameterError
+            If matrices were not reduced.
+        """
+        check_is_fitted(self)
+        if not isinstance(self._joint_model, PrivateReducedMDM):
+            raise ParameterError(
+                "is None: there are patterns of reduced matrices only",
+                parameter="reduce",
+            )
+        return self._joint_model
 
     def transform(self, X: Any) -> Any:
         """Return the distances of the records to the class means.
