@@ -146,7 +146,7 @@ class Euclidean(FlatVectorManifold, OriginIsometry):
         At distance r from 0 a relative error u of the coordinates moves a point by r·u,
         so that the amplification is r.
         """
-        return FloatSet(amplification=float)
+        return FloatSet(amplification=float)  # `float` maps a radius to itself
 
     def exp(self, p: Array, v: Array) -> Array:
         """Return the end p + v of the straight line from p with velocity v."""

@@ -194,7 +194,7 @@ class Product(OriginIsometry):
         return parts
 
     def _by_factor(self, *arrays: Array) -> Iterator[tuple[Any, ...]]:
-        """Yield for each factor a tuple of it and its parts of the arrays.
+        """Yield, for each factor of the product, the factor and its parts of arrays.
 
         Parameters
         ----------

@@ -668,7 +668,23 @@ class SPDLogCholesky(FlatSPD, CheapKernels):
         return super().normal_coordinates(p, q)
 
     def fast_normal_coordinates(self, p: np.ndarray, q: np.ndarray) -> np.ndarray:
-        """Return the lower triangle of φ(q) − φ(p), without care for close points."""
+        """Return the normal coordinates at p of points q in plain doubles.
+
+        They are the lower triangle of φ(q) − φ(p), in the chart φ of the Cholesky
+        factor and its log-diagonal; `normal_coordinates` has twice the precision.
+
+        Parameters
+        ----------
+        p : array of shape (m, m)
+            The point at which the coordinates are taken.
+        q : array of shape (n, m, m)
+            The points that they describe.
+
+        Returns
+        -------
+        array of shape (n, dim)
+            The coordinates.
+        """
         return np.asarray(super().normal_coordinates(p, q))
 
 

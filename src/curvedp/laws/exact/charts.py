@@ -210,7 +210,7 @@ class ExactEuclidean(ExactChart):
         return self.manifold.dim
 
     def radial_factors(self, r: arb) -> RadialFactors:
-        """Return 1 and r: the point at distance r is p + r·u."""
+        """Return the factors 1 of the footpoint and r of the direction."""
         return RadialFactors(arb(1), r)
 
     def footpoint(self, center: Enclosure) -> Vectors:
@@ -248,7 +248,7 @@ class ExactSphere(ExactChart):
         return self.manifold.dim + 1
 
     def radial_factors(self, r: arb) -> RadialFactors:
-        """Return cos r and sin r."""
+        """Return the factors cos r of the footpoint and sin r of the direction."""
         return _cos_sin(r)
 
     def footpoint(self, center: Enclosure) -> Vectors:
@@ -310,7 +310,7 @@ class ExactLorentz(ExactChart):
         return self.manifold.dim
 
     def radial_factors(self, r: arb) -> RadialFactors:
-        """Return cosh r and sinh r."""
+        """Return the factors cosh r of the footpoint and sinh r of the direction."""
         return _cosh_sinh(r)
 
     def footpoint(self, center: Enclosure) -> Vectors:
@@ -354,7 +354,7 @@ class ExactPoincareBall(ExactChart):
         return self.manifold.dim
 
     def radial_factors(self, r: arb) -> RadialFactors:
-        """Return cosh r and sinh r."""
+        """Return cosh r and sinh r: points are computed on the hyperboloid."""
         return _cosh_sinh(r)
 
     def footpoint(self, center: Enclosure) -> Vectors:
@@ -411,7 +411,7 @@ class ExactKendallShapes(ExactChart):
         return 2 * self._n_landmarks + 2
 
     def radial_factors(self, r: arb) -> RadialFactors:
-        """Return cos r and sin r."""
+        """Return the factors cos r of the footpoint and sin r of the direction."""
         return _cos_sin(r)
 
     def footpoint(self, center: Enclosure) -> Vectors:
@@ -498,7 +498,7 @@ class ExactRotations(ExactChart):
         return self.manifold.dim
 
     def radial_factors(self, r: arb) -> RadialFactors:
-        """Return cos r and sin r of the angle r of the turn."""
+        """Return cos r and sin r of the angle r, as Rodrigues' formula needs them."""
         return _cos_sin(r)
 
     def footpoint(self, center: Enclosure) -> Vectors:

@@ -361,7 +361,8 @@ def exact_gaussian(
     Returns
     -------
     ExactDraw
-        The integers in units of 2^-grid, with the slack `tau`.
+        The integers in units of 2^-grid. Their law is within `tau` (at least 2^-100) of
+        the ideal rounded draw, in total variation.
     """
     return exact_draw("gaussian", manifold, scale, center, source=source, grid=grid)
 
@@ -395,7 +396,13 @@ def exact_laplace(
     Returns
     -------
     ExactDraw
-        The integers in units of 2^-grid, with the slack `tau`.
+        The integers in units of 2^-grid. Their law is within `tau` (at least 2^-100) of
+        the ideal rounded draw, in total variation.
+
+    Raises
+    ------
+    NotIntegrable
+        If the law does not exist at this scale.
     """
     return exact_draw("laplace", manifold, scale, center, source=source, grid=grid)
 

@@ -241,6 +241,7 @@ class TabulatedDensity:
             A radius for each drop, on its far side; `end` where the drop is not
             reached.
         """
+        # Step outward, twice as far each time, until the largest drop is reached.
         direction = math.copysign(1.0, end - self._peak)
         step = self._scale
         while (

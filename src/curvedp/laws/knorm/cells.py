@@ -528,27 +528,30 @@ class LipschitzRejectionSampler:
     def _thinned_proposals(
         self, cumulative_mass: Floats, n: int
     ) -> tuple[Floats, Floats]:
-        """Draw points with density ∝ exp(−cone/s)·J, without evaluating g.
+        """Draw points with density ∝ exp(−bound/s)·J, without evaluating g.
 
-        Points uniform in the cells of the envelope are thinned to the cone that the
-        Lipschitz constant gives under the graph of g.
+        In each cell g is at least bound(z) = max(g(at) − Σ_b L_b·|z_b − at_b|, lower),
+        a cone under its graph: g was evaluated at the point `at`, L_b are its Lipschitz
+        constants in the blocks b of coordinates, and `lower` is a bound over the cell.
+        Points uniform in the cells of the envelope are thinned to that density.
 
         Parameters
         ----------
-        cumulative_mass : array
-            Cumulative masses of the cells.
+        cumulative_mass : array of shape (n_cells,)
+            Cumulative masses of the cells under the envelope.
         n : int
             The number of points before thinning.
 
         Returns
         -------
-        z : array
+        z : array of shape (n_left, n_blocks, k)
             The points that are left.
-        lower_bound : array
-            The height of the cone at each of them, a lower bound of g.
+        lower_bound : array of shape (n_left,)
+            bound(z) at each of them, a lower bound of g.
         """
         cells = self._cells
         rng = self._rng
+        # A cell in proportion to its mass, and a uniform point of it in the domain.
         heights = rng.random(n) * cumulative_mass[-1]
         cell = np.searchsorted(cumulative_mass[:-1], heights, side="right")
         offsets = rng.uniform(-1, 1, (n, len(self._radii), self._block_dim))
@@ -562,6 +565,7 @@ class LipschitzRejectionSampler:
         lower_bound = np.maximum(cells.value[cell] - drop, cells.lower[cell])
         log_cone = self._domain.log_volume(z) - lower_bound / self._scale
         log_ratio = log_cone - cells.log_top[cell]
+        # Minus an exponential variate is the logarithm of a uniform one.
         is_under_cone = log_ratio > -rng.standard_exponential(len(z))
         return z[is_under_cone], lower_bound[is_under_cone]
 
