@@ -136,23 +136,28 @@ def predicted_error_of_release(certificate: Certificate) -> float:
     ParameterError
         If the error of the mechanism is not predicted.
     """
-    final = final_mechanism_of(certificate)
-    if not (isinstance(final, GradientMechanism) and final.releases_mean_square):
-        return predicted_error(final)
-    if final.manifold.curvature_bounds[1] <= 0:
-        return predicted_error(final)
+    final_mechanism = final_mechanism_of(certificate)
+    if not (
+        isinstance(final_mechanism, GradientMechanism)
+        and final_mechanism.releases_mean_square
+    ):
+        return predicted_error(final_mechanism)
+    if final_mechanism.manifold.curvature_bounds[1] <= 0:
+        return predicted_error(final_mechanism)
     if certificate.release["integers"] is None:  # it has the hash of a large draw alone
-        return predicted_error(final)
-    population = _population_of_release(final, recorded_draw_of(certificate))
+        return predicted_error(final_mechanism)
+    population = _population_of_release(final_mechanism, recorded_draw_of(certificate))
     rng = np.random.default_rng(_SEED)
-    draws = max(_MIN_DRAWS, _DRAWS_TIMES_DIM // final.manifold.dim)
+    draws = max(_MIN_DRAWS, _DRAWS_TIMES_DIM // final_mechanism.manifold.dim)
     with np.errstate(all="ignore"):  # simulated noise may leave the floats
-        released = final.simulate(rng, population.records, draws)
-        distances = np.asarray(final.manifold.dist(population.mean, released))
+        released = final_mechanism.simulate(rng, population.records, draws)
+        distances = np.asarray(final_mechanism.manifold.dist(population.mean, released))
     return float(np.mean(distances))
 
 
-def _population_of_release(final: GradientMechanism, draw: NoisyDraw) -> Population:
+def _population_of_release(
+    final_mechanism: GradientMechanism, draw: NoisyDraw
+) -> Population:
     """Return public records with the mean and the mean square that were released.
 
     Half of the records lie in random directions at the released spread from the mean,
@@ -160,7 +165,7 @@ def _population_of_release(final: GradientMechanism, draw: NoisyDraw) -> Populat
 
     Parameters
     ----------
-    final : GradientMechanism
+    final_mechanism : GradientMechanism
         The mechanism that released both moments of the logarithms.
     draw : NoisyDraw
         The noisy mean logarithm of that release, with the noisy mean square.
@@ -170,15 +175,15 @@ def _population_of_release(final: GradientMechanism, draw: NoisyDraw) -> Populat
     Population
         32 records and their Fréchet mean.
     """
-    manifold = final.manifold
+    manifold = final_mechanism.manifold
     moments = draw.mean_square
     assert moments is not None  # a step is divided only if it was released
-    mean_square = min(max(moments.value, 0.0), final.clipping_radius**2)
-    mean = final.point_after_step(
-        np.append(draw.value, final.square_entry(mean_square))
+    mean_square = min(max(moments.value, 0.0), final_mechanism.clipping_radius**2)
+    mean = final_mechanism.point_after_step(
+        np.append(draw.value, final_mechanism.square_entry(mean_square))
     )
     # By Pythagoras: about the center the mean square is larger, by the mean's distance.
-    offset = float(manifold.dist(final.center, mean))
+    offset = float(manifold.dist(final_mechanism.center, mean))
     spread = sqrt(max(mean_square - offset**2, 0.0))
 
     rng = np.random.default_rng(_SEED)

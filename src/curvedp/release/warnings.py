@@ -183,7 +183,7 @@ def release_warnings(value: Any, certificate: Certificate) -> list[Warning]:
         Empty if nothing casts doubt on the release.
     """
     mechanism = mechanism_of(certificate)
-    final = final_mechanism_of(certificate)
+    final_mechanism = final_mechanism_of(certificate)
     warnings: list[Warning] = []
     if isinstance(mechanism, NeedsManyRecords) and not mechanism.has_enough_records:
         warnings.append(_fixed_warning(WarningKind.FEW_RECORDS))
@@ -191,8 +191,8 @@ def release_warnings(value: Any, certificate: Certificate) -> list[Warning]:
         warnings += warnings_before_paying(mechanism)
     warnings += _search_warnings(value, mechanism, certificate)
     warnings += several_means_warnings(certificate)
-    if final.statistic.value_ball is not None:
-        warnings += _value_warnings(value, final)
+    if final_mechanism.statistic.value_ball is not None:
+        warnings += _value_warnings(value, final_mechanism)
     else:
         warnings += _unpredicted_warnings(mechanism, certificate)
     return warnings

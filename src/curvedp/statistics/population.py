@@ -201,7 +201,7 @@ class SearchedPopulation(BallSearchStatistic):
 
     def simulated_error(
         self,
-        final: Any,
+        final_mechanism: Any,
         rng: np.random.Generator,
         records: np.ndarray,
         mean: np.ndarray,
@@ -213,7 +213,7 @@ class SearchedPopulation(BallSearchStatistic):
 
         Parameters
         ----------
-        final : Mechanism
+        final_mechanism : Mechanism
             The final mechanism.
         rng : numpy.random.Generator
             Not used.
@@ -227,7 +227,7 @@ class SearchedPopulation(BallSearchStatistic):
         float
             What the mechanism's `predict_error` returns.
         """
-        return float(final.predict_error())
+        return float(final_mechanism.predict_error())
 
     def prepare(self, data: Any) -> "PopulationData":
         """Return the records with their columns; those in memory are clipped.

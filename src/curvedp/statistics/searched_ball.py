@@ -299,7 +299,7 @@ class BallSearchStatistic(SearchedBallStatistic):
     @abstractmethod
     def simulated_error(
         self,
-        final: Any,
+        final_mechanism: Any,
         rng: np.random.Generator,
         records: np.ndarray,
         mean: np.ndarray,
@@ -308,8 +308,8 @@ class BallSearchStatistic(SearchedBallStatistic):
 
         Parameters
         ----------
-        final : Mechanism
-            The final mechanism, after the search for a ball.
+        final_mechanism : Mechanism
+            The mechanism that releases the statistic in the ball that was found.
         rng : numpy.random.Generator
             The generator of the noise.
         records : array of shape (k, *point_shape)
@@ -381,7 +381,7 @@ class SearchedMean(BallSearchStatistic):
 
     def simulated_error(
         self,
-        final: Any,
+        final_mechanism: Any,
         rng: np.random.Generator,
         records: np.ndarray,
         mean: np.ndarray,
@@ -390,8 +390,8 @@ class SearchedMean(BallSearchStatistic):
 
         Parameters
         ----------
-        final : Mechanism
-            The final mechanism, after the search.
+        final_mechanism : Mechanism
+            The mechanism that releases the mean in the ball that was found.
         rng : numpy.random.Generator
             The generator of the noise.
         records : array of shape (n, *point_shape)
@@ -404,7 +404,7 @@ class SearchedMean(BallSearchStatistic):
         float
             The distance on the manifold. It includes the bias of clipping to the ball.
         """
-        released = simulate_mean(final, rng, records)
+        released = simulate_mean(final_mechanism, rng, records)
         return float(self.manifold.dist(mean, released))
 
     @property
@@ -441,14 +441,14 @@ class SearchedMean(BallSearchStatistic):
 
 
 def simulate_mean(
-    final: Any, rng: np.random.Generator, records: np.ndarray
+    final_mechanism: Any, rng: np.random.Generator, records: np.ndarray
 ) -> np.ndarray:
     """Simulate one release of a mean in floats. NOT private.
 
     Parameters
     ----------
-    final : Mechanism
-        The final mechanism, after a search.
+    final_mechanism : Mechanism
+        The mechanism that releases the mean in the ball that was found.
     rng : numpy.random.Generator
         The generator of the noise.
     records : array of shape (n, *point_shape)
@@ -459,10 +459,10 @@ def simulate_mean(
     array of shape point_shape
         The released point, in the frame of the records.
     """
-    mean: FrechetMean = final.statistic
+    mean: FrechetMean = final_mechanism.statistic
     canonical = carry_records(mean.manifold, mean.center, records)
     clipped = np.asarray(project_to_ball(mean.manifold, *mean.ball, canonical))
-    released = np.asarray(final.simulate(rng, clipped, 1))
+    released = np.asarray(final_mechanism.simulate(rng, clipped, 1))
     points = released.reshape(1, *mean.manifold.point_shape)
     return np.asarray(mean.to_data_frame(points)[0])
 
@@ -654,7 +654,7 @@ class SearchedVariance(BallSearchStatistic):
 
     def simulated_error(
         self,
-        final: Any,
+        final_mechanism: Any,
         rng: np.random.Generator,
         records: np.ndarray,
         mean: np.ndarray,
@@ -663,8 +663,8 @@ class SearchedVariance(BallSearchStatistic):
 
         Parameters
         ----------
-        final : Mechanism
-            The final mechanism, after the search.
+        final_mechanism : Mechanism
+            The mechanism that releases the variance in the ball that was found.
         rng : numpy.random.Generator
             The generator of the noise.
         records : array of shape (n, *point_shape)
@@ -677,12 +677,12 @@ class SearchedVariance(BallSearchStatistic):
         float
             In squared units of distance. It includes what clipping to the ball removes.
         """
-        value = final.statistic.compute(
+        value = final_mechanism.statistic.compute(
             open_records(records, self.manifold.point_shape)
         )
         distances = np.asarray(self.manifold.dist(mean, records))
         true_variance = float(np.mean(distances**2))
-        released = float(final.simulate(rng, value, (1,))[0, 0])
+        released = float(final_mechanism.simulate(rng, value, (1,))[0, 0])
         return abs(released - true_variance)
 
     def final_mechanisms(
@@ -777,7 +777,7 @@ class SearchedGeodesic(BallSearchStatistic):
 
     def simulated_error(
         self,
-        final: Any,
+        final_mechanism: Any,
         rng: np.random.Generator,
         records: np.ndarray,
         mean: np.ndarray,
@@ -789,10 +789,10 @@ class SearchedGeodesic(BallSearchStatistic):
 
         Parameters
         ----------
-        final : Mechanism
-            The final mechanism, after the search.
+        final_mechanism : Mechanism
+            The descent that was calibrated to the budget that the search left.
         rng : numpy.random.Generator
-            The generator of the noise.
+            Not used: the noise of the final mechanism has a formula.
         records : array of shape (n, *point_shape)
             A public population of responses.
         mean : array of shape point_shape
@@ -803,10 +803,10 @@ class SearchedGeodesic(BallSearchStatistic):
         float
             In units of distance.
         """
-        center = final.statistic.center
-        radius = final.statistic.radius
+        center = final_mechanism.statistic.center
+        radius = final_mechanism.statistic.radius
         outside = max(0.0, float(self.manifold.dist(center, mean)) - radius)
-        noise_error = min(final.predict_error(), 2 * radius)
+        noise_error = min(final_mechanism.predict_error(), 2 * radius)
         return float(np.hypot(noise_error, outside))
 
     def final_mechanisms(

@@ -278,7 +278,7 @@ class SearchedTangentMoments(BallSearchStatistic):
 
     def simulated_error(
         self,
-        final: Any,
+        final_mechanism: Any,
         rng: np.random.Generator,
         records: np.ndarray,
         mean: np.ndarray,
@@ -289,8 +289,8 @@ class SearchedTangentMoments(BallSearchStatistic):
 
         Parameters
         ----------
-        final : Mechanism
-            The final mechanism, after the search.
+        final_mechanism : Mechanism
+            The mechanism that releases the moments in the ball that was found.
         rng : numpy.random.Generator
             The generator of the noise.
         records : array of shape (n, *point_shape)
@@ -307,9 +307,9 @@ class SearchedTangentMoments(BallSearchStatistic):
             np.asarray(self.manifold.normal_coordinates(mean, records))
         )
         opened = open_records(records, self.manifold.point_shape)
-        statistic = replace(final.statistic, n=opened.n)
+        statistic = replace(final_mechanism.statistic, n=opened.n)
         value = statistic.compute(opened)
-        released = np.asarray(final.simulate(rng, value, (1,)))[0]
+        released = np.asarray(final_mechanism.simulate(rng, value, (1,)))[0]
         estimate = estimate_moments(
             self.manifold, Ball(statistic.center, statistic.radius), released, 0.0
         )
