@@ -16,7 +16,7 @@ from scipy.sparse.csgraph import dijkstra
 
 __all__ = ["conformal", "isolated_record_length", "metric_losses"]
 
-# Half the side of the flat torus.
+# Half the side of the flat torus on which records lie; all of them are within 1 of 0.
 _HALF_SIDE = 1.6
 # Steps of a path on the grid: to the 8 neighbors and by knight's moves.
 _STEPS = [(0, 1), (1, 0), (1, 1), (1, -1), (1, 2), (2, 1), (1, -2), (2, -1)]
@@ -39,7 +39,7 @@ def isolated_record_length(n: int) -> float:
     Parameters
     ----------
     n : int
-        Number of records.
+        The number of records.
 
     Examples
     --------
@@ -62,21 +62,29 @@ def metric_losses(n: int, cells: int, uniform_share: float) -> dict[str, float]:
     Parameters
     ----------
     n : int
-        Number of records.
+        The number of records.
     cells : int
-        Number of grid lines in each direction.
+        The number of grid lines in each direction.
     uniform_share : float
         The share of a uniform law that is mixed into the density estimate.
+
+    Returns
+    -------
+    dict
+        "largest", the largest |log-ratio| of the two densities over ε, and "by the length
+        around the record", what the length of `isolated_record_length` alone gives.
     """
     line = 2 * _HALF_SIDE * (np.arange(cells) - cells // 2) / cells
     x, y = (axis.ravel() for axis in np.meshgrid(line, line, indexing="ij"))
 
     def kernel(center: float, width: float) -> np.ndarray:
+        """Return a normal density about (center, 0) at all points of the grid."""
         square = (x - center) ** 2 + y**2
         return np.asarray(np.exp(-square / (2 * width**2)) / (2 * math.pi * width**2))
 
     cluster = (n - 1) / n * kernel(0.0, math.hypot(_BANDWIDTH, _SPREAD))
     uniform = uniform_share / (2 * _HALF_SIDE) ** 2
+    # The factor of lengths is the square root of the density estimate.
     factors = []
     for place in (1.0, 0.0):
         density = cluster + kernel(place, _BANDWIDTH) / n
@@ -97,7 +105,22 @@ def metric_losses(n: int, cells: int, uniform_share: float) -> dict[str, float]:
 
 
 def _grid_distances(factor: np.ndarray, cells: int, start: int) -> np.ndarray:
-    """Return distances on the torus from one point, lengths multiplied by a factor."""
+    """Return shortest distances on the torus from one point, by Dijkstra's algorithm.
+
+    Parameters
+    ----------
+    factor : array of shape (cells²,)
+        The factor of lengths at each point of the grid.
+    cells : int
+        The number of grid lines in each direction.
+    start : int
+        The number of the point.
+
+    Returns
+    -------
+    array of shape (cells²,)
+        Distances along paths of the grid, a little above the true ones.
+    """
     spacing = 2 * _HALF_SIDE / cells
     index = np.arange(cells * cells).reshape(cells, cells)
     tails, heads, lengths = [], [], []
@@ -114,12 +137,18 @@ def _grid_distances(factor: np.ndarray, cells: int, start: int) -> np.ndarray:
 
 
 def conformal(full: bool) -> dict[str, Any]:
-    """Return the losses of the metric for growing n.
+    """Return what the metric alone adds to the privacy loss, for growing n.
 
     Parameters
     ----------
     full : bool
-        A finer grid and one size more.
+        Whether to take a finer grid and one size more.
+
+    Returns
+    -------
+    dict
+        "records", the sizes, and three rows of losses over ε: by the density estimate,
+        by the length around the isolated record, and with a tenth of a uniform law.
     """
     cells = 160 if full else 80
     sizes = [100, 1000, 10_000] if full else [100, 1000]

@@ -19,6 +19,7 @@ from scipy.optimize import brentq
 from curvedp.geometry import Sphere
 from curvedp.laws import RiemannianGaussian
 
+# Terms of the series of the kernel, and points of the quadrature over distances.
 N_HARMONICS = 200
 N_NODES = 400
 
@@ -27,6 +28,13 @@ def sphere_heat_kernel(distance: np.ndarray, time: float) -> np.ndarray:
     """Return the density on S² of Brownian motion at a time, at a distance from its start.
 
     p_t(r) = Σ_n (2n + 1)/(4π)·e^{−n(n+1)t/2}·P_n(cos r), P_n the Legendre polynomials.
+
+    Parameters
+    ----------
+    distance : array
+        Angles r from the start.
+    time : float
+        t > 0; the generator is ½Δ.
     """
     n = np.arange(N_HARMONICS)
     coefficients = (2 * n + 1) / (4 * math.pi) * np.exp(-n * (n + 1) * time / 2)
@@ -34,7 +42,13 @@ def sphere_heat_kernel(distance: np.ndarray, time: float) -> np.ndarray:
 
 
 def root_mean_square_distance(time: float) -> float:
-    """Return √E d(x, y)² for y drawn from the heat kernel of S² about x."""
+    """Return √E d(x, y)² for y drawn from the heat kernel of S² about x.
+
+    Parameters
+    ----------
+    time : float
+        t > 0.
+    """
     nodes, weights = leggauss(N_NODES)
     r = math.pi * (nodes + 1) / 2
     mass = weights * math.pi / 2 * sphere_heat_kernel(r, time) * 2 * math.pi * np.sin(r)
@@ -46,6 +60,13 @@ def total_variation(time: float, shift: float) -> float:
 
     The nearer point has the larger density, so it is P(d(x, y) < d(x′, y)) − ½ twice
     over: an integral over the half sphere about x.
+
+    Parameters
+    ----------
+    time : float
+        t > 0.
+    shift : float
+        The distance of the two points x and x′.
     """
     nodes, weights = leggauss(N_NODES)
     r = math.pi * (nodes + 1) / 2
@@ -59,9 +80,18 @@ def total_variation(time: float, shift: float) -> float:
 
 
 def gaussian_with_total_variation(target: float, shift: float) -> RiemannianGaussian:
-    """Return the Riemannian Gaussian on S² whose δ(0) at the shift is the target."""
+    """Return the Riemannian Gaussian on S² of a given total variation distance.
+
+    Parameters
+    ----------
+    target : float
+        The total variation distance δ(0) of the laws about two points.
+    shift : float
+        The distance of the two points.
+    """
 
     def excess(log_scale: float) -> float:
+        """Return δ(0) at a scale, less the target."""
         law = RiemannianGaussian(Sphere(2), math.exp(log_scale))
         return float(law.profile(shift).delta(0.0)) - target
 
@@ -70,12 +100,21 @@ def gaussian_with_total_variation(target: float, shift: float) -> RiemannianGaus
 
 
 def compare(time: float, shift: float) -> tuple[float, float]:
-    """Return the root mean square errors of heat kernel and Gaussian at equal δ(0)."""
+    """Return the root mean square errors of heat kernel and Gaussian at equal δ(0).
+
+    Parameters
+    ----------
+    time : float
+        The time t of the heat kernel.
+    shift : float
+        The distance of the two statistics that are told apart.
+    """
     gaussian = gaussian_with_total_variation(total_variation(time, shift), shift)
     return root_mean_square_distance(time), math.sqrt(gaussian.mean_square_radius)
 
 
 def main() -> None:
+    """Print the comparison at two times and two shifts."""
     print("√time  shift  heat kernel  Gaussian  (root mean square error on S²)")
     for scale, shift in ((0.45, 0.2), (0.45, 1.0), (0.8, 0.2), (0.8, 1.0)):
         heat, gaussian = compare(scale**2, shift)

@@ -23,12 +23,12 @@ _LENGTHS = 80
 
 
 def location(samples: int) -> dict[str, Any]:
-    """Return the figures of all recipes.
+    """Return the log-ratios and shares of all recipes, by their names in expected.json.
 
     Parameters
     ----------
     samples : int
-        Draws for what is simulated.
+        The number of draws for what is simulated.
     """
     rng = np.random.default_rng(0)
     figures: dict[str, Any] = {"two Laplace numbers, log-ratio": two_laplace_numbers()}
@@ -58,6 +58,12 @@ def two_laplace_numbers() -> float:
 
     The density e^{−ε(|u| + |v|)} promises ε per unit of length in the plane. Its
     log-ratio is that of the sum of the coordinates, √2 times as large along a diagonal.
+
+    Returns
+    -------
+    float
+        The largest |log-ratio| found of reports about the origin and about records at
+        distance 1, over ε.
     """
     turn = 2 * np.pi * np.arange(_ANGLES) / _ANGLES
     records = np.stack([np.cos(turn), np.sin(turn)], axis=1)
@@ -81,7 +87,7 @@ def degree_log_density(
     record : array, shape (2,)
         Latitude and longitude in radians.
     reports : array, shape (m, 2)
-        In radians.
+        Reported latitudes and longitudes in radians.
     as_places : bool
         Whether reports are read as places: beyond a pole they are on its other side,
         and all turns of a longitude are added up. Otherwise they are pairs of numbers,
@@ -112,7 +118,7 @@ def noise_in_degrees(latitude: float, *, as_places: bool = False) -> float:
     Parameters
     ----------
     latitude : float
-        Of the southern record, in degrees.
+        The latitude of the southern record, in degrees.
     as_places : bool
         Whether reports are read as places (`degree_log_density`).
     """
@@ -144,7 +150,7 @@ def noise_in_degrees(latitude: float, *, as_places: bool = False) -> float:
 
 
 def _unit_vectors(places: np.ndarray) -> np.ndarray:
-    """Return the unit vectors of latitudes and longitudes in radians."""
+    """Return the unit vectors of places, rows of latitude and longitude in radians."""
     latitude, longitude = places.T
     across = np.cos(latitude)
     return np.stack(
@@ -167,11 +173,13 @@ def _add_in_degrees(
     Parameters
     ----------
     latitude : float
-        In degrees.
+        The latitude of the record, in degrees.
     per_km : float
         ε per kilometer.
     samples : int
-    rng : Generator
+        The number of reports.
+    rng : numpy.random.Generator
+        The source of the noise.
     """
     radii = rng.gamma(2.0, 1 / per_km, samples)
     steps = radii * np.cos(rng.uniform(0, 2 * np.pi, samples))
@@ -179,7 +187,17 @@ def _add_in_degrees(
 
 
 def beyond_pole(samples: int, rng: np.random.Generator) -> float:
-    """Return the share of reported latitudes above 90°, 1.1 km from the pole, 1 per km."""
+    """Return the share of reported latitudes above 90°, which are no places.
+
+    The record is 1.1 km from the north pole, and ε is 1 per kilometer.
+
+    Parameters
+    ----------
+    samples : int
+        The number of reports.
+    rng : numpy.random.Generator
+        The source of the noise.
+    """
     return float(np.mean(_add_in_degrees(89.99, 1.0, samples, rng) > 90))
 
 
@@ -193,9 +211,11 @@ def odd_last_bits(latitude: float, samples: int, rng: np.random.Generator) -> fl
     Parameters
     ----------
     latitude : float
-        Of the record, in degrees.
+        The latitude of the record, in degrees.
     samples : int
-    rng : Generator
+        The number of reports.
+    rng : numpy.random.Generator
+        The source of the noise.
     """
     reports = _add_in_degrees(latitude, 0.01, samples, rng)
     inside = reports[(reports >= 0.25) & (reports < 0.5)]
@@ -212,6 +232,13 @@ def von_mises_fisher(kappa: float) -> dict[str, float]:
     ----------
     kappa : float
         κ, taken as ε per radian.
+
+    Returns
+    -------
+    dict
+        The largest log-ratio over κ·angle; the mean angle of reports over that of
+        Laplace noise at the same ε; and the log-ratio over ε where κ = ε is taken for
+        local privacy with a sensitivity of 1.
     """
     angles = np.array([0.01, 0.1, 0.5, 1.0, 2.0, 3.0])
     # The report along x − x′ attains the chord.
@@ -236,6 +263,11 @@ def hyperbolic_words() -> dict[str, float]:
     Against the hyperbolic volume the law exists only for ε > n − 1, and is private
     there. Restricted to a disc, as floats restrict it, or against the Lebesgue measure
     of the disc, its mass depends on the word.
+
+    Returns
+    -------
+    dict
+        The smallest ε of a law on H², and log-ratios over ε·distance at two values of ε.
     """
     figures = {"hyperbolic, ε below which no law exists on H²": _smallest_epsilon()}
     for epsilon in (0.5, 2.0):
@@ -249,7 +281,7 @@ def hyperbolic_words() -> dict[str, float]:
 
 
 def _smallest_epsilon() -> float:
-    """Return where `MetricLaplace` begins to exist on the hyperbolic plane."""
+    """Return the smallest ε at which `MetricLaplace` exists on H², by bisection."""
     low, high = 0.1, 3.0
     while high - low > 1e-3:
         middle = (low + high) / 2

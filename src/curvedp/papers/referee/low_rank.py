@@ -25,9 +25,10 @@ __all__ = [
 def project_to_tangent_space(
     left: np.ndarray, right: np.ndarray, gradient: np.ndarray
 ) -> np.ndarray:
-    """Return the projection of G to the tangent space at Z = A·Bᵀ: PG + GQ − PGQ.
+    """Return a matrix projected to the tangent space of rank-r matrices at Z = A·Bᵀ.
 
-    P and Q project to the columns of A and of B.
+    It is PG + GQ − PGQ for the matrix G, where P and Q project to the columns of A and
+    of B.
 
     Parameters
     ----------
@@ -35,6 +36,11 @@ def project_to_tangent_space(
         A and B, of full rank.
     gradient : array of shape (m, n)
         G.
+
+    Returns
+    -------
+    array of shape (m, n)
+        The projection, which does not depend on how Z is factored.
     """
     columns, _ = np.linalg.qr(left)
     rows, _ = np.linalg.qr(right)
@@ -76,7 +82,7 @@ def basis_of_tangent_space(left: np.ndarray, right: np.ndarray) -> np.ndarray:
 
 
 def _inverse_root(gram: np.ndarray) -> np.ndarray:
-    """Return G^{−1/2} of a positive definite matrix."""
+    """Return G^{−1/2} of a symmetric positive definite matrix G."""
     values, vectors = np.linalg.eigh(gram)
     return np.asarray((vectors / np.sqrt(values)) @ vectors.T)
 
@@ -90,7 +96,7 @@ def noise_of_factors(left: np.ndarray, right: np.ndarray) -> float:
     Parameters
     ----------
     left, right : array of shape (m, r), array of shape (n, r)
-        A and B.
+        A and B, the factors of Z = A·Bᵀ.
     """
     return float(len(left) * np.sum(right**2) + len(right) * np.sum(left**2))
 
@@ -111,11 +117,11 @@ def realized_batch_sizes(
     epsilon, delta : float
         The guarantee that the noise is chosen for.
     n : int
-        Number of records.
+        The number of records.
     batch_size : int
-        Expected number of records in a batch.
+        The expected number of records in a batch.
     steps : int
-        Number of batches.
+        The number of batches.
 
     Returns
     -------
@@ -141,6 +147,11 @@ def low_rank(full: bool) -> dict[str, Any]:
     ----------
     full : bool
         Whether ε is computed as well, which takes about a minute.
+
+    Returns
+    -------
+    dict
+        Numbers by their names in expected.json.
     """
     rng = np.random.default_rng(0)
     m, n, rank = 9, 7, 2

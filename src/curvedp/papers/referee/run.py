@@ -29,7 +29,18 @@ _ORDERS = [1.5, 2.0, 4.0, 8.0]
 
 
 def referee(setting: Setting) -> tuple[dict[str, Any], Figure]:
-    """Make all figures; the full form takes more samples and finer grids."""
+    """Recompute what eight published mechanisms and recipes claim.
+
+    Parameters
+    ----------
+    setting : Setting
+        The full form takes more samples and finer grids.
+
+    Returns
+    -------
+    figures, picture : dict and Figure
+        The numbers of each mechanism, and a picture of three of them.
+    """
     figures = {
         "wrapped": wrapped(60_000 if setting.full else 20_000),
         "heat": heat(),
@@ -49,23 +60,25 @@ def referee(setting: Setting) -> tuple[dict[str, Any], Figure]:
 def contraction(
     manifold: Manifold, rng: np.random.Generator, pairs: int = 4000, reach: float = 2.0
 ) -> float:
-    """Return the largest ‖log_p x − log_p y‖/d(x, y) of random pairs.
+    """Return the largest ‖log_p x − log_p y‖/d(x, y) of random pairs x, y.
 
-    The proof of the wrapped Gaussian needs at most 1.
+    The wrapped Gaussian is private at the Euclidean rate if this is at most 1, as it is
+    where curvatures are not positive.
 
     Parameters
     ----------
     manifold : Manifold
-        Its origin is p.
+        The manifold, whose origin is p.
     rng : numpy.random.Generator
-        Draws the pairs. Half of them are close, where the ratio is largest.
+        The source of the pairs. Half of them are close, where the ratio is largest.
     pairs : int
-        Their number.
+        The number of pairs.
     reach : float
-        The largest distance from p.
+        The largest distance of the points from p.
     """
     z = rng.standard_normal((2, pairs, manifold.dim))
     z *= reach * rng.random((2, pairs, 1)) / np.linalg.norm(z, axis=-1, keepdims=True)
+    # Every other pair is close.
     small_steps = 1e-3 * rng.standard_normal((pairs // 2, manifold.dim))
     z[1, ::2] = z[0, ::2] + small_steps
     p = manifold.origin
@@ -79,16 +92,24 @@ def contraction(
 def wrapped(
     samples: int, sensitivity: float = 0.5, sigma: float = 0.5
 ) -> dict[str, float]:
-    """Return contractions of the logarithm, and μ = Δ/σ under attack on H².
+    """Return contractions of the logarithm, and audit the claimed μ = Δ/σ on H².
 
-    The two statistics lie along a ray from p, where the logarithm keeps distances.
+    The mechanism releases exp_p(log_p(statistic) + noise), p public. The audit's two
+    statistics lie along a ray from p, where the logarithm keeps distances, so that the
+    claim is attained.
 
     Parameters
     ----------
     samples : int
-        Draws of each side of the attack.
+        The number of draws about each statistic.
     sensitivity, sigma : float
-        Δ and σ.
+        Δ, the distance of the statistics, and σ, the noise per coordinate.
+
+    Returns
+    -------
+    dict
+        The largest contraction ratio on three spaces, the claimed and the audited μ, and
+        whether the claim holds (1 or 0).
     """
     rng = np.random.default_rng(0)
     sides = []
@@ -111,20 +132,42 @@ def wrapped(
 
 @cache
 def gauss_legendre(nodes: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return nodes and weights of the Gauss–Legendre rule on [−1, 1]."""
+    """Return points and weights of the Gauss–Legendre rule on [−1, 1], computed once.
+
+    Parameters
+    ----------
+    nodes : int
+        The number of points.
+    """
     points, weights = np.polynomial.legendre.leggauss(nodes)
     return points, weights
 
 
 def circle_kernel(theta: np.ndarray, t: float) -> np.ndarray:
-    """Return the heat kernel of S¹ at angles from its start."""
+    """Return the heat kernel of S¹, (1 + 2Σe^{−n²t}cos nθ)/2π.
+
+    Parameters
+    ----------
+    theta : array
+        Angles θ from the start.
+    t : float
+        The time; the generator is Δ.
+    """
     n = np.arange(1, 200)
     waves = np.exp(-n * n * t) * np.cos(theta[..., None] * n)
     return np.asarray((1 + 2 * np.sum(waves, axis=-1)) / (2 * math.pi))
 
 
 def sphere_kernel(cosine: np.ndarray, t: float) -> np.ndarray:
-    """Return the heat kernel of S² at cosines of the angle from its start."""
+    """Return the heat kernel of S², Σ(2n + 1)/(4π)·e^{−n(n+1)t}·P_n(cos r).
+
+    Parameters
+    ----------
+    cosine : array
+        Cosines of the angles r from the start.
+    t : float
+        The time; the generator is Δ.
+    """
     n = np.arange(0, 60)
     terms = (2 * n + 1) / (4 * math.pi) * np.exp(-n * (n + 1) * t)
     return np.asarray(np.polynomial.legendre.legval(cosine, terms))
@@ -133,7 +176,15 @@ def sphere_kernel(cosine: np.ndarray, t: float) -> np.ndarray:
 def renyi_circle(order: float, t: float, d: float) -> float:
     """Return the Rényi divergence of two heat kernels of S¹, a distance d apart.
 
-    The integrand is smooth and periodic, so that a plain mean has all digits.
+    D_α = log ∫p^α q^{1−α} / (α − 1). The integrand is smooth and periodic, so that a
+    plain mean over 1000 angles has all digits.
+
+    Parameters
+    ----------
+    order : float
+        α > 1.
+    t, d : float
+        The time, and the distance of the starts.
     """
     y = np.linspace(-math.pi, math.pi, 1001)[:-1]
     p, q = circle_kernel(y, t), circle_kernel(y - d, t)
@@ -144,7 +195,15 @@ def renyi_circle(order: float, t: float, d: float) -> float:
 def renyi_sphere(order: float, t: float, d: float) -> float:
     """Return the Rényi divergence of two heat kernels of S², a distance d apart.
 
-    The rule is Gauss–Legendre in the cosine of the angle, and a mean in the azimuth.
+    D_α = log ∫p^α q^{1−α} / (α − 1), by a Gauss–Legendre rule in the cosine of the angle
+    from the first start, and a mean in the azimuth.
+
+    Parameters
+    ----------
+    order : float
+        α > 1.
+    t, d : float
+        The time, and the distance of the starts.
     """
     c, w = gauss_legendre(200)
     azimuth = 2 * math.pi * (np.arange(200) + 0.5) / 200
@@ -158,24 +217,39 @@ def renyi_sphere(order: float, t: float, d: float) -> float:
 def renyi_hyperbolic(order: float, t: float, d: float) -> float:
     """Return the Rényi divergence of two heat kernels of H³, a distance d apart.
 
-    The kernel is (4πt)^{−3/2}·(r/sinh r)·e^{−t−r²/4t}.
+    D_α = log ∫p^α q^{1−α} / (α − 1), with the kernel (4πt)^{−3/2}·(r/sinh r)·e^{−t−r²/4t}
+    at the distance r from its start. The volume element is 2π·sinh²r dr dc, c the cosine
+    of the angle at the first start.
+
+    Parameters
+    ----------
+    order : float
+        α > 1.
+    t, d : float
+        The time, and the distance of the starts.
     """
 
     def log_kernel(r: np.ndarray) -> np.ndarray:
+        """Return the logarithm of the kernel at distances from its start."""
         # At 0 the factor r/sinh r is 1.
         positive = np.maximum(r, 1e-9)
         log_factor = np.log(positive / np.sinh(positive))
         constant = -1.5 * math.log(4 * math.pi * t) - t
         return np.asarray(constant + log_factor - r * r / (4 * t))
 
-    c, w = gauss_legendre(80)
-    r, v = gauss_legendre(160)
+    c, cosine_weights = gauss_legendre(80)
+    unit_nodes, unit_weights = gauss_legendre(160)
+    # Beyond this distance nothing of the integrand is left.
     end = 6 * math.sqrt(2 * t) * max(1.0, math.sqrt(order)) + 4 * order * (d + 2 * t)
-    r, v = end * (r[:, None] + 1) / 2, end * v[:, None] / 2
+    r = end * (unit_nodes[:, None] + 1) / 2
+    radial_weights = end * unit_weights[:, None] / 2
+
+    # The law of cosines gives the distance from the second start.
     cosh_other = np.cosh(r) * math.cosh(d) - np.sinh(r) * math.sinh(d) * c
     other = np.arccosh(np.maximum(1.0, cosh_other))
     log_value = order * log_kernel(r) + (1 - order) * log_kernel(other)
-    total = float(np.sum(v * w * 2 * math.pi * np.sinh(r) ** 2 * np.exp(log_value)))
+    volume = radial_weights * cosine_weights * 2 * math.pi * np.sinh(r) ** 2
+    total = float(np.sum(volume * np.exp(log_value)))
     return math.log(total) / (order - 1)
 
 
@@ -186,10 +260,12 @@ def harnack(order: float, t: float, d: float, lower: float) -> float:
 
     Parameters
     ----------
-    order, t, d : float
-        α, t and d.
+    order : float
+        α > 1.
+    t, d : float
+        The time, and the distance of the starts.
     lower : float
-        K ≥ 0.
+        K ≥ 0, where the Ricci curvature is at least −K.
     """
     if lower == 0:
         return order * d * d / (4 * t)
@@ -197,7 +273,15 @@ def harnack(order: float, t: float, d: float, lower: float) -> float:
 
 
 def heat() -> dict[str, Any]:
-    """Return Rényi divergences by quadrature over the bound, at orders 1.5 to 8."""
+    """Return Rényi divergences of heat kernels over Wang's bound, at orders 1.5 to 8.
+
+    Returns
+    -------
+    dict
+        A row of ratios for each space, time and distance, which the bound makes at most
+        1; the largest of them; and the largest on H³ by the bound for Ric ≥ 0, which
+        does not hold there.
+    """
     rows: dict[str, Any] = {"orders": _ORDERS}
     ratios: list[float] = []
     for name, renyi, lower, cases in (
@@ -231,9 +315,14 @@ def federated(
     Parameters
     ----------
     eps, delta : float
-        Of one round.
+        The guarantee of one round.
     slack : float
-        δ̂.
+        δ̂, the further δ that advanced composition spends.
+
+    Returns
+    -------
+    dict
+        "rounds", ε′ by both ways ("advanced", "exact"), and their ratio at T = 100.
     """
     scale = smallest_scale(
         lambda sigma: gaussian_profile(0.0, 1, sigma, 1.0), ApproxDP(eps, delta), 1.0
@@ -265,7 +354,14 @@ def rotations(samples: int) -> dict[str, float]:
     Parameters
     ----------
     samples : int
-        Number of random rotations, as unit quaternions.
+        The number of random rotations, as unit quaternions.
+
+    Returns
+    -------
+    dict
+        For both laws the largest log-ratio of densities about two centers, over ε times
+        their angle; what is claimed for Bingham; and the mass of the Laplace law, which
+        does not depend on its center.
     """
     rng = np.random.default_rng(0)
     quaternions = rng.standard_normal((samples, 4))
@@ -302,7 +398,13 @@ def rotations(samples: int) -> dict[str, float]:
 
 
 def draw(figures: dict[str, Any]) -> Figure:
-    """Draw heat kernels over their bound, composition, and the metric's loss."""
+    """Draw heat kernels over their bound, composition, and the metric's loss.
+
+    Parameters
+    ----------
+    figures : dict
+        The figures of `referee`.
+    """
     picture = sheet(12, 4)
     heat_axes, federated_axes, conformal_axes = picture.subplots(1, 3)
     _draw_heat(heat_axes, figures["heat"])
@@ -314,7 +416,15 @@ def draw(figures: dict[str, Any]) -> Figure:
 
 
 def _draw_heat(axes: Axes, rows: dict[str, Any]) -> None:
-    """Draw Rényi divergences over their bound against the order."""
+    """Draw Rényi divergences of heat kernels, over their bound, against the order.
+
+    Parameters
+    ----------
+    axes : Axes
+        Where to draw.
+    rows : dict
+        What `heat` returns.
+    """
     colors = iter((RED, ORANGE, BLUE, INK, GREEN, "#8e44ad"))
     for name, values in rows.items():
         if " = " in name and "bound" not in name:
@@ -338,7 +448,15 @@ def _draw_heat(axes: Axes, rows: dict[str, Any]) -> None:
 
 
 def _draw_federated(axes: Axes, rows: dict[str, Any]) -> None:
-    """Draw ε′ of T rounds by both ways of composing."""
+    """Draw ε′ of T rounds by both ways of composing.
+
+    Parameters
+    ----------
+    axes : Axes
+        Where to draw.
+    rows : dict
+        What `federated` returns.
+    """
     labels = {"advanced": "advanced composition", "exact": "exact, same δ′"}
     for (name, label), color in zip(labels.items(), (RED, BLUE), strict=True):
         axes.plot(rows["rounds"], rows[name], "o-", color=color, label=label)
@@ -352,7 +470,15 @@ def _draw_federated(axes: Axes, rows: dict[str, Any]) -> None:
 
 
 def _draw_conformal(axes: Axes, rows: dict[str, Any]) -> None:
-    """Draw what a metric made from the records adds to the privacy loss."""
+    """Draw what a metric made from the records adds to the privacy loss.
+
+    Parameters
+    ----------
+    axes : Axes
+        Where to draw.
+    rows : dict
+        What `conformal` returns.
+    """
     labels = {
         "loss over ε": "density estimate",
         "loss over ε, a tenth uniform": "a tenth of it uniform",
