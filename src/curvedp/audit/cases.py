@@ -944,32 +944,68 @@ def _chart_laplace(space: Manifold) -> LogLaplaceMechanism:
 
 
 def _k_norm_gradient(space: Manifold) -> KNGMechanism:
-    """Return the K-norm gradient mechanism for the mean of two records."""
+    """Return the K-norm gradient mechanism for the mean of two records.
+
+    Parameters
+    ----------
+    space : Manifold
+        The space of the records.
+    """
     return KNGMechanism.calibrated(space, None, 0.5, 2, PureDP(6.0))
 
 
 def _newton(space: Manifold) -> NewtonMechanism:
-    """Return the Newton mechanism for the mean of four records."""
+    """Return the Newton mechanism for the mean of four records.
+
+    Parameters
+    ----------
+    space : Manifold
+        The space of the records.
+    """
     return NewtonMechanism.calibrate(FrechetMean(space, None, 0.5, 4), _CLAIM)
 
 
 def _gradient_step(space: Manifold) -> GradientMechanism:
-    """Return the gradient mechanism for the mean of four records."""
+    """Return the gradient mechanism for the mean of four records.
+
+    Parameters
+    ----------
+    space : Manifold
+        The space of the records.
+    """
     return GradientMechanism.calibrate(FrechetMean(space, None, 0.5, 4), _CLAIM)
 
 
 def _median(space: Manifold) -> MedianMechanism:
-    """Return the staged mechanism for the geometric median of 100 records."""
+    """Return the staged mechanism for the geometric median of 100 records.
+
+    Parameters
+    ----------
+    space : Manifold
+        The space of the records.
+    """
     return MedianMechanism.calibrate(GeometricMedian(space, None, 1.5, 100), _CLAIM)
 
 
 def _ball_search(space: Manifold) -> PrivateBallMechanism:
-    """Return the staged mechanism for the mean of 100 records in a private ball."""
+    """Return the staged mechanism for the mean of 100 records in a private ball.
+
+    Parameters
+    ----------
+    space : Manifold
+        The space of the records.
+    """
     return PrivateBallMechanism.calibrate(SearchedMean(space, None, 1.5, 100), _CLAIM)
 
 
 def _tangent_moments(space: Manifold) -> StepToMeanMechanism:
-    """Return the staged mechanism for the tangent moments of 100 records."""
+    """Return the staged mechanism for the tangent moments of 100 records.
+
+    Parameters
+    ----------
+    space : Manifold
+        The space of the records.
+    """
     statistic = TangentMomentsNearMean(space, None, 1.0, 100)
     return StepToMeanMechanism.calibrate(statistic, _CLAIM)
 
@@ -1005,17 +1041,35 @@ def _clusters(space: Manifold) -> KMeansMechanism:
 
 
 def _clipped_sum(space: Manifold) -> SumMechanism:
-    """Return the mechanism for a sum of clipped records with a private count."""
+    """Return the mechanism for a sum of clipped records with a private count.
+
+    Parameters
+    ----------
+    space : Manifold
+        The space of the records.
+    """
     return SumMechanism.calibrate(ClippedSum(space, None, _RADIUS), _ADD_REMOVE_CLAIM)
 
 
 def _k_norm_regression(space: Manifold) -> KNGRegressionMechanism:
-    """Return the K-norm mechanism for geodesic regression on four records."""
+    """Return the K-norm mechanism for geodesic regression on four records.
+
+    Parameters
+    ----------
+    space : Manifold
+        The manifold of the responses.
+    """
     return KNGRegressionMechanism.calibrate(_regression_line(space), PureDP(6.0))
 
 
 def _regression_descent(space: Manifold) -> BundleDescentMechanism:
-    """Return the private descent for geodesic regression on four records."""
+    """Return the private descent for geodesic regression on four records.
+
+    Parameters
+    ----------
+    space : Manifold
+        The manifold of the responses.
+    """
     return BundleDescentMechanism.calibrate(_regression_line(space), _CLAIM)
 
 

@@ -104,8 +104,8 @@ class AuditResult(NamedTuple):
     def tightness(self) -> float:
         """The larger of the ratios audited ε / claimed ε and audited μ / claimed μ.
 
-        A claim with tightness 1 cannot be improved. A claim that is zero or infinite
-        counts as ratio 0.
+        Here ε is that of (ε, δ)-DP and μ that of Gaussian DP. A claim with tightness 1
+        cannot be improved. A claim that is zero or infinite counts as ratio 0.
         """
         epsilon_ratio = _ratio_of_finite_claim(self.audited, self.claimed)
         mu_ratio = _ratio_of_finite_claim(self.audited_mu, self.claimed_mu)
@@ -389,9 +389,10 @@ class _Event(NamedTuple):
 def _prove_bounds(
     first: np.ndarray, second: np.ndarray, failure: float, delta: float
 ) -> _Bounds:
-    """Return lower bounds on ε and on μ, each proved by one event.
+    """Return lower bounds on ε of (ε, δ)-DP and on μ of Gaussian DP.
 
-    Half of the outputs choose the event, and the other half bound its probabilities.
+    Each is proved by one event. Half of the outputs choose the event, and the other
+    half bound its probabilities.
 
     Parameters
     ----------
@@ -423,7 +424,10 @@ def _prove_bound(
 ) -> float:
     """Return a lower bound on ε or on μ, proved by one event.
 
-    Half of the outputs choose the event, and the other half bound its probabilities.
+    If an event has the probabilities p and p′ at two neighboring data sets, (ε, δ)-DP
+    says p ≤ e^ε·p′ + δ, and μ-GDP says Φ⁻¹(p) ≤ Φ⁻¹(p′) + μ. A lower bound on p and an
+    upper bound on p′ therefore give a lower bound on ε or μ. Half of the outputs choose
+    the event, and the other half bound its probabilities.
 
     Parameters
     ----------
@@ -674,9 +678,10 @@ def scores(mechanism: Mechanism, pair: Pair, outputs: np.ndarray) -> list[np.nda
 
     With distances d₁ and d₂ to the first and second value, the scores are d₂ − d₁ and
     d₂² − d₁². Up to factors they are the log likelihood ratios of Laplace and of
-    Gaussian noise, which no other score beats (Neyman & Pearson). For noise in a chart,
-    distances are measured in the chart. On manifolds with slow logarithms, such as
-    Stiefel manifolds, they are measured in the ambient space.
+    Gaussian noise, which no other score beats (Neyman & Pearson). For noise in normal
+    coordinates at a base point, distances are measured in these coordinates. On
+    manifolds with slow logarithms, such as Stiefel manifolds, they are measured in the
+    ambient space.
 
     Parameters
     ----------

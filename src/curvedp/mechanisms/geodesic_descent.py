@@ -212,7 +212,11 @@ class BundleDescentMechanism(
 
     @cached_property
     def neighborhood(self) -> Neighborhood:
-        """The layout of the final release, and where its linearization is valid."""
+        """The layout of the final release, and where its linearization is valid.
+
+        The final release is one vector of a descent direction and its derivatives.
+        `Neighborhood` packs and unpacks it, and bounds the error of the linearization.
+        """
         return Neighborhood(self.manifold, self.domain, self.final_scale)
 
     def predict_error(self) -> float:

@@ -269,7 +269,8 @@ class KNGRegressionMechanism(KNormMechanism, GeodesicMechanism, PredictsError):
         Parameters
         ----------
         data : RegressionData
-            The centered predictors, and the responses in the canonical frame.
+            The centered predictors, and the responses in the canonical frame (an
+            isometry has moved the center of the ball to the origin).
         source : Source
             Where random bits come from.
 
@@ -298,7 +299,8 @@ class KNGRegressionMechanism(KNormMechanism, GeodesicMechanism, PredictsError):
         predictors : array of shape (n, 1)
             The centered predictors.
         responses : array of shape (n, *point_shape)
-            The responses, in the canonical frame.
+            The responses, in the canonical frame (an isometry has moved the center of
+            the ball to the origin).
 
         Returns
         -------

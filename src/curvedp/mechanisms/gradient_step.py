@@ -126,7 +126,8 @@ class MeanMechanism(VectorMechanism, PostProcessesItself):
         Parameters
         ----------
         points : array of shape (k, *point_shape)
-            The drawn points, in the canonical frame.
+            The drawn points, in the canonical frame (an isometry has moved the center
+            of the ball to the origin).
         """
         return np.asarray(self.statistic.project(points))
 
@@ -462,7 +463,8 @@ class GradientMechanism(
         Parameters
         ----------
         points : array of shape (k, *point_shape)
-            The drawn points, in the canonical frame.
+            The drawn points, in the canonical frame (an isometry has moved the center
+            of the ball to the origin).
         """
         if self.divides_by_hessian:  # `_divided_step` has shrunk them already
             return super().post_process_points(points)
@@ -540,6 +542,11 @@ class GradientMechanism(
         vector : array of shape (dim,) or (dim + 1,)
             The coordinates of a mean logarithm at the center, and maybe the entry of a
             mean square.
+
+        Returns
+        -------
+        array of shape point_shape
+            The point. Confidence regions map drawn vectors by it.
         """
         return np.asarray(self._point_after_step(vector[None])[0])
 

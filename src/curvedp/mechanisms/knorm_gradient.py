@@ -239,7 +239,10 @@ class KNGMechanism(KNormMechanism, SimulatesRelease, SometimesExcluded):
 
     @cached_property
     def domain(self) -> GeodesicBall:
-        """The ball on which the density is positive, in the canonical frame."""
+        """The ball on which the density is positive, in the canonical frame.
+
+        In that frame an isometry has moved the center of the public ball to the origin.
+        """
         center = np.asarray(self.statistic.ball.center)
         return GeodesicBall(self.manifold, center, self.statistic.radius)
 
@@ -261,12 +264,18 @@ class KNGMechanism(KNormMechanism, SimulatesRelease, SometimesExcluded):
         return nextafter(exact + 4 * CHART_ERROR * statistic.radius, inf)
 
     def prepare_data(self, data: Any) -> np.ndarray:
-        """Return the records, clipped into the ball, in the canonical frame.
+        """Return the records in the form in which `draw` takes them.
 
         Parameters
         ----------
         data : array of shape (n, *point_shape) or Records
             The records.
+
+        Returns
+        -------
+        array of shape (n, *point_shape)
+            The records, clipped into the public ball, in the canonical frame (an
+            isometry has moved the center of the ball to the origin).
         """
         points = data.array() if isinstance(data, Records) else data
         return self.statistic.clip_records(points)
@@ -279,7 +288,8 @@ class KNGMechanism(KNormMechanism, SimulatesRelease, SometimesExcluded):
         Parameters
         ----------
         records : array of shape (n, *point_shape)
-            The records, in the canonical frame.
+            The records, in the canonical frame (an isometry has moved the center of the
+            ball to the origin).
 
         Returns
         -------
@@ -310,7 +320,8 @@ class KNGMechanism(KNormMechanism, SimulatesRelease, SometimesExcluded):
         Parameters
         ----------
         records : array of shape (n, *point_shape)
-            The records, in the canonical frame.
+            The records, in the canonical frame (an isometry has moved the center of the
+            ball to the origin).
         """
         radius = self.statistic.radius
         center = self.statistic.ball.center
@@ -325,7 +336,8 @@ class KNGMechanism(KNormMechanism, SimulatesRelease, SometimesExcluded):
         Parameters
         ----------
         data : array of shape (n, *point_shape)
-            The records xᵢ, clipped into the public ball, in the canonical frame.
+            The records xᵢ, clipped into the public ball, in the canonical frame (an
+            isometry has moved the center of the ball to the origin).
         source : Source
             Where random bits come from.
 

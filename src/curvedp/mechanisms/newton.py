@@ -468,12 +468,18 @@ class NewtonMechanism(
     # ---- release, replay and simulation ----
 
     def prepare_data(self, data: Any) -> np.ndarray:
-        """Return the records, clipped into the ball, in the canonical frame.
+        """Return the records in the form in which `draw` takes them.
 
         Parameters
         ----------
         data : array of shape (n, *point_shape) or Records
             The records.
+
+        Returns
+        -------
+        array of shape (n, *point_shape)
+            The records, clipped into the public ball, in the canonical frame (an
+            isometry has moved the center of the ball to the origin).
         """
         points = data.array() if isinstance(data, Records) else data
         return self.statistic.clip_records(points)
@@ -484,7 +490,8 @@ class NewtonMechanism(
         Parameters
         ----------
         data : array of shape (n, *point_shape)
-            The records, clipped into the public ball, in the canonical frame.
+            The records, clipped into the public ball, in the canonical frame (an
+            isometry has moved the center of the ball to the origin).
         source : Source
             Where random bits come from.
 

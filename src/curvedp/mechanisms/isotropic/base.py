@@ -212,7 +212,8 @@ class ValueMechanism(Mechanism, SimulatesRelease, LeadsToRegion, RefusesRelease)
         Parameters
         ----------
         value : array of shape point_shape
-            The drawn point, in the canonical frame of the statistic.
+            The drawn point, in the canonical frame (an isometry has moved the center of
+            the statistic's ball to the origin).
 
         Returns
         -------
@@ -277,12 +278,18 @@ class ValueMechanism(Mechanism, SimulatesRelease, LeadsToRegion, RefusesRelease)
         return float(law.radial_cdf(max_distance)) >= 0.5
 
     def post_process_points(self, points: np.ndarray) -> np.ndarray:
-        """Project drawn points into the public ball, in the canonical frame.
+        """Project drawn points into the public ball of the statistic, if it has one.
 
         Parameters
         ----------
         points : array of shape (k, *point_shape)
-            The drawn points.
+            The drawn points, in the canonical frame (an isometry has moved the center
+            of the ball to the origin).
+
+        Returns
+        -------
+        array of shape (k, *point_shape)
+            The projected points.
         """
         return np.asarray(self.statistic.project(points))
 
@@ -504,7 +511,8 @@ class IsotropicMechanism(ValueMechanism):
         Returns
         -------
         Draw
-            The noisy point, with the integers and the slack τ of the sampler.
+            The noisy point, with its integers on the public grid and a bound on the
+            total variation distance of the sampler from the ideal law.
         """
         space, center = self.draw_center(data)
         point_draw = exact_draw(

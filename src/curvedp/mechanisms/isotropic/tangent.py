@@ -157,12 +157,13 @@ class TangentMechanism(IsotropicMechanism, HasNoiseLength):
     ) -> Callable[[float], PrivacyProfile]:
         """Return a function that maps a noise scale to the privacy profile.
 
-        Noise in a chart has the profile of noise in flat space.
+        Noise is added to normal coordinates, which are flat. Its profile is that of the
+        same noise in Euclidean space.
 
         Parameters
         ----------
         space : Manifold
-            The space of the chart; only its dimension matters.
+            The manifold of the value; only its dimension matters.
         sensitivity : float
             How far the coordinates can move if one record is replaced.
 
@@ -202,7 +203,7 @@ class TangentMechanism(IsotropicMechanism, HasNoiseLength):
 
     @property
     def noise_length(self) -> float:
-        """The root mean square length of the noise."""
+        """The root mean square length of the noise in normal coordinates: std·√dim."""
         dim = self.manifold.dim
         return self.scale * std_per_scale(self.noise_kind, dim) * sqrt(dim)
 
@@ -364,7 +365,8 @@ class LogGaussianMechanism(PostProcessesItself, TangentMechanism):
         Parameters
         ----------
         points : array of shape (k, *point_shape)
-            The drawn points, in the canonical frame.
+            The drawn points, in the canonical frame (an isometry has moved the center
+            of the ball to the origin).
         """
         if self._is_shrunk:
             points = shrink_points(self.manifold, self.base, points, self.scale)

@@ -489,6 +489,11 @@ class PrivateBallMechanism(
             Computes counts and means of the private records, before noise is added.
         source : Source
             Where random bits come from.
+
+        Returns
+        -------
+        list of ExactDraw
+            The draws, from which the ball follows by a replay.
         """
         shared_search = data.shared_search
         if shared_search is not None and shared_search.draws is not None:
@@ -609,6 +614,11 @@ class PrivateBallMechanism(
             The noisy integers on the public grid that the certificate lists: those of
             the search, then those of the final mechanism.
 
+        Returns
+        -------
+        NoisyDraw
+            What the final mechanism drew, with the law of its noise.
+
         Raises
         ------
         ParameterError
@@ -700,6 +710,11 @@ class PrivateBallMechanism(
             The certificate of the whole release.
         result : BallSearchResult
             The replay of its integers.
+
+        Returns
+        -------
+        Certificate
+            The copy. It has the statement of the whole release, and is not sealed.
         """
         n_search_stages = len(result.transcript)
         release = {
@@ -828,6 +843,11 @@ class PrivateBallMechanism(
         ----------
         budget : StageBudget
             The privacy budget that is left.
+
+        Returns
+        -------
+        bool
+            Whether so much is left. Only public numbers decide it.
         """
         share_needed = (
             self._shares.final
@@ -967,6 +987,11 @@ class PrivateBallMechanism(
         radius : float
             A rough radius: the median distance from the center that an earlier search
             has found, or the radius before a step.
+
+        Returns
+        -------
+        float
+            The released radius.
         """
         start = _SEARCH_START[self.noise_kind] * radius
         enclosing_radius = self._radius_within(queries, budget, center, start)
@@ -994,6 +1019,11 @@ class PrivateBallMechanism(
             The public point from which distances are measured.
         largest : float
             The largest radius that is tried.
+
+        Returns
+        -------
+        float
+            The released radius.
         """
         search_share = self._search_share(self._fine_search)
         if self._is_pure:
@@ -1062,6 +1092,11 @@ class PrivateBallMechanism(
             The number of shells, and the ratio of their radii.
         share : float
             The fraction of the budget for the histogram.
+
+        Returns
+        -------
+        float
+            The released radius.
         """
         dim = self.manifold.dim
         # The final mechanism gets what is left, and at least what is reserved for it.
@@ -1091,6 +1126,11 @@ class PrivateBallMechanism(
         ----------
         search : BinarySearch
             The search: `_COARSE_SEARCH`, `_FINE_SEARCH` or `_NARROW_SEARCH`.
+
+        Returns
+        -------
+        float
+            The fraction of the whole budget, of μ² or of ε.
         """
         share = self._shares.counts
         if self._is_pure:

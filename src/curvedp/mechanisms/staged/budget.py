@@ -449,6 +449,11 @@ def _is_equal(recomputed: Any, stated_value: Any) -> bool:
         The entry that the replay has computed.
     stated_value : Any
         The entry that the certificate states, which may be any JSON value.
+
+    Returns
+    -------
+    bool
+        Whether the certificate states what the replay has computed.
     """
     if isinstance(recomputed, str) or recomputed is None:
         return bool(recomputed == stated_value)

@@ -317,7 +317,23 @@ def _choose_by_mass(mass: np.ndarray, fraction: float) -> int:
 
 
 def _squared_distances(points: np.ndarray, centers: np.ndarray) -> np.ndarray:
-    """Return the squared distance of each point to each center, at least 0."""
+    """Return the squared distance of each point to each center, at least 0.
+
+    It is |p|² − 2⟨p, c⟩ + |c|², which needs one matrix product and no array of
+    differences. Rounding can make it negative, hence the bound.
+
+    Parameters
+    ----------
+    points : array, shape (n, k)
+        The points p.
+    centers : array, shape (m, k)
+        The centers c.
+
+    Returns
+    -------
+    array, shape (n, m)
+        The squared distances.
+    """
     products = points @ centers.T
     squares = (
         np.sum(points**2, axis=1)[:, None] - 2 * products + np.sum(centers**2, axis=1)

@@ -201,7 +201,11 @@ class ReducedMechanism(StagedMechanism, PredictsError, NeedsManyRecords):
 
     @property
     def has_enough_records(self) -> bool:
-        """Whether nμ is large enough for a classifier that is better than guessing."""
+        """Whether nμ is large enough for a classifier that is better than guessing.
+
+        Here n is the number of records or people, and μ = 1/`scale` the parameter of
+        Gaussian DP. The threshold was measured.
+        """
         return bool(self.statistic.n / self.scale >= _ENOUGH_N_MU)
 
     def prepare_data(self, data: Any) -> LabeledMatrices:

@@ -85,9 +85,9 @@ class StepToMeanMechanism(PrivateBallMechanism):
     def step_share(self) -> float:
         """The fraction of the budget for the step: a function of public numbers.
 
-        In a ball of radius r and dimension d the step's noise has the length
-        2r√d/(nμ√share), or 2r√(d(d + 1))/(nε·share) for pure ε. The share makes it r/8,
-        within the bounds of this module.
+        In a ball of radius r and dimension d, with n records and a μ-GDP budget, the
+        step's noise has the length 2r√d/(nμ√share), or 2r√(d(d + 1))/(nε·share) for
+        pure ε. The share makes it r/8, within the bounds of this module.
         """
         dim = self.manifold.dim
         noise_std = std_per_scale(self.noise_kind, dim) * self.scale
