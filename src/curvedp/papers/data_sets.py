@@ -48,9 +48,9 @@ class Dataset(NamedTuple):
     title, source : str
         What it is, and where to get it.
     read : callable
-        Reads the file.
+        Returns the data set, given the path of the file.
     download : callable, optional
-        Gets the data set by the downloader that its users know.
+        Returns the data set by the downloader that its users know.
     """
 
     file: str
@@ -73,6 +73,11 @@ def find_file(
         What it is and where to get it, for the error.
     data_dir : path, optional
         The folder; the environment variable CURVEDP_DATA if omitted.
+
+    Returns
+    -------
+    Path
+        The file, which is there.
 
     Raises
     ------
@@ -118,6 +123,18 @@ def load_dataset(
     download : bool
         Whether a downloader may be asked.
 
+    Returns
+    -------
+    array or dict of arrays
+        The data set, in the form that its reader gives it.
+
+    Raises
+    ------
+    MissingData
+        If it is neither in the folder nor can be downloaded.
+    ParameterError
+        If there is no data set of that name.
+
     Examples
     --------
     >>> sorted(DATASETS)[:3]
@@ -159,11 +176,12 @@ def embed_tree(parents: list[int], length: float = 1.0) -> np.ndarray:
         The parent of each node. The first node is the root, of parent −1, and parents
         come before their children.
     length : float
-        Of an edge.
+        The hyperbolic length of every edge.
 
     Returns
     -------
     array of shape (nodes, 2)
+        A point of the disk for each node, the root at 0.
 
     Examples
     --------
@@ -189,7 +207,13 @@ def embed_tree(parents: list[int], length: float = 1.0) -> np.ndarray:
 
 
 def _move(z: complex, a: complex) -> complex:
-    """Return z under the isometry of the disc that takes a to 0."""
+    """Return the Möbius map (z − a)/(1 − ā·z): the isometry of the disc that takes a to 0.
+
+    Parameters
+    ----------
+    z, a : complex
+        Points of the open unit disc.
+    """
     return (z - a) / (1 - a.conjugate() * z)
 
 
@@ -203,14 +227,20 @@ def _arrays(path: Path) -> dict[str, np.ndarray]:
 
 
 def _columns(path: Path, delimiter: str = ",") -> dict[str, np.ndarray]:
-    """Read the columns of a table of numbers."""
+    """Read the columns of a table of numbers with a header, by their names."""
     with path.open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file, delimiter=delimiter))
     return {key: np.array([float(row[key]) for row in rows]) for key in rows[0]}
 
 
 def _directions(lat: Any, lon: Any) -> np.ndarray:
-    """Return unit vectors of degrees; (1, 0, 0) is 0°N 0°E, (0, 0, 1) the north pole."""
+    """Return unit vectors of places; (1, 0, 0) is 0°N 0°E, (0, 0, 1) the north pole.
+
+    Parameters
+    ----------
+    lat, lon : array of shape (n,)
+        Latitudes and longitudes in degrees.
+    """
     lat = np.radians(np.asarray(lat, dtype=np.float64))
     lon = np.radians(np.asarray(lon, dtype=np.float64))
     return np.stack(
@@ -219,7 +249,7 @@ def _directions(lat: Any, lon: Any) -> np.ndarray:
 
 
 def _cities(path: Path) -> np.ndarray:
-    """Read the places of cities."""
+    """Read the places of cities, as unit vectors."""
     with path.open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
     return _directions(
@@ -228,7 +258,7 @@ def _cities(path: Path) -> np.ndarray:
 
 
 def _earthquakes(path: Path) -> np.ndarray:
-    """Read the places of earthquakes."""
+    """Read the places of earthquakes, as unit vectors; rows without a place are left out."""
     table = np.genfromtxt(path, delimiter=",", comments="#")[:, :2]
     return _directions(*table[np.isfinite(table).all(axis=1)].T)
 
@@ -241,13 +271,13 @@ def _storms(path: Path) -> np.ndarray:
 
 
 def _polar_wander(path: Path) -> dict[str, np.ndarray]:
-    """Read ages in million years, and poles."""
+    """Read ages in million years, and poles as unit vectors."""
     table = _columns(path)
     return {"age": table["age"], "pole": _directions(table["plat"], table["plon"])}
 
 
 def _mammals(path: Path) -> np.ndarray:
-    """Read points of the Poincaré disc."""
+    """Read the embedded mammals, points of the Poincaré disc."""
     return np.loadtxt(path, skiprows=1, usecols=(1, 2))
 
 
@@ -274,7 +304,25 @@ def _mnist(path: Path) -> dict[str, np.ndarray]:
 def _openml(
     columns: int, rows: int, **which: Any
 ) -> tuple[np.ndarray, np.ndarray, list[str]]:
-    """Return table, target and names of the columns of a data set of OpenML."""
+    """Download a data set of OpenML, and check that it has the shape it should have.
+
+    Parameters
+    ----------
+    columns, rows : int
+        The size of its table.
+    **which
+        How scikit-learn's `fetch_openml` finds it, such as `data_id`.
+
+    Returns
+    -------
+    data, target, names : array, array, list of str
+        The table, the column that others predict, and the names of the table's columns.
+
+    Raises
+    ------
+    ValueError
+        If the table has another size.
+    """
     from sklearn.datasets import fetch_openml
 
     with warnings.catch_warnings():

@@ -35,6 +35,7 @@ __all__ = [
     "take_records",
 ]
 
+# The marks around each part of the page that is written here.
 BEGIN = "<!-- written by curvedp.papers.records: {} -->"
 END = "<!-- end -->"
 # [[path]] or [[path|format]] in the text of a reading.
@@ -45,10 +46,13 @@ _DEFAULT_FORMAT = ".3g"
 def quoted_paths(reproduction: Reproduction) -> list[str]:
     """Return the paths of the numbers that a record has to keep.
 
+    They are those that an expectation checks, those that say how much sampling spreads
+    them, and those that the reading quotes.
+
     Parameters
     ----------
     reproduction : Reproduction
-        Its expectations and its reading are searched.
+        The figure or table, as its `expected.json` describes it.
     """
     paths = [match[1] for match in _QUOTE.finditer(reproduction.reading)]
     for entry in reproduction.expect:
@@ -59,14 +63,20 @@ def quoted_paths(reproduction: Reproduction) -> list[str]:
 
 
 def take_records(folder: Path) -> dict[Path, dict[str, Any]]:
-    """Return the records of all runs in a folder, by the file that keeps them.
+    """Collect the records of all full runs in a folder.
 
     A reproduction that was not run, or not in its full form, keeps its old record.
 
     Parameters
     ----------
     folder : Path
-        Where `curvedp reproduce --full` wrote its numbers.
+        The folder in which `curvedp reproduce --full` wrote its numbers.
+
+    Returns
+    -------
+    dict
+        The new contents of each `record.json`, by its path: for each reproduction the
+        seconds of the run and the numbers by their paths.
     """
     records: dict[Path, dict[str, Any]] = {}
     for name, reproduction in find_reproductions().items():
@@ -89,7 +99,13 @@ def _load(file: Path) -> dict[str, Any]:
 
 
 def _nested(numbers: Mapping[str, float]) -> dict[str, Any]:
-    """Return numbers by path as the nested figures that they were taken from."""
+    """Return recorded numbers in the nesting of the figures they were taken from.
+
+    Parameters
+    ----------
+    numbers : mapping
+        Numbers by paths such as "fit/mean".
+    """
     figures: dict[str, Any] = {}
     for path, number in numbers.items():
         *folders, last = path.split("/")
@@ -115,7 +131,7 @@ def fill_quotes(text: str, numbers: Mapping[str, float]) -> str:
     text : str
         With [[path]] or [[path|format]] where a number stands.
     numbers : mapping
-        By path.
+        The numbers, by path.
 
     Examples
     --------
@@ -124,13 +140,14 @@ def fill_quotes(text: str, numbers: Mapping[str, float]) -> str:
     """
 
     def number(match: re.Match[str]) -> str:
+        """Return the number of one mark, in the format that the mark states."""
         return format(numbers[match[1]], match[2] or _DEFAULT_FORMAT)
 
     return _QUOTE.sub(number, text)
 
 
 def readings_table() -> str:
-    """Return the table of readings: what the paper has, and ours in words."""
+    """Return the page's first table: what each paper has, and ours in words."""
     rows = ["| name | what | paper | ours, and the reading used |", "|---|---|---|---|"]
     for name, reproduction in find_reproductions().items():
         reading = fill_quotes(reproduction.reading, _numbers_of(reproduction))
@@ -141,7 +158,7 @@ def readings_table() -> str:
 
 
 def printed_table() -> str:
-    """Return the table of all printed numbers beside ours."""
+    """Return the page's second table: every printed number beside ours."""
     rows = [
         "| name | number | printed | ours | sd | ours over printed | agrees |",
         "|---|---|---|---|---|---|---|",
@@ -169,6 +186,16 @@ def _compare(check: Check) -> tuple[str, str]:
     standard deviations of the sampling (`Check.agrees_with_print`). Of those, "=" is
     said only of numbers within 5 % of each other, or within half a unit of the last
     printed digit, and "within 2 sd" of the others.
+
+    Parameters
+    ----------
+    check : Check
+        A number with what the paper prints for it.
+
+    Returns
+    -------
+    ratio, agreement : str
+        For the table's last two columns.
     """
     printed = float(check.printed or "nan")
     ratio = f"{check.found / printed:.3g}" if printed else "–"
@@ -182,7 +209,7 @@ def _compare(check: Check) -> tuple[str, str]:
 
 
 def times_table() -> str:
-    """Return the seconds that the recorded full runs took."""
+    """Return the page's third table: the seconds that the recorded full runs took."""
     rows = ["| name | seconds |", "|---|---|"]
     total = 0.0
     for name, reproduction in find_reproductions().items():
@@ -202,7 +229,12 @@ def fill_page(page: str) -> str:
     Parameters
     ----------
     page : str
-        With a pair of marks around each part.
+        The page, with a pair of marks around each part.
+
+    Raises
+    ------
+    ValueError
+        If a part has no marks.
     """
     tables = {
         "readings": readings_table,
@@ -220,26 +252,34 @@ def fill_page(page: str) -> str:
 
 
 def main() -> None:
+    """Take records or write the page: the command of this module's docstring."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--take", type=Path, help="folder of a full run")
     parser.add_argument("--write", type=Path, help="the page to fill")
     arguments = parser.parse_args()
     if arguments.take is not None:
         for file, record in take_records(arguments.take).items():
-            finite = json.dumps(_without_nan(record), indent=1, ensure_ascii=False)
-            file.write_text(finite + "\n", encoding="utf-8")
+            _refuse_missing_numbers(record)
+            text = json.dumps(record, indent=1, ensure_ascii=False)
+            file.write_text(text + "\n", encoding="utf-8")
     if arguments.write is not None:
         page = arguments.write.read_text(encoding="utf-8")
         arguments.write.write_text(fill_page(page), encoding="utf-8")
 
 
-def _without_nan(record: dict[str, Any]) -> dict[str, Any]:
-    """Return a record, checked to have every number that it names."""
+def _refuse_missing_numbers(record: dict[str, Any]) -> None:
+    """Raise `ValueError` if a run did not make a number that its record has to keep.
+
+    Parameters
+    ----------
+    record : dict
+        Of each reproduction of a paper the seconds and the numbers by path; a number
+        that was not made is NaN.
+    """
     for name, run in record.items():
         for path, number in run["numbers"].items():
             if math.isnan(number):
                 raise ValueError(f"{name} has no number at {path}")
-    return record
 
 
 if __name__ == "__main__":

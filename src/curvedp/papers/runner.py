@@ -31,19 +31,22 @@ __all__ = [
     "check_figures",
     "command",
     "find_reproductions",
+    "last_digit",
+    "number_at",
     "run_reproduction",
 ]
 
+# The folder of the papers' folders.
 HERE = Path(__file__).resolve().parent
 
 
 class Setting(NamedTuple):
-    """Say how a reproduction is to be run.
+    """How a reproduction is to be run.
 
     Attributes
     ----------
     full : bool
-        The paper's sizes; a reduced form otherwise.
+        Whether to run at the paper's sizes; a reduced form otherwise.
     data_dir : Path, optional
         The folder with the data sets.
 
@@ -57,11 +60,25 @@ class Setting(NamedTuple):
     data_dir: Path | None = None
 
     def data_file(self, file: str, dataset: str, source: str) -> Path:
-        """Return the file of a data set, or raise an error that says where to get it."""
+        """Return the file of a data set, or raise an error that says where to get it.
+
+        Parameters
+        ----------
+        file : str
+            The name of the file.
+        dataset, source : str
+            What it is and where to get it, for the error.
+        """
         return find_file(file, dataset, source, self.data_dir)
 
     def load(self, name: str) -> Any:
-        """Return a data set of `papers.data_sets`: from the data folder, else downloaded."""
+        """Return a data set: from the data folder, else by its usual downloader.
+
+        Parameters
+        ----------
+        name : str
+            A key of `papers.data_sets.DATASETS`.
+        """
         return load_dataset(name, self.data_dir)
 
 
@@ -71,15 +88,16 @@ class Reproduction(NamedTuple):
     Attributes
     ----------
     name : str
-        Such as "gdp-fig1".
+        The name in the command, such as "gdp-fig1".
     folder : Path
         The folder of its paper.
     title : str
         What it shows.
     seconds : mapping
-        Of one core, for the reduced and for the full form.
+        About how many seconds of one core the "reduced" and the "full" form take.
     expect : list of mappings
-        What its numbers must be.
+        What its numbers must be: each names a number by its "figure" and gives the value
+        with a tolerance, or limits.
     paper : str
         What the paper prints, in words.
     reading : str
@@ -96,7 +114,13 @@ class Reproduction(NamedTuple):
     reading: str = ""
 
     def function(self) -> Callable[[Setting], tuple[Any, "Figure"]]:
-        """Return the function that makes it, such as `gdp_fig1` of papers/gdp/run.py."""
+        """Return the function that makes it, such as `gdp_fig1` of papers/gdp/run.py.
+
+        Raises
+        ------
+        MissingExtra
+            If matplotlib is not installed.
+        """
         name = f"curvedp.papers.{self.folder.name}.run"
         try:
             module = importlib.import_module(name)
@@ -124,21 +148,21 @@ class Check(NamedTuple):
     figure : str
         The path of the number among the figures, such as "fit/mean".
     found : float
-        Ours.
+        Our number.
     expected : str
         The range it must lie in, in words.
     holds : bool
         Whether it lies there.
     printed : str, optional
-        The paper's, as printed.
+        The paper's number, as printed.
     sd : float
-        Standard deviation of the sampling.
+        The standard deviation of the sampling.
     agrees_with_print : bool, optional
         None where nothing is printed.
     note : str
         What the number is.
     timing : bool
-        It depends on the machine: it is reported and never fails a run.
+        Whether the number depends on the machine: then it never fails a run.
     """
 
     figure: str
@@ -174,13 +198,13 @@ class Outcome(NamedTuple):
     Attributes
     ----------
     figures : dict
-        The numbers.
+        The numbers, nested by what they are about.
     checks : list of Check
-        Beside what is expected of them.
+        Numbers beside what is expected of them.
     files : list of Path
-        Pictures and numbers.
+        The files with pictures and numbers.
     seconds : float
-        Of the wall clock.
+        Seconds of the wall clock.
     """
 
     figures: dict[str, Any]
@@ -195,7 +219,7 @@ def find_reproductions(folder: Path = HERE) -> dict[str, Reproduction]:
     Parameters
     ----------
     folder : Path
-        Its subfolders are searched for `expected.json`.
+        The folder, whose subfolders have an `expected.json` each.
 
     Examples
     --------
@@ -225,11 +249,16 @@ def run_reproduction(
     Parameters
     ----------
     reproduction : Reproduction
-        What to make.
+        The figure or table to make.
     setting : Setting
-        In which form.
+        In which form, and from which data.
     out : Path
-        The folder for the files.
+        The folder for the files, which is made if it is not there.
+
+    Returns
+    -------
+    Outcome
+        Numbers, checks, files and seconds.
     """
     function = reproduction.function()
     start = time.perf_counter()
@@ -262,11 +291,11 @@ def check_figures(
     Parameters
     ----------
     reproduction : Reproduction
-        Its expectations are taken.
+        The figure or table, with its expectations.
     figures : dict
-        The numbers.
+        The numbers of a run.
     full : bool
-        Whether expectations of the full form count.
+        Whether the run was of the full form, of which more is expected.
     """
     return [
         _check(entry, figures)
@@ -276,7 +305,16 @@ def check_figures(
 
 
 def _check(entry: Mapping[str, Any], figures: Any) -> Check:
-    """Check one expectation; a NaN fails it."""
+    """Check one expectation against its number; a NaN fails it.
+
+    Parameters
+    ----------
+    entry : mapping
+        An expectation: "figure", and "expected" with "tolerance" or limits "at_least"
+        and "at_most"; "printed" and "sd" if the paper has the number.
+    figures : dict
+        The numbers of a run.
+    """
     found = number_at(figures, entry["figure"])
     if "expected" in entry:
         low = entry["expected"] - entry["tolerance"]
@@ -311,7 +349,15 @@ def _check(entry: Mapping[str, Any], figures: Any) -> Check:
 
 
 def number_at(figures: Any, path: str) -> float:
-    """Return the number at a path such as rows/3/mean; NaN where it was not made."""
+    """Return the number at a path such as rows/3/mean; NaN where it was not made.
+
+    Parameters
+    ----------
+    figures : dict
+        Nested dicts and lists of numbers.
+    path : str
+        Keys and indices, separated by slashes.
+    """
     for step in path.split("/"):
         try:
             figures = figures[int(step)] if isinstance(figures, list) else figures[step]
@@ -321,7 +367,15 @@ def number_at(figures: Any, path: str) -> float:
 
 
 def last_digit(printed: str) -> float:
-    """Return a unit of the last printed digit, rounded or cut off: 0.001 for 0.954."""
+    """Return a unit of the last digit of a printed number, such as 0.001 for 0.954.
+
+    A number that was rounded or cut off differs from the printed one by less.
+
+    Parameters
+    ----------
+    printed : str
+        The number as it is printed.
+    """
     return 10.0 ** -len(printed.partition(".")[2])
 
 
@@ -336,22 +390,22 @@ def command(
     data_dir: Path | None,
     console: Console | None,
 ) -> None:
-    """Run the named reproductions, or all.
+    """Run the named reproductions, or all: the command `curvedp reproduce`.
 
     Parameters
     ----------
     names : list of str
-        As `find_reproductions` has them, or "all".
+        Names of `find_reproductions`, or "all".
     list_names : bool
-        Print the names and run nothing.
+        Whether to print the names and run nothing.
     full : bool
-        The paper's sizes.
+        Whether to run at the paper's sizes.
     out : Path
         The folder for pictures and numbers.
     data_dir : Path, optional
         The folder with the data sets.
     console : Console, optional
-        Where tables are printed; without it the checks are printed as JSON.
+        The console for tables; without it the checks are printed as JSON.
 
     Raises
     ------
@@ -413,7 +467,7 @@ def command(
 
 
 def _table(checks: list[Check]) -> Table:
-    """Return the checks as a table for the console."""
+    """Return the checks of one reproduction as a table for the console."""
     table = Table("figure", "found", "expected", "holds", "printed", "note")
     table.columns[0].overflow = "fold"
     for check in checks:

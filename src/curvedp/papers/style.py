@@ -19,7 +19,7 @@ RED, ORANGE, BLUE, GREEN, GREY, INK = (
 
 
 def sheet(width: float, height: float) -> Figure:
-    """Return an empty figure of a size in inches."""
+    """Return an empty figure of a width and a height in inches."""
     return Figure(figsize=(width, height), layout="constrained")
 
 
@@ -29,10 +29,11 @@ def legend(picture: Figure, *panels: Axes, columns: int = 3) -> None:
     Parameters
     ----------
     picture : Figure
+        The figure that gets the legend.
     *panels : Axes
-        Whose labels are taken.
+        The panels whose labels are taken.
     columns : int
-        Of the legend.
+        The number of columns of the legend.
     """
     pairs = {
         label: handle
@@ -71,10 +72,13 @@ def band(
     Parameters
     ----------
     axes : Axes
-    x, middle, low, high : array
-        The line, and the ends of the range.
+        Where to draw.
+    x, middle : array
+        The line.
+    low, high : array
+        The ends of the range at each x, which is filled.
     color, label, style : str
-        Of the line.
+        Color, label and matplotlib's format of the line.
     """
     axes.plot(x, middle, style, color=color, ms=4, lw=1.4, label=label)
     axes.fill_between(x, low, high, color=color, alpha=0.18, lw=0)
