@@ -194,6 +194,7 @@ def circle_losses(sigma: float) -> LossSampler:
     low = ndtr(-math.pi / sigma)
 
     def sample(rng: np.random.Generator, which: int, n: int) -> np.ndarray:
+        """Draw n values for y about η (which = 0) or about η′ (which = 1)."""
         y = sigma * ndtri(low + rng.random(n) * (1 - 2 * low)) + which * SENSITIVITY
         return np.asarray(_angle_size(y - SENSITIVITY) ** 2 - _angle_size(y) ** 2)
 
@@ -215,6 +216,7 @@ def line_losses(sigma: float) -> LossSampler:
     """
 
     def sample(rng: np.random.Generator, which: int, n: int) -> np.ndarray:
+        """Draw n values for y about η (which = 0) or about η′ (which = 1)."""
         y = sigma * rng.standard_normal(n) + which * SENSITIVITY
         return (y - SENSITIVITY) ** 2 - y**2
 

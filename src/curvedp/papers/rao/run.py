@@ -332,12 +332,15 @@ def _e17() -> dict[str, float]:
     normalizer = 2 * scale * gamma(1 / power) / power
 
     def printed_density(x: float) -> float:
+        """Return what Appendix E prints, with a minus before the power."""
         return float(math.exp(-(x**power) / scale) / normalizer)
 
     def true_density(x: float) -> float:
+        """Return the density that has the printed normalizer."""
         return float(math.exp(-((x / scale) ** power)) / normalizer)
 
     def squared_score(x: float) -> float:
+        """Return the squared derivative of the log-density times exp(−(x/σ)^N)."""
         score = power * x ** (power - 1) / scale**power
         return float(score**2 * math.exp(-((x / scale) ** power)))
 
@@ -359,6 +362,7 @@ def _e18() -> dict[str, float]:
     shift, sigma = math.hypot(0.3, 0.4), 2.0
 
     def information_density(x: float) -> float:
+        """Return the density of one coordinate times its squared score, 1/σ²."""
         return math.exp(-x / sigma) / (2 * sigma) / sigma**2
 
     information = 2 * quad(information_density, 0, 100)[0]
