@@ -527,6 +527,7 @@ class NewtonMechanism(
         """
         run = self._replay(certificate.release["integers"])
         stages = certificate.release["stages"]
+        # The second check is about shares, which these stages do not list.
         return check_transcript(self._transcript(run), stages)[:1]
 
     def recorded_draw(self, integers: Any) -> NoisyDraw:

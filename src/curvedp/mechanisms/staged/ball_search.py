@@ -700,7 +700,7 @@ class PrivateBallMechanism(
     def _final_certificate(
         certificate: Certificate, result: BallSearchResult
     ) -> Certificate:
-        """Return a copy of a certificate with the final mechanism's integers and stages only.
+        """Return a certificate with the final mechanism's integers and stages alone.
 
         The final mechanism can check this copy as if it had made the release alone.
 
