@@ -553,8 +553,9 @@ class _Inspection:
         diagonals = np.diagonal(finite_records, axis1=1, axis2=2)
         if n_singular and not diagonals.any():
             yield (
-                "All diagonals are 0: are these Fisher's z values? Take tanh of the "
-                "entries and set the diagonal to 1; that is a function of each record."
+                "All diagonals are 0, as in files of Fisher's z values or where the "
+                "diagonal was cleared. Set it to 1, of z values after taking tanh of the "
+                "entries; that is a function of each record."
             )
             return
 

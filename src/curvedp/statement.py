@@ -311,7 +311,9 @@ def _promise_of(certificates: Sequence[Certificate]) -> _Promise:
     total = _compose_payments(groups)
     if total.adjacency not in adjacencies:
         raise ParameterError("the certificates cannot be composed")
-    slack = _ROUNDING_MARGIN * fsum(each.claims.slack for each in certificates)
+    slack = _ROUNDING_MARGIN * fsum(
+        certificate.claims.slack for certificate in certificates
+    )
     return _Promise(total, Claims.from_profile(total, slack))
 
 
@@ -781,7 +783,8 @@ def _payment_sentence(certificates: Sequence[Certificate]) -> str:
         )
 
     if n_unpaid and heads:
-        sentences.append(f"{n_unpaid} of the releases name no ledger.")
+        verb = "names" if n_unpaid == 1 else "name"
+        sentences.append(f"{n_unpaid} of the releases {verb} no ledger.")
     if n_unpaid and not heads:
         sentences.append(
             "No ledger is named: other releases from these data may add to the loss."
@@ -824,9 +827,9 @@ def ledger_sentence(ledger: "Ledger", certificates: Certificates) -> str:
 
     # Say what was spent, and on which releases that are not stated here.
     spent = ledger.spent or "nothing"
+    counted = "1 entry" if len(entries) == 1 else f"{len(entries)} entries"
     sentence = (
-        f"The ledger has {len(entries)} entries, which spent {spent} of "
-        f"{ledger.budget} in all."
+        f"The ledger has {counted}, which spent {spent} of {ledger.budget} in all."
     )
     missing = [entry.label for number, entry in entries.items() if number not in stated]
     if missing:

@@ -117,7 +117,8 @@ def statement(
     if not study.exists():
         write_atomically(study, statements.template())
         console.print(
-            f"Created {escape_markup(study)}. Fill it in and run the command again.",
+            f"Created {escape_markup(study)}, a form in TOML. Fill it in and run the "
+            "command again.",
             soft_wrap=True,
         )
         return
