@@ -357,40 +357,40 @@ class SPD(FrozenManifold):
 
 
 def _unless_clearly_positive(
-    S: Array, value: Array, kernel: Callable[[Array], Array]
+    S: Array, known_result: Array, by_eigenvalues: Callable[[Array], Array]
 ) -> Array:
-    """Return kernel(S), but call the kernel only for matrices that may be indefinite.
+    """Return by_eigenvalues(S), but call it only for matrices that may be indefinite.
 
     A quick test finds 2×2 and 3×3 matrices that are clearly positive definite, for
-    which the result of the kernel is known. Inside `public_time`, where the work must
-    not depend on the data, the kernel is called for all matrices.
+    which the result is known without eigenvalues. Inside `public_time`, where the work
+    must not depend on the data, eigenvalues are computed for all matrices.
 
     Parameters
     ----------
     S : array, shape (..., m, m)
         Symmetric matrices.
-    value : array
-        The result of the kernel for every matrix that is clearly positive definite.
-        For NumPy arrays it may be overwritten.
-    kernel : callable
+    known_result : array
+        The result for every matrix that is clearly positive definite. For NumPy arrays
+        it may be overwritten.
+    by_eigenvalues : callable
         A function of a batch of matrices that computes their eigenvalues.
 
     Returns
     -------
     array
-        The results, in the shape of `value`.
+        The results, in the shape of `known_result`.
     """
     has_shortcut = is_numpy_array(S) and S.dtype == np.float64 and S.shape[-1] in (2, 3)
     if in_public_time() or not has_shortcut:
-        return kernel(S)
+        return by_eigenvalues(S)
 
     flat = S.reshape(-1, *S.shape[-2:])
-    value = np.asarray(value, order="C")
+    result = np.asarray(known_result, order="C")
     doubtful = np.flatnonzero(~_is_clearly_positive(flat))
     if len(doubtful):
-        flat_value = value.reshape(len(flat), *value.shape[S.ndim - 2 :])
-        flat_value[doubtful] = kernel(flat[doubtful])
-    return value
+        flat_result = result.reshape(len(flat), *result.shape[S.ndim - 2 :])
+        flat_result[doubtful] = by_eigenvalues(flat[doubtful])
+    return result
 
 
 def _is_clearly_positive(flat: np.ndarray) -> np.ndarray:

@@ -238,8 +238,10 @@ def _generic_pass(ball: PublicBall, X: Array) -> Pass:
     """
     M = ball.manifold
     inside = project_to_ball(M, _as_argument(X, ball.center), ball.radius, X)
-    kernel = jitted(inside_sums) if is_jax_namespace(namespace(X)) else inside_sums
-    return lambda x: kernel(M, ball.grid, _as_argument(X, x), inside)
+    sum_kernel = inside_sums
+    if is_jax_namespace(namespace(X)):
+        sum_kernel = jitted(inside_sums)
+    return lambda x: sum_kernel(M, ball.grid, _as_argument(X, x), inside)
 
 
 def _has_accurate_tensor_kernels(ball: PublicBall) -> bool:

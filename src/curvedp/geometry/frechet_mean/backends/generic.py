@@ -86,7 +86,7 @@ class GenericBackend(MeanBackend):
         self._tolerance = tolerance
         self._local_mean = local_mean
         numbers_per_record = max(M.dim, math.prod(M.point_shape))
-        self._parts = blocks(len(X), max(1, _BLOCK_BYTES // (8 * numbers_per_record)))
+        self._blocks = blocks(len(X), max(1, _BLOCK_BYTES // (8 * numbers_per_record)))
 
     @cached_property
     def start(self) -> np.ndarray:
@@ -240,13 +240,13 @@ class GenericBackend(MeanBackend):
             The mean logarithm and the mean squared distance; NaN if x is not finite.
         """
 
-        def sum_over(part: slice) -> tuple[np.ndarray, float]:
+        def sum_over(block: slice) -> tuple[np.ndarray, float]:
             """Return the weighted sums of logarithms and squared distances of a block."""
-            Z = np.asarray(self._M.normal_coordinates(request.x, self._X[part]))
-            weights = self._weights[part]
+            Z = np.asarray(self._M.normal_coordinates(request.x, self._X[block]))
+            weights = self._weights[block]
             return weights @ Z, float(weights @ np.sum(Z * Z, axis=-1))
 
         if not np.all(np.isfinite(request.x)):
             return PassResult(np.full(self._M.dim, np.nan), np.nan)
-        log_sums, square_sums = zip(*in_threads(sum_over, self._parts), strict=True)
+        log_sums, square_sums = zip(*in_threads(sum_over, self._blocks), strict=True)
         return PassResult(np.sum(log_sums, axis=0), sum(square_sums))

@@ -144,22 +144,22 @@ class SPDNewton:
 
     Parameters
     ----------
-    parts : sequence of WhitenedEigen
+    eigen_blocks : sequence of WhitenedEigen
         The whitened matrices, in blocks.
     """
 
-    def __init__(self, parts: Sequence[WhitenedEigen]) -> None:
+    def __init__(self, eigen_blocks: Sequence[WhitenedEigen]) -> None:
         """Form the Hessian of a sample, and that of all records for refinement.
 
         Parameters
         ----------
-        parts : sequence of WhitenedEigen
+        eigen_blocks : sequence of WhitenedEigen
             Eigenvalues, eigenvectors and weights of the whitened records, in blocks.
         """
-        self._total_weight = sum(float(part.weights.sum()) for part in parts)
-        combined = parts[0]
-        if len(parts) > 1:
-            arrays = zip(*parts, strict=True)
+        self._total_weight = sum(float(block.weights.sum()) for block in eigen_blocks)
+        combined = eigen_blocks[0]
+        if len(eigen_blocks) > 1:
+            arrays = zip(*eigen_blocks, strict=True)
             combined = WhitenedEigen(*(np.concatenate(pieces) for pieces in arrays))
 
         n, m = combined.eigenvalues.shape
@@ -180,7 +180,7 @@ class SPDNewton:
         self._full_hessian: list[_Hessian] = []
         is_sampled = len(sample.eigenvalues) < n
         if self.inverse is None and is_sampled:
-            self._full_hessian = [_Hessian(part) for part in parts]
+            self._full_hessian = [_Hessian(block) for block in eigen_blocks]
 
     def __call__(self, mean_log: Matrix) -> Matrix:
         """Return the Newton step H⁻¹E, with H the Hessian of the cost ½·mean d².
@@ -427,7 +427,7 @@ class SPDBackend(MeanBackend):
         matrices_per_block = max(1, _BLOCK_BYTES // (8 * m * m))
         if has_closed_form:
             matrices_per_block = _SMALL_MATRICES_PER_BLOCK
-        self._parts = blocks(n, matrices_per_block)
+        self._blocks = blocks(n, matrices_per_block)
         self._packed = _pack_rows(X) if has_closed_form else None
 
         # What the last accurate pass found: the factor G at which it was made, the unit
@@ -442,7 +442,7 @@ class SPDBackend(MeanBackend):
 
         # Eigen-systems of every k-th block are stored, so that they fit into memory.
         stride = math.ceil(X.size / _STORED_NUMBERS)
-        self._stored_blocks = {part.start for part in self._parts[::stride]}
+        self._stored_blocks = {block.start for block in self._blocks[::stride]}
 
     @cached_property
     def start(self) -> Matrix:
@@ -452,9 +452,9 @@ class SPDBackend(MeanBackend):
         mean. It is the arithmetic mean where the harmonic mean is lost to round-off,
         and NaN where even the arithmetic mean is not positive definite.
         """
-        sums = in_threads(self._sum_with_inverses, self._parts)
-        arithmetic = sym(np.sum([part[0] for part in sums], axis=0))
-        mean_inverse = sym(np.sum([part[1] for part in sums], axis=0))
+        sums = in_threads(self._sum_with_inverses, self._blocks)
+        arithmetic = sym(np.sum([block_sums[0] for block_sums in sums], axis=0))
+        mean_inverse = sym(np.sum([block_sums[1] for block_sums in sums], axis=0))
         try:
             L = np.linalg.cholesky(arithmetic)
         except np.linalg.LinAlgError:
@@ -509,9 +509,9 @@ class SPDBackend(MeanBackend):
             return None
         if self._accurate_factor is G and self._eigen:
             stored = [
-                self._eigen[part.start]
-                for part in self._parts
-                if part.start in self._eigen
+                self._eigen[block.start]
+                for block in self._blocks
+                if block.start in self._eigen
             ]
             return SPDNewton(stored)
 
@@ -590,15 +590,15 @@ class SPDBackend(MeanBackend):
         if self._packed is not None:
             return self._accurate_pass_in_closed_form(G, inverse, self._packed)
 
-        def pass_over(part: slice) -> PassResult:
+        def pass_over(block: slice) -> PassResult:
             """Make the accurate pass over one block, and store its eigensystems."""
-            return self._pass_by_eigh(G, inverse, part)
+            return self._pass_by_eigh(G, inverse, block)
 
-        result = _sum_over_blocks(pass_over, self._parts)
+        result = _sum_over_blocks(pass_over, self._blocks)
         if self._log_ends is not None:
             spans = self._log_ends[:, 1] - self._log_ends[:, 0]
             order = np.argsort(spans)
-            self._groups = [order[part] for part in self._parts]
+            self._groups = [order[block] for block in self._blocks]
         return result
 
     def _accurate_pass_in_closed_form(
@@ -625,19 +625,19 @@ class SPDBackend(MeanBackend):
         whitened_basis = inverse @ basis_matrices @ inverse.T
         whitening = pack(whitened_basis).T
 
-        def pass_over(part: slice) -> PassResult:
+        def pass_over(block: slice) -> PassResult:
             """Make the pass over one block, whitened in packed coordinates."""
             return _pass_in_closed_form(
                 self._roundoff_unit,
                 G,
-                whitening @ packed[:, part],
-                self._X[part],
-                self._weights[part],
+                whitening @ packed[:, block],
+                self._X[block],
+                self._weights[block],
             )
 
-        return _sum_over_blocks(pass_over, self._parts)
+        return _sum_over_blocks(pass_over, self._blocks)
 
-    def _pass_by_eigh(self, G: Matrix, inverse: Matrix, part: slice) -> PassResult:
+    def _pass_by_eigh(self, G: Matrix, inverse: Matrix, block: slice) -> PassResult:
         """Make an accurate pass over one block of records with LAPACK's eigensolver.
 
         It stores the least and largest log-eigenvalue of each matrix and, for some
@@ -647,7 +647,7 @@ class SPDBackend(MeanBackend):
         ----------
         G, inverse : array, shape (m, m)
             The factor of the iterate GGᵀ and its inverse.
-        part : slice
+        block : slice
             The block of records.
 
         Returns
@@ -656,15 +656,17 @@ class SPDBackend(MeanBackend):
             The weighted sums of the logarithms and of the squared distances over the
             block.
         """
-        eigenvalues, U = np.linalg.eigh(_whiten(inverse, self._X[part]))
-        if part.start in self._stored_blocks:
-            self._eigen[part.start] = WhitenedEigen(eigenvalues, U, self._weights[part])
+        eigenvalues, U = np.linalg.eigh(_whiten(inverse, self._X[block]))
+        if block.start in self._stored_blocks:
+            self._eigen[block.start] = WhitenedEigen(
+                eigenvalues, U, self._weights[block]
+            )
         logs, is_resolved, result = _pass_by_spectrum(
-            self._roundoff_unit, G, eigenvalues, U, self._X[part], self._weights[part]
+            self._roundoff_unit, G, eigenvalues, U, self._X[block], self._weights[block]
         )
         if self._log_ends is not None:
             least_and_largest = logs[:, [0, -1]]
-            self._log_ends[part] = np.where(
+            self._log_ends[block] = np.where(
                 is_resolved[:, None], least_and_largest, [-np.inf, np.inf]
             )
         return result
@@ -721,12 +723,12 @@ class SPDBackend(MeanBackend):
 
         return _sum_over_blocks(pass_over, self._groups)
 
-    def _sum_with_inverses(self, part: slice) -> tuple[Matrix, Matrix]:
+    def _sum_with_inverses(self, block: slice) -> tuple[Matrix, Matrix]:
         """Return the weighted sum of the records of a block, and that of their inverses.
 
         Parameters
         ----------
-        part : slice
+        block : slice
             The block of records.
 
         Returns
@@ -735,12 +737,12 @@ class SPDBackend(MeanBackend):
             Σ wX and Σ wX⁻¹ over the records X with weights w. The second is NaN if a
             matrix has no inverse.
         """
-        weights = self._weights[part]
+        weights = self._weights[block]
         m = self._X.shape[-1]
         if self._packed is not None and m == 3:
-            A = self._packed[:, part]
+            A = self._packed[:, block]
             return unpack(A @ weights, m), unpack(_packed_inverse3(A) @ weights, m)
-        X = self._X[part]
+        X = self._X[block]
         try:
             inverse = np.linalg.inv(X)
         except np.linalg.LinAlgError:
@@ -749,16 +751,16 @@ class SPDBackend(MeanBackend):
 
 
 def _sum_over_blocks(
-    kernel: Callable[[Any], PassResult], parts: Sequence[Any]
+    pass_over_block: Callable[[Any], PassResult], record_blocks: Sequence[Any]
 ) -> PassResult:
     """Make a pass over blocks of records in parallel, and add up the results.
 
     Parameters
     ----------
-    kernel : callable
+    pass_over_block : callable
         Makes the pass over one block: maps it to a `PassResult` whose entries are
         weighted sums over the records of the block. It runs in several threads.
-    parts : sequence
+    record_blocks : sequence
         The blocks: slices, or arrays of indices.
 
     Returns
@@ -766,9 +768,9 @@ def _sum_over_blocks(
     PassResult
         The sums over all records, which are means because the weights sum to 1.
     """
-    if len(parts) == 1:
-        return kernel(parts[0])
-    results = in_threads(kernel, parts)
+    if len(record_blocks) == 1:
+        return pass_over_block(record_blocks[0])
+    results = in_threads(pass_over_block, record_blocks)
     return PassResult(
         np.sum([result.mean_log for result in results], axis=0),
         sum(result.mean_square for result in results),
@@ -1177,12 +1179,12 @@ def _pass_in_closed_form(
         The weighted sums of the logarithms and of their squared lengths, with a bound
         on the error.
     """
-    kernel = _log_sum2 if len(G) == 2 else _log_sum3
+    sum_logs = _log_sum2 if len(G) == 2 else _log_sum3
     with np.errstate(invalid="ignore", divide="ignore"):
-        result, ratio = kernel(A, weights)
+        result, ratio = sum_logs(A, weights)
         is_resolved = ratio > _LEAST_RATIO
         if not is_resolved.all():
-            result, _ = kernel(A[:, is_resolved], weights[is_resolved])
+            result, _ = sum_logs(A[:, is_resolved], weights[is_resolved])
         return _add_unresolved_matrices(result, roundoff_unit, G, X, weights, ratio)
 
 
