@@ -135,11 +135,17 @@ def _root_mean_square(values: np.ndarray) -> float:
 def _short(messages: list[str]) -> str:
     """Name the kinds of warning among these messages."""
     kinds = {
-        "few records": "is small for a private ball",
-        "too small": "study is too small",
-        "several means": "only one mean",
+        "few records": ("is small for a private ball",),
+        "too small": ("study is too small",),
+        # What plans say, and what releases say.
+        "several means": ("only one mean", "known to be unique only"),
     }
-    found = [kind for kind, words in kinds.items() if any(words in m for m in messages)]
+    text = " ".join(messages)
+    found = [
+        kind
+        for kind, phrases in kinds.items()
+        if any(phrase in text for phrase in phrases)
+    ]
     return ", ".join(found)
 
 
