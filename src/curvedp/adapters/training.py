@@ -73,7 +73,19 @@ class PrivateOptimizer:
     source: Source = field(default_factory=SecureSource)
 
     def __post_init__(self) -> None:
-        """Check all parameters, calibrate the noise, then charge the ledger."""
+        """Check all parameters, calibrate the noise, then charge the ledger.
+
+        All steps are paid for at once, before the first batch is drawn.
+
+        Raises
+        ------
+        ParameterError
+            For a parameter out of its range, or a manifold that this library lacks.
+        UnattainableGuarantee
+            If no amount of Gaussian noise meets the guarantee.
+        BudgetExceeded
+            If the ledger has less left.
+        """
         _validate.integer("n", self.n, 2)
         _validate.integer("steps", self.steps, 1)
         _validate.integer("batch_size", self.batch_size, 1)

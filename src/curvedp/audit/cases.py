@@ -447,7 +447,17 @@ def _attack_mean_of_records(
         return [np.asarray(manifold.project(median)) for median in medians]
 
     def outputs(rng: np.random.Generator, side: int, size: int) -> list[np.ndarray]:
-        """Draw `size` outputs at one data set, and return their two scores."""
+        """Draw outputs at one data set, and return their two scores.
+
+        Parameters
+        ----------
+        rng : numpy.random.Generator
+            The generator of the outputs.
+        side : {0, 1}
+            Whether outputs are drawn at the first or at the second data set.
+        size : int
+            The number of outputs.
+        """
         draws = sampler.simulate_draws(rng, neighboring_data[side], size)
         points = np.asarray(draws)
         first_distances, second_distances = (
@@ -647,7 +657,15 @@ def _log_ratio_to_other(
     terms: list[float] = []
 
     def replay(values: np.ndarray, scales: np.ndarray) -> np.ndarray:
-        """Return the recorded output of the next stage, and note its log ratio."""
+        """Return the recorded output of the next stage, and note its log ratio.
+
+        Parameters
+        ----------
+        values : array
+            The exact answer of the stage at the other data set.
+        scales : array
+            Not used: the recorded stage has its noise scale.
+        """
         stage = next(stages)
         other_squares = (stage.released - values) ** 2
         own_squares = (stage.released - stage.values) ** 2

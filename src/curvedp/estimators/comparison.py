@@ -103,7 +103,11 @@ class GroupComparison(NamedTuple):
 
     @property
     def certificates(self) -> dict[str, Certificate]:
-        """Each certificate by what it is of: the ball, the test, and each mean."""
+        """Each certificate by what it is of: the ball, the test, and each mean.
+
+        Their guarantees add up to that of the comparison; those of the means count as
+        one, because the groups are disjoint or the means are one release.
+        """
         by_title = {}
         if self.ball_release is not None:
             by_title["ball"] = self.ball_release.certificate_

@@ -221,7 +221,11 @@ class PrivateGeodesicRegression(PrivateEstimator):
 
     @property
     def releases(self) -> list[ReleasedValue]:
-        """Return the released footpoint and velocity, with titles that describe them."""
+        """Return the released footpoint and velocity, with titles that describe them.
+
+        Both follow from one draw and have the same certificate. For one predictor the
+        footpoint is at the lower end of its range; for several it is at the middle.
+        """
         (published,) = super().releases
         certificate = published.certificate
         if self.n_features_in_ == 1:

@@ -204,7 +204,7 @@ class PrivateJointMeans(ScoringClassifier, BallEstimator):
 
     @property
     def releases(self) -> list[ReleasedValue]:
-        """Return the class means, which share one certificate."""
+        """Return the class means, one release each; they share one certificate."""
         (published,) = super().releases
         return [
             published._replace(title=f"mean of class {label}", value=mean)

@@ -362,7 +362,13 @@ class PrivatePCA(PrivateTransformer):
         )
 
         def run(source: Source) -> np.ndarray:
-            """Run the descent with random bits from the source, and return its last point."""
+            """Run the descent, and return its last point: the leading subspace.
+
+            Parameters
+            ----------
+            source : Source
+                Where random bits come from.
+            """
             result = dp_rgd(
                 problem,
                 rows,

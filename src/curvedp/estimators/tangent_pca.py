@@ -281,7 +281,10 @@ class PrivateTangentPCA(PrivateTransformer, BallEstimator):
 
     @property
     def releases(self) -> list[ReleasedValue]:
-        """Return the mean, and the directions, each as long as its standard deviation."""
+        """Return the mean, and the directions, each as long as its standard deviation.
+
+        Both follow from one draw of moments and have the same certificate.
+        """
         (published,) = super().releases
         deviations = np.sqrt(self.explained_variance_)
         axes = (1,) * len(self.manifold_.point_shape)

@@ -483,7 +483,11 @@ class Ledger:
 
     @property
     def entries(self) -> list[Entry]:
-        """What has been charged, oldest first; the whole chain is read and checked."""
+        """What has been charged, oldest first.
+
+        The whole chain is read and checked, so this takes longer than `spent`. A freeze
+        is not an entry.
+        """
         if self._is_not_made:
             return []
         with transaction(self.path) as connection:
@@ -587,7 +591,7 @@ class Ledger:
         )
 
     def _repr_html_(self) -> str:
-        """Return the ledger and its last entries as HTML, for notebooks."""
+        """Return the ledger and its last ten entries as HTML, which notebooks show."""
         state = self._state()
         entries = self.entries
         rows = "".join(_html_row(entry) for entry in entries[-_ENTRIES_SHOWN:])

@@ -201,7 +201,12 @@ class BundleDescentMechanism(
 
     @property
     def parameters(self) -> dict[str, Any]:
-        """The parameters in the certificate, with the norm and the unit of the noise."""
+        """The parameters in the certificate, with the norm and the unit of the noise.
+
+        The noise is in coordinates of the point and of the velocity times the unit
+        `PREDICTOR_UNIT`; their Euclidean norm is the one in which sensitivity is
+        bounded.
+        """
         return {
             "scale": self.scale,
             "steps": self.steps,

@@ -334,7 +334,22 @@ class KNGRegressionMechanism(KNormMechanism, GeodesicMechanism, PredictsError):
         def constants(
             point: np.ndarray, velocity: np.ndarray, radius: np.ndarray
         ) -> tuple[np.ndarray, np.ndarray]:
-            """Return Lipschitz constants of the norm within a radius of each point."""
+            """Return Lipschitz constants of the norm within a radius of each point.
+
+            Parameters
+            ----------
+            point : array of shape (k, *model_point_shape)
+                Points of the model space.
+            velocity : array of shape (k, *model_point_shape)
+                A velocity at each of them.
+            radius : array of shape (k,)
+                How far from each pair the constants must hold.
+
+            Returns
+            -------
+            two arrays of shape (k,)
+                The constants in the point and in the velocity.
+            """
             residuals = prediction_distances(
                 model, predictor, model_responses, point, velocity
             )

@@ -300,7 +300,13 @@ class KNGMechanism(KNormMechanism, SimulatesRelease, SometimesExcluded):
         points_at_once = max(1, _MAX_DISTANCES // records.size)
 
         def norm(points: np.ndarray) -> np.ndarray:
-            """Return ‖mean log_x xᵢ‖ at each point x, a block of points at a time."""
+            """Return ‖mean log_x xᵢ‖ at each point x, a block of points at a time.
+
+            Parameters
+            ----------
+            points : array of shape (k, *point_shape)
+                The points x, in the ball.
+            """
             norms = []
             for start in range(0, len(points), points_at_once):
                 some_points = points[start : start + points_at_once]

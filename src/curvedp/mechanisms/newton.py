@@ -872,7 +872,15 @@ class NewtonMechanism(
         n_runs = max(len(points), len(populations))
 
         def sum_logs(block_logs: np.ndarray, runs: slice) -> np.ndarray:
-            """Return the sum over records of logarithms of shape (runs, records, dim)."""
+            """Return the sum of logarithms over the records of a block, for each run.
+
+            Parameters
+            ----------
+            block_logs : array of shape (runs, records, dim)
+                The logarithms of the records at the point of each run.
+            runs : slice
+                Not used: it gives this function the signature of other sums.
+            """
             return np.asarray(block_logs.sum(axis=1))
 
         return self._mean_over_records(
@@ -913,7 +921,15 @@ class NewtonMechanism(
             return np.zeros((1, 2))
 
         def sum_excess(block_logs: np.ndarray, runs: slice) -> np.ndarray:
-            """Return (Σ t, Σ t·⟨u, a⟩²) over the records, from their logarithms."""
+            """Return (Σ t, Σ t·⟨u, a⟩²) over the records of a block, for each run.
+
+            Parameters
+            ----------
+            block_logs : array of shape (runs, records, dim)
+                The logarithms of the records at the point of each run.
+            runs : slice
+                Which runs these are.
+            """
             distances = np.linalg.norm(block_logs, axis=-1)
             # ⟨log, a⟩ for each run and record.
             components = np.einsum("bnd,bd->bn", block_logs, axis[runs])

@@ -559,9 +559,14 @@ def _is_error_of_machines(error: Exception) -> bool:
 
 
 def _check_scheduler() -> None:
-    """Refuse a cluster whose scheduler does not answer.
+    """Refuse a cluster whose scheduler does not answer, before anything is paid.
 
     Without a cluster nothing is checked, because dask then uses threads of its own.
+
+    Raises
+    ------
+    ParameterError
+        If the client is closed, or the scheduler is lost or too slow.
     """
     import sys
 
@@ -581,8 +586,8 @@ def _check_scheduler() -> None:
         client.sync(client.scheduler.identity, callback_timeout=_SCHEDULER_TIMEOUT)
     except Exception as error:
         # A scheduler that is closed, lost or too slow raises errors of many types.
-        why = str(error) or type(error).__name__
+        reason = str(error) or type(error).__name__
         raise ParameterError(
-            f"the dask scheduler at {client.scheduler.address} does not answer ({why}). "
+            f"the dask scheduler at {client.scheduler.address} does not answer ({reason}). "
             "Nothing was spent"
         ) from None

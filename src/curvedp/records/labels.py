@@ -526,7 +526,14 @@ class ChunkedLabels:
         """
 
         def sums_at(points: dict[int, np.ndarray]) -> list[np.ndarray]:
-            """Return the sums over each class, at the current point of its search."""
+            """Return the sums over each class, at the current point of its search.
+
+            Parameters
+            ----------
+            points : dict
+                The current estimate of the mean of each class that is still searched
+                for, by the code of the class.
+            """
             sum_block = partial(_sum_by_class, ball, points)
             flat_totals = self._records.sums(sum_block, self.codes)
             totals = flat_totals.reshape(len(points), -1)

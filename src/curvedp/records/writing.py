@@ -252,7 +252,13 @@ def _nifti_bytes(numbers: np.ndarray, *, is_packed: bool) -> bytes:
 
 
 def _import_pyarrow() -> Any:
-    """Return pyarrow, or raise `ParameterError` where it is not installed."""
+    """Return pyarrow, or say how it is installed.
+
+    Raises
+    ------
+    ParameterError
+        If it is not installed.
+    """
     try:
         import pyarrow
         import pyarrow.parquet
@@ -264,7 +270,13 @@ def _import_pyarrow() -> Any:
 
 
 def _import_nibabel() -> Any:
-    """Return nibabel, or raise `ParameterError` where it is not installed."""
+    """Return nibabel, or say how it is installed.
+
+    Raises
+    ------
+    ParameterError
+        If it is not installed.
+    """
     try:
         import nibabel
     except ImportError:

@@ -476,7 +476,11 @@ class IsotropicMechanism(ValueMechanism):
 
     @property
     def noise(self) -> NoiseDescription:
-        """The kind, space, scale and sensitivity of the noise, as auditors need them."""
+        """The kind, space, scale and sensitivity of the noise.
+
+        `verify` computes certified bounds on the privacy loss from them, and audits
+        choose the values that they attack.
+        """
         return NoiseDescription(
             self.noise_kind,
             self.noise_space,

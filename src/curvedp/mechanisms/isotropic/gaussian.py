@@ -210,7 +210,13 @@ class GaussianMechanism(IsotropicMechanism, SometimesExcluded):
         """
 
         def profile_at(scale: float) -> PrivacyProfile:
-            """Return the Ricci bound if it is tight here, else the exact profile."""
+            """Return the Ricci bound if it is tight here, else the exact profile.
+
+            Parameters
+            ----------
+            scale : float
+                The noise scale σ.
+            """
             law = RiemannianGaussian(space, scale)
             if two_point_homogeneous_space(space) is None:
                 bound = law.ricci_bound(sensitivity, _TIGHT_RICCI)

@@ -278,7 +278,15 @@ class PrivateBallMechanism(
     max_simulated_draws = 32
 
     def __post_init__(self) -> None:
-        """Check the name of the final mechanism, or fill in the default."""
+        """Check the name of the final mechanism, or fill in the default.
+
+        The final mechanism releases the statistic in the ball that the search finds.
+
+        Raises
+        ------
+        ParameterError
+            If the statistic does not propose a final mechanism of this name.
+        """
         super().__post_init__()
         allowed_names = tuple(self.statistic.final_mechanisms(self.noise_kind))
         if self.final_name is None:
@@ -900,7 +908,12 @@ class PrivateBallMechanism(
 
     @property
     def _step_noise_ratio(self) -> float:
-        """The length of the noise of a step, divided by the radius of the ball."""
+        """The length of the noise of a step, divided by the radius r of the ball.
+
+        A step is a mean of n logarithms of length at most r, whose sensitivity is 2r/n.
+        In dimension d its noise has the length 2r√d/(nμ√share) for Gaussian noise, with
+        the step's share of the budget.
+        """
         dim = self.manifold.dim
         noise_std = std_per_scale(self.noise_kind, dim) * self.scale
         noise_reduction = self._step_share if self._is_pure else sqrt(self._step_share)

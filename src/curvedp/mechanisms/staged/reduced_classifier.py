@@ -465,7 +465,15 @@ class ReducedMeans(ReducedMechanism):
         def features_by_class(
             matrices: np.ndarray, class_index: np.ndarray
         ) -> np.ndarray:
-            """Return each record's features in the columns of its class, zeros elsewhere."""
+            """Return each record's features in the columns of its class, else zeros.
+
+            Parameters
+            ----------
+            matrices : array of shape (n, channels, channels)
+                The records.
+            class_index : array of int, shape (n,)
+                Their classes.
+            """
             rows = clip_rows(reduction.features_of(matrices), radius)
             one_hot = np.eye(n_classes)[class_index]
             # Outer products of shape (records, classes, features), then flat rows.
@@ -594,7 +602,18 @@ def _softmax_gradients(
     """
 
     def gradients(matrices: np.ndarray, class_index: np.ndarray) -> np.ndarray:
-        """Return one row per record: (probabilities − one-hot) ⊗ features, clipped."""
+        """Return the gradient of each record as a row, clipped to length 1.
+
+        It is (p − e) ⊗ f, where p are the predicted probabilities of the classes, e is
+        1 at the record's class and f are its features with the constant one.
+
+        Parameters
+        ----------
+        matrices : array of shape (n, channels, channels)
+            The records.
+        class_index : array of int, shape (n,)
+            Their classes.
+        """
         features = clip_rows(reduction.features_of(matrices), radius) / radius
         intercepts = np.full((len(features), 1), _INTERCEPT)
         rows = np.concatenate([features, intercepts], axis=1)
