@@ -187,7 +187,7 @@ def carry_records(M: Manifold, center: np.ndarray, X: Array) -> Array:
 
     if not is_numpy_array(X):
         return carry(X)
-    carried = in_threads(lambda part: carry(X[part]), blocks(len(X), _BLOCK))
+    carried = in_threads(lambda block: carry(X[block]), blocks(len(X), _BLOCK))
     return np.concatenate([X[:0], *carried])
 
 
@@ -305,9 +305,9 @@ def _project_in_blocks(
     records = X.reshape(-1, *M.point_shape)
     result = np.empty_like(records)
 
-    def project_block(part: slice) -> None:
+    def project_block(block: slice) -> None:
         """Clip one block of records and write it into `result`."""
-        points, has_point = _to_points(np, M, center, records[part])
+        points, has_point = _to_points(np, M, center, records[block])
         stays, distance = _stays_in_ball(M, center, radius, points)
         outside = np.flatnonzero(~stays & has_point)
         if len(outside):
@@ -315,7 +315,7 @@ def _project_in_blocks(
                 np, M, center, radius, points[outside], distance[outside]
             )
         points[~has_point] = center
-        result[part] = points
+        result[block] = points
 
     in_threads(project_block, blocks(len(records), _BLOCK))
     return result.reshape(X.shape)

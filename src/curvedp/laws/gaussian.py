@@ -91,7 +91,9 @@ class RiemannianGaussian(IsotropicLaw):
         It is exact on spaces of constant curvature, real and complex projective spaces,
         Torus(2), products of at most two spaces of constant curvature,
         SPDAffineInvariant(2), which is ℝ × H², and HPDAffineInvariant(2), which is ℝ ×
-        H³. On larger matrices and on products with them it is the upper bound
+        H³. On other Grassmann manifolds and tori, and on products of these, spheres,
+        projective and flat spaces, it is the upper bound of Theorem P6, that of flat
+        space. On larger matrices and on products with them it is the upper bound
         `ricci_bound`, which is proved for small scales.
 
         Parameters
@@ -114,14 +116,13 @@ class RiemannianGaussian(IsotropicLaw):
             return backend.profile(sensitivity)
         if isinstance(backend, TorusGaussian) and self.manifold.dim == 2:
             return product_profile(_TWO_CIRCLES, self.scale, sensitivity)
-        if isinstance(backend, GrassmannGaussian | TorusGaussian):
-            # Theorem P6: compact symmetric spaces with a convex injectivity domain.
-            return PositiveCurvatureProfile.from_gaussian(
-                self.manifold.dim, self.scale, sensitivity
-            )
         factors = constant_curvature_factors(self.manifold)
         if factors is not None:
             return product_profile(factors, self.scale, sensitivity)
+        if _is_covered_by_theorem_p6(backend):
+            return PositiveCurvatureProfile.from_gaussian(
+                self.manifold.dim, self.scale, sensitivity
+            )
         bound = self.ricci_bound(sensitivity)
         if bound is not None:
             return bound
@@ -176,6 +177,26 @@ class RiemannianGaussian(IsotropicLaw):
         return HadamardProfile.from_ricci_bound(
             manifold.dim, self.scale, sensitivity, ricci_lower_bound(manifold)
         )
+
+
+def _is_covered_by_theorem_p6(backend: LawBackend) -> bool:
+    """Return whether Theorem P6 bounds the privacy profile of a Gaussian law.
+
+    It is about compact symmetric spaces with a convex injectivity domain, flat spaces,
+    and their products (docs/theory/exact-profiles.md). Of the spaces with an exact
+    sampler these are the Grassmann manifolds, the two-point homogeneous spaces whose
+    curvature is not negative, tori, and products of such.
+
+    Parameters
+    ----------
+    backend : LawBackend
+        The law, as `_gaussian_backend` returns it.
+    """
+    if isinstance(backend, ProductGaussian):
+        return all(_is_covered_by_theorem_p6(factor) for factor in backend.factors)
+    if isinstance(backend, TwoPointHomogeneousLaw):
+        return bool(backend.manifold.curvature_bounds[0] >= 0)
+    return isinstance(backend, GrassmannGaussian)
 
 
 @lru_cache(maxsize=256)

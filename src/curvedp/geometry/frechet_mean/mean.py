@@ -78,12 +78,12 @@ def frechet_mean(
     """
     check_manifold(M)
     X = _check_points(M, X)
-    data = np.asarray(to_host(X), dtype=np.float64)
-    weights = np.full(len(data), 1 / len(data))
+    records = np.asarray(to_host(X), dtype=np.float64)
+    weights = np.full(len(records), 1 / len(records))
     if ball is not None:
-        mean = _mean_by_fixed_steps(_check_ball(M, ball), data, weights)
-    elif np.all(np.isfinite(data)):
-        mean = _mean(M, data, weights)
+        mean = _mean_by_fixed_steps(_check_ball(M, ball), records, weights)
+    elif np.all(np.isfinite(records)):
+        mean = _mean(M, records, weights)
     else:
         mean = np.full(M.point_shape, np.nan)
 
@@ -158,7 +158,7 @@ def _check_ball(M: Manifold, ball: tuple[Array, float]) -> PublicBall:
 
 
 def _mean_by_fixed_steps(
-    ball: PublicBall, data: np.ndarray, weights: np.ndarray
+    ball: PublicBall, X: np.ndarray, weights: np.ndarray
 ) -> np.ndarray:
     """Clip records into the ball and compute their mean by a public number of steps.
 
@@ -166,7 +166,7 @@ def _mean_by_fixed_steps(
     ----------
     ball : PublicBall
         The public ball of the records.
-    data : array of shape (n, *point_shape)
+    X : array of shape (n, *point_shape)
         The records.
     weights : array of shape (n,)
         The weight of each record.
@@ -176,8 +176,8 @@ def _mean_by_fixed_steps(
     array of shape point_shape
         A point within `mean_error_bound` of the mean of the clipped records.
     """
-    with numerical_silence(), _without_blas_threads(data):
-        clipped = np.asarray(project_to_ball(*ball, data))
+    with numerical_silence(), _without_blas_threads(X):
+        clipped = np.asarray(project_to_ball(*ball, X))
         tolerance = residual_tolerance(ball.manifold, ball.radius)
         backend = _memory_backend(ball.manifold, clipped, weights, tolerance)
         descent = fixed_step_descent(ball, backend)

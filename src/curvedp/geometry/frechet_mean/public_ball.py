@@ -138,18 +138,20 @@ def clip_records(ball: PublicBall, X: np.ndarray) -> np.ndarray:
         return np.asarray(project_to_ball(*ball, X))
     center = Factor.of(ball.center)
 
-    def examine(part: slice) -> tuple[np.ndarray, bool]:
+    def examine(block: slice) -> tuple[np.ndarray, bool]:
         """Return which matrices of a block are inside, and whether one of them is skew.
 
         A matrix inside that is not exactly symmetric still has to be symmetrized.
         """
-        entries, skewness = lower_entries(X[part])
+        entries, skewness = lower_entries(X[block])
         is_inside = is_surely_inside(center, ball.radius, entries, skewness)
         return is_inside, bool(np.any(skewness[is_inside]))
 
     results = in_threads(examine, blocks(len(X), _BLOCK))
     no_records = np.empty(0, dtype=bool)
-    is_inside = np.concatenate([no_records, *(part for part, _ in results)])
+    is_inside = np.concatenate(
+        [no_records, *(block_is_inside for block_is_inside, _ in results)]
+    )
     clipped = X
     if any(is_skew for _, is_skew in results):
         with numerical_silence():  # the sum of two entries may overflow

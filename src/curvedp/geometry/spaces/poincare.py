@@ -31,7 +31,7 @@ _LONGEST_STEP = 128.0
 class PoincareBall(Hyperbolic):
     """The open unit ball of R^d with the metric 4|dw|²/(1 − |w|²)².
 
-    Float64 resolves it out to distance about 37. 1 − |w|² is formed in twice the
+    Float64 resolves it out to distance about 35. 1 − |w|² is formed in twice the
     working precision, so points at norm 1 − 1e-12 keep their digits. A result that
     would round onto the boundary stays at norm 1 − 4u or so: points stay points.
 

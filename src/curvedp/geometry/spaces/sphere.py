@@ -134,9 +134,11 @@ class Sphere(VectorManifold, UnitQuadric, EmbeddedMean):
             Both arguments are lists with one array for each coordinate, which is faster
             for batches of short vectors.
             """
-            angle, parts, length = _angle_by_coordinates(x, y, passes=2)
+            angle, orthogonal, length = _angle_by_coordinates(x, y, passes=2)
             factor = angle / length
-            velocity = np.stack([factor * part for part in parts], axis=-1)
+            velocity = np.stack(
+                [factor * coordinate for coordinate in orthogonal], axis=-1
+            )
             return velocity, length > _LEAST_LENGTH
 
         return fast_path(self._careful_log, fast, p, q)

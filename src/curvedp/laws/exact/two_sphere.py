@@ -628,12 +628,12 @@ def _frame_sign(first_entry: np.ndarray) -> np.ndarray:
     return np.where(first_entry < 0, 1.0, -1.0)
 
 
-def _join(parts: list[FloatBall]) -> FloatBall:
+def _join(batches: list[FloatBall]) -> FloatBall:
     """Concatenate the balls of all batches.
 
     Parameters
     ----------
-    parts : list of FloatBall
+    batches : list of FloatBall
         One array of balls for each batch.
 
     Returns
@@ -642,8 +642,8 @@ def _join(parts: list[FloatBall]) -> FloatBall:
         The balls, batch after batch.
     """
     return FloatBall(
-        np.concatenate([part.mid for part in parts]),
-        np.concatenate([part.rad for part in parts]),
+        np.concatenate([batch.mid for batch in batches]),
+        np.concatenate([batch.rad for batch in batches]),
     )
 
 

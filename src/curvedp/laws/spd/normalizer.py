@@ -478,7 +478,7 @@ def _complex_log_integral(m: int, w: complex, beta: int) -> complex:
     return complex(_evaluate_to_accuracy(value, m, 1 / (math.sqrt(2) * abs(w))))
 
 
-def _half_size_matrix(m: int, f: list[Any], one: Any) -> list[list[Any]]:
+def _half_size_matrix(m: int, f: list[Any], leading_entry: Any) -> list[list[Any]]:
     """Return a matrix of half the size whose determinant is a Pfaffian.
 
     The Pfaffian is that of the odd Toeplitz matrix f(k−j), j, k = 1 … m. This matrix
@@ -491,7 +491,7 @@ def _half_size_matrix(m: int, f: list[Any], one: Any) -> list[list[Any]]:
         The size of the Toeplitz matrix.
     f : list of balls
         The values f(0), …, f(m − 1); f is odd.
-    one : ball
+    leading_entry : ball
         The entry of the leading column: 1, or 0 for the derivative of the matrix.
 
     Returns
@@ -506,7 +506,7 @@ def _half_size_matrix(m: int, f: list[Any], one: Any) -> list[list[Any]]:
 
     rows = []
     for j in range(1, (m + 1) // 2 + 1):
-        row = [one] if m % 2 else []
+        row = [leading_entry] if m % 2 else []
         for k in range(1, m // 2 + 1):
             row.append(odd_extension(m + 1 - j - k) - odd_extension(k - j))
         rows.append(row)

@@ -133,12 +133,12 @@ def _fast_tensor_sums(
     -------
     total : array of int64, shape (2, 7)
         The sums over these matrices, in the form of `block_sums`.
-    others : array of shape (l, 3, 3)
+    remaining : array of shape (l, 3, 3)
         The records that are not among them.
     """
     center_factor, factor = Factor.of(ball.center), Factor.of(x)
     total = np.zeros((2, ball.manifold.dim + 1), dtype=np.int64)
-    others = [X[:0]]
+    remaining = [X[:0]]
     for start in range(0, len(X), _BLOCK):
         block = X[start : start + _BLOCK]
         entries, skewness = lower_entries(block)
@@ -146,8 +146,8 @@ def _fast_tensor_sums(
         is_inside = is_surely_inside(center_factor, ball.radius, entries, skewness)
         is_summed = is_inside & logs.is_accurate
         total += tensor_sums(ball.grid, logs, is_summed)
-        others.append(block[~is_summed])
-    return total, np.concatenate(others)
+        remaining.append(block[~is_summed])
+    return total, np.concatenate(remaining)
 
 
 def inside_sums(M: Manifold, grid: FixedPoint, x: Array, X: Array) -> Array:

@@ -864,9 +864,10 @@ def _add_unresolved_matrices(
         L, logs, U = log_spectrum(sym(G @ G.T), X[~is_resolved])
         # L and G are factors of one matrix: they differ by a rotation.
         rotation = np.linalg.solve(L[0], G)
-        others = _weighted_sum(logs, rotation.T @ U, weights[~is_resolved])
+        unresolved_sum = _weighted_sum(logs, rotation.T @ U, weights[~is_resolved])
         result = PassResult(
-            result.mean_log + others.mean_log, result.mean_square + others.mean_square
+            result.mean_log + unresolved_sum.mean_log,
+            result.mean_square + unresolved_sum.mean_square,
         )
     return PassResult(result.mean_log, result.mean_square, error * float(weights.sum()))
 
