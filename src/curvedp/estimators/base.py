@@ -432,16 +432,16 @@ class BallEstimator(PrivateEstimator):
         statistic : type of ClippedSum
             Which sum over the records in the given public ball is released.
 
+        Returns
+        -------
+        ChosenMechanism
+            The mechanism, whose guarantee is for adding or removing a record.
+
         Raises
         ------
         ParameterError
             If the ball is to be found privately, or `mechanism` names another
             mechanism.
-
-        Returns
-        -------
-        ChosenMechanism
-            The mechanism, whose guarantee is for adding or removing a record.
         """
         if self._searches_ball:
             raise ParameterError(

@@ -310,9 +310,9 @@ class PrivateTangentPCA(PrivateTransformer, BallEstimator):
         drawn_eigenvalues = np.linalg.eigvalsh(self._drawn_covariance)[::-1]
         noise = self.variance_noise_ / sqrt(2)
         gaps = np.maximum(drawn_eigenvalues[0] - drawn_eigenvalues[1:], 1e-300)
-        with np.errstate(
-            over="ignore"
-        ):  # released numbers; a tiny gap is a right angle
+        # These are released numbers. A tiny gap, whose quotient overflows, means that the
+        # direction is unknown: a right angle.
+        with np.errstate(over="ignore"):
             angle = float(np.sqrt(np.sum((noise / gaps) ** 2)))
         return min(angle, pi / 2)
 

@@ -1331,15 +1331,14 @@ class GaussianMixture(PopulationMechanism):
         ReleasedPopulation
             One normal law of rows for each class and cluster.
         """
-        one_center = Assignment(np.zeros((1, self.statistic.row_size)), 1)
+        # First the moments of each class as a whole; clusters start from them.
+        one_center = np.zeros((1, self.statistic.row_size))
+        undivided = Assignment(one_center, self.statistic.classes)
         overall = self._release_moments(
-            queries,
-            budget,
-            chart,
-            one_center._replace(classes=self.statistic.classes),
-            _OVERALL_SHARE_OF_MIXTURE,
+            queries, budget, chart, undivided, _OVERALL_SHARE_OF_MIXTURE
         )
         centers = clusters_of_normals(overall, self.clusters)
+
         for _ in range(_STEPS_OF_MIXTURE):
             assignment = Assignment(centers, self.statistic.classes)
             exact_sums = queries.cluster_sums(chart, assignment)
