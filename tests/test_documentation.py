@@ -6,11 +6,18 @@ import runpy
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import fields
 from pathlib import Path
 
 import matplotlib.pyplot as plt
 import pytest
 import yaml
+from typer.core import TyperGroup
+from typer.main import get_command
+
+from curvedp.cli import app
+from curvedp.core.certificate import Certificate, Provenance
+from curvedp.records.forms import FORMS
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -182,3 +189,45 @@ def test_powers_and_indices_are_raised_outside_code_only():
     ):
         assert shown(untouched) == untouched
     assert site["fenced"]("Text.\n\n>>> 1 + 1\n2\n\nMore.").count("```") == 2
+
+
+def test_the_page_of_data_formats_lists_every_form():
+    page = (ROOT / "docs" / "reference" / "data-formats.md").read_text("utf-8")
+    assert [form for form in FORMS if f"`{form}`" not in page] == []
+
+
+def test_the_page_of_the_certificate_lists_every_field_and_attribute():
+    page = (ROOT / "docs" / "reference" / "certificate.md").read_text("utf-8")
+    names = [field.name for field in [*fields(Certificate), *fields(Provenance)]]
+    assert [name for name in names if f"`{name}`" not in page] == []
+
+
+def commands_of(text: str) -> Iterator[list[str]]:
+    """Yield the words after `curvedp` of every command line in a page."""
+    text = re.sub(r"\\\n\s*", " ", text)
+    lines = re.findall(r"^(?:\$ )?(?:\.venv/bin/)?curvedp ([^\n]*)", text, flags=re.M)
+    for line in [*lines, *re.findall(r"`curvedp ([^`\n]*)`", text)]:
+        yield line.partition("#")[0].split()
+
+
+def unknown_words(words: list[str]) -> list[str]:
+    """Return the options of a command line that the command does not have."""
+    command = get_command(app)
+    while isinstance(command, TyperGroup) and words and words[0] in command.commands:
+        command, words = command.commands[words[0]], words[1:]
+    if command.name == "release":  # `curvedp release FILE` releases the mean
+        command = command.commands["mean"]
+    known = {option for each in command.params for option in each.opts} | {"--help"}
+    known |= {option for each in command.params for option in each.secondary_opts}
+    return [word for word in words if re.match(r"--?[a-z]", word) and word not in known]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(ROOT)))
+def test_commands_of_the_pages_have_these_options(page):
+    for words in commands_of(page.read_text(encoding="utf-8")):
+        assert unknown_words([word.rstrip(".,;:)") for word in words]) == [], words
+
+
+def test_an_unknown_option_is_found():
+    assert unknown_words(["verify", "c.json", "--keys", "k"]) == ["--keys"]
+    assert unknown_words(["release", "x.npy", "-r", "1", "--mu", "1"]) == []

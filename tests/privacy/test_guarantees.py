@@ -355,3 +355,16 @@ def test_no_type_one_error_catches_nothing(eps):
     assert PureDP(eps).tradeoff(0.0) == pytest.approx(1.0, abs=1e-15)
     assert ApproxDP(eps, 0.25).tradeoff(0.0) == pytest.approx(0.75, abs=1e-15)
     assert PureDP(eps).tradeoff(0.5) <= math.exp(-eps) / 2 * (1 + 1e-12)
+
+
+@pytest.mark.parametrize(
+    ("kind", "numbers"),
+    [(PureDP, {}), (ApproxDP, {"delta": 1e-6}), (RenyiDP, {"order": 2.0})],
+    ids=["pure", "approx", "renyi"],
+)
+def test_epsilon_has_the_same_name_in_every_guarantee(kind, numbers):
+    assert kind(epsilon=0.5, **numbers) == kind(eps=0.5, **numbers)
+    with pytest.raises(TypeError, match="epsilon once"):
+        kind(epsilon=0.5, eps=0.5, **numbers)
+    with pytest.raises(TypeError, match="epsilon once"):
+        kind(**numbers)

@@ -390,7 +390,7 @@ class ZCDP(EpsilonFirst, Guarantee):
         return other.implied_rho()
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, repr=False, init=False)
 class RenyiDP(EpsilonFirst, Guarantee):
     """(α, ε)-Rényi DP: D_α <= ε at one order α > 1 (Mironov 2017).
 
@@ -399,14 +399,20 @@ class RenyiDP(EpsilonFirst, Guarantee):
 
     Parameters
     ----------
-    order, eps : float
-        The order α > 1 and the bound ε > 0.
+    order : float
+        The order α > 1.
+    epsilon : float
+        The bound ε > 0 on the divergence.
+    eps : float
+        The same number, under the name of the field. Give one of the two.
     adjacency : str
         What neighboring data sets differ in: 'replace-one' or 'add-remove'.
 
     Examples
     --------
     >>> RenyiDP(8.0, 1.0).epsilon(1e-5) < 2.5
+    True
+    >>> RenyiDP(order=8.0, epsilon=1.0) == RenyiDP(8.0, 1.0)
     True
     """
 
@@ -418,6 +424,20 @@ class RenyiDP(EpsilonFirst, Guarantee):
     additive_fields: ClassVar[dict[str, int]] = {"eps": 1}
     composition_family: ClassVar[str] = "divergence"
     open_ranges: ClassVar[dict[str, tuple[float, float]]] = {"order": (1, math.inf)}
+
+    def __init__(
+        self,
+        order: float,
+        epsilon: float = _MISSING,
+        *,
+        eps: float = _MISSING,
+        adjacency: str = "replace-one",
+    ) -> None:
+        """Store the order and ε, given under either of its names, and validate them."""
+        object.__setattr__(self, "order", order)
+        object.__setattr__(self, "eps", _resolve_alias("epsilon", epsilon, "eps", eps))
+        object.__setattr__(self, "adjacency", adjacency)
+        self.__post_init__()
 
     def _epsilon(self, delta: Array) -> Any:
         """Return the smallest ε of (ε, δ)-DP that the divergence bound implies."""
