@@ -120,8 +120,8 @@ def check_statistic(
         for replaced in _replacements(statistic, records, sample_records, rng):
             neighbor = records.copy()
             neighbor[next(replaced_indices)] = replaced
-            other = _compute_quietly(statistic, neighbor)
-            distance = float(statistic.value_space.dist(value, other))
+            neighbor_value = _compute_quietly(statistic, neighbor)
+            distance = float(statistic.value_space.dist(value, neighbor_value))
             _require(
                 distance <= sensitivity * (1 + _ROUNDING),
                 f"replacing one record moves the value by {distance:.6g}, and sensitivity "
@@ -218,18 +218,18 @@ def _check_round_trip(statistic: Statistic) -> None:
         raise AssertionError(f"to_dict must give JSON values: {error}") from None
     _check_written_values("to_dict", record)
     try:
-        again = statistic_from_dict(json.loads(text))
+        rebuilt = statistic_from_dict(json.loads(text))
     except CurvedpError as error:
         raise AssertionError(
             f"from_dict refuses what to_dict has written: {error}"
         ) from None
-    _require(type(again) is type(statistic), "its dictionary builds another class")
+    _require(type(rebuilt) is type(statistic), "its dictionary builds another class")
     _require(
-        json.dumps(again.to_dict()) == text,
+        json.dumps(rebuilt.to_dict()) == text,
         "its dictionary builds a statistic of other fields",
     )
     _require(
-        again.sensitivity == statistic.sensitivity,
+        rebuilt.sensitivity == statistic.sensitivity,
         "the statistic built from its dictionary has another sensitivity",
     )
 
@@ -281,9 +281,9 @@ def _check_memory(statistic: Statistic, records: np.ndarray, value: np.ndarray) 
         copy.
     """
     rebuilt = statistic_from_dict(statistic.to_dict())
-    for again in (statistic, rebuilt):
+    for same_statistic in (statistic, rebuilt):
         _require(
-            np.array_equal(_compute_quietly(again, records), value),
+            np.array_equal(_compute_quietly(same_statistic, records), value),
             "compute gives another value for the same records: it must depend on these "
             "records alone, not on earlier calls or random numbers",
         )
@@ -537,16 +537,16 @@ def _check_parameters(mechanism: Mechanism) -> None:
     except (TypeError, ValueError) as error:
         raise AssertionError(f"parameters must be JSON values: {error}") from None
     _check_written_values("parameters", mechanism.parameters)
-    again = mechanism_from_parameters(
+    rebuilt = mechanism_from_parameters(
         type(mechanism), mechanism.statistic, mechanism.parameters
     )
     _require(
-        again.parameters == mechanism.parameters,
+        rebuilt.parameters == mechanism.parameters,
         "its parameters build a mechanism with other parameters",
     )
     for eps in _COMPARED_EPSILONS:
         original_delta = float(mechanism.privacy_profile.delta(eps))
-        rebuilt_delta = float(again.privacy_profile.delta(eps))
+        rebuilt_delta = float(rebuilt.privacy_profile.delta(eps))
         _require(
             original_delta == rebuilt_delta,
             f"the rebuilt mechanism has δ({eps:g}) = {rebuilt_delta!r}, and the first {original_delta!r}",
@@ -615,11 +615,13 @@ def _check_reconstruction(mechanism: Mechanism, release: Any) -> None:
     if release.certificate.release["integers"] is None:
         return
     value = mechanism.reconstruct_value(release.certificate)
-    parts = value if isinstance(value, tuple) else (value,)
-    released = release.value if isinstance(release.value, tuple) else (release.value,)
+    own_parts = value if isinstance(value, tuple) else (value,)
+    released_parts = (
+        release.value if isinstance(release.value, tuple) else (release.value,)
+    )
     is_same = all(
-        np.array_equal(np.asarray(own), np.asarray(other), equal_nan=True)
-        for own, other in zip(parts, released, strict=True)
+        np.array_equal(np.asarray(own_part), np.asarray(released_part), equal_nan=True)
+        for own_part, released_part in zip(own_parts, released_parts, strict=True)
     )
     _require(
         is_same, "reconstruct_value does not give what was released from its integers"

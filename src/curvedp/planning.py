@@ -1593,8 +1593,8 @@ def _predict_errors(
     """
     with one_blas_thread():  # more threads do not pay for small matrices
         if mechanism != "auto":
-            chosen = choose_mechanism(mechanism, planned, guarantee).mechanism
-            return {mechanism: predicted_error(chosen)}, {}
+            named_mechanism = choose_mechanism(mechanism, planned, guarantee).mechanism
+            return {mechanism: predicted_error(named_mechanism)}, {}
         ranking = rank_mechanisms(planned, guarantee)
     if not ranking.candidates:
         # A statistic without a sensitivity raises here, and says why it has none.

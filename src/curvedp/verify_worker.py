@@ -148,22 +148,22 @@ def region(question: dict[str, Any]) -> dict[str, Any]:
     published = _read_value(Path(question["value_path"]), certificate)
     components = count_components(mechanism_of(certificate).statistic, published)
     _check_value(certificate, published, components)
-    region_found = region_of(certificate, level, of, components)
+    confidence_region = region_of(certificate, level, of, components)
 
-    same = None
+    is_consistent = None
     if question["against"] is not None:
         other = _load_verified(question["against"], question["against_path"])
-        same = bool(consistent(certificate, other, level, of))
+        is_consistent = bool(consistent(certificate, other, level, of))
     return {
-        "manifold": region_found.manifold.name,
-        "center": region_found.center.tolist(),
-        "radius": float(region_found.radius),
-        "level": region_found.level,
-        "of": region_found.of,
-        "about": region_found.description,
-        "theorem": region_found.theorem,
+        "manifold": confidence_region.manifold.name,
+        "center": confidence_region.center.tolist(),
+        "radius": float(confidence_region.radius),
+        "level": confidence_region.level,
+        "of": confidence_region.of,
+        "about": confidence_region.description,
+        "theorem": confidence_region.theorem,
         "components": components,
-        "consistent": same,
+        "consistent": is_consistent,
     }
 
 

@@ -235,11 +235,11 @@ def plan(
             classes=classes,
             spread=spread,
         )
-        answers = []
+        answer_lines = []
         if error is not None:
-            answers.append(_wanted_error_line(study, error))
+            answer_lines.append(_wanted_error_line(study, error))
         if shift is not None:
-            answers.append(
+            answer_lines.append(
                 f"a two-sample test of {study.n} records each finds a shift of "
                 f"{shift:g} with power {study.power(shift):.2f}"
             )
@@ -247,15 +247,15 @@ def plan(
             save_picture(study.plot(), plot)
 
     if json:
-        all_lines = [*study.advice(), *answers]
+        all_lines = [*study.advice(), *answer_lines]
         print(json_module.dumps({**study.to_dict(), "advice": all_lines}))
         return
     print_table(("mechanism", "predicted error"), study.rows(), study.title)
     for line in study.advice_with_kinds():
         style = "yellow" if line.kind is AdviceKind.TOO_SMALL else None
         _print_line(line.text, style)
-    for answer in answers:
-        _print_line(answer)
+    for line_of_answer in answer_lines:
+        _print_line(line_of_answer)
 
 
 def _print_line(text: str, style: str | None = None) -> None:

@@ -113,7 +113,7 @@ def connectome(
 
     entities = {} if task is None else {"task": task}
     with waiting("reading matrices"):
-        found = read_connectomes(
+        connectomes = read_connectomes(
             folder,
             atlas=atlas,
             measure=measure,
@@ -122,7 +122,7 @@ def connectome(
         )
     template = None if center is None else read_relmat(center)[0]
     model = PrivateConnectome(
-        _networks(networks, found.names),
+        _networks(networks, connectomes.names),
         resolution=resolution,
         edge_error=edge_error,
         radius=parse_radius(radius),
@@ -132,7 +132,9 @@ def connectome(
         label=label or f"connectome of {folder.name}"[:200],
     )
     with waiting("drawing exact noise"):
-        model.fit(found.matrices, groups=found.subjects, names=found.names)
+        model.fit(
+            connectomes.matrices, groups=connectomes.subjects, names=connectomes.names
+        )
 
     # The release is paid for: from here on nothing of it may be lost.
     if json:
@@ -454,7 +456,7 @@ def regions(
     inputs = [ledger, ledger_key, labels, names, *volumes]
     _check_outputs(inputs, ledger, budget_mu, ledger_key, certificate, out, plot)
     with waiting("reading volumes"):
-        found = read_region_tensors(
+        region_tensors = read_region_tensors(
             volumes, labels, names=_region_names(names), form=form
         )
     model = PrivateRegionTensors(
@@ -462,10 +464,12 @@ def regions(
         typical_diffusivity=typical_diffusivity,
         guarantee=guarantee,
         ledger=open_ledger_file(ledger, budget_mu, ledger_key),
-        label=label or f"tensors of {len(found.regions)} regions",
+        label=label or f"tensors of {len(region_tensors.regions)} regions",
     )
     with waiting("drawing exact noise"):
-        model.fit(found.tensors, groups=persons, regions=found.regions)
+        model.fit(
+            region_tensors.tensors, groups=persons, regions=region_tensors.regions
+        )
 
     # The release is paid for: from here on nothing of it may be lost.
     of = _interval_targets(model)[0]
