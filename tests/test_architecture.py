@@ -148,7 +148,7 @@ ARROWS: dict[str, set[str]] = {
         "report",
         "signing",
     },
-    "adapters": {"core", "randomness", "geometry", "ledger", "privacy"},
+    "adapters": {"core", "numerics", "randomness", "geometry", "ledger", "privacy"},
     "neuro": {
         "core",
         "estimators",
