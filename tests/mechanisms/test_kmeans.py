@@ -554,6 +554,20 @@ def test_far_public_radii_cost_little(reach):
     assert np.all(distances.min(axis=1) < 0.3)
 
 
+def test_a_release_is_not_replayed_to_be_checked(monkeypatch):
+    """The stages are run once, however many centers there are: with wide vectors a replay takes as long as a release."""
+    runs = []
+    run = KMeansMechanism.run
+
+    def counted(self, *arguments):
+        runs.append(arguments)
+        return run(self, *arguments)
+
+    monkeypatch.setattr(KMeansMechanism, "run", counted)
+    PrivateKMeans(S2, 3, GDP(2.0)).fit(clustered(S2, 600))
+    assert len(runs) == 1
+
+
 def test_persons_count_once():
     """A person with all records counts as one, however many they are."""
     X = clustered(S2, 900)

@@ -772,6 +772,14 @@ def _suggested_remedies(
 
 # ---- releases whose error is not predicted ----
 
+# The statistics whose released value is compared with their public ball.
+_STATISTICS_IN_BALLS = (
+    ClassPrototypes,
+    SyntheticPopulation,
+    SumStatistic,
+    GeodesicLine,
+)
+
 
 def _unpredicted_warnings(
     mechanism: Mechanism, certificate: Certificate
@@ -805,6 +813,8 @@ def _unpredicted_warnings(
         if mechanism.noise_law.radial_cdf(contrast) < _NOISE_QUANTILE:
             return [_fixed_warning(WarningKind.DIRECTIONS_ARE_NOISE)]
         return []
+    if not isinstance(statistic, _STATISTICS_IN_BALLS):
+        return []  # to reconstruct a value may take as long as to release it
     share = _share_of_radius(mechanism.reconstruct_value(certificate), statistic)
     if share is not None and share >= 1 - _EDGE_FRACTION:
         return [_fixed_warning(WarningKind.ON_EDGE)]
