@@ -45,6 +45,20 @@ def test_float_draws_are_never_plainly_verified(sphere_file):
         assert run("verify", certificate).exit_code == 1
 
 
+def test_a_unit_that_somebody_wrote_is_not_called_recomputed(sphere_file):
+    """A forger who seals a certificate anew passes; what is said must not hide that."""
+    certificate = sphere_file / "c.json"
+    typed = ["-m", "sphere:2", "-r", 0.5, "--mu", 1, "--certificate", certificate]
+    assert run("release", sphere_file / "x.npy", *typed).exit_code == 0
+    forged = json.loads(certificate.read_text())
+    forged["privacy_unit"] = forged["statistic"]["privacy_unit"] = "person"
+    certificate.write_text(resealed(forged))
+    result = run("verify", certificate)
+    assert result.exit_code == 0
+    assert "every claim was recomputed" not in result.output
+    assert "not recomputed: whom it protects, of how many records" in result.output
+
+
 def resealed(record):
     """A forger takes the SHA-256 of the certificate anew."""
     body = {name: value for name, value in record.items() if name != "sha256"}

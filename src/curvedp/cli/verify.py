@@ -88,7 +88,10 @@ def _print_checks(checks: list[ClaimCheck], notes: list[str]) -> None:
         ),
     )
     if all(check.holds for check in checks):
-        console.print("[bold green]verified[/]: every claim was recomputed and holds")
+        console.print(
+            "[bold green]verified[/]: every claim that can be recomputed was, and holds",
+            soft_wrap=True,
+        )
     for line in notes:
         console.print(
             f"[yellow]note[/]: {escape_markup(line)}", soft_wrap=True, highlight=False

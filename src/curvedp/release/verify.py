@@ -718,16 +718,20 @@ def remarks_on(certificate: Certificate) -> list[str]:
     Returns
     -------
     list of str
-        The time, the version and the ledger entry that the software recorded, in one
-        sentence. A second one follows if the time lies in the future.
+        The unit of privacy, the number of records, the time, the version and the ledger
+        entry as they were recorded, in one sentence. A second one follows if the time
+        lies in the future.
     """
     provenance = certificate.provenance
     entry = "no ledger"
     if provenance.ledger is not None:
         entry = f"entry {provenance.ledger['entry']} of a ledger"
     version = provenance.software["curvedp"]
-    recorded = f"created {provenance.created} by curvedp {version}, charged to {entry}"
-    remarks = [f"recorded by the software, not recomputed: {recorded}"]
+    recorded = (
+        f"whom it protects, of how many records it is, created {provenance.created} by "
+        f"curvedp {version}, charged to {entry}"
+    )
+    remarks = [f"recorded by whoever made the release, not recomputed: {recorded}"]
     if lies_in_future(provenance.created):
         remarks.append("the certificate's time lies in the future by this clock")
     return remarks
