@@ -1,9 +1,9 @@
 # %% [markdown]
 # # Private topics: what do customers write to their bank about?
 #
-# A bank wants to know, and to publish, what its customers write about, without exposing anyone. Each message is
-# embedded as a unit vector of 384 numbers, a point of the sphere S³⁸³. We release centers of topics with their sizes
-# in one release, name them by phrases of a public vocabulary, and look at what it cost and what would not work.
+# A bank wants to publish what its customers write about, without exposing anyone. Each message is
+# embedded as a unit vector of 384 numbers, a point of the sphere S³⁸³. This tutorial releases the centers and sizes of
+# topics, names them with a public vocabulary, measures their accuracy, and shows two approaches that fail.
 
 # %%
 import os
@@ -47,9 +47,9 @@ X = vectors[~is_public]
 print(kind, X.shape)
 
 # %% [markdown]
-# ## Before anything is paid: how many topics do these data carry?
+# ## Plan: how many topics can these data support?
 #
-# The prediction takes public numbers only: how many messages there are, and the budget.
+# The prediction needs public numbers only: the number of messages, and the budget.
 
 # %%
 guarantee = ApproxDP(4.0, 1e-6, adjacency="add-remove")
@@ -61,7 +61,7 @@ print("topics at most:", study.largest_number_of_clusters)
 # ## One release
 #
 # A noisy second moment finds the directions along which messages differ, a noisy histogram finds initial centers, and a
-# few noisy steps improve them. With "add-remove" the number of messages is private, too.
+# few noisy steps improve them. With "add-remove", the number of messages is also private.
 
 # %%
 model = PrivateKMeans(sphere, n_clusters=20, guarantee=guarantee).fit(X)
@@ -71,11 +71,11 @@ checks = verify_certificate(model.certificate_)
 print("every claim holds:", all(check.holds for check in checks))
 
 # %% [markdown]
-# ## What the topics are about
+# ## Name the topics
 #
-# A released center is a vector. Phrases of a *public* vocabulary whose vectors are near to it say what it is about. Here
-# the vocabulary is made of messages that are public: the mean vector of each intent in the test part of this data set.
-# Your own would be made of public phrases that the encoder of the messages embeds. Phrases from private texts are
+# A released center is a vector. The phrases of a *public* vocabulary that are nearest to it name its topic. Here
+# the vocabulary has one entry per intent: the mean vector of its messages in the public test part of this data set.
+# For your own data, embed public phrases with the encoder of the messages. Phrases from private texts are
 # private.
 
 # %%
@@ -96,10 +96,10 @@ figure = topics_figure(
 figure.savefig("private_topics.png", dpi=150)
 
 # %% [markdown]
-# ## Is it right?
+# ## Accuracy
 #
-# These messages are public, so we may look. The normalized mutual information of topics and true intents is 1 for a
-# perfect match and 0 for chance. Nobody may do this with messages that are private: `predict` is computed from them.
+# These messages are public, so we can compare the topics with the true intents. Their normalized mutual information is
+# 1 for a perfect match and 0 for chance. Do not publish it for private messages: `predict` is computed from them.
 
 # %%
 truth = intents[~is_public]
@@ -111,9 +111,9 @@ true_counts = np.bincount(model.predict(X), minlength=20)
 print("largest error of a count:", round(np.abs(true_counts - model.counts_).max()))
 
 # %% [markdown]
-# ## What would not work
+# ## Two approaches that fail
 #
-# A smaller budget carries fewer topics, and at some point none. The plan says so before anything is paid.
+# A smaller budget supports fewer topics, and finally none. The plan shows this before you spend any budget.
 
 # %%
 for epsilon in (4.0, 1.0, 0.2, 0.02):
@@ -122,8 +122,8 @@ for epsilon in (4.0, 1.0, 0.2, 0.02):
     print(f"ε = {epsilon:g}: at most {carried.largest_number_of_clusters} topics")
 
 # %% [markdown]
-# Noise on every single message, before it leaves the customer's device, leaves nothing of a direction in 384
-# dimensions. This is the cosine of a unit vector with itself after (1, 10⁻⁵) Gaussian noise:
+# If each customer's device adds noise to the message's vector, the noise hides the direction, because there are 384
+# dimensions. This is the cosine between a unit vector and the same vector with Gaussian noise for (1, 10⁻⁵)-DP:
 
 # %%
 noise_scale = 2 * smallest_gaussian_scale(ApproxDP(1.0, 1e-5))  # for vectors 2 apart

@@ -3,7 +3,7 @@
 #
 # X-ray pictures of growing rats give eight landmarks on the outline of each skull. Without position, size and
 # rotation they are *shapes*: points of Kendall's shape space. The first principal geodesic of such shapes is mostly
-# growth. This tutorial releases it privately, with its variance, and finds how many directions are more than noise.
+# growth. This tutorial releases it privately, with its variance, and counts the directions that exceed the noise.
 
 # %%
 import os
@@ -36,11 +36,11 @@ X = np.asarray(shapes.project(centered))
 print(kind, X.shape, "on a space of dimension", shapes.dim)
 
 # %% [markdown]
-# ## Before the release
+# ## Plan the release
 #
-# One record is one picture of a skull. If pictures of one animal must be protected together, pass `groups=`: then the
-# animal is the unit, and there are only as many records as animals. `plan` says what to expect, from public numbers:
-# how many shapes, and a guess of how far they spread.
+# One record is one picture of a skull. To protect all pictures of an animal together, pass `groups=`: the privacy unit
+# is then the animal, and n is the number of animals. `plan` predicts the accuracy from public numbers:
+# the number of shapes, and a guess of their spread.
 
 # %%
 budget = GDP(2.0)
@@ -50,7 +50,7 @@ print(told)
 # %% [markdown]
 # ## The release
 #
-# Center, radius and principal directions are found in one release with one certificate. No radius is needed.
+# One release, with one certificate, finds the center, the radius and the principal directions.
 
 # %%
 pca = PrivateTangentPCA(shapes, radius="private", guarantee=budget).fit(X)

@@ -2,8 +2,8 @@
 # # Synthetic records: a protein's angles
 #
 # The backbone of a protein is described by two angles for each residue. Pairs of angles lie on a *torus*, in clusters
-# that belong to helices and sheets. We release a law of such pairs once, under one guarantee, and draw as many
-# synthetic pairs from it as we like.
+# that belong to helices and sheets. This tutorial releases the distribution of such pairs once, under one guarantee,
+# and then draws any number of synthetic pairs from it.
 
 # %%
 import os
@@ -35,8 +35,8 @@ print(kind, X.shape)
 # ## One release
 #
 # The whole torus is the public ball: no angle is farther than π√2 from the center. `model="auto"` predicts the error
-# of each model from public numbers and takes the best. For several clusters in two dimensions that is a tree of
-# cells: boxes of angles are halved where noisy counts say that records are, and the counts are made consistent.
+# of each model from public numbers and takes the best. For several clusters in two dimensions, that is a tree of
+# cells: boxes of angles are split if their noisy counts are large, and the counts are made consistent.
 
 # %%
 guarantee = ApproxDP(4.0, 1e-6)
@@ -53,7 +53,7 @@ print(
 )
 
 # %% [markdown]
-# The last number was computed with the real records: it is for those who may see them. Everything else is public. The
+# The last number was computed from the real records, so it is not private. Everything else is public. The
 # same seed and the same certificate give the same file again:
 
 # %%
@@ -61,10 +61,10 @@ again = synthesizer.sample(2000, rng=1)
 print("repeats:", np.array_equal(synthetic, again))
 
 # %% [markdown]
-# ## What the file does not say about itself
+# ## Error bars
 #
-# How many residues are in a helix? An analyst who takes the 2,000 synthetic pairs for real ones would state an error
-# that is far too small. `combine_synthetic` simulates the sampling, the noise and the drawing.
+# What share of the residues is in a helix? An analyst who treats the 2,000 synthetic pairs as real data would report an
+# error that is far too small. `combine_synthetic` simulates the sampling, the noise and the drawing.
 
 
 # %%
