@@ -708,6 +708,8 @@ def joint_noise_bounds(law: Any, n_counts: int, level: float) -> np.ndarray:
     """
     if isinstance(law, RiemannianGaussian):
         return np.full(n_counts, law.scale * float(ndtri(level ** (1 / n_counts))))
+    # For each s, in units of 1/b, the x at which the j-th bound is (1 − level)/k; the
+    # least one over a grid of s holds too.
     exponent = log(n_counts / (1 - level))
     s = np.linspace(0.01, 0.99, 99)[:, None]
     n_noises = np.arange(1, n_counts + 1)

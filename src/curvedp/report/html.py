@@ -405,9 +405,9 @@ def _all_values(
     releases : list of ReleasedValue
         What an estimator has released.
     values : list of str
-        Their values in words.
+        The released values in words.
     regions : mapping
-        What `_regions_together` returned.
+        For each target ("population", "records"), one region for each release.
 
     Returns
     -------
@@ -416,10 +416,10 @@ def _all_values(
     """
     names = {"population": "95% of the population", "records": "95% of the noise alone"}
     rows = []
-    for place, (release, value) in enumerate(zip(releases, values, strict=True)):
+    for index, (release, value) in enumerate(zip(releases, values, strict=True)):
         row = [release.title, str(release.certificate.statistic.get("n", ""))]
-        for of_all in regions.values():
-            region = of_all[place]
+        for regions_of_target in regions.values():
+            region = regions_of_target[index]
             row.append(f"within {distance_sentence(region.manifold, region.radius)}")
         rows.append((*row, value))
     header = ("what", "records", *(names[of] for of in regions), "value")
@@ -450,9 +450,10 @@ def _comparison_pictures(
     """
     if not regions:
         return []
-    of_all = next(iter(regions.values()))
+    # Regions of the population come first, if there are any.
+    first_regions = next(iter(regions.values()))
     titles = [release.title for release in releases]
-    named = dict(zip(titles, of_all, strict=True))
+    named = dict(zip(titles, first_regions, strict=True))
     try:
         figure = figures.regions_figure(named, form, joint_level=_JOINT_LEVEL)
     except ParameterError:  # too many, or on several spaces

@@ -232,10 +232,10 @@ class ClippedSum(SumStatistic):
     def read_sum(self, noisy_sum: np.ndarray, noise_std: float) -> np.ndarray:
         """Return the private mean, computed from the noisy sum and the noisy count.
 
-        With c the center and q the quotient of both, shrunk for its noise, it is
-        exp_c(q), clipped into the ball. In a ball that is wider than the range of
-        doubles, the step ends at the edge of that range. A result that is still no
-        point is replaced by the center.
+        Let q be the noisy sum of the logarithms at the center c over the noisy count,
+        shrunk for its noise and at most as long as the radius. The mean is exp_c(q). In
+        a ball that is wider than the range of doubles, the step ends at the edge of
+        that range. A result that is still no point is replaced by the center.
 
         Parameters
         ----------
