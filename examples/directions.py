@@ -50,9 +50,9 @@ print(kind, quakes.shape)
 # ## The radius decides the noise
 #
 # On a sphere, replacing one of n points in a ball of radius r can move their mean by more than 2r/n, because geodesics
-# on a sphere converge. The noise is proportional to this *sensitivity*. The published bound
-# grows without limit near r = π/4 and does not exist beyond. The bound that curvedp uses is sharp as n grows (up to r = π/4 within 2.2%
-# of the true value at n = 10), and extends beyond r = 1 ([proof](../theory/sensitivity.md)).
+# on a sphere converge. The noise is proportional to this *sensitivity*. The published bound grows without limit near
+# r = π/4 and does not exist beyond. The bound that curvedp uses is sharp as n grows (up to r = π/4 within 2.2% of the true
+# value at n = 10), and extends beyond r = 1 ([proof](../theory/sensitivity.md)).
 
 # %%
 for radius in (0.2, 0.4, 0.6, 0.75, 1.0):

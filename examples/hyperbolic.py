@@ -1,10 +1,10 @@
 # %% [markdown]
 # # Hyperbolic embeddings
 #
-# A tree does not fit into the plane: the number of leaves grows exponentially, but a circle of radius r has a length of 2πr only. In
-# the hyperbolic plane the length of a circle grows exponentially, too, so trees (taxonomies, social networks, disease networks) are
-# embedded there. This tutorial releases the mean of such an embedding, and shows an effect that flat space does not have:
-# isotropic noise cannot bring μ below a certain floor.
+# A tree does not fit into the plane: the number of leaves grows exponentially, but a circle of radius r has a length of
+# 2πr only. In the hyperbolic plane the length of a circle grows exponentially, too, so trees (taxonomies, social networks,
+# disease networks) are embedded there. This tutorial releases the mean of such an embedding, and shows an effect that flat
+# space does not have: isotropic noise cannot bring μ below a certain floor.
 
 # %%
 import matplotlib.pyplot as plt
