@@ -679,7 +679,7 @@ def _draw_repeatedly(
     mechanism : IsotropicMechanism
         The mechanism that is tested.
     prepared : array
-        What `prepare_data` returned for the value.
+        The value, in the form that `prepare_data` gives it.
     shape : tuple of int
         The shape of one draw.
     source : GeneratorSource

@@ -416,7 +416,7 @@ class Offer:
         Parameters
         ----------
         estimator : PrivateEstimator
-            What `build` returns.
+            The estimator that `build` made, not yet fitted.
         columns : mapping
             The records as "records", the column beside them by its name, and possibly
             the person of each record as "groups".

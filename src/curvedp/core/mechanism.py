@@ -257,7 +257,8 @@ class Mechanism(ABC):
         Parameters
         ----------
         data : object
-            What `prepare_data` has returned.
+            The value of the statistic or the records, in the form that `prepare_data`
+            gives them.
         source : Source
             The source of random bits.
 
@@ -539,8 +540,8 @@ def mechanism_from_parameters(
     statistic : Statistic
         The statistic that the mechanism releases.
     parameters : mapping
-        What `Mechanism.parameters` returns. Other names than those of fields are
-        ignored; `curvedp.release.rebuild` refuses them.
+        The public numbers of a certificate, by the names of the mechanism's fields.
+        Other names are ignored; `curvedp.release.rebuild` refuses them.
 
     Returns
     -------

@@ -340,7 +340,7 @@ class PermutationMechanism(Mechanism):
         Parameters
         ----------
         data : array of shape (total, dim)
-            What `prepare_data` returns.
+            The coordinates of all records in the public ball, sample after sample.
         source : Source
             The source of random bits for permutations and noise.
 
@@ -365,7 +365,7 @@ class PermutationMechanism(Mechanism):
         rng : numpy Generator
             The source of permutations and noise.
         coordinates : array of shape (total, dim)
-            What `prepare_data` returns.
+            The coordinates of all records in the public ball, sample after sample.
 
         Returns
         -------

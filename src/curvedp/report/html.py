@@ -438,8 +438,8 @@ def _comparison_pictures(
     releases : list of ReleasedValue
         What an estimator has released.
     regions : mapping
-        What `_regions_together` returned; the regions of the population are drawn where
-        there are any.
+        For each target ("population", "records"), one region for each release. Those of
+        the population are drawn if there are any.
     form : str or None
         The form of the records.
 

@@ -264,7 +264,7 @@ class SearchedPopulation(BallSearchStatistic):
         Parameters
         ----------
         data : PopulationData
-            What `prepare` has returned.
+            The records with their classes, predictors and person indices, as prepared.
 
         Returns
         -------

@@ -209,7 +209,7 @@ class ClassPrototypes(Statistic):
         ball : Ball
             The ball in which prototypes are released, in the canonical frame.
         points : array of shape (n, *point_shape)
-            What `to_points` has returned.
+            Records in the canonical frame, clipped into the outer ball.
 
         Returns
         -------
@@ -356,7 +356,8 @@ class Prototypes:
         Parameters
         ----------
         unit_logs : array of shape (n, dim)
-            What `ClassPrototypes.to_unit_logs` has returned.
+            The clipped logarithm of each record at the ball's center, in units of the
+            radius.
 
         Returns
         -------
@@ -377,7 +378,8 @@ class Prototypes:
         Parameters
         ----------
         unit_logs : array of shape (n, dim)
-            What `ClassPrototypes.to_unit_logs` has returned.
+            The clipped logarithm of each record at the ball's center, in units of the
+            radius.
 
         Returns
         -------

@@ -330,7 +330,7 @@ class BallSearchStatistic(SearchedBallStatistic):
         Parameters
         ----------
         data : Any
-            What `prepare` has returned.
+            The records as prepared, with what else a subclass reads.
 
         Returns
         -------
@@ -563,7 +563,8 @@ class SearchedClassMean(SearchedMean):
         Parameters
         ----------
         data : ClassData
-            What `prepare` has returned.
+            The records of all classes and of one class, with the search that they
+            share.
         """
         return SearchData(data.everyone, data.members, data.shared_search)
 
