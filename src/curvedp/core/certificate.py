@@ -510,7 +510,7 @@ class Certificate:
 
     @classmethod
     def from_json(cls, text: str) -> "Certificate":
-        """Parse a certificate.
+        """Parse the JSON text of a certificate, and check the form of every field.
 
         Parameters
         ----------

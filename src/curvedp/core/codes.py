@@ -9,7 +9,7 @@ from curvedp.privacy.unit import PrivacyUnit
 
 
 class ProtectedUnit(StrEnum):
-    """What one neighboring data set has in place of the other's.
+    """The part of the data in which two neighboring data sets may differ.
 
     Whether it is replaced by any other, or added and removed, is the adjacency of the
     guarantee. Labels are either public (a record changes within its class) or private

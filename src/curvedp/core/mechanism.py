@@ -98,7 +98,7 @@ class MechanismInfo:
 
 
 class Draw(NamedTuple):
-    """What a mechanism has drawn.
+    """One draw of a mechanism, before post-processing.
 
     Attributes
     ----------
@@ -138,7 +138,7 @@ class Choice(NamedTuple):
 
 
 class ReleaseTerms(NamedTuple):
-    """What a certificate says beside what the mechanism knows.
+    """The caller's part of a certificate: guarantee, unit, choice and payment.
 
     Attributes
     ----------
@@ -160,10 +160,13 @@ class ReleaseTerms(NamedTuple):
 
 @dataclass(frozen=True, eq=False)  # a statistic may hold arrays
 class Mechanism(ABC):
-    """Noise about a statistic, or about what is read of the records on the way to it.
+    """A way to release a statistic with noise, at a stated privacy guarantee.
 
     A subclass is a frozen dataclass. Its fields are its public parameters; each is
     checked by its type and goes into the certificate unless it has its default value.
+
+    The noise is added to the value of the statistic, or to what is read of the records
+    on the way to it.
 
     Attributes
     ----------
@@ -572,10 +575,9 @@ def post_processing_of(mechanism: Mechanism) -> tuple[PostProcessing, ...]:
 
 
 def strongest_guarantee(promise: PrivacyCurve) -> Guarantee:
-    """Return what a privacy profile says in one definition.
+    """Return the strongest guarantee of a profile: pure ε if finite, else μ-GDP.
 
-    That is pure ε-DP if ε is finite, and otherwise μ-Gaussian DP. A certificate states
-    it if the caller requested no guarantee.
+    A certificate states it if the caller requested no guarantee.
 
     Parameters
     ----------

@@ -124,7 +124,7 @@ class Statistic(ABC):
         return None
 
     def compute(self, records: Records) -> np.ndarray:
-        """Return the value. It is NOT private.
+        """Compute the value from the records. It is NOT private.
 
         Mechanisms add noise to it. Some statistics (a median, a descent) have no value
         without noise: their mechanisms read the records in stages, and this method

@@ -317,9 +317,11 @@ def stage_record(plan: Plan, index: int, round: Round) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class FederatedRelease(Release):
-    """What leaves a federated run (experimental).
+    """The result of a federated run: value, certificate, signatures and noisy sums.
 
     The masking protocol has not been reviewed by outside cryptographers.
+
+    This part of the library is experimental.
 
     Attributes
     ----------

@@ -347,7 +347,7 @@ def _pairs_of_draw(
 
 
 class _LinearSolution(NamedTuple):
-    """Where the mean direction vanishes, by the theorem in the module's docstring.
+    """The zero of a linearized mean direction, with a bound on its error.
 
     Attributes
     ----------

@@ -117,7 +117,7 @@ class CalibratedNoise(NamedTuple):
 
 
 class NoisyStatistics(NamedTuple):
-    """Statistics with noise.
+    """The statistic of each permutation with noise, on the grid.
 
     Attributes
     ----------

@@ -144,7 +144,7 @@ def region_of(
 def _cached_region(
     certificate: Certificate, level: float, of: str, components: int | None
 ) -> Region:
-    """Return the region of a certificate.
+    """Return the confidence region of a certificate; cached.
 
     The result is cached, because reports and warnings need the same regions.
 

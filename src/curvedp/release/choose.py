@@ -261,7 +261,7 @@ def _calibrate_named(
 def _rank(
     wrapped: _HashableStatistic, guarantee: Guarantee, in_memory: bool
 ) -> Ranking:
-    """Calibrate every candidate and predict its error; see `rank_mechanisms`.
+    """Calibrate every candidate and sort by predicted error. The result is cached.
 
     Parameters
     ----------

@@ -21,7 +21,10 @@ _REAL_LINE = Euclidean(1)
 
 @dataclass(frozen=True, eq=False)
 class FrechetVariance(ClippedToBall, BoundsSamplingError):
-    """min over x of mean d²(x, xᵢ), for n records in a public ball; it lies in [0, r²]."""
+    """The Fréchet variance min over x of mean d²(x, xᵢ) of records in a public ball.
+
+    For n records in a ball of radius r it lies in [0, r²].
+    """
 
     name: ClassVar[str] = "Fréchet variance"
     privacy_units: ClassVar[tuple[ProtectedUnit, ...]] = (

@@ -32,7 +32,7 @@ _LARGEST_SUM = 2**53
 
 @dataclass(frozen=True, eq=False)
 class SumStatistic(Statistic):
-    """A sum over records of vectors of bounded length, and what is made of it."""
+    """A sum of one bounded vector for each record, and the estimate from it."""
 
     privacy_units: ClassVar[tuple[ProtectedUnit, ...]] = (
         ProtectedUnit.RECORD,
@@ -147,9 +147,13 @@ class SumStatistic(Statistic):
 
 @dataclass(frozen=True, eq=False)
 class ClippedSum(SumStatistic):
-    """(Σ clip_r(log_c x)/r, w·n): a mean is one step along the quotient from the center c.
+    """The sum (Σ clip_r(log_c x)/r, w·n), whose quotient leads to a private mean.
 
-    With σ for each unit of length the error of the mean is σ·r/n·√(1 + w²)·√(d +
+    One step along the quotient from the center c ends at about the mean of the records
+    x, which are clipped to a ball of radius r about c. The number n of records is
+    private.
+
+    With noise of deviation σ for a sensitivity of 1, the error of the mean is σ·r/n·√(1 + w²)·√(d +
     t²/w²), t the distance of the mean from the center in radii. At t = ½ the best
     weight is w² = 1/(2√d). It is rounded to a power of two, so that w·n is exact.
 
@@ -298,7 +302,7 @@ class ClippedSum(SumStatistic):
 
 @dataclass(frozen=True, eq=False)
 class SpreadSum(ClippedSum):
-    """(Σ clip_r(log_c x)/r, w·n, Σ min(d(c, x), r)²/r²): a variance is their quotient.
+    """The sum (Σ clip_r(log_c x)/r, w·n, Σ min(d(c, x), r)²/r²) for a variance.
 
     The variance is the mean square distance less the squared step. This is exact in
     flat space, and elsewhere right to second order in the distance from the center to
@@ -357,7 +361,7 @@ class SpreadSum(ClippedSum):
 
 @dataclass(frozen=True, eq=False)
 class GramSum(SumStatistic):
-    """Σ xxᵀ/r² of records of length at most r: its eigenvectors need no n.
+    """The sum Σ xxᵀ/r² of records of length at most r; its eigenvectors need no n.
 
     ‖xxᵀ‖ ≤ r². Longer records are scaled onto the bound, and those that are not finite
     become 0.

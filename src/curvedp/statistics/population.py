@@ -541,7 +541,7 @@ class Leaves(NamedTuple):
 
 
 class SyntheticRecords(NamedTuple):
-    """Synthetic records.
+    """Synthetic records with their classes and predictors.
 
     Attributes
     ----------

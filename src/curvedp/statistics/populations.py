@@ -62,7 +62,7 @@ def reference_populations(manifold: Manifold, ball: Ball) -> list[Population]:
 def _cached_reference_populations(
     manifold_text: str, center: bytes, radius: float
 ) -> list[Population]:
-    """Return `reference_populations`, cached by arguments that can be hashed.
+    """Return three public populations in a ball; cached, for hashable arguments.
 
     Records are uniform in a flat ball of half the radius in normal coordinates, moved
     by 0, a quarter and half of the radius in one direction.
@@ -137,7 +137,7 @@ def population_of_spread(
 def _cached_population_of_spread(
     manifold_text: str, center: bytes, spread: float, size: int
 ) -> Population:
-    """Return `population_of_spread`, cached by arguments that can be hashed.
+    """Return a public population of stated spread; cached, for hashable arguments.
 
     Curvature changes distances between the records, so they are rescaled and the mean
     is computed again until the spread is right to 2 %, in at most three rounds.

@@ -147,7 +147,7 @@ def longest_features(features: Any, components: Any) -> float:
 
 
 class LabeledMatrices(NamedTuple):
-    """Normalized matrices, the index of their class, and of their person (None: own).
+    """Prepared matrices with class labels, and perhaps with persons. NOT private.
 
     Attributes
     ----------

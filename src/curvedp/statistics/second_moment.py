@@ -20,10 +20,12 @@ from curvedp.statistics.sampling import mean_vector_length
 
 @dataclass(frozen=True, eq=False)
 class SecondMoment(PointStatistic, BoundsSamplingError):
-    """(1/n)·Σ xᵢxᵢᵀ of n records, in orthonormal coordinates of the symmetric matrices.
+    """The second moment (1/n)·Σ xᵢxᵢᵀ of n records, as a vector.
 
     Records longer than the public `radius` are scaled onto it; those that are not
     finite become 0.
+
+    The coordinates of symmetric matrices are orthonormal (`symmetric_to_vector`).
 
     Attributes
     ----------

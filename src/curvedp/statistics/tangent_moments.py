@@ -90,7 +90,9 @@ def moments_diameter(weight: float = MOMENT_WEIGHT) -> float:
 
 @dataclass(frozen=True, eq=False)
 class TangentMoments(ClippedToBall, BoundsSamplingError):
-    """(mean u, a·mean uuᵀ) of u = log_c(x)/r for n records x in a ball about c.
+    """The mean and second moment of logarithms u = log_c(x)/r, as one vector.
+
+    For n records x in a ball of radius r about c it is (mean u, a·mean uuᵀ).
 
     The value is a vector of d + d(d + 1)/2 numbers in units of r: the mean logarithm,
     then `MOMENT_WEIGHT` times the second moment in orthonormal coordinates of the
@@ -331,7 +333,7 @@ class TangentMomentsNearMean(SearchedTangentMoments):
 
 @dataclass(frozen=True, eq=False)
 class TangentMomentsSum(ClippedSum):
-    """(Σ u, w·n, a·Σ uuᵀ) of u = log_c(x)/r, where the number of records is private.
+    """The sum (Σ u, w·n, a·Σ uuᵀ) of logarithms u = log_c(x)/r; n is private.
 
     A record's vector has length at most √(1 + w² + a²). `read_sum` returns the vector
     of `TangentMoments` followed by the noisy count.
@@ -497,7 +499,7 @@ def estimate_moments(
     vector: np.ndarray,
     noise_std: float,
 ) -> TangentEstimate:
-    """Return the mean and the covariance that a released vector leads to.
+    """Return the mean and the covariance of the records, from a released vector.
 
     With the noisy mean logarithm g = G + e at the center c and the noisy second moment
     S, e of deviation s in each coordinate, the mean is exp_c of g shrunk by the rule of

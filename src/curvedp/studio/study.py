@@ -164,7 +164,7 @@ class Study:
 
     @property
     def offer(self) -> Offer:
-        """The statistic in the table."""
+        """The statistic's entry in the table of `curvedp.releasing`."""
         return find_offer(self.statistic)
 
     @property
