@@ -153,9 +153,10 @@ class ClippedSum(SumStatistic):
     x, which are clipped to a ball of radius r about c. The number n of records is
     private.
 
-    With noise of deviation σ for a sensitivity of 1, the error of the mean is σ·r/n·√(1 + w²)·√(d +
-    t²/w²), t the distance of the mean from the center in radii. At t = ½ the best
-    weight is w² = 1/(2√d). It is rounded to a power of two, so that w·n is exact.
+    With noise of deviation σ for a sensitivity of 1, the error of the mean is
+    σ·r/n·√(1 + w²)·√(d + t²/w²), t the distance of the mean from the center in radii.
+    At t = ½ the best weight is w² = 1/(2√d). It is rounded to a power of two, so that
+    w·n is exact.
 
     Attributes
     ----------
