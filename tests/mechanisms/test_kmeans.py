@@ -269,7 +269,8 @@ def test_further_searches_are_within_the_charge(n):
         one[-1], two[-1] = [far, 0.0], [-far, 0.0]
         rng = np.random.default_rng(seed)
         assert 0.01 < spent(mechanism, one, two if n else one[:-1], rng) <= 1.0
-    release = mechanism.release(X)
+    source = GeneratorSource(np.random.default_rng(0))
+    release = mechanism.release(X, source=source)
     kinds = [stage["kind"] for stage in release.certificate.release["stages"]]
     assert 2 < kinds.count("radius") == kinds.count("center") <= 5
     assert all(check.holds for check in verify_certificate(release.certificate))

@@ -204,12 +204,18 @@ def gram_mean(sums: np.ndarray, n: int, radius: float) -> np.ndarray:
     array, shape (d, d)
         The mean of xxᵀ.
     """
+    # The matrices are symmetric, so half of the entries are enough.
+    upper = np.triu_indices(np.shape(sums)[-1])
     # Python's integers, which do not overflow. Even rows are the high parts of the
     # three products of halves, odd rows the low parts.
-    parts = np.asarray(sums, dtype=np.int64).astype(object)
+    parts = np.asarray(sums, dtype=np.int64)[:, *upper].astype(object)
     high_high, cross, low_low = parts[::2] * (1 << _HALF_BITS) + parts[1::2]
     total = high_high * (1 << 2 * _SLICE_BITS) + cross * (1 << _SLICE_BITS) + low_low
-    return _rounded_quotient(total, n, 2 * _gram_exponent(radius))
+
+    mean = np.zeros(np.shape(sums)[1:])
+    mean[upper] = _rounded_quotient(total, n, 2 * _gram_exponent(radius))
+    mean.T[upper] = mean[upper]
+    return mean
 
 
 def _gram_exponent(radius: float) -> int:
