@@ -8,7 +8,7 @@ import pytest
 from scipy import integrate, stats
 
 from curvedp.errors import EnvelopeViolation, ParameterError
-from curvedp.geometry import Grassmann
+from curvedp.geometry import Euclidean, Grassmann, Lorentz, Product, Rotations, Sphere
 from curvedp.laws import RiemannianGaussian, grassmann
 from curvedp.laws.exact import exact_gaussian
 from curvedp.mechanisms import GaussianMechanism
@@ -322,3 +322,53 @@ def test_planes_of_a_space_of_many_dimensions() -> None:
     )
     assert law.radial_cdf(0.01 * math.sqrt(1000)) > 0.999
     assert law.radial_cdf(0.01 * math.sqrt(600)) < 0.01
+
+
+@pytest.mark.parametrize("split", [(1.0, 0.0, 0.0), (1.0, 1.0, 1.0), (3.0, 2.0, 1.0)])
+def test_theorem_p6_on_three_spheres_by_integration(split):
+    """δ(ε) = ∫(p − e^ε·q)₊ over uniform triples of S², for several splits of Δ."""
+    rng, sigma, delta = np.random.default_rng(3), 0.8, 0.6
+    points = rng.standard_normal((100_000, 3, 3))
+    points /= np.linalg.norm(points, axis=-1, keepdims=True)
+    angles = delta * np.array(split) / np.linalg.norm(split)
+    other = np.stack([np.cos(angles), np.sin(angles), np.zeros(3)], axis=-1)
+
+    squares = np.sum(np.arccos(np.clip(points[..., 0], -1, 1)) ** 2, axis=1)
+    cosines = np.clip(np.sum(points * other, axis=-1), -1, 1)
+    loss = (np.sum(np.arccos(cosines) ** 2, axis=1) - squares) / (2 * sigma**2)
+    weights = np.exp(-squares / (2 * sigma**2))
+    weights /= weights.sum()
+
+    product = Product(Sphere(2), Sphere(2), Sphere(2))
+    profile = RiemannianGaussian(product, sigma).profile(delta)
+    assert not profile.is_exact
+    assert profile.mu == pytest.approx(delta / sigma, rel=1e-12)
+    for eps in (0.0, 0.5, 1.0):
+        excess = np.maximum(1 - np.exp(eps - loss), 0.0)
+        found = float(weights @ excess)
+        error = math.sqrt(float(weights**2 @ (excess - found) ** 2))
+        assert found <= profile.delta(eps) + 4 * error
+
+
+@pytest.mark.parametrize(
+    "manifold",
+    [
+        Product(Sphere(2), Sphere(2), Sphere(2)),
+        Product(Grassmann(4, 2), Euclidean(2)),
+        Product(Rotations(3), Euclidean(3)),
+    ],
+    ids=["spheres", "planes", "poses"],
+)
+def test_products_of_nonnegative_curvature_release_and_verify(manifold):
+    mechanism = GaussianMechanism.calibrated(manifold, 0.01, GDP(0.5))
+    assert mechanism.sigma == pytest.approx(0.02, rel=1e-9)
+    release = mechanism.release(np.asarray(manifold.origin))
+    assert all(
+        check.holds is not False for check in verify_certificate(release.certificate)
+    )
+
+
+def test_theorem_p6_is_not_taken_where_a_curvature_is_negative():
+    product = Product(Sphere(2), Lorentz(2), Sphere(2))
+    with pytest.raises(ParameterError, match="no exact profile"):
+        RiemannianGaussian(product, 0.5).profile(0.1)
