@@ -175,6 +175,22 @@ def test_what_was_paid_for_is_printed_where_it_cannot_be_written(
     assert printed.mechanism == "wrapped-gaussian"
 
 
+def test_a_closed_pipe_loses_no_release(sphere_file, tmp_path, monkeypatch):
+    """The files are written before a printed line can fail."""
+    from curvedp.cli import synthesize
+
+    def closed(*_, **__):
+        raise BrokenPipeError
+
+    monkeypatch.setattr(synthesize.console, "print", closed)
+    certificate = tmp_path / "c.json"
+    result = run(
+        "synthesize", sphere_file / "x.npy", *BALL, "--certificate", certificate
+    )
+    assert result.exit_code != 0
+    assert Certificate.from_json(certificate.read_text()).mechanism == BALL[-1]
+
+
 def test_a_certificate_of_something_else_is_refused(sphere_file, tmp_path):
     certificate = tmp_path / "c.json"
     released = run(

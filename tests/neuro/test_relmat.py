@@ -191,6 +191,35 @@ def test_the_command_releases_a_folder(folder, tmp_path, monkeypatch):
     assert "GDP(2.0)" in spent
 
 
+def test_a_closed_pipe_loses_no_release(folder, tmp_path, monkeypatch):
+    """What is paid for is in its files before a printed line can fail."""
+    from curvedp.cli import neuro
+
+    def closed(*_):
+        raise BrokenPipeError
+
+    monkeypatch.setattr(neuro, "_print_connectome", closed)
+    certificate = tmp_path / "c.json"
+    arguments = ["release", "connectome", str(folder), "--mu", "1", "--certificate"]
+    done = CliRunner().invoke(app, [*arguments, str(certificate)])
+    assert done.exit_code != 0
+    assert json.loads(certificate.read_text())["privacy_unit"] == "person"
+
+
+@pytest.mark.parametrize("measure", ["count", "FisherZ", "covariance"])
+def test_what_is_no_correlation_is_refused_before_paying(tmp_path, measure):
+    for number in range(5):
+        path = tmp_path / f"sub-{number}_stat-{measure}_relmat.tsv"
+        write_matrix(path, 200 * person(number))
+    arguments = ["release", "connectome", str(tmp_path), "--mu", "1"]
+    ledger = tmp_path / "l"
+    paid = ["--ledger", str(ledger), "--budget-mu", "3"]
+    done = CliRunner().invoke(app, [*arguments, *paid])
+    assert done.exit_code == 2
+    assert measure in done.output
+    assert not ledger.exists()
+
+
 def test_regions_are_placed_by_their_names(folder):
     """A file with the same regions in another order is the same record; missing regions are NaN."""
     before = read_connectomes(folder)
@@ -203,6 +232,38 @@ def test_regions_are_placed_by_their_names(folder):
     short = read_connectomes(folder)
     assert np.isnan(short.matrices[4][3]).all()
     np.testing.assert_array_equal(short.matrices[4][:3, :3], matrix[:3, :3])
+
+
+@pytest.mark.parametrize("start", [0, 1])
+@pytest.mark.parametrize("style", ["index", "Node", "header", "R"])
+def test_regions_may_have_numbers_for_names(tmp_path, style, start):
+    """Tables as pandas and R write them: no name is taken for a correlation."""
+    matrix = person(2)
+    names = [str(start + number) for number in range(4)]
+    heads = {"index": ["", *names], "Node": ["Node", *names]}
+    rows = [[f"{value:g}" for value in row] for row in matrix]
+    if style != "header":
+        rows = [[name, *row] for name, row in zip(names, rows, strict=True)]
+    lines = [heads.get(style, names), *rows]
+    path = tmp_path / "sub-1_relmat.tsv"
+    path.write_text("\n".join("\t".join(line) for line in lines))
+    found = read_connectomes(tmp_path)
+    assert found.names == names
+    np.testing.assert_allclose(found.matrices[0], matrix, atol=1e-5)
+
+
+@pytest.mark.parametrize("corner", ["", "0.1", "n/a", "1"])
+def test_a_plain_matrix_is_no_table_with_names(tmp_path, corner):
+    """An empty or missing diagonal, and lines of whole numbers, name no region."""
+    lines = [[corner, "0.3", "0.5"], ["0.3", corner, "0.4"], ["0.5", "0.4", corner]]
+    path = tmp_path / "sub-1_relmat.tsv"
+    path.write_text("\n".join("\t".join(line) for line in lines))
+    assert read_relmat(path)[1] is None
+    found = read_connectomes(tmp_path)
+    assert found.matrices.shape == (1, 3, 3)
+    assert found.matrices[0, 1, 2] == 0.4
+    np.savetxt(path, np.eye(3, dtype=int), fmt="%d", delimiter="\t")
+    assert read_relmat(path)[1] is None
 
 
 def test_each_participant_has_one_vote_about_the_regions(tmp_path):

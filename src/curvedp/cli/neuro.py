@@ -104,7 +104,11 @@ def connectome(
     A participant is one record, whatever number of sessions and runs they have.
     """
     from curvedp.neuro import PrivateConnectome, read_connectomes, read_relmat
-    from curvedp.neuro.relmat import check_relmat_name, read_region_names
+    from curvedp.neuro.relmat import (
+        check_correlations,
+        check_relmat_name,
+        read_region_names,
+    )
 
     if out is not None:
         check_relmat_name(out)
@@ -120,6 +124,7 @@ def connectome(
             names=None if names is None else read_region_names(names),
             **entities,
         )
+    check_correlations(connectomes.files)
     template = None if center is None else read_relmat(center)[0]
     model = PrivateConnectome(
         _networks(networks, connectomes.names),
@@ -136,13 +141,16 @@ def connectome(
             connectomes.matrices, groups=connectomes.subjects, names=connectomes.names
         )
 
-    # The release is paid for: from here on nothing of it may be lost.
+    # The release is paid for: it is written before a printed line can fail, as in a
+    # pipe that was closed.
+    content = _connectome_dict(model)
+    with _printing_if_unwritten(content):
+        written = _write_connectome(model, out, plot, certificate)
     if json:
-        print(json_module.dumps(_connectome_dict(model)))
+        print(json_module.dumps(content))
     else:
         _print_connectome(model)
-    with _printing_if_unwritten(_connectome_dict(model)):
-        _write_connectome(model, out, plot, certificate)
+    _print_written(written)
 
 
 @command
@@ -352,7 +360,7 @@ def _write_connectome(
     out: Path | None,
     plot: Path | None,
     certificate: Path | None,
-) -> None:
+) -> list[Path]:
     """Write the files of a released connectome, the certificate first.
 
     Parameters
@@ -361,6 +369,11 @@ def _write_connectome(
         The estimator after `fit`.
     out, plot, certificate : path or None
         The files of the matrix, the picture and the certificate.
+
+    Returns
+    -------
+    list of Path
+        The files that were written.
     """
     from curvedp._files import write_atomically
     from curvedp.neuro import plot_connectome, write_relmat
@@ -377,7 +390,7 @@ def _write_connectome(
         of = _interval_targets(model)[0]
         save_picture(plot_connectome(model, of=of), plot)
         written.append(plot)
-    _print_written(written)
+    return written
 
 
 @contextmanager
@@ -471,19 +484,21 @@ def regions(
             region_tensors.tensors, groups=persons, regions=region_tensors.regions
         )
 
-    # The release is paid for: from here on nothing of it may be lost.
+    # The release is paid for: it is written before a printed line can fail, as in a
+    # pipe that was closed.
     of = _interval_targets(model)[0]
     content = {
         "regions": [asdict(row) for row in model.table(of=of)],
         "intervals": of,
         "certificate": model.certificate_.to_dict(),
     }
+    with _printing_if_unwritten(content):
+        written = _write_regions(model, out, plot, certificate)
     if json:
         print(json_module.dumps(content))
     else:
         _print_regions(model)
-    with _printing_if_unwritten(content):
-        _write_regions(model, out, plot, certificate)
+    _print_written(written)
 
 
 def _region_names(path: Path | None) -> dict[int, str] | None:
@@ -565,7 +580,7 @@ def _write_regions(
     out: Path | None,
     plot: Path | None,
     certificate: Path | None,
-) -> None:
+) -> list[Path]:
     """Write the files of released regions, the certificate first.
 
     Parameters
@@ -574,6 +589,11 @@ def _write_regions(
         The estimator after `fit`.
     out, plot, certificate : path or None
         The files of the table, the picture and the certificate.
+
+    Returns
+    -------
+    list of Path
+        The files that were written.
     """
     from curvedp._files import write_atomically
     from curvedp.neuro import plot_regions
@@ -594,4 +614,4 @@ def _write_regions(
         )
         save_picture(plot_regions(model.table(of=of), title), plot)
         written.append(plot)
-    _print_written(written)
+    return written

@@ -71,6 +71,9 @@ class _Source(NamedTuple):
         A name for each class; None without classes.
     base : array
         A public point amid the records, for the picture.
+    sentences : list of str
+        What was released and what is left of the budget; empty if nothing was paid.
+        They are printed after the files are written: a closed pipe loses no release.
     """
 
     manifold: "Manifold"
@@ -78,6 +81,7 @@ class _Source(NamedTuple):
     certificate: "Certificate"
     class_names: Any
     base: "np.ndarray"
+    sentences: list[str]
 
 
 def _synthesize(options: TypedOptions) -> None:
@@ -201,14 +205,13 @@ def _from_records(options: TypedOptions) -> _Source:
         column = read_typed_column(options, options["x"], options["decimal"])
     with waiting("drawing exact noise"):
         estimator.fit(records, labels, groups=persons, column=column)
-    if not options["json"]:
-        _print_release(estimator)
     return _Source(
         space,
         estimator.population_,
         estimator.certificate_,
         estimator.classes_,
         estimator.public_base_,
+        _release_sentences(estimator),
     )
 
 
@@ -263,7 +266,7 @@ def _from_certificate(options: TypedOptions) -> _Source:
     if options["out"] is not None:
         has_columns = names is not None or population.chart.has_predictor
         check_writable_form(options["out"], manifold, options["form"], has_columns)
-    return _Source(manifold, population, certificate, names, base_of(population))
+    return _Source(manifold, population, certificate, names, base_of(population), [])
 
 
 def _draw_and_write(source: _Source, n: int, seed: int, options: TypedOptions) -> None:
@@ -321,6 +324,8 @@ def _draw_and_write(source: _Source, n: int, seed: int, options: TypedOptions) -
             )
         )
         return
+    for text in source.sentences:
+        console.print(escape_markup(text), soft_wrap=True, highlight=False)
     if options["out"] is None:
         console.print("nothing was written: --out FILE writes synthetic records")
         return
@@ -328,26 +333,30 @@ def _draw_and_write(source: _Source, n: int, seed: int, options: TypedOptions) -
     console.print(escape_markup(sentence), soft_wrap=True, highlight=False)
 
 
-def _print_release(estimator: "PrivateSynthesizer") -> None:
-    """Print what was released, how good it is, and what is left of the budget.
+def _release_sentences(estimator: "PrivateSynthesizer") -> list[str]:
+    """Say what was released, how good it is, and what is left of the budget.
 
     Parameters
     ----------
     estimator : PrivateSynthesizer
         The estimator after `fit`.
+
+    Returns
+    -------
+    list of str
+        A line each.
     """
     certificate = estimator.certificate_
-    lines = [
+    sentences = [
         f"private {estimator.model_} model of the records, {certificate.guarantee}",
         "expected energy distance between synthetic and real records, from public "
         f"numbers: {estimator.predicted_error_:.3g} (root of a length)",
     ]
     if estimator.ledger is not None:
-        lines.append(
+        sentences.append(
             f"remaining in the ledger: {estimator.ledger.remaining or 'nothing'}"
         )
-    for line in lines:
-        console.print(escape_markup(line), soft_wrap=True, highlight=False)
+    return sentences
 
 
 _OPTIONS: Options = {

@@ -32,6 +32,9 @@ _SYNONYMS = {
     "measure": ("stat", "meas", "measure"),
 }
 
+# Measures whose names have one of these words are no correlations.
+_NO_CORRELATIONS = re.compile("count|length|covariance|distance|fisher|information")
+
 # A file of more bytes than this is no matrix of at most 1,000 regions: it is no record.
 _MAX_BYTES = 64 << 20
 
@@ -266,13 +269,48 @@ def _names_in(lines: list[list[str]]) -> list[str] | None:
     """Return the regions that a first line names, or None if it is a row of numbers.
 
     A line that names columns has a text in its last cell. Its first cell may be empty
-    or say what the rows are, such as "Node".
+    or say what the rows are, such as "Node". Regions may have numbers for names: after
+    a word such as "Node", or counted from 0 or 1, as pandas and R write a table.
+
+    Parameters
+    ----------
+    lines : list of lists of str
+        The cells of the first two lines, or of all.
     """
     first = lines[0]
-    if np.isfinite(_number(first[-1])) or first[-1] in ("", "n/a", "nan", "NaN"):
-        return None
+    if _counts_up(first):
+        return first
     has_row_names = len(lines) > 1 and lines[1][0] in first[1:]
+    if has_row_names and (_is_word(first[0]) or _counts_up(first[1:])):
+        return first[1:]
+    if not _is_word(first[-1]):
+        return None
     return first[1:] if has_row_names else first
+
+
+def _has_row_names(lines: list[list[str]], names: Sequence[str]) -> bool:
+    """Return whether the lines after the first begin with the name of a region.
+
+    A number counts as a name only if a line has one cell more than there are regions.
+    """
+    if len(lines) < 2 or lines[1][0] not in names:
+        return False
+    return _is_word(lines[1][0]) or any(len(cells) > len(names) for cells in lines[1:])
+
+
+def _is_word(cell: str) -> bool:
+    """Return whether a cell is neither a number, nor empty, nor a missing value."""
+    return cell not in ("", "n/a", "nan", "NaN") and not np.isfinite(_number(cell))
+
+
+def _counts_up(cells: list[str]) -> bool:
+    """Return whether cells are the numbers from 0 or 1 on: names, and no correlations.
+
+    Two cells are not enough: they may be a row of a diagonal matrix.
+    """
+    size = len(cells)
+    counts = ([str(start + step) for step in range(size)] for start in (0, 1))
+    return size > 2 and cells in counts
 
 
 def _matrix_of(lines: list[list[str]], names: Sequence[str]) -> np.ndarray:
@@ -299,7 +337,7 @@ def _matrix_of(lines: list[list[str]], names: Sequence[str]) -> np.ndarray:
         return matrix
     place_of_name = {name: place for place, name in enumerate(names)}
     places = [place_of_name.get(name) for name in own_names]
-    has_row_names = len(lines) > 1 and lines[1][0] in own_names
+    has_row_names = _has_row_names(lines, own_names)
     for number, cells in enumerate(lines[1 : len(own_names) + 1]):
         row = place_of_name.get(cells[0]) if has_row_names else places[number]
         values = cells[1:] if has_row_names else cells
@@ -395,6 +433,29 @@ def _prefer_pearson(files: list[Path]) -> list[Path]:
         path for path in files if "pearson" in (_entity(path, "measure") or "").lower()
     ]
     return pearson or files
+
+
+def check_correlations(files: Sequence[Path]) -> None:
+    """Refuse files whose names say that their matrices are no correlations.
+
+    Parameters
+    ----------
+    files : sequence of Path
+        Files of one measure.
+
+    Raises
+    ------
+    ParameterError
+        For numbers or lengths of streamlines, covariances, Fisher's z and the like.
+    """
+    measure = _entity(files[0], "measure")
+    if measure is not None and _NO_CORRELATIONS.search(measure.lower()):
+        raise ParameterError(
+            "is not a measure of correlation: choose one with --measure, or read the "
+            "matrices in Python and release their mean in a space that fits them",
+            parameter="measure",
+            value=measure,
+        )
 
 
 def _check_one(files: list[Path], name: str) -> None:
