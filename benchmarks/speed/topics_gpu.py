@@ -2,7 +2,7 @@
 
     python -m benchmarks.topics_gpu [--library torch] [--n 1000000] [--clusters 50 1000]
 
-The records are unit-free embeddings of 384 numbers in single precision, drawn about
+The records are vectors of 384 numbers in single precision, of any length,, drawn about
 random centers. The yardstick is Lloyd's algorithm without privacy: the same library,
 device and records, in single precision, with as many passes over the records as the
 release makes. A pass takes the direction of each row, finds the nearest center, and
@@ -167,7 +167,8 @@ def report(X: Any, n_clusters: int, repeats: int) -> None:
     lloyd(small, n_clusters, 2)
     private = [timed(lambda: release(X, n_clusters))[0] for _ in range(repeats)]
     public = [timed(lambda: lloyd(X, n_clusters, passes))[0] for _ in range(repeats)]
-    fixed, _ = timed(lambda: release(X[: 20 * n_clusters, ...], n_clusters))
+    few = X[: 20 * n_clusters, ...]
+    fixed = min(timed(lambda: release(few, n_clusters))[0] for _ in range(2))
     ratio = np.median(private) / np.median(public)
     print(
         f"| {X.shape[0]:,} | {n_clusters} | {passes} | {np.median(private):.3f} | "
