@@ -1,5 +1,6 @@
 """Every work that the pages or the docstrings cite by author and year is in docs/references.bib."""
 
+import re
 import runpy
 import subprocess
 import sys
@@ -99,3 +100,26 @@ def test_a_name_in_a_certificate_is_accepted_as_an_option():
         assert f"`{alias}`" in page
         assert f"`{option}`" in page
     assert mechanisms
+
+
+def broken_words(formula: str) -> list[str]:
+    """Return letters and accents in a formula that were meant to be text or a power."""
+    named = r"\\(?:operatorname|text|mathrm|begin|end)\*?\{[^}]*\}"
+    symbols = re.sub(r"\\[a-zA-Z]+", "", re.sub(named, "", formula))
+    return re.findall(r"[A-Za-z]{4,}", symbols) + re.findall(r"\\\^|\\ \\text", formula)
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda p: p.stem)
+def test_formulas_have_no_words_outside_text(path):
+    prose = re.sub(r"^```.*?^```", "", path.read_text("utf-8"), flags=re.S | re.M)
+    prose = re.sub(r"`[^`\n]*`", "", prose)
+    formulas = re.findall(r"\$\$(.+?)\$\$", prose, flags=re.S)
+    for paragraph in re.sub(r"\$\$.+?\$\$", "", prose, flags=re.S).split("\n\n"):
+        formulas += re.findall(r"(?<!\\)\$([^$]+)\$", paragraph)
+    assert [f for f in formulas if broken_words(f)] == []
+
+
+def test_a_broken_formula_is_found():
+    assert broken_words(r"(r/n)^{m}ultiplicity") == ["ultiplicity"]
+    assert broken_words(r"\text{chord}\^{2}") == [r"\^"]
+    assert broken_words(r"\operatorname{sn}(d) \text{ in the ball}") == []
