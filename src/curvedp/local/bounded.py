@@ -43,12 +43,17 @@ class _BallRecords(PointRecords):
     radius: float
 
     def read(self, records: np.ndarray) -> np.ndarray:
-        """Return every record clipped to the ball.
+        """Return every record clipped to the public ball, so that noise can cover it.
 
         Parameters
         ----------
         records : array, shape (n, *point_shape)
-            Whatever was recorded.
+            Whatever was recorded. An unreadable record becomes the ball's center.
+
+        Returns
+        -------
+        array, shape (n, *point_shape)
+            Points within `radius` of the center, up to rounding in doubles.
         """
         clipped = project_to_ball(
             self.manifold, self.public_record, self.radius, records
@@ -104,7 +109,12 @@ class BoundedNoise(LocalMechanism):
 
     @abstractmethod
     def _calibrate(self) -> float:
-        """Return the smallest noise scale that meets the guarantee."""
+        """Return the smallest noise scale that meets the guarantee.
+
+        Two records of the ball are at most `sensitivity` = 2ρ apart (rounded up), so
+        noise calibrated to that distance makes any two records indistinguishable.
+        Subclasses choose the family of noise.
+        """
 
     @property
     def report_space(self) -> PointRecords:
@@ -113,11 +123,14 @@ class BoundedNoise(LocalMechanism):
 
     @property
     def grid(self) -> int:
-        """Reports are multiples of 2^-grid."""
+        """Number of binary digits of a report: reports are multiples of 2^-grid."""
         return grid_of(self.scale)
 
     def parameters(self) -> dict[str, Any]:
-        """Return the public ball, the scale and the grid."""
+        """Return the public ball, its diameter, the noise scale and the grid.
+
+        A verifier builds the mechanism again from these JSON values.
+        """
         return {
             "center": self.space.public_record.tolist(),
             "radius": self.radius,
@@ -127,7 +140,7 @@ class BoundedNoise(LocalMechanism):
         }
 
     def guarantee_record(self) -> dict[str, Any]:
-        """Return local privacy with the guarantee."""
+        """Return the promise of local privacy: in words, and as JSON values."""
         return {
             "kind": "local",
             "promise": str(self.guarantee),
@@ -136,7 +149,12 @@ class BoundedNoise(LocalMechanism):
 
     @property
     def report_slack(self) -> float:
-        """2^-100 for few coordinates; more on matrices, where a draw takes trials."""
+        """Bound of the total variation between one drawn report and its exact law.
+
+        The sampler stops, and releases nothing, once it has used a public number of
+        random bytes. This bounds the probability of that: 2^-100 for few coordinates,
+        more on matrices, where a draw takes trials.
+        """
         if self._is_flat_gaussian:
             # A record of d coordinates lies in at most so many blocks.
             n_blocks = (self.manifold.dim - 2) // _BLOCK_NUMBERS + 2
@@ -149,18 +167,40 @@ class BoundedNoise(LocalMechanism):
         return self.kind == "gaussian" and isinstance(self.manifold, Euclidean)
 
     def draw_reports(self, points: np.ndarray, source: Source) -> np.ndarray:
+        """Add exact Gaussian or Laplace noise to each clipped record.
+
+        Parameters
+        ----------
+        points : array, shape (n, *point_shape)
+            The clipped records.
+        source : Source
+            The random bits.
+
+        Returns
+        -------
+        array of integers, shape (n, ...)
+            The reports in units of 2^-grid.
+        """
         if self._is_flat_gaussian:
             return self._draw_flat(points, source)
         draws = [
             exact_draw(
-                self.kind, self.manifold, self.scale, p, source=source, grid=self.grid
+                self.kind,
+                self.manifold,
+                self.scale,
+                point,
+                source=source,
+                grid=self.grid,
             )
-            for p in points
+            for point in points
         ]
         return np.array([draw.integers for draw in draws])
 
     def _draw_flat(self, points: np.ndarray, source: Source) -> np.ndarray:
-        """Draw independent Gaussian coordinates, many records at once.
+        """Add independent Gaussian noise to the coordinates of many records at once.
+
+        In flat space a Gaussian has independent coordinates. So all numbers of all
+        records are one long vector, and each block of it is one exact draw.
 
         Parameters
         ----------
@@ -168,8 +208,14 @@ class BoundedNoise(LocalMechanism):
             The clipped records.
         source : Source
             The random bits.
+
+        Returns
+        -------
+        array of integers, shape (n, d)
+            The reports in units of 2^-grid.
         """
         numbers = points.ravel()
+        # Python integers, since wide noise on a fine grid overflows 64 bits.
         integers = np.empty(numbers.size, dtype=object)
         for start in range(0, numbers.size, _BLOCK_NUMBERS):
             block = numbers[start : start + _BLOCK_NUMBERS]
@@ -180,9 +226,16 @@ class BoundedNoise(LocalMechanism):
         return integers.reshape(points.shape)
 
     def points_from_grid(self, integers: np.ndarray) -> np.ndarray:
-        unit = 1 << self.grid
-        flat = np.array([int(k) / unit for k in integers.ravel()], dtype=np.float64)
-        coordinates = flat.reshape(integers.shape)
+        """Return the reported points: coordinates, projected to the manifold.
+
+        Parameters
+        ----------
+        integers : array of integers, shape (n, ...)
+            Reports in units of 2^-grid.
+        """
+        units_per_one = 1 << self.grid
+        numbers = [int(integer) / units_per_one for integer in integers.ravel()]
+        coordinates = np.array(numbers, dtype=np.float64).reshape(integers.shape)
         if isinstance(self.manifold, Euclidean):
             return coordinates
         points = [point_from_grid(self.manifold, row) for row in coordinates]
@@ -191,6 +244,15 @@ class BoundedNoise(LocalMechanism):
     def simulate_points(
         self, points: np.ndarray, rng: np.random.Generator
     ) -> np.ndarray:
+        """Return reports with the same noise, drawn in floats. NOT private.
+
+        Parameters
+        ----------
+        points : array, shape (n, *point_shape)
+            The clipped records.
+        rng : numpy.random.Generator
+            The source of randomness.
+        """
         law: RiemannianGaussian | RiemannianLaplace
         if self.kind == "gaussian":
             law = RiemannianGaussian(self.manifold, self.scale)
@@ -226,6 +288,11 @@ class LocalGaussian(BoundedNoise):
     kind = "gaussian"
 
     def _calibrate(self) -> float:
+        """Return the smallest σ of Gaussian noise that meets the guarantee.
+
+        The exact privacy profile of a curator's Gaussian mechanism is inverted at the
+        diameter of the ball.
+        """
         mechanism = GaussianMechanism.calibrated(
             self.manifold, self.sensitivity, self.guarantee
         )
@@ -259,6 +326,10 @@ class LocalLaplace(BoundedNoise):
     kind = "laplace"
 
     def _calibrate(self) -> float:
+        """Return the smallest scale of Laplace noise that meets the guarantee.
+
+        For pure ε-privacy on a homogeneous space it is at most 2ρ/ε, up to rounding.
+        """
         mechanism = LaplaceMechanism.calibrated(
             self.manifold, self.sensitivity, self.guarantee
         )

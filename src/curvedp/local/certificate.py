@@ -193,16 +193,28 @@ def is_local_certificate(text: str) -> bool:
     text : str
         A certificate of either kind, or anything else.
     """
-    return f'"{SCHEMA}"' in text[-4096:] or f'"{SCHEMA}"' in text[:4096]
+    # The field `schema` is near the end of what `to_json` writes. Another writer may
+    # put it first; looking at both ends keeps the test fast for a huge file.
+    quoted_schema = f'"{SCHEMA}"'
+    return quoted_schema in text[-4096:] or quoted_schema in text[:4096]
 
 
 def describe_reports(integers: np.ndarray) -> dict[str, Any]:
     """Return what a certificate says about a batch of reports.
 
+    Reports are public. Their hash binds the certificate to this batch, and a short batch
+    is listed in full, so that the hash can be recomputed.
+
     Parameters
     ----------
     integers : array of integers, shape (n, ...)
-        The reports in units of the grid.
+        The reports in units of 2^-grid, the grid of the mechanism.
+
+    Returns
+    -------
+    dict
+        The number of reports, their SHA-256, and the integers of each report (None if
+        there are too many to list).
     """
     rows = integers.reshape(len(integers), -1).tolist() if len(integers) else []
     return {
@@ -213,7 +225,10 @@ def describe_reports(integers: np.ndarray) -> dict[str, Any]:
 
 
 def hash_reports(rows: list[list[int]]) -> str:
-    """Return the SHA-256 of reports: decimal digits, commas between and lines after.
+    """Return the SHA-256 of reports, by which a certificate names its batch.
+
+    The hashed text has one line for each report: its integers in decimal digits,
+    separated by commas, and a line feed.
 
     Parameters
     ----------
@@ -225,7 +240,16 @@ def hash_reports(rows: list[list[int]]) -> str:
 
 
 def _has_form(record: dict[str, Any]) -> bool:
-    """Return whether every field of a certificate has its type and a known form."""
+    """Return whether every field of a parsed certificate has its type and form.
+
+    It is the gate before a stranger's file is used. Whether the claims are true is
+    decided by `curvedp.local.verify` afterwards.
+
+    Parameters
+    ----------
+    record : dict
+        The JSON object, with exactly the fields of `LocalCertificate`.
+    """
     has_texts = all(is_plain_text(record[name]) for name in _TEXT_FIELDS)
     has_mappings = all(
         isinstance(record[name], dict) and _is_plain(record[name])
@@ -252,13 +276,18 @@ def _has_form(record: dict[str, Any]) -> bool:
 
 
 def _is_guarantee(guarantee: Mapping[str, Any], parameters: Mapping[str, Any]) -> bool:
-    """Return whether a record is a metric guarantee, or a local one, with its parts.
+    """Return whether a JSON object is a guarantee of local reports with all its fields.
+
+    A metric guarantee has ε > 0 per unit of distance, and the name of that unit. A local
+    one has the promise in words and the definition as JSON values.
 
     Parameters
     ----------
     guarantee : mapping
+        The field `guarantee` of a certificate, maybe a stranger's.
     parameters : mapping
-        Those of a metric guarantee state the length of its unit.
+        The field `parameters`. For a metric guarantee it must state `unit_length`, the
+        positive length of the unit.
     """
     if guarantee.get("kind") == "metric":
         numbers = (guarantee.get("epsilon"), parameters.get("unit_length"))
@@ -285,24 +314,36 @@ def _is_entropy(entropy: Mapping[str, Any]) -> bool:
 def _is_plain(value: Any, depth: int = 0) -> bool:
     """Return whether a value is made of numbers, plain texts, lists and objects.
 
+    A stranger's certificate is later printed and rebuilt from, so that control
+    characters and deep nesting are refused first.
+
     Parameters
     ----------
     value : JSON value
+        Any part of a parsed certificate.
     depth : int
-        How deeply it is nested already.
+        How many lists and objects are around it; more than 4 are refused.
     """
     if depth > 4:
         return False
     if isinstance(value, dict):
         keys_are_plain = all(is_plain_text(key) for key in value)
-        return keys_are_plain and all(_is_plain(v, depth + 1) for v in value.values())
+        entries_are_plain = all(_is_plain(entry, depth + 1) for entry in value.values())
+        return keys_are_plain and entries_are_plain
     if isinstance(value, list):
         return all(_is_plain(entry, depth + 1) for entry in value)
     return value is None or isinstance(value, int | float) or is_plain_text(value)
 
 
 def _are_reports(reports: Any) -> bool:
-    """Return whether the field `reports` has its form."""
+    """Return whether the field `reports` has its form.
+
+    Parameters
+    ----------
+    reports : JSON value
+        Valid is an object with the number of reports under "count", their "sha256", and
+        under "integers" one list of integers for each report, or null.
+    """
     if not isinstance(reports, dict):
         return False
     if set(reports) != {"count", "sha256", "integers"}:

@@ -82,9 +82,10 @@ def mean_of_vectors(
     finite_sample: bool,
     factor: float = 1.0,
 ) -> MeanEstimate:
-    """Return factor·(mean of the reports), unbiased for the mean of the records.
+    """Return factor·(mean of the reports), and a ball that covers the records' mean.
 
-    With e the error, S the total variance of one scaled report, s² its largest variance
+    The estimate is unbiased if one report, times `factor`, has its record as its mean.
+    With e the error of the estimate, S the total variance of one scaled report, s² its largest variance
     in any direction and L a bound of its length:
 
     - by the central limit theorem n·|e|²/s² is below a χ² variable of as many degrees
@@ -102,13 +103,19 @@ def mean_of_vectors(
         L, infinite where reports are not bounded. A stranger's longer report is
         shortened to it.
     largest_variance, total_variance : float
-        s² and S.
+        s² and S, public numbers of the mechanism.
     level : float
         The coverage.
     finite_sample : bool
-        Whether the second bound is taken.
+        Whether the radius of the ball follows from the second bound, which needs a
+        finite `length`; by default from the first.
     factor : float
-        By which reports are scaled.
+        What a report is multiplied by to be unbiased.
+
+    Returns
+    -------
+    MeanEstimate
+        The estimate, and the radius of the ball about it.
     """
     probability = _validate.within(
         "level", level, 0.0, 1.0, open_low=True, open_high=True
@@ -132,19 +139,27 @@ def mean_of_vectors(
 
 
 def _shorten(vectors: np.ndarray, length: float) -> np.ndarray:
-    """Return vectors that are at most so long; a stranger's may be of any size.
+    """Return vectors shortened to a largest length, with their directions kept.
+
+    A report of a known mechanism is never longer. A stranger may send a longer one, and
+    could otherwise move the mean as far as wanted.
 
     Parameters
     ----------
     vectors : array, shape (n, d)
         Finite numbers.
     length : float
-        The largest length.
+        The largest length, positive.
+
+    Returns
+    -------
+    array, shape (n, d)
+        Each vector v times min(1, length/|v|).
     """
     # Entries near the largest double would overflow when they are squared.
     largest = np.maximum(np.abs(vectors).max(axis=1, keepdims=True), length)
-    parts = vectors / largest
-    lengths = np.linalg.norm(parts, axis=1, keepdims=True)
-    # Here lengths·largest is the length of a vector.
-    factors = np.minimum(1.0, (length / largest) / np.maximum(lengths, 1e-300))
+    scaled_vectors = vectors / largest
+    scaled_lengths = np.linalg.norm(scaled_vectors, axis=1, keepdims=True)
+    # The length of a vector is scaled_length·largest. The tiny bound avoids 0/0.
+    factors = np.minimum(1.0, (length / largest) / np.maximum(scaled_lengths, 1e-300))
     return np.asarray(vectors * factors)
