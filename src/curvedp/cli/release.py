@@ -898,7 +898,10 @@ def _error_bars(fitted_estimator: Any) -> "list[ErrorBar]":
     from curvedp.release.rebuild import mechanism_of
     from curvedp.statistics.frechet_mean import FrechetMean
 
-    bars = error_bars(fitted_estimator.confidence_region, describe=describe)
+    values = [np.asarray(release.value) for release in fitted_estimator.releases]
+    bars = error_bars(
+        fitted_estimator.confidence_region, describe=describe, released=values
+    )
 
     noise_regions = bars[-1].regions
     statistic = mechanism_of(fitted_estimator.releases[0].certificate).statistic

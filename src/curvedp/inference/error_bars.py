@@ -5,9 +5,11 @@ records are drawn. It is listed first. The error bar of the noise alone says how
 release is from the statistic of the records that were read.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from math import degrees
 from typing import Any, NamedTuple
+
+import numpy as np
 
 from curvedp.errors import ParameterError
 from curvedp.geometry import Rotations, Sphere, Torus
@@ -24,6 +26,11 @@ _TITLES = {
     "population": "error bar of the population, {level:.0%}",
     "records": "error bar of the noise alone, {level:.0%}",
 }
+
+
+# A released point that is farther from the center of its region than this fraction of the
+# radius is said to be so.
+_SMALL_SHIFT = 0.1
 
 
 class ErrorBar(NamedTuple):
@@ -53,6 +60,7 @@ def error_bars(
     build_region: RegionBuilder,
     level: float = 0.95,
     describe: Callable[[ParameterError], str] = str,
+    released: Sequence[np.ndarray] = (),
 ) -> list[ErrorBar]:
     """Return the error bar of the population, then that of the noise alone.
 
@@ -66,6 +74,9 @@ def error_bars(
     describe : callable
         Returns the message of a refusal in the words of a front end, such as the
         command line.
+    released : sequence of array
+        The released values, one for each region. The center of a region may be another
+        point: the release is the better estimate, and the theorem is about the center.
 
     Returns
     -------
@@ -73,7 +84,7 @@ def error_bars(
         Two error bars; one without regions says in words why there are none.
     """
     return [
-        _error_bar(build_region, level, of, describe)
+        _error_bar(build_region, level, of, describe, released)
         for of in ("population", "records")
     ]
 
@@ -104,6 +115,7 @@ def _error_bar(
     level: float,
     of: str,
     describe: Callable[[ParameterError], str],
+    released: Sequence[np.ndarray],
 ) -> ErrorBar:
     """Return the error bar for one target, with its sentence.
 
@@ -117,6 +129,8 @@ def _error_bar(
         The target.
     describe : callable
         Returns the message of a refusal in the words of a front end.
+    released : sequence of array
+        The released values, one for each region, or none.
 
     Returns
     -------
@@ -147,10 +161,43 @@ def _error_bar(
         radii = radius_sentence(widest)
         together = ""
     sentence = (
-        f"{title}: within {radii}{together}; it is the {100 * level:g}% region of "
+        f"{title}: within {radii}{together}{_shift_clause(regions, released)}; "
+        f"it is the {100 * level:g}% region of "
         f"{widest.description}; {widest.theorem}"
     )
     return ErrorBar(of, regions, sentence)
+
+
+def _shift_clause(regions: list[Region], released: Sequence[np.ndarray]) -> str:
+    """Return a clause that says that regions lie about other points than the released.
+
+    Parameters
+    ----------
+    regions : list of Region
+    released : sequence of array
+        The released values, one for each region, or none.
+
+    Returns
+    -------
+    str
+        Empty if every released point is near the center of its region.
+    """
+    widest_shift = 0.0
+    for region, value in zip(regions, released, strict=False):
+        if np.shape(value) != region.manifold.point_shape:
+            continue
+        shift = float(region.manifold.dist(region.center, np.asarray(value)))
+        if shift > _SMALL_SHIFT * region.radius:
+            widest_shift = max(widest_shift, shift)
+    if widest_shift == 0.0:
+        return ""
+    distance = distance_sentence(regions[0].manifold, widest_shift)
+    if len(regions) > 1:
+        return f", about points up to {distance} from the released ones"
+    return (
+        f", about a point at distance {distance} from the released one, which "
+        "`curvedp region` prints"
+    )
 
 
 def radius_sentence(region: Region) -> str:

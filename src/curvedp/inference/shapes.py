@@ -680,7 +680,10 @@ def _shape_from_counts(
         return Shape(_base_of(draw), smallest, theorem)
     center, outer_radius = statistic.outer_ball
     return Shape(
-        center, outer_radius, "the whole outer ball: counts give no narrower region"
+        center,
+        outer_radius,
+        "the whole outer ball: counts give no narrower region",
+        is_as_wide_as_ball=True,
     )
 
 
