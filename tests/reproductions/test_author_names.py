@@ -1,5 +1,8 @@
 """Names and shorthands by which authors of the papers redo their own experiments."""
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 
@@ -70,3 +73,20 @@ def test_delta_of_the_generalized_gaussian_by_quadrature(power, eps):
     expected = np.trapezoid(excess, x) / total
     assert mechanism.delta(eps) == pytest.approx(expected, abs=1e-8)
     assert mechanism.delta(eps) >= expected - 1e-8
+
+
+@pytest.mark.parametrize("module", ["rsvrg", "fig3", "timing"])
+def test_without_jax_the_descent_names_the_extra(module):
+    """What needs JAX says how to get it, and is no bare ModuleNotFoundError."""
+    program = (
+        "import sys; sys.modules['jax'] = None\n"
+        "from curvedp.errors import MissingExtra\n"
+        "try:\n"
+        f"    import curvedp.papers.opt.{module}\n"
+        "except MissingExtra as error:\n"
+        "    print(error)\n"
+    )
+    run = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert "curvedp[jax]" in run.stdout

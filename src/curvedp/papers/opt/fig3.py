@@ -37,6 +37,8 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, NamedTuple
 
+# The first import: without JAX its error names the extra.
+import curvedp.optim  # isort: skip # noqa: F401
 import jax
 import jax.numpy as jnp
 import numpy as np

@@ -11,6 +11,8 @@ compared with `curvedp.optim.dp_rsvrg`. Three things are as printed.
 from functools import partial
 from typing import Any
 
+# The first import: without JAX its error names the extra.
+import curvedp.optim  # isort: skip # noqa: F401
 import jax
 import jax.numpy as jnp
 import numpy as np

@@ -3,6 +3,8 @@
 import time
 from collections.abc import Callable
 
+# The first import: without JAX its error names the extra.
+import curvedp.optim  # isort: skip # noqa: F401
 import jax
 import jax.numpy as jnp
 import numpy as np
