@@ -1,5 +1,6 @@
 """Every Python block of the pages runs, every tutorial runs, and the site builds without a warning."""
 
+import importlib.util
 import os
 import re
 import runpy
@@ -231,3 +232,22 @@ def test_commands_of_the_pages_have_these_options(page):
 def test_an_unknown_option_is_found():
     assert unknown_words(["verify", "c.json", "--keys", "k"]) == ["--keys"]
     assert unknown_words(["release", "x.npy", "-r", "1", "--mu", "1"]) == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(ROOT)))
+def test_files_and_modules_that_pages_name_exist(page):
+    text = page.read_text(encoding="utf-8")
+    folders = ("src", "tests", "benchmarks", "examples", "docs", ".ci")
+    files = [f"/{path.relative_to(ROOT)}" for f in folders for path in sources(f)]
+    named = re.findall(r"`([\w/.-]+\.py)`", text)
+    assert [n for n in named if not any(f.endswith(f"/{n}") for f in files)] == []
+    modules = re.findall(r"python3? -m ((?:curvedp|benchmarks)[\w.]*)", text)
+    assert [name for name in modules if importlib.util.find_spec(name) is None] == []
+    targets = re.findall(r"`make ([a-z-]+)", text)
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    assert [name for name in targets if f"\n{name}:" not in makefile] == []
+
+
+def sources(folder: str) -> Iterator[Path]:
+    """Yield the Python files in a folder of the checkout."""
+    return (ROOT / folder).rglob("*.py")
