@@ -2,7 +2,7 @@
 
     python -m benchmarks.topics_gpu [--library torch] [--n 1000000] [--clusters 50 1000]
 
-The records are vectors of 384 numbers in single precision, of any length,, drawn about
+The records are vectors of 384 numbers in single precision, of any length, drawn about
 random centers. The yardstick is Lloyd's algorithm without privacy: the same library,
 device and records, in single precision, with as many passes over the records as the
 release makes. A pass takes the direction of each row, finds the nearest center, and
