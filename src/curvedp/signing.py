@@ -272,10 +272,8 @@ def public_key(text: Any) -> Ed25519PublicKey:
     -----
     A signature (R, S) of the message m verifies if [S]B = R + [k]A with k = H(R, A, m).
     Here B is a fixed point of the curve and A the public key. If A has order 1, the
-    pair
-    (R, S) = (identity, 0) verifies for every message; if it has order 2, 4 or 8, for
-    one
-    message in so many. Nobody holds such a key.
+    pair (R, S) = (identity, 0) verifies for every message; if it has order 2, 4 or 8,
+    for one message in so many. Nobody holds such a key.
     """
     try:
         raw = bytes.fromhex(text)

@@ -1018,8 +1018,8 @@ def _estimated_jacobi_eigenvalues(
     """Estimate the eigenvalues of the Jacobi operator R_v of a velocity v, sorted.
 
     They are curvatures, estimated from distances alone. R_v acts on the vectors
-    orthogonal to v. Let eᵢ be an orthonormal basis of them, and
-    K(v, w) the sectional curvature of the plane of v and w. Then
+    orthogonal to v. Let eᵢ be an orthonormal basis of them, and K(v, w) the sectional
+    curvature of the plane of v and w. Then
 
         ⟨R_v eᵢ, eᵢ⟩ = K(v, eᵢ),
         ⟨R_v eᵢ, eⱼ⟩ = K(v, (eᵢ + eⱼ)/√2) − (K(v, eᵢ) + K(v, eⱼ))/2.

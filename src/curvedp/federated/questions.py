@@ -5,11 +5,11 @@ a bounded row of numbers, and says how the noisy sum of all rows updates the pub
 state (what everybody knows, such as the current estimate). See
 docs/theory/federation.md.
 
-A row depends on its own record and on public values only.
-It is bounded by construction, whatever the manifold, the record and the point at which
-the server asks: no curvature, solver or convergence enters the sensitivity. Rows are in
-units of the radius, so that their bound, `row_diameter`, is a public number even where
-the radius is found on the way. What happens to the noisy sums is post-processing.
+A row depends on its own record and on public values only. It is bounded by
+construction, whatever the manifold, the record and the point at which the server asks:
+no curvature, solver or convergence enters the sensitivity. Rows are in units of the
+radius, so that their bound, `row_diameter`, is a public number even where the radius is
+found on the way. What happens to the noisy sums is post-processing.
 """
 
 from abc import ABC, abstractmethod

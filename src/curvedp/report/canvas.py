@@ -258,28 +258,23 @@ def label_graticule(
     )
     for latitude in _multiples(step, all_latitudes[0], all_latitudes[-1]):
         if abs(latitude) < 90:
-            _draw_labelled_line(
-                *(axes, frame, half_width),
-                (np.full(_LINE_POINTS, latitude), all_longitudes),
-                _parallel_label(latitude, form),
-                "left",
-            )
-    drawn = set()
+            parallel = (np.full(_LINE_POINTS, latitude), all_longitudes)
+            text = _parallel_label(latitude, form)
+            _draw_labelled_line(axes, frame, half_width, parallel, text, "left")
+
+    drawn_labels = set()
     for longitude in _multiples(step, all_longitudes[0], all_longitudes[-1]):
         text = _meridian_label(longitude, form)
-        if text in drawn:  # a full turn has both of its ends
+        if text in drawn_labels:  # a full turn has both of its ends
             continue
-        drawn.add(text)
-        _draw_labelled_line(
-            *(axes, frame, half_width),
-            (all_latitudes, np.full(_LINE_POINTS, longitude)),
-            text,
-            "bottom",
-        )
+        drawn_labels.add(text)
+        meridian = (all_latitudes, np.full(_LINE_POINTS, longitude))
+        _draw_labelled_line(axes, frame, half_width, meridian, text, "bottom")
+
     if form in _ANGLE_NAMES:
-        to_the_right, upward = _ANGLE_NAMES[form]
-        axes.set_xlabel(to_the_right, color=INK, fontsize=8)
-        axes.set_ylabel(upward, color=INK, fontsize=8)
+        name_to_the_right, name_upward = _ANGLE_NAMES[form]
+        axes.set_xlabel(name_to_the_right, color=INK, fontsize=8)
+        axes.set_ylabel(name_upward, color=INK, fontsize=8)
 
 
 def _longitude_reach(latitude: float, reach: float) -> float:

@@ -58,9 +58,8 @@ def region_figure(
 
     The region is drawn on the sphere, in the Poincaré disk, as tensors, as the outline
     of a shape, as turned axes, as a larger matrix, or in normal coordinates. With more
-    than two dimensions the figure is a
-    section: by the first two coordinates at the center, or by the first two axes of a
-    tensor.
+    than two dimensions the figure is a section: by the first two coordinates at the
+    center, or by the first two axes of a tensor.
 
     Parameters
     ----------
@@ -115,8 +114,7 @@ def regions_figure(
     On the sphere they are drawn on a globe with a graticule in degrees. Shapes are
     outlines over each other, rotations are turned axes, tensors are ellipsoids and
     larger matrices images, side by side (`curvedp.report.values`). Elsewhere the first
-    two of the normal coordinates at
-    the center of the first region are shown.
+    two of the normal coordinates at the center of the first region are shown.
 
     Parameters
     ----------
