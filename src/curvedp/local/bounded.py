@@ -151,9 +151,10 @@ class BoundedNoise(LocalMechanism):
     def report_slack(self) -> float:
         """Bound of the total variation between one drawn report and its exact law.
 
-        The sampler stops, and releases nothing, once it has used a public number of
-        random bytes. This bounds the probability of that: 2^-100 for few coordinates,
-        more on matrices, where a draw takes trials.
+        The random bits of the system are nearly uniform, with a known distance for each
+        block. A draw is permitted a public number of bytes (else nothing is released),
+        from which the bound follows: 2^-100 for few coordinates, more on matrices, where
+        a draw takes many trials.
         """
         if self._is_flat_gaussian:
             # A record of d coordinates lies in at most so many blocks.

@@ -53,22 +53,26 @@ class EarthCells:
     earth: Earth = Earth()  # noqa: RUF009 - a frozen value
 
     def __post_init__(self) -> None:
+        """Check the size: from a meter to a quarter of the way around the Earth."""
         half_way = math.pi * self.earth.radius
         size = _validate.within("size", self.size, 1e-3, half_way / 2)
         object.__setattr__(self, "size", size)
 
     @property
     def _rings(self) -> int:
-        """How many rings of latitude there are."""
+        """Number of rings of latitude from pole to pole, each about `size` high."""
         return max(2, round(math.pi * self.earth.radius / self.size))
 
     def _columns(self, ring: int) -> int:
-        """Return how many cells a ring has.
+        """Return how many cells a ring of latitude has.
+
+        The ring is divided so that its cells are about `size` wide at its middle; fewer
+        cells fit near a pole.
 
         Parameters
         ----------
         ring : int
-            Counted from the south pole.
+            The number of the ring, counted from 0 at the south pole.
         """
         latitude = math.pi * ((ring + 0.5) / self._rings - 0.5)
         length = 2 * math.pi * self.earth.radius * math.cos(latitude)
@@ -82,12 +86,12 @@ class EarthCells:
         place : pair of float
             Latitude and longitude in degrees. What is no place is the public place.
         """
-        # In a list, whatever the place is can be no reason to raise.
+        # Inside a list, a place of any form is read as a row; a broken one does not raise.
         (index,) = self.indices([place])
         return index
 
     def indices(self, places: Any) -> list[tuple[int, int]]:
-        """Return the ring and the column of every place.
+        """Return the cell of every place: the numbers of its ring and of its column.
 
         Parameters
         ----------
@@ -98,16 +102,20 @@ class EarthCells:
         return [self._index(*place) for place in self.earth.write(points).tolist()]
 
     def _index(self, latitude: float, longitude: float) -> tuple[int, int]:
-        """Return the ring and the column of a place.
+        """Return the cell of a valid place: the numbers of its ring and of its column.
 
         Parameters
         ----------
         latitude, longitude : float
-            In degrees.
+            The place in degrees, in [−90, 90] and [−180, 180].
         """
+        # The north pole itself belongs to the last ring.
         ring = min(int((latitude / 180 + 0.5) * self._rings), self._rings - 1)
+
+        # A longitude of 180° is the same as −180°, hence the remainder.
         columns = self._columns(ring)
-        return ring, int((longitude / 360 + 0.5) * columns) % columns
+        column = int((longitude / 360 + 0.5) * columns) % columns
+        return ring, column
 
     def center(self, index: tuple[int, int]) -> np.ndarray:
         """Return the center of a cell: latitude and longitude in degrees.
@@ -115,7 +123,7 @@ class EarthCells:
         Parameters
         ----------
         index : (int, int)
-            Ring and column.
+            The ring, from the south pole, and the column, from longitude −180°.
         """
         ring, column = index
         latitude = 180 * ((ring + 0.5) / self._rings - 0.5)
@@ -124,7 +132,12 @@ class EarthCells:
 
     @property
     def largest_shift(self) -> float:
-        """A bound of the distance from a place to the center of its cell, in km."""
+        """Upper bound of the distance from a place to the center of its cell, in km.
+
+        A report is private about the center, and so misses the place by up to this much
+        more than its noise. Half the diagonal of a square cell is 0.71·size; the rest is
+        a margin for the rounded numbers of rings and columns, and for cells at a pole.
+        """
         return 1.5 * self.size
 
 
@@ -242,7 +255,13 @@ class DeviceLedger:
         trace : array, shape (n, 2)
             Places in degrees.
         day : date, optional
-            The day; today in UTC by default.
+            The day whose budget would be charged; today in UTC by default.
+
+        Returns
+        -------
+        TraceCost
+            The number of cells without a permanent report, their cost, and whether the
+            day's budget allows for it.
         """
         entries = self._load()
         known = {tuple(entry["cell"]) for entry in entries if entry["report"]}
@@ -307,7 +326,7 @@ class DeviceLedger:
         Parameters
         ----------
         day : date, optional
-            Today in UTC by default.
+            The day of the charges; today in UTC by default.
         """
         return _spent(self._load(), _day(day).isoformat())
 
@@ -317,7 +336,7 @@ class DeviceLedger:
         Parameters
         ----------
         day : date, optional
-            Today in UTC by default.
+            The day of the budget; today in UTC by default.
         """
         return max(self.per_day - self.spent(day), 0.0)
 
@@ -351,12 +370,26 @@ class DeviceLedger:
         return entries
 
     def _read_file(self) -> list[dict[str, Any]]:
-        """Return the entries of the file, whose terms must be those of this object."""
+        """Parse the file and return its entries, after checks of form and terms.
+
+        Returns
+        -------
+        list of dict
+            One for each permanent report, in the order of the charges: the day, the
+            cell, the cost ε and the report.
+
+        Raises
+        ------
+        LedgerCorrupted
+            If the file is not a device ledger, or has a second name.
+        ParameterError
+            If its ε, radius, budget or cell size are not those of this object.
+        """
         try:
             content = json.loads(self.path.read_text(encoding="utf-8"))
             entries = content.pop("entries")
             is_valid = isinstance(entries, list) and all(map(_is_entry, entries))
-            names = self.path.stat().st_nlink
+            n_names = self.path.stat().st_nlink
         except (
             OSError,
             ValueError,
@@ -368,9 +401,11 @@ class DeviceLedger:
             raise LedgerCorrupted(f"{self.path} is not a device ledger") from None
         if not is_valid:
             raise LedgerCorrupted(f"{self.path} is not a device ledger")
-        if names > 1:
+        # A write replaces the file under one name. Another name would keep the old
+        # entries, and the same cell could be reported afresh from it.
+        if n_names > 1:
             raise LedgerCorrupted(
-                f"{self.path} has {names} names (hard links), and only one of them would "
+                f"{self.path} has {n_names} names (hard links), and only one of them would "
                 "remember the next report; delete the others"
             )
         if content != self._terms:
@@ -381,12 +416,12 @@ class DeviceLedger:
         return list(entries)
 
     def _save(self, entries: Sequence[dict[str, Any]]) -> None:
-        """Write the file, readable by its owner alone.
+        """Replace the file by one with these entries, readable by its owner alone.
 
         Parameters
         ----------
         entries : sequence of dict
-            All entries.
+            All entries, old and new, in the order of the charges.
         """
         text = json.dumps({**self._terms, "entries": list(entries)}) + "\n"
         write_atomically(self.path, text, mode=0o600)
@@ -394,7 +429,14 @@ class DeviceLedger:
 
 
 def _is_entry(entry: Any) -> bool:
-    """Return whether a JSON value is an entry of a device ledger."""
+    """Return whether a JSON value is an entry of a device ledger.
+
+    Parameters
+    ----------
+    entry : JSON value
+        Valid is an object with the day as text, the cell as ring and column, a finite
+        cost ε > 0, and the report as latitude and longitude, or null before it is drawn.
+    """
     if not isinstance(entry, dict):
         return False
     if set(entry) != {"day", "cell", "epsilon", "report"}:
@@ -418,14 +460,18 @@ def _is_entry(entry: Any) -> bool:
 def _continues(
     entries: Sequence[dict[str, Any]], seen: Sequence[dict[str, Any]]
 ) -> bool:
-    """Return whether entries begin with those that were seen before.
+    """Return whether a ledger continues an earlier state of itself.
+
+    If not, the file was deleted or replaced by an old copy. Then charges are forgotten,
+    and a cell could get a second report that is averaged with the first.
 
     Parameters
     ----------
     entries : sequence of dict
-        What the file holds now.
+        The entries of the file now.
     seen : sequence of dict
-        What it held. An entry without a report may have one by now.
+        Its entries at an earlier time. They must come first in `entries`, in the same
+        order; one without a report may have a report by now.
     """
     if len(entries) < len(seen):
         return False
@@ -440,20 +486,21 @@ def _continues(
 
 
 def _spent(entries: Sequence[dict[str, Any]], day: str) -> float:
-    """Return the cost of a day's entries.
+    """Return the total ε that new cells have cost on one day, per kilometer.
 
     Parameters
     ----------
     entries : sequence of dict
+        All entries of the ledger.
     day : str
-        In ISO 8601.
+        The day in ISO 8601, such as "2025-03-01".
     """
     costs = [entry["epsilon"] for entry in entries if entry["day"] == day]
     return math.fsum(costs)
 
 
 def _day(day: date | None) -> date:
-    """Return a day, today in UTC by default.
+    """Return the day whose budget is charged: the given one, or today in UTC.
 
     Parameters
     ----------
@@ -463,7 +510,7 @@ def _day(day: date | None) -> date:
     Raises
     ------
     ParameterError
-        If it is no date.
+        If `day` is neither None nor a plain date.
     """
     if day is None:
         return datetime.now(UTC).date()
@@ -478,7 +525,14 @@ def _day(day: date | None) -> date:
 
 @contextmanager
 def _locked(path: Path) -> Iterator[None]:
-    """Let one process at a time charge the file, where the system has file locks."""
+    """Let one process at a time charge the file, where the system has file locks.
+
+    Parameters
+    ----------
+    path : Path
+        The ledger. The lock is a file beside it, since the ledger itself is replaced at
+        every write.
+    """
     try:
         import fcntl
     except ImportError:  # Windows

@@ -36,18 +36,25 @@ class LocalMechanism(ABC):
 
     @property
     def report_space(self) -> RecordSpace:
-        """Where the reports live; noise leads out of a ball of records."""
+        """Space of the reports, from which a server reads them.
+
+        It is that of the records unless a subclass says otherwise: noise may lead out of
+        a public ball to which records are clipped.
+        """
         return self.space
 
     @property
     @abstractmethod
     def grid(self) -> int:
-        """Reports are multiples of 2^-grid."""
+        """Number of binary digits of a report: reports are multiples of 2^-grid.
+
+        It follows from the noise scale alone, so rounding is public post-processing.
+        """
 
     @property
     @abstractmethod
     def report_slack(self) -> float:
-        """A bound, for each report, of the total variation to its ideal law.
+        """Bound of the total variation between a drawn report and its ideal law.
 
         It depends on public numbers alone. A draw that would exceed it is not released
         (`curvedp.randomness.csprng.Allowance`).
@@ -59,7 +66,11 @@ class LocalMechanism(ABC):
 
     @abstractmethod
     def guarantee_record(self) -> dict[str, Any]:
-        """Return what is promised, as JSON values."""
+        """Return the guarantee of one report as JSON values, for the certificate.
+
+        "kind" is "metric" (with ε and the unit of distance) or "local" (with the promise
+        in words and the definition as JSON values).
+        """
 
     @abstractmethod
     def draw_reports(self, points: np.ndarray, source: Source) -> np.ndarray:

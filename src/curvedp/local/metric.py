@@ -41,15 +41,24 @@ _LARGEST_LEVEL = 1 - 1e-12
 
 
 class _Law(Protocol):
-    """What a Laplace law about a point says about distances."""
+    """The distance from record to report, under density ∝ e^(−distance/scale).
+
+    The law is the same about every record. Distances are in the manifold's own unit.
+    """
 
     @property
-    def mean_radius(self) -> float: ...
+    def mean_radius(self) -> float:
+        """Mean distance from record to report."""
+        ...
 
     @property
-    def log_normalizer(self) -> float: ...
+    def log_normalizer(self) -> float:
+        """log ∫ e^(−distance/scale), the integral over the whole manifold."""
+        ...
 
-    def radial_cdf(self, r: Any) -> np.ndarray: ...
+    def radial_cdf(self, r: Any) -> np.ndarray:
+        """Return the probability that the distance is at most r, elementwise."""
+        ...
 
 
 class MetricLaplace(LocalMechanism):
@@ -133,7 +142,7 @@ class MetricLaplace(LocalMechanism):
 
     @property
     def grid(self) -> int:
-        """Reports are multiples of 2^-grid in each coordinate."""
+        """Number of binary digits of a report: coordinates are multiples of 2^-grid."""
         return grid_of(self.scale)
 
     @cached_property
@@ -148,16 +157,25 @@ class MetricLaplace(LocalMechanism):
         ----------
         level : float
             The probability, such as 0.95; at most 1 − 10⁻¹².
+
+        Returns
+        -------
+        float
+            The distance, in the unit of `epsilon`.
         """
         probability = _validate.within(
             "level", level, 0.0, _LARGEST_LEVEL, open_low=True
         )
+        # Double an upper bound until it encloses the quantile, then find the root.
         upper = self._law.mean_radius
         while float(self._law.radial_cdf(upper)) < probability:
             upper *= 2
-        radius = brentq(
-            lambda r: float(self._law.radial_cdf(r)) - probability, 0.0, upper
-        )
+
+        def excess(radius: float) -> float:
+            """Return P(distance ≤ radius) − level, which increases."""
+            return float(self._law.radial_cdf(radius)) - probability
+
+        radius = brentq(excess, 0.0, upper)
         return self.space.unit_length * float(radius)
 
     def radial_probability(self, distances: Any) -> np.ndarray:
@@ -166,24 +184,34 @@ class MetricLaplace(LocalMechanism):
         Parameters
         ----------
         distances : array
-            In the unit of `epsilon`.
+            Distances from the record, in the unit of `epsilon`.
         """
         lengths = _validate.array("distances", distances) / self.space.unit_length
         return np.asarray(self._law.radial_cdf(lengths))
 
     def log_density(self, reports: Any, X: Any) -> np.ndarray:
-        """Return the log-density of reports given records, per unit volume.
+        """Return the log-density of reports given their records.
+
+        With d the distance and Z = ∫ e^(−ε·d) it is −ε·d(record, report) − log Z. A
+        server uses it for likelihoods; a difference of two values is the log-ratio that
+        metric privacy bounds.
 
         Parameters
         ----------
         reports, X : arrays, shape (n, *record_shape)
             One report for each record.
+
+        Returns
+        -------
+        array, shape (n,)
+            Logarithms of densities per unit of volume, with lengths in the unit of
+            `epsilon`. A single number if X is a single record.
         """
         report_points, _ = read_batch(self.space, reports)
         points, is_single = read_batch(self.space, X)
         with quiet_about_records():
             distances = self.space.manifold.dist(points, report_points)
-        # The volume element of the space in the unit of ε.
+        # Volumes in the unit of ε are unit_length^dim times those of the manifold.
         log_volume = self.space.manifold.dim * math.log(self.space.unit_length)
         values = -distances / self.scale - self._law.log_normalizer - log_volume
         return np.asarray(values[0] if is_single else values)
@@ -202,17 +230,35 @@ class MetricLaplace(LocalMechanism):
         }
 
     def guarantee_record(self) -> dict[str, Any]:
-        """Return metric privacy with ε and the unit."""
+        """Return the promise of metric privacy: ε, and the unit of distance it is per."""
         return {"kind": "metric", "epsilon": self.epsilon, "per": self.space.unit}
 
     @property
     def report_slack(self) -> float:
-        """2^-100, or more on matrices, where a draw takes many trials."""
+        """Bound of the total variation between one drawn report and its exact law.
+
+        It is 2^-100, or more on matrices, where a draw takes many trials and so many
+        random bytes.
+        """
         if self._draws_many or isinstance(self._law, TorusLaplace):
             return Allowance(self.space.manifold.dim).tau()
         return draw_slack("laplace", self.space.manifold, self.scale)
 
     def draw_reports(self, points: np.ndarray, source: Source) -> np.ndarray:
+        """Draw an exact Laplace report about each point, rounded to the grid.
+
+        Parameters
+        ----------
+        points : array, shape (n, *point_shape)
+            The records as points of the manifold.
+        source : Source
+            The random bits.
+
+        Returns
+        -------
+        array of integers, shape (n, ...)
+            The reports in units of 2^-grid: coordinates, or angles on a torus.
+        """
         manifold = self.space.manifold
         if self._draws_many:
             return draw_on_two_sphere(points, self.scale, source, self.grid).integers
@@ -227,18 +273,38 @@ class MetricLaplace(LocalMechanism):
 
     @property
     def _draws_many(self) -> bool:
-        """Whether reports are drawn by the thousand, as on the sphere."""
+        """Whether the fast sampler of the two-sphere applies, which draws in batches.
+
+        It needs a scale that is not too large and a grid that doubles can resolve; any
+        other space or scale takes one exact draw for each record.
+        """
         is_sphere = type(self.space.manifold) is Sphere and self.space.manifold.dim == 2
         return is_sphere and self.scale <= LARGEST_SCALE and self.grid <= FILTER_GRID
 
     def simulate_points(
         self, points: np.ndarray, rng: np.random.Generator
     ) -> np.ndarray:
+        """Return reports with the same law, drawn in floats. NOT private.
+
+        Parameters
+        ----------
+        points : array, shape (n, *point_shape)
+            The records as points of the manifold.
+        rng : numpy.random.Generator
+            The source of randomness.
+        """
         if isinstance(self._law, TorusLaplace):
             return self._law.sample(rng, points)
         return RiemannianLaplace(self.space.manifold, self.scale).sample(rng, points)
 
     def points_from_grid(self, integers: np.ndarray) -> np.ndarray:
+        """Return the reported points: coordinates, projected to the manifold.
+
+        Parameters
+        ----------
+        integers : array of integers, shape (n, ...)
+            Reports in units of 2^-grid, as int64 or as Python integers.
+        """
         manifold = self.space.manifold
         if not len(integers):
             return np.empty((0, *manifold.point_shape))
@@ -246,9 +312,10 @@ class MetricLaplace(LocalMechanism):
             # Multiplication by a power of two is exact.
             coordinates = integers * 2.0**-self.grid
         else:
-            unit = 1 << self.grid
-            flat = [int(k) / unit for k in integers.ravel()]
-            coordinates = np.array(flat).reshape(integers.shape)
+            # Python divides integers of any size with one correct rounding.
+            units_per_one = 1 << self.grid
+            numbers = [int(integer) / units_per_one for integer in integers.ravel()]
+            coordinates = np.array(numbers).reshape(integers.shape)
         if isinstance(self._law, TorusLaplace):
             return coordinates
         if isinstance(manifold, Sphere):
@@ -257,7 +324,11 @@ class MetricLaplace(LocalMechanism):
         return np.array(points)
 
     def _refuse_noise(self) -> None:
-        """Raise if reports of high dimension would be mostly noise."""
+        """Raise if reports on a sphere of high dimension would be mostly noise.
+
+        There nearly all of a wide Laplace law lies at 90° from its record, as a random
+        direction does. `insist` lets a caller have it all the same.
+        """
         manifold = self.space.manifold
         is_high = isinstance(manifold, Sphere) and manifold.dim >= HIGH_DIMENSION
         if not is_high or self.insist:
@@ -274,14 +345,20 @@ class MetricLaplace(LocalMechanism):
 
 
 def _laplace_law(manifold: Manifold, scale: float) -> _Law:
-    """Return the Laplace law of a space, of which exact draws are known.
+    """Return the Laplace law of a space, or raise where no exact draw is known.
 
     Parameters
     ----------
     manifold : Manifold
-        A homogeneous space.
+        A homogeneous space: on another one the normalizer, and so the privacy, would
+        depend on the record.
     scale : float
-        1/ε in its unit of distance.
+        1/ε in the manifold's own unit of distance.
+
+    Raises
+    ------
+    ParameterError
+        If the space is not homogeneous, or its Laplace law cannot be drawn exactly.
     """
     if isinstance(manifold, Torus):
         return TorusLaplace(manifold.dim, scale)

@@ -44,36 +44,62 @@ class RadialLaw:
         manifold = mechanism.space.manifold
         if not isinstance(manifold, Sphere):
             raise ParameterError(f"{manifold!r} is not a sphere")
-        scale, is_gaussian = _noise(mechanism)
+        scale, is_gaussian = _noise_scale_and_kind(mechanism)
+
+        # Gauss and Legendre's rule on equal panels from 0 to the largest radius.
         reach = min(math.pi, (_MAX_SCALES + manifold.dim) * scale)
         nodes, weights = np.polynomial.legendre.leggauss(_NODES)
         edges = np.linspace(0.0, reach, _PANELS + 1)
-        half = np.diff(edges)[:, None] / 2
-        self.radii = ((edges[:-1, None] + half) + half * nodes).ravel()
-        q = self.radii / scale
-        log_weight = -q * q / 2 if is_gaussian else -q
-        log_density = log_weight + (manifold.dim - 1) * np.log(np.sin(self.radii))
-        mass = (half * weights).ravel() * np.exp(log_density - log_density.max())
+        half_widths = np.diff(edges)[:, None] / 2
+        self.radii = ((edges[:-1, None] + half_widths) + half_widths * nodes).ravel()
+
+        # The density of the radius r is e^{−r²/(2·scale²)} or e^{−r/scale}, times the
+        # volume sin(r)^{dim − 1} of the sphere of radius r about the record.
+        radii_in_scales = self.radii / scale
+        if is_gaussian:
+            log_decay = -radii_in_scales * radii_in_scales / 2
+        else:
+            log_decay = -radii_in_scales
+        log_density = log_decay + (manifold.dim - 1) * np.log(np.sin(self.radii))
+        mass = (half_widths * weights).ravel() * np.exp(log_density - log_density.max())
         self.weights = mass / mass.sum()
 
     @property
     def mean_cosine(self) -> float:
-        """E cos r: the mean of a report is this multiple of the record."""
+        """E cos r, with r the distance from record to report.
+
+        The mean of a report, as a vector, is this multiple of its record. Dividing by it
+        takes the bias out of a mean of reports.
+        """
+        # 1 − cos r, without loss of digits for small r.
         versine = 2 * np.sin(self.radii / 2) ** 2
         return float(1 - versine @ self.weights)
 
     @property
     def mean_squared_sine(self) -> float:
-        """E sin² r: the variance of a report across the record, in all directions."""
+        """E sin² r: the total variance of a report in the directions across its record.
+
+        r is the distance from record to report. A planner divides it by the number of
+        reports to predict the error of their mean.
+        """
         return float(np.sin(self.radii) ** 2 @ self.weights)
 
     def legendre(self, degree: int) -> np.ndarray:
-        """Return a_l = E P_l(cos r) for l = 0, …, degree; on the two-sphere.
+        """Return by how much noise on the two-sphere shrinks each harmonic.
+
+        With r the distance from record to report and P_l the Legendre polynomial, a
+        harmonic of degree l is multiplied by a_l = E P_l(cos r). An estimate of a
+        density divides by a_l to take the bias out.
 
         Parameters
         ----------
         degree : int
-            The largest l.
+            The largest degree l.
+
+        Returns
+        -------
+        array, shape (degree + 1,)
+            a_l for l = 0, …, degree; a_0 is 1.
         """
         cosines = np.cos(self.radii)
         return np.array(
@@ -84,13 +110,18 @@ class RadialLaw:
         )
 
 
-def _noise(mechanism: LocalMechanism) -> tuple[float, bool]:
-    """Return the scale of isotropic noise, and whether it is Gaussian.
+def _noise_scale_and_kind(mechanism: LocalMechanism) -> tuple[float, bool]:
+    """Return the scale of a mechanism's isotropic noise, and whether it is Gaussian.
 
     Parameters
     ----------
     mechanism : LocalMechanism
-        What draws the reports.
+        What draws the reports: Gaussian or Laplace noise about each record.
+
+    Returns
+    -------
+    scale, is_gaussian : float, bool
+        The scale in the manifold's unit of distance; Laplace noise if not Gaussian.
     """
     if isinstance(mechanism, MetricLaplace):
         return mechanism.scale, False
@@ -102,14 +133,22 @@ def _noise(mechanism: LocalMechanism) -> tuple[float, bool]:
 
 
 def torus_moments(mechanism: LocalMechanism, frequencies: np.ndarray) -> np.ndarray:
-    """Return E cos⟨k, noise⟩ on a torus, for vectors k of whole numbers.
+    """Return by how much noise on a torus shrinks each Fourier frequency.
+
+    For a vector k of whole numbers it is E cos⟨k, noise⟩, with which the noise multiplies
+    the Fourier coefficient at k of a density. An estimate divides by it.
 
     Parameters
     ----------
     mechanism : LocalMechanism
-        Noise about a record of a torus.
+        Laplace noise about a record of a torus.
     frequencies : array, shape (m, dim)
-        The k.
+        The vectors k, one in each row.
+
+    Returns
+    -------
+    array, shape (m,)
+        Numbers in (0, 1].
     """
     manifold = mechanism.space.manifold
     if not (isinstance(manifold, Torus) and isinstance(mechanism, MetricLaplace)):

@@ -138,6 +138,8 @@ def compare_trust(
             parameter="manifold",
             value=manifold,
         )
+
+    # A curator adds noise to the mean of all records.
     rows, left_out = [], {}
     curator = plan_curator(manifold, n, radius, guarantee)
     people = None if error is None else curator.records_needed(error)
@@ -151,10 +153,13 @@ def compare_trust(
     else:
         rows.append(federated)
 
-    local = _local_errors(manifold, radius, guarantee)
-    name = min(local, key=lambda key: local[key])
-    people = None if error is None else math.ceil((local[name] / error) ** 2)
-    rows.append(TrustRow(TrustModel.LOCAL, name, local[name] / math.sqrt(n), people))
+    # The mean of n local reports has an error of one report's over √n.
+    report_errors = _local_errors(manifold, radius, guarantee)
+    best_mechanism = min(report_errors, key=report_errors.__getitem__)
+    report_error = report_errors[best_mechanism]
+    people = None if error is None else math.ceil((report_error / error) ** 2)
+    local_error = report_error / math.sqrt(n)
+    rows.append(TrustRow(TrustModel.LOCAL, best_mechanism, local_error, people))
     title = (
         f"mean of {n:,} records on {manifold.name} in a ball of radius {radius:g}, "
         f"{guarantee} for each person"
@@ -163,46 +168,66 @@ def compare_trust(
 
 
 def _federated_row(curator: Plan, error: float | None) -> TrustRow | None:
-    """Return the row of a federation: the noise of one release, added in masked sums.
+    """Return the row of a federation, whose sites add up masked sums.
+
+    The sum carries the noise of one release of a curator, so that its error is that of
+    the best mechanism whose noise can be added in sums.
 
     Parameters
     ----------
     curator : Plan
-        The predictions for a curator.
+        The predictions for a curator, with the error of each mechanism.
     error : float or None
-        A wanted error.
+        The error for which the number of people is asked.
+
+    Returns
+    -------
+    TrustRow or None
+        None if no such mechanism meets the guarantee: the noise of sums is Gaussian.
     """
     if isinstance(curator.guarantee, PureDP):
         return None
-    names = [name for name in _SUMMABLE if name in curator.errors]
-    if not names:
+    candidates = [name for name in _SUMMABLE if name in curator.errors]
+    if not candidates:
         return None
-    predicted = curator.errors[names[0]]
+    best_mechanism = candidates[0]
+    predicted_error = curator.errors[best_mechanism]
+
     people = None
     if error is not None:
-        # Noise of a sum falls as 1/n.
-        people = math.ceil(curator.n * predicted / error)
-    return TrustRow(TrustModel.FEDERATED, names[0], predicted, people)
+        # The error of a mean with the noise of one release falls as 1/n.
+        people = math.ceil(curator.n * predicted_error / error)
+    return TrustRow(TrustModel.FEDERATED, best_mechanism, predicted_error, people)
 
 
 def _local_errors(
     manifold: Sphere | Euclidean, radius: float, guarantee: Guarantee
 ) -> dict[str, float]:
-    """Return √n times the error of the mean of local reports, by mechanism.
+    """Return √n times the error of the mean of n local reports, by mechanism.
 
-    It is the mean distance from noise alone, as predictions for a curator are: for many
-    reports the noise of their mean is normal, and E|N(0, I_d)| = √2·Γ((d + 1)/2)/Γ(d/2)
-    is by how much the root mean square error √d is reduced. On a sphere a report about x has
-    the mean a·x, and varies by E sin² r across x; the mean of records in the ball has
-    at least the length cos ρ.
+    Errors are mean distances from noise alone, as in predictions for a curator. For many
+    reports the noise of their mean is normal in d dimensions. So its mean length is the
+    root mean square error times E|N(0, I_d)|/√d, where
+    E|N(0, I_d)| = √2·Γ((d + 1)/2)/Γ(d/2).
 
     Parameters
     ----------
     manifold : Sphere or Euclidean
+        The manifold of the records.
     radius : float
-        ρ of the public ball.
+        The radius ρ of the public ball that holds the records.
     guarantee : Guarantee
-        The local guarantee.
+        The local guarantee of each report.
+
+    Returns
+    -------
+    dict
+        An error for each mechanism that meets the guarantee, by the mechanism's name.
+
+    Raises
+    ------
+    ParameterError
+        If none does.
     """
     errors: dict[str, float] = {}
     kinds: tuple[type[BoundedNoise], ...] = (LocalGaussian, LocalLaplace)
@@ -227,14 +252,20 @@ def _local_errors(
 
 
 def _report_error(mechanism: BoundedNoise, radius: float) -> float:
-    """Return the root mean square error that one report adds to a mean, times √n.
+    """Return the root mean square error of the mean of n noisy reports, times √n.
+
+    On a sphere, with r the distance from a record x to its report, the report has the
+    mean a·x with a = E cos r, and varies by E sin² r across x. The mean of n reports is
+    divided by a, and its direction is taken: an error across a vector of length m turns
+    it by error/m. In Euclidean space each of d coordinates of the noise has the variance
+    scale² (Gaussian) or (d + 1)·scale² (Laplace).
 
     Parameters
     ----------
     mechanism : BoundedNoise
-        On a sphere or in Euclidean space.
+        Gaussian or Laplace noise, on a sphere or in Euclidean space.
     radius : float
-        ρ of the public ball.
+        The radius ρ of the public ball, on which the least length m depends.
     """
     manifold: Any = mechanism.manifold
     if isinstance(manifold, Sphere):
@@ -247,22 +278,41 @@ def _report_error(mechanism: BoundedNoise, radius: float) -> float:
 
 
 def _least_length(radius: float) -> float:
-    """Return a lower bound of the length of the mean of unit vectors in a ball."""
+    """Return a lower bound of the length of the mean of unit vectors in a ball.
+
+    Vectors within the angle ρ of a center have a mean of at least cos ρ along it. From
+    a quarter of a turn on there is no such bound, and predictions take 0.05, which makes
+    their error large but finite.
+
+    Parameters
+    ----------
+    radius : float
+        The radius ρ of the ball, in radians.
+    """
     return max(math.cos(min(radius, math.pi / 2)), 0.05)
 
 
 def _pure_epsilon(guarantee: Guarantee) -> float | None:
-    """Return the pure ε that meets a guarantee, or None where it is not known.
+    """Return the largest ε such that pure ε-privacy meets a guarantee.
+
+    PrivUnit is calibrated to a pure ε. For a guarantee in Gaussian differential privacy,
+    ε is found by bisection: the μ that pure ε implies increases with ε.
 
     Parameters
     ----------
     guarantee : Guarantee
         What a report must satisfy.
+
+    Returns
+    -------
+    float or None
+        None for a guarantee of another kind, or if no positive ε was found.
     """
     if isinstance(guarantee, PureDP):
         return guarantee.eps
     if not isinstance(guarantee, GDP):
         return None
+    # An ε of 200 implies more than any μ in use; 60 halvings exhaust the doubles.
     low, high = 0.0, 200.0
     for _ in range(60):
         middle = (low + high) / 2

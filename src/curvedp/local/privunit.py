@@ -55,16 +55,22 @@ class CapParameters(NamedTuple):
 
 
 def cap_probability(dim: int, threshold: float) -> arb:
-    """Return P(W ≥ γ) for the first coordinate W of a uniform unit vector, as a ball.
+    """Return the share of the sphere in a cap: the measure A of PrivUnit's cap.
 
-    It is ½·I_{1−γ²}((d − 1)/2, ½), I the regularized incomplete beta function.
+    A = P(W ≥ γ) for the first coordinate W of a uniform unit vector. It is
+    ½·I_{1−γ²}((d − 1)/2, ½), with I the regularized incomplete beta function.
 
     Parameters
     ----------
     dim : int
-        d >= 2.
+        The number d of coordinates, at least 2.
     threshold : float
-        γ in [0, 1), an exact number.
+        γ in [0, 1), the cosine of the cap's angle. It is taken as an exact number.
+
+    Returns
+    -------
+    arb
+        A ball: a number with a rigorous error bound, in the precision that is set.
     """
     gamma = arb(threshold)
     squared_sine = 1 - gamma * gamma
@@ -73,19 +79,25 @@ def cap_probability(dim: int, threshold: float) -> arb:
 
 
 def certified_epsilon(dim: int, parameters: CapParameters) -> float:
-    """Return an upper bound of ε, from the two values of the density of a report.
+    """Return an upper bound of the ε of PrivUnit, for its certificate.
 
     Against the uniform density the report has the density p/A in the cap, of
-    probability A, and (1 − p)/(1 − A) outside. So ε is exactly the larger of
+    probability A, and (1 − p)/(1 − A) outside, where p is the probability of a report in
+    the cap. So ε is exactly the larger of
     |log(p/(1 − p)) + log((1 − A)/A)| and 0, attained for two records of which only one
     has the report in its cap.
 
     Parameters
     ----------
     dim : int
-        d >= 2.
+        The number d of coordinates, at least 2.
     parameters : CapParameters
         The threshold and the weight of the cap.
+
+    Returns
+    -------
+    float
+        ε, rounded up from 256 bits.
     """
     with at_precision(_BITS):
         in_cap = arb(parameters.cap_weight)
@@ -96,17 +108,26 @@ def certified_epsilon(dim: int, parameters: CapParameters) -> float:
 
 
 def mean_length(dim: int, parameters: CapParameters) -> float:
-    """Return m = E⟨V, v⟩ of a report V about the record v, to double precision.
+    """Return the mean length m = E⟨V, v⟩ of a report V about the record v.
 
-    With T = E[W; W ≥ γ] = Γ(d/2)/(2√π·Γ((d + 1)/2))·(1 − γ²)^{(d−1)/2} it is
-    T·(p/A − (1 − p)/(1 − A)).
+    Reports are divided by m, so that their mean is unbiased. With W the first coordinate
+    of a uniform unit vector, p the probability of a report in the cap W ≥ γ, and A that
+    of the cap under the uniform law,
+
+        m = T·(p/A − (1 − p)/(1 − A)),
+        T = E[W; W ≥ γ] = Γ(d/2)/(2√π·Γ((d + 1)/2))·(1 − γ²)^{(d−1)/2}.
 
     Parameters
     ----------
     dim : int
-        d >= 2.
+        The number d of coordinates, at least 2.
     parameters : CapParameters
         The threshold and the weight of the cap.
+
+    Returns
+    -------
+    float
+        m in double precision, between 0 and 1.
     """
     with at_precision(_BITS):
         gamma = arb(parameters.threshold)
@@ -123,8 +144,11 @@ def mean_length(dim: int, parameters: CapParameters) -> float:
 def optimal_parameters(dim: int, epsilon: float) -> CapParameters:
     """Return the parameters with the smallest variance at a given ε.
 
-    Theorem N3 (docs/theory/local.md). For a threshold γ the best p makes ε tight, and
-    then m(γ) = T(γ)/(κ + A(γ)) with κ = 1/(e^ε − 1). It has one maximum on [0, 1), at
+    The report is uniform on a cap (inner product with the record at least γ) with
+    probability p, else uniform outside. Its variance is least where its mean length m is
+    largest. Theorem N3 (docs/theory/local.md), with A(γ) the share of the sphere in the
+    cap, and T(γ) the mean of a uniform inner product, restricted to the cap: for a
+    threshold γ the best p makes ε tight, and then m(γ) = T(γ)/(κ + A(γ)) with κ = 1/(e^ε − 1). It has one maximum on [0, 1), at
     the only root of T = γ·(κ + A), where m = γ: the best threshold is the mean length
     of a report itself.
 
@@ -135,9 +159,14 @@ def optimal_parameters(dim: int, epsilon: float) -> CapParameters:
     Parameters
     ----------
     dim : int
-        d >= 2.
+        The number d of coordinates, at least 2.
     epsilon : float
         ε > 0.
+
+    Returns
+    -------
+    CapParameters
+        The threshold γ and the weight of the cap.
     """
     kappa = 1.0 / math.expm1(epsilon)
     exponent = (dim - 1) / 2
@@ -149,22 +178,27 @@ def optimal_parameters(dim: int, epsilon: float) -> CapParameters:
     )
 
     def excess(gamma: float) -> float:
-        """Return T − γ·(κ + A), which decreases."""
+        """Return T − γ·(κ + A), which decreases; its root is the best threshold."""
         squared_sine = (1 - gamma) * (1 + gamma)
         partial_mean = math.exp(log_constant + exponent * math.log(squared_sine))
         probability = 0.5 * float(betainc(exponent, 0.5, squared_sine))
         return partial_mean - gamma * (kappa + probability)
 
+    # For a huge ε the root is beyond what doubles tell from 1.
     largest = 1 - 2.0**-50
     threshold = largest
     if excess(largest) < 0:
         threshold = float(brentq(excess, 0.0, largest, xtol=1e-14))
     with at_precision(_BITS):
         probability = cap_probability(dim, threshold)
+        # Tight ε: p/(1 − p) = e^ε·A/(1 − A). Rounded down to units of 2^-64.
         odds = arb(epsilon).exp() * probability / (1 - probability)
         p = odds / (1 + odds)
         units = (p * arb(1 << 64)).lower().floor()
         cap_weight = min(int(units.fmpz()), (1 << 64) - 1)
+
+    # Lower p until the upper bound of ε is small enough: by one unit of 2^-64, or by a
+    # few where rounding hides single units.
     while certified_epsilon(dim, CapParameters(threshold, cap_weight)) > epsilon:
         cap_weight -= 1 + (cap_weight >> 60)
     return CapParameters(threshold, cap_weight)
@@ -239,11 +273,15 @@ class PrivUnit(LocalMechanism):
 
     @property
     def grid(self) -> int:
-        """Reports are multiples of 2^-30."""
+        """Number of binary digits of a report: coordinates are multiples of 2^-30."""
         return GRID
 
     def parameters(self) -> dict[str, Any]:
-        """Return the dimension, ε, the cap and the mean length."""
+        """Return the dimension, ε, the cap and the mean length, for the certificate.
+
+        The weight of the cap is a text of digits, since it exceeds the integers that
+        every JSON reader keeps exactly.
+        """
         return {
             "dim": self.dim,
             "epsilon": self.epsilon,
@@ -255,7 +293,7 @@ class PrivUnit(LocalMechanism):
         }
 
     def guarantee_record(self) -> dict[str, Any]:
-        """Return pure local privacy with ε."""
+        """Return the promise of pure local privacy: in words, and as JSON values."""
         guarantee = PureDP(self.epsilon)
         return {
             "kind": "local",
@@ -265,10 +303,27 @@ class PrivUnit(LocalMechanism):
 
     @property
     def report_slack(self) -> float:
-        """2^-100 for up to 4096 coordinates."""
+        """Bound of the total variation between one drawn report and its exact law.
+
+        It is 2^-100 for up to 4096 coordinates, and grows in proportion beyond.
+        """
         return Allowance(self.dim).tau()
 
     def draw_reports(self, points: np.ndarray, source: Source) -> np.ndarray:
+        """Draw an exact report from the cap about each record, or from outside of it.
+
+        Parameters
+        ----------
+        points : array, shape (n, dim)
+            The records as unit vectors.
+        source : Source
+            The random bits.
+
+        Returns
+        -------
+        array of int64, shape (n, dim)
+            The reports in units of 2^-30.
+        """
         draws = [
             draw_from_cap_or_outside(
                 point, self.threshold, self.cap.cap_weight, source, self.grid
@@ -280,22 +335,46 @@ class PrivUnit(LocalMechanism):
         return np.array(integers, dtype=np.int64).reshape(shape)
 
     def points_from_grid(self, integers: np.ndarray) -> np.ndarray:
+        """Return reports as vectors, exactly: they have length 1 up to the rounding.
+
+        Parameters
+        ----------
+        integers : array of int64, shape (n, dim)
+            Reports in units of 2^-grid.
+        """
         return np.asarray(integers * 2.0**-self.grid)
 
     def simulate_points(
         self, points: np.ndarray, rng: np.random.Generator
     ) -> np.ndarray:
+        """Return reports with the same law, drawn in floats. NOT private.
+
+        The inner product of record and report is drawn by inverting its distribution
+        function, and the direction across the record is uniform.
+
+        Parameters
+        ----------
+        points : array, shape (n, dim)
+            The records as unit vectors.
+        rng : numpy.random.Generator
+            The source of randomness.
+        """
         n = len(points)
         exponent = (self.dim - 1) / 2
         squared_sine = (1 - self.threshold) * (1 + self.threshold)
         tail = 0.5 * float(betainc(exponent, 0.5, squared_sine))
         is_in_cap = rng.random(n) < self.cap_probability
-        # The uniform upper tail of ⟨V, v⟩: below A in the cap, above A outside.
+        # The share of the sphere that has a larger inner product with the record than
+        # the report has: below the share of the cap in it, above that share outside.
         uniform = rng.random(n)
         upper_tail = np.where(is_in_cap, tail * uniform, tail + (1 - tail) * uniform)
+
+        # Invert tail = ½·I_{1−t²}(exponent, ½) on the half of the sphere where it holds.
         smaller_tail = np.minimum(upper_tail, 1 - upper_tail)
         squared_sines = betaincinv(exponent, 0.5, 2 * smaller_tail)
         heights = np.sqrt(1 - squared_sines) * np.where(upper_tail < 0.5, 1.0, -1.0)
+
+        # A uniform direction orthogonal to the record.
         across = rng.standard_normal(points.shape)
         across -= np.sum(across * points, axis=1, keepdims=True) * points
         across /= np.linalg.norm(across, axis=1, keepdims=True)
@@ -305,13 +384,16 @@ class PrivUnit(LocalMechanism):
 
     @cached_property
     def largest_variance(self) -> float:
-        """The largest variance of a report over m in any direction.
+        """The largest variance, in any direction, of a report V divided by m.
 
-        Along the record it is E⟨V, v⟩²/m² − 1, across it (1 − E⟨V, v⟩²)/((d − 1)m²).
+        m is the mean length, and v the record. Along v the variance is E⟨V, v⟩²/m² − 1,
+        in each of the d − 1 directions across it (1 − E⟨V, v⟩²)/((d − 1)·m²). The radius
+        of a confidence region follows from the larger one.
         """
         exponent = (self.dim - 1) / 2
         squared_sine = (1 - self.threshold) * (1 + self.threshold)
         tail = 0.5 * float(betainc(exponent, 0.5, squared_sine))
+        # E[W²; W ≥ γ] of the first coordinate W of a uniform vector; E[W²] is 1/dim.
         in_cap = float(betainc(exponent, 1.5, squared_sine)) / (2 * self.dim)
         p = self.cap_probability
         second_moment = p * in_cap / tail + (1 - p) * (1 / self.dim - in_cap) / (
@@ -339,6 +421,11 @@ class PrivUnit(LocalMechanism):
             The coverage of the region.
         finite_sample : bool
             Whether the region holds for every n.
+
+        Returns
+        -------
+        MeanEstimate
+            The estimated mean vector, and the radius of the ball about it.
         """
         return mean_of_vectors(
             reports,

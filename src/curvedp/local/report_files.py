@@ -20,11 +20,17 @@ def report_table(
     Parameters
     ----------
     mechanism : MetricLaplace
-        What drew the reports.
-    reports : array
-        The reports.
+        What drew the reports. Its space says what a report is.
+    reports : array, shape (n, *record_shape)
+        The reports, one for each line of the table.
     form : str or None
-        The form in which the records were written.
+        The form in which the records were written, such as "latlon-degrees"; reports are
+        written in the same one.
+
+    Returns
+    -------
+    str
+        The text of the table. Degrees have 7 decimals; other numbers have all digits.
     """
     written_as = output_form(form, mechanism.space.manifold)
     lines = io.StringIO()

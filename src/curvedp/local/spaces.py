@@ -30,7 +30,7 @@ _LARGEST_RESIDUAL = 1e-9
 
 
 def plural(unit: str) -> str:
-    """Return the plural of a unit of distance.
+    """Return the plural of a unit of distance, for sentences.
 
     >>> plural("kilometer"), plural("unit of distance")
     ('kilometers', 'units of distance')
@@ -87,15 +87,34 @@ class RecordSpace(Protocol):
 
     @property
     def public_record(self) -> np.ndarray:
-        """What stands for a record that cannot be read."""
+        """The record that stands for one that cannot be read, such as NaN."""
         ...
 
     def read(self, records: np.ndarray) -> np.ndarray:
-        """Return the points of records; `public_record` for those that are none."""
+        """Return the points of records; `public_record` for those that are none.
+
+        Bad data never raise and are never quoted, so that nobody learns of them.
+
+        Parameters
+        ----------
+        records : array, shape (n, *record_shape)
+            Whatever was recorded.
+
+        Returns
+        -------
+        array, shape (n, *point_shape)
+            Points of the manifold.
+        """
         ...
 
     def write(self, points: np.ndarray) -> np.ndarray:
-        """Return points in the form of records."""
+        """Return points of the manifold in the form of records; the inverse of `read`.
+
+        Parameters
+        ----------
+        points : array, shape (n, *point_shape)
+            Points of the manifold.
+        """
         ...
 
 
@@ -123,6 +142,7 @@ class PointRecords:
     public_point: Any = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
+        """Check the manifold and the public point, by default the manifold's origin."""
         if not isinstance(self.manifold, Manifold):
             raise ParameterError(
                 "must be a manifold or Earth()",
@@ -160,12 +180,12 @@ class PointRecords:
 
     @property
     def unit_length(self) -> float:
-        """1."""
+        """1: distances are stated in the manifold's own unit."""
         return 1.0
 
     @property
     def public_record(self) -> np.ndarray:
-        """The public point."""
+        """The public point, which stands for a record that cannot be read."""
         return np.asarray(self.public_point)
 
     def read(self, records: np.ndarray) -> np.ndarray:
@@ -175,6 +195,12 @@ class PointRecords:
         ----------
         records : array, shape (n, *point_shape)
             Whatever was recorded.
+
+        Returns
+        -------
+        array, shape (n, *point_shape)
+            Points of the manifold. On an unbounded one they are at most 10^9 away from
+            the public point, so that doubles hold every report.
         """
         manifold = self.manifold
         if not math.isfinite(manifold.injectivity_radius):
@@ -192,7 +218,13 @@ class PointRecords:
         return points
 
     def write(self, points: np.ndarray) -> np.ndarray:
-        """Return the points themselves."""
+        """Return the points themselves: records of this space are its points.
+
+        Parameters
+        ----------
+        points : array, shape (n, *point_shape)
+            Points of the manifold.
+        """
         return points
 
 
@@ -224,6 +256,7 @@ class Earth:
     public_place: tuple[float, float] = (0.0, 0.0)
 
     def __post_init__(self) -> None:
+        """Check the radius and the public place; store both as floats."""
         object.__setattr__(self, "radius", _validate.length("radius", self.radius))
         latitude, longitude = self.public_place
         place = (
@@ -244,7 +277,7 @@ class Earth:
 
     @property
     def record_shape(self) -> tuple[int, ...]:
-        """A pair of latitude and longitude."""
+        """The shape of a record: a pair of latitude and longitude."""
         return (2,)
 
     @property
@@ -259,7 +292,7 @@ class Earth:
 
     @property
     def public_record(self) -> np.ndarray:
-        """The public place, in degrees."""
+        """The public place, in degrees: it stands for a record that cannot be read."""
         return np.array(self.public_place)
 
     def read(self, records: np.ndarray) -> np.ndarray:
@@ -272,8 +305,8 @@ class Earth:
         """
         form = find_form("latlon-degrees", self.manifold)
         with quiet_about_records():
-            points = np.asarray(form.points(np.asarray(records, dtype=np.float64)))
-            points = np.array(points)
+            # A copy, since rows are replaced below.
+            points = np.array(form.points(np.asarray(records, dtype=np.float64)))
             is_place = np.isfinite(points).all(axis=-1)
         points[~is_place] = form.points(self.public_record[None])[0]
         return points
@@ -284,7 +317,12 @@ class Earth:
         Parameters
         ----------
         points : array, shape (..., 3)
-            Vectors along places.
+            Vectors from the center of the Earth toward places, of any length.
+
+        Returns
+        -------
+        array, shape (..., 2)
+            Latitudes in [−90, 90] and longitudes in [−180, 180].
         """
         x, y, z = np.moveaxis(np.asarray(points), -1, 0)
         latitude = np.degrees(np.arctan2(z, np.hypot(x, y)))
@@ -299,24 +337,32 @@ class Earth:
         first, second : arrays, shape (..., 2)
             Latitudes and longitudes in degrees.
         """
-        ends = [
-            self.read(np.asarray(place, dtype=np.float64).reshape(-1, 2)).reshape(
-                (*np.shape(place)[:-1], 3)
-            )
-            for place in (first, second)
-        ]
-        return self.radius * np.asarray(self.manifold.dist(*ends))
+        unit_vectors = []
+        for places in (first, second):
+            rows = np.asarray(places, dtype=np.float64).reshape(-1, 2)
+            leading_shape = np.shape(places)[:-1]
+            unit_vectors.append(self.read(rows).reshape((*leading_shape, 3)))
+        angles = np.asarray(self.manifold.dist(*unit_vectors))
+        return self.radius * angles
 
 
 def record_space(manifold: "Manifold | RecordSpace", public_point: Any) -> RecordSpace:
-    """Return the space of the records for what a caller names.
+    """Return the space of records: the Earth, or the points of a manifold.
+
+    Mechanisms call it, so that their users can name either kind.
 
     Parameters
     ----------
     manifold : Manifold or Earth
         The manifold of the records.
     public_point : array or None
-        What stands for an unreadable record on a manifold.
+        The point that stands for an unreadable record; the manifold's origin by default.
+        `Earth()` has its own, `public_place`.
+
+    Raises
+    ------
+    ParameterError
+        For a public point beside `Earth()`, or one that is not on the manifold.
     """
     if isinstance(manifold, Earth):
         if public_point is not None:
@@ -328,7 +374,7 @@ def record_space(manifold: "Manifold | RecordSpace", public_point: Any) -> Recor
 
 
 def read_batch(space: RecordSpace, X: Any) -> tuple[np.ndarray, bool]:
-    """Return the points of records, and whether there was a single one without an axis.
+    """Read one record or a batch of records as points of the manifold.
 
     Only the type and the shape of an array can be refused, never a value. In a list, a
     cell or a row that cannot be read makes an unreadable record.
@@ -338,7 +384,12 @@ def read_batch(space: RecordSpace, X: Any) -> tuple[np.ndarray, bool]:
     space : RecordSpace
         The manifold of the records.
     X : array, frame or list, shape (n, *record_shape) or record_shape
-        The records.
+        The records, or a single one.
+
+    Returns
+    -------
+    points, is_single : array of shape (n, *point_shape), bool
+        The points, and whether X was a single record (n is 1 then).
     """
     shape = space.record_shape
     is_single = _depth(X) == len(shape)
@@ -346,9 +397,8 @@ def read_batch(space: RecordSpace, X: Any) -> tuple[np.ndarray, bool]:
     if is_single:
         batch = [X] if isinstance(X, list | tuple) else np.asarray(X)[None]
     records = open_records(batch, shape, min_records=0).array()
-    return space.read(
-        np.asarray(records, dtype=np.float64).reshape(-1, *shape)
-    ), is_single
+    rows = np.asarray(records, dtype=np.float64).reshape(-1, *shape)
+    return space.read(rows), is_single
 
 
 def _depth(X: Any) -> int:

@@ -47,6 +47,7 @@ class TorusLaplace:
     scale: float
 
     def __post_init__(self) -> None:
+        """Refuse dimensions in which the law is not integrated here."""
         if self.dim not in (1, 2):
             raise ParameterError(
                 f"a Laplace law is known here on Torus(1) and Torus(2), not on "
@@ -55,12 +56,16 @@ class TorusLaplace:
 
     @property
     def diameter(self) -> float:
-        """The largest distance."""
+        """The largest distance of two points, from the center of the cube to a corner."""
         return math.pi * math.sqrt(self.dim)
 
     @cached_property
     def _radial_rule(self) -> tuple[np.ndarray, np.ndarray]:
-        """Nodes of the radius, and weights that include the density."""
+        """Quadrature rule of the radius r = d(x, p): its nodes, and its weights.
+
+        The weights include the density e^{−r/σ}·r^{dim − 1} and the measure of the
+        directions in which r is attained, so their sum is the normalizer.
+        """
         reach = min(self.diameter, _MAX_SCALES * self.scale)
         inner = np.linspace(0.0, min(reach, math.pi), _PANELS + 1)
         edges = inner
@@ -69,26 +74,42 @@ class TorusLaplace:
             steps = np.linspace(0.0, 1.0, _PANELS + 1)[1:]
             edges = np.concatenate([inner, math.pi + (reach - math.pi) * steps**2])
         nodes, weights = np.polynomial.legendre.leggauss(_NODES)
-        half = np.diff(edges)[:, None] / 2
-        radii = ((edges[:-1, None] + half) + half * nodes).ravel()
+        half_widths = np.diff(edges)[:, None] / 2
+        radii = ((edges[:-1, None] + half_widths) + half_widths * nodes).ravel()
         density = np.exp(-radii / self.scale) * radii ** (self.dim - 1)
-        return radii, (half * weights).ravel() * density * self._arc(radii)
+        return radii, (half_widths * weights).ravel() * density * self._arc(radii)
 
     def _arc(self, radii: np.ndarray) -> np.ndarray:
-        """Return the measure of the directions in which a radius stays in the cube."""
+        """Return the measure of directions in which a radius stays in the cube (−π, π)^d.
+
+        Only there a step of that length is the shortest way. In the plane, a circle of
+        radius r > π leaves the square over each side, by the angle 2·arccos(π/r).
+
+        Parameters
+        ----------
+        radii : array
+            Lengths r > 0.
+
+        Returns
+        -------
+        array
+            2 on the circle (two directions), an angle up to 2π on the two-torus.
+        """
         if self.dim == 1:
             return np.full_like(radii, 2.0)
-        beyond = np.where(radii > math.pi, np.arccos(np.minimum(1, math.pi / radii)), 0)
-        return 2 * math.pi - 8 * beyond
+        half_gaps = np.where(
+            radii > math.pi, np.arccos(np.minimum(1, math.pi / radii)), 0
+        )
+        return 2 * math.pi - 8 * half_gaps
 
     @cached_property
     def log_normalizer(self) -> float:
-        """log ∫ e^{−d/σ}."""
+        """log ∫ e^{−d(x, p)/σ} dx over the torus, the normalizer of the density."""
         return math.log(float(self._radial_rule[1].sum()))
 
     @property
     def mean_radius(self) -> float:
-        """E[d(x, p)]."""
+        """E d(x, p), the mean distance from the center p to a draw x."""
         radii, weights = self._radial_rule
         return float(radii @ weights / weights.sum())
 
@@ -98,19 +119,30 @@ class TorusLaplace:
         Parameters
         ----------
         r : array
-            Distances.
+            Distances from the center, in radians.
+
+        Returns
+        -------
+        array
+            Probabilities, in the shape of r.
         """
         if self.dim == 1:
-            top = -math.expm1(-math.pi / self.scale)
-            return np.asarray(-np.expm1(-np.clip(r, 0, math.pi) / self.scale) / top)
+            # An exponential law of the distance, cut off at π.
+            mass_to_pi = -math.expm1(-math.pi / self.scale)
+            mass_to_r = -np.expm1(-np.clip(r, 0, math.pi) / self.scale)
+            return np.asarray(mass_to_r / mass_to_pi)
+
         shape = np.shape(r)
         flat = np.clip(np.atleast_1d(np.asarray(r, dtype=float)).ravel(), 0, None)
+
         # Up to π the law is that of the plane, in closed form.
         near = np.minimum(flat, math.pi) / self.scale
         plane = 2 * math.pi * self.scale**2 * -(np.expm1(-near) + near * np.exp(-near))
+
+        # Beyond π the circle leaves the square, and its arc begins like a square root.
+        # With the radius s = π + span·t² the integrand over t in [0, 1] is smooth.
         nodes, node_weights = np.polynomial.legendre.leggauss(_NODES)
         span = np.maximum(np.minimum(flat, self.diameter) - math.pi, 0.0)
-        # With s = π + span·t² the integrand is smooth.
         t = (nodes + 1) / 2
         s = math.pi + span[:, None] * t**2
         density = np.exp(-s / self.scale) * s * self._arc(s) * 2 * t * span[:, None]
@@ -124,65 +156,89 @@ class TorusLaplace:
         Parameters
         ----------
         level : float
-            Between 0 and 1.
+            The probability of a smaller distance, between 0 and 1.
+
+        Returns
+        -------
+        float
+            A distance in radians.
         """
-        return float(
-            brentq(lambda r: float(self.radial_cdf(r)) - level, 0.0, self.diameter)
-        )
+
+        def excess(radius: float) -> float:
+            """Return P(distance ≤ radius) − level, which increases."""
+            return float(self.radial_cdf(radius)) - level
+
+        return float(brentq(excess, 0.0, self.diameter))
 
     def characteristic(self, frequencies: np.ndarray) -> np.ndarray:
-        """Return E cos⟨k, x − p⟩ for vectors k of whole numbers.
+        """Return E cos⟨k, x − p⟩ of a draw x about p, for vectors k of whole numbers.
+
+        It is the characteristic function of the noise: the factor by which the noise
+        shrinks the Fourier coefficient of a density at the frequency k.
 
         Parameters
         ----------
         frequencies : array, shape (m, dim)
-            The k.
+            The vectors k, one in each row.
+
+        Returns
+        -------
+        array, shape (m,)
+            One factor for each k.
         """
         k = np.asarray(frequencies, dtype=float).reshape(-1, self.dim)
         rate = 1 / self.scale
         if self.dim == 1:
+            # ∫ e^{−rate·s}·cos(ks) ds over [0, π], over the same for k = 0. The cosine
+            # at the end is (−1)^k.
             order = k[:, 0]
             sign = np.cos(np.pi * order)
-            far = math.exp(-math.pi * rate)
-            ratio = (1 - sign * far) / (1 - far)
-            return np.asarray(rate**2 / (rate**2 + order**2) * ratio)
+            density_at_pi = math.exp(-math.pi * rate)
+            truncation = (1 - sign * density_at_pi) / (1 - density_at_pi)
+            return np.asarray(rate**2 / (rate**2 + order**2) * truncation)
 
-        # The square is eight triangles (s, s·t) with 0 < t < 1.
+        # By symmetry the square is eight triangles of points (s, s·t), 0 < t < 1, on which
+        # the integrand is smooth. The area element is s ds dt.
         nodes, weights = np.polynomial.legendre.leggauss(_NODES)
         t, t_weights = (nodes + 1) / 2, weights / 2
         edges = np.linspace(
             0.0, min(math.pi, _MAX_SCALES * self.scale), 4 * _PANELS + 1
         )
-        half = np.diff(edges)[:, None] / 2
-        s = ((edges[:-1, None] + half) + half * nodes).ravel()
-        s_weights = (half * weights).ravel() * s
+        half_widths = np.diff(edges)[:, None] / 2
+        s = ((edges[:-1, None] + half_widths) + half_widths * nodes).ravel()
+        s_weights = (half_widths * weights).ravel() * s
         grid_weights = s_weights[:, None] * t_weights
         lengths = s[:, None] * np.hypot(1.0, t)
         density = grid_weights * np.exp(-rate * lengths)
         total = 8 * density.sum()
-        values = [
-            4
-            * np.sum(
-                density
-                * (
-                    np.cos(a * s)[:, None] * np.cos(b * s[:, None] * t)
-                    + np.cos(b * s)[:, None] * np.cos(a * s[:, None] * t)
-                )
-            )
-            / total
-            for a, b in k
-        ]
+
+        values = []
+        for a, b in k:
+            # Sines cancel between the triangles. In four of them the first coordinate is
+            # the larger one, in the other four the second.
+            first_larger = np.cos(a * s)[:, None] * np.cos(b * s[:, None] * t)
+            second_larger = np.cos(b * s)[:, None] * np.cos(a * s[:, None] * t)
+            cosines = first_larger + second_larger
+            values.append(4 * np.sum(density * cosines) / total)
         return np.array(values)
 
     def sample(self, rng: np.random.Generator, centers: np.ndarray) -> np.ndarray:
-        """Draw one angle vector about each center in floats, for simulation.
+        """Draw one vector of angles about each center in floats. NOT private.
+
+        Displacements are proposed from the cube or from Euclidean space, whichever
+        accepts more, until every center has one that was accepted.
 
         Parameters
         ----------
-        rng : Generator
+        rng : numpy.random.Generator
             The source of randomness.
         centers : array, shape (n, dim)
-            The footpoints.
+            The points p about which is drawn, as angles.
+
+        Returns
+        -------
+        array, shape (n, dim)
+            Angles in [−π, π).
         """
         draws = np.empty_like(centers)
         open_rows = np.arange(len(centers))
@@ -190,10 +246,13 @@ class TorusLaplace:
         while len(open_rows):
             n = len(open_rows)
             if is_wide:
+                # Uniform in the cube, accepted with the probability e^{−length/σ}.
                 steps = rng.uniform(-math.pi, math.pi, (n, self.dim))
                 lengths = np.linalg.norm(steps, axis=1)
                 accepted = rng.random(n) < np.exp(-lengths / self.scale)
             else:
+                # The Euclidean law: a uniform direction, and a length with the gamma law
+                # of shape dim; accepted if it lies in the cube.
                 steps = rng.standard_normal((n, self.dim))
                 steps /= np.linalg.norm(steps, axis=1, keepdims=True)
                 steps *= self.scale * rng.standard_gamma(self.dim, (n, 1))
@@ -267,7 +326,16 @@ class TorusLaplace:
         return integers
 
     def _draw_from_plane(self, source: Source) -> "_PolarStep":
-        """Draw a Euclidean Laplace displacement until it lies in the cube."""
+        """Draw a Euclidean Laplace displacement until it lies in the cube (−π, π)^d.
+
+        In the cube it is the shortest way on the torus, so that restricting it there
+        gives the Laplace law of the torus.
+
+        Parameters
+        ----------
+        source : Source
+            The random bits.
+        """
         space = two_point_homogeneous_space(Euclidean(self.dim))
         assert space is not None, "Euclidean space is two-point homogeneous"
         density = ExactRadialDensity("laplace", space, self.scale)
@@ -279,7 +347,16 @@ class TorusLaplace:
                 return step
 
     def _draw_from_cube(self, source: Source) -> "_CubeStep":
-        """Draw a uniform displacement until a coin of e^{−length/σ} accepts it."""
+        """Draw a uniform displacement until it is accepted.
+
+        Acceptance has the probability e^{−length/σ}, decided with certainty: rejection
+        sampling of the Laplace law on the cube.
+
+        Parameters
+        ----------
+        source : Source
+            The random bits.
+        """
         while True:
             step = _CubeStep(LazyUniforms(source, self.dim), self.dim, self.scale)
             if accepts(LazyUniforms(source, 1), step.log_weight):
@@ -288,26 +365,47 @@ class TorusLaplace:
 
 @dataclass(frozen=True)
 class _PolarStep:
-    """A displacement as a lazy radius and a direction of lazy normals.
+    """A displacement with a lazy radius and a uniform direction of lazy normals.
+
+    Lazy numbers are random reals whose digits are drawn as far as a decision needs them.
 
     Parameters
     ----------
     radius : LazyRadius
+        The length of the displacement.
     normals : LazyNormals
+        A normal vector, one number for each angle; its direction is used.
     """
 
     radius: LazyRadius
     normals: LazyNormals
 
     def balls(self, bits: int) -> list[arb]:
-        """Return the coordinates to about the given number of bits."""
+        """Return enclosures of the coordinates of the displacement.
+
+        Parameters
+        ----------
+        bits : int
+            About how many bits of each coordinate are determined.
+        """
         normals = self.normals.balls(bits)
         length = sum(z * z for z in normals).sqrt()
         r = self.radius.ball(bits)
         return [r * z / length for z in normals]
 
     def is_in_cube(self, bits: int) -> bool | None:
-        """Return whether all coordinates are below π in size; None if undecided."""
+        """Return whether all coordinates are certainly below π in size.
+
+        Parameters
+        ----------
+        bits : int
+            About how many bits of each coordinate are determined.
+
+        Returns
+        -------
+        bool or None
+            None if it cannot be decided with so few bits.
+        """
         sizes = [abs(entry) for entry in self.balls(bits)]
         if any(size > arb.pi() for size in sizes):
             return False
@@ -318,14 +416,16 @@ class _PolarStep:
 
 @dataclass(frozen=True)
 class _CubeStep:
-    """A uniform displacement in the cube (−π, π)^d.
+    """A uniform displacement in the cube (−π, π)^d, proposed for a Laplace law.
 
     Parameters
     ----------
     uniforms : LazyUniforms
+        Uniform numbers in (0, 1) whose digits are drawn as they are needed.
     dim : int
+        The number d of angles.
     scale : float
-        σ of the coin.
+        The scale σ of the Laplace law, on which acceptance depends.
     """
 
     uniforms: LazyUniforms
@@ -333,12 +433,24 @@ class _CubeStep:
     scale: float
 
     def balls(self, bits: int) -> list[arb]:
-        """Return the coordinates to about the given number of bits."""
+        """Return enclosures of the coordinates of the displacement.
+
+        Parameters
+        ----------
+        bits : int
+            About how many bits of each coordinate are determined.
+        """
         uniforms = self.uniforms.balls(bits, range(self.dim))
         return [(2 * u - 1) * arb.pi() for u in uniforms]
 
     def log_weight(self, bits: int) -> arb:
-        """Return −length/σ, the logarithm of the probability of acceptance."""
+        """Return −length/σ, the logarithm of the probability of acceptance.
+
+        Parameters
+        ----------
+        bits : int
+            About how many bits of each coordinate are determined.
+        """
         squared_length = sum(entry * entry for entry in self.balls(bits))
         return -squared_length.sqrt() / arb(self.scale)
 
