@@ -172,6 +172,21 @@ def test_beyond_the_budget_nothing_is_left_behind(browser, desk):
     assert not (desk.folder / "release-1").exists()
 
 
+def test_a_release_beyond_the_budget_is_said_before_it_is_requested(desk):
+    assert not desk.plan({"study": STUDY})["exceeds"]
+    desk.start_ledger({"kind": "gdp", "mu": 1.0})
+    for kind, size, exceeds in (
+        ("gdp", {"mu": 1.0}, False),
+        ("gdp", {"mu": 1.01}, True),
+        ("pure", {"eps": 0.5}, False),
+    ):
+        study = {**STUDY, "guarantee": {"kind": kind, **size}}
+        assert desk.plan({"study": study})["exceeds"] is exceeds
+    study = {**STUDY, "guarantee": {"kind": "gdp", "mu": 1.0}}
+    desk.release({"study": study, "key": desk.plan({"study": study})["key"]})
+    assert desk.plan({"study": STUDY})["exceeds"]
+
+
 def test_a_ledger_that_exists_is_never_replaced(desk):
     desk.start_ledger({"kind": "gdp", "mu": 1.0})
     assert (

@@ -22,6 +22,7 @@ from curvedp.errors import ParameterError
 from curvedp.estimators.base import PrivateEstimator
 from curvedp.geometry import parse_manifold
 from curvedp.ledger import Entry, Ledger
+from curvedp.privacy import GDP, ZCDP, Guarantee, PureDP
 from curvedp.records import FORMS
 from curvedp.records.output_forms import value_lines
 from curvedp.release.pay import cheapest_request, open_ledger
@@ -40,6 +41,9 @@ from curvedp.studio.places import PlaceReports
 from curvedp.studio.rehearsal import predict_release
 from curvedp.studio.study import Study, notebook, parse_guarantee
 from curvedp.verification import sign_file
+
+# A release that exceeds the budget by less than this factor may do so by rounding.
+_SLIGHTLY_MORE = 1 + 1e-12
 
 # So many lines of a further file are shown on the page.
 _SHOWN_LINES = 6
@@ -356,6 +360,7 @@ class Desk:
         dict
             The prediction, what an attacker could do, two pictures as SVG, and the key
             with which this release can be requested; the key is None without a ledger.
+            "exceeds" says that the ledger has too little left for it.
         """
         study, data = self._parse_study(request["study"])
         mechanism = request.get("mechanism", "auto")
@@ -382,6 +387,7 @@ class Desk:
                 attack_picture(guarantee),
             ],
             "key": None if ledger is None else study.key_at(data, ledger.head),
+            "exceeds": ledger is not None and surely_exceeds(guarantee, ledger),
         }
 
     def release(self, request: Any) -> dict[str, Any]:
@@ -745,6 +751,31 @@ def _field_words(label: str, note: str) -> str:
         What the field is for; may be empty.
     """
     return f"{label}: {note}" if note else label
+
+
+def surely_exceeds(guarantee: Guarantee, ledger: Ledger) -> bool:
+    """Return whether a release certainly does not fit what a ledger has left.
+
+    Definitions are not converted here: where they differ, the answer is False, and the
+    ledger decides when the release is requested.
+
+    Parameters
+    ----------
+    guarantee : Guarantee
+        What the release would cost.
+    ledger : Ledger
+        The ledger that would pay.
+    """
+    remaining = ledger.remaining
+    if remaining is None:
+        return True
+    if isinstance(guarantee, GDP) and isinstance(remaining, GDP):
+        return guarantee.mu > remaining.mu * _SLIGHTLY_MORE
+    if isinstance(guarantee, PureDP) and isinstance(remaining, PureDP):
+        return guarantee.epsilon > remaining.epsilon * _SLIGHTLY_MORE
+    if isinstance(guarantee, ZCDP) and isinstance(remaining, ZCDP):
+        return guarantee.rho > remaining.rho * _SLIGHTLY_MORE
+    return False
 
 
 def _entry_line(entry: Entry) -> str:
