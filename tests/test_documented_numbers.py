@@ -137,7 +137,18 @@ def people_in_three_models() -> str:
     return ", ".join(re.findall(r"([\d,]+) people", str(comparison))[-3:])
 
 
+def errata_by_grade() -> str:
+    """Count the rows of the errata page by their grade."""
+    page = (ROOT / "docs" / "errata.md").read_text()
+    rows = dict(
+        re.findall(r"^\| (E\d+) \|.*?\*\*(unsafe|wrong|slip)", page, flags=re.M)
+    )
+    grades = list(rows.values())
+    return ", ".join(str(grades.count(grade)) for grade in ("unsafe", "wrong", "slip"))
+
+
 COMPUTED: dict[str, Callable[[], str]] = {
+    "errata_by_grade": errata_by_grade,
     "auto_against_published": auto_against_published,
     "new_user_below_sampling_error": new_user_below_sampling_error,
     "people_in_three_models": people_in_three_models,
