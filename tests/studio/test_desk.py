@@ -187,6 +187,14 @@ def test_a_release_beyond_the_budget_is_said_before_it_is_requested(desk):
     assert desk.plan({"study": STUDY})["exceeds"]
 
 
+@pytest.mark.parametrize(("kind", "name"), [("pure", "eps"), ("zcdp", "rho")])
+def test_each_definition_of_a_budget_says_what_does_not_fit(desk, kind, name):
+    desk.start_ledger({"kind": kind, name: 0.5})
+    for size, exceeds in ((0.5, False), (0.6, True)):
+        study = {**STUDY, "guarantee": {"kind": kind, name: size}}
+        assert desk.plan({"study": study})["exceeds"] is exceeds
+
+
 def test_a_ledger_that_exists_is_never_replaced(desk):
     desk.start_ledger({"kind": "gdp", "mu": 1.0})
     assert (

@@ -772,7 +772,7 @@ def surely_exceeds(guarantee: Guarantee, ledger: Ledger) -> bool:
     if isinstance(guarantee, GDP) and isinstance(remaining, GDP):
         return guarantee.mu > remaining.mu * _SLIGHTLY_MORE
     if isinstance(guarantee, PureDP) and isinstance(remaining, PureDP):
-        return guarantee.epsilon > remaining.epsilon * _SLIGHTLY_MORE
+        return guarantee.eps > remaining.eps * _SLIGHTLY_MORE
     if isinstance(guarantee, ZCDP) and isinstance(remaining, ZCDP):
         return guarantee.rho > remaining.rho * _SLIGHTLY_MORE
     return False
