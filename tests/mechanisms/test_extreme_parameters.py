@@ -9,6 +9,11 @@ from curvedp import (
     PrivateDispersion,
     PrivateFrechetMean,
     PrivateFrechetMedian,
+    PrivateKMeans,
+    PrivatePrototypes,
+    PrivateRecenter,
+    PrivateSynthesizer,
+    PrivateTangentPCA,
     PureDP,
 )
 from curvedp.core.mechanism import describe_mechanism, mechanism_from_parameters
@@ -34,6 +39,7 @@ from curvedp.mechanisms import (
     LogGaussianMechanism,
     LogLaplaceMechanism,
 )
+from curvedp.randomness import GeneratorSource
 from curvedp.statistics.frechet_mean import FrechetMean
 from curvedp.statistics.frechet_variance import FrechetVariance
 
@@ -107,6 +113,71 @@ def test_every_radius_gives_a_release_or_a_refusal(M, radius, tmp_path):
                 assert np.isfinite(model.variance_)
             else:
                 assert_is_point(M, model.location_)
+
+
+HALVES = np.arange(60) % 2
+
+
+def tangent_pca(M, radius, X, **options):
+    model = PrivateTangentPCA(M, radius=radius, **options).fit(X)
+    return model.mean_, model.components_, model.explained_variance_, model.covariance_
+
+
+def clusters(M, radius, X, **options):
+    model = PrivateKMeans(M, n_clusters=2, outer_radius=radius, **options)
+    return (model.fit(X).cluster_centers_,)
+
+
+def synthetic(M, radius, X, **options):
+    return (PrivateSynthesizer(M, radius=radius, **options).fit(X).sample(9),)
+
+
+def prototypes(M, radius, X, **options):
+    model = PrivatePrototypes(M, radius=radius, **options)
+    return (model.fit(X, HALVES).predict_proba(X),)
+
+
+def recentered(M, radius, X, **options):
+    model = PrivateRecenter(M, radius=radius, final_dispersion=1.0, **options)
+    return (model.fit(X, domains=HALVES).transform(X, domains=HALVES),)
+
+
+@pytest.mark.filterwarnings("ignore")  # of noise that hides everything
+@pytest.mark.parametrize("radius", [1e-90, 100.0, 1e20])
+@pytest.mark.parametrize(
+    "released", [tangent_pca, clusters, synthetic, prototypes, recentered]
+)
+def test_further_releases_are_finite_or_refused(released, radius, tmp_path):
+    """Also where the released mean lies at the edge of what doubles hold."""
+    for M in (Lorentz(2), SPDAffineInvariant(2), Correlation(3), Sphere(2)):
+        X = np.broadcast_to(M.origin, (60, *M.point_shape)).copy()
+        ledger = Ledger(tmp_path / f"{M.name.replace(':', '-')}.ledger", GDP(1e6))
+        try:
+            values = released(M, radius, X, guarantee=GDP(1e-3), ledger=ledger)
+        except CurvedpError:
+            assert ledger.entries == []
+            continue
+        for value in values:
+            assert np.isfinite(value).all(), M
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_dispersion_that_noise_made_negative_divides_nothing_by_zero():
+    """In so wide a ball no error is predicted that could stand for it."""
+    M = Correlation(3)
+    X = np.broadcast_to(M.origin, (60, *M.point_shape)).copy()
+    below = 0
+    for seed in range(6):
+        model = PrivateRecenter(
+            M,
+            radius=1e20,
+            final_dispersion=1.0,
+            guarantee=GDP(0.03),
+            source=GeneratorSource(np.random.default_rng(seed)),
+        ).fit(X, domains=HALVES)
+        below += sum(np.ravel(each.value)[0] <= 0 for each in model.releases[2:])
+        assert np.isfinite(model.transform(X, domains=HALVES)).all()
+    assert below > 0
 
 
 @pytest.mark.parametrize("M", [*SPACES, SPDLogCholesky(3), SPDLogCholesky(4)], ids=repr)

@@ -921,7 +921,7 @@ def _usable_dispersion(release: ReleasedValue) -> float:
 
     Records are stretched by the root of a quotient of dispersions. Noise can make a
     dispersion 0, by which nobody can divide; one below its own error is not known
-    to be different from it.
+    to be different from it. One of 0 or less, where no error is predicted, counts as 1.
 
     Parameters
     ----------
@@ -929,7 +929,10 @@ def _usable_dispersion(release: ReleasedValue) -> float:
         The dispersion of a domain, with its certificate.
     """
     error = predicted_error(final_mechanism_of(release.certificate))
-    return max(float(np.ravel(release.value)[0]), error)
+    dispersion = max(0.0, float(np.ravel(release.value)[0]))
+    if error > 0:  # 0 or NaN in balls so wide that no error can be predicted
+        dispersion = max(dispersion, error)
+    return dispersion or 1.0
 
 
 def _unit_within_domains(persons: Any) -> PrivacyUnit:

@@ -88,6 +88,10 @@ def moments_diameter(weight: float = MOMENT_WEIGHT) -> float:
     return sqrt(2 + 2 * square + 1 / (2 * square))
 
 
+# The squares of longer logarithms may overflow when they are added up.
+_LARGEST_LENGTH = 1e140
+
+
 @dataclass(frozen=True, eq=False)
 class TangentMoments(ClippedToBall, BoundsSamplingError):
     """The mean and second moment of logarithms u = log_c(x)/r, as one vector.
@@ -303,11 +307,13 @@ class SearchedTangentMoments(BallSearchStatistic):
         Returns
         -------
         float
-            From 0 to π/2.
+            From 0 to π/2, which is also the angle where the population lies beyond what
+            doubles hold.
         """
-        true_direction = _first_direction(
-            np.asarray(self.manifold.normal_coordinates(mean, records))
-        )
+        logs = np.asarray(self.manifold.normal_coordinates(mean, records))
+        if not np.isfinite(logs).all() or np.max(np.abs(logs)) > _LARGEST_LENGTH:
+            return pi / 2
+        true_direction = _first_direction(logs)
         opened = open_records(records, self.manifold.point_shape)
         statistic = replace(final_mechanism.statistic, n=opened.n)
         value = statistic.compute(opened)
@@ -579,7 +585,7 @@ def _carry_frame(
     """Carry the orthonormal frame at a center along a geodesic to the private mean.
 
     The result is in the frame of the records. Where the geodesic leaves the range of
-    doubles, the frame stays at the center.
+    doubles, or no frame at its end can be written in them, the frame stays at the center.
 
     In the canonical frame an isometry has moved the ball's center to where floats are
     most accurate: the origin, or the center itself on a compact space.
@@ -617,6 +623,9 @@ def _carry_frame(
             moved_ends = np.asarray(move_from_origin(manifold, center, ends))
             vectors = np.asarray(manifold.log(mean, moved_ends)) / length
         coordinates = np.asarray(manifold.to_coordinates(mean, vectors))
+        frame_at_mean = np.asarray(manifold.from_coordinates(mean, identity))
+    if not np.all(np.isfinite(frame_at_mean)):
+        return FrameAtMean(np.asarray(center), identity)
     if not np.all(np.isfinite(coordinates)):
         return FrameAtMean(mean, identity)
     # The nearest orthogonal matrix: rounding has made the frame slightly oblique.
