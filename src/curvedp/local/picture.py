@@ -74,15 +74,18 @@ def plot_displacements(mechanism: MetricLaplace) -> "Figure":
     Parameters
     ----------
     mechanism : MetricLaplace
-        What reports are drawn by. Its space has two dimensions.
+        The mechanism that draws the reports, on a space of one or two dimensions; of
+        more dimensions the first two coordinates are shown.
 
     Returns
     -------
     matplotlib.figure.Figure
+        Displacements in the unit of the mechanism, seen from the record.
     """
     from matplotlib.figure import Figure
     from matplotlib.patches import Circle
 
+    # Simulate reports of the public record, and flatten them around it.
     space = mechanism.space
     manifold = space.manifold
     rng = np.random.default_rng(_SEED)
@@ -132,11 +135,12 @@ def plot_places(mechanism: MetricLaplace) -> "Figure":
     Parameters
     ----------
     mechanism : MetricLaplace
-        What reports of places on `Earth()` are drawn by.
+        The mechanism that draws reports of places, on `Earth()`.
 
     Returns
     -------
     matplotlib.figure.Figure
+        A map in degrees, with a line from each place to its report.
     """
     from matplotlib.figure import Figure
 
@@ -160,8 +164,9 @@ def plot_places(mechanism: MetricLaplace) -> "Figure":
             )
         axes.scatter(true[:, 1], true[:, 0], marker="+", color=INK, label="place")
         axes.scatter(reported[:, 1], reported[:, 0], s=14, color=WARM, label="report")
-        middle = math.radians(float(np.clip(true[:, 0].mean(), -60, 60)))
-        axes.set_aspect(1 / math.cos(middle))
+        # A degree of longitude is shorter by the cosine of the latitude.
+        middle_latitude = float(np.clip(true[:, 0].mean(), -60, 60))
+        axes.set_aspect(1 / math.cos(math.radians(middle_latitude)))
         axes.set_xlabel("longitude in degrees")
         axes.set_ylabel("latitude in degrees")
         axes.set_title(

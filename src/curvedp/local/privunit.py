@@ -148,9 +148,9 @@ def optimal_parameters(dim: int, epsilon: float) -> CapParameters:
     probability p, else uniform outside. Its variance is least where its mean length m is
     largest. Theorem N3 (docs/theory/local.md), with A(γ) the share of the sphere in the
     cap, and T(γ) the mean of a uniform inner product, restricted to the cap: for a
-    threshold γ the best p makes ε tight, and then m(γ) = T(γ)/(κ + A(γ)) with κ = 1/(e^ε − 1). It has one maximum on [0, 1), at
-    the only root of T = γ·(κ + A), where m = γ: the best threshold is the mean length
-    of a report itself.
+    threshold γ the best p makes ε tight, and then m(γ) = T(γ)/(κ + A(γ)) with
+    κ = 1/(e^ε − 1). It has one maximum on [0, 1), at the only root of T = γ·(κ + A),
+    where m = γ: the best threshold is the mean length of a report itself.
 
     The threshold is the root in floats, which changes m in second order only. The
     weight of the cap is the largest multiple of 2^-64 at which the certified ε is at

@@ -5,6 +5,7 @@ error bars come from the spread of the reports. All of it is post-processing.
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -103,14 +104,21 @@ def estimate_mean(
 
 
 def _read_points(space: RecordSpace, reports: Any) -> np.ndarray:
-    """Return reports as points, broken ones as the public record.
+    """Return reports as points of the manifold, broken ones as the public record.
+
+    Reports come from strangers, so that a broken one must not stop an estimate.
 
     Parameters
     ----------
     space : RecordSpace
-        The manifold of the records.
+        The space of the reports, with the form in which they are written.
     reports : array, shape (n, *record_shape)
-        The reports.
+        The reports, at least two: error bars come from their spread.
+
+    Returns
+    -------
+    array, shape (n, *point_shape)
+        Points of the manifold.
     """
     points, is_single = read_batch(space, reports)
     if is_single or len(points) < 2:
@@ -140,42 +148,65 @@ def _ball_radius(deviations: np.ndarray, level: float) -> float:
 def _mean_direction(
     mechanism: LocalMechanism, points: np.ndarray, level: float
 ) -> tuple[np.ndarray, float]:
-    """Return the mean direction of the records, and the radius of its region.
+    """Return the mean direction of records on a sphere, with a confidence radius.
+
+    Isotropic noise multiplies the mean vector by a public factor and keeps its
+    direction. With `length` that of the mean of the reports, and `across` the radius of a
+    ball that covers its error orthogonal to it, the direction is off by at most
+    arctan(across/length).
 
     Parameters
     ----------
     mechanism : LocalMechanism
         Isotropic noise on a sphere.
     points : array, shape (n, d + 1)
-        The reports.
+        The reports as unit vectors.
     level : float
-        The coverage.
+        The coverage of the region.
+
+    Returns
+    -------
+    direction, radius : array of shape (d + 1,), float
+        A unit vector, and an angle: π, which says nothing, where the mean is too short
+        to have a direction.
     """
     manifold = mechanism.space.manifold
     mean = points.mean(axis=0)
     length = float(np.linalg.norm(mean))
     direction = np.asarray(manifold.project(mean))
-    across = np.asarray(
-        manifold.to_coordinates(direction, manifold.to_tangent(direction, points))
-    )
-    radius = _ball_radius(across - across.mean(axis=0), level)
-    # The factor a of the noise cancels in the quotient: it shrinks both alike.
-    return direction, math.atan2(radius, length) if length > radius else math.pi
+    tangents = manifold.to_tangent(direction, points)
+    components_across = np.asarray(manifold.to_coordinates(direction, tangents))
+    deviations = components_across - components_across.mean(axis=0)
+    across = _ball_radius(deviations, level)
+    if length <= across:
+        return direction, math.pi
+    # The factor of the noise cancels in the quotient: it shrinks both alike.
+    return direction, math.atan2(across, length)
 
 
 def _mean_angles(
     mechanism: LocalMechanism, points: np.ndarray, level: float
 ) -> tuple[np.ndarray, float]:
-    """Return the mean direction of each angle, and the radius of a region of all.
+    """Return the mean direction of each angle of a torus, with a confidence radius.
+
+    Each angle is a point of a circle, on which symmetric noise multiplies the mean vector
+    by a public factor and keeps its direction. The error of the direction is, to first
+    order, the mean of sin(angle − direction) over the length of the mean vector.
 
     Parameters
     ----------
     mechanism : LocalMechanism
         Noise on a torus.
     points : array, shape (n, d)
-        The reports.
+        The reports, as angles.
     level : float
-        The coverage.
+        The coverage of the region.
+
+    Returns
+    -------
+    angles, radius : array of shape (d,), float
+        The directions, and the radius of a ball that covers all of them jointly; at most
+        the largest distance on the torus.
     """
     cosine, sine = np.cos(points).mean(axis=0), np.sin(points).mean(axis=0)
     angles = np.arctan2(sine, cosine)
@@ -265,42 +296,54 @@ def estimate_density(
 
 
 def _window(orders: np.ndarray, degree: int) -> np.ndarray:
-    """Return w_l = cos²(πl/(2L + 2)), and 0 beyond L.
+    """Return the smoothing weight of each harmonic in an estimated density.
+
+    A density is cut off at the degree L. The weights w_l = cos²(πl/(2L + 2)) fall
+    smoothly from 1 to nearly 0 there, so that the cut makes no ripples; beyond they are
+    0.
 
     Parameters
     ----------
     orders : array
-        l, whole numbers or lengths of frequencies.
+        The degrees l of harmonics, or lengths of frequencies on a torus.
     degree : int
-        L.
+        The largest degree L.
     """
     angles = np.minimum(np.pi * orders / (2 * degree + 2), np.pi / 2)
     return np.asarray(np.cos(angles) ** 2)
 
 
-def _choose_degree(relative_errors: Any, degree: int | None) -> int:
-    """Return the degree that was given, or the largest with a small enough error.
+def _choose_degree(relative_error: Callable[[int], float], degree: int | None) -> int:
+    """Return the degree up to which a density is estimated.
+
+    It is the one that the caller gave, or the largest with a small enough error. The
+    choice depends on the number of reports and on the noise, not on the reports.
 
     Parameters
     ----------
-    relative_errors : callable
+    relative_error : callable
         Maps a degree to the standard error of a uniform density, relative to it.
     degree : int or None
-        What was given.
+        The caller's degree.
+
+    Returns
+    -------
+    int
+        At least 1, even if no degree has a small enough error.
     """
     if degree is not None:
-        chosen = _validate.integer("degree", degree, 1)
-        if chosen > _LARGEST_DEGREE:
+        checked_degree = _validate.integer("degree", degree, 1)
+        if checked_degree > _LARGEST_DEGREE:
             raise ParameterError(
                 f"must be at most {_LARGEST_DEGREE}", parameter="degree", value=degree
             )
-        return chosen
-    fitting = [
-        order
-        for order in range(1, _LARGEST_DEGREE + 1)
-        if relative_errors(order) <= _RELATIVE_ERROR
+        return checked_degree
+    accurate_degrees = [
+        candidate
+        for candidate in range(1, _LARGEST_DEGREE + 1)
+        if relative_error(candidate) <= _RELATIVE_ERROR
     ]
-    return max(fitting, default=1)
+    return max(accurate_degrees, default=1)
 
 
 def _sphere_density(
@@ -309,17 +352,29 @@ def _sphere_density(
     queries: np.ndarray,
     degree: int | None,
 ) -> DensityEstimate:
-    """Return the density on the two-sphere; see `estimate_density`.
+    """Estimate the density of the records at places of the two-sphere, from reports.
 
-    The kernel is K(t) = Σ (2l + 1)/(4π)·w_l/a_l·P_l(t) of the inner product t of query
-    and report.
+    Noise multiplies a harmonic of degree l by a public factor a_l. The estimate at a
+    place is the mean over reports of K(t), with t the inner product of place and report,
+
+        K(t) = Σ (2l + 1)/(4π)·(w_l/a_l)·P_l(t) over l ≤ L,
+
+    P_l the Legendre polynomial and w_l a smoothing weight. Dividing by a_l makes it
+    unbiased for the smoothed density.
 
     Parameters
     ----------
     mechanism : LocalMechanism
+        Isotropic noise on the two-sphere.
     points, queries : arrays, shape (n, 3) and (m, 3)
-        The reports, and where the density is wanted.
+        The reports, and the places at which the density is wanted, as unit vectors.
     degree : int or None
+        L; None chooses it from n and the noise.
+
+    Returns
+    -------
+    DensityEstimate
+        The density per steradian at each query, with standard errors.
     """
     factors = RadialLaw(mechanism).legendre(_LARGEST_DEGREE)
     orders = np.arange(_LARGEST_DEGREE + 1)
@@ -363,16 +418,28 @@ def _torus_density(
     queries: np.ndarray,
     degree: int | None,
 ) -> DensityEstimate:
-    """Return the density on a torus; see `estimate_density`.
+    """Estimate the density of the records at places of a torus, from reports.
 
-    The kernel is (2π)^{-d}·Σ w_k/a_k·cos⟨k, query − report⟩ over |k| ≤ L.
+    Noise multiplies the Fourier coefficient at the vector k of whole numbers by a public
+    factor a_k. The estimate at a place is the mean over reports of
+
+        (2π)^{-d}·Σ (w_k/a_k)·cos⟨k, place − report⟩ over |k| ≤ L,
+
+    w_k a smoothing weight. Dividing by a_k makes it unbiased for the smoothed density.
 
     Parameters
     ----------
     mechanism : LocalMechanism
+        Laplace noise on the torus.
     points, queries : arrays, shape (n, d) and (m, d)
-        The reports, and where the density is wanted.
+        The reports, and the places at which the density is wanted, as angles.
     degree : int or None
+        L; None chooses it from n and the noise.
+
+    Returns
+    -------
+    DensityEstimate
+        The density per radian^d at each query, with standard errors.
     """
     dim = points.shape[1]
     largest = _LARGEST_DEGREE if dim == 1 else _LARGEST_DEGREE // 3
@@ -381,7 +448,8 @@ def _torus_density(
     first_nonzero = np.array(
         [next((entry for entry in k if entry), 0) for k in grid.tolist()]
     )
-    # One of k and −k, and not 0.
+    # The cosines of k and −k are equal, so one of the two is enough: that whose first
+    # nonzero entry is positive. k = 0 is the constant 1 below.
     half = grid[first_nonzero > 0]
     lengths = np.linalg.norm(half, axis=1)
     factors = torus_moments(mechanism, half)
@@ -413,23 +481,34 @@ def _torus_density(
 def _average_kernel(
     kernel: Any, queries: np.ndarray, n: int, degree: int
 ) -> DensityEstimate:
-    """Return the mean over reports of a kernel at each query, with its standard error.
+    """Average a kernel over all reports at each query, with its standard error.
+
+    Queries are taken in blocks, since an array of all pairs of a query and a report
+    could exceed the memory.
 
     Parameters
     ----------
     kernel : callable
-        Maps a block of queries to an array of shape (block, n).
+        Maps a block of queries to an array of shape (block, n): one number for each
+        query and report, whose mean over reports is the density.
     queries : array, shape (m, ...)
+        The places at which the density is wanted.
     n : int
         The number of reports.
     degree : int
+        The largest degree of harmonics in the kernel, which the result states.
+
+    Returns
+    -------
+    DensityEstimate
+        Means over reports, and their standard errors.
     """
     block_size = max(1, _BLOCK_PAIRS // n)
     values, errors = [], []
     for start in range(0, len(queries), block_size):
-        numbers = kernel(queries[start : start + block_size])
-        values.append(numbers.mean(axis=1))
-        errors.append(numbers.std(axis=1, ddof=1) / math.sqrt(n))
+        kernel_values = kernel(queries[start : start + block_size])
+        values.append(kernel_values.mean(axis=1))
+        errors.append(kernel_values.std(axis=1, ddof=1) / math.sqrt(n))
     return DensityEstimate(np.concatenate(values), np.concatenate(errors), degree)
 
 
@@ -456,6 +535,7 @@ class PublicCells:
     centers: Any
 
     def __post_init__(self) -> None:
+        """Read the centers as points, and store them in the form of records again."""
         from curvedp.local.spaces import record_space
 
         space = record_space(self.manifold, None)
@@ -479,16 +559,24 @@ class PublicCells:
         ----------
         records : array, shape (n, *record_shape)
             Records or reports; one that cannot be read is the public record.
+
+        Returns
+        -------
+        array of int, shape (n,)
+            The number of the nearest center, from 0.
         """
         points, _ = read_batch(self.space, records)
         return self.nearest(points)
 
     def nearest(self, points: np.ndarray) -> np.ndarray:
-        """Return the cell of each point of the manifold.
+        """Return the cell of each point: the number of the nearest center, from 0.
+
+        Of centers at the same distance the first one counts.
 
         Parameters
         ----------
         points : array, shape (n, *point_shape)
+            Points of the manifold, in the manifold's own form (not in degrees).
         """
         manifold = self.space.manifold
         nearest = np.zeros(len(points), dtype=np.int64)
@@ -501,11 +589,17 @@ class PublicCells:
         return np.asarray(nearest)
 
     def snap(self, records: Any) -> np.ndarray:
-        """Return the center of the cell of each record: what a device perturbs.
+        """Return the center of the cell of each record, which a device perturbs.
 
         Parameters
         ----------
         records : array, shape (n, *record_shape)
+            Records; one that cannot be read counts as the public record.
+
+        Returns
+        -------
+        array, shape (n, *record_shape)
+            Centers in the form of records.
         """
         return np.asarray(np.asarray(self.centers)[self.index(records)])
 
@@ -573,11 +667,13 @@ def estimate_histogram(
     """
     points = _read_points(mechanism.report_space, reports)
     n, k = len(points), len(cells)
+
+    # Estimate P(report in cell j | record in cell k) by simulation, with a public seed.
     rng = np.random.default_rng(_CELL_SEED)
     transitions = np.empty((k, k))
     for number, center in enumerate(cells.points):
-        about = np.repeat(center[None], _CELL_DRAWS, axis=0)
-        simulated = cells.nearest(mechanism.simulate_points(about, rng))
+        copies = np.repeat(center[None], _CELL_DRAWS, axis=0)
+        simulated = cells.nearest(mechanism.simulate_points(copies, rng))
         transitions[:, number] = np.bincount(simulated, minlength=k) / _CELL_DRAWS
     reported = np.bincount(cells.nearest(points), minlength=k)
 
@@ -593,30 +689,44 @@ def estimate_histogram(
     inverse = np.linalg.inv(transitions)
     counts = inverse @ reported
     shares = _most_likely_shares(transitions, reported)
-    # The reports of the records of one cell are multinomial.
+
+    # The reports of the records of one cell are multinomial. Summed over cells, the
+    # covariance of the reported counts is diag(C·e) − C·diag(e)·Cᵀ, with e the expected
+    # counts of the records.
     expected = np.maximum(n * shares, 0.0)
     covariance = np.diag(transitions @ expected)
     covariance -= (transitions * expected) @ transitions.T
     # The matrix itself is known up to its simulation.
     simulated_variance = transitions * (1 - transitions) / _CELL_DRAWS
     covariance += np.diag(simulated_variance @ expected**2)
+    # The diagonal of C⁻¹·covariance·C⁻ᵀ.
     variances = np.einsum("ij,jk,ik->i", inverse, covariance, inverse)
     return HistogramEstimate(counts, np.sqrt(np.maximum(variances, 0.0)), shares)
 
 
 def _most_likely_shares(transitions: np.ndarray, reported: np.ndarray) -> np.ndarray:
-    """Return the shares of the largest likelihood, by expectation and maximization.
+    """Return the shares of records in cells that make the reports most likely.
+
+    Unlike unbiased estimates they are never negative. They are found by expectation and
+    maximization: each step assigns the reports to cells by the present shares, and takes
+    the assigned shares as the next ones.
 
     Parameters
     ----------
     transitions : array, shape (k, k)
         Column k holds the probabilities of reports from cell k.
     reported : array, shape (k,)
-        The counts of the reports.
+        How many reports lie in each cell.
+
+    Returns
+    -------
+    array, shape (k,)
+        Shares that add up to 1.
     """
     k = len(reported)
     shares = np.full(k, 1 / k)
     for _ in range(2000):
+        # The bound avoids 0/0 where no cell explains a report.
         predicted = np.maximum(transitions @ shares, 1e-300)
         updated = shares * (transitions.T @ (reported / predicted)) / reported.sum()
         if np.abs(updated - shares).max() < 1e-10:

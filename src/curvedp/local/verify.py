@@ -79,12 +79,17 @@ def rebuild(certificate: LocalCertificate) -> LocalMechanism:
 
 
 def _rebuild_metric(certificate: LocalCertificate) -> MetricLaplace:
-    """Return the `MetricLaplace` of a certificate.
+    """Build the `MetricLaplace` of a certificate again, to compare it with the claims.
 
     Parameters
     ----------
     certificate : LocalCertificate
-        A certificate of that mechanism.
+        A certificate that names this mechanism; its parameters may be missing or wrong.
+
+    Returns
+    -------
+    MetricLaplace
+        The mechanism with the stated ε, space and public record.
     """
     parameters = certificate.parameters
     public_record = np.array(parameters["public_record"], dtype=np.float64)
@@ -157,13 +162,23 @@ def verify_local_certificate(certificate: LocalCertificate) -> list[Check]:
 def _check_guarantee(
     certificate: LocalCertificate, mechanism: LocalMechanism
 ) -> list[Check]:
-    """Recompute ε, or the noise that the guarantee needs.
+    """Recompute the guarantee from the stated noise: ε, or the noise that it needs.
+
+    Each of the three kinds of mechanisms has its own bound. `MetricLaplace` is private
+    with ε = 1/scale per unit (Theorem N1). The ε of `PrivUnit` follows from its cap. For
+    noise in a ball the least scale is calibrated again.
 
     Parameters
     ----------
     certificate : LocalCertificate
+        The certificate, whose numbers are checked.
     mechanism : LocalMechanism
-        The rebuilt mechanism.
+        The mechanism that was rebuilt from the certificate's parameters.
+
+    Returns
+    -------
+    list of Check
+        One check for each claim about privacy.
     """
     stated = dict(certificate.guarantee)
     is_same = stated == mechanism.guarantee_record()
@@ -221,11 +236,15 @@ def _check_parameters(
 ) -> Check:
     """Check that all stated parameters are those of the rebuilt mechanism.
 
+    The four numbers of PrivUnit's cap are left out: they may differ between machines, and
+    `_check_guarantee` recomputes ε from them.
+
     Parameters
     ----------
     certificate : LocalCertificate
+        The certificate, whose parameters are checked.
     mechanism : LocalMechanism
-        The rebuilt mechanism.
+        The mechanism that was rebuilt from some of them.
     """
     recomputed = mechanism.parameters()
     stated = certificate.parameters
@@ -245,12 +264,15 @@ def _check_parameters(
 def _has_structure_of(recomputed: Any, stated: Any) -> bool:
     """Return whether two JSON values have the same names, lengths and types.
 
+    After this check, the parameters of a stranger's certificate can be read like those
+    of a mechanism, without an error of Python.
+
     Parameters
     ----------
     recomputed : JSON value
-        What a mechanism says.
+        A value from the rebuilt mechanism.
     stated : JSON value
-        What a certificate says, maybe a stranger's.
+        The value in the same place of a certificate.
     """
     if type(recomputed) is not type(stated):
         return False
@@ -266,7 +288,15 @@ def _has_structure_of(recomputed: Any, stated: Any) -> bool:
 
 
 def _is_close(stated: Any, recomputed: Any) -> bool:
-    """Return whether two JSON values are the same up to rounding."""
+    """Return whether two JSON values are equal, floats up to a part of 10⁻⁹.
+
+    Parameters
+    ----------
+    stated : JSON value
+        A value from a certificate.
+    recomputed : JSON value
+        The value of the rebuilt mechanism.
+    """
     are_floats = isinstance(stated, float) and isinstance(recomputed, float)
     if are_floats:
         return math.isclose(stated, recomputed, rel_tol=_TOLERANCE, abs_tol=1e-300)
@@ -274,14 +304,20 @@ def _is_close(stated: Any, recomputed: Any) -> bool:
 
 
 def _check_reports(reports: Any, width: int) -> Check:
-    """Check the hash of the listed reports.
+    """Check that the listed reports are those that the certificate was made for.
 
     Parameters
     ----------
     reports : mapping
-        The field of the certificate.
+        The field `reports` of a certificate: the number, the SHA-256, and the integers
+        of the reports (None if they are too many to list).
     width : int
         How many integers one report has.
+
+    Returns
+    -------
+    Check
+        Undecided (None) for reports that are too many to list.
     """
     integers = reports["integers"]
     claim = f"{reports['count']} reports"
@@ -300,13 +336,32 @@ def _check_reports(reports: Any, width: int) -> Check:
 
 
 def _whole_number(digits: str) -> int:
-    """Return the whole number that a text of digits spells; 0 for any other text."""
+    """Return the whole number that a text of digits spells; 0 for any other text.
+
+    The text may be a stranger's. Longer ones than 2^64 needs are not parsed.
+
+    Parameters
+    ----------
+    digits : str
+        The weight of a cap, as a certificate states it.
+    """
     is_number = digits.isascii() and digits.isdigit() and len(digits) <= _LONGEST_NUMBER
     return int(digits) if is_number else 0
 
 
 def _number(value: Any) -> float:
-    """Return a JSON number as a float; NaN for anything else, which is refuted."""
+    """Return a finite JSON number of a certificate as a float.
+
+    Parameters
+    ----------
+    value : JSON value
+        What the certificate states, maybe a stranger's.
+
+    Raises
+    ------
+    ParameterError
+        If it is not a number, or not finite.
+    """
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     if not is_number or not math.isfinite(value):
         raise ParameterError("a number of the certificate is missing")

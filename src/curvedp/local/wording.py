@@ -26,10 +26,12 @@ _WEAKER = (
 def expectation_sentence(mechanism: MetricLaplace) -> str:
     """Say how far reports will lie from their records, and what each one costs.
 
+    The command line and the studio show it before anything is drawn.
+
     Parameters
     ----------
     mechanism : MetricLaplace
-        Before anything is drawn.
+        The mechanism that would draw the reports.
     """
     unit = mechanism.space.unit
     largest = mechanism.displacement_quantile(0.95)
@@ -46,7 +48,12 @@ def promise_sentences(certificate: LocalCertificate) -> list[str]:
     Parameters
     ----------
     certificate : LocalCertificate
-        A certificate.
+        A certificate of local reports.
+
+    Returns
+    -------
+    list of str
+        Sentences about the protection, its limits, trust, and how reports are drawn.
     """
     if certificate.guarantee["kind"] == "metric":
         promise = _metric_sentences(certificate)
@@ -66,10 +73,13 @@ def promise_sentences(certificate: LocalCertificate) -> list[str]:
 def _metric_sentences(certificate: LocalCertificate) -> list[str]:
     """Say what metric privacy protects, with numbers.
 
+    At distance d the likelihoods of a report differ by a factor of at most e^(ε·d); the
+    sentences state it at the distances 0.1/ε, 1/ε and beyond.
+
     Parameters
     ----------
     certificate : LocalCertificate
-        Of a mechanism with metric privacy.
+        The certificate of a mechanism with metric privacy.
     """
     epsilon = float(certificate.guarantee["epsilon"])
     unit = certificate.guarantee["per"]
@@ -93,7 +103,7 @@ def _unprotected_sentence(epsilon: float, units: str, diameter: float) -> str:
     Parameters
     ----------
     epsilon : float
-        ε per unit.
+        ε per unit of distance.
     units : str
         The unit of distance, in the plural.
     diameter : float
@@ -117,7 +127,12 @@ def _diameter(certificate: LocalCertificate) -> float:
     Parameters
     ----------
     certificate : LocalCertificate
-        Of a mechanism with metric privacy.
+        The certificate of a mechanism with metric privacy.
+
+    Returns
+    -------
+    float
+        Kilometers on the Earth, else the manifold's unit; infinite on unbounded spaces.
     """
     unit_length = float(certificate.parameters["unit_length"])
     if certificate.space == "earth":
@@ -130,12 +145,12 @@ def _diameter(certificate: LocalCertificate) -> float:
 
 
 def _local_sentences(certificate: LocalCertificate) -> list[str]:
-    """Say what local privacy protects, with numbers.
+    """Say what local privacy protects, with the numbers of the guarantee.
 
     Parameters
     ----------
     certificate : LocalCertificate
-        Of a mechanism with local privacy.
+        The certificate of a mechanism with local privacy.
     """
     promise = certificate.guarantee["promise"]
     return [
@@ -146,5 +161,5 @@ def _local_sentences(certificate: LocalCertificate) -> list[str]:
 
 
 def _rounded(value: float) -> str:
-    """Return a number with three digits."""
+    """Return a number with three significant digits, for a sentence."""
     return f"{value:.3g}"
