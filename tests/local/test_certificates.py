@@ -185,6 +185,20 @@ def test_no_leaf_holds_what_nobody_has_checked(mechanism):
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS, ids=repr)
+def test_numbers_beyond_doubles_raise_nothing_else(mechanism):
+    record = reported(mechanism)
+    for path in leaves(record):
+        for number in (10**400, -(10**400), 5e-324, 1e308):
+            is_confirmed(changed(record, path, number))
+
+
+def test_a_certified_epsilon_above_the_promise_is_refuted():
+    record = reported(PrivUnit(12, 4.0))
+    forged = changed(record, ("parameters", "certified_epsilon"), 1e308)
+    assert not is_confirmed(forged)
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS, ids=repr)
 def test_no_place_holds_a_free_text(mechanism):
     record = reported(mechanism)
     for text in FREE_TEXTS:
