@@ -407,6 +407,20 @@ def test_regions_hold_their_targets_and_smaller_ones_do_not(guarantee):
     assert held["small"] < 0.87 * runs
 
 
+def test_a_step_that_leaves_too_wide_a_ball_says_what_has_a_region():
+    """The advice is not a radius below the limit: the public radius is below it already."""
+    M = Sphere(2)
+    rng = np.random.default_rng(5)
+    logs = rng.normal(0.6, [0.3, 0.1], (500, 2))
+    X = np.asarray(M.from_normal_coordinates(M.origin, logs))
+    wide = PrivateTangentPCA(M, radius=1.3, mechanism="two-step", source=seeded(0))
+    with pytest.raises(ParameterError, match="enlarged the public ball"):
+        wide.fit(X).confidence_region()
+    assert wide.confidence_region(target="variances").upper[0] > 0
+    searched = PrivateTangentPCA(M, radius="private", source=seeded(0)).fit(X)
+    assert searched.confidence_region().radius < 0.5
+
+
 def test_too_many_dimensions_are_refused_before_anything_is_paid():
     with pytest.raises(ParameterError, match="dimensions"):
         TangentMoments(Euclidean(2000), None, 1.0, 10)

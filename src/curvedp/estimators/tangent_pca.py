@@ -42,6 +42,7 @@ from curvedp.mechanisms.staged.step_to_mean import (
 )
 from curvedp.records.chunked import map_records
 from curvedp.release.choose import ChosenMechanism
+from curvedp.release.rebuild import final_mechanism_of
 from curvedp.statistics.tangent_moments import (
     SearchedTangentMoments,
     TangentMoments,
@@ -348,9 +349,10 @@ class PrivateTangentPCA(PrivateTransformer, BallEstimator):
             Intervals for the target "variances", else a region.
         """
         _validate.choice("target", target, ("mean", "variances", "directions"))
-        if target == "mean":
-            return super().confidence_region(level, of)
         check_is_fitted(self)
+        if target == "mean":
+            self._check_enlarged_ball()
+            return super().confidence_region(level, of)
         _validate.within("level", level, 0.0, 1.0, open_low=True, open_high=True)
         _validate.choice("of", of, ("records",))
         if target == "directions":
@@ -361,6 +363,27 @@ class PrivateTangentPCA(PrivateTransformer, BallEstimator):
         return variance_intervals(
             self.certificate_, min(count, self.manifold_.dim), level
         )
+
+    def _check_enlarged_ball(self) -> None:
+        """Refuse a region of the mean where the step to it has left too wide a ball.
+
+        Raises
+        ------
+        ParameterError
+            If records in the public ball have one mean, but records in the ball about
+            the end of the step, which holds the public one, may have several.
+        """
+        if self.radius is None or isinstance(self.radius, str):
+            return
+        limit = self.manifold_.convexity_radius
+        statistic: Any = final_mechanism_of(self.certificate_).statistic
+        if self.radius < limit <= statistic.radius:
+            raise ParameterError(
+                "no confidence region of the mean: the private step to the mean has "
+                f"enlarged the public ball to radius {statistic.radius:.4g}, and only "
+                f"below {limit:.4g} records are known to have one mean; radius='private' "
+                "has a region, and so has a public center near the mean"
+            )
 
     def transform(self, X: Any) -> Any:
         """Return the coordinates of the records along the principal geodesics.
