@@ -2,6 +2,7 @@
 
 import importlib.util
 import os
+import pkgutil
 import re
 import runpy
 import subprocess
@@ -16,6 +17,7 @@ import yaml
 from typer.core import TyperGroup
 from typer.main import get_command
 
+import curvedp
 from curvedp.cli import app
 from curvedp.core.certificate import Certificate, Provenance
 from curvedp.records.forms import FORMS
@@ -111,6 +113,24 @@ def test_the_site_builds_strictly(tmp_path):
         tmp_path / "site" / "tutorials" / "tensor_mean" / "index.html"
     ).read_text(encoding="utf-8")
     assert "tensor_mean.png" in tutorial
+    pages = (tmp_path / "site" / "api").glob("*/index.html")
+    reference = "\n".join(page.read_text(encoding="utf-8") for page in pages)
+    assert sorted(exported_names() - anchors_of(reference)) == []
+
+
+def exported_names() -> set[str]:
+    """Return what the packages of curvedp export, except the command line's app."""
+    packages = ["curvedp"]
+    for module in pkgutil.walk_packages(curvedp.__path__, "curvedp."):
+        if module.ispkg and module.name != "curvedp.cli":
+            packages.append(module.name)
+    exported = [importlib.import_module(name) for name in packages]
+    return {name for module in exported for name in getattr(module, "__all__", ())}
+
+
+def anchors_of(html: str) -> set[str]:
+    """Return the names that an API page describes."""
+    return set(re.findall(r'id="curvedp(?:\.\w+)*\.(\w+)"', html))
 
 
 def test_the_readme_points_to_what_exists():
