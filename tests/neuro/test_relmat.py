@@ -195,7 +195,7 @@ def test_a_closed_pipe_loses_no_release(folder, tmp_path, monkeypatch):
     """What is paid for is in its files before a printed line can fail."""
     from curvedp.cli import neuro
 
-    def closed(*_):
+    def closed(*_, **__):
         raise BrokenPipeError
 
     monkeypatch.setattr(neuro, "_print_connectome", closed)
@@ -204,6 +204,21 @@ def test_a_closed_pipe_loses_no_release(folder, tmp_path, monkeypatch):
     done = CliRunner().invoke(app, [*arguments, str(certificate)])
     assert done.exit_code != 0
     assert json.loads(certificate.read_text())["privacy_unit"] == "person"
+
+
+def test_without_a_file_every_edge_is_printed(tmp_path):
+    """Edges that are neither printed nor written would be paid for and lost."""
+    names = [f"region{number}" for number in range(8)]
+    for number in range(30):
+        rng = np.random.default_rng(number)
+        matrix = np.corrcoef(rng.normal(size=(8, 50)) + rng.normal(size=50))
+        write_matrix(tmp_path / f"sub-{number}_relmat.tsv", matrix, names)
+    arguments = ["release", "connectome", str(tmp_path), "--mu", "2"]
+    done = CliRunner().invoke(app, arguments)
+    assert done.exit_code == 0, done.output
+    assert done.output.count(" – ") == 28
+    kept = [*arguments, "--certificate", str(tmp_path / "c.json")]
+    assert CliRunner().invoke(app, kept).output.count(" – ") == 20
 
 
 @pytest.mark.parametrize("measure", ["count", "FisherZ", "covariance"])

@@ -29,7 +29,8 @@ if TYPE_CHECKING:
     from curvedp.neuro import PrivateConnectome, PrivateRegionTensors
     from curvedp.privacy import Guarantee
 
-# Rows of a table that are printed; all are in the files.
+# Rows of a table that are printed if all are in a file. Without a file all are printed:
+# they are paid for.
 _MAX_ROWS = 20
 
 _LedgerOption = Annotated[Path | None, typer.Option(help="budget to spend from")]
@@ -149,7 +150,7 @@ def connectome(
     if json:
         print(json_module.dumps(content))
     else:
-        _print_connectome(model)
+        _print_connectome(model, is_in_file=out is not None or certificate is not None)
     _print_written(written)
 
 
@@ -301,13 +302,15 @@ def _connectome_dict(model: "PrivateConnectome") -> dict[str, Any]:
     }
 
 
-def _print_connectome(model: "PrivateConnectome") -> None:
+def _print_connectome(model: "PrivateConnectome", *, is_in_file: bool) -> None:
     """Print the strongest edges with their intervals, the errors and the plan.
 
     Parameters
     ----------
     model : PrivateConnectome
         The estimator after `fit`.
+    is_in_file : bool
+        Whether all rows are in a file, so that the first ones are enough here.
     """
     import numpy as np
 
@@ -323,7 +326,9 @@ def _print_connectome(model: "PrivateConnectome") -> None:
     bounds = {of: model.confidence_edges(of=of) for of in _interval_targets(model)}
     offset = 1 if model.resolution_ == "regions" else 0
     rows, columns = np.triu_indices(len(model.names_), offset)
-    strongest = np.argsort(-np.abs(model.matrix_[rows, columns]))[:_MAX_ROWS]
+    strongest = np.argsort(-np.abs(model.matrix_[rows, columns]))
+    if is_in_file:
+        strongest = strongest[:_MAX_ROWS]
     print_table(
         ["edge", "correlation", *(_INTERVAL_WORDS[of] for of in bounds)],
         [
@@ -497,7 +502,7 @@ def regions(
     if json:
         print(json_module.dumps(content))
     else:
-        _print_regions(model)
+        _print_regions(model, is_in_file=out is not None or certificate is not None)
     _print_written(written)
 
 
@@ -532,7 +537,7 @@ def _region_names(path: Path | None) -> dict[int, str] | None:
         raise ParameterError(f"{path} has a line without an index or a name") from None
 
 
-def _print_regions(model: "PrivateRegionTensors") -> None:
+def _print_regions(model: "PrivateRegionTensors", *, is_in_file: bool) -> None:
     """Print FA and MD of the regions with their intervals.
 
     FA and MD are the fractional anisotropy and the mean diffusivity of a tensor.
@@ -541,6 +546,8 @@ def _print_regions(model: "PrivateRegionTensors") -> None:
     ----------
     model : PrivateRegionTensors
         The estimator after `fit`.
+    is_in_file : bool
+        Whether all rows are in a file, so that the first ones are enough here.
     """
     statistic = model.certificate_.statistic
     console.print(
@@ -551,6 +558,7 @@ def _print_regions(model: "PrivateRegionTensors") -> None:
     # A table of the first regions.
     of = _interval_targets(model)[0]
     rows = model.table(of=of)
+    printed_rows = rows[:_MAX_ROWS] if is_in_file else rows
     interval = _INTERVAL_WORDS[of]
     print_table(
         ["region", "FA", interval, "MD", interval],
@@ -562,11 +570,11 @@ def _print_regions(model: "PrivateRegionTensors") -> None:
                 f"{row.md:.4g}",
                 f"{row.md_low:.4g} to {row.md_high:.4g}",
             ]
-            for row in rows[:_MAX_ROWS]
+            for row in printed_rows
         ],
     )
-    if len(rows) > _MAX_ROWS:
-        console.print(f"{len(rows) - _MAX_ROWS} more regions are in the files")
+    if len(rows) > len(printed_rows):
+        console.print(f"{len(rows) - len(printed_rows)} more regions are in the files")
 
     console.print("Intervals hold for all regions at once.", soft_wrap=True)
     spread = f"noise of a coordinate of the logarithms: {model.noise_std_:.3g}"
