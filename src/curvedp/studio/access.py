@@ -226,11 +226,12 @@ class LinkFile:
         link : str
             The address that opens the studio once.
         """
-        fresh = self.path.with_suffix(".part")
-        descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        new_file = self.path.with_suffix(".part")
+        # O_EXCL refuses a file or link that somebody else put there.
+        descriptor = os.open(new_file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with os.fdopen(descriptor, "w", encoding="utf-8") as file:
             file.write(_LINK_PAGE.format(link=link))
-        fresh.replace(self.path)
+        new_file.replace(self.path)
 
     def delete(self) -> None:
         """Delete the file, and the folder if it was made for it and is still empty."""

@@ -231,6 +231,8 @@ class Desk:
             not be written. They would be lost otherwise.
         """
         shutil.rmtree(self.upload_folder, ignore_errors=True)
+
+        # Try once more to write what was paid for; print what cannot be written.
         lines = []
         for release in self.releases.values():
             release.save()
@@ -325,7 +327,7 @@ class Desk:
         if self.data is None:
             raise ParameterError("there is no file yet: drop one on the page")
         study = Study.from_page(sent_study)
-        # What was asked for is met by what costs the ledger least.
+        # A guarantee in other terms may imply the chosen one and cost the ledger less.
         guarantee = cheapest_request(study.guarantee, self._ledger())
         return replace(study, guarantee=guarantee), self.data
 
@@ -335,7 +337,7 @@ class Desk:
         Parameters
         ----------
         sent_study : dict
-            The study that the page sent.
+            The fields of the study by name, as the page sent them.
 
         Returns
         -------
@@ -423,7 +425,7 @@ class Desk:
         key : str
             The request key.
         sent_study : dict
-            The study that the page sent.
+            The fields of the study by name, as the page sent them.
 
         Raises
         ------
@@ -683,13 +685,15 @@ class Desk:
         ParameterError
             If the name is empty, too long, not printable, or a folder such as `..`.
         """
-        bare = Path(name).name
-        if bare in ("", ".", "..") or not bare.isprintable() or len(bare) > 150:
+        file_name = Path(name).name
+        is_folder = file_name in ("", ".", "..")
+        # File systems allow 255 bytes; 150 characters leave room for an ending.
+        if is_folder or not file_name.isprintable() or len(file_name) > 150:
             raise ParameterError(
                 "the file's name is empty, too long or has characters that are not "
                 "printed: rename it"
             )
-        return self.upload_folder / bare
+        return self.upload_folder / file_name
 
 
 def page_offer(offer: Offer) -> dict[str, Any]:
@@ -741,14 +745,14 @@ def _page_option(option: Option) -> dict[str, Any]:
 
 
 def _field_words(label: str, note: str) -> str:
-    """Return the words above a field of the page, such as "radius: …".
+    """Return the words above an input field of the page, such as "radius: in km".
 
     Parameters
     ----------
     label : str
-        The name of the field.
+        The name of the input field.
     note : str
-        What the field is for; may be empty.
+        A hint about what is typed there; may be empty.
     """
     return f"{label}: {note}" if note else label
 

@@ -25,20 +25,29 @@ _SMALLEST_RADIUS = 1.5
 def attack_power(guarantee: Guarantee) -> float:
     """Return the power of the best attacker who raises 5% false alarms.
 
-    It is the probability with which the attacker finds out whether a person takes part,
-    between 0.05 (a guess) and 1.
+    The attacker sees the release and tests whether a person takes part. The power is the
+    probability of finding a person who does: 1 − f(0.05), with f the trade-off function
+    of the guarantee, the least rate of misses at a rate of false alarms.
 
     Parameters
     ----------
     guarantee : Guarantee
         The guarantee of the release.
+
+    Returns
+    -------
+    float
+        Between 0.05, which is a guess, and 1.
     """
     false_alarms, misses = _tradeoff_curve(guarantee)
     return 1 - float(np.interp(_FALSE_ALARM_RATE, false_alarms, misses))
 
 
 def attack_picture(guarantee: Guarantee) -> str:
-    """Draw the misses of the best attacker against false alarms, with those of a coin.
+    """Draw what the best attacker can do: misses against false alarms.
+
+    The dashed diagonal is an attacker who guesses by a coin. The nearer the curve is to
+    it, the better is the privacy. A dot marks 5% false alarms.
 
     Parameters
     ----------
@@ -95,14 +104,15 @@ def size_picture(ball: float, error: float, region: float | None) -> str:
     Parameters
     ----------
     ball, error : float
-        The radius of the ball, and the predicted error; in the same unit.
+        The radius of the public ball, and the predicted error of the release; both in
+        the unit of distances on the manifold.
     region : float or None
-        The radius of the 95% region; None if there is none.
+        The radius of the 95% confidence region in that unit; None if there is none.
 
     Returns
     -------
     str
-        An SVG element.
+        An SVG element. Circles that would exceed the ball are drawn as large as it.
     """
     radii = {"ball": ball}
     if region is not None:

@@ -98,7 +98,8 @@ class PlaceReports:
             Where the folders of reports are made.
         """
         self.folder = folder
-        self._answers: dict[str, dict[str, Any]] = {}
+        # What `draw` returned, by the file, how it was read, and the mechanism.
+        self._drawn: dict[str, dict[str, Any]] = {}
 
     def draw(
         self, study: Study, data: Path, page_values: Mapping[str, Any]
@@ -135,12 +136,15 @@ class PlaceReports:
             raise ParameterError(
                 "reports are of places: choose “latitude, longitude in degrees” as records"
             )
+        # A file that was modified is another one, and its reports are drawn anew.
+        modified = data.stat().st_mtime_ns
         parameters = [mechanism.parameters(), study.reading(), str(data)]
-        key = json.dumps([parameters, data.stat().st_mtime_ns], default=str)
-        if key in self._answers:
-            return self._answers[key]
+        request_key = json.dumps([parameters, modified], default=str)
+        if request_key in self._drawn:
+            return self._drawn[request_key]
         points = read_records(data, mechanism.space.manifold, **study.reading())
 
+        # Write to the first folder that does not exist yet.
         number = 1
         while (self.folder / f"reports-{number}").exists():
             number += 1
@@ -151,9 +155,9 @@ class PlaceReports:
         table = report_table(mechanism, reports, _PLACES)
         mechanism.certificate_.save(folder / "certificate.json")
         write_atomically(folder / "reports.csv", table.encode())
-        self._answers[key] = {
+        self._drawn[request_key] = {
             "folder": str(folder),
             "count": len(reports),
             "promise": mechanism.certificate_.explain().splitlines(),
         }
-        return self._answers[key]
+        return self._drawn[request_key]

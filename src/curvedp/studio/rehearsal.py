@@ -141,7 +141,8 @@ def predict_release(
             "studio shows before a release; `curvedp release` makes it without one"
         )
 
-    # Simulated records lie around the origin.
+    # A rehearsal. Simulated records lie around the origin, and are fewer than the real
+    # ones if there are very many of these; a weaker guarantee makes up for it.
     options = {**options, "mechanism": mechanism, "center": None}
     n = sizes[0]
     n_simulated = min(n, offer.prediction.max_records)
@@ -255,7 +256,8 @@ def _predict_classifier(
     Returns
     -------
     Prediction
-        The predicted error rate, beside that of guessing.
+        The predicted error rate of the best variant of the classifier, beside the error
+        rate of guessing among classes of equal size.
     """
     study = plan(
         options["manifold"],
@@ -266,15 +268,16 @@ def _predict_classifier(
         classes=len(sizes),
     )
     _, class_name = offer.import_names
-    errors = {
+    # The plan predicts several classifiers, by the Python calls that make them.
+    errors_by_call = {
         call: error
         for call, error in study.errors.items()
         if call.startswith(class_name)
     }
-    call = min(errors, key=errors.__getitem__)
+    best_call = min(errors_by_call, key=errors_by_call.__getitem__)
     return Prediction(
-        mechanism=call,
-        error=errors[call],
+        mechanism=best_call,
+        error=errors_by_call[best_call],
         region=None,
         why="a classifier has no confidence region",
         ball=1 - 1 / len(sizes),
@@ -425,7 +428,9 @@ def _simulated_radius(options: Mapping[str, Any]) -> float:
 def _fit_and_catch_warnings(
     offer: Offer, estimator: PrivateEstimator, columns: Mapping[str, Any]
 ) -> tuple[PrivateEstimator, list[str]]:
-    """Fit an estimator to simulated records.
+    """Fit an estimator to simulated records, and collect its warnings as texts.
+
+    The page shows them as notes beside the prediction.
 
     Parameters
     ----------
@@ -439,6 +444,7 @@ def _fit_and_catch_warnings(
     Returns
     -------
     fitted_estimator : PrivateEstimator
+        The estimator after `fit`.
     warning_texts : list of str
         The warnings of the release, without those about the released value: that one
         is about simulated records and tells the user nothing.
@@ -527,10 +533,11 @@ def _simulate_records(
 
 
 def _weaken(guarantee: Guarantee, factor: float) -> Guarantee:
-    """Return the guarantee with which `factor` times fewer records need the same noise.
+    """Return the guarantee with which `factor` times fewer records have the same error.
 
-    The noise of a median or of a geodesic depends on the number of records times μ
-    only.
+    A rehearsal simulates fewer records than the real release has. The error of a median
+    or of a geodesic depends on the product of n and μ only (on n·ε for pure ε, and on
+    n²·ρ for zero-concentrated privacy), so that the guarantee is weakened as n falls.
 
     Parameters
     ----------
@@ -542,7 +549,8 @@ def _weaken(guarantee: Guarantee, factor: float) -> Guarantee:
     Returns
     -------
     Guarantee
-        A guarantee with `factor` times the μ: less noise for fewer records.
+        One with `factor` times the μ or ε, or factor² times the ρ. It is for simulated
+        records only.
     """
     if factor == 1:
         return guarantee
@@ -550,4 +558,5 @@ def _weaken(guarantee: Guarantee, factor: float) -> Guarantee:
         return PureDP(guarantee.eps * factor)
     if isinstance(guarantee, ZCDP):
         return ZCDP(guarantee.rho * factor**2)
+    # Gaussian noise of scale s at sensitivity 1 has μ = 1/s.
     return GDP(factor / smallest_gaussian_scale(guarantee))

@@ -169,7 +169,7 @@ class Study:
 
     @property
     def space(self) -> Manifold:
-        """Where the records live."""
+        """The manifold of the records, made from its name."""
         return parse_manifold(self.manifold)
 
     @property
@@ -189,7 +189,13 @@ class Study:
         return {**parsed_options, "manifold": self.space}
 
     def center(self) -> list[Any] | None:
-        """Return the center of the ball as nested lists; None for the origin."""
+        """Return the center of the public ball as it was typed.
+
+        Returns
+        -------
+        list or None
+            The point as nested lists of numbers; None stands for the manifold's origin.
+        """
         text = self.typed_options.get("center")
         return None if text is None else self._read_point(text)
 
@@ -318,9 +324,10 @@ class Study:
         column = self.offer.column
         if column is not None and column.holds_classes:
             labels = columns[column.name]
+
+        # The unit of privacy that each record belongs to: a person, or itself.
         units = columns["groups"]
         if units is None:
-            # Each record is a unit of its own.
             units = np.arange(len(columns["records"]))
         if labels is None:
             return [len(np.unique(units))]
@@ -328,6 +335,8 @@ class Study:
         if column is not None and column.classes_are_private:
             # Only the number of units and the set of classes are public.
             return _even_sizes(len(np.unique(units)), len(set(labels.tolist())))
+
+        # A person with records of several classes counts in each of them.
         units_by_label: dict[Any, set[Any]] = {}
         for label, unit in zip(labels.tolist(), units.tolist(), strict=True):
             units_by_label.setdefault(label, set()).add(unit)
@@ -439,7 +448,10 @@ class Study:
         )
 
     def key_at(self, data: Path, head: str) -> str:
-        """Return the key of this release: two requests with one key are one release.
+        """Return the request key of this release, which tells it from every other one.
+
+        Two requests with one key, such as two clicks, are one release and are paid once.
+        Every release appends to the ledger, and so changes the key of the next.
 
         Parameters
         ----------
@@ -453,21 +465,30 @@ class Study:
         str
             A text that differs whenever anything about the release does.
         """
-        parts = [asdict(self), str(data), data.stat().st_mtime_ns, head]
-        return json.dumps(parts, default=str, sort_keys=True)
+        modified = data.stat().st_mtime_ns
+        release_facts = [asdict(self), str(data), modified, head]
+        return json.dumps(release_facts, default=str, sort_keys=True)
 
 
-def _even_sizes(n: int, parts: int) -> list[int]:
-    """Return `parts` sizes that are as even as possible and add up to n.
+def _even_sizes(n: int, n_classes: int) -> list[int]:
+    """Return the sizes of classes that are as even as possible and add up to n.
+
+    A prediction takes them where the true sizes of classes are private.
 
     Parameters
     ----------
     n : int
         The number of records or people.
-    parts : int
+    n_classes : int
         The number of classes.
+
+    Returns
+    -------
+    list of int
+        One size for each class; the first ones are larger by 1 if n is no multiple.
     """
-    return [n // parts + (part < n % parts) for part in range(parts)]
+    smaller_size, n_larger = divmod(n, n_classes)
+    return [smaller_size + (index < n_larger) for index in range(n_classes)]
 
 
 _UNKNOWN_FIELDS = "the page sent other fields than a study has: load it again"
