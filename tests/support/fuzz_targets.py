@@ -34,8 +34,11 @@ from curvedp.statistics.frechet_mean import FrechetMean
 from curvedp.statistics.geodesic import GeodesicLine
 from curvedp.statistics.geometric_median import GeometricMedian
 from curvedp.statistics.noisy_sums import ClippedSum
+from curvedp.statistics.population import SyntheticPopulation
+from curvedp.statistics.prototypes import ClassPrototypes
 from curvedp.statistics.reduced_classes import ReducedClasses
 from curvedp.statistics.searched_ball import SearchedMean
+from curvedp.statistics.tangent_moments import TangentMomentsNearMean
 from support.spaces import SPACES
 
 S2 = Sphere(2)
@@ -151,6 +154,8 @@ STATISTICS: list[Statistic] = [
     GeodesicLine(S2, None, 0.5, 0.6, 0.25, 12, [[0.0, 1.0]]),
     ReducedClasses(geometry.SPDAffineInvariant(3), 2, "power", 1.0, 2, 400),
     Clusters(S2, None, 1.0, 2, None, 12),
+    TangentMomentsNearMean(S2, None, 1.0, 40), ClassPrototypes(S2, None, 0.5, 2, 40),
+    SyntheticPopulation(S2, None, 0.5, 40, 1, None),
 ]  # fmt: skip
 KINDS = [
     kind
@@ -202,7 +207,7 @@ TARGETS: dict[str, dict[str, Call]] = {
             lambda guarantee, order: privacy.convert(guarantee, to=RenyiDP, order=order),
             {"guarantee": ZCDP(0.1), "order": 4.0},
         ),
-        "gaussian_profile": (privacy.gaussian_profile, {**CURVED, "sigma": 0.5}),
+        "gaussian_profile": (privacy.gaussian_profile, {**CURVED, "scale": 0.5}),
         "laplace_profile": (privacy.laplace_profile, {**CURVED, "scale": 0.3}),
         "gaussian_floor": (privacy.gaussian_floor, CURVED),
         "certified_delta": (privacy.certified_delta, {**CURVED, "kind": "gaussian", "scale": 0.5, "eps": 0.5}),
@@ -315,6 +320,10 @@ TARGETS: dict[str, dict[str, Call]] = {
              "y": None, "groups": np.arange(12)},
         ),
         "PrivateMDM": (_fit(curvedp.PrivateMDM, "X", "y"), {**ESTIMATOR, "y": np.arange(12) % 2}),
+        "PrivatePrototypes": (
+            _fit(curvedp.PrivatePrototypes, "X", "y"),
+            {**{key: good for key, good in ESTIMATOR.items() if key != "mechanism"}, "y": np.arange(12) % 2},
+        ),
         "PrivateRecenter": (
             _fit(curvedp.PrivateRecenter, "X", "y"),
             {"manifold": geometry.SPDAffineInvariant(3), "radius": 3.0, "target_domain": "", "final_dispersion": 1.0,
