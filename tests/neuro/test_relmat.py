@@ -206,6 +206,19 @@ def test_a_closed_pipe_loses_no_release(folder, tmp_path, monkeypatch):
     assert json.loads(certificate.read_text())["privacy_unit"] == "person"
 
 
+def test_tasks_are_not_mixed_without_a_word(folder):
+    arguments = ["release", "connectome", str(folder), "--mu", "1"]
+    assert "averaged within" not in CliRunner().invoke(app, arguments).output
+    for path in read_connectomes(folder).files[:20]:
+        name = path.name.replace("task-rest", "task-nback")
+        (path.parent / name).write_text(path.read_text())
+    both = CliRunner().invoke(app, arguments)
+    assert both.exit_code == 0
+    assert "nback, rest are averaged" in both.output
+    one = CliRunner().invoke(app, [*arguments, "--task", "rest"])
+    assert "averaged within" not in one.output
+
+
 def test_without_a_file_every_edge_is_printed(tmp_path):
     """Edges that are neither printed nor written would be paid for and lost."""
     names = [f"region{number}" for number in range(8)]

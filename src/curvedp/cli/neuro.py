@@ -108,6 +108,7 @@ def connectome(
     from curvedp.neuro.relmat import (
         check_correlations,
         check_relmat_name,
+        entity_values,
         read_region_names,
     )
 
@@ -126,6 +127,15 @@ def connectome(
             **entities,
         )
     check_correlations(connectomes.files)
+    tasks = entity_values(connectomes.files, "task")
+    if len(tasks) > 1:
+        from curvedp.cli.console import errors
+
+        sentence = (
+            f"note: the tasks {', '.join(tasks)} are averaged within each participant; "
+            "--task takes one of them"
+        )
+        errors.print(escape_markup(sentence), soft_wrap=True)
     template = None if center is None else read_relmat(center)[0]
     model = PrivateConnectome(
         _networks(networks, connectomes.names),

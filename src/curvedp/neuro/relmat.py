@@ -419,7 +419,7 @@ def _select(files: list[Path], wanted: dict[str, str | None]) -> list[Path]:
             continue
         matching = [path for path in selected if _entity(path, name) == value]
         if not matching:
-            there = sorted({str(_entity(path, name)) for path in selected})
+            there = entity_values(selected, name)
             raise ParameterError(
                 f"must be one of {shown(there)}", parameter=name, value=value
             )
@@ -458,9 +458,27 @@ def check_correlations(files: Sequence[Path]) -> None:
         )
 
 
+def entity_values(files: Sequence[Path], name: str) -> list[str]:
+    """Return the values that an entity has in the names of files, in sorted order.
+
+    Parameters
+    ----------
+    files : sequence of Path
+        The files.
+    name : str
+        The entity, such as "task".
+
+    Returns
+    -------
+    list of str
+        Each value once; "None" stands for a name without the entity.
+    """
+    return sorted({str(_entity(path, name)) for path in files})
+
+
 def _check_one(files: list[Path], name: str) -> None:
     """Refuse files of several atlases or measures."""
-    there = sorted({str(_entity(path, name)) for path in files})
+    there = entity_values(files, name)
     if len(there) > 1:
         raise ParameterError(f"is missing: say which of {shown(there)}", parameter=name)
 
