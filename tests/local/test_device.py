@@ -142,7 +142,12 @@ def test_a_broken_file_is_refused(device, change):
         device.report(WORK)
 
 
-NO_DAYS = [datetime(2026, 3, 2, 12, 0), datetime.now(UTC), "2026-03-02", 20260302]
+NO_DAYS = [
+    datetime(2026, 3, 2, 12, 0),
+    datetime(2026, 3, 2, 12, 0, tzinfo=UTC),
+    "2026-03-02",
+    20260302,
+]
 
 
 @pytest.mark.parametrize("day", NO_DAYS, ids=str)
