@@ -2,6 +2,7 @@
 
 import json as json_module
 from collections.abc import Callable
+from dataclasses import dataclass
 from inspect import Parameter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -91,8 +92,9 @@ _OPTIONS: Options = {
 }
 
 
+@dataclass
 class _Group:
-    """The records of one group, as they were read.
+    """The records of one group, as they were read from a file.
 
     Attributes
     ----------
@@ -104,43 +106,43 @@ class _Group:
         The person that each record belongs to.
     """
 
-    def __init__(self, name: str, records: Any, persons: Any) -> None:
-        """Keep what was read of one group.
-
-        Parameters
-        ----------
-        name : str
-            The file's name without its ending, or the group's label.
-        records : array, shape (n, *point_shape)
-            The records of the group.
-        persons : array, shape (n,), or None
-            The person that each record belongs to.
-        """
-        self.name = name
-        self.records = records
-        self.persons = persons
+    name: str
+    records: Any
+    persons: Any
 
 
 def _read_groups(options: TypedOptions, space: Any) -> list[_Group]:
-    """Return the groups: one for each file, or one for each label in a single file.
+    """Read the groups of a test: a file for each, or a label for each in a single file.
 
     Parameters
     ----------
     options : dict
-        What was typed; "labels" names the column of labels, or is None.
+        The options of the command by their names in Python. "files" are the paths;
+        "labels" names the column of labels, or is None.
     space : Manifold
         The manifold of the records.
+
+    Returns
+    -------
+    list of _Group
+        The groups in the order of the files, or of the sorted labels.
+
+    Raises
+    ------
+    ParameterError
+        If a column of labels is named beside several files, or a file cannot be read.
     """
-    files = [_read_group(options, path, space) for path in options["files"]]
-    if options["labels"] is None:
-        if len({group.name for group in files}) < len(files):
-            # Files of one name in several folders are told apart by their folders.
-            for group, path in zip(files, options["files"], strict=True):
-                group.name = str(path.with_suffix(""))
-        return files
-    if len(files) != 1:
-        raise ParameterError("--labels goes with one file")
-    return _split_by_label(files[0], options)
+    groups = [_read_group(options, path, space) for path in options["files"]]
+    if options["labels"] is not None:
+        if len(groups) != 1:
+            raise ParameterError("--labels goes with one file")
+        return _split_by_label(groups[0], options)
+
+    if len({group.name for group in groups}) < len(groups):
+        # Files of one name in several folders are told apart by their folders.
+        for group, path in zip(groups, options["files"], strict=True):
+            group.name = str(path.with_suffix(""))
+    return groups
 
 
 def _read_group(options: TypedOptions, path: Path, space: Any) -> _Group:
@@ -149,7 +151,7 @@ def _read_group(options: TypedOptions, path: Path, space: Any) -> _Group:
     Parameters
     ----------
     options : dict
-        What was typed, about all files.
+        The options of the command, which say how all files are read.
     path : Path
         The file.
     space : Manifold
@@ -178,7 +180,13 @@ def _split_by_label(group: _Group, options: TypedOptions) -> list[_Group]:
     group : _Group
         All records of the file.
     options : dict
-        What was typed; "labels" names the column with the label of each record.
+        The options of the command; "labels" names the column with the label of each
+        record.
+
+    Returns
+    -------
+    list of _Group
+        One group for each label that occurs, in sorted order. Labels are public.
     """
     import numpy as np
 
@@ -221,7 +229,7 @@ def _run(kind: str, options: TypedOptions) -> None:
         center = load_point(options["center"], space, options["form"])
     groups = _read_groups(options, space)
     _check_count(kind, len(groups))
-    common = {
+    test_arguments = {
         "radius": parse_radius(options["radius"]),
         "center": center,
         "guarantee": guarantee,
@@ -237,24 +245,29 @@ def _run(kind: str, options: TypedOptions) -> None:
     }
     with waiting("permuting"):
         if kind == "paired":
-            _test_pairs(space, groups, common, options)
+            _test_pairs(space, groups, test_arguments, options)
         else:
-            _compare(space, groups, common, options)
+            _compare(space, groups, test_arguments, options)
 
 
 def _unit_of(
     kind: str, guarantee: "Guarantee", groups: str | None
 ) -> "PrivacyUnit | None":
-    """Return whom a ledger that this test starts protects; None leaves it to the test.
+    """Return the unit of privacy for which this test would start a ledger.
 
     Parameters
     ----------
-    kind : str
-        The test: two-sample, k-sample or paired.
+    kind : {"two-sample", "k-sample", "paired"}
+        The name of the test.
     guarantee : Guarantee
-        What the test meets. A test of pairs by GDP is a comparison of people.
+        The guarantee of the test. A test of pairs by GDP is a comparison of people.
     groups : str or None
-        The column with the person of each record.
+        The column with the person of each record; None if a record is the unit.
+
+    Returns
+    -------
+    PrivacyUnit or None
+        None leaves the unit to the ledger's first charge.
     """
     from curvedp.estimators.comparison import comparison_unit
     from curvedp.privacy import GDP
@@ -303,7 +316,10 @@ def _check_count(kind: str, n_groups: int) -> None:
 
 
 def _test_pairs(
-    space: Any, groups: list[_Group], common: dict[str, Any], options: TypedOptions
+    space: Any,
+    groups: list[_Group],
+    test_arguments: dict[str, Any],
+    options: TypedOptions,
 ) -> None:
     """Run the paired test of two groups, and print or write its result.
 
@@ -316,7 +332,7 @@ def _test_pairs(
         The manifold of the records.
     groups : list of _Group
         The first and the second measurements.
-    common : dict
+    test_arguments : dict
         The arguments that all tests take: ball, guarantee, level, ledger and label.
     options : mapping
         The options of the command, by their names in Python.
@@ -327,24 +343,27 @@ def _test_pairs(
 
     first, second = groups
     _check_same_persons(first, second)
-    if isinstance(common["guarantee"], GDP):
+    guarantee = test_arguments["guarantee"]
+    if isinstance(guarantee, GDP):
         comparison = compare_pairs(
             space,
             first.records,
             second.records,
             names=[first.name, second.name],
             groups=first.persons,
-            **common,
+            **test_arguments,
         )
-        _print_or_save(space, comparison, groups, common["guarantee"], options)
+        _print_or_save(space, comparison, groups, guarantee, options)
         return
-    if isinstance(common["radius"], str):
+
+    # Another guarantee cannot be divided, and pays for the test alone.
+    if isinstance(test_arguments["radius"], str):
         raise ParameterError(
             "must be a number for pairs, unless the guarantee is GDP (--mu)",
             parameter="radius",
         )
     test = paired_test(
-        space, first.records, second.records, groups=first.persons, **common
+        space, first.records, second.records, groups=first.persons, **test_arguments
     )
     released = {**_test_dict(test), "certificates": [test.certificate.to_dict()]}
     written = _save_or_print({"test": test.certificate}, released, options)
@@ -356,7 +375,10 @@ def _test_pairs(
 
 
 def _check_same_persons(first: _Group, second: _Group) -> None:
-    """Refuse files of pairs that name different people in one line. Ids are public.
+    """Refuse files of pairs that name different people in one line.
+
+    Line i of both files is one pair. The ids of people are public, so that the refusal
+    reveals nothing.
 
     Parameters
     ----------
@@ -372,7 +394,10 @@ def _check_same_persons(first: _Group, second: _Group) -> None:
 
 
 def _compare(
-    space: Any, groups: list[_Group], common: dict[str, Any], options: TypedOptions
+    space: Any,
+    groups: list[_Group],
+    test_arguments: dict[str, Any],
+    options: TypedOptions,
 ) -> None:
     """Release a comparison of groups, and print or write it: test, means, effect size.
 
@@ -382,7 +407,7 @@ def _compare(
         The manifold of the records.
     groups : list of _Group
         The groups, two or more.
-    common : dict
+    test_arguments : dict
         The arguments that all tests take: ball, guarantee, level, ledger and label.
     options : mapping
         The options of the command, by their names in Python.
@@ -397,9 +422,9 @@ def _compare(
         [group.records for group in groups],
         names=[group.name for group in groups],
         groups=persons,
-        **common,
+        **test_arguments,
     )
-    _print_or_save(space, comparison, groups, common["guarantee"], options)
+    _print_or_save(space, comparison, groups, test_arguments["guarantee"], options)
 
 
 def _print_or_save(
@@ -425,7 +450,7 @@ def _print_or_save(
         The options of the command, by their names in Python.
     """
     certificates = comparison.certificates
-    answer = {
+    released = {
         **_test_dict(comparison.test),
         "effect_size": comparison.effect_size,
         "largest_distance": comparison.largest_distance,
@@ -436,9 +461,9 @@ def _print_or_save(
             certificate.to_dict() for certificate in certificates.values()
         ],
     }
-    written = _save_or_print(certificates, answer, options)
+    written = _save_or_print(certificates, released, options)
     if options["json"]:
-        print(json_module.dumps(answer, default=str))
+        print(json_module.dumps(released, default=str))
         return
     for text in comparison.warnings:
         _print_line(f"note: {text}")
@@ -518,12 +543,12 @@ def _means_dict(comparison: "GroupComparison") -> dict[str, dict[str, Any]]:
         "center" and "radius" of each group; the radius is None without a region.
     """
     means = comparison.means
-    answer = {}
+    means_by_group = {}
     for name, mean in zip(means.classes_.tolist(), means.means_, strict=True):
         region = comparison.regions.get(name)
         radius = None if region is None else float(region.radius)
-        answer[name] = {"center": mean.tolist(), "radius": radius}
-    return answer
+        means_by_group[name] = {"center": mean.tolist(), "radius": radius}
+    return means_by_group
 
 
 def _test_dict(test: "PermutationTest") -> dict[str, Any]:
@@ -544,21 +569,31 @@ def _test_dict(test: "PermutationTest") -> dict[str, Any]:
 
 def _save_or_print(
     certificates: "dict[str, Certificate]",
-    answer: dict[str, Any],
+    released: dict[str, Any],
     options: TypedOptions,
 ) -> list[Path]:
-    """Write the certificates and return their files; print all if one is not written.
+    """Write the certificates of a test; print all results if one cannot be written.
 
     The test is paid for by now, so nothing of it may be lost.
 
     Parameters
     ----------
     certificates : dict
-        Each certificate by what it is of.
-    answer : dict
+        Each certificate by the name of its release, such as "test".
+    released : dict
         All that was released, as plain values.
     options : mapping
-        The options that were typed.
+        The options of the command; "certificate" is the file, or None to write none.
+
+    Returns
+    -------
+    list of Path
+        The files that were written; several certificates are numbered.
+
+    Raises
+    ------
+    ParameterError
+        If a file could not be written. Everything was printed before.
     """
     target: Path | None = options["certificate"]
     if target is None:
@@ -568,7 +603,7 @@ def _save_or_print(
         for name, certificate in zip(names, certificates.values(), strict=True):
             certificate.save(target.with_name(name))
     except BaseException as error:
-        print(json_module.dumps(answer, default=str))
+        print(json_module.dumps(released, default=str))
         if not isinstance(error, Exception):
             raise  # The user pressed Ctrl-C, for example.
         raise ParameterError(why_not_written(error)) from None

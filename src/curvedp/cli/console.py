@@ -161,8 +161,12 @@ def escape_markup(text: object) -> str:
         What is printed, as `str` writes it.
     """
     line = " ".join(str(text).split("\n"))
-    printable = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in line)
-    return escape(printable)
+    # Without its quotation marks, `ascii` is the escape sequence of a character.
+    printable_characters = [
+        character if character.isprintable() else ascii(character)[1:-1]
+        for character in line
+    ]
+    return escape("".join(printable_characters))
 
 
 def check_picture(path: Path | None) -> None:

@@ -45,9 +45,10 @@ def option(kind: Any, *names: str, help: str, default: Any = None) -> tuple[Any,
     annotation, default
         What typer reads, as in `Options`.
     """
-    return Annotated[
-        kind if default is not None else kind | None, typer.Option(*names, help=help)
-    ], default
+    # An option with a default always has a value of its type.
+    value_type: Any = kind if default is not None else kind | None
+    annotation: Any = Annotated[value_type, typer.Option(*names, help=help)]
+    return annotation, default
 
 
 GUARANTEE: Options = {
@@ -115,10 +116,18 @@ def with_options(
 def _typed_names(options: Options) -> dict[str, str]:
     """Return what is typed for each of Python's parameters, such as "--radius".
 
+    Messages of the library name parameters as Python does; with this table they are
+    printed with the option that the user can change.
+
     Parameters
     ----------
     options : dict
         The options of a command by their names in Python.
+
+    Returns
+    -------
+    dict
+        The long form of each option, by the name of the parameter.
     """
     names: dict[str, str] = {}
     for name, (annotation, _) in options.items():

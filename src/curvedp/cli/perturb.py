@@ -47,7 +47,8 @@ def _perturb(options: TypedOptions) -> None:
     """
     from curvedp.local.wording import expectation_sentence
 
-    mechanism = _mechanism(options)
+    # Everything that can be refused is refused before a report is drawn.
+    mechanism = _build_mechanism(options)
     check_picture(options["plot"])
     check_picture(options["map"])
     if options["map"] is not None and mechanism.space.name != "earth":
@@ -138,8 +139,8 @@ def _draw_and_write(mechanism: "MetricLaplace", options: TypedOptions) -> int:
     return len(reports)
 
 
-def _mechanism(options: TypedOptions) -> "MetricLaplace":
-    """Return the mechanism that the options name.
+def _build_mechanism(options: TypedOptions) -> "MetricLaplace":
+    """Build the mechanism that draws the reports, from the options that were typed.
 
     Parameters
     ----------

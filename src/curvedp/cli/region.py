@@ -44,7 +44,7 @@ def region(
     check_picture(plot)
     text = read_certificate_text(certificate)
     second_text = None if against is None else read_certificate_text(against)
-    question = {
+    region_request = {
         "certificate": text,
         "path": str(certificate),
         "value_path": str(value),
@@ -56,7 +56,7 @@ def region(
 
     # The certificate may be a stranger's: a process with little time and memory reads
     # it.
-    region_record = run_in_worker("region", question, DEFAULT_SECONDS)
+    region_record = run_in_worker("region", region_request, DEFAULT_SECONDS)
     components = region_record.pop("components")
     is_consistent = region_record.pop("consistent")
     if plot is not None:
@@ -78,20 +78,20 @@ def region(
 def _save_region_picture(
     text: str, level: float, of: str, components: int | None, target: Path
 ) -> None:
-    """Draw the region of a certificate that was verified.
+    """Write a picture of the confidence region of a certificate that was verified.
 
     Parameters
     ----------
     text : str
         The certificate as JSON.
     level : float
-        The confidence level.
+        The confidence level, such as 0.95.
     of : {"records", "population"}
-        What the region is about.
+        Whether the region covers the statistic of the records or of their population.
     components : int or None
-        For principal directions: how many were released.
-    target : path
-        The file of the picture.
+        For a release of principal directions, how many there are; else None.
+    target : Path
+        The file of the picture, whose ending says the format.
     """
     from curvedp.core.certificate import Certificate
     from curvedp.inference import region_of
@@ -101,14 +101,16 @@ def _save_region_picture(
 
 
 def _print_region(region_record: dict[str, Any], form: str | None) -> None:
-    """Print the region in words and numbers, its center in a form if one is named.
+    """Print a confidence region: its radius and center, what it covers, and why.
 
     Parameters
     ----------
     region_record : dict
-        The region as the worker returned it.
+        The region as the worker returned it: manifold, level, radius, center, what it
+        covers, and the theorem that says so.
     form : str or None
-        The form in which the center is printed too.
+        The form of records, such as "latlon-degrees", in which the center is printed
+        besides its coordinates.
     """
     import numpy as np
 

@@ -35,12 +35,14 @@ def key(
     """
     from curvedp.signing import key_of, new_identity, write_key
 
-    public, identity = path.with_name(path.name + ".pub"), new_identity()
-    if public.exists():
-        raise ParameterError(f"{public} exists; a key is never overwritten")
+    public_path = path.with_name(path.name + ".pub")
+    if public_path.exists():
+        raise ParameterError(f"{public_path} exists; a key is never overwritten")
+    identity = new_identity()
+    public_key = key_of(identity)
     write_key(path, identity)
-    write_atomically(public, key_of(identity) + "\n")
-    console.print(f"public key {key_of(identity)}", soft_wrap=True)
+    write_atomically(public_path, public_key + "\n")
+    console.print(f"public key {public_key}", soft_wrap=True)
 
 
 @command

@@ -74,6 +74,7 @@ def _topics(options: TypedOptions) -> None:
     """
     from curvedp import PrivateKMeans
 
+    # What can be refused is refused before the ledger is charged.
     _check_outputs(options)
     delta = options["delta"]
     if options["epsilon"] is not None and delta is None:
@@ -83,6 +84,8 @@ def _topics(options: TypedOptions) -> None:
     )
     if options["private_n"]:
         guarantee = replace(guarantee, adjacency=ADD_REMOVE)
+
+    # Read the records and what is public, and release the centers and their sizes.
     with waiting("reading the vectors"):
         space, vectors = _read_vectors(options)
         persons = read_persons(options)
@@ -161,7 +164,9 @@ def _open_ledger(options: TypedOptions) -> "Ledger | None":
 
 
 def _read_vectors(options: TypedOptions) -> "tuple[Sphere, Any]":
-    """Return where the vectors of the file live, and the vectors.
+    """Read the vectors of the file, or embed its texts, as records of a sphere.
+
+    Vectors may have any length but 0; only their directions count.
 
     Parameters
     ----------
@@ -171,7 +176,13 @@ def _read_vectors(options: TypedOptions) -> "tuple[Sphere, Any]":
     Returns
     -------
     space, vectors : Sphere, array
-        The sphere of the vectors' size, and the vectors.
+        The sphere whose points have as many coordinates as the vectors, and the vectors,
+        one in each row. Those of a npy file may be on the disk, to be read in blocks.
+
+    Raises
+    ------
+    ParameterError
+        If --manifold is not a sphere, or the file cannot be read.
     """
     from curvedp.geometry import Sphere, parse_manifold
     from curvedp.records import read_records
@@ -314,18 +325,20 @@ def _write_and_print(
     from curvedp.releasing import write
     from curvedp.topics import NOT_COVERED, plane_positions
 
-    places = plane_positions(model.cluster_centers_, model.counts_)
+    positions = plane_positions(model.cluster_centers_, model.counts_)
     write(model, None, options["certificate"], options["report"])
     if options["out"] is not None:
-        content = _file_content(options["out"].suffix, model, phrases, places)
+        content = _file_content(options["out"].suffix, model, phrases, positions)
         write_atomically(options["out"], content)
     if options["plot"] is not None:
         from curvedp.report.topics import topics_figure
 
+        # A topic is named by its nearest phrase, or by its number without a vocabulary.
         names = [
-            near[0].text if near else str(index) for index, near in enumerate(phrases)
+            topic_phrases[0].text if topic_phrases else str(index)
+            for index, topic_phrases in enumerate(phrases)
         ]
-        figure = topics_figure(places, model.counts_, model.count_error_, names)
+        figure = topics_figure(positions, model.counts_, model.count_error_, names)
         save_picture(figure, options["plot"])
 
     # With --json everything is one object, and nothing else is printed.
@@ -334,7 +347,7 @@ def _write_and_print(
         print(
             json_module.dumps(
                 {
-                    "topics": _rows(model, phrases, places),
+                    "topics": _topics_as_dicts(model, phrases, positions),
                     "count_error": model.count_error_,
                     "certificate": certificate.to_dict(),
                     "not_covered": list(NOT_COVERED),
@@ -344,11 +357,11 @@ def _write_and_print(
         )
         return
 
-    # The table has the topics whose count is surely above 0.
-    order = np.argsort(-model.counts_, kind="stable")
+    # The table has the topics whose count is surely above 0, the largest one first.
+    by_count = np.argsort(-model.counts_, kind="stable")
     is_known = model.counts_ > model.count_error_
     table = []
-    for index in order[is_known[order]]:
+    for index in by_count[is_known[by_count]]:
         words = ", ".join(phrase.text for phrase in phrases[index])
         if len(words) > _LONGEST_LINE:
             words = words[: _LONGEST_LINE - 1] + "…"
@@ -374,10 +387,10 @@ def _write_and_print(
         console.print(escape_markup(f"- {sentence}"), soft_wrap=True, highlight=False)
 
 
-def _rows(
-    model: "PrivateKMeans", phrases: "list[list[Phrase]]", places: np.ndarray
+def _topics_as_dicts(
+    model: "PrivateKMeans", phrases: "list[list[Phrase]]", positions: np.ndarray
 ) -> list[dict[str, Any]]:
-    """Return the topics as plain values.
+    """Return the released topics as JSON values, for --json.
 
     Parameters
     ----------
@@ -385,13 +398,14 @@ def _rows(
         The estimator after `fit`.
     phrases : list of list of Phrase
         The phrases of each topic.
-    places : array, shape (topics, 2)
+    positions : array, shape (topics, 2)
         The positions of the topics in a plane, for pictures.
 
     Returns
     -------
     list of dict
-        One dictionary for each topic.
+        For each topic its number, count and center, the dispersion of its records about
+        the center with an error bar, its position and its phrases.
     """
     return [
         {
@@ -399,7 +413,7 @@ def _rows(
             "count": float(model.counts_[index]),
             "dispersion": float(model.dispersions_[index]),
             "dispersion_error": float(model.dispersion_errors_[index]),
-            "place": places[index].tolist(),
+            "place": positions[index].tolist(),
             "phrases": [phrase._asdict() for phrase in phrases[index]],
             "center": model.cluster_centers_[index].tolist(),
         }
@@ -411,7 +425,7 @@ def _file_content(
     suffix: str,
     model: "PrivateKMeans",
     phrases: "list[list[Phrase]]",
-    places: np.ndarray,
+    positions: np.ndarray,
 ) -> bytes:
     """Return the content of a csv or npz file with all that was released.
 
@@ -423,7 +437,7 @@ def _file_content(
         The estimator after `fit`.
     phrases : list of list of Phrase
         The phrases of each topic.
-    places : array, shape (topics, 2)
+    positions : array, shape (topics, 2)
         The positions of the topics in a plane, for pictures.
 
     Returns
@@ -431,7 +445,9 @@ def _file_content(
     bytes
         The content of the file.
     """
-    words = ["; ".join(phrase.text for phrase in near) for near in phrases]
+    words = [
+        "; ".join(phrase.text for phrase in topic_phrases) for topic_phrases in phrases
+    ]
     if suffix == ".npz":
         buffer = io.BytesIO()
         np.savez(
@@ -441,7 +457,7 @@ def _file_content(
             count_error=model.count_error_,
             dispersions=model.dispersions_,
             dispersion_errors=model.dispersion_errors_,
-            places=places,
+            places=positions,
             phrases=np.array(words),
         )
         return buffer.getvalue()
@@ -459,7 +475,7 @@ def _file_content(
             model.count_error_,
             model.dispersions_[index],
             model.dispersion_errors_[index],
-            *places[index],
+            *positions[index],
         )
         writer.writerow(
             [
