@@ -37,7 +37,19 @@ class _BallRecords(PointRecords):
     """Records of a public ball; what cannot be read becomes its center."""
 
     def __init__(self, manifold: Manifold, center: Any, radius: float) -> None:
+        """Check the center; it also stands for a record that cannot be read.
+
+        Parameters
+        ----------
+        manifold : Manifold
+            The manifold of the records.
+        center : array
+            The center of the public ball.
+        radius : float
+            The radius of the ball, already checked.
+        """
         super().__init__(manifold, center)
+        # The class is frozen, so that its fields are set in this way.
         object.__setattr__(self, "radius", radius)
 
     radius: float
@@ -89,6 +101,7 @@ class BoundedNoise(LocalMechanism):
     def __init__(
         self, manifold: Manifold, center: Any, radius: float, guarantee: Guarantee
     ) -> None:
+        """Calibrate the noise to the diameter of the ball; nothing is drawn yet."""
         if not isinstance(manifold, Manifold):
             raise ParameterError(
                 "must be a manifold", parameter="manifold", value=manifold
@@ -97,6 +110,7 @@ class BoundedNoise(LocalMechanism):
         self.radius = _validate.length("radius", radius)
         self.guarantee = guarantee
         self.space = _BallRecords(manifold, center, self.radius)
+        # Two records of the ball are at most a diameter apart.
         self.sensitivity = round_up(2 * self.radius * (1 + _CLIPPING_ERROR))
         self.scale = self._calibrate()
         self.certificate_ = self._certificate()

@@ -226,6 +226,7 @@ class DeviceLedger:
         per_day: float,
         cell: float = 0.25,
     ) -> None:
+        """Read the file if it exists, and check that its terms are these."""
         if not isinstance(mechanism.space, Earth):
             raise ParameterError(
                 "must be MetricLaplace on Earth()",

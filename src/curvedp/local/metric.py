@@ -126,6 +126,7 @@ class MetricLaplace(LocalMechanism):
         public_point: Any = None,
         insist: bool = False,
     ) -> None:
+        """Choose the noise scale 1/ε, rounded up; nothing is drawn yet."""
         self.space = record_space(manifold, public_point)
         self.epsilon = _validate.length("epsilon", epsilon)
         self.insist = bool(insist)

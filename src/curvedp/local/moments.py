@@ -41,6 +41,7 @@ class RadialLaw:
     """
 
     def __init__(self, mechanism: LocalMechanism) -> None:
+        """Compute nodes and weights of the distance from the mechanism's noise."""
         manifold = mechanism.space.manifold
         if not isinstance(manifold, Sphere):
             raise ParameterError(f"{manifold!r} is not a sphere")

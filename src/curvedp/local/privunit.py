@@ -249,6 +249,7 @@ class PrivUnit(LocalMechanism):
     name = "privunit"
 
     def __init__(self, dim: int, epsilon: float) -> None:
+        """Compute the best cap for ε, and certify its ε; nothing is drawn yet."""
         self.dim = _validate.integer("dim", dim, 2)
         self.epsilon = _validate.within(
             "epsilon", epsilon, _SMALLEST_EPSILON, _LARGEST_EPSILON

@@ -307,11 +307,24 @@ class TorusLaplace:
             step = self._draw_from_plane(metered)
 
         def round_angles(bits: int) -> list[int] | None:
-            """Return the integers if all of them are certain at this precision."""
+            """Return the angles on the grid if they are certain at this precision.
+
+            Parameters
+            ----------
+            bits : int
+                About how many bits of the displacement are determined.
+
+            Returns
+            -------
+            list of int or None
+                None if an enclosure does not determine its integer; more bits are
+                drawn then.
+            """
             integers: list[int] = []
             displacement = step.balls(bits)
             for angle, entry in zip(center.tolist(), displacement, strict=True):
                 turned = arb(angle) + entry
+                # How many full turns lead from [−π, π) to the angle.
                 turns = ((turned / arb.pi() + 1) / 2).floor().unique_fmpz()
                 if turns is None:
                     return None
@@ -322,6 +335,7 @@ class TorusLaplace:
             return integers
 
         integers = decide(round_angles, first_precision(grid))
+        # Raises if the draw used more bytes than are permitted.
         allowance.tau()
         return integers
 

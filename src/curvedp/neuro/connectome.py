@@ -204,6 +204,7 @@ class PrivateConnectome(BaseEstimator):
         X : array of shape (n, k, k)
             One correlation matrix for each record.
         y : ignored
+            For the interface of scikit-learn.
         groups : sequence of n ids, optional
             The person of each matrix. Then people are protected, and the edges of one
             person are averaged first.
@@ -404,8 +405,10 @@ class PrivateConnectome(BaseEstimator):
         Returns
         -------
         names : list of str
+            The names of the m networks.
         averages, half_widths : arrays of shape (m, m)
-            In Fisher's z.
+            The average edge of each pair of networks, and by how much it may be off, in
+            Fisher's z (the inverse hyperbolic tangent of a correlation).
 
         Raises
         ------

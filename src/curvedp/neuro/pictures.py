@@ -89,7 +89,18 @@ def _order(connectome: PrivateConnectome) -> tuple[np.ndarray, list[str]]:
 
 
 def _blocks(networks: Sequence[str]) -> list[tuple[str, int, int]]:
-    """Return the name of each run of equal networks, its first row and its end."""
+    """Return the runs of rows of one network, in which a matrix is divided.
+
+    Parameters
+    ----------
+    networks : sequence of str
+        The network of each row, sorted.
+
+    Returns
+    -------
+    list of (str, int, int)
+        For each run its network, its first row, and the row after its last.
+    """
     starts = [
         row
         for row in range(len(networks))
@@ -263,7 +274,20 @@ def _excludes_zero(lower: np.ndarray, upper: np.ndarray, row: int, column: int) 
 
 
 def _chord(start: np.ndarray, end: np.ndarray) -> np.ndarray:
-    """Return a quadratic curve between two points that bends to the center."""
+    """Return a quadratic Bézier curve between two points that bends to the center.
+
+    Edges of a network are drawn in a circle with it.
+
+    Parameters
+    ----------
+    start, end : arrays of shape (2,)
+        Points of the unit circle about the origin.
+
+    Returns
+    -------
+    array of shape (steps, 2)
+        Points of the curve.
+    """
     steps = _CHORD_STEPS[:, None]
     control = _BEND * (start + end) / 2
     return np.asarray(
@@ -272,7 +296,18 @@ def _chord(start: np.ndarray, end: np.ndarray) -> np.ndarray:
 
 
 def _write_around(axes: "Axes", angle: float, text: str) -> None:
-    """Write a name outside of the circle at an angle, readable from the left."""
+    """Write a name outside of the unit circle, along the radius at an angle.
+
+    Parameters
+    ----------
+    axes : matplotlib Axes
+        The picture of the circle.
+    angle : float
+        Where the name begins, in radians.
+    text : str
+        The name.
+    """
+    # On the left half the text is turned around, so that it is not upside down.
     degrees = np.degrees(angle) % 360
     is_left = 90 < degrees < 270
     axes.text(

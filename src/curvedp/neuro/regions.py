@@ -188,12 +188,26 @@ def _to_matrix(vectors: np.ndarray) -> np.ndarray:
 
 
 def mean_diffusivity(tensors: np.ndarray) -> np.ndarray:
-    """Return the mean eigenvalue of tensors, shape (..., 3, 3)."""
+    """Return the mean diffusivity (MD) of diffusion tensors: their mean eigenvalue.
+
+    Parameters
+    ----------
+    tensors : array of shape (..., 3, 3)
+        Symmetric matrices.
+    """
     return np.asarray(np.trace(tensors, axis1=-2, axis2=-1) / 3)
 
 
 def fractional_anisotropy(tensors: np.ndarray) -> np.ndarray:
-    """Return √(3/2)·|D − MD·I| / |D| of tensors, shape (..., 3, 3).
+    """Return the fractional anisotropy (FA) of diffusion tensors.
+
+    It is √(3/2)·|D − MD·I|/|D| of a tensor D with the mean eigenvalue MD, in Frobenius
+    norms: 0 if diffusion is equal in all directions, 1 if it has one direction only.
+
+    Parameters
+    ----------
+    tensors : array of shape (..., 3, 3)
+        Positive definite matrices.
 
     Examples
     --------
@@ -334,6 +348,7 @@ class PrivateRegionTensors(BaseEstimator):
         X : array of shape (n, regions, 3, 3)
             The tensors of each person, as `read_region_tensors` returns them.
         y : ignored
+            For the interface of scikit-learn.
         groups : sequence of n ids, optional
             The person of each scan. Then people are protected, and the scans of one
             person are averaged first.
@@ -384,7 +399,15 @@ class PrivateRegionTensors(BaseEstimator):
         return self
 
     def _validate(self, n_regions: int, regions: Sequence[str] | None) -> None:
-        """Raise `ParameterError` for parameters that do not fit the regions."""
+        """Raise `ParameterError` for parameters that do not fit the regions.
+
+        Parameters
+        ----------
+        n_regions : int
+            The number of regions of each record.
+        regions : sequence of str or None
+            Their names, if there are any.
+        """
         check_guarantee(self.guarantee, "replace-one")
         _validate.length("typical_diffusivity", self.typical_diffusivity)
         if isinstance(self.radius, str):

@@ -525,7 +525,18 @@ def networks_of(names: Sequence[str], file: str | Path | None = None) -> list[st
 
 
 def _read_networks(path: Path) -> dict[str, str]:
-    """Return the network of each region in a public table."""
+    """Return the network of each region in a public table.
+
+    Parameters
+    ----------
+    path : Path
+        A table with a header, and a column of regions and one of networks.
+
+    Returns
+    -------
+    dict
+        The network by the name of the region; "Other" for a region without one.
+    """
     header, *rows = _read_lines(path)
     region = _find_column(path, header, ("name", "label", "region", "Node"))
     network = _find_column(path, header, ("network", "network_label", "networks"))

@@ -307,8 +307,12 @@ def estimated_error(estimator: Estimator, value: np.ndarray, noise_std: float) -
 
     Parameters
     ----------
-    estimator, value, noise_std
-        As in `estimated_risk`.
+    estimator : callable
+        Maps a noisy vector to an estimate of the vector without noise.
+    value : array of shape (d,)
+        The noisy vector.
+    noise_std : float
+        The standard deviation of the noise in each entry.
 
     Returns
     -------
@@ -331,6 +335,13 @@ def shrink_to(center: np.ndarray, noise_std: float) -> Estimator:
     """
 
     def shrink(value: np.ndarray) -> np.ndarray:
+        """Return c + max(0, 1 − (d − 2)σ²/|y − c|²)·(y − c) for the noisy vector y.
+
+        Parameters
+        ----------
+        value : array of shape (d,)
+            The noisy vector y; c is the center, and σ the standard deviation of noise.
+        """
         offset = value - center
         squared_length = float(offset @ offset)
         if squared_length == 0 or len(value) < 3:

@@ -287,6 +287,7 @@ class ClusterQueries:
     """
 
     def __init__(self, data: ClusterData | None = None) -> None:
+        """Keep the records for the sums of every stage; None makes each sum zero."""
         self._data = data
 
     def sum(self, terms: Callable[..., Array], size: int) -> np.ndarray:
@@ -371,6 +372,7 @@ class ProjectedQueries(ClusterQueries):
     """
 
     def __init__(self, data: ClusterData | None, space: "Projection") -> None:
+        """Keep the records, and the map to the vectors that later stages sum."""
         super().__init__(data)
         self.space = space
 
@@ -440,6 +442,13 @@ class KMeansMechanism(StagedMechanism, NeedsManyRecords, RefusesRelease):
 
     @classmethod
     def supports(cls, statistic: Statistic) -> bool:
+        """Return whether the statistic is the centers and sizes of clusters.
+
+        Parameters
+        ----------
+        statistic : Statistic
+            The statistic that is to be released.
+        """
         return isinstance(statistic, Clusters)
 
     @classmethod
@@ -631,6 +640,14 @@ class KMeansMechanism(StagedMechanism, NeedsManyRecords, RefusesRelease):
         return ClusterData(records)
 
     def queries(self, data: ClusterData | None = None) -> ClusterQueries:
+        """Return the sums over the records that the stages add noise to.
+
+        Parameters
+        ----------
+        data : ClusterData, optional
+            The records with their weights. Without them, as in a replay of recorded
+            draws, every sum is zero.
+        """
         return ClusterQueries(data)
 
     def run(self, queries: ClusterQueries, add_noise: AddNoise) -> StagedResult:
