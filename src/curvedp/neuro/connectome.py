@@ -549,7 +549,8 @@ def plan_connectome(
     guarantee : Guarantee
         What the release must meet.
     radius : float or "private"
-        As in `PrivateConnectome`.
+        The radius of the public ball into which the vector of a person's edges is
+        clipped; "private" finds one with part of the budget.
     typical_edge : float
         With a private radius: how far Fisher's z of an edge of one person typically is
         from the center.
@@ -652,21 +653,45 @@ class _Pooling:
 
     @property
     def n_edges(self) -> int:
-        """How many entries the vector has."""
+        """Number of entries of a vector: of edges, or of averages between networks."""
         return len(self.sizes)
 
     def vectors(self, edges: np.ndarray) -> np.ndarray:
-        """Return the vector of each symmetric matrix, shape (..., entries)."""
+        """Return the vector of each matrix: its edges, averaged within their group.
+
+        Parameters
+        ----------
+        edges : array of shape (..., k, k)
+            Symmetric matrices of edges between k regions.
+
+        Returns
+        -------
+        array of shape (..., entries)
+            One vector for each matrix.
+        """
         values = edges[..., self.rows, self.columns]
         if len(self.sizes) == len(self.rows):
+            # Each edge is an entry of its own.
             return np.asarray(values)
+        # Sort edges by their entry; then `reduceat` adds up each run of one entry.
         order = np.argsort(self.places, kind="stable")
         starts = np.concatenate([[0], np.cumsum(self.sizes)[:-1]])
         sums = np.add.reduceat(values[..., order], starts, axis=-1)
         return np.asarray(sums / self.sizes)
 
     def matrix(self, vector: np.ndarray) -> np.ndarray:
-        """Return the symmetric matrix whose entries a vector holds; 0 elsewhere."""
+        """Return the symmetric matrix of a vector's entries.
+
+        Parameters
+        ----------
+        vector : array of shape (entries,)
+            Edges between regions, or averages within and between networks.
+
+        Returns
+        -------
+        array of shape (k, k) or (networks, networks)
+            The matrix; 0 where no entry belongs, as on the diagonal between regions.
+        """
         matrix = np.zeros((len(self.names), len(self.names)))
         matrix[self.matrix_rows, self.matrix_columns] = vector
         matrix[self.matrix_columns, self.matrix_rows] = vector
@@ -676,7 +701,10 @@ class _Pooling:
 def _best_estimate(
     noisy: NoisyMean, pooling: _Pooling, center: np.ndarray
 ) -> tuple[str, np.ndarray, float]:
-    """Return the name, the edges and the error of the estimate that errs least.
+    """Choose the estimate of the mean edges with the least estimated error.
+
+    Candidates are the released draw itself, its shrinkage to the center, and its
+    reduction to low rank.
 
     All candidates are functions of the released draw and of public numbers, and so is
     the estimate of their errors.
@@ -688,7 +716,13 @@ def _best_estimate(
     pooling : _Pooling
         Where its entries stand in a matrix.
     center : array
-        The center of the ball.
+        The public center of the ball, to which the draw may be shrunk.
+
+    Returns
+    -------
+    name, edges, error : str, array, float
+        The name of the estimate, its entries, and the root mean square error of an
+        entry.
     """
     if not noisy.is_gaussian:
         return "plain", noisy.value, noisy.noise_std

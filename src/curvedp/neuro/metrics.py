@@ -85,10 +85,25 @@ def gmean(
     X : array of shape (n, n_channels, n_channels)
         One matrix for each record. It takes no weights: a record is protected because
         all weigh alike.
-    metric : str
-        As in `space_of_metric`.
-    groups, radius, center, guarantee, ledger, label, source
-        As in `PrivateFrechetMean`, which does the work.
+    metric : {"riemann", "logeuclid", "logchol", "wasserstein"}
+        pyRiemann's name of the metric.
+    groups : sequence of n ids, optional
+        The person of each matrix. Then people are protected, and the matrices of one
+        person are averaged first.
+    radius : float or "private"
+        The radius of the public ball into which records are clipped; "private" finds
+        one with part of the budget.
+    center : array of shape (n_channels, n_channels), optional
+        The public center of that ball; the identity by default.
+    guarantee : Guarantee
+        The privacy guarantee of the release.
+    ledger : Ledger, optional
+        The budget that is charged.
+    label : str, optional
+        The name of the ledger's entry.
+    source : Source, optional
+        Replaces the cryptographic random bits in simulations; the release is not private
+        then.
 
     Returns
     -------
@@ -132,8 +147,26 @@ def gmedian(
 
     Parameters
     ----------
-    X, metric, groups, radius, center, guarantee, ledger, label, source
-        As in `gmean`; `PrivateFrechetMedian` does the work.
+    X : array of shape (n, n_channels, n_channels)
+        One matrix for each record.
+    metric : {"riemann", "logeuclid", "logchol", "wasserstein"}
+        pyRiemann's name of the metric.
+    groups : sequence of n ids, optional
+        The person of each matrix. Then people are protected.
+    radius : float or "private"
+        The radius of the public ball into which records are clipped; "private" finds
+        one with part of the budget.
+    center : array of shape (n_channels, n_channels), optional
+        The public center of that ball; the identity by default.
+    guarantee : Guarantee
+        The privacy guarantee of the release.
+    ledger : Ledger, optional
+        The budget that is charged.
+    label : str, optional
+        The name of the ledger's entry.
+    source : Source, optional
+        Replaces the cryptographic random bits in simulations; the release is not private
+        then.
 
     Returns
     -------

@@ -484,7 +484,12 @@ class PrivateRegionTensors(BaseEstimator):
         level : float
             The probability that no bound is wrong.
         of : {"records", "population"}
-            As in `table`.
+            Whether bounds are for the mean of these people, or of the population.
+
+        Returns
+        -------
+        tuple of six arrays of shape (regions,)
+            FA, its lower and upper bound, MD, its lower and upper bound.
         """
         n_regions = len(self.regions_)
         radius = self._log_radius(level, of)
@@ -512,7 +517,14 @@ class PrivateRegionTensors(BaseEstimator):
         level : float
             The probability that no region is farther.
         of : {"records", "population"}
-            As in `table`.
+            Whether the target is the mean of these people, or of the population.
+
+        Returns
+        -------
+        float
+            A Frobenius distance. For normal noise it is √(χ²₆ quantile) times the
+            standard deviation of an entry, at level^{1/regions} for each region; for
+            other noise the radius of the confidence region.
         """
         half_width = self._noisy.half_width(level, of)
         if not self._noisy.is_gaussian:
@@ -532,8 +544,10 @@ class PrivateRegionTensors(BaseEstimator):
         ----------
         path : str or Path
             The file.
-        level, of
-            As in `table`.
+        level : float
+            The probability that no interval is wrong.
+        of : {"records", "population"}
+            Whether intervals are for the mean of these people, or of the population.
         """
         target = "population" if of == "population" else "noise"
         rows = [{**asdict(row), "intervals": target} for row in self.table(level, of)]
@@ -602,7 +616,12 @@ def md_bounds(
     log_eigenvalues : array of shape (..., 3)
         The eigenvalues λ.
     radius : float
-        The distance ρ.
+        The distance ρ between the logarithms of the two tensors.
+
+    Returns
+    -------
+    lowest, highest : arrays of shape (...)
+        Bounds of the mean diffusivity, in the unit of the tensors.
     """
     largest = log_eigenvalues.max(axis=-1, keepdims=True)
     powers = np.exp(log_eigenvalues - largest)

@@ -230,7 +230,13 @@ def _most_common_names(files: list[Path], subjects: list[str]) -> list[str]:
 
 
 def _numbered(size: int) -> list[str]:
-    """Return names for regions of which no file tells the names."""
+    """Return "1", "2", … as the names of regions that no file names.
+
+    Parameters
+    ----------
+    size : int
+        The number of regions.
+    """
     return [str(number + 1) for number in range(size)]
 
 
@@ -292,6 +298,13 @@ def _has_row_names(lines: list[list[str]], names: Sequence[str]) -> bool:
     """Return whether the lines after the first begin with the name of a region.
 
     A number counts as a name only if a line has one cell more than there are regions.
+
+    Parameters
+    ----------
+    lines : list of lists of str
+        The cells of each line of the file.
+    names : sequence of str
+        The names of the regions.
     """
     if len(lines) < 2 or lines[1][0] not in names:
         return False

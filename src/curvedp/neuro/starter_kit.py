@@ -318,7 +318,13 @@ class PrivateStarterKit(ClassifierMixin, BaseEstimator):
         self._set_releases([*references.releases, *model.releases])
 
     def _set_releases(self, releases: list[ReleasedValue]) -> None:
-        """Set the releases and their certificates."""
+        """Store what was released, with its certificates.
+
+        Parameters
+        ----------
+        releases : list of ReleasedValue
+            The class means; with trials, the references of the subjects before them.
+        """
         self._published = releases
         self.certificates_: list[Certificate] = [
             release.certificate for release in releases
@@ -363,8 +369,10 @@ class PrivateStarterKit(ClassifierMixin, BaseEstimator):
 
         Parameters
         ----------
-        X, own_trials
-            As in `recenter`.
+        X : array of shape (n, channels, channels)
+            The covariance matrices of one new user's trials.
+        own_trials : array of shape (m, channels, channels), optional
+            Trials of the same user at whose mean X is recentered; by default X itself.
 
         Returns
         -------
@@ -381,8 +389,15 @@ class PrivateStarterKit(ClassifierMixin, BaseEstimator):
 
         Parameters
         ----------
-        X, own_trials
-            As in `recenter`.
+        X : array of shape (n, channels, channels)
+            The covariance matrices of the user's trials.
+        own_trials : array of shape (m, channels, channels), optional
+            Trials of the same user at whose mean X is recentered; by default X itself.
+
+        Returns
+        -------
+        array of shape (n,)
+            The label of the nearest class mean for each trial.
         """
         distances = self.decision_distances(X, own_trials)
         nearest = np.argmin(np.nan_to_num(distances, nan=np.inf), axis=1)
@@ -579,7 +594,8 @@ def _means_of_vector(vector: np.ndarray, n_classes: int) -> np.ndarray:
     Parameters
     ----------
     vector : array
-        As `_class_vector` returns it.
+        For each class the lower triangle of a symmetric matrix, the logarithm of its
+        mean; entries off the diagonal are multiplied by √2.
     n_classes : int
         The number of classes.
     """
