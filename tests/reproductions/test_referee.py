@@ -113,7 +113,7 @@ def test_degrees_are_planar_at_the_equator_and_not_near_a_pole():
 
 
 def test_the_same_instrument_passes_our_noise_and_catches_half_of_it(monkeypatch):
-    assert location.metric_laplace(10.0) <= 1 + 1e-9
+    assert location.metric_laplace_log_ratio(10.0) <= 1 + 1e-9
 
     class HalfNoise(MetricLaplace):
         """The law at 2ε, which is still called ε."""
@@ -122,7 +122,7 @@ def test_the_same_instrument_passes_our_noise_and_catches_half_of_it(monkeypatch
             super().__init__(manifold, 2 * epsilon)
 
     monkeypatch.setattr(location, "MetricLaplace", HalfNoise)
-    assert location.metric_laplace(10.0) > 1.8
+    assert location.metric_laplace_log_ratio(10.0) > 1.8
 
 
 def test_hyperbolic_noise_is_private_by_volume_and_not_in_a_disc():

@@ -16,7 +16,8 @@ from scipy.sparse.csgraph import dijkstra
 
 __all__ = ["conformal", "isolated_record_length", "metric_losses"]
 
-# Half the side of the flat torus on which records lie; all of them are within 1 of 0.
+# Half the side of the flat torus on which the records lie. Their distance from the
+# origin is at most 1.
 _HALF_SIDE = 1.6
 # Steps of a path on the grid: to the 8 neighbors and by knight's moves.
 _STEPS = [(0, 1), (1, 0), (1, 1), (1, -1), (1, 2), (2, 1), (1, -2), (2, -1)]
@@ -26,15 +27,16 @@ _SPREAD = 0.1
 
 
 def isolated_record_length(n: int) -> float:
-    """Return the length that one record far from all others adds around itself.
+    """Return the length that one isolated record adds to every path that leaves it.
 
-    In two dimensions the factor that evens out a density f is f itself, so that lengths
-    are multiplied by √f. One of n records gives a Gaussian kernel of bandwidth h the
-    density e^{−r²/2h²}/(2πnh²). Every path from its center outward has the length
+    *Conformal-DP* multiplies the metric of the plane by a density estimate f, so that
+    the records are evenly spread in the new area. Lengths are multiplied by √f. One of
+    n records contributes the Gaussian kernel e^{−r²/2h²}/(2πnh²) of bandwidth h at the
+    distance r. A straight path outward from the record has the new length
 
         ∫√f dr = 1/√(2n),
 
-    whatever h is.
+    which does not depend on h.
 
     Parameters
     ----------
@@ -50,14 +52,18 @@ def isolated_record_length(n: int) -> float:
 
 
 def metric_losses(n: int, cells: int, uniform_share: float) -> dict[str, float]:
-    """Return what the metric alone adds to the privacy loss, over ε.
+    """Compute the privacy loss that comes from an estimated metric alone, divided by ε.
 
-    n records lie on a flat torus, in a ball of radius 1. All but one follow a normal
-    law around the origin. The last one is at (1, 0), or also at the origin. The density
-    is ∝ e^{−ε·d(y, mean)/Δ}, where d is the distance of the metric made from the
-    records. Δ = 2/n times the largest factor of lengths is the most that the mean moves
-    in a metric that stays. The mean is taken to be the origin for both data sets, so
-    that a metric that stays would give no loss at all.
+    Two neighboring data sets of n records lie in the unit disc of a flat torus. All
+    records but one follow a normal law around the origin. The remaining record is at
+    (1, 0) in the first data set and at the origin in the second.
+
+    The mechanism estimates a density from the records and multiplies lengths by the
+    square root of the estimate. In the distance d of this metric it draws a report y
+    with the density ∝ e^{−ε·d(y, mean)/Δ}. For a fixed metric the mean moves by at most
+    Δ = 2/n times the largest factor of lengths. Here the mean is set to the origin for
+    both data sets. A fixed metric would then give the two data sets the same density,
+    so that the whole loss comes from the dependence of the metric on the records.
 
     Parameters
     ----------
@@ -71,60 +77,67 @@ def metric_losses(n: int, cells: int, uniform_share: float) -> dict[str, float]:
     Returns
     -------
     dict
-        "largest", the largest |log-ratio| of the two densities over ε, and "by the length
-        around the record", what the length of `isolated_record_length` alone gives.
+        "largest": the largest |log-ratio| of the two densities, divided by ε.
+        "isolated record": the loss, divided by ε, that follows from
+        `isolated_record_length` alone.
     """
-    line = 2 * _HALF_SIDE * (np.arange(cells) - cells // 2) / cells
-    x, y = (axis.ravel() for axis in np.meshgrid(line, line, indexing="ij"))
+    coordinates = 2 * _HALF_SIDE * (np.arange(cells) - cells // 2) / cells
+    x, y = (
+        axis.ravel() for axis in np.meshgrid(coordinates, coordinates, indexing="ij")
+    )
 
-    def kernel(center: float, width: float) -> np.ndarray:
-        """Return a normal density about (center, 0) at all points of the grid."""
+    def normal_density(center: float, width: float) -> np.ndarray:
+        """Return the normal density about (center, 0) at all points of the grid."""
         square = (x - center) ** 2 + y**2
         return np.asarray(np.exp(-square / (2 * width**2)) / (2 * math.pi * width**2))
 
-    cluster = (n - 1) / n * kernel(0.0, math.hypot(_BANDWIDTH, _SPREAD))
+    # A kernel estimate of a normal law is about that law, convolved with the kernel.
+    cluster = (n - 1) / n * normal_density(0.0, math.hypot(_BANDWIDTH, _SPREAD))
     uniform = uniform_share / (2 * _HALF_SIDE) ** 2
-    # The factor of lengths is the square root of the density estimate.
-    factors = []
-    for place in (1.0, 0.0):
-        density = cluster + kernel(place, _BANDWIDTH) / n
-        factors.append(np.sqrt((1 - uniform_share) * density + uniform))
+    # The square root of each data set's density estimate multiplies lengths.
+    length_factors = []
+    for last_record in (1.0, 0.0):
+        density = cluster + normal_density(last_record, _BANDWIDTH) / n
+        length_factors.append(np.sqrt((1 - uniform_share) * density + uniform))
 
-    sensitivity = 2 / n * max(float(factor.max()) for factor in factors)
+    sensitivity = 2 / n * max(float(factor.max()) for factor in length_factors)
     origin = int(np.argmin(x**2 + y**2))
     log_densities = []
-    for factor in factors:
+    for factor in length_factors:
         distance = _grid_distances(factor, cells, origin)
+        # The density at ε = 1, normalized by its sum over the grid.
         weight = np.exp(-distance / sensitivity)
         log_densities.append(-distance / sensitivity - math.log(float(weight.sum())))
     loss = np.abs(log_densities[0] - log_densities[1])
     return {
         "largest": float(loss.max()),
-        "by the length around the record": isolated_record_length(n) / sensitivity,
+        "isolated record": isolated_record_length(n) / sensitivity,
     }
 
 
 def _grid_distances(factor: np.ndarray, cells: int, start: int) -> np.ndarray:
-    """Return shortest distances on the torus from one point, by Dijkstra's algorithm.
+    """Return the distances from one grid point to all others, by Dijkstra's algorithm.
 
     Parameters
     ----------
     factor : array of shape (cells²,)
-        The factor of lengths at each point of the grid.
+        By how much the metric multiplies lengths at each point of the grid.
     cells : int
-        The number of grid lines in each direction.
+        The number of grid lines in each direction of the torus.
     start : int
-        The number of the point.
+        The index of the point.
 
     Returns
     -------
     array of shape (cells²,)
-        Distances along paths of the grid, a little above the true ones.
+        The lengths of shortest paths along the grid, which are slightly larger than
+        the distances of the metric.
     """
     spacing = 2 * _HALF_SIDE / cells
     index = np.arange(cells * cells).reshape(cells, cells)
     tails, heads, lengths = [], [], []
     for down, right in _STEPS:
+        # The torus has no edge: a step beyond the last row leads to the first one.
         first = index.ravel()
         second = np.roll(index, (-down, -right), axis=(0, 1)).ravel()
         mean_factor = (factor[first] + factor[second]) / 2
@@ -137,27 +150,29 @@ def _grid_distances(factor: np.ndarray, cells: int, start: int) -> np.ndarray:
 
 
 def conformal(full: bool) -> dict[str, Any]:
-    """Return what the metric alone adds to the privacy loss, for growing n.
+    """Compute the privacy loss of the estimated metric alone, for growing data sets.
 
     Parameters
     ----------
     full : bool
-        Whether to take a finer grid and one size more.
+        Whether to use a finer grid and one larger data set.
 
     Returns
     -------
     dict
-        "records", the sizes, and three rows of losses over ε: by the density estimate,
-        by the length around the isolated record, and with a tenth of a uniform law.
+        "records", the numbers of records, and three lists of losses divided by ε: with
+        the density estimate alone; from the length around the isolated record; and
+        with a density estimate of which a tenth is uniform.
     """
     cells = 160 if full else 80
     sizes = [100, 1000, 10_000] if full else [100, 1000]
-    plain = [metric_losses(n, cells, 0.0) for n in sizes]
-    mixed = [metric_losses(n, cells, 0.1) for n in sizes]
-    name = "by the length around the record"
+    without_uniform = [metric_losses(n, cells, 0.0) for n in sizes]
+    with_uniform = [metric_losses(n, cells, 0.1) for n in sizes]
     return {
         "records": sizes,
-        "loss over ε": [losses["largest"] for losses in plain],
-        "loss over ε, by the length": [losses[name] for losses in plain],
-        "loss over ε, a tenth uniform": [losses["largest"] for losses in mixed],
+        "loss over ε": [losses["largest"] for losses in without_uniform],
+        "loss over ε, by the length": [
+            losses["isolated record"] for losses in without_uniform
+        ],
+        "loss over ε, a tenth uniform": [losses["largest"] for losses in with_uniform],
     }

@@ -25,9 +25,10 @@ N_NODES = 400
 
 
 def sphere_heat_kernel(distance: np.ndarray, time: float) -> np.ndarray:
-    """Return the density on S² of Brownian motion at a time, at a distance from its start.
+    """Return the heat kernel of S²: the density of Brownian motion at a time.
 
-    p_t(r) = Σ_n (2n + 1)/(4π)·e^{−n(n+1)t/2}·P_n(cos r), P_n the Legendre polynomials.
+    p_t(r) = Σ_n (2n + 1)/(4π)·e^{−n(n+1)t/2}·P_n(cos r) at the distance r from the start,
+    where P_n are the Legendre polynomials.
 
     Parameters
     ----------
@@ -56,10 +57,10 @@ def root_mean_square_distance(time: float) -> float:
 
 
 def total_variation(time: float, shift: float) -> float:
-    """Return the total variation distance of the heat kernels of two points of S².
+    """Return the total variation distance of the heat kernels about two points of S².
 
-    The nearer point has the larger density, so it is P(d(x, y) < d(x′, y)) − ½ twice
-    over: an integral over the half sphere about x.
+    The kernel of the nearer point has the larger density. So the distance is
+    2·P(d(x, y) < d(x′, y)) − 1 for y drawn from the kernel about x.
 
     Parameters
     ----------
@@ -80,18 +81,22 @@ def total_variation(time: float, shift: float) -> float:
 
 
 def gaussian_with_total_variation(target: float, shift: float) -> RiemannianGaussian:
-    """Return the Riemannian Gaussian on S² of a given total variation distance.
+    """Return the Riemannian Gaussian on S² that is as private as a given law at ε = 0.
+
+    Its scale is such that the Gaussians centered at two points of distance `shift` have
+    the total variation distance `target`. The total variation distance is δ(0), the
+    privacy profile at ε = 0. `compare` then compares two laws of equal δ(0).
 
     Parameters
     ----------
     target : float
-        The total variation distance δ(0) of the laws about two points.
+        The required total variation distance, in (0, 1).
     shift : float
-        The distance of the two points.
+        The distance of the two centers.
     """
 
     def excess(log_scale: float) -> float:
-        """Return δ(0) at a scale, less the target."""
+        """Return the total variation distance at a scale, minus the target."""
         law = RiemannianGaussian(Sphere(2), math.exp(log_scale))
         return float(law.profile(shift).delta(0.0)) - target
 
@@ -100,14 +105,22 @@ def gaussian_with_total_variation(target: float, shift: float) -> RiemannianGaus
 
 
 def compare(time: float, shift: float) -> tuple[float, float]:
-    """Return the root mean square errors of heat kernel and Gaussian at equal δ(0).
+    """Return the root mean square errors of the heat kernel and the Gaussian.
+
+    Both have the same δ(0), that is, the same total variation distance between the laws
+    about two statistics.
 
     Parameters
     ----------
     time : float
         The time t of the heat kernel.
     shift : float
-        The distance of the two statistics that are told apart.
+        The distance of the two statistics.
+
+    Returns
+    -------
+    heat_kernel, gaussian : float
+        √E d(x, y)² of reports y about the statistic x.
     """
     gaussian = gaussian_with_total_variation(total_variation(time, shift), shift)
     return root_mean_square_distance(time), math.sqrt(gaussian.mean_square_radius)

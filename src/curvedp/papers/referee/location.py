@@ -23,12 +23,18 @@ _LENGTHS = 80
 
 
 def location(samples: int) -> dict[str, Any]:
-    """Return the log-ratios and shares of all recipes, by their names in expected.json.
+    """Test published recipes for private places, directions and words.
 
     Parameters
     ----------
     samples : int
-        The number of draws for what is simulated.
+        The number of draws for the shares, which are simulated.
+
+    Returns
+    -------
+    dict
+        The log-ratios and shares of all recipes, by their names in expected.json. A
+        log-ratio is divided by ε times the distance of the records.
     """
     rng = np.random.default_rng(0)
     figures: dict[str, Any] = {"two Laplace numbers, log-ratio": two_laplace_numbers()}
@@ -49,24 +55,26 @@ def location(samples: int) -> dict[str, Any]:
     )
     figures.update(von_mises_fisher(10.0))
     figures.update(hyperbolic_words())
-    figures["MetricLaplace on the sphere, log-ratio"] = metric_laplace(10.0)
+    figures["MetricLaplace on the sphere, log-ratio"] = metric_laplace_log_ratio(10.0)
     return figures
 
 
 def two_laplace_numbers() -> float:
-    """Return the log-ratio of two independent Laplace numbers at one ε.
+    """Return the largest log-ratio of Laplace noise added to each coordinate, over ε.
 
-    The density e^{−ε(|u| + |v|)} promises ε per unit of length in the plane. Its
-    log-ratio is that of the sum of the coordinates, √2 times as large along a diagonal.
+    The recipe adds independent Laplace noise with the density ∝ e^{−ε·|u|} to both
+    coordinates of a point, and promises ε per unit of length in the plane. Its
+    log-ratio is ε times the distance in the 1-norm, which is √2 times the length along
+    a diagonal.
 
     Returns
     -------
     float
-        The largest |log-ratio| found of reports about the origin and about records at
-        distance 1, over ε.
+        The largest |log-ratio| between the densities about the origin and about a
+        record at distance 1, divided by ε.
     """
-    turn = 2 * np.pi * np.arange(_ANGLES) / _ANGLES
-    records = np.stack([np.cos(turn), np.sin(turn)], axis=1)
+    angles = 2 * np.pi * np.arange(_ANGLES) / _ANGLES
+    records = np.stack([np.cos(angles), np.sin(angles)], axis=1)
     reports = 3 * np.random.default_rng(0).uniform(-1, 1, (2000, 2))
     reports = np.vstack([reports, records, np.zeros((1, 2))])
     from_origin = np.abs(reports).sum(axis=1)
@@ -77,10 +85,11 @@ def two_laplace_numbers() -> float:
 def degree_log_density(
     record: np.ndarray, reports: np.ndarray, *, as_places: bool
 ) -> np.ndarray:
-    """Return the log-density of planar noise that is added to degrees, up to a constant.
+    """Return the log-density of planar noise added to degrees, up to a constant.
 
-    The noise is r·(cos θ, sin θ) with the planar Laplace law at 1 per km. It is added to
-    the latitude, and divided by the cosine of the latitude to the longitude.
+    The noise is r·(cos θ, sin θ) in kilometers, with the planar Laplace law at ε = 1
+    per km. Its first coordinate is converted to degrees and added to the latitude. The
+    second is divided by the cosine of the latitude and added to the longitude.
 
     Parameters
     ----------
@@ -113,14 +122,23 @@ def degree_log_density(
 
 
 def noise_in_degrees(latitude: float, *, as_places: bool = False) -> float:
-    """Return the log-ratio of noise in degrees, for records 1 km apart.
+    """Return the largest log-ratio of noise in degrees, for records 1 km apart.
+
+    ε is 1 per km, so that a log-ratio of 1 is promised.
 
     Parameters
     ----------
     latitude : float
         The latitude of the southern record, in degrees.
     as_places : bool
-        Whether reports are read as places (`degree_log_density`).
+        Whether reports are read as points of the earth, so that a latitude beyond a pole
+        lies on its other side, or as pairs of numbers.
+
+    Returns
+    -------
+    float
+        The largest |log-ratio| over a grid of reports about the first record, and over
+        16 directions from it to the second record.
     """
     sphere = Sphere(2)
     start = np.array([math.radians(latitude), 0.0])
@@ -187,7 +205,7 @@ def _add_in_degrees(
 
 
 def beyond_pole(samples: int, rng: np.random.Generator) -> float:
-    """Return the share of reported latitudes above 90°, which are no places.
+    """Return the share of reported latitudes above 90°, which do not exist.
 
     The record is 1.1 km from the north pole, and ε is 1 per kilometer.
 
@@ -204,9 +222,10 @@ def beyond_pole(samples: int, rng: np.random.Generator) -> float:
 def odd_last_bits(latitude: float, samples: int, rng: np.random.Generator) -> float:
     """Return the share of odd last bits among reports between 0.25° and 0.5°.
 
-    A float in this range is a multiple of 2^-54. A sum with 1° is a multiple of 2^-53,
-    so that an odd last bit tells that the record was not at 1°, whatever ε is. Here it
-    is 0.01 per km, at which the two records may differ by a factor of 3.
+    A float in this range is a multiple of 2^-54. If the record is at 1°, the sum of 1
+    and a float is a multiple of 2^-53. So an odd last bit proves that the record was
+    not at 1°, for every ε. Here ε is 0.01 per km, which allows the probabilities of a
+    report for records at 0° and 1° to differ by a factor of 3 only.
 
     Parameters
     ----------
@@ -224,9 +243,10 @@ def odd_last_bits(latitude: float, samples: int, rng: np.random.Generator) -> fl
 
 
 def von_mises_fisher(kappa: float) -> dict[str, float]:
-    """Return the log-ratio of vMF noise over κ·angle, and how far its reports lie.
+    """Return the log-ratio and the mean angle of von Mises–Fisher (vMF) noise.
 
-    The density ∝ e^{κ⟨x, y⟩} has the log-ratio κ⟨x − x′, y⟩, at most κ times the chord.
+    The density ∝ e^{κ⟨x, y⟩} of a report y about the direction x has the log-ratio
+    κ⟨x − x′, y⟩, which is at most κ times the length of the chord from x to x′.
 
     Parameters
     ----------
@@ -236,9 +256,9 @@ def von_mises_fisher(kappa: float) -> dict[str, float]:
     Returns
     -------
     dict
-        The largest log-ratio over κ·angle; the mean angle of reports over that of
-        Laplace noise at the same ε; and the log-ratio over ε where κ = ε is taken for
-        local privacy with a sensitivity of 1.
+        The largest log-ratio divided by κ·angle; the mean angle of reports divided by
+        that of Laplace noise at the same ε; and the largest log-ratio divided by ε for a
+        recipe of local privacy that sets κ = ε, as if the sensitivity were 1.
     """
     angles = np.array([0.01, 0.1, 0.5, 1.0, 2.0, 3.0])
     # The report along x − x′ attains the chord.
@@ -258,16 +278,19 @@ def von_mises_fisher(kappa: float) -> dict[str, float]:
 
 
 def hyperbolic_words() -> dict[str, float]:
-    """Return log-ratios of e^{−ε·d} in the Poincaré disc, by the measure that is meant.
+    """Return the log-ratios of the density ∝ e^{−ε·d} in the Poincaré disc.
 
-    Against the hyperbolic volume the law exists only for ε > n − 1, and is private
-    there. Restricted to a disc, as floats restrict it, or against the Lebesgue measure
-    of the disc, its mass depends on the word.
+    Word embeddings in hyperbolic space are made private by this density. With respect
+    to the hyperbolic volume of dimension n it is a law only for ε > n − 1, and is then
+    private. If it is restricted to a disc, as floats do, or taken with respect to the
+    Lebesgue measure of the disc, its normalizing constant depends on the word, which
+    adds to the log-ratio.
 
     Returns
     -------
     dict
-        The smallest ε of a law on H², and log-ratios over ε·distance at two values of ε.
+        The smallest ε at which the law exists on H², and log-ratios divided by
+        ε·distance for two values of ε.
     """
     figures = {"hyperbolic, ε below which no law exists on H²": _smallest_epsilon()}
     for epsilon in (0.5, 2.0):
@@ -295,7 +318,11 @@ def _smallest_epsilon() -> float:
 
 
 def _disc_ratio(epsilon: float, reach: float, *, is_volume: bool) -> float:
-    """Return the log-ratio of a word at the origin and others up to 4 away.
+    """Return the largest log-ratio between a word at the origin and four others.
+
+    The others are at distances up to 4 from the origin. The log-ratio of two words
+    x and x′ is at most ε·d(x, x′) plus the difference of the log-masses of their
+    unnormalized densities, and some report attains it.
 
     Parameters
     ----------
@@ -304,45 +331,65 @@ def _disc_ratio(epsilon: float, reach: float, *, is_volume: bool) -> float:
     reach : float
         The hyperbolic radius of the disc.
     is_volume : bool
-        Whether the density is against the hyperbolic volume, or against Lebesgue's
+        Whether the density is with respect to the hyperbolic volume, or to Lebesgue's
         measure of the disc.
+
+    Returns
+    -------
+    float
+        The largest log-ratio, divided by ε·d(x, x′).
     """
     nodes, weights = np.polynomial.legendre.leggauss(1200)
     r = reach * (nodes + 1) / 2
     measure = np.sinh(r) if is_volume else np.tanh(r / 2) / (2 * np.cosh(r / 2) ** 2)
     angles = 2 * np.pi * (np.arange(_ANGLES) + 0.5) / _ANGLES
     log_masses = []
-    places = np.array([0.0, 0.5, 1.0, 2.0, 4.0])
-    for place in places:
-        cosh = np.cosh(r)[:, None] * math.cosh(place)
-        cosh = cosh - np.sinh(r)[:, None] * math.sinh(place) * np.cos(angles)
+    word_distances = np.array([0.0, 0.5, 1.0, 2.0, 4.0])
+    for word_distance in word_distances:
+        # The hyperbolic law of cosines: cosh of the distance of a report to the word.
+        cosh = np.cosh(r)[:, None] * math.cosh(word_distance)
+        cosh = cosh - np.sinh(r)[:, None] * math.sinh(word_distance) * np.cos(angles)
         density = np.exp(-epsilon * np.arccosh(np.maximum(cosh, 1.0))).mean(axis=1)
         log_masses.append(math.log(float(weights @ (measure * density))))
     # At y = x or y = x′ the distances contribute ±ε·d(x, x′), whichever is worse.
-    excess = np.abs(np.array(log_masses[1:]) - log_masses[0]) / (epsilon * places[1:])
-    return float(1 + excess.max())
+    mass_ratios = np.abs(np.array(log_masses[1:]) - log_masses[0])
+    return float(1 + (mass_ratios / (epsilon * word_distances[1:])).max())
 
 
-def metric_laplace(epsilon: float) -> float:
-    """Return the log-ratio of `MetricLaplace` on the sphere, on the same kind of grid.
+def metric_laplace_log_ratio(epsilon: float) -> float:
+    """Return the largest log-ratio of `MetricLaplace` on the sphere, over ε·distance.
+
+    It compares the densities of reports about random pairs of records, as the other
+    functions of this file do for published recipes. At most 1 is promised.
 
     Parameters
     ----------
     epsilon : float
         ε per radian.
+
+    Returns
+    -------
+    float
+        The largest |log p(y | x) − log p(y | x′)|/(ε·d(x, x′)) over the reports y and
+        the pairs of records x, x′.
     """
     sphere = Sphere(2)
     mechanism = MetricLaplace(sphere, epsilon)
     rng = np.random.default_rng(1)
-    reports = np.asarray(sphere.project(rng.standard_normal((4000, 3))))
+    random_points = np.asarray(sphere.project(rng.standard_normal((4000, 3))))
     records = np.asarray(sphere.project(rng.standard_normal((30, 3))))
-    largest = 0.0
+    # The ratio is largest at the records themselves, so that they are reports too.
+    reports = np.vstack([random_points, records])
+    largest_ratio = 0.0
     for first, second in itertools.pairwise(records):
-        points = np.vstack([reports, records])
-        ratio = mechanism.log_density(points, np.broadcast_to(first, points.shape))
-        ratio = ratio - mechanism.log_density(
-            points, np.broadcast_to(second, points.shape)
+        first_log_density = mechanism.log_density(
+            reports, np.broadcast_to(first, reports.shape)
         )
+        second_log_density = mechanism.log_density(
+            reports, np.broadcast_to(second, reports.shape)
+        )
+        log_ratio = first_log_density - second_log_density
         distance = float(sphere.dist(first, second))
-        largest = max(largest, float(np.abs(ratio).max()) / (epsilon * distance))
-    return largest
+        ratio = float(np.abs(log_ratio).max()) / (epsilon * distance)
+        largest_ratio = max(largest_ratio, ratio)
+    return largest_ratio

@@ -29,12 +29,12 @@ _ORDERS = [1.5, 2.0, 4.0, 8.0]
 
 
 def referee(setting: Setting) -> tuple[dict[str, Any], Figure]:
-    """Recompute what eight published mechanisms and recipes claim.
+    """Test the claims of eight published mechanisms and recipes.
 
     Parameters
     ----------
     setting : Setting
-        The full form takes more samples and finer grids.
+        The full form uses more samples and finer grids.
 
     Returns
     -------
@@ -42,7 +42,7 @@ def referee(setting: Setting) -> tuple[dict[str, Any], Figure]:
         The numbers of each mechanism, and a picture of three of them.
     """
     figures = {
-        "wrapped": wrapped(60_000 if setting.full else 20_000),
+        "wrapped": audit_wrapped_gaussian(60_000 if setting.full else 20_000),
         "heat": heat(),
         "federated": federated(),
         "rotations": rotations(400_000 if setting.full else 40_000),
@@ -62,8 +62,9 @@ def contraction(
 ) -> float:
     """Return the largest ‖log_p x − log_p y‖/d(x, y) of random pairs x, y.
 
-    The wrapped Gaussian is private at the Euclidean rate if this is at most 1, as it is
-    where curvatures are not positive.
+    The wrapped Gaussian adds Gaussian noise to the logarithm of a statistic. It is as
+    private as the Gaussian mechanism of Euclidean space if this ratio is at most 1,
+    which holds where the curvature is nowhere positive.
 
     Parameters
     ----------
@@ -89,34 +90,40 @@ def contraction(
     return float(np.max(lengths / np.asarray(manifold.dist(x, y))))
 
 
-def wrapped(
+def audit_wrapped_gaussian(
     samples: int, sensitivity: float = 0.5, sigma: float = 0.5
 ) -> dict[str, float]:
-    """Return contractions of the logarithm, and audit the claimed μ = Δ/σ on H².
+    """Test the claim that the wrapped Gaussian is μ-GDP with μ = Δ/σ.
 
-    The mechanism releases exp_p(log_p(statistic) + noise), p public. The audit's two
-    statistics lie along a ray from p, where the logarithm keeps distances, so that the
-    claim is attained.
+    The mechanism releases exp_p(log_p(statistic) + noise), where p is a public point.
+    The claim needs that log_p does not increase distances, which `contraction` tests on
+    three spaces. An audit on the hyperbolic plane H² then bounds μ from below by
+    samples. Its two statistics lie on a ray from p, along which the logarithm preserves
+    distances, so that μ = Δ/σ is attained.
 
     Parameters
     ----------
     samples : int
         The number of draws about each statistic.
-    sensitivity, sigma : float
-        Δ, the distance of the statistics, and σ, the noise per coordinate.
+    sensitivity : float
+        Δ, the distance of the two statistics.
+    sigma : float
+        σ, the standard deviation of the noise in each coordinate.
 
     Returns
     -------
     dict
-        The largest contraction ratio on three spaces, the claimed and the audited μ, and
-        whether the claim holds (1 or 0).
+        The largest ratio ‖log_p x − log_p y‖/d(x, y) on each of three spaces, the
+        claimed μ, the lower bound on μ from the audit, and whether the audit is
+        consistent with the claim (1 or 0).
     """
     rng = np.random.default_rng(0)
-    sides = []
+    # For each statistic, one list of scores: the coordinate along the ray.
+    scores_by_statistic = []
     for coordinate in (0.0, sensitivity):
         draws = np.array([coordinate, 0.0]) + sigma * rng.standard_normal((samples, 2))
-        sides.append([rounded(draws[:, 0])])
-    audited = audit_scores(GDP(sensitivity / sigma), *sides)
+        scores_by_statistic.append([rounded(draws[:, 0])])
+    audited = audit_scores(GDP(sensitivity / sigma), *scores_by_statistic)
     return {
         "contraction, H²": contraction(Lorentz(2), rng),
         "contraction, SPD(2)": contraction(SPDAffineInvariant(2), rng),
@@ -177,7 +184,7 @@ def renyi_circle(order: float, t: float, d: float) -> float:
     """Return the Rényi divergence of two heat kernels of S¹, a distance d apart.
 
     D_α = log ∫p^α q^{1−α} / (α − 1). The integrand is smooth and periodic, so that a
-    plain mean over 1000 angles has all digits.
+    plain mean over 1000 angles is accurate to all digits of a float.
 
     Parameters
     ----------
@@ -217,55 +224,65 @@ def renyi_sphere(order: float, t: float, d: float) -> float:
 def renyi_hyperbolic(order: float, t: float, d: float) -> float:
     """Return the Rényi divergence of two heat kernels of H³, a distance d apart.
 
-    D_α = log ∫p^α q^{1−α} / (α − 1), with the kernel (4πt)^{−3/2}·(r/sinh r)·e^{−t−r²/4t}
-    at the distance r from its start. The volume element is 2π·sinh²r dr dc, c the cosine
-    of the angle at the first start.
+    D_α = log ∫p^α q^{1−α} / (α − 1), where p and q are the heat kernels of two starting
+    points x and x′. At the distance r from its start a kernel has the density
+    (4πt)^{−3/2}·(r/sinh r)·e^{−t−r²/4t}. The volume element is 2π·sinh²r dr dc, where c
+    is the cosine of the angle at x between a point and x′. Both integrals are
+    Gauss–Legendre rules.
 
     Parameters
     ----------
     order : float
-        α > 1.
-    t, d : float
-        The time, and the distance of the starts.
+        The Rényi order α > 1.
+    t : float
+        The time; the generator is the Laplacian.
+    d : float
+        The distance of x and x′.
     """
 
     def log_kernel(r: np.ndarray) -> np.ndarray:
-        """Return the logarithm of the kernel at distances from its start."""
-        # At 0 the factor r/sinh r is 1.
+        """Return the logarithm of the heat kernel at the distances r from its start."""
+        # At r = 0 the factor r/sinh r is 1.
         positive = np.maximum(r, 1e-9)
         log_factor = np.log(positive / np.sinh(positive))
         constant = -1.5 * math.log(4 * math.pi * t) - t
         return np.asarray(constant + log_factor - r * r / (4 * t))
 
+    # The integrand is smooth; with these numbers of nodes the rules have converged.
     c, cosine_weights = gauss_legendre(80)
     unit_nodes, unit_weights = gauss_legendre(160)
-    # Beyond this distance nothing of the integrand is left.
-    end = 6 * math.sqrt(2 * t) * max(1.0, math.sqrt(order)) + 4 * order * (d + 2 * t)
-    r = end * (unit_nodes[:, None] + 1) / 2
-    radial_weights = end * unit_weights[:, None] / 2
+    # In its slowest direction the integrand falls like a normal density in r with the
+    # mean (α − 1)·d + 2t and the standard deviation √(2t). It is negligible beyond:
+    largest_radius = 6 * math.sqrt(2 * t) * max(1.0, math.sqrt(order))
+    largest_radius += 4 * order * (d + 2 * t)
+    r = largest_radius * (unit_nodes[:, None] + 1) / 2
+    radial_weights = largest_radius * unit_weights[:, None] / 2
 
-    # The law of cosines gives the distance from the second start.
-    cosh_other = np.cosh(r) * math.cosh(d) - np.sinh(r) * math.sinh(d) * c
-    other = np.arccosh(np.maximum(1.0, cosh_other))
-    log_value = order * log_kernel(r) + (1 - order) * log_kernel(other)
+    # The hyperbolic law of cosines gives the distance from x′.
+    cosh_second = np.cosh(r) * math.cosh(d) - np.sinh(r) * math.sinh(d) * c
+    second_distance = np.arccosh(np.maximum(1.0, cosh_second))
+    log_integrand = order * log_kernel(r) + (1 - order) * log_kernel(second_distance)
     volume = radial_weights * cosine_weights * 2 * math.pi * np.sinh(r) ** 2
-    total = float(np.sum(volume * np.exp(log_value)))
-    return math.log(total) / (order - 1)
+    integral = float(np.sum(volume * np.exp(log_integrand)))
+    return math.log(integral) / (order - 1)
 
 
 def harnack(order: float, t: float, d: float, lower: float) -> float:
-    """Return Wang's bound (1997) on D_α of two heat kernels, a distance d apart.
+    """Return Wang's bound (1997) on the Rényi divergence of two heat kernels.
 
-    D_α ≤ αKd²/(2(1 − e^{−2Kt})) for Ric ≥ −K, and αd²/4t for K = 0.
+    D_α ≤ αKd²/(2(1 − e^{−2Kt})) for Ric ≥ −K, and αd²/4t for K = 0. It follows from
+    Wang's Harnack inequality.
 
     Parameters
     ----------
     order : float
-        α > 1.
-    t, d : float
-        The time, and the distance of the starts.
+        The Rényi order α > 1.
+    t : float
+        The time; the generator is the Laplacian.
+    d : float
+        The distance of the two starting points.
     lower : float
-        K ≥ 0, where the Ricci curvature is at least −K.
+        K ≥ 0; the Ricci curvature is at least −K.
     """
     if lower == 0:
         return order * d * d / (4 * t)
@@ -273,14 +290,15 @@ def harnack(order: float, t: float, d: float, lower: float) -> float:
 
 
 def heat() -> dict[str, Any]:
-    """Return Rényi divergences of heat kernels over Wang's bound, at orders 1.5 to 8.
+    """Return the Rényi divergences of heat kernels, divided by Wang's bound.
 
     Returns
     -------
     dict
-        A row of ratios for each space, time and distance, which the bound makes at most
-        1; the largest of them; and the largest on H³ by the bound for Ric ≥ 0, which
-        does not hold there.
+        "orders", the Rényi orders. For each space, time and distance, the ratio at each
+        order, which is at most 1 if the bound holds. "largest ratio", the largest of
+        these. Last, the largest ratio on H³ to the bound for Ric ≥ 0, which does not
+        apply there, because the Ricci curvature of H³ is −2.
     """
     rows: dict[str, Any] = {"orders": _ORDERS}
     ratios: list[float] = []
@@ -306,23 +324,25 @@ def heat() -> dict[str, Any]:
 def federated(
     eps: float = 0.15, delta: float = 1e-4, slack: float = 1e-3
 ) -> dict[str, Any]:
-    """Return ε′ of T rounds by advanced composition, and exactly, at the same δ′.
+    """Compare the ε of T rounds by advanced composition with the exact ε.
 
-    The paper composes rounds of (ε, δ) by the rule ε′ = √(2T·log(1/δ̂))·ε + Tε(e^ε − 1)
-    and δ′ = Tδ + δ̂. Where each round is a Gaussian release, its μ is known, and T
-    rounds are √T·μ-GDP.
+    The paper composes rounds of (ε, δ)-DP by advanced composition: T rounds have
+    ε′ = √(2T·log(1/δ̂))·ε + Tε(e^ε − 1) and δ′ = Tδ + δ̂. If each round is a Gaussian
+    release with just this guarantee, its μ is known, and T rounds are exactly √T·μ-GDP.
+    The exact ε is that of √T·μ-GDP at the same δ′.
 
     Parameters
     ----------
     eps, delta : float
         The guarantee of one round.
     slack : float
-        δ̂, the further δ that advanced composition spends.
+        δ̂, by which advanced composition increases δ.
 
     Returns
     -------
     dict
-        "rounds", ε′ by both ways ("advanced", "exact"), and their ratio at T = 100.
+        "rounds", the numbers T; "advanced" and "exact", the ε′ of each T; and the ratio
+        of the two at T = 100.
     """
     scale = smallest_scale(
         lambda sigma: gaussian_profile(0.0, 1, sigma, 1.0), ApproxDP(eps, delta), 1.0
@@ -346,10 +366,14 @@ def federated(
 
 
 def rotations(samples: int) -> dict[str, float]:
-    """Return the largest log-ratio found over ε·φ, and the mass of the Laplace law.
+    """Test the claimed privacy of Laplace and Bingham noise on rotations.
 
-    The Bingham densities of two centers μ and ν differ most at the eigenvectors of
-    μμᵀ − ννᵀ, which are at 45° to the bisector. They are tried beside random rotations.
+    Both laws claim metric privacy: densities about two rotations at the angle φ should
+    differ by a factor of at most e^{ε·φ}. The Laplace density is ∝ e^{−ε·φ}, and the
+    Bingham density ∝ e^{ε·⟨q, μ⟩²} for unit quaternions q and the center μ. The
+    log-ratio of two Bingham densities with the centers μ and ν is largest at the
+    eigenvectors of μμᵀ − ννᵀ, which are at 45° to the bisector of μ and ν. These are
+    added to random rotations.
 
     Parameters
     ----------
@@ -359,37 +383,39 @@ def rotations(samples: int) -> dict[str, float]:
     Returns
     -------
     dict
-        For both laws the largest log-ratio of densities about two centers, over ε times
-        their angle; what is claimed for Bingham; and the mass of the Laplace law, which
-        does not depend on its center.
+        For each law the largest |log-ratio| of densities about two centers, divided by ε
+        times the angle between the centers; the claimed ratio for Bingham; and the mass
+        ∫e^{−φ}·sin²(φ/2) dφ of the Laplace law at ε = 1, the same about each center.
     """
     rng = np.random.default_rng(0)
     quaternions = rng.standard_normal((samples, 4))
     quaternions /= np.linalg.norm(quaternions, axis=1, keepdims=True)
-    laplace, bingham = [], []
+    laplace_ratios, bingham_ratios = [], []
     identity, axis = np.eye(4)[0], np.eye(4)[1]
     for half_angle in (0.01, 0.2, 0.7, 1.3):
         centers = (
             identity,
             math.cos(half_angle) * identity + math.sin(half_angle) * axis,
         )
-        turns = half_angle / 2 + np.array([math.pi / 4, -math.pi / 4])
+        # The two eigenvectors, in the plane of the centers.
+        eigenvector_angles = half_angle / 2 + np.array([math.pi / 4, -math.pi / 4])
         maximizers = np.zeros((2, 4))
-        maximizers[:, 0] = np.cos(turns)
-        maximizers[:, 1] = np.sin(turns)
-        x = np.vstack([quaternions, maximizers, *centers])
-        cosines = [np.clip(np.abs(x @ center), 0, 1) for center in centers]
+        maximizers[:, 0] = np.cos(eigenvector_angles)
+        maximizers[:, 1] = np.sin(eigenvector_angles)
+        points = np.vstack([quaternions, maximizers, *centers])
+        cosines = [np.clip(np.abs(points @ center), 0, 1) for center in centers]
+        # A rotation turns by twice the angle of its quaternion.
         angles = [2 * np.arccos(cosine) for cosine in cosines]
         angle_gap = np.max(np.abs(angles[0] - angles[1]))
         square_gap = np.max(np.abs(cosines[0] ** 2 - cosines[1] ** 2))
-        laplace.append(float(angle_gap) / (2 * half_angle))
-        bingham.append(float(square_gap) / (2 * half_angle))
+        laplace_ratios.append(float(angle_gap) / (2 * half_angle))
+        bingham_ratios.append(float(square_gap) / (2 * half_angle))
     mass = integrate.quad(lambda r: math.exp(-r) * math.sin(r / 2) ** 2, 0, math.pi)[0]
     return {
-        "Laplace": max(laplace),
-        "Bingham": max(bingham),
+        "Laplace": max(laplace_ratios),
+        "Bingham": max(bingham_ratios),
         "Bingham, claimed": math.pi / 4,
-        "Bingham, by the quaternions' angle": 2 * max(bingham),
+        "Bingham, by the quaternions' angle": 2 * max(bingham_ratios),
         "Laplace's mass, any center": mass,
     }
 
@@ -398,12 +424,12 @@ def rotations(samples: int) -> dict[str, float]:
 
 
 def draw(figures: dict[str, Any]) -> Figure:
-    """Draw heat kernels over their bound, composition, and the metric's loss.
+    """Draw the results for heat kernels, composition and the estimated metric.
 
     Parameters
     ----------
     figures : dict
-        The figures of `referee`.
+        The numbers of `referee`.
     """
     picture = sheet(12, 4)
     heat_axes, federated_axes, conformal_axes = picture.subplots(1, 3)
@@ -416,7 +442,7 @@ def draw(figures: dict[str, Any]) -> Figure:
 
 
 def _draw_heat(axes: Axes, rows: dict[str, Any]) -> None:
-    """Draw Rényi divergences of heat kernels, over their bound, against the order.
+    """Draw the Rényi divergences of heat kernels, divided by their bound.
 
     Parameters
     ----------
@@ -448,7 +474,7 @@ def _draw_heat(axes: Axes, rows: dict[str, Any]) -> None:
 
 
 def _draw_federated(axes: Axes, rows: dict[str, Any]) -> None:
-    """Draw ε′ of T rounds by both ways of composing.
+    """Draw ε′ against the number of rounds, by advanced and by exact composition.
 
     Parameters
     ----------
@@ -470,7 +496,7 @@ def _draw_federated(axes: Axes, rows: dict[str, Any]) -> None:
 
 
 def _draw_conformal(axes: Axes, rows: dict[str, Any]) -> None:
-    """Draw what a metric made from the records adds to the privacy loss.
+    """Draw the privacy loss that comes from an estimated metric alone.
 
     Parameters
     ----------
