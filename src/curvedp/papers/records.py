@@ -44,28 +44,31 @@ _DEFAULT_FORMAT = ".3g"
 
 
 def quoted_paths(reproduction: Reproduction) -> list[str]:
-    """Return the paths of the numbers that a record has to keep.
+    """Return the paths of the numbers that the record of a reproduction must contain.
 
-    They are those that an expectation checks, those that say how much sampling spreads
-    them, and those that the reading quotes.
+    A path such as "fit/mean" leads to one of the nested numbers of a run. The record
+    needs the numbers that expectations check, their standard deviations, and those
+    that the text of the reading quotes.
 
     Parameters
     ----------
     reproduction : Reproduction
         The figure or table, as its `expected.json` describes it.
     """
-    paths = [match[1] for match in _QUOTE.finditer(reproduction.reading)]
-    for entry in reproduction.expect:
-        paths.append(entry["figure"])
-        if isinstance(entry.get("sd"), str):
-            paths.append(entry["sd"])
-    return sorted(set(paths))
+    number_paths = [match[1] for match in _QUOTE.finditer(reproduction.reading)]
+    for expectation in reproduction.expect:
+        number_paths.append(expectation["figure"])
+        if isinstance(expectation.get("sd"), str):
+            number_paths.append(expectation["sd"])
+    return sorted(set(number_paths))
 
 
 def take_records(folder: Path) -> dict[Path, dict[str, Any]]:
     """Collect the records of all full runs in a folder.
 
-    A reproduction that was not run, or not in its full form, keeps its old record.
+    The record of a reproduction holds the seconds of its last full run, and those
+    numbers that the documentation needs. A reproduction that was not run in its full
+    form keeps its old record.
 
     Parameters
     ----------
@@ -75,23 +78,26 @@ def take_records(folder: Path) -> dict[Path, dict[str, Any]]:
     Returns
     -------
     dict
-        The new contents of each `record.json`, by its path: for each reproduction the
-        seconds of the run and the numbers by their paths.
+        The new contents of each paper's file `record.json`. They map the name of each
+        reproduction to its "seconds" and its "numbers", and these map keys such as
+        "fit/mean" to numbers.
     """
-    records: dict[Path, dict[str, Any]] = {}
+    contents_by_file: dict[Path, dict[str, Any]] = {}
     for name, reproduction in find_reproductions().items():
-        file = reproduction.folder / "record.json"
-        paper = records.setdefault(file, _load(file))
+        record_file = reproduction.folder / "record.json"
+        records_of_paper = contents_by_file.setdefault(record_file, _load(record_file))
         run = _load(folder / f"{name}.json")
         if run.get("form") == "full":
-            paths = quoted_paths(reproduction)
-            numbers = {path: number_at(run["figures"], path) for path in paths}
-            paper[name] = {"seconds": run["seconds"], "numbers": numbers}
-    return records
+            numbers = {
+                key: number_at(run["figures"], key)
+                for key in quoted_paths(reproduction)
+            }
+            records_of_paper[name] = {"seconds": run["seconds"], "numbers": numbers}
+    return contents_by_file
 
 
 def _load(file: Path) -> dict[str, Any]:
-    """Return the contents of a JSON file; nothing if there is none."""
+    """Return the contents of a JSON file, or an empty dict if it does not exist."""
     if not file.is_file():
         return {}
     contents: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
@@ -99,21 +105,23 @@ def _load(file: Path) -> dict[str, Any]:
 
 
 def _nested(numbers: Mapping[str, float]) -> dict[str, Any]:
-    """Return recorded numbers in the nesting of the figures they were taken from.
+    """Return recorded numbers as nested dicts, like the numbers of a run.
+
+    A record maps paths to numbers: {"fit/mean": 1} becomes {"fit": {"mean": 1}}.
 
     Parameters
     ----------
     numbers : mapping
-        Numbers by paths such as "fit/mean".
+        Numbers by paths, whose keys are separated by slashes.
     """
-    figures: dict[str, Any] = {}
+    nested_numbers: dict[str, Any] = {}
     for path, number in numbers.items():
-        *folders, last = path.split("/")
-        place = figures
-        for folder in folders:
-            place = place.setdefault(folder, {})
-        place[last] = number
-    return figures
+        *outer_keys, last_key = path.split("/")
+        innermost = nested_numbers
+        for key in outer_keys:
+            innermost = innermost.setdefault(key, {})
+        innermost[last_key] = number
+    return nested_numbers
 
 
 def _numbers_of(reproduction: Reproduction) -> dict[str, float]:
@@ -124,12 +132,12 @@ def _numbers_of(reproduction: Reproduction) -> dict[str, float]:
 
 
 def fill_quotes(text: str, numbers: Mapping[str, float]) -> str:
-    """Return a text with the numbers that it quotes.
+    """Return a text in which marks such as [[a/b|.2f]] are replaced by numbers.
 
     Parameters
     ----------
     text : str
-        With [[path]] or [[path|format]] where a number stands.
+        A text with marks [[path]] or [[path|format]].
     numbers : mapping
         The numbers, by path.
 
@@ -147,7 +155,7 @@ def fill_quotes(text: str, numbers: Mapping[str, float]) -> str:
 
 
 def readings_table() -> str:
-    """Return the page's first table: what each paper has, and ours in words."""
+    """Return the first table of the page: each paper's result and ours, in words."""
     rows = ["| name | what | paper | ours, and the reading used |", "|---|---|---|---|"]
     for name, reproduction in find_reproductions().items():
         reading = fill_quotes(reproduction.reading, _numbers_of(reproduction))
@@ -158,14 +166,14 @@ def readings_table() -> str:
 
 
 def printed_table() -> str:
-    """Return the page's second table: every printed number beside ours."""
+    """Return the second table of the page: every printed number beside ours."""
     rows = [
         "| name | number | printed | ours | sd | ours over printed | agrees |",
         "|---|---|---|---|---|---|---|",
     ]
     for name, reproduction in find_reproductions().items():
-        figures = _nested(_numbers_of(reproduction))
-        for check in check_figures(reproduction, figures, full=True):
+        numbers = _nested(_numbers_of(reproduction))
+        for check in check_figures(reproduction, numbers, full=True):
             if check.printed is None:
                 continue
             label = f"{check.figure}: {check.note}" if check.note else check.figure
@@ -180,22 +188,23 @@ def printed_table() -> str:
 
 
 def _compare(check: Check) -> tuple[str, str]:
-    """Return ours over the printed number, and in words whether they agree.
+    """Return the ratio of our number to the printed one, and whether they agree.
 
-    They agree if they differ by at most a unit of the last printed digit plus two
-    standard deviations of the sampling (`Check.agrees_with_print`). Of those, "=" is
-    said only of numbers within 5 % of each other, or within half a unit of the last
-    printed digit, and "within 2 sd" of the others.
+    They agree if they differ by at most one unit of the last printed digit plus two
+    standard deviations of the sampling (`Check.agrees_with_print`). The verdict is "="
+    if they also are within 5 % of each other, or within half a unit of the last printed
+    digit. Otherwise it is "within 2 sd", because only the sampling explains the
+    difference.
 
     Parameters
     ----------
     check : Check
-        A number with what the paper prints for it.
+        The comparison of a number that the paper prints.
 
     Returns
     -------
     ratio, agreement : str
-        For the table's last two columns.
+        The texts of the last two columns of the table.
     """
     printed = float(check.printed or "nan")
     ratio = f"{check.found / printed:.3g}" if printed else "–"
@@ -209,7 +218,7 @@ def _compare(check: Check) -> tuple[str, str]:
 
 
 def times_table() -> str:
-    """Return the page's third table: the seconds that the recorded full runs took."""
+    """Return the third table of the page: the seconds of the recorded full runs."""
     rows = ["| name | seconds |", "|---|---|"]
     total = 0.0
     for name, reproduction in find_reproductions().items():
@@ -224,17 +233,17 @@ def times_table() -> str:
 
 
 def fill_page(page: str) -> str:
-    """Return the page with its written parts made anew.
+    """Return the page with its generated tables brought up to date.
 
     Parameters
     ----------
     page : str
-        The page, with a pair of marks around each part.
+        The page in Markdown, with a pair of marks around each table.
 
     Raises
     ------
     ValueError
-        If a part has no marks.
+        If the marks of a table are missing.
     """
     tables = {
         "readings": readings_table,
@@ -243,16 +252,16 @@ def fill_page(page: str) -> str:
     }
     for name, table in tables.items():
         begin = BEGIN.format(name)
-        before, mark, rest = page.partition(begin)
-        _, end, after = rest.partition(END)
-        if not (mark and end):
+        before, begin_found, remainder = page.partition(begin)
+        _, end_found, after = remainder.partition(END)
+        if not (begin_found and end_found):
             raise ValueError(f"the page has no marks around the part “{name}”")
-        page = f"{before}{begin}\n{table()}\n{end}{after}"
+        page = f"{before}{begin}\n{table()}\n{END}{after}"
     return page
 
 
 def main() -> None:
-    """Take records or write the page: the command of this module's docstring."""
+    """Collect records or write the page: the command of this module's docstring."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--take", type=Path, help="folder of a full run")
     parser.add_argument("--write", type=Path, help="the page to fill")
@@ -268,13 +277,13 @@ def main() -> None:
 
 
 def _refuse_missing_numbers(record: dict[str, Any]) -> None:
-    """Raise `ValueError` if a run did not make a number that its record has to keep.
+    """Raise `ValueError` if a run lacks a number that its record must contain.
 
     Parameters
     ----------
     record : dict
-        Of each reproduction of a paper the seconds and the numbers by path; a number
-        that was not made is NaN.
+        The contents of a `record.json`: for each reproduction of a paper the seconds
+        and the numbers by path. A number that the run lacks is NaN.
     """
     for name, run in record.items():
         for path, number in run["numbers"].items():

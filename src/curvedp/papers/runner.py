@@ -114,7 +114,7 @@ class Reproduction(NamedTuple):
     reading: str = ""
 
     def function(self) -> Callable[[Setting], tuple[Any, "Figure"]]:
-        """Return the function that makes it, such as `gdp_fig1` of papers/gdp/run.py.
+        """Return the function that computes it, such as `gdp_fig1` of papers/gdp/run.py.
 
         Raises
         ------
@@ -136,17 +136,16 @@ class Reproduction(NamedTuple):
 
 
 class Check(NamedTuple):
-    """One number beside what is expected of it and beside what the paper prints.
+    """The comparison of one number with its expectation and with the paper.
 
-    It agrees with print where the two differ by no more than a unit of the last
-    printed digit and two standard deviations of the sampling. The ratio of ours to the
-    printed number is always shown, because a large standard deviation makes agreement
-    cheap.
+    A number agrees with the printed one if they differ by at most one unit of the last
+    printed digit plus two standard deviations of the sampling. Agreement means little
+    if this standard deviation is large, so the ratio of the two is shown as well.
 
     Attributes
     ----------
     figure : str
-        The path of the number among the figures, such as "fit/mean".
+        The path of the number among the numbers of the run, such as "fit/mean".
     found : float
         Our number.
     expected : str
@@ -193,7 +192,7 @@ class Check(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What a run made.
+    """The results of one run of a reproduction.
 
     Attributes
     ----------
@@ -244,112 +243,126 @@ def find_reproductions(folder: Path = HERE) -> dict[str, Reproduction]:
 def run_reproduction(
     reproduction: Reproduction, setting: Setting, out: Path
 ) -> Outcome:
-    """Make the picture (PNG, SVG) and the numbers (JSON), and check the numbers.
+    """Run one reproduction, check its numbers, and write its files.
+
+    The files are a picture (PNG and SVG) and the numbers with their checks (JSON).
 
     Parameters
     ----------
     reproduction : Reproduction
-        The figure or table to make.
+        The figure or table of a paper that is reproduced.
     setting : Setting
-        In which form, and from which data.
+        Whether the full form is run, and where the data sets are.
     out : Path
-        The folder for the files, which is made if it is not there.
+        The folder for the files. It is created if it does not exist.
 
     Returns
     -------
     Outcome
-        Numbers, checks, files and seconds.
+        The numbers, their checks, the files, and the seconds that the run took.
     """
-    function = reproduction.function()
+    compute_and_draw = reproduction.function()
     start = time.perf_counter()
-    figures, picture = function(setting)
+    numbers, picture = compute_and_draw(setting)
     seconds = time.perf_counter() - start
-    checks = check_figures(reproduction, figures, full=setting.full)
+    checks = check_figures(reproduction, numbers, full=setting.full)
 
     out.mkdir(parents=True, exist_ok=True)
-    files = [out / f"{reproduction.name}.{kind}" for kind in ("png", "svg")]
-    for file in files:
+    picture_files = [out / f"{reproduction.name}.{kind}" for kind in ("png", "svg")]
+    for file in picture_files:
         picture.savefig(file, dpi=150, bbox_inches="tight")
-    numbers = out / f"{reproduction.name}.json"
+    numbers_file = out / f"{reproduction.name}.json"
     record = {
         "name": reproduction.name,
         "form": "full" if setting.full else "reduced",
         "seconds": round(seconds, 2),
-        "figures": figures,
+        "figures": numbers,
         "checks": [check._asdict() for check in checks],
     }
     text = json.dumps(record, indent=1, ensure_ascii=False)
-    numbers.write_text(text + "\n", encoding="utf-8")
-    return Outcome(figures, checks, [*files, numbers], seconds)
+    numbers_file.write_text(text + "\n", encoding="utf-8")
+    return Outcome(numbers, checks, [*picture_files, numbers_file], seconds)
 
 
 def check_figures(
     reproduction: Reproduction, figures: Any, *, full: bool
 ) -> list[Check]:
-    """Check every expectation of the form that was run against its number.
+    """Compare the numbers of a run with all that is expected of them.
 
     Parameters
     ----------
     reproduction : Reproduction
         The figure or table, with its expectations.
     figures : dict
-        The numbers of a run.
+        The numbers of the run, in nested dicts and lists.
     full : bool
-        Whether the run was of the full form, of which more is expected.
+        Whether the full form was run. Expectations with the form "full" are checked
+        only then.
+
+    Returns
+    -------
+    list of Check
+        One for each expectation that was checked.
     """
     return [
-        _check(entry, figures)
-        for entry in reproduction.expect
-        if full or entry.get("form") != "full"
+        _check(expectation, figures)
+        for expectation in reproduction.expect
+        if full or expectation.get("form") != "full"
     ]
 
 
-def _check(entry: Mapping[str, Any], figures: Any) -> Check:
-    """Check one expectation against its number; a NaN fails it.
+def _check(expectation: Mapping[str, Any], numbers: Any) -> Check:
+    """Compare one number of a run with its expectation; NaN never meets it.
 
     Parameters
     ----------
-    entry : mapping
-        An expectation: "figure", and "expected" with "tolerance" or limits "at_least"
-        and "at_most"; "printed" and "sd" if the paper has the number.
-    figures : dict
-        The numbers of a run.
+    expectation : mapping
+        An entry of `expected.json`. "figure" is the path of the number, such as
+        "fit/mean". Either "expected" and "tolerance" give its range, or "at_least" and
+        "at_most". If the paper prints the number, "printed" is its text, and "sd" the
+        standard deviation of the sampling: a number, or the path of one of the run.
+    numbers : dict
+        The numbers of the run, in nested dicts and lists.
     """
-    found = number_at(figures, entry["figure"])
-    if "expected" in entry:
-        low = entry["expected"] - entry["tolerance"]
-        high = entry["expected"] + entry["tolerance"]
-        expected = f"{entry['expected']:.6g} ± {entry['tolerance']:.2g}"
+    found = number_at(numbers, expectation["figure"])
+    if "expected" in expectation:
+        value, tolerance = expectation["expected"], expectation["tolerance"]
+        low = value - tolerance
+        high = value + tolerance
+        expected = f"{value:.6g} ± {tolerance:.2g}"
     else:
-        low = float(entry.get("at_least", -math.inf))
-        high = float(entry.get("at_most", math.inf))
+        low = float(expectation.get("at_least", -math.inf))
+        high = float(expectation.get("at_most", math.inf))
         limits = [("≥", low), ("≤", high)]
-        finite = [f"{sign} {x:.6g}" for sign, x in limits if math.isfinite(x)]
-        expected = " and ".join(finite)
+        finite_limits = [f"{sign} {x:.6g}" for sign, x in limits if math.isfinite(x)]
+        expected = " and ".join(finite_limits)
 
-    sd = entry.get("sd", 0.0)
-    sd = number_at(figures, sd) if isinstance(sd, str) else float(sd)
-    printed = entry.get("printed")
+    sd_or_path = expectation.get("sd", 0.0)
+    if isinstance(sd_or_path, str):
+        sd = number_at(numbers, sd_or_path)
+    else:
+        sd = float(sd_or_path)
+    printed = expectation.get("printed")
     agrees = None
     if printed is not None:
-        tolerance = last_digit(printed) + 2 * sd
-        agrees = bool(abs(found - float(printed)) <= tolerance)
+        largest_difference = last_digit(printed) + 2 * sd
+        agrees = bool(abs(found - float(printed)) <= largest_difference)
 
     return Check(
-        figure=entry["figure"],
+        figure=expectation["figure"],
         found=found,
         expected=expected,
         holds=bool(low <= found <= high),
         printed=printed,
         sd=sd,
         agrees_with_print=agrees,
-        note=entry.get("note", ""),
-        timing=bool(entry.get("timing", False)),
+        note=expectation.get("note", ""),
+        timing=bool(expectation.get("timing", False)),
     )
 
 
 def number_at(figures: Any, path: str) -> float:
-    """Return the number at a path such as rows/3/mean; NaN where it was not made.
+    """Return the number at a path such as "rows/3/mean", or NaN if there is none.
 
     Parameters
     ----------
@@ -367,14 +380,15 @@ def number_at(figures: Any, path: str) -> float:
 
 
 def last_digit(printed: str) -> float:
-    """Return a unit of the last digit of a printed number, such as 0.001 for 0.954.
+    """Return one unit of the last digit of a printed number, such as 0.001 for 0.954.
 
-    A number that was rounded or cut off differs from the printed one by less.
+    A number that was rounded or truncated for print differs from the printed one by at
+    most this unit.
 
     Parameters
     ----------
     printed : str
-        The number as it is printed.
+        The number as the paper prints it.
     """
     return 10.0 ** -len(printed.partition(".")[2])
 
@@ -410,8 +424,8 @@ def command(
     Raises
     ------
     ParameterError
-        For an unknown name, before anything is run; and for data or packages that are
-        missing, after all others are made.
+        For an unknown name, before anything is run. If data or packages are missing,
+        after all other reproductions have been run.
     VerificationFailed
         If a number is not what it should be.
     """
@@ -429,26 +443,26 @@ def command(
             f"name what to reproduce; there are: {', '.join(known)}, or all"
         )
 
-    chosen = list(known) if "all" in names else list(dict.fromkeys(names))
+    requested = list(known) if "all" in names else list(dict.fromkeys(names))
     form = "full" if full else "reduced"
     failures: list[str] = []
     missing: list[str] = []
-    records: dict[str, Any] = {}
-    for name in chosen:
-        entry = known[name]
+    checks_by_name: dict[str, Any] = {}
+    for name in requested:
+        reproduction = known[name]
         if console:
-            seconds = entry.seconds[form]
+            title, seconds = reproduction.title, reproduction.seconds[form]
             console.print(
-                f"[bold]{name}[/]: {entry.title} ({form} form, about {seconds:g} s)"
+                f"[bold]{name}[/]: {title} ({form} form, about {seconds:g} s)"
             )
         try:
-            outcome = run_reproduction(entry, Setting(full, data_dir), out)
+            outcome = run_reproduction(reproduction, Setting(full, data_dir), out)
         except (ParameterError, MissingExtra) as error:
-            # Data or packages that are not there; the others can be made all the same.
+            # Data or a package are missing. The other reproductions can still be run.
             missing.append(f"{name}: {error}")
             continue
 
-        records[name] = [check._asdict() for check in outcome.checks]
+        checks_by_name[name] = [check._asdict() for check in outcome.checks]
         failures += [
             f"{name}: {check.figure}"
             for check in outcome.checks
@@ -459,7 +473,7 @@ def command(
             files = ", ".join(str(file) for file in outcome.files)
             console.print(f"{outcome.seconds:.1f} s; wrote {files}")
     if not console:
-        print(json.dumps(records))
+        print(json.dumps(checks_by_name))
     if failures:
         raise VerificationFailed("; ".join(failures))
     if missing:

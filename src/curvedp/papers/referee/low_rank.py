@@ -51,11 +51,14 @@ def project_to_tangent_space(
 
 
 def basis_of_tangent_space(left: np.ndarray, right: np.ndarray) -> np.ndarray:
-    """Return what PRISM's sampler makes of each unit vector of its normal numbers.
+    """Return the linear map from PRISM's standard normal numbers to its noise.
 
-    With standard normal U (m × r) and V (n × r) the noise is
+    From independent standard normal matrices U (m × r) and V (n × r) PRISM computes
 
-        (I − P)·U·(BᵀB)^{−1/2}·Bᵀ + A·(AᵀA)^{−1/2}·Vᵀ.
+        (I − P)·U·(BᵀB)^{−1/2}·Bᵀ + A·(AᵀA)^{−1/2}·Vᵀ,
+
+    where P projects to the columns of A. The rows of the map are the images of the unit
+    vectors. The noise is isotropic in the tangent space if they are orthonormal.
 
     Parameters
     ----------
@@ -65,7 +68,7 @@ def basis_of_tangent_space(left: np.ndarray, right: np.ndarray) -> np.ndarray:
     Returns
     -------
     array of shape ((m + n)·r, m·n)
-        One row for each normal number.
+        The image of each normal number's unit vector, as a flattened matrix.
     """
     m, rank = left.shape
     n = len(right)
@@ -88,10 +91,10 @@ def _inverse_root(gram: np.ndarray) -> np.ndarray:
 
 
 def noise_of_factors(left: np.ndarray, right: np.ndarray) -> float:
-    """Return the mean square of what unit noise on both factors does to Z, to first order.
+    """Return the mean square of the noise in Z = A·Bᵀ if unit noise is added to A and B.
 
-    E‖dA·Bᵀ + A·dBᵀ‖² = m‖B‖² + n‖A‖². It depends on how Z is factored: with c·A and B/c
-    it grows without bound as c moves away from its best value.
+    To first order it is E‖dA·Bᵀ + A·dBᵀ‖² = m‖B‖² + n‖A‖². It depends on the factors of
+    Z: for the factors c·A and B/c it grows without bound as c → 0 or c → ∞.
 
     Parameters
     ----------
@@ -104,13 +107,14 @@ def noise_of_factors(left: np.ndarray, right: np.ndarray) -> float:
 def realized_batch_sizes(
     epsilon: float, delta: float, n: int, batch_size: int, steps: int
 ) -> dict[str, float]:
-    """Return ε of a run whose batches are drawn by chance and divided by their size.
+    """Return the ε of Poisson batches that are divided by their realized size.
 
-    A Poisson sampled sum of clipped gradients with noise σC moves by C when a record is
-    added. PRISM's published program divides sum and noise by the number of records that
-    were drawn. The size of the noise then tells that number, since one step draws
-    millions of normal numbers. Given the number, a record of gradient −C in place of
-    others of gradient C moves the sum by 2C.
+    The usual analysis adds noise of standard deviation σC to the sum of the gradients
+    of a Poisson sample, each clipped to the norm C. A further record changes the sum by
+    at most C. PRISM's published program divides the sum and the noise by the number of
+    records that were drawn. The scale of the noise then reveals this number, because
+    one step draws millions of normal numbers. Given the number, a further record of
+    gradient −C takes the place of one of gradient C, which changes the sum by 2C.
 
     Parameters
     ----------
@@ -126,7 +130,7 @@ def realized_batch_sizes(
     Returns
     -------
     dict
-        The noise σ/C, and ε at δ for a difference of C and of 2C.
+        The noise multiplier σ/C, and ε at δ if the sum changes by C and by 2C.
     """
     rate = batch_size / n
     target = ApproxDP(epsilon, delta, adjacency="add-remove")
@@ -141,7 +145,7 @@ def realized_batch_sizes(
 
 
 def low_rank(full: bool) -> dict[str, Any]:
-    """Return the figures: isotropy, dependence on the factors, and ε of the program.
+    """Test three claims on low-rank noise: isotropy, invariance to factors, and ε.
 
     Parameters
     ----------
@@ -162,22 +166,25 @@ def low_rank(full: bool) -> dict[str, Any]:
     other_right = right @ np.linalg.inv(mixing).T
 
     gradient = rng.standard_normal((m, n))
-    here = project_to_tangent_space(left, right, gradient)
-    there = project_to_tangent_space(other_left, other_right, gradient)
+    projected_gradient = project_to_tangent_space(left, right, gradient)
+    by_other_factors = project_to_tangent_space(other_left, other_right, gradient)
+    gradient_change = float(np.abs(projected_gradient - by_other_factors).max())
 
-    # The covariance of the noise must be the projection itself.
-    basis = basis_of_tangent_space(left, right)
-    units = np.eye(m * n).reshape(-1, m, n)
-    projected = [project_to_tangent_space(left, right, unit).ravel() for unit in units]
-    covariance = basis.T @ basis
-    best = noise_of_factors(left, right)
+    # Isotropic noise of the tangent space has its projection matrix as covariance.
+    noise_map = basis_of_tangent_space(left, right)
+    covariance = noise_map.T @ noise_map
+    unit_matrices = np.eye(m * n).reshape(-1, m, n)
+    projection = np.array(
+        [project_to_tangent_space(left, right, unit).ravel() for unit in unit_matrices]
+    )
+    factor_noise = noise_of_factors(left, right)
     figures: dict[str, Any] = {
-        "change of a gradient with the factors": float(np.abs(here - there).max()),
-        "noise from isotropic": float(np.abs(covariance - np.array(projected)).max()),
+        "change of a gradient with the factors": gradient_change,
+        "noise from isotropic": float(np.abs(covariance - projection).max()),
         "noise energy": float(np.trace(covariance)),
         "noise energy, r(m + n − r)": float(rank * (m + n - rank)),
         "noise of factors, of 10·A over that of A": (
-            noise_of_factors(10 * left, right / 10) / best
+            noise_of_factors(10 * left, right / 10) / factor_noise
         ),
     }
     if full:

@@ -26,7 +26,7 @@ N_RECORDS = 28
 
 
 def mean_error(mechanism: str, epsilon: float, runs: int) -> float:
-    """Return the mean distance of private mean shapes from the mean shape.
+    """Return the mean error of private mean shapes, as a distance from the mean shape.
 
     Parameters
     ----------
@@ -63,28 +63,33 @@ def mean_error(mechanism: str, epsilon: float, runs: int) -> float:
 
 
 def shapes(full: bool) -> dict[str, Any]:
-    """Return sensitivities of the mean over that of the gradient, and errors at ε = 10.
+    """Compare the mean shape with the gradient of its loss, as statistics to release.
 
-    The gradient of ½d² moves by at most 2r/n, r the radius of the ball.
+    The gradient of the mean of ½d² changes by at most 2r/n if one of n records is
+    replaced, where r is the radius of the public ball. The mean itself may change by
+    more on positive curvature.
 
     Parameters
     ----------
     full : bool
-        Whether 40 releases of each kind are drawn, which takes a minute.
+        Whether 40 releases of each kind are drawn at ε = 10, which takes a minute.
 
     Returns
     -------
     dict
-        The ratio by the bound of Reimherr et al. (2021) and by the one proved here; in
-        the full form also the mean errors of both mechanisms.
+        The sensitivity of the mean divided by that of the gradient, by the bound of
+        Reimherr et al. (2021) and by the bound proved here. In the full form also the
+        mean errors of both mechanisms.
     """
     manifold = KendallShapes(4)
-    gradient = 2 * RADIUS / N_RECORDS
-    printed = frechet_mean_sensitivity(manifold, RADIUS, N_RECORDS, bound="reimherr")
-    proved = frechet_mean_sensitivity(manifold, RADIUS, N_RECORDS)
+    gradient_sensitivity = 2 * RADIUS / N_RECORDS
+    bound_of_2021 = frechet_mean_sensitivity(
+        manifold, RADIUS, N_RECORDS, bound="reimherr"
+    )
+    proved_bound = frechet_mean_sensitivity(manifold, RADIUS, N_RECORDS)
     figures: dict[str, Any] = {
-        "mean over gradient, bound of 2021": printed / gradient,
-        "mean over gradient, proved here": proved / gradient,
+        "mean over gradient, bound of 2021": bound_of_2021 / gradient_sensitivity,
+        "mean over gradient, proved here": proved_bound / gradient_sensitivity,
     }
     if full:
         figures["error of Laplace noise"] = mean_error("laplace", 10.0, 40)
