@@ -21,6 +21,7 @@ from curvedp.privacy.optimizer_accounting import (
     add_remove_guarantee,
     add_remove_rsvrg_guarantee,
 )
+from curvedp.privacy.unit import PERSON_IN_FULL
 from curvedp.release.verify import verify_certificate
 
 ADDED = {"adjacency": "add-remove"}
@@ -195,7 +196,7 @@ def test_persons_may_be_added(name):
         X, GDP(2.0, **ADDED), groups=np.repeat(np.arange(40), 5), record_history=1
     )
     sentence = protected_unit_sentence(result.certificate)
-    assert sentence.startswith("one person with all their records, added or removed")
+    assert sentence.startswith(f"{PERSON_IN_FULL}, added or removed")
     assert np.isfinite(result.history).all()
     nobody = RUNS[name](X[:0], GDP(2.0, **ADDED), groups=[])
     assert nobody.point.shape == (3,)

@@ -16,6 +16,7 @@ from curvedp.core.codes import (
     SamplingPath,
     TrustModel,
 )
+from curvedp.privacy.unit import PERSON_IN_FULL
 
 
 class UnitWords(NamedTuple):
@@ -39,16 +40,14 @@ class UnitWords(NamedTuple):
 
 UNIT_WORDS: dict[ProtectedUnit, UnitWords] = {
     ProtectedUnit.RECORD: UnitWords("record", "records", "one record"),
-    ProtectedUnit.PERSON: UnitWords(
-        "person", "people", "one person with all their records"
-    ),
+    ProtectedUnit.PERSON: UnitWords("person", "people", PERSON_IN_FULL),
     ProtectedUnit.RECORD_IN_CLASS: UnitWords(
         "record", "records", "one record within its class", ("labels", "class sizes")
     ),
     ProtectedUnit.PERSON_IN_CLASS: UnitWords(
         "person",
         "people",
-        "one person with all their records, within their class",
+        f"{PERSON_IN_FULL}, within their class",
         ("labels", "class sizes"),
     ),
     ProtectedUnit.RECORD_IN_DOMAIN: UnitWords(
@@ -60,7 +59,7 @@ UNIT_WORDS: dict[ProtectedUnit, UnitWords] = {
     ProtectedUnit.PERSON_IN_DOMAIN: UnitWords(
         "person",
         "people",
-        "one person with all their records, within their domain (session or site)",
+        f"{PERSON_IN_FULL}, within their domain (session or site)",
         ("domains", "their sizes"),
     ),
     ProtectedUnit.LABELED_RECORD: UnitWords(
@@ -69,7 +68,7 @@ UNIT_WORDS: dict[ProtectedUnit, UnitWords] = {
     ProtectedUnit.LABELED_PERSON: UnitWords(
         "person",
         "people",
-        "one person with all their records and labels",
+        f"{PERSON_IN_FULL} and labels",
         ("the set of classes",),
     ),
     ProtectedUnit.PREDICTOR_AND_RESPONSE: UnitWords(

@@ -39,7 +39,7 @@ from curvedp.ledger.store import (
 )
 from curvedp.privacy.curve import ADJACENCIES, PrivacyCurve
 from curvedp.privacy.guarantees.base import Guarantee, guarantee_from_dict
-from curvedp.privacy.unit import PrivacyUnit, check_unit
+from curvedp.privacy.unit import PERSON_IN_FULL, PrivacyUnit, check_unit
 
 AnyPath = str | os.PathLike[str]
 
@@ -929,7 +929,7 @@ def unit_in_words(unit: PrivacyUnit | None) -> str:
     if unit is None:
         return "whom it protects is unknown until a charge states it"
     if unit is PrivacyUnit.PERSON:
-        return "it protects one person with all their records"
+        return f"it protects {PERSON_IN_FULL}"
     return f"it protects one {unit.words}"
 
 

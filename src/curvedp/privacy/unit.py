@@ -73,6 +73,9 @@ class PrivacyUnit(StrEnum):
         return other in (self, self.in_class)
 
 
+# How certificates, reports, ledgers and statements call a person in full.
+PERSON_IN_FULL = "one person with all their records"
+
 _WORDS = {
     PrivacyUnit.RECORD: "record",
     PrivacyUnit.PERSON: "person",
