@@ -323,8 +323,13 @@ def _test_pairs(
 ) -> None:
     """Run the paired test of two groups, and print or write its result.
 
-    Line i of both groups is one pair. A guarantee by GDP has parts, so that the means
-    and an effect size are released too; others pay for the test alone.
+    Line i of the first group and line i of the second are one pair, such as a person
+    before and after a treatment. What is released depends on the guarantee:
+
+    - A budget of μ-GDP can be divided. The test, both group means and an effect size
+      are released, and printed by `_print_or_save`.
+    - Any other budget is spent on the test alone. Its result goes to the file that the
+      options name, or to the terminal as a sentence or (with --json) as one object.
 
     Parameters
     ----------
@@ -356,7 +361,7 @@ def _test_pairs(
         _print_or_save(space, comparison, groups, guarantee, options)
         return
 
-    # Another guarantee cannot be divided, and pays for the test alone.
+    # All of the budget goes to the test, so none is left to search for a ball.
     if isinstance(test_arguments["radius"], str):
         raise ParameterError(
             "must be a number for pairs, unless the guarantee is GDP (--mu)",
@@ -365,13 +370,13 @@ def _test_pairs(
     test = paired_test(
         space, first.records, second.records, groups=first.persons, **test_arguments
     )
-    released = {**_test_dict(test), "certificates": [test.certificate.to_dict()]}
-    written = _save_or_print({"test": test.certificate}, released, options)
+    test_result = {**_test_dict(test), "certificates": [test.certificate.to_dict()]}
+    written_paths = _save_or_print({"test": test.certificate}, test_result, options)
     if options["json"]:
-        print(json_module.dumps(released, default=str))
+        print(json_module.dumps(test_result, default=str))
         return
     _print_line(test_sentence(test, [group.name for group in groups]))
-    _print_written(written)
+    _print_written(written_paths)
 
 
 def _check_same_persons(first: _Group, second: _Group) -> None:

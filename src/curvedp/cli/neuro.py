@@ -517,17 +517,21 @@ def regions(
 
 
 def _region_names(path: Path | None) -> dict[int, str] | None:
-    """Return the names of regions by their numbers, from a table in the form of BIDS.
+    """Read the names of brain regions from a lookup table of the BIDS standard.
+
+    Such a table has one line for each region of an atlas, with the number that marks
+    the region in the atlas image.
 
     Parameters
     ----------
     path : Path or None
-        A tsv file with the columns "index" and "name"; None if none was named.
+        A tab-separated file with the columns "index" and "name", or None if the user
+        gave no such file.
 
     Returns
     -------
     dict or None
-        The name of each region.
+        The name of each region by its number; None without a file.
 
     Raises
     ------

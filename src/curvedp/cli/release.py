@@ -925,20 +925,27 @@ def _error_bars(fitted_estimator: Any) -> "list[ErrorBar]":
 
 
 def _region_advice(fitted_estimator: Any, bars: "list[ErrorBar]") -> list[str]:
-    """Name a mechanism with a useful region, if "auto" took one without.
+    """Suggest another mechanism if the confidence region of a mean says nothing.
+
+    mechanism="auto" takes the mechanism with the smallest predicted error. Its region
+    may nevertheless be as wide as the public ball, which holds every mean anyway. The
+    plan of the same release then knows whether another mechanism has a much smaller
+    region, and this advice is printed after the release.
 
     Parameters
     ----------
     fitted_estimator : PrivateEstimator
         The estimator after `fit`.
     bars : list of ErrorBar
-        The error bars of the release.
+        The error bars of the release, each with the radius of its region.
 
     Returns
     -------
     list of str
-        Lines for the terminal, perhaps none.
+        Lines for the terminal. The list is empty if the widest region is smaller than
+        the ball, if the user chose the mechanism, or if the release is not a mean.
     """
+    # Imported here, so that other commands start faster.
     from curvedp import plan
     from curvedp.core.codes import ChoiceRule
     from curvedp.planning import AdviceKind
@@ -948,12 +955,12 @@ def _region_advice(fitted_estimator: Any, bars: "list[ErrorBar]") -> list[str]:
     certificate = fitted_estimator.releases[0].certificate
     statistic = mechanism_of(certificate).statistic
     rule = certificate.release["choice"]["rule"]
-    is_compared = rule == ChoiceRule.SMALLEST_PREDICTED_ERROR
-    if not (is_compared and isinstance(statistic, FrechetMean)):
+    is_automatic = rule == ChoiceRule.SMALLEST_PREDICTED_ERROR
+    if not (is_automatic and isinstance(statistic, FrechetMean)):
         return []
 
-    widest = max((bar.radius or 0.0 for bar in bars), default=0.0)
-    if widest < statistic.radius:
+    widest_region = max((bar.radius or 0.0 for bar in bars), default=0.0)
+    if widest_region < statistic.radius:
         return []
     study = plan(
         statistic.manifold, statistic.n, statistic.radius, certificate.guarantee

@@ -38,15 +38,21 @@ class ProtectedUnit(StrEnum):
 
     @property
     def ledger_unit(self) -> PrivacyUnit | None:
-        """The strongest unit for which a ledger may count a release that protects this.
+        """The privacy unit of the ledgers that may charge a release for this unit.
 
-        A ledger's record is a whole row of the data set: what protects a record with
-        its label, or predictors and response together, protects a record. So does what
-        protects a pair, since replacing one of two records is one way to change the
-        pair. A record that may change within its class only is no such record: it is
-        counted by a ledger for records within their classes.
+        A ledger adds up the privacy losses of all releases from a data set, and its own
+        unit is either a whole row ("record") or all rows of one person ("person").
 
-        It is None where the releases that were chosen from protect different units.
+        - A record with its label, or a response with its predictors, is a whole row. A
+          release that protects it is charged to a ledger for records.
+        - A release that protects a pair of records also protects each record of it,
+          because replacing one of the two is one way to change the pair.
+        - A release that lets a record change only within its class, or within its
+          subject, session or site, protects less than a whole row. It can be charged
+          only to a ledger whose unit is a record within its class.
+
+        It is None for `AS_IN_EACH_RUN`. Such a release is one of several runs with
+        units of their own, so no single unit describes it.
         """
         if self is ProtectedUnit.AS_IN_EACH_RUN:
             return None

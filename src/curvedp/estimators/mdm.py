@@ -309,26 +309,34 @@ class PrivateMDM(PrivateTransformer, ScoringClassifier, BallEstimator):
         )
 
     def _validate_mdm_params(self) -> None:
-        """Refuse parameters that do not fit each other; the records are not looked at.
+        """Refuse unknown parameters, and those that cannot be used together.
+
+        It looks at the parameters only, never at the records. Two rules connect them:
+
+        - `features` says what is computed from matrices that were reduced to a few
+          components, so it may be chosen only if `reduce` is given.
+        - `ball` says how balls are found privately, so it may be chosen only if
+          `radius` is "private" and the matrices are not reduced.
 
         Raises
         ------
         ParameterError
-            For an unknown `ball`, `features` or `metric`, or one that is only for other
-            values of `radius` and `reduce`.
+            For an unknown `ball`, `features` or `metric`, or one that breaks a rule.
         """
         _validate.choice("ball", self.ball, ("auto", "shared", "each", "prototypes"))
         _validate.choice("features", self.features, FEATURES)
         _validate.choice("metric", self.metric, METRICS)
         if self.metric == "median":
             self._validate_median_params()
-        if self.reduce is None and self.features != FEATURES[0]:
+        default_features = FEATURES[0]
+        if self.reduce is None and self.features != default_features:
             raise ParameterError(
                 "is for reduced matrices (reduce)",
                 parameter="features",
                 value=self.features,
             )
-        if self.ball != "auto" and not (self._searches_ball and self.reduce is None):
+        searches_full_matrices = self._searches_ball and self.reduce is None
+        if self.ball != "auto" and not searches_full_matrices:
             raise ParameterError(
                 "is for a private radius, without reduction",
                 parameter="ball",

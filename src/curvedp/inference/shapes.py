@@ -596,10 +596,18 @@ def _distance_to_mean(
 ) -> float:
     """Return a bound on the distance of the mean from a point, given the gradient there.
 
-    Let λ(ρ) be the least eigenvalue of the mean Hessian at points within ρ of the
-    point. The bound is a radius ρ with ρ·λ(ρ) ≥ gradient. The flow of −∇f shrinks the
-    gradient at the rate λ while it stays within ρ, so its length is at most gradient/λ
-    ≤ ρ, and it ends at the mean.
+    The mean minimizes the cost f(x) = ½·mean d(x, xᵢ)². Let λ(ρ) be a lower bound on
+    the eigenvalues of its Hessian at points within ρ of the given point. The result is
+    a radius ρ with ρ·λ(ρ) ≥ |∇f|.
+
+    Proof. Follow the flow of −∇f from the point. While it stays within ρ, the length of
+    the gradient falls at least as fast as e^{−λt}. So the path is at most |∇f|/λ ≤ ρ
+    long: it never leaves the ball, and ends where the gradient is 0, at the mean.
+
+    λ(ρ) falls with ρ, so ρ is found by the fixed-point iteration ρ ← |∇f|/λ(ρ) from
+    ρ = 0. Its iterates grow toward the fixed point and would reach it only in the
+    limit, so each one after the first is raised a little (`_FIXED_POINT_EXCESS`). Every
+    result is checked, so the excess decides only about the number of rounds.
 
     Parameters
     ----------
@@ -610,23 +618,28 @@ def _distance_to_mean(
     spread : float
         A bound on the root mean square of these distances.
     gradient : float
-        The length of the gradient at the point.
+        The length |∇f| of the gradient at the point, or a bound on it.
 
     Returns
     -------
     float
-        inf if no such radius is found.
+        ρ; inf if no such radius is found.
     """
     distance = 0.0
     for _ in range(_MAX_ROUNDS):
-        reach = farthest + distance
-        lowest, _highest = mean_hessian_bounds(manifold, reach, spread + distance)
-        if not (lowest > 0 and reach < manifold.injectivity_radius):
+        # Bounds on the distances of the records from points within `distance`.
+        largest_distance = farthest + distance
+        lowest_eigenvalue, _ = mean_hessian_bounds(
+            manifold, largest_distance, spread + distance
+        )
+        is_within_injectivity = largest_distance < manifold.injectivity_radius
+        if not (lowest_eigenvalue > 0 and is_within_injectivity):
             return inf
-        if distance * lowest >= gradient:
+
+        if distance * lowest_eigenvalue >= gradient:
             return distance
         excess = _FIXED_POINT_EXCESS if distance > 0 else 0.0
-        distance = gradient / lowest * (1 + excess)
+        distance = gradient / lowest_eigenvalue * (1 + excess)
     return inf
 
 
@@ -688,12 +701,18 @@ def _shape_from_counts(
 
 
 def joint_noise_bounds(law: Any, n_counts: int, level: float) -> np.ndarray:
-    """Return bounds that the noises of several counts respect all at once.
+    """Return upper bounds on the noises of several counts, which hold all at once.
 
-    Gaussian noises are independent: all k of them are at most z (in units of the scale)
-    with probability Φ(z)^k. With Laplace noise of scale b, the j-th count has the sum
-    of j noises. It exceeds x with probability at most e^(−sx)/(1 − s²b²)^j for every s
-    < 1/b (Chernoff), and a union bound makes the bounds hold together.
+    They turn noisy counts of the records beyond k radii into sure upper bounds, up to a
+    probability of 1 − level.
+
+    - Gaussian counts have independent noises. All k noises are at most z (in units of
+      the scale) with probability Φ(z)^k, the normal distribution function's power.
+    - Laplace counts are partial sums of the noisy counts of shells between the radii,
+      each with fresh noise of scale b. So the noise of the j-th count is a sum of j
+      Laplace variables. It exceeds x with probability at most e^(−sx)/(1 − s²b²)^j for
+      every s in (0, 1/b) (Chernoff). Each of the k counts gets the failure probability
+      (1 − level)/k, so that all bounds hold together.
 
     Parameters
     ----------
@@ -711,13 +730,14 @@ def joint_noise_bounds(law: Any, n_counts: int, level: float) -> np.ndarray:
     """
     if isinstance(law, RiemannianGaussian):
         return np.full(n_counts, law.scale * float(ndtri(level ** (1 / n_counts))))
-    # For each s, in units of 1/b, the x at which the j-th bound is (1 − level)/k; the
-    # least one over a grid of s holds too.
-    exponent = log(n_counts / (1 - level))
+    # One row for each s, in units of 1/b, and one column for each count j: the x at
+    # which Chernoff's bound is (1 − level)/k. Every s gives a valid bound, so the
+    # smallest one over a grid is valid too, and a grid of 99 is close to the best s.
+    log_inverse_failure = log(n_counts / (1 - level))
     s = np.linspace(0.01, 0.99, 99)[:, None]
     n_noises = np.arange(1, n_counts + 1)
-    bounds = (exponent - n_noises * np.log1p(-s * s)) / s
-    return np.asarray(law.scale * np.min(bounds, axis=0))
+    bounds_of_each_s = (log_inverse_failure - n_noises * np.log1p(-s * s)) / s
+    return np.asarray(law.scale * np.min(bounds_of_each_s, axis=0))
 
 
 # One theorem for each kind of draw. Each function is given the quantile of the noise,

@@ -502,10 +502,11 @@ def first_precision(grid: int) -> int:
 def decide(evaluate: Callable[[int], T | None], bits: int = 64) -> T:
     """Evaluate a comparison or a rounding with more and more bits, until it is certain.
 
-    Exact samplers call it to accept a proposal or to round a draw. Such a decision
-    stays open at every precision only with probability zero, so that this ends with
-    probability one. There is no cap: giving up would be an event whose probability
-    depends on the data.
+    Exact samplers call it to accept a proposal or to round a draw. They compute with
+    intervals around real numbers, and a decision is certain if all numbers of the
+    intervals lead to the same one. A decision stays open at every precision only with
+    probability zero, so this ends with probability one. There is no cap: giving up
+    would be an event whose probability depends on the data.
 
     Parameters
     ----------
@@ -521,14 +522,15 @@ def decide(evaluate: Callable[[int], T | None], bits: int = 64) -> T:
         The first decision that is not None.
     """
     while True:
-        # As `precision` does, which itself takes longer than many a decision.
+        # These lines do what `precision` does. That context manager is not used,
+        # because entering it takes longer than most decisions.
         with _precision_lock:
             previous_bits = ctx.prec
             ctx.prec = bits
             try:
-                answer = evaluate(bits)
+                decision = evaluate(bits)
             finally:
                 ctx.prec = previous_bits
-        if answer is not None:
-            return answer
+        if decision is not None:
+            return decision
         bits *= 2

@@ -190,31 +190,43 @@ def gram_sums(rows: Array, radius: float) -> Array:
 def gram_mean(sums: np.ndarray, n: int, radius: float) -> np.ndarray:
     """Return the correctly rounded mean of n terms xxᵀ from their `gram_sums`.
 
+    `gram_sums` has rounded each entry of x to an integer h·2^20 + l, in units of 2^−k
+    with a public k. So an entry of the sum of xxᵀ is, in units of 2^−2k,
+
+        hh·2^40 + (hl + lh)·2^20 + ll,
+
+    where hh, hl + lh and ll are sums of products of halves. Each of the three sums is
+    stored as a high part and a low part, so that it fits into int64: the sum is
+    high·2^26 + low. Integers add up exactly in any order, so the mean does not depend
+    on how the records were divided into chunks; it is rounded once, at the end.
+
     Parameters
     ----------
-    sums : array of int64
-        What `gram_sums` returned; added up, if there were several chunks.
+    sums : array of int64, shape (6, d, d)
+        What `gram_sums` returned, added up if there were several chunks: the high and
+        the low part of hh, of hl + lh, and of ll.
     n : int
         The number of terms.
     radius : float
-        The public bound that was given to `gram_sums`.
+        The public bound that was given to `gram_sums`; it determines k.
 
     Returns
     -------
     array, shape (d, d)
         The mean of xxᵀ.
     """
-    # The matrices are symmetric, so half of the entries are enough.
+    # The matrices are symmetric, so the entries on and above the diagonal are enough.
     upper = np.triu_indices(np.shape(sums)[-1])
-    # Python's integers, which do not overflow. Even rows are the high parts of the
-    # three products of halves, odd rows the low parts.
+
+    # Python's integers do not overflow. Even rows are high parts, odd rows low parts.
     parts = np.asarray(sums, dtype=np.int64)[:, *upper].astype(object)
-    high_high, cross, low_low = parts[::2] * (1 << _HALF_BITS) + parts[1::2]
+    high_parts, low_parts = parts[::2], parts[1::2]
+    high_high, cross, low_low = high_parts * (1 << _HALF_BITS) + low_parts
     total = high_high * (1 << 2 * _SLICE_BITS) + cross * (1 << _SLICE_BITS) + low_low
 
     mean = np.zeros(np.shape(sums)[1:])
     mean[upper] = _rounded_quotient(total, n, 2 * _gram_exponent(radius))
-    mean.T[upper] = mean[upper]
+    mean.T[upper] = mean[upper]  # the entries below the diagonal
     return mean
 
 

@@ -478,14 +478,18 @@ def _newton(xp: Any, X: Array, target: Array, *, wanted: Array) -> Array:
 def _damped_step(xp: Any, state: _State, target: Array) -> _Evaluation:
     """Take one Newton step, shortened if the full one does not bring the end closer.
 
-    An iterate is the velocity X of a geodesic, and its gap the difference between the
-    target and the end of that geodesic. The Newton step is first cut to length 1. The
-    step, a quarter, and a sixteenth of it are tried, and the iterate with the smallest
-    gap is returned; if no trial is better, that is the old iterate.
+    The method looks for the geodesic from E (the identity above rows of zeros) to a
+    target. An iterate is the velocity X of a geodesic. Its flow is that geodesic, in a
+    form that gives its end and derivative, and its gap is the target less that end.
+
+    1. The Newton step solves derivative(step) = gap, a linear system: directly if it is
+       small, and by GMRES if it is large. It is cut to length 1.
+    2. The step, a quarter, and a sixteenth of it are tried, and the iterate with the
+       smallest gap is returned. If no trial is better, that is the old iterate.
 
     An iterate that has converged tries a dummy step and discards the result. Its Newton
-    step would be zero, and the decomposition of a zero matrix takes less time than
-    others, which would reveal in public time that it has converged.
+    step would be zero, and a zero matrix is decomposed faster than others. The running
+    time would then tell which records converge early, and must not depend on records.
 
     Parameters
     ----------
@@ -501,29 +505,32 @@ def _damped_step(xp: Any, state: _State, target: Array) -> _Evaluation:
     _Evaluation
         The next iterates, with their flows and gaps.
     """
-    # The Newton step: derivative(step) = gap, with the gap moved back to E.
+    # The Newton step. The equation is moved back along the geodesic to its start E,
+    # where a tangent vector is a skew r×r matrix above any k×r matrix.
     right_side = state.flow.pull_back(state.gap)
     rows, r = right_side.shape[-2:]
     if _n_unknowns(rows, r) > _MOST_DIRECT_UNKNOWNS:
-        step = _gmres(xp, state.flow, right_side)
+        newton_step = _gmres(xp, state.flow, right_side)
     else:
-        vector = _to_vector(xp, right_side, r)[..., None]
-        solution = _least_squares(xp, state.flow.jacobian(xp), vector)[..., 0]
-        step = _from_vector(xp, solution, r, rows - r)
-    size = _length(xp, step)
-    step = step / xp.where(size > 1, size, 1.0)
+        right_side_vector = _to_vector(xp, right_side, r)[..., None]
+        jacobian = state.flow.jacobian(xp)
+        step_vector = _least_squares(xp, jacobian, right_side_vector)[..., 0]
+        newton_step = _from_vector(xp, step_vector, r, rows - r)
+    step_length = _length(xp, newton_step)
+    newton_step = newton_step / xp.where(step_length > 1, step_length, 1.0)
 
-    # The cosines of squares have no structure that a decomposition could exploit.
+    # The dummy step of converged iterates: the cosines of squares have no structure
+    # that a decomposition could exploit.
     index = xp.arange(rows * r, dtype=right_side.dtype, device=device(right_side))
     dummy_step = _tangent_part(xp, xp.reshape(xp.cos(index**2), (rows, r)), r)
-    step = xp.where(state.active, step, dummy_step)
+    step = xp.where(state.active, newton_step, dummy_step)
 
     # The full step and its fractions, of which the best is taken.
     trials = xp.stack([state.X + step / divisor for divisor in _STEP_DIVISORS])
     trial = _evaluate(xp, trials, target)
     best = _Evaluation(state.X, state.flow, state.gap, state.size)
-    for index in range(trials.shape[0]):
-        best = _take_if_smaller(xp, best, trial, index, state.active)
+    for trial_number in range(trials.shape[0]):
+        best = _take_if_smaller(xp, best, trial, trial_number, state.active)
     return best
 
 

@@ -174,16 +174,20 @@ class Persons:
 def rows_of(data: Any, rows: Callable[[Any], Any]) -> Any:
     """Return one row of numbers for each record, or the mean row of each person.
 
-    Rows are gradients or losses. The result has one row for each unit of privacy, which
-    the caller clips. In a person's mean, rows that are not finite count as zero. The
-    loop reads one record of every person at a time. So a person's mean is computed from
-    their own records by the same operations, whatever the others' records are and
-    however many there are.
+    A row is what one record contributes: its gradient, or its loss. The result has one
+    row for each unit of privacy, a record or a person, and the caller clips each row.
+
+    A person's row is the mean over their records, where rows that are not finite count
+    as zero. The loop first adds the row of everyone's first record, then that of
+    everyone's second one, and so on. So a person's mean is computed from their own
+    records by the same operations in the same order, whatever the records of the others
+    are. Otherwise a rounding error could depend on them, and tell about them.
 
     Parameters
     ----------
     data : array or Persons
-        The records, with or without their people.
+        The records; as `Persons`, sorted by person, with the position of each person's
+        first record and their number of records.
     rows : callable
         rows(records) returns one row for each record.
 
@@ -195,12 +199,12 @@ def rows_of(data: Any, rows: Callable[[Any], Any]) -> Any:
     if not isinstance(data, Persons):
         return rows(data)
 
-    def add_record(number: Any, total: Any) -> Any:
+    def add_record(record_number: Any, total: Any) -> Any:
         """Add the row of every person's record of this number, where there is one.
 
         Parameters
         ----------
-        number : traced int
+        record_number : traced int
             0 for everyone's first record, 1 for the second, and so on.
         total : array of shape (n_persons, …)
             The sum of each person's rows so far.
@@ -211,11 +215,13 @@ def rows_of(data: Any, rows: Callable[[Any], Any]) -> Any:
             The sums with one more row of each person who has so many records.
         """
         # A person with fewer records reads their last one, which is not added.
-        place = data.first + jnp.minimum(number, data.count - 1)
-        person_rows = rows(data.records[place])
-        is_usable = (number < data.count) & jnp.isfinite(person_rows).all(axis=1)
+        position = data.first + jnp.minimum(record_number, data.count - 1)
+        person_rows = rows(data.records[position])
+        is_finite = jnp.isfinite(person_rows).all(axis=1)
+        is_usable = (record_number < data.count) & is_finite
         return total + jnp.where(is_usable[:, None], person_rows, 0)
 
+    # The shape and type of a row, found without computing one.
     row_shape = jax.eval_shape(rows, data.records[:1])
     zero = jnp.zeros((len(data), *row_shape.shape[1:]), row_shape.dtype)
     total = jax.lax.fori_loop(0, jnp.max(data.count), add_record, zero)

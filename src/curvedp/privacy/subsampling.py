@@ -285,9 +285,7 @@ class PoissonGaussianStep(_Step):
         mu = self.mu_of_shift(1)
         half_square = mu * mu / 2
         log_odds = np.log1p(-q) - math.log(q) if q < 1 else -np.inf
-        asinh, difference, x_is_large = _asinh_and_difference(
-            eps, log_odds, half_square
-        )
+        asinh, remainder, x_is_large = _asinh_and_remainder(eps, log_odds, half_square)
 
         # The rounding error of a sum is that of its largest terms. For a large x the
         # difference ε/2 − asinh(e^x) is computed without ε.
@@ -295,7 +293,7 @@ class PoissonGaussianStep(_Step):
         size = np.where(x_is_large, 0.0, eps) + abs(finite_log_odds) + half_square + 1
         error = _ROUNDING * size
         z = (eps / 2 + asinh) * (1 - _ROUNDING) - error
-        factor = np.exp(difference - half_square + error)
+        factor = np.exp(remainder - half_square + error)
         delta = q * (
             _gdp_delta_at_any_eps(mu, z - half_square)
             + factor * _gdp_delta_at_any_eps(mu, z + half_square)
@@ -530,7 +528,7 @@ def smallest_noise_multiplier(
     return smallest_scale_meeting(guarantee_at, target)
 
 
-def _asinh_and_difference(
+def _asinh_and_remainder(
     eps: Array, log_odds: float, half_square: float
 ) -> tuple[Array, Array, NDArray[np.bool_]]:
     """Return asinh(e^x) and ε/2 − asinh(e^x) without loss of digits.
@@ -540,8 +538,9 @@ def _asinh_and_difference(
 
         x = log((1−q)/q) + μ²/2 + ε/2 + log(1 − e^{−ε}) − log 2.
 
-    From x = 20 on, asinh(e^x) equals x + log 2 in floats. There the terms ε/2 of the
-    difference cancel, and are left out.
+    asinh(e^x) is about ε/2 for a large ε, so that the remainder ε/2 − asinh(e^x) would
+    lose its digits. From x = 20 on, asinh(e^x) equals x + log 2 in floats. There the
+    terms ε/2 of the remainder cancel, and are left out.
 
     Parameters
     ----------
@@ -556,7 +555,7 @@ def _asinh_and_difference(
     -------
     asinh : array
         asinh(e^x).
-    difference : array
+    remainder : array
         ε/2 − asinh(e^x).
     x_is_large : array of bool
         Whether x > 20.
@@ -567,9 +566,9 @@ def _asinh_and_difference(
         x_is_large = x > _LARGE_X
         asinh_if_small = np.arcsinh(np.exp(np.minimum(x, _LARGE_X)))
         asinh = np.where(x_is_large, x + math.log(2), asinh_if_small)
-        difference_if_large = -log_odds - half_square - log_one_minus_exp
-        difference = np.where(x_is_large, difference_if_large, eps / 2 - asinh)
-    return asinh, difference, x_is_large
+        remainder_if_large = -log_odds - half_square - log_one_minus_exp
+        remainder = np.where(x_is_large, remainder_if_large, eps / 2 - asinh)
+    return asinh, remainder, x_is_large
 
 
 def _gdp_delta_at_any_eps(mu: float, eps: Array) -> Any:

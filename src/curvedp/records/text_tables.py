@@ -379,9 +379,13 @@ def _name_in_line(table: TextTable, line: Line) -> str:
     """Return the text in the wanted cell of a line; empty if there is none.
 
     The cell may name the person to whom the record belongs, which must not depend on
-    the record. In a line with too many or too few cells, or with an open quote, the
-    first cell is still the first and the last is still the last. The other cells cannot
-    be told apart, so they count as empty.
+    the record. So a malformed line raises no error, and is treated as follows:
+
+    - A line that was too long to be kept whole is searched from its start and its end.
+    - In a line with an open quote, every separator ends a cell.
+    - In a line with too many or too few cells, the first cell is still the first and
+      the last is still the last. The other cells cannot be told apart, so they count as
+      empty. If lines should have one cell only, it counts as empty too.
 
     Parameters
     ----------
@@ -395,20 +399,22 @@ def _name_in_line(table: TextTable, line: Line) -> str:
     str
         The text, without blanks around it.
     """
-    if line.end is not None:
+    if line.end is not None:  # the line was too long to be kept whole
         return _name_in_long_line(table, line.text, line.end)
+
     try:
         cells = _split_cells(line.text, table.separator)
-    except csv.Error:
+    except csv.Error:  # an open quote
         cells = [cell.strip('" ') for cell in line.text.split(table.separator)]
 
-    count = table.cells_per_line
-    if count is not None and len(cells) != count:
-        if count == 1:
+    expected_cells = table.cells_per_line
+    if expected_cells is not None and len(cells) != expected_cells:
+        if expected_cells == 1:
             return ""
-        cells = [cells[0], *[""] * (count - 2), cells[-1]]
+        unknown_cells = [""] * (expected_cells - 2)
+        cells = [cells[0], *unknown_cells, cells[-1]]
 
-    (position,) = table.positions
+    (position,) = table.positions  # a name is in one column
     if position >= len(cells):
         return ""
     return cells[position].strip()

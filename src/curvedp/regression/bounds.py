@@ -686,9 +686,12 @@ def _residual_lipschitz(
     """Return the Lipschitz constant of each clipped residual as its prediction moves.
 
     A residual is the logarithm of a response at its prediction, clipped to the length
-    τ. The constant is the supremum of max(1, min(d, τ)·|ct(d)|) over all lengths d that
-    the residual can have, where ct(d) is √κ·cot(√κ·d) for κ > 0, √−κ·coth(√−κ·d) for κ
-    < 0, and 1/d for κ = 0 (Karcher 1977; docs/theory/regression.md, Lemma G3 (i)).
+    τ. If the prediction moves toward or away from the response, the residual changes at
+    most as fast. If it moves sideways, at distance d, the residual of length min(d, τ)
+    turns, and changes min(d, τ)·|ct(d)| times as fast. Here ct(d) is √κ·cot(√κ·d) for
+    κ > 0, √−κ·coth(√−κ·d) for κ < 0, and 1/d for κ = 0. So the constant is the supremum
+    of max(1, min(d, τ)·|ct(d)|) over all lengths d that the residual can have (Karcher
+    1977; docs/theory/regression.md, Lemma G3 (i)).
 
     Parameters
     ----------
@@ -706,14 +709,18 @@ def _residual_lipschitz(
     """
     root = sqrt(abs(curvature))
     if curvature < 0:
-        # The supremum is τ√−κ·coth(τ√−κ), which is at most 1 + s for a tiny s = τ√−κ.
+        # d·coth(d) increases and coth(d) decreases, so the worst length is d = τ. With
+        # s = τ√−κ the constant is s·coth(s). For a tiny s the quotient s/tanh(s) could
+        # be 0/0, and the upper bound 1 + s is returned instead.
         s = root * clip
-        safe_s = np.maximum(s, _TINY_SINHC_ANGLE)
-        closed_form = s / np.tanh(safe_s)
-        return np.asarray(np.where(s > _TINY_SINHC_ANGLE, closed_form, 1 + s))
+        nonzero_s = np.maximum(s, _TINY_SINHC_ANGLE)
+        s_times_coth = s / np.tanh(nonzero_s)
+        return np.asarray(np.where(s > _TINY_SINHC_ANGLE, s_times_coth, 1 + s))
     if curvature == 0:
+        # min(d, τ)/d is at most 1.
         return np.asarray(np.ones_like(max_residual))
-    # Up to a quarter turn the constant is at most 1; beyond it |cot| grows with d.
+    # Up to √κ·d = π/2, a quarter turn, d·√κ·cot(√κ·d) is at most 1. Beyond it the
+    # cotangent is negative and |cot| grows with d, so the largest d is the worst.
     angle = np.maximum(root * max_residual, pi / 2)
     return np.asarray(np.maximum(1.0, -root * clip / np.tan(angle)))
 

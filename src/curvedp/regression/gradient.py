@@ -176,28 +176,34 @@ def clipped_direction(
 ) -> np.ndarray:
     """Return the mean of the records' contributions, each clipped as ONE vector.
 
-    It is what a private descent releases with Gaussian noise. The contribution of a
-    record is (C·h, t₁S·h, …, t_kS·h). Here h is its residual, and C = cos√R and
-    S = sinc√R its Jacobi factors, with R the curvature operator of the tangent vector
-    Σ tⱼ·unit·vⱼ that leads from p to its prediction. The mean is the descent
-    direction in the parameters (p, v₁·unit, …, v_k·unit). Replacing one record, or one
-    person with all theirs, moves it by at most 2τ/n, whatever the curvature and the
-    number of predictors (docs/theory/regression.md, Theorem G4).
+    The model predicts each response by a geodesic from the point p: the prediction of a
+    record with predictors t is exp(p, u) with u = Σ tⱼ·unit·vⱼ. The residual h is the
+    logarithm of the response at the prediction, moved back to p. A private descent
+    releases this mean with Gaussian noise, and moves the parameters
+    (p, v₁·unit, …, v_k·unit) along it.
+
+    The contribution of a record is (C·h, t₁S·h, …, t_kS·h). The linear maps C and S say
+    how the prediction moves with p and with its velocity: C = cos√R and S = sinc√R,
+    where R w is the curvature term R(w, u)u. In flat space both are the identity.
+
+    Each contribution has length at most τ. So replacing one record, or one person with
+    all theirs, moves the mean by at most 2τ/n, whatever the curvature and the number of
+    predictors (docs/theory/regression.md, Theorem G4).
 
     Parameters
     ----------
     manifold : Manifold
         A symmetric space.
     t : array of shape (n, k)
-        Centered predictors, in a public unit.
+        Centered predictors, in multiples of `unit`.
     unit : float
-        That unit.
+        The public unit of the predictors.
     Y : array of shape (n, *point_shape)
         Responses.
     clip : float
         τ, the length to which each contribution is clipped.
     p : array of shape point_shape
-        The point of the pair (p, V) at which the direction is computed.
+        The point at which all geodesics of the model begin.
     V : array of shape (k, *point_shape)
         Its velocities v₁, …, v_k, tangent vectors at p.
     person_index : array of n integers, optional

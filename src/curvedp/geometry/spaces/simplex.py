@@ -72,7 +72,9 @@ class Simplex(PullbackManifold, ManifoldWithBoundary):
     def project(self, x: Array) -> Array:
         """Return the positive parts of x divided by their sum.
 
-        If nothing is positive, the result is equal proportions.
+        `from_record` computes this, but returns NaN for an array without a positive
+        entry, because it is not a record. A projection must return a point for every
+        array of numbers: there it returns equal proportions. NaN in x stays NaN.
 
         Parameters
         ----------
@@ -85,9 +87,11 @@ class Simplex(PullbackManifold, ManifoldWithBoundary):
             The points.
         """
         xp = namespace(x)
-        point = self.from_record(x)
-        nothing_positive = xp.isnan(point) & ~xp.isnan(x)
-        return xp.where(nothing_positive, 1 / (self.k + 1), point)
+        proportions = self.from_record(x)
+        # All proportions are NaN if nothing is positive, or if an entry of x is NaN.
+        nothing_positive = xp.isnan(proportions) & ~xp.isnan(x)
+        equal_proportion = 1 / (self.k + 1)
+        return xp.where(nothing_positive, equal_proportion, proportions)
 
     def from_record(self, x: Array) -> Array:
         """Return the positive parts divided by their sum, or NaN if there are none.

@@ -413,6 +413,10 @@ def _root_difference(p: Array, q: Array) -> tuple[Array, Array, Array, Array]:
 def _root_unit(p: Array) -> Array:
     """Return the power of two nearest to the root of the largest entry of each matrix.
 
+    Matrices are divided by the square of this unit before they are factored, so that
+    their entries are near 1 and no product over- or underflows. Their square roots are
+    then in this unit. Dividing by a power of two has no rounding error.
+
     Parameters
     ----------
     p : array, shape (..., m, m)
@@ -421,7 +425,8 @@ def _root_unit(p: Array) -> Array:
     Returns
     -------
     array, shape (..., 1, 1)
-        The powers of two; constants for differentiation.
+        The powers of two; 1 for a matrix that is zero or not finite. Automatic
+        differentiation treats them as constants: results do not depend on the unit.
     """
     xp = namespace(p)
     largest = constant(xp.max(xp.abs(p), axis=(-2, -1), keepdims=True))

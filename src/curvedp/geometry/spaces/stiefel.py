@@ -119,11 +119,17 @@ class Stiefel(OrthonormalFrames):
 
     @cached_property
     def curvature_bounds(self) -> tuple[float, float]:
-        """The bounds [−½, 1] of sectional curvatures, tighter in special cases.
+        """Bounds on the sectional curvatures of Stiefel(m, r), r-frames in R^m.
 
-        (Zimmermann & Stoye 2025.) For r = 1 it is the sphere; for r = m, on O(m), half
-        of the curvature of ½tr(uᵀv). For r = m − 1 it is at most 4/7, and ½ on
-        Stiefel(3, 2): proved in docs/theory/matrix-manifolds.md.
+        In general they are −½ and 1 (Zimmermann & Stoye 2025). In these cases they are
+        tighter:
+
+        - A curve (dimension 1) has no curvature.
+        - Stiefel(m, 1) is the unit sphere, of curvature 1.
+        - Stiefel(m, m) is the orthogonal group O(m), with twice the metric ½tr(uᵀv) and
+          so half of its curvature: from 0 to ¼, and ⅛ everywhere for m = 3.
+        - On Stiefel(m, m − 1) it is at most 4/7, and at most ½ for m = 3 (proved in
+          docs/theory/matrix-manifolds.md).
         """
         if self.dim == 1:
             return (0.0, 0.0)
@@ -131,9 +137,9 @@ class Stiefel(OrthonormalFrames):
             return (1.0, 1.0)
         if self.r == self.m:
             return (0.125, 0.125) if self.m == 3 else (0.0, 0.25)
-        if self.r < self.m - 1:
-            return (-0.5, 1.0)
-        return (-0.5, 0.5) if self.m == 3 else (-0.5, 4 / 7)
+        if self.r == self.m - 1:
+            return (-0.5, 0.5) if self.m == 3 else (-0.5, 4 / 7)
+        return (-0.5, 1.0)
 
     def exp(self, p: Array, v: Array) -> Array:
         """Return the end of the geodesic from p with velocity v.

@@ -146,14 +146,20 @@ def draw_from_cap_or_outside(
 ) -> ExactDraw:
     """Draw from a cap of the sphere with a given probability, else from its outside.
 
-    With probability cap_weight·2^-64 the draw is uniform on {x : ⟨x, axis⟩ ≥
-    threshold}, and otherwise uniform on the other unit vectors. The law of the integers
-    is that of this draw, rounded, within `tau`.
+    With probability cap_weight·2^-64 the draw is uniform on the cap {x : ⟨x, axis⟩ ≥
+    threshold}, with the axis scaled to length 1, and otherwise uniform on the other
+    unit vectors. This is the report of PrivUnit, a mechanism of local privacy.
+
+    The returned integers have the law of this draw, rounded to a grid, up to a total
+    variation distance τ. It comes from the random bits, which are not exactly uniform.
+    `Allowance` limits how many of them the draw may use, and computes τ from that
+    public limit. Certificates call τ the slack of a draw, and raise δ by it.
 
     Parameters
     ----------
     axis : array of shape (d,)
-        Not 0. The axis is axis/|axis|, of entries that are taken as exact numbers.
+        The center of the cap, up to its length; not 0. Its entries are taken as exact
+        numbers.
     threshold : float
         The cosine γ of the cap's angle, in [0, 1), taken as an exact number.
     cap_weight : int
@@ -166,16 +172,25 @@ def draw_from_cap_or_outside(
     Returns
     -------
     ExactDraw
-        The unit vector as integers in units of 2^-grid, with the slack `tau`.
+        The unit vector as integers in units of 2^-grid, with its slack τ.
     """
     dim = len(axis)
     manifold = Sphere(dim - 1)
     allowance = Allowance(dim)
-    metered = allowance.meter(source)
-    is_in_cap = int(LazyUniforms(metered, 1).leading[0]) < cap_weight
+    metered_source = allowance.meter(source)
+
+    # The first 64 random bits, as an integer, decide between the cap and its outside.
+    is_in_cap = int(LazyUniforms(metered_source, 1).leading[0]) < cap_weight
+
+    # The outside is a cap about −axis, whose points have a cosine of at least
+    # −threshold with −axis. Its angle to −axis is drawn, and then measured from axis.
     cosine_of_end = threshold if is_in_cap else -threshold
     density = PolarAngleDensity(dim, cosine_of_end)
-    angle = draw_under(polar_angle_envelope(density), metered)
-    length = angle if is_in_cap else _Supplement(angle)
-    integers = exponential_in_chart(length, ExactSphere(manifold), axis, metered, grid)
+    drawn_angle = draw_under(polar_angle_envelope(density), metered_source)
+    angle_to_axis = drawn_angle if is_in_cap else _Supplement(drawn_angle)
+
+    # The point at this angle from the axis, in a uniform direction.
+    integers = exponential_in_chart(
+        angle_to_axis, ExactSphere(manifold), axis, metered_source, grid
+    )
     return ExactDraw(integers, grid, allowance.tau(), manifold)

@@ -655,12 +655,22 @@ def exponential_in_chart(
 ) -> np.ndarray:
     """Return exp(center, r·w) for a uniform direction w, rounded to the grid 2^-grid.
 
+    The radius and the direction are real numbers of which any number of digits can be
+    drawn. They are evaluated as intervals. If the interval of a coordinate contains an
+    edge between two cells of the grid, its rounding is not certain and the evaluation
+    is repeated with more digits of the same numbers. So the integers are exactly the
+    rounding of the ideal draw. There are two stages:
+
+    1. Large points on usual grids are first tried in float64, with proved error bounds.
+       Nearly every draw ends here.
+    2. Otherwise Arb computes with more and more bits until all entries are certain.
+
     Parameters
     ----------
     radius : LazyLength
         The distance r, which was drawn before.
     chart : ExactChart
-        How points of the manifold are computed.
+        How points of the manifold are computed: as one vector, or as several columns.
     center : array
         The footpoint; its entries are taken as exact numbers.
     source : Source
@@ -673,29 +683,38 @@ def exponential_in_chart(
     array of Python ints, in the shape of a point
         The coordinates of the point in units of 2^-grid.
     """
+    # A direction is a vector of normal numbers, scaled to length 1. On a projective
+    # space a point is a line ±x, and is released with a random sign.
     normals = LazyNormals(source, chart.n_normals)
     sign = _random_sign(source) if chart.is_up_to_sign else 1
 
-    if chart.n_normals >= FILTER_SIZE and grid <= FILTER_GRID:
-        columns = _round_with_floats(chart, center, radius, normals, grid)
-        if columns is not None:
-            return _join_columns(chart.manifold, columns, sign)
+    is_fit_for_floats = chart.n_normals >= FILTER_SIZE and grid <= FILTER_GRID
+    if is_fit_for_floats:
+        float_columns = _round_with_floats(chart, center, radius, normals, grid)
+        if float_columns is not None:
+            return _join_columns(chart.manifold, float_columns, sign)
 
     def round_with_arb(precision: int) -> np.ndarray | None:
         """Return the point's integers if `precision` bits make them certain, else None."""
-        # Arb is faster on operands with few bits, such as the zeros of a pole. The
-        # reflection makes generic footpoints of those, so that running time does not
-        # tell them apart. Direction and result are reflected too: this is the draw that
-        # the float filter could not settle, and not another one of the same law, which
-        # would be biased because the filter has looked.
+        # cos r and sin r on a sphere, for example.
+        radial_factors = _radial_factors(radius, chart, precision)
+        if radial_factors is None:
+            return None
+
+        # Arb is faster on numbers with few bits, such as the zeros of a pole. A public
+        # reflection turns such a footpoint into a generic one, so that the running time
+        # does not tell them apart. The direction is reflected too, and the result is
+        # reflected back, so that the point is the same as without the reflection. It
+        # must be the very draw that stage 1 could not settle: a new draw in its place
+        # would be biased, because draws near an edge would be drawn again.
         footpoint = chart.footpoint(arb_array(center))
         reflect = _public_reflection(len(footpoint[0]))
-        footpoint = reflect(footpoint)
-        factors = _radial_factors(radius, chart, precision)
-        if factors is None:
-            return None
-        direction = reflect(chart.direction(normals.balls(precision)))
-        vectors = reflect(chart.point(footpoint, direction, *factors))
+        direction = chart.direction(normals.balls(precision))
+        reflected_point = chart.point(
+            reflect(footpoint), reflect(direction), *radial_factors
+        )
+        vectors = reflect(reflected_point)
+
         columns = [
             [round_arb(entry, grid) for entry in np.ravel(vector)] for vector in vectors
         ]

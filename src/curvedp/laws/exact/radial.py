@@ -516,7 +516,7 @@ class LazyRadius:
         """
         self._envelope = envelope
         self._uniform = uniform
-        self._index = decide(self._find_piece)
+        self._piece_number = decide(self._find_piece)
 
     def _find_piece(self, precision: int) -> int | None:
         """Return the piece that the radius lies in, or None if that is not yet certain.
@@ -542,6 +542,12 @@ class LazyRadius:
     def ball(self, precision: int) -> arb:
         """Return the radius to about the given number of bits.
 
+        The radius is the quantile of the uniform number u under the envelope, whose
+        density is exponential on each of its pieces. u times the mass of the envelope
+        is the mass below the radius. What exceeds the mass of all earlier pieces lies
+        in the radius's own piece, whose quantile function has a closed form. More bits
+        of u are drawn if the precision needs them, and are kept for later calls.
+
         Parameters
         ----------
         precision : int
@@ -552,11 +558,16 @@ class LazyRadius:
         arb
             A ball around the radius.
         """
-        sums = _cumulative_masses(self._envelope, precision)
-        i = self._index
-        mass_in_piece = self._uniform.balls(precision)[0] * sums[-1] - sums[i]
-        fraction = mass_in_piece / (sums[i + 1] - sums[i])
-        return self._envelope.pieces[i].quantile(self._envelope.density, fraction)
+        cumulative_masses = _cumulative_masses(self._envelope, precision)
+        total_mass = cumulative_masses[-1]
+        mass_before_piece = cumulative_masses[self._piece_number]
+        mass_with_piece = cumulative_masses[self._piece_number + 1]
+
+        (u,) = self._uniform.balls(precision)
+        mass_in_piece = u * total_mass - mass_before_piece
+        fraction = mass_in_piece / (mass_with_piece - mass_before_piece)
+        piece = self._envelope.pieces[self._piece_number]
+        return piece.quantile(self._envelope.density, fraction)
 
     def log_ratio(self, precision: int) -> arb:
         """Return log(target/envelope) at this radius, at most 0.
@@ -574,7 +585,7 @@ class LazyRadius:
             A ball around the logarithm.
         """
         r = self.ball(precision)
-        piece = self._envelope.pieces[self._index]
+        piece = self._envelope.pieces[self._piece_number]
         line = arb(piece.height) + arb(piece.slope) * (r - arb(piece.start))
         log_density = self._envelope.density.log_density(r) - self._envelope.level
         return log_density - line

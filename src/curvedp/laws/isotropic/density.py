@@ -416,11 +416,18 @@ class RadialDensity:
     def _log_density(self, r: Floats) -> Floats:
         """Return log(weight(r)·∏ sn_κ(r)^n) less the constant `_log_constant`.
 
-        The product runs over the curvatures κ with multiplicities n; sn_κ is the sine,
-        the identity or the hyperbolic sine of √|κ|·r, over √|κ|. With the scale σ, the
-        weight is e^{−r²/2σ²} (Gaussian) or e^{−r/σ} (Laplace). For κ < 0 the product
-        grows like e^{hr}. This factor is merged into the weight before it can overflow.
-        In the Gaussian case −r²/2σ² + hr = −(r − hσ²)²/2σ² + h²σ²/2.
+        This is the log-density of the radius, up to a constant. The product runs over
+        the curvatures κ with multiplicities n; sn_κ is the sine, the identity or the
+        hyperbolic sine of √|κ|·r, over √|κ|. With the scale σ, the weight is
+        e^{−r²/2σ²} (Gaussian) or e^{−r/σ} (Laplace).
+
+        For κ < 0 the hyperbolic sine is e^{√−κ·r}·(1 − e^{−2√−κ·r})/(2√−κ). Its three
+        factors go to three places, so that nothing can overflow:
+
+        - The powers of e^{√−κ·r} have the product e^{hr}, which is merged into the
+          weight. In the Gaussian case −r²/2σ² + hr = −(r − hσ²)²/2σ² + h²σ²/2.
+        - log(1 − e^{−2√−κ·r}) is computed here.
+        - The factors 1/(2√−κ), and h²σ²/2, are left to `_log_constant`.
 
         Parameters
         ----------
@@ -444,7 +451,7 @@ class RadialDensity:
 
         for kappa, count in self.space.jacobi_spectrum:
             root = math.sqrt(abs(kappa))
-            if kappa < 0:
+            if kappa < 0:  # less √−κ·r and −log(2√−κ), see above
                 log_sn = np.log(-np.expm1(-2 * root * r))
             elif kappa > 0:
                 log_sn = np.log(np.sin(root * r) / root)

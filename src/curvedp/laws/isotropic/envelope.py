@@ -419,7 +419,7 @@ def radius_sampler(
         else:
             value = np.full_like(r, -1.0 / sigma)
         for kappa, count in space.jacobi_spectrum:
-            value = value + _log_sn_slope(kappa, count, r)
+            value = value + _volume_slope(kappa, count, r)
         return value
 
     low = -mode
@@ -427,32 +427,34 @@ def radius_sampler(
     return RadiusSampler(mode, TangentEnvelope(log_density, slope, low, high, sigma))
 
 
-def _log_sn_slope(kappa: float, count: float, r: Floats) -> Floats:
-    """Return count·sn_κ′(r)/sn_κ(r), a term of the slope of a radial log-density.
+def _volume_slope(kappa: float, multiplicity: float, r: Floats) -> Floats:
+    """Return the slope of log sn_κ(r)^n, one curvature's term of a radial log-density.
 
-    It is count·√κ·cot(√κ·r) for κ > 0, count/r for κ = 0, and count·√−κ·coth(√−κ·r) for
-    κ < 0.
+    The volume of a thin shell of radius r is proportional to the product of sn_κ(r)^n
+    over the curvatures κ with multiplicities n, where sn_κ(r) is sin(√κ·r)/√κ, r, or
+    sinh(√−κ·r)/√−κ for κ > 0, = 0, < 0. So a factor contributes n·sn_κ′(r)/sn_κ(r) to
+    the slope of the log-density: n·√κ·cot(√κ·r), n/r, or n·√−κ·coth(√−κ·r).
 
     Parameters
     ----------
     kappa : float
         The curvature κ.
-    count : float
-        Its multiplicity.
+    multiplicity : float
+        n, the number of directions with this curvature.
     r : Floats
         Radii > 0.
 
     Returns
     -------
     Floats
-        One number for each radius.
+        One slope for each radius.
     """
     root = math.sqrt(abs(kappa))
     if kappa == 0:
-        return count / r
+        return multiplicity / r
     if kappa > 0:
-        return count * root / np.tan(root * r)
-    return count * root / np.tanh(root * r)
+        return multiplicity * root / np.tan(root * r)
+    return multiplicity * root / np.tanh(root * r)
 
 
 def _log_sn_ratio(kappa: float, mode: float, t: Floats) -> Floats:

@@ -554,6 +554,9 @@ class PrivateBallMechanism(
     def final_mechanism_in(self, ball: Ball, budget: StageBudget) -> Mechanism:
         """Return the final mechanism in a ball, calibrated to all of the budget left.
 
+        It is the mechanism `final_name`, with two exceptions that depend only on
+        released numbers. For pure ε it is a gradient step if the ball is so small that
+        curvature hardly matters. And Newton's method takes fewer steps in a small ball.
         The rest of `budget` is spent, and the ball and the mechanism are added to its
         transcript.
 
@@ -571,20 +574,25 @@ class PrivateBallMechanism(
         """
         share_left = budget.share_left
         guarantee = budget.spend_rest()
+        # Between these limits a double can hold the noise of a mean in the ball.
         radius = min(max(ball.radius, _SMALLEST_RADIUS), _LARGEST_RADIUS)
         ball = ball._replace(radius=radius)
+        # |κ| of the lowest sectional curvature κ; negative on spheres.
         negative_curvature = -self.manifold.curvature_bounds[0]
 
         name = self.final_name
         is_nearly_flat = radius**2 * negative_curvature <= _NEARLY_FLAT
         if self._is_pure and is_nearly_flat:
-            # The last proposal is one gradient step, which gets all of ε.
-            name = self.statistic.final_mechanisms(self.noise_kind)[-1]
+            # The statistic lists a single gradient step last. It gets all of ε, whereas
+            # Newton's method would divide ε over its steps.
+            *_, gradient_step = self.statistic.final_mechanisms(self.noise_kind)
+            name = gradient_step
         final = mechanisms.find(name).calibrate(
             self.statistic.with_ball(ball), guarantee
         )
 
-        # In a small ball the Hessian hardly varies, so that few Newton steps suffice.
+        # The Hessian hardly varies over a length at which length²·|κ| <= 1. If noise
+        # moves the iterates no farther than that, few Newton steps suffice.
         if isinstance(final, NewtonMechanism):
             noise_length = self._step_noise_ratio * radius
             if noise_length**2 * negative_curvature <= 1:
@@ -708,21 +716,26 @@ class PrivateBallMechanism(
     def _final_certificate(
         certificate: Certificate, result: BallSearchResult
     ) -> Certificate:
-        """Return a certificate with the final mechanism's integers and stages alone.
+        """Return a copy of a certificate, reduced to the part of the final mechanism.
 
-        The final mechanism can check this copy as if it had made the release alone.
+        A release has a search for a ball and then a final mechanism in that ball. Its
+        certificate lists the noisy integers and the stages of both. The final mechanism
+        knows nothing about the search, so to check or recompute its part it is given
+        this copy, which lists its own integers and stages only.
 
         Parameters
         ----------
         certificate : Certificate
             The certificate of the whole release.
         result : BallSearchResult
-            The replay of its integers.
+            What a replay of all integers gave: the stages of the search, and the
+            integers that are left for the final mechanism.
 
         Returns
         -------
         Certificate
-            The copy. It has the statement of the whole release, and is not sealed.
+            The copy. It keeps the privacy statement of the whole release, and has no
+            valid seal of its own.
         """
         n_search_stages = len(result.transcript)
         release = {
@@ -1054,18 +1067,25 @@ class PrivateBallMechanism(
 
     @property
     def _allowed_outside(self) -> float:
-        """How many records may stay outside the ball, for Gaussian noise.
+        """The number of records that may stay outside the ball, for Gaussian noise.
 
-        It is about the number that noise hides: two standard deviations of the final
-        noise, 2√d/μ in dimension d, and two of a noisy count; at most n/2. Where
-        distances concentrate, the first number is multiplied by 6.
+        A smaller ball needs less noise, but the records outside of it are clipped, and
+        each of them moves the mean of n records by up to about r/n, with the radius r.
+        The noise of that mean has the length 2√d·r/(n·μ) in dimension d, for μ-GDP. So
+        the bias of 2√d/μ clipped records is hidden by the noise. Two standard
+        deviations of a noisy count are added, because that many records cannot be told
+        from none. At most half of all n records are given up.
+
+        On spheres of many dimensions all records lie in a narrow shell, so that those
+        outside the ball are hardly outside. Then 6 times as many are allowed.
         """
         search = self._fine_search
         count_std = search.count_std(self.scale, self._search_share(search))
-        final_noise = 2 * sqrt(self.manifold.dim) * self.scale
+        # `scale` is 1/μ of the whole release.
+        n_hidden_by_noise = 2 * sqrt(self.manifold.dim) * self.scale
         if self._distances_concentrate:
-            final_noise *= _OUTSIDE_IN_SHELL
-        return float(min(self.statistic.n / 2, final_noise + 2 * count_std))
+            n_hidden_by_noise *= _OUTSIDE_IN_SHELL
+        return float(min(self.statistic.n / 2, n_hidden_by_noise + 2 * count_std))
 
     @property
     def _distances_concentrate(self) -> bool:

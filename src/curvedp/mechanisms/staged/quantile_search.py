@@ -396,8 +396,12 @@ def distance_laws(shells: ShellHistogram) -> DistanceLaws:
         E[x; x > r] = M·m^(−1/k)·Γ(a + 1/k)/Γ(a)·Q(a + 1/k, s(r)),
         E(x − r)₊   = E[x; x > r] − r·Q(a, s(r)).
 
-    All radii and medians are powers of ratio^(1/3), where `ratio` is the ratio of
-    neighboring shells, so the functions are computed once for each quotient r/M.
+    A search for a radius compares a noisy histogram of distances with these laws, and
+    so finds the radius that fits the records best. Radii and medians M are both taken
+    from the same list of candidates: candidate i is ratio^(−i/3) times the outermost
+    radius, where `ratio` is the ratio of the radii of neighboring shells. A function of
+    r/M thus depends only on the difference of two candidate numbers. It is computed
+    once for each difference, and then looked up for every pair.
 
     Parameters
     ----------
@@ -415,27 +419,34 @@ def distance_laws(shells: ShellHistogram) -> DistanceLaws:
     n_candidates = _CANDIDATES_PER_SHELL * shells.n_shells
     candidates = np.arange(n_candidates)
 
-    # Step j + n_candidates of these arrays is for the quotient r/M = ratio^(j/3).
-    steps = np.arange(-n_candidates, n_candidates)
-    radius_over_median = shells.ratio ** (steps / _CANDIDATES_PER_SHELL)
+    # Tables over the quotient r/M = ratio^(j/3), one row for each law. For the radius of
+    # candidate i and the median of candidate k, j = k − i. The column of j is number
+    # j + n_candidates, since j begins at −n_candidates.
+    candidate_difference = np.arange(-n_candidates, n_candidates)
+    radius_over_median = shells.ratio ** (candidate_difference / _CANDIDATES_PER_SHELL)
     gamma_median = gammaincinv(shape, 0.5)
     s = gamma_median * radius_over_median**order
+    probability_below = gammainc(shape, s)
 
-    # The probability of a shell is a difference of P(x ≤ r) at its two edges.
-    shell_edges = _CANDIDATES_PER_SHELL * np.arange(1, shells.n_shells)
-    edge_steps = candidates[:, None] - shell_edges + n_candidates
-    below_edges = gammainc(shape, s)[:, edge_steps]
-    shell_shares = -np.diff(below_edges, prepend=1.0, append=0.0, axis=-1)
+    # The edges between shells are every third candidate. The probability of a shell is
+    # the difference of P(x ≤ r) at its two edges; the outermost shell has no outer edge
+    # and the innermost one no inner edge.
+    edge_candidates = _CANDIDATES_PER_SHELL * np.arange(1, shells.n_shells)
+    column_of_edge = candidates[:, None] - edge_candidates + n_candidates
+    probability_below_edges = probability_below[:, column_of_edge]
+    shell_shares = -np.diff(probability_below_edges, prepend=1.0, append=0.0, axis=-1)
 
-    # E(x − r)₊ in units of the median.
+    # E[x; x > r] and E(x − r)₊, both in units of the median. The Pochhammer symbol
+    # poch(a, h) is Γ(a + h)/Γ(a).
     mean_beyond = (
         poch(shape, 1 / order)
         * gamma_median ** (-1 / order)
         * gammaincc(shape + 1 / order, s)
     )
-    excess = mean_beyond - radius_over_median * gammaincc(shape, s)
+    excess_over_median = mean_beyond - radius_over_median * gammaincc(shape, s)
 
-    # Multiplying by the median gives it in units of the outermost radius.
-    radius_steps = candidates[:, None] - candidates + n_candidates
+    # Multiplying by the median gives the excess in units of the outermost radius.
+    column_of_radius = candidates[:, None] - candidates + n_candidates
     medians = shells.ratio ** -(candidates[:, None] / _CANDIDATES_PER_SHELL)
-    return DistanceLaws(shell_shares, excess[:, radius_steps] * medians)
+    mean_excess = excess_over_median[:, column_of_radius] * medians
+    return DistanceLaws(shell_shares, mean_excess)

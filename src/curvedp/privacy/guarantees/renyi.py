@@ -33,6 +33,13 @@ from curvedp.numerics.directed_rounding import Array, bracket_sign_change, round
 _N_ROUNDS = 8
 _N_POINTS = 17
 
+# log(1/λ) is raised by this much: about 900 rounding errors of 1.1e-16, more than those
+# of the moderate logarithms that it is a sum of. A smaller λ gives a larger γ.
+_LOG_LAMBDA_MARGIN = 1e-13
+# log γ is raised by this much times |log x*| + 1: about 36 rounding errors of 1.1e-16.
+# Errors of large logarithms are in proportion to log x*, and covered by this.
+_LOG_GAMMA_MARGIN = 4e-15
+
 # n − 1 for the powers n = 17, …, 2 in the series of `_log_h_at_one`. Higher powers
 # contribute less than 2^-60 of its value.
 _SERIES_POWERS = range(16, 0, -1)
@@ -277,6 +284,9 @@ def _log_gamma(alpha: Any, renyi_bound: Any, log_w: Any, delta: Any) -> Any:
     """Return log γ such that D_α <= ε_R implies (log γ, δ)-DP; rounded up.
 
     D_α is the Rényi divergence of order α between the outputs on neighboring data sets.
+    The caller minimizes log γ over the orders α and the free parameter u, and so gets
+    the ε for a given δ.
+
     Theorem (docs/theory/accounting.md, Theorem C1). For any u in [0, 1) let
 
         h_u(x) = x^α − α·u^{α−1}·x + (α−1)·u^α,
@@ -287,7 +297,10 @@ def _log_gamma(alpha: Any, renyi_bound: Any, log_w: Any, delta: Any) -> Any:
 
         λ·h_u(x*)/x* = (1 − (α−1)·t^{α−1}·(1 − t)/(1 − t^{α−1}))/α.
 
-    Everything is computed in logarithms, because e^{(α−1)ε_R} may overflow.
+    Everything is computed in logarithms, because e^{(α−1)ε_R} may overflow. The best u
+    is close to 1 for a small divergence, so it is given by w = 1 − u, as log w, which
+    keeps its digits. Rounding must not make γ too small: λ is lowered and log γ raised
+    by bounds on the rounding errors.
 
     Parameters
     ----------
@@ -307,24 +320,30 @@ def _log_gamma(alpha: Any, renyi_bound: Any, log_w: Any, delta: Any) -> Any:
     """
     a = alpha - 1  # exact: α is a float
     with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
+        # log u = log(1 − w), which is −∞ for w = 1.
         w = np.exp(np.minimum(log_w, -1e-300))
         log_u = np.where(log_w < 0, np.log1p(-w), -np.inf)
 
+        # log C(u), and from it log(1/(λα)).
         log_c = np.logaddexp(_log_h_at_one(alpha, log_u), _log_expm1(a * renyi_bound))
-        # λ is rounded down, which makes γ larger: the safe side.
-        log_inverse_lambda_alpha = log_c - np.log(delta) - np.log(alpha) + 1e-13
+        log_inverse_lambda = log_c - np.log(delta)
+        log_inverse_lambda_alpha = (
+            log_inverse_lambda - np.log(alpha) + _LOG_LAMBDA_MARGIN
+        )
         log_x = _compute_log_maximizer(a, log_u, log_inverse_lambda_alpha)
 
+        # The three differences of the formula above, without cancellation.
         log_t = np.where(np.isinf(log_u), -np.inf, log_u - log_x)
         t_power = np.exp(a * log_t)  # t^{α−1}
         one_minus_t_power = -np.expm1(a * log_t)
         one_minus_t = -np.expm1(log_t)
-        # penalty = λ·h_u(x*)/x*, by the formula above; γ = x*·(1 − penalty).
+
+        # penalty = λ·h_u(x*)/x*, by that formula; γ = x*·(1 − penalty).
         penalty = (1 - a * t_power * one_minus_t / one_minus_t_power) / alpha
         log_gamma = log_x + np.log1p(-penalty)
 
     # log x* has a relative rounding error, hence an absolute one in proportion to it.
-    log_gamma = log_gamma + 4e-15 * (np.abs(log_x) + 1)
+    log_gamma = log_gamma + _LOG_GAMMA_MARGIN * (np.abs(log_x) + 1)
     return np.where(np.isnan(log_gamma), np.inf, log_gamma)
 
 

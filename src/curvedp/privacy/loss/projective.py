@@ -696,9 +696,12 @@ def _underflow_divisor(largest: Array, power: int) -> tuple[Array, Array]:
 def _log_small_disc(n: int, center_offset: Array, radius: Array) -> Array:
     """Return the log probability of a small disc |w + c| < R inside the unit disc.
 
-    w has the density (n−1)/π·(1−|w|²)^{n−2} on the unit disc. It is integrated in polar
-    coordinates (q, angle) about the center −c of the disc, where |w|² = c² + q² −
-    2cq·cos(angle).
+    w has the density (n−1)/π·(1−|w|²)^{n−2} on the unit disc: it is one coordinate of a
+    uniform point on the unit sphere of C^n. The probability of the disc is its area πR²
+    times the mean of the density over it. The mean is computed by a quadrature rule
+    that is exact for polynomials of high degree: 12 distances q from the center −c (the
+    Gauss–Legendre nodes in q²/R², where equal steps have equal areas) and 48 equally
+    spaced angles. There |w|² = c² + q² − 2cq·cos(angle).
 
     Parameters
     ----------
@@ -714,15 +717,21 @@ def _log_small_disc(n: int, center_offset: Array, radius: Array) -> Array:
     array, shape (k,)
         One logarithm for each disc.
     """
+    # |w|² at the nodes: one axis for discs, one for distances q, one for angles.
     offset_column = center_offset[:, None, None]
-    polar_radius = radius[:, None, None] * _DISC_RADII[:, None]
+    node_distance = radius[:, None, None] * _DISC_RADII[:, None]
     square = (
         offset_column**2
-        + polar_radius * polar_radius
-        - 2 * offset_column * polar_radius * _DISC_COSINES
+        + node_distance * node_distance
+        - 2 * offset_column * node_distance * _DISC_COSINES
     )
-    largest = 1 - np.maximum(center_offset - radius, 0.0) ** 2
-    base, log_base_power = _underflow_divisor(largest, n - 2)
-    powers = ((1 - square) / base[:, None, None]) ** (n - 2)
-    mean_density = np.mean(powers, axis=2) @ _DISC_AREAS
-    return np.asarray(np.log((n - 1) * radius**2 * mean_density) + log_base_power)
+
+    # The power (1−|w|²)^{n−2} is divided by that of its largest base if it could
+    # underflow, and the logarithm of the divisor is added in the end.
+    largest_base = 1 - np.maximum(center_offset - radius, 0.0) ** 2
+    divisor, log_divisor_power = _underflow_divisor(largest_base, n - 2)
+    powers = ((1 - square) / divisor[:, None, None]) ** (n - 2)
+
+    # The mean over angles, then the mean over the area, whose weights add up to 1.
+    mean_power = np.mean(powers, axis=2) @ _DISC_AREAS
+    return np.asarray(np.log((n - 1) * radius**2 * mean_power) + log_divisor_power)

@@ -933,15 +933,17 @@ def _solve_for_mu(
 def _mu_with_small_delta(eps: Array, log_delta: Array, start: float | None) -> Array:
     """Return the μ with δ_μ(ε) = δ, elementwise, for δ <= ½ given as log δ.
 
-    δ_μ(ε) is the profile of telling N(0, 1) from N(μ, 1). With a = ε/μ − μ/2,
-    b = ε/μ + μ/2, the normal distribution function Φ and density φ, and Mills' ratio
-    R(x) = Φ(−x)/φ(x),
+    δ_μ(ε) is the privacy profile of μ-GDP: the smallest δ with which N(0, 1) and
+    N(μ, 1) are (ε, δ)-indistinguishable. Let Φ and φ be the normal distribution
+    function and density, R(x) = Φ(−x)/φ(x) Mills' ratio, a = ε/μ − μ/2 and
+    b = ε/μ + μ/2. Then
 
         δ_μ(ε) = φ(a)·(R(a) − R(b)),      ∂δ_μ(ε)/∂μ = φ(a).
 
-    Newton's method is applied to log δ_μ(ε) − log δ = 0, whose derivative in μ is
-    1/(R(a) − R(b)). Since log δ_μ is increasing and concave in μ, the iterates converge
-    from below.
+    Newton's method solves f(μ) = log δ_μ(ε) − log δ = 0. The derivative of f is
+    φ(a)/δ_μ(ε) = 1/(R(a) − R(b)), so its step is −f(μ)·(R(a) − R(b)). Logarithms keep a
+    tiny δ from underflowing. Since log δ_μ is increasing and concave in μ, the iterates
+    converge from below.
 
     Parameters
     ----------
@@ -963,9 +965,17 @@ def _mu_with_small_delta(eps: Array, log_delta: Array, start: float | None) -> A
         first_mu = np.full_like(eps, start)
 
     def newton_step(mu: Array, a: Array, b: Array) -> Array:
-        """Return (log δ − log δ_μ(ε))·(R(a) − R(b))."""
-        gap = log_delta - gdp_log_delta(mu, eps)
-        return np.asarray(gap * _mills_difference(a, b))
+        """Return the Newton step (log δ − log δ_μ(ε))·(R(a) − R(b)).
+
+        Parameters
+        ----------
+        mu : array
+            The iterates.
+        a, b : array
+            ε/μ − μ/2 and ε/μ + μ/2, which the caller has computed.
+        """
+        log_delta_gap = log_delta - gdp_log_delta(mu, eps)
+        return np.asarray(log_delta_gap * _mills_difference(a, b))
 
     return _solve_for_mu(eps, first_mu, newton_step)
 

@@ -864,13 +864,20 @@ def _only_column(cost: CostOfSplit, column: int) -> CostOfSplit:
 def _fit_over_narrowed_arc(cost: CostOfSplit, start: float, stop: float) -> _Supremum:
     """Return the supremum of a cost over an arc of splits, by narrowing that arc.
 
-    It is called if a polynomial fit over the whole arc is poor. A split is
-    (cos θ, sin θ) and an arc is an interval of θ. The cost has one entry, which
-    increases with both coordinates; so between θ and θ′ it is at most the cost at
-    (cos θ, sin θ′). In every round the arc is divided into 12. Pieces on which this
-    bound is below a known value of the cost cannot contain the worst split, and are
-    dropped at both ends. Rounds end when a fit over the remaining arc is good enough,
-    or when the arc no longer shrinks.
+    A release of two parts divides the sensitivity between them, and the worst division
+    determines its privacy. A split is such a division, (cos θ, sin θ) up to its length,
+    and an arc is an interval of θ. This function is called if a polynomial fit of the
+    cost over the whole arc is poor; over a shorter arc a fit is better.
+
+    The cost has one entry, which increases with both coordinates. So between θ and
+    θ′ > θ it is at most the cost at (cos θ, sin θ′). In every round the arc is divided
+    into 12 pieces. A piece where this bound is below a known value of the cost cannot
+    contain the worst split. Such pieces are dropped at both ends of the arc, and the
+    cost is fitted over the rest. Rounds end
+
+    - when the error of a fit is small enough,
+    - when a fit exists and the arc no longer shrinks, or
+    - after 12 rounds, with the last fit and the error that it has.
 
     Parameters
     ----------
@@ -884,15 +891,15 @@ def _fit_over_narrowed_arc(cost: CostOfSplit, start: float, stop: float) -> _Sup
     _Supremum
         The largest value over the remaining arc, and the error of its fit.
     """
-    supremum = _Supremum(np.array([math.nan]), np.array([math.inf]))
+    supremum = _Supremum(np.array([math.nan]), np.array([math.inf]))  # no fit yet
     for _ in range(_MOST_NARROWINGS):
         theta = np.linspace(start, stop, _ARC_ENDS)
-        largest_value = max(float(cost(_direction(angle))[0]) for angle in theta)
+        largest_known_value = max(float(cost(_direction(angle))[0]) for angle in theta)
         upper_bounds = [
             float(cost(np.array([math.cos(left), math.sin(right)]))[0])
             for left, right in pairwise(theta)
         ]
-        possible_pieces = np.nonzero(np.array(upper_bounds) >= largest_value)[0]
+        possible_pieces = np.nonzero(np.array(upper_bounds) >= largest_known_value)[0]
         new_start = float(theta[possible_pieces[0]])
         new_stop = float(theta[possible_pieces[-1] + 1])
 
@@ -901,7 +908,8 @@ def _fit_over_narrowed_arc(cost: CostOfSplit, start: float, stop: float) -> _Sup
             break  # the arc no longer shrinks
         start, stop = new_start, new_stop
         supremum = _fit_over_arc(cost, start, stop)
-        if supremum.error[0] <= _POOR_ERROR * supremum.value[0]:
+        is_good_fit = supremum.error[0] <= _POOR_ERROR * supremum.value[0]
+        if is_good_fit:
             break
     return supremum
 

@@ -331,32 +331,42 @@ def _tensor_passes(ball: PublicBall, X: Array) -> list[Pass]:
 
 
 def _start_from_tensors(ball: PublicBall, X: Array) -> Start:
-    """Return a start for the search, computed from the first few 3×3 matrices.
+    """Return a start for the search for a mean of 3×3 positive definite matrices.
 
-    The start decides how many passes are needed, and nothing else.
+    The search passes over all records several times. So that few passes are enough, the
+    mean of the first few hundred records is computed beforehand on the host, together
+    with the inverse Hessian of their cost ½·mean d² there. The search takes its Newton
+    steps with that matrix. A bad start costs passes but does not change the mean that
+    is found.
 
     Parameters
     ----------
     ball : PublicBall
-        The public ball of the records.
+        The public ball, into which each record is clipped.
     X : array of shape (n, 3, 3)
-        The records.
+        The records, on any device.
 
     Returns
     -------
     Start
-        The mean of these matrices, with the inverse Hessian of their cost there.
+        The mean of the sample, and the inverse Hessian as a 6×6 matrix.
     """
-    first = X[: min(_START_SAMPLE, X.shape[0]), ...]
-    sample = clip_records(ball, np.asarray(to_host(first), dtype=np.float64))
-    x = frechet_mean(ball.manifold, sample)
-    inverse_factor = np.linalg.inv(np.linalg.cholesky(x))
+    first_records = X[: min(_START_SAMPLE, X.shape[0]), ...]
+    sample = clip_records(ball, np.asarray(to_host(first_records), dtype=np.float64))
+    mean = frechet_mean(ball.manifold, sample)
+
+    # Whitening, X ↦ L⁻¹XL⁻ᵀ with mean = LLᵀ, moves the mean to the identity. There the
+    # Hessian is a function of the eigensystems of the records.
+    inverse_factor = np.linalg.inv(np.linalg.cholesky(mean))
     weights = np.full(len(sample), 1 / len(sample))
     whitened = inverse_factor @ sample @ inverse_factor.T
-    eigen = WhitenedEigen(*eigh(whitened), weights)
-    # Rows: the basis of the six coordinates, as matrices with nine entries.
+    eigensystems = WhitenedEigen(*eigh(whitened), weights)
+    inverse_hessian = SPDNewton([eigensystems]).inverse  # 9×9, on all entries
+
+    # A symmetric 3×3 matrix has six coordinates. Each row is the matrix, with its nine
+    # entries, of which one coordinate is 1 and the others are 0.
     basis = unpack(np.eye(6), 3).reshape(6, 9)
-    return Start(x, basis @ SPDNewton([eigen]).inverse @ basis.T)
+    return Start(mean, basis @ inverse_hessian @ basis.T)
 
 
 def _find_inside(inverse: Array, condition: float, radius: float, X: Array) -> Array:
