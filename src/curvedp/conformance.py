@@ -314,7 +314,11 @@ def _compute_quietly(statistic: Statistic, records: np.ndarray) -> np.ndarray:
     """
     stored = open_records(records, records.shape[1:], min_records=0)
     try:
-        with np.errstate(all="raise"), warnings.catch_warnings():
+        # Underflow to 0 is no event by default, and distances near 1e-200 underflow.
+        with (
+            np.errstate(all="raise", under="ignore"),
+            warnings.catch_warnings(),
+        ):
             warnings.simplefilter("error")
             value = np.asarray(statistic.compute(stored))
     except Exception as error:

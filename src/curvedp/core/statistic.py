@@ -523,7 +523,9 @@ def statistic_from_dict(record: Any) -> Statistic:
     if not isinstance(name, str) or name not in statistics:
         known_names = ", ".join(statistics.names())
         raise ParameterError(
-            f"the certificate's statistic is not one of: {known_names}"
+            "the certificate's statistic is of no package that is installed here. A "
+            "package names its statistics in entry points of the group "
+            f"curvedp.statistics. Known are: {known_names}"
         )
 
     kind = statistics.find(name)
