@@ -165,10 +165,10 @@ pathmnist, polar-wander, storms, tensors, wine
 
 
 def embed_tree(parents: list[int], length: float = 1.0) -> np.ndarray:
-    """Embed a rooted tree in the Poincaré disk (Sarkar 2011).
+    """Embed a rooted tree in the Poincaré disk, by Sarkar's construction (2011).
 
-    Children leave their parent at equal angles to one another and to the edge that it
-    came by.
+    All edges have the same hyperbolic length, and the edges of a node meet at equal
+    angles.
 
     Parameters
     ----------
@@ -191,23 +191,27 @@ def embed_tree(parents: list[int], length: float = 1.0) -> np.ndarray:
     children: list[list[int]] = [[] for _ in parents]
     for child, parent in enumerate(parents[1:], start=1):
         children[parent].append(child)
-    z = np.zeros(len(parents), dtype=complex)
-    # A geodesic of this length that starts at 0 ends at this distance from it.
-    step = math.tanh(length / 2)
+    points = np.zeros(len(parents), dtype=complex)
+    # A geodesic of this hyperbolic length from 0 ends at this Euclidean distance from 0.
+    euclidean_length = math.tanh(length / 2)
     for node in range(len(parents)):
-        here = z[node]
+        point = points[node]
         has_parent = node > 0
         n_edges = len(children[node]) + has_parent
-        # A Möbius map takes the node to 0; from there its parent is in this direction.
-        to_parent = np.angle(_move(z[parents[node]], here)) if has_parent else 0.0
-        for turn, child in enumerate(children[node], start=int(has_parent)):
-            direction = to_parent + 2 * math.pi * turn / n_edges
-            z[child] = _move(step * np.exp(1j * direction), -here)
-    return np.column_stack([z.real, z.imag])
+        # The directions of the edges are those at 0 after the node is moved there.
+        parent_direction = 0.0
+        if has_parent:
+            parent_direction = np.angle(_move_to_zero(points[parents[node]], point))
+        for edge, child in enumerate(children[node], start=int(has_parent)):
+            direction = parent_direction + 2 * math.pi * edge / n_edges
+            # The inverse of the map that takes a to 0 is the one that takes −a to 0.
+            child_point = euclidean_length * np.exp(1j * direction)
+            points[child] = _move_to_zero(child_point, -point)
+    return np.column_stack([points.real, points.imag])
 
 
-def _move(z: complex, a: complex) -> complex:
-    """Return the Möbius map (z − a)/(1 − ā·z): the isometry of the disc that takes a to 0.
+def _move_to_zero(z: complex, a: complex) -> complex:
+    """Return z after the isometry of the disk that takes a to 0: (z − a)/(1 − ā·z).
 
     Parameters
     ----------
@@ -367,25 +371,39 @@ def _pathmnist_medmnist() -> dict[str, np.ndarray]:
     }
 
 
-def _mammals_wordnet() -> np.ndarray:
-    """Download the mammals of WordNet 3.0, and embed them here.
+# The hyperbolic length of every edge in our embedding of the mammals. A node at depth k
+# is at most 0.8·k from the center, which keeps all nodes well inside the unit disk.
+_MAMMALS_EDGE = 0.8
 
-    It is not the published embedding, but the same tree, of first parents.
+
+def _mammals_wordnet() -> np.ndarray:
+    """Download the mammals of WordNet 3.0, and embed them in the Poincaré disk.
+
+    It stands in for the published embedding if its file is missing. The coordinates
+    differ from the published ones, because they come from `embed_tree`. The tree is the
+    same: a concept with several more general concepts becomes a child of the first one
+    through which a breadth-first search from "mammal" reaches it.
+
+    Returns
+    -------
+    array of shape (nodes, 2)
+        The points of the unit disk.
     """
     import nltk
     from nltk.corpus import wordnet
 
     nltk.download("wordnet", quiet=True)
-    order = [wordnet.synset("mammal.n.01")]
-    number, parents = {order[0]: 0}, [-1]
-    # The list grows while it is walked, breadth first.
-    for synset in order:
-        for child in sorted(synset.hyponyms(), key=lambda s: s.name()):
-            if child not in number:
-                number[child] = len(order)
-                parents.append(number[synset])
-                order.append(child)
-    return embed_tree(parents, 0.8)
+    root = wordnet.synset("mammal.n.01")
+    concepts, parents = [root], [-1]
+    index_of_concept = {root: 0}
+    # The search is breadth first: the list grows while the loop runs over it.
+    for concept in concepts:
+        for child in sorted(concept.hyponyms(), key=lambda synset: synset.name()):
+            if child not in index_of_concept:
+                index_of_concept[child] = len(concepts)
+                parents.append(index_of_concept[concept])
+                concepts.append(child)
+    return embed_tree(parents, _MAMMALS_EDGE)
 
 
 DATASETS: Mapping[str, Dataset] = {

@@ -18,31 +18,31 @@ RED, ORANGE, BLUE, GREEN, GREY, INK = (
 )
 
 
-def sheet(width: float, height: float) -> Figure:
-    """Return an empty figure of a width and a height in inches."""
+def empty_figure(width: float, height: float) -> Figure:
+    """Return an empty figure of the given width and height, in inches."""
     return Figure(figsize=(width, height), layout="constrained")
 
 
-def legend(picture: Figure, *panels: Axes, columns: int = 3) -> None:
-    """Draw one legend below all panels, from the labels of some, each label once.
+def draw_legend(picture: Figure, *panels: Axes, columns: int = 3) -> None:
+    """Draw one legend below all panels of a figure, with each label once.
 
     Parameters
     ----------
     picture : Figure
-        The figure that gets the legend.
+        The figure.
     *panels : Axes
-        The panels whose labels are taken.
+        The panels whose labels the legend lists.
     columns : int
         The number of columns of the legend.
     """
-    pairs = {
+    handle_of_label = {
         label: handle
         for axes in panels
         for handle, label in zip(*axes.get_legend_handles_labels(), strict=True)
     }
     picture.legend(
-        pairs.values(),
-        pairs,
+        handle_of_label.values(),
+        handle_of_label,
         loc="outside lower center",
         ncols=columns,
         frameon=False,
@@ -50,14 +50,14 @@ def legend(picture: Figure, *panels: Axes, columns: int = 3) -> None:
     )
 
 
-def plain(axes: Axes) -> None:
-    """Remove the frame at the top and right, and draw a pale grid behind."""
+def style_axes(axes: Axes) -> None:
+    """Remove the frame at the top and right of a panel, and add a pale grid."""
     axes.spines[["top", "right"]].set_visible(False)
     axes.grid(alpha=0.25, lw=0.5)
     axes.set_axisbelow(True)
 
 
-def band(
+def draw_band(
     axes: Axes,
     x: Any,
     middle: Any,
@@ -67,18 +67,18 @@ def band(
     label: str,
     style: str = "o-",
 ) -> None:
-    """Draw a line with the range that it stands for.
+    """Draw a line, and shade a range around it.
 
     Parameters
     ----------
     axes : Axes
-        Where to draw.
+        The panel to draw in.
     x, middle : array
-        The line.
+        The horizontal and vertical coordinates of the line.
     low, high : array
-        The ends of the range at each x, which is filled.
+        The ends of the shaded range at each x.
     color, label, style : str
-        Color, label and matplotlib's format of the line.
+        The color, the label and matplotlib's format of the line.
     """
     axes.plot(x, middle, style, color=color, ms=4, lw=1.4, label=label)
     axes.fill_between(x, low, high, color=color, alpha=0.18, lw=0)

@@ -569,12 +569,14 @@ class Comparison:
 
 @cache
 def _unit_rsgd_noise(n: int, steps: int, eps: float) -> float:
-    """Return DP-RSGD's noise at clipping norm 1, for batches of n/10 records.
+    """Return the noise of DP-RSGD at clipping norm 1, for batches of n/10 records.
 
     Parameters
     ----------
-    n, steps : int
-        The number of records, and of steps.
+    n : int
+        The number of records.
+    steps : int
+        The number of steps.
     eps : float
         ε of the guarantee.
     """
@@ -586,18 +588,30 @@ def _unit_rsgd_noise(n: int, steps: int, eps: float) -> float:
 def _unit_rsvrg_noise(
     n: int, epochs: int, inner_steps: int, eps: float, rate: float, inner_clip: float
 ) -> tuple[float, float]:
-    """Return DP-RSVRG's noises of anchor and inner step at C₀ = 1.
+    """Return the noise of DP-RSVRG in the anchor gradient and in inner steps, at C₀ = 1.
+
+    Each epoch computes the gradient of all records at an anchor, clipped to C₀. Inner
+    steps correct it by differences of batch gradients, clipped to C₁.
 
     Parameters
     ----------
-    n, epochs, inner_steps : int
-        The number of records, of epochs, and of inner steps of each.
+    n : int
+        The number of records.
+    epochs : int
+        The number of epochs.
+    inner_steps : int
+        The number of inner steps of each epoch.
     eps : float
         ε of the guarantee.
     rate : float
-        The learning rate, by which the budget is split between the two.
+        The learning rate, on which the best split of the budget depends.
     inner_clip : float
-        C₁.
+        The clipping norm C₁ of inner steps.
+
+    Returns
+    -------
+    anchor_noise, inner_noise : float
+        Standard deviations.
     """
     batch_size = n // INNER_BATCHES_PER_PASS
     clips = (1.0, inner_clip)
@@ -608,7 +622,10 @@ def _unit_rsvrg_noise(
 
 
 def tuning_grid(case: Case, method: str) -> list[Setting]:
-    """Return the settings that a method is tuned over; DP-RSVRG has C₁ besides C₀.
+    """Return the settings among which a method is tuned.
+
+    They are all combinations of a clipping norm C₀ and a step size. The variants of
+    DP-RSVRG have a second clipping norm C₁, whose ratios C₁/C₀ are combined as well.
 
     Parameters
     ----------
@@ -625,35 +642,49 @@ def tuning_grid(case: Case, method: str) -> list[Setting]:
 
 
 def tune(comparison: Comparison, method: str, effort: Effort) -> Setting:
-    """Return the setting of smallest mean risk on all records. NOT PRIVATE.
+    """Choose the clipping norms and step size of a method by grid search. NOT PRIVATE.
 
-    Every setting is screened by a few runs. The best few are run again, and the mean
-    of these further runs decides. The seeds start at 1000 and 2000; reported runs
-    never use them.
+    The search minimizes the mean final risk over all records. It first compares all
+    settings of the grid in a few screening runs. The settings with the smallest means
+    are the finalists, which are compared again in further runs. The seeds of all these
+    runs differ from the seeds of the runs that are reported.
 
     Parameters
     ----------
     comparison : Comparison
-        The case, at one ε.
+        The optimizers on one problem, at one ε.
     method : str
         The name of an optimizer.
     effort : Effort
-        How many runs screen and decide.
-    """
-    run = comparison.methods[method]
+        The numbers of screening runs, of finalists, and of runs that confirm them.
 
-    def mean_risk(setting: Setting, seeds: range) -> float:
+    Returns
+    -------
+    Setting
+        The clipping norms and the step size of the best finalist.
+    """
+    run_optimizer = comparison.methods[method]
+    record_curve = False  # only the final risk is needed
+
+    def mean_final_risk(setting: Setting, seeds: range) -> float:
         """Return the mean of the final risks of some runs; infinite if one diverged."""
-        final_risks = [run(setting, seed, False)[1][-1] for seed in seeds]
+        final_risks = []
+        for seed in seeds:
+            _, risks = run_optimizer(setting, seed, record_curve)
+            final_risks.append(risks[-1])
         mean = float(np.mean(final_risks))
         return mean if np.isfinite(mean) else math.inf
 
     screening_seeds = range(1000, 1000 + effort.screening)
     confirming_seeds = range(2000, 2000 + effort.confirming)
-    grid = tuning_grid(comparison.case, method)
-    ranked = sorted(grid, key=lambda setting: mean_risk(setting, screening_seeds))
+    settings = tuning_grid(comparison.case, method)
+    ranked = sorted(
+        settings, key=lambda setting: mean_final_risk(setting, screening_seeds)
+    )
     finalists = ranked[: effort.finalists]
-    return min(finalists, key=lambda setting: mean_risk(setting, confirming_seeds))
+    return min(
+        finalists, key=lambda setting: mean_final_risk(setting, confirming_seeds)
+    )
 
 
 # The variants that show an erratum run at the setting of the method they vary.

@@ -14,10 +14,10 @@ from curvedp.papers.style import (
     INK,
     ORANGE,
     RED,
-    band,
-    legend,
-    plain,
-    sheet,
+    draw_band,
+    draw_legend,
+    empty_figure,
+    style_axes,
 )
 
 __all__ = [
@@ -79,27 +79,29 @@ RISK_TITLES = {
 
 
 def draw_times(panels: dict[str, Any]) -> Figure:
-    """Draw Figure 1: seconds of a draw, as means and ranges over base points.
+    """Draw Figure 1: the seconds that each sampler needs for one tangent vector.
 
-    A line stops early where the method would need more memory or time than is
-    sensible.
+    Each panel is a manifold. Lines are means over base points, and shaded bands their
+    ranges. A line ends where the sampler would need too much memory or time.
 
     Parameters
     ----------
     panels : dict
-        The "panels" of `opt_fig1`.
+        For each of ten manifolds, by its title: "m", the sizes m; "seconds", the mean
+        times at the first of these sizes by the name of the sampler; and "range", the
+        pairs of the shortest and longest time by the name of the sampler.
     """
-    picture = sheet(15, 6.2)
-    grid = picture.subplots(2, 5)
-    for axes, (title, rows) in zip(grid.flat, panels.items(), strict=True):
-        for name, times in rows["seconds"].items():
-            fastest, slowest = np.transpose(rows["range"][name])
-            sizes = rows["m"][: len(times)]
-            color, label = SAMPLER_COLORS[name], SAMPLER_LABELS[name]
-            band(axes, sizes, times, fastest, slowest, color, label)
+    picture = empty_figure(15, 6.2)
+    all_axes = picture.subplots(2, 5)
+    for axes, (title, panel) in zip(all_axes.flat, panels.items(), strict=True):
+        for sampler, mean_times in panel["seconds"].items():
+            fastest, slowest = np.transpose(panel["range"][sampler])
+            sizes = panel["m"][: len(mean_times)]
+            color, label = SAMPLER_COLORS[sampler], SAMPLER_LABELS[sampler]
+            draw_band(axes, sizes, mean_times, fastest, slowest, color, label)
         axes.set(title=title, xlabel="m", yscale="log")
-        plain(axes)
-    legend(picture, *picture.axes, columns=4)
+        style_axes(axes)
+    draw_legend(picture, *picture.axes, columns=4)
     picture.supylabel("seconds a draw")
     return picture
 
@@ -107,16 +109,17 @@ def draw_times(panels: dict[str, Any]) -> Figure:
 def draw_epsilon(figures: dict[str, Any]) -> Figure:
     """Draw Figure 2: ε against epochs, one panel for each reading of the norms.
 
-    The axes are linear from 0, as in the paper; crosses are its two printed numbers.
+    The paper can be read in three ways as to which of two clipping norms is which. The
+    axes are linear from 0, as in the paper. Crosses are its two printed numbers.
 
     Parameters
     ----------
     figures : dict
-        What `opt_fig2` has computed.
+        The numbers of `opt_fig2`.
     """
-    picture = sheet(13, 4.2)
-    grid = picture.subplots(1, 3, sharey=True)
-    for axes, (reading, (_, title)) in zip(grid, NORM_READINGS.items(), strict=True):
+    picture = empty_figure(13, 4.2)
+    panels = picture.subplots(1, 3, sharey=True)
+    for axes, (reading, (_, title)) in zip(panels, NORM_READINGS.items(), strict=True):
         for sigma, rows in figures[reading].items():
             _draw_epsilon_lines(axes, figures["epochs"], sigma, rows)
         printed_label = "printed: 0.47 and 0.64 (σ = 0.05)"
@@ -125,16 +128,16 @@ def draw_epsilon(figures: dict[str, Any]) -> Figure:
         )
         axes.set_title(title.replace(": ", ":\n"), fontsize=9)
         axes.set(xlabel="epochs", ylim=(0, 1.6))
-        plain(axes)
-    grid[0].set_ylabel("ε at δ = 10⁻⁶")
-    legend(picture, *grid, columns=4)
+        style_axes(axes)
+    panels[0].set_ylabel("ε at δ = 10⁻⁶")
+    draw_legend(picture, *panels, columns=4)
     return picture
 
 
 def _draw_epsilon_lines(
     axes: Axes, epochs: list[int], sigma: str, rows: dict[str, Any]
 ) -> None:
-    """Draw the paper's bound with both splits, and this library's ε, at one noise.
+    """Draw the paper's bound with two splits of δ, and this library's ε, for one σ.
 
     Parameters
     ----------
@@ -160,14 +163,14 @@ def _draw_epsilon_lines(
 def draw_added_time(figures: dict[str, Any]) -> Figure:
     """Draw Table 2: the seconds that privacy adds to 3·10⁵ steps, on a log axis.
 
-    They are dots, because a bar has no start on a log axis.
+    The times are dots, because a log axis has no 0 at which bars could begin.
 
     Parameters
     ----------
     figures : dict
-        What `opt_table2` has computed.
+        The numbers of `opt_table2`.
     """
-    picture = sheet(11, 3.4)
+    picture = empty_figure(11, 3.4)
     panels = picture.subplots(1, 2)
     for axes, name in zip(panels, PRINTED_SECONDS, strict=True):
         row = figures[name]
@@ -196,11 +199,12 @@ def draw_added_time(figures: dict[str, Any]) -> Figure:
         axes.set_yticks(range(len(dots)), list(dots), fontsize=9)
         axes.set_title(f"{name}, 3·10⁵ steps", fontsize=10)
         all_seconds = [seconds for seconds, _ in dots.values()]
+        # The room at the right is for the texts beside the dots.
         limits = (min(all_seconds) / 3, max(all_seconds) * 40)
         axes.set(
             xscale="log", xlabel="seconds", xlim=limits, ylim=(len(dots) - 0.4, -0.6)
         )
-        plain(axes)
+        style_axes(axes)
     return picture
 
 
@@ -214,18 +218,18 @@ def _duration(seconds: float) -> str:
 
 
 def draw_risk(figures: dict[str, Any]) -> Figure:
-    """Draw Figure 3: excess risk against gradient calls, a row for each data set.
+    """Draw Figure 3: the excess risk of each optimizer against gradient calls.
 
-    There is a column for each ε. Lines are means of the runs, bands one standard
-    deviation where it was recorded.
+    There is a row for each data set and a column for each ε. Lines are means of the
+    runs. Shaded bands are one standard deviation, if it was recorded.
 
     Parameters
     ----------
     figures : dict
-        What `opt_fig3` has computed.
+        The numbers of `opt_fig3`.
     """
     levels = [key for key in next(iter(figures.values())) if key.startswith("ε")]
-    picture = sheet(3.6 * len(levels) + 1, 2.5 * len(figures) + 0.9)
+    picture = empty_figure(3.6 * len(levels) + 1, 2.5 * len(figures) + 0.9)
     grid = picture.subplots(len(figures), len(levels), squeeze=False, sharey="row")
     names = [name for name in RISK_TITLES if name in figures]
     for axes_row, name in zip(grid, names, strict=True):
@@ -236,7 +240,7 @@ def draw_risk(figures: dict[str, Any]) -> Figure:
             axes.axhline(panel["start"], color=GREY, lw=0.8, ls=":")
             axes.set_title(f"{RISK_TITLES[name]}, {level}", fontsize=10)
             axes.set_yscale("log")
-            plain(axes)
+            style_axes(axes)
         axes_row[0].set_ylabel("excess risk")
     for axes in grid[-1]:
         axes.set_xlabel("gradient calls / n")
@@ -247,18 +251,20 @@ def draw_risk(figures: dict[str, Any]) -> Figure:
 def _draw_risk_line(
     axes: Axes, panel: dict[str, Any], method: str, row: dict[str, Any]
 ) -> None:
-    """Draw one method's curve from the starting point on, and its band.
+    """Draw the excess risk of one method, with a band of one standard deviation.
 
     Parameters
     ----------
     axes : Axes
-        Where to draw.
+        The panel to draw in.
     panel : dict
-        The figures of the data set, with its n and the excess risk at the start.
+        The numbers of the data set: "n" records, and "start", the excess risk at the
+        starting point.
     method : str
         The name of the method.
     row : dict
-        Its figures at one ε.
+        Its numbers at one ε: "gradients", the gradient calls so far; "curve", the mean
+        excess risks; and perhaps "band", their standard deviations.
     """
     style, color = RISK_STYLES[method]
     passes = np.array(row["gradients"]) / panel["n"]

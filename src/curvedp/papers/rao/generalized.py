@@ -106,12 +106,12 @@ class GeneralizedGaussianMechanism:
         return generalized_gaussian_hellinger(self.sensitivity, self.scale, self.power)
 
     def delta(self, eps: float) -> float:
-        """Return δ(ε), exact but for rounding, which is added.
+        """Return the privacy profile δ(ε), exact up to rounding, and rounded up.
 
-        The privacy loss (|x + Δ|^N − |x|^N)/σ^N at a noise x grows with x on [−Δ/2, ∞)
-        and is the negative of that on the other side. So it is above ε beyond one point
-        t, and δ(ε) = P(x > t) − e^ε·P(x > t + Δ), P the law of the noise. Here x, t and
-        Δ are in units of σ.
+        Let the noise x, the sensitivity Δ and the threshold t be in units of the scale
+        σ. The privacy loss |x + Δ|^N − |x|^N is antisymmetric about x = −Δ/2, where it
+        is 0, and does not decrease in x. So it exceeds ε exactly for x > t, where t is
+        the point at which it equals ε. Then δ(ε) = P(x > t) − e^ε·P(x > t + Δ).
 
         Parameters
         ----------
@@ -127,27 +127,28 @@ class GeneralizedGaussianMechanism:
         shift = self.sensitivity / self.scale
 
         def loss_above_eps(x: float) -> float:
-            """Return the loss at the noise σ·x, less ε."""
+            """Return the privacy loss at the noise σ·x, minus ε."""
             return float(abs(x + shift) ** self.power - abs(x) ** self.power - eps)
 
-        # For N = 1 the loss is at most Δ/σ, so that nothing is above a larger ε.
+        # For N = 1 the loss never exceeds Δ/σ.
         if self.power == 1.0 and eps >= shift:
             return 0.0
         threshold = -shift / 2  # where the loss is 0
         if eps > 0:
-            high = 1.0
-            while loss_above_eps(high) < 0:
-                high *= 2
+            upper_end = 1.0
+            while loss_above_eps(upper_end) < 0:
+                upper_end *= 2
             threshold = brentq(
-                loss_above_eps, threshold, high, xtol=1e-15, rtol=8.9e-16
+                loss_above_eps, threshold, upper_end, xtol=1e-15, rtol=8.9e-16
             )
 
-        # P(x > t) = P(x < −t): the upper tail keeps its digits as a lower one.
+        # A small P(x > t) is computed accurately as P(x < −t), but not as 1 − P(x < t).
         law = GeneralizedGaussian(1, 1.0, self.power)
-        above = float(law.cdf(-threshold))
-        above_neighbor = float(law.cdf(-threshold - shift))
-        difference = above - math.exp(eps) * above_neighbor
-        return min(1.0, max(0.0, difference) + _ROUNDING * above)
+        tail = float(law.cdf(-threshold))
+        neighbor_tail = float(law.cdf(-threshold - shift))
+        difference = tail - math.exp(eps) * neighbor_tail
+        # The last term is a bound on the rounding errors.
+        return min(1.0, max(0.0, difference) + _ROUNDING * tail)
 
     def release(self, value: float, rng: np.random.Generator) -> float:
         """Return a number with noise added. For experiments, NOT for publication.

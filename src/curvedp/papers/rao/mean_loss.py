@@ -69,7 +69,7 @@ class KLDP(EpsilonFirst, Guarantee):
         return kl_epsilon(self.alpha, delta)
 
     def implied_renyi(self, order: float) -> float:
-        """Return a bound on the Rényi divergence: α up to order 1, and none above.
+        """Return a bound on the Rényi divergence: α up to order 1, infinite above.
 
         Parameters
         ----------
@@ -79,7 +79,10 @@ class KLDP(EpsilonFirst, Guarantee):
         return self.alpha if order <= 1 else math.inf
 
     def implied_hellinger_angle(self) -> float:
-        """Return the angle from −2·log∫√(pq) = D_½ <= D_1 <= α."""
+        """Return a bound on the Hellinger angle of neighbors' outputs.
+
+        It follows from −2·log∫√(pq) = D_½ <= D_1 <= α.
+        """
         return hellinger_angle(self.alpha / 2)
 
     @classmethod
@@ -98,9 +101,10 @@ class KLDP(EpsilonFirst, Guarantee):
 class MeanConcentratedDP(EpsilonFirst, Guarantee):
     """(m, τ)-mean-concentrated DP: the loss is subgaussian about a mean of at most m.
 
-    The definition of Dwork and Rothblum (2016). `delta` is the best, over all orders α,
-    of the exact bound that a Rényi divergence D_α <= m + (α−1)τ²/2 implies. Only a
-    bounded loss implies this definition, so the library meets it by Laplace noise.
+    This is the definition of Dwork and Rothblum (2016). Its Rényi divergence of every
+    order α is D_α <= m + (α−1)τ²/2, and `delta` is the best of the exact bounds that
+    these imply. Another guarantee implies this definition only if it bounds the loss,
+    so the library attains it by Laplace noise.
 
     Parameters
     ----------
@@ -127,7 +131,9 @@ class MeanConcentratedDP(EpsilonFirst, Guarantee):
     requires_bounded_loss: ClassVar[bool] = True
 
     def _epsilon(self, delta: Array) -> Any:
-        """Return ε(δ) by all orders, or by order 1, which is best where m is below τ².
+        """Return ε(δ), the smaller of two bounds: by all Rényi orders, and by order 1.
+
+        The bound by order 1 is the better one if m is below τ².
 
         Parameters
         ----------
@@ -136,18 +142,25 @@ class MeanConcentratedDP(EpsilonFirst, Guarantee):
         """
         rho = half_square(self.deviation)
         if rho > _LARGEST_PARAMETER or self.mean > _LARGEST_PARAMETER:
-            return np.full_like(delta, np.inf)  # beyond what floats add up
+            return np.full_like(delta, np.inf)  # sums would overflow
         by_all_orders = all_orders_epsilon(
             rho, lambda alpha: self.mean + (alpha - 1) * rho, delta
         )
         return np.minimum(by_all_orders, kl_epsilon(self.mean, delta))
 
     def implied_rho(self) -> float:
-        """Return the largest (m + (α−1)τ²/2)/α, which is monotone in α."""
+        """Return the ρ of zCDP that this guarantee implies: D_α <= ρα for all α > 1.
+
+        It is the largest (m + (α−1)τ²/2)/α, which is monotone in α, so that it is the
+        value at α = 1 or the limit α → ∞.
+        """
         return max(self.mean, half_square(self.deviation))
 
     def implied_hellinger_angle(self) -> float:
-        """Return the angle from −2·log∫√(pq) = D_½ <= D_1 <= m."""
+        """Return a bound on the Hellinger angle of neighbors' outputs.
+
+        It follows from −2·log∫√(pq) = D_½ <= D_1 <= m.
+        """
         return hellinger_angle(self.mean / 2)
 
     def implied_renyi(self, order: float) -> float:
@@ -171,22 +184,30 @@ class MeanConcentratedDP(EpsilonFirst, Guarantee):
         delta: float | None,
         order: float | None,
     ) -> "MeanConcentratedDP":
-        """Return the (m, τ) that another guarantee implies, by Hoeffding's lemma.
+        """Return the (m, τ)-mean-concentrated DP that another guarantee implies.
 
-        A loss within ±ε is subgaussian about its mean with deviation ε, and its mean is
-        at most the Rényi divergence of order 1.
+        `convert` calls this method of the class that it converts to. If another
+        guarantee bounds the privacy loss by ±ε, then by Hoeffding's lemma the loss is
+        subgaussian about its mean with deviation τ = ε. The mean is at most m, the
+        bound on the Rényi divergence of order 1.
 
         Parameters
         ----------
         other : Guarantee
-            What is converted. Its loss must be bounded.
+            The guarantee to convert. It must bound the privacy loss.
         eps, delta, order : float, optional
-            Parameters of other conversions; this one has none.
+            Not used. `convert` passes them to every class, because conversions to some
+            other definitions need a parameter.
+
+        Returns
+        -------
+        MeanConcentratedDP
+            The implied guarantee, for the same neighboring data sets.
 
         Raises
         ------
         UnattainableGuarantee
-            If the loss can be arbitrarily large.
+            If the other guarantee does not bound the privacy loss.
         """
         if type(other) is cls:
             return other
@@ -197,7 +218,8 @@ class MeanConcentratedDP(EpsilonFirst, Guarantee):
                 cls,
                 "its loss need not be subgaussian about its mean, unless it is bounded",
             )
-        return cls(other.implied_renyi(1.0), largest_loss, adjacency=other.adjacency)
+        mean_loss = other.implied_renyi(1.0)
+        return cls(mean_loss, largest_loss, adjacency=other.adjacency)
 
     def parameter_of(self, other: Guarantee) -> float:
         """Return the larger of the shares of m and of τ that another guarantee uses up.

@@ -24,7 +24,14 @@ from curvedp.papers.rao.mechanisms import (
     parametric_theta,
 )
 from curvedp.papers.runner import Setting
-from curvedp.papers.style import BLUE, GREEN, GREY, legend, plain, sheet
+from curvedp.papers.style import (
+    BLUE,
+    GREEN,
+    GREY,
+    draw_legend,
+    empty_figure,
+    style_axes,
+)
 from curvedp.privacy import (
     GDP,
     ZCDP,
@@ -70,7 +77,8 @@ def rao_table1(setting: Setting) -> tuple[dict[str, Any], Figure]:
     Returns
     -------
     figures, picture : dict and Figure
-        Budgets and what they are worth, by mechanism and definition; and their picture.
+        The composed budgets and the ε that they imply, for each mechanism and privacy
+        definition; and their picture.
     """
     counts = [1, 2, 5, 10, 20, 50, 100] if setting.full else [1, 10]
     figures: dict[str, Any] = {
@@ -93,39 +101,50 @@ def rao_table1(setting: Setting) -> tuple[dict[str, Any], Figure]:
 
 
 def rows_of_ten_releases(figures: dict[str, Any]) -> dict[str, Any]:
-    """Return the table at k = 10, which the full and the reduced form both have.
+    """Return the numbers of Table 1 for k = 10 releases.
+
+    The full and the reduced form both have these, so that the paper's claims at k = 10
+    are checked in every run.
 
     Parameters
     ----------
     figures : dict
-        The figures of `rao_table1`, for all k.
+        The numbers of `rao_table1`. "k" are the numbers of releases. "laplace" and
+        "gaussian" map each privacy definition to its "composed" budgets and to the
+        "epsilon" that these imply at δ = 10⁻⁶, one for each k; their entry "exact" is
+        the true ε. "angle" is the result of `hellinger_angles`.
 
     Returns
     -------
     dict
-        For each mechanism the composed budgets, the ε that they stand for, and the
-        Hellinger angle of ten releases.
+        For each mechanism: the composed budgets and the implied ε by the name of the
+        definition, and the Hellinger angle θ of ten releases. Last, the δ of which no
+        mechanism with the angle θ is free, however large its ε is.
     """
     index = figures["k"].index(10)
-    index_of_angle = figures["angle"]["counts"].index(10)
+    angle_index = figures["angle"]["counts"].index(10)
     table: dict[str, Any] = {}
-    for kind in ("laplace", "gaussian"):
-        rows = {name: entry for name, entry in figures[kind].items() if name != "exact"}
-        table[kind] = {name: entry["composed"][index] for name, entry in rows.items()}
-        worth = {name: entry["epsilon"][index] for name, entry in rows.items()}
-        table[f"{kind} ε"] = {**worth, "truth": figures[kind]["exact"][index]}
-        table[f"{kind} angle"] = figures["angle"][kind][index_of_angle]
+    for mechanism in ("laplace", "gaussian"):
+        budgets = dict(figures[mechanism])
+        exact_epsilons = budgets.pop("exact")
+        composed = {name: budget["composed"][index] for name, budget in budgets.items()}
+        implied = {name: budget["epsilon"][index] for name, budget in budgets.items()}
+        table[mechanism] = composed
+        table[f"{mechanism} ε"] = {**implied, "truth": exact_epsilons[index]}
+        table[f"{mechanism} angle"] = figures["angle"][mechanism][angle_index]
     table["δ that θ never excludes"] = figures["angle"]["residual_delta"][index]
     return table
 
 
 def compose_budget(one: Guarantee, counts: list[int]) -> dict[str, Any]:
-    """Compose k releases at one guarantee, by the library's rule, which is the table's.
+    """Compose k releases of the same guarantee, by the rule of Table 1.
+
+    `compose` implements the same rule for each privacy definition.
 
     Parameters
     ----------
     one : Guarantee
-        What one release satisfies.
+        The guarantee of one release.
     counts : list of int
         The values of k.
 
@@ -144,7 +163,7 @@ def compose_budget(one: Guarantee, counts: list[int]) -> dict[str, Any]:
 
 
 def budget(guarantee: Guarantee) -> Any:
-    """Return the number that a definition bounds, such as ε or μ; of mCDP a list of two.
+    """Return the parameter of a guarantee, such as ε or μ; of mCDP a list of two.
 
     Parameters
     ----------
@@ -157,30 +176,34 @@ def budget(guarantee: Guarantee) -> Any:
 
 
 def compose_approximate(one: PrivacyCurve, counts: list[int]) -> dict[str, Any]:
-    """Compose k releases by the rule (Σε, Σδ), each with an even share of δ = 10⁻⁶.
+    """Compose k releases of (ε, δ)-DP by adding their ε and their δ.
+
+    Every release gets the share δ/k of δ = 10⁻⁶.
 
     Parameters
     ----------
     one : PrivacyCurve
-        The exact ε(δ) of one release.
+        The exact privacy curve ε(δ) of one release.
     counts : list of int
         The values of k.
 
     Returns
     -------
     dict
-        As that of `compose_budget`; the composed budget is its own ε.
+        "one", the ε of one release at δ; "composed", kε(δ/k) for each k; and "epsilon",
+        which equals "composed", because these budgets are already values of ε.
     """
     total = [k * float(one.epsilon(DELTA / k)) for k in counts]
     return {"one": float(one.epsilon(DELTA)), "composed": total, "epsilon": total}
 
 
 def laplace_budgets(counts: list[int]) -> dict[str, Any]:
-    """Compose k releases of a number with Laplace noise of Δ/σ = x, in all definitions.
+    """Compose k releases of a number with Laplace noise, in all privacy definitions.
 
-    Of one release, pure ε is x, the Kullback–Leibler divergence x + e^{−x} − 1, ρ at
-    most x²/2 (Bun and Steinke 2016, of any pure ε), the Rényi divergence that of
-    Mironov (2017), Proposition 6, μ that of the exact profile, and Rao's distance x.
+    With x = Δ/σ, one release has the pure ε = x, the Kullback–Leibler divergence
+    x + e^{−x} − 1, and Rao's distance x. Its zCDP parameter ρ is at most x²/2, as for
+    every pure ε (Bun and Steinke 2016). Its Rényi divergence is that of Proposition 6
+    of Mironov (2017), and its μ is that of the exact privacy profile.
 
     Parameters
     ----------
@@ -214,10 +237,11 @@ def laplace_budgets(counts: list[int]) -> dict[str, Any]:
 
 
 def gaussian_budgets(counts: list[int]) -> dict[str, Any]:
-    """Compose k releases of a number with Gaussian noise of Δ/σ = x, in all definitions.
+    """Compose k releases of a number with Gaussian noise, in all privacy definitions.
 
-    One release is x-GDP; its Kullback–Leibler divergence and its ρ are x²/2, its Rényi
-    divergence αx²/2, and Rao's distance x. It is not pure ε-DP.
+    With x = Δ/σ, one release is x-GDP. Its Kullback–Leibler divergence and its zCDP
+    parameter ρ are x²/2, its Rényi divergence of order α is αx²/2, and Rao's distance
+    is x. It is not pure ε-DP for any ε.
 
     Parameters
     ----------
@@ -244,11 +268,12 @@ def gaussian_budgets(counts: list[int]) -> dict[str, Any]:
 
 
 def hellinger_angles(counts: list[int]) -> dict[str, Any]:
-    """Return the Hellinger angle of k releases beside Table 1's rule √Σθ².
+    """Compare the Hellinger angle of k releases with the rule √Σθ² of Table 1.
 
-    For the angle itself cos(θ/2) = ∏cos(θᵢ/2). Whatever mechanism has the angle θ, it
-    may be distinguished with certainty on an event of probability sin²(θ/2): that δ is
-    never excluded.
+    The exact angle of independent releases with the angles θᵢ satisfies
+    cos(θ/2) = ∏cos(θᵢ/2). A bound θ on the angle does not exclude an event of
+    probability sin²(θ/2) that identifies the data set with certainty. So no ε, however
+    large, can be proved from θ at a smaller δ.
 
     Parameters
     ----------
@@ -386,13 +411,13 @@ def draw_table(figures: dict[str, Any]) -> Figure:
     figures : dict
         The figures of `rao_table1`.
     """
-    picture = sheet(13, 4.6)
+    picture = empty_figure(13, 4.6)
     axes = picture.subplots(1, 3)
     _draw_worth(axes[0], figures, "laplace")
     _draw_worth(axes[1], figures, "gaussian")
     axes[0].set_ylabel("ε at δ = 10⁻⁶ (Rao: none; KL: above 4800)")
     _draw_angles(axes[2], figures["angle"])
-    legend(picture, *axes, columns=5)
+    draw_legend(picture, *axes, columns=5)
     return picture
 
 
@@ -432,7 +457,7 @@ def _draw_worth(panel: Axes, figures: dict[str, Any], kind: str) -> None:
     panel.set_title(
         f"{kind.capitalize()}: what the composed budget is worth", fontsize=10
     )
-    plain(panel)
+    style_axes(panel)
 
 
 def _draw_angles(panel: Axes, angle: dict[str, Any]) -> None:
@@ -467,4 +492,4 @@ def _draw_angles(panel: Axes, angle: dict[str, Any]) -> None:
         xscale="log", yscale="log", xlabel="k releases with Δ/σ = 0.1", ylabel="θ"
     )
     panel.set_title("Rao: the rule, and the angle itself", fontsize=10)
-    plain(panel)
+    style_axes(panel)

@@ -21,7 +21,7 @@ from curvedp.papers.referee.location import location
 from curvedp.papers.referee.low_rank import low_rank
 from curvedp.papers.referee.shapes import shapes
 from curvedp.papers.runner import Setting
-from curvedp.papers.style import BLUE, GREEN, INK, ORANGE, RED, plain, sheet
+from curvedp.papers.style import BLUE, GREEN, INK, ORANGE, RED, empty_figure, style_axes
 from curvedp.privacy import GDP, ApproxDP, gaussian_profile, smallest_scale
 
 # Rényi orders at which heat kernels are compared with their bound.
@@ -431,13 +431,13 @@ def draw(figures: dict[str, Any]) -> Figure:
     figures : dict
         The numbers of `referee`.
     """
-    picture = sheet(12, 4)
+    picture = empty_figure(12, 4)
     heat_axes, federated_axes, conformal_axes = picture.subplots(1, 3)
     _draw_heat(heat_axes, figures["heat"])
     _draw_federated(federated_axes, figures["federated"])
     _draw_conformal(conformal_axes, figures["conformal"])
     for axes in (heat_axes, federated_axes, conformal_axes):
-        plain(axes)
+        style_axes(axes)
     return picture
 
 

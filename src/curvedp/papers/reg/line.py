@@ -33,9 +33,9 @@ from curvedp.papers.style import (
     INK,
     ORANGE,
     RED,
-    legend,
-    plain,
-    sheet,
+    draw_legend,
+    empty_figure,
+    style_axes,
 )
 from curvedp.randomness import GeneratorSource
 
@@ -159,7 +159,7 @@ def reg_fig4(setting: Setting) -> tuple[dict[str, Any], Figure]:
         "Opacus, (2, 10⁻⁵) (stored run)": (stored["Opacus"], ORANGE),
         "ours, (2, 10⁻⁵)": (np.asarray(private.predict(ends)), INK),
     }
-    picture = sheet(10, 7)
+    picture = empty_figure(10, 7)
     grid = picture.subplots(2, 2)
     for k, (axes, name) in enumerate(zip(grid.flat, RESPONSES, strict=True)):
         axes.plot(x, MIDDLE[k] + UNIT[k] * Y[:, k], "o", ms=3, color=GREY, alpha=0.6)
@@ -168,8 +168,8 @@ def reg_fig4(setting: Setting) -> tuple[dict[str, Any], Figure]:
             heights = MIDDLE[k] + UNIT[k] * values[:, k]
             axes.plot(ends, heights, color=color, lw=1.8, label=label)
         axes.set(xlabel="alcohol, %", ylabel=name, ylim=limits)
-        plain(axes)
-    legend(picture, grid[0, 0], columns=2)
+        style_axes(axes)
+    draw_legend(picture, grid[0, 0], columns=2)
 
     shares = ((x - ends[0]) / (ends[1] - ends[0]))[:, None]
     figures = {
@@ -308,7 +308,7 @@ def _draw_line(sizes: tuple[int, ...], rows: list[dict[str, Any]]) -> Figure:
     rows : list of dict
         What `_line_errors` returns for each.
     """
-    picture = sheet(6.5, 4.2)
+    picture = empty_figure(6.5, 4.2)
     axes = picture.add_subplot()
     for who, color, label in (
         ("gradient", RED, "paper's sampler, gradient (not private)"),
@@ -326,26 +326,26 @@ def _draw_line(sizes: tuple[int, ...], rows: list[dict[str, Any]]) -> Figure:
     axes.set(xlabel="n", ylabel="mean squared error", xscale="log", yscale="log")
     axes.set_xticks(sizes, [str(n) for n in sizes])
     axes.minorticks_off()
-    plain(axes)
-    legend(picture, axes, columns=2)
+    style_axes(axes)
+    draw_legend(picture, axes, columns=2)
     return picture
 
 
 def _bar_rows(
     figures: dict[str, Any],
 ) -> dict[str, tuple[dict[str, float], str, float | None]]:
-    """Return spread, color and printed number of each bar of Table 1's picture.
+    """Return the error, color and printed number of each bar of `_draw_bars`.
 
     Parameters
     ----------
     figures : dict
-        The figures of `reg_table1`.
+        The numbers of `reg_table1`.
 
     Returns
     -------
     dict
-        By the label of the bar: its mean and standard deviation, its color, and what the
-        paper prints for it (None if nothing).
+        By the label of the bar: the mean and standard deviation of its error, its
+        color, and the error that the paper prints (None if it prints none).
     """
     fit = {"mean": figures["least squares"], "sd": 0.0}
     rows: dict[str, tuple[dict[str, float], str, float | None]] = {
@@ -374,27 +374,28 @@ def _bar_rows(
 
 
 def _draw_bars(figures: dict[str, Any]) -> Figure:
-    """Draw Table 1 as bars from 0, with the printed numbers as diamonds on their rows.
+    """Draw Table 1 as horizontal bars, with the printed numbers as diamonds.
 
     Parameters
     ----------
     figures : dict
-        The figures of `reg_table1`.
+        The numbers of `reg_table1`.
     """
-    rows = _bar_rows(figures)
-    picture = sheet(10, 4.6)
+    bars = _bar_rows(figures)
+    picture = empty_figure(10, 4.6)
     axes = picture.add_subplot()
-    for k, (row, color, printed) in enumerate(rows.values()):
-        bar: dict[str, Any] = {"alpha": 0.75, "error_kw": {"lw": 1}}
-        axes.barh(k, row["mean"], xerr=row["sd"] or None, color=color, **bar)
-        label = f"{row['mean']:.3f}"
-        if row["sd"]:
-            label += f" ± {row['sd']:.3f}"
-        # Beyond the dotted line at 1 too.
-        end = max(row["mean"] + row["sd"], printed or 0, 1.0)
+    for row, (mean_and_sd, color, printed) in enumerate(bars.values()):
+        bar_style: dict[str, Any] = {"alpha": 0.75, "error_kw": {"lw": 1}}
+        spread = mean_and_sd["sd"] or None
+        axes.barh(row, mean_and_sd["mean"], xerr=spread, color=color, **bar_style)
+        # The text begins to the right of the bar, the diamond and the dotted line at 1.
+        label = f"{mean_and_sd['mean']:.3f}"
+        if mean_and_sd["sd"]:
+            label += f" ± {mean_and_sd['sd']:.3f}"
+        label_start = max(mean_and_sd["mean"] + mean_and_sd["sd"], printed or 0, 1.0)
         axes.annotate(
             label,
-            (end, k),
+            (label_start, row),
             (9, 0),
             textcoords="offset points",
             va="center",
@@ -402,13 +403,13 @@ def _draw_bars(figures: dict[str, Any]) -> Figure:
             color=INK,
         )
         if printed:
-            diamond_label = "printed" if k == 0 else None
-            axes.plot(printed, k, "D", color=INK, ms=6, label=diamond_label)
-    axes.set_yticks(range(len(rows)), list(rows), fontsize=9)
+            diamond_label = "printed" if row == 0 else None
+            axes.plot(printed, row, "D", color=INK, ms=6, label=diamond_label)
+    axes.set_yticks(range(len(bars)), list(bars), fontsize=9)
     axes.invert_yaxis()
     axes.axvline(1.0, color=INK, ls=":", lw=1, label="the mean alone, not private")
     label = "mean squared error, in units of the data's variance"
     axes.set(xlabel=label, xlim=(0, 11.5))
-    plain(axes)
-    legend(picture, axes, columns=2)
+    style_axes(axes)
+    draw_legend(picture, axes, columns=2)
     return picture

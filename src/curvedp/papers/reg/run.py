@@ -38,10 +38,10 @@ from curvedp.papers.style import (
     INK,
     ORANGE,
     RED,
-    band,
-    legend,
-    plain,
-    sheet,
+    draw_band,
+    draw_legend,
+    empty_figure,
+    style_axes,
 )
 from curvedp.randomness import GeneratorSource
 from curvedp.regression import fit_geodesic
@@ -104,7 +104,7 @@ def reg_fig1(setting: Setting) -> tuple[dict[str, Any], Figure]:
     own_legend = picture.axes[0].get_legend()
     if own_legend is not None:
         own_legend.remove()
-    legend(picture, picture.axes[0])
+    draw_legend(picture, picture.axes[0])
     return {"error": mean_errors}, picture
 
 
@@ -141,7 +141,7 @@ def reg_fig2(setting: Setting) -> tuple[dict[str, Any], Figure]:
             name: _spread(deviations[name]) for name in ("distance", "angle")
         }
 
-    picture = sheet(10, 6.4)
+    picture = empty_figure(10, 6.4)
     grid = picture.subplots(2, 2)
     label = "geodesic distance to the fitted footpoint"
     bins, wide_bins = np.linspace(0, 0.16, 33), np.linspace(0, 0.8, 33)
@@ -152,7 +152,7 @@ def reg_fig2(setting: Setting) -> tuple[dict[str, Any], Figure]:
     title = f"the paper's sampler, n = 20, speed {SPEED:g} (not private)"
     grid[0, 0].set_title(title, loc="left", fontsize=10)
     grid[1, 0].set_title("made private", loc="left", fontsize=10)
-    legend(picture, *grid[:, 0], columns=2)
+    draw_legend(picture, *grid[:, 0], columns=2)
     return figures, picture
 
 
@@ -189,7 +189,7 @@ def reg_fig3(setting: Setting) -> tuple[dict[str, Any], Figure]:
     sound = _sound(x, Y, draws, rng)["error"]
     figures["ours"] = _spread(sound)
 
-    picture = sheet(10.5, 4.2)
+    picture = empty_figure(10.5, 4.2)
     left, right = picture.subplots(1, 2)
     bins = np.linspace(0, 0.2, 41)
     for law, color in LAWS.items():
@@ -203,9 +203,9 @@ def reg_fig3(setting: Setting) -> tuple[dict[str, Any], Figure]:
     label = f"mean absolute error, speed {SPEED:g}"
     left.set(xlabel=label, ylabel=f"of {m} footpoints")
     _draw_errors_by_speed(right, speeds, figures)
-    legend(picture, left, right, columns=3)
+    draw_legend(picture, left, right, columns=3)
     for axes in (left, right):
-        plain(axes)
+        style_axes(axes)
     return figures, picture
 
 
@@ -254,11 +254,11 @@ def reg_fig5(setting: Setting) -> tuple[dict[str, Any], Figure]:
             "ours, searched": ours[k] / changes[name],
         }
 
-    picture = sheet(10, 4.4)
+    picture = empty_figure(10, 4.4)
     grid = picture.subplots(1, 2)
     _draw_bounds(grid[0], "footpoint", ratios[:, 0, 0], figures["foot"])
     _draw_bounds(grid[1], "velocity", ratios[:, 0, 1], figures["velocity"])
-    legend(picture, grid[0], columns=2)
+    draw_legend(picture, grid[0], columns=2)
     return figures, picture
 
 
@@ -295,7 +295,7 @@ def reg_fig6(setting: Setting) -> tuple[dict[str, Any], Figure]:
         for who in (*LAWS, "ours")
     }
 
-    picture = sheet(10, 4.2)
+    picture = empty_figure(10, 4.2)
     left, right = picture.subplots(1, 2)
     _draw_errors_by_size(left, rows, LAWS, "the paper's sampler (not private)")
     _draw_errors_by_size(right, rows, {"ours": BLUE}, "ours, sound, ε = 2")
@@ -538,7 +538,7 @@ def _draw_deviations(
         )
     for axes in column:
         axes.set(xlabel=label, ylabel=f"of {m} samples")
-        plain(axes)
+        style_axes(axes)
 
 
 def _draw_errors_by_speed(
@@ -558,7 +558,7 @@ def _draw_errors_by_speed(
     for law, color in {**LAWS, IMPOSED: GREY}.items():
         mean = np.array([row["error"]["mean"] for row in figures[law]])
         sd = np.array([row["error"]["sd"] for row in figures[law]])
-        band(axes, speeds, mean, mean - sd, mean + sd, color, LABELS[law])
+        draw_band(axes, speeds, mean, mean - sd, mean + sd, color, LABELS[law])
     axes.axhline(0.11, color=INK, ls="--", lw=1)
     axes.text(speeds[0], 0.112, "printed: 0.11", fontsize=8, color=INK)
     axes.axhline(0.043, color=INK, ls=":", lw=1)
@@ -601,7 +601,7 @@ def _draw_bounds(
         xlabel="bound over difference of gradients (last bar: 14.5 or more)",
         ylabel=f"of {len(at_random)} pairs",
     )
-    plain(axes)
+    style_axes(axes)
 
 
 def _draw_errors_by_size(
@@ -641,4 +641,4 @@ def _draw_errors_by_size(
     axes.set_xticks(sizes, [str(n) for n in sizes])
     axes.minorticks_off()
     axes.legend(frameon=False, fontsize=9)
-    plain(axes)
+    style_axes(axes)
