@@ -420,7 +420,7 @@ def test_each_point_is_in_one_leaf_and_in_its_box():
     tree = grown_tree(rng)
     positions = rng.random((300, 2))
     component = rng.integers(0, 2, 300)
-    leaf = find_leaves(tree.arrays(), component, positions)
+    leaf = find_leaves(tree.to_arrays(), component, positions)
     assert np.all(np.array(tree.left)[leaf] == -1)
     assert np.all(np.array(tree.component)[leaf] == component)
     assert np.all(np.array(tree.lower)[leaf] <= positions)

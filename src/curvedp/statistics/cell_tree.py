@@ -1,4 +1,4 @@
-"""A nested partition of a cube into cells, and consistent counts of what is in them.
+"""A nested partition of a cube into cells, and consistent counts of their records.
 
 A tree of cells is split only where released counts are large, so its shape is itself a
 function of released numbers. `consistent_counts` turns the noisy counts of all cells
@@ -22,7 +22,7 @@ class CellArrays(NamedTuple):
     axis : array of int
         The axis along which the cell is halved.
     middle : array
-        Where it is halved.
+        The coordinate on this axis at which the cell is halved.
     """
 
     left: np.ndarray
@@ -37,8 +37,8 @@ class CellTree:
     Attributes
     ----------
     lengths : array, shape (components, k)
-        How long a side of the cube is for each component, in the unit of the records. A
-        cell is halved along the side that is longest.
+        The lengths of the sides of the cube for each component, in the unit of the
+        records. A cell is halved along its longest side.
     component : list of int
         The component of each cell.
     lower, upper : lists of arrays, shape (k,)
@@ -47,7 +47,7 @@ class CellTree:
         The index of each cell's left child; the right child is the next one. It is -1
         for a leaf.
     axis : list of int
-        The axis along which each cell is halved, if it is.
+        The axis of the longest side of each cell, along which it is halved or would be.
     level : list of int
         How many times the root was halved to make the cell.
     """
@@ -127,14 +127,20 @@ class CellTree:
             children += [left, right]
         return children
 
-    def arrays(self) -> CellArrays:
-        """Return the tree as arrays, with which `find_leaves` finds the leaf of a point."""
+    def to_arrays(self) -> CellArrays:
+        """Return what `find_leaves` needs to descend in the tree, as arrays.
+
+        These are, for each cell, its left child (-1 for a leaf), the axis along which it
+        is halved, and the coordinate on this axis at which it is halved.
+        """
         axis = np.array(self.axis)
         cells = np.arange(len(self))
-        # The ends of each cell's side along its own axis.
-        lower = np.array(self.lower)[cells, axis]
-        upper = np.array(self.upper)[cells, axis]
-        return CellArrays(np.array(self.left), axis, (lower + upper) / 2)
+        # A cell is a box. Of its corners only the coordinates on its axis are needed.
+        lower_ends = np.array(self.lower)[cells, axis]
+        upper_ends = np.array(self.upper)[cells, axis]
+        return CellArrays(
+            left=np.array(self.left), axis=axis, middle=(lower_ends + upper_ends) / 2
+        )
 
 
 def find_leaves(
@@ -142,9 +148,9 @@ def find_leaves(
 ) -> np.ndarray:
     """Return the leaf in which each point lies.
 
-    All points descend together, one level in each round: a point on or above the middle
-    of its cell goes to the right child. The leaf of a point depends on that point
-    alone, so that replacing a record changes no other's leaf.
+    All points descend together, one level in each round. A point at or above the middle
+    of its cell goes to the right child. The leaf of a point depends on this point alone,
+    so that replacing one record does not change the leaf of another.
 
     Parameters
     ----------
@@ -160,33 +166,35 @@ def find_leaves(
     array of int, shape (n,)
         The index of each point's leaf.
     """
-    leaf = np.array(component, dtype=np.int64)
-    rows = np.flatnonzero(cells.left[leaf] >= 0)
-    while rows.size:
-        cell = leaf[rows]
-        is_right = positions[rows, cells.axis[cell]] >= cells.middle[cell]
-        leaf[rows] = cells.left[cell] + is_right
-        rows = rows[cells.left[leaf[rows]] >= 0]
-    return leaf
+    cell_of_point = np.array(component, dtype=np.int64)
+    # The points whose cell is not a leaf yet.
+    descending = np.flatnonzero(cells.left[cell_of_point] >= 0)
+    while descending.size:
+        cell = cell_of_point[descending]
+        is_right = positions[descending, cells.axis[cell]] >= cells.middle[cell]
+        # The right child follows the left one.
+        cell_of_point[descending] = cells.left[cell] + is_right
+        descending = descending[cells.left[cell_of_point[descending]] >= 0]
+    return cell_of_point
 
 
 def consistent_counts(
     tree: CellTree, counts: np.ndarray, variances: np.ndarray, total: float
 ) -> np.ndarray:
-    """Return the nonnegative counts of all cells that add up, from noisy ones.
+    """Return nonnegative counts that add up in the tree, from the noisy counts of cells.
 
     Theorem Y3 (docs/theory/synthetic-records.md). Let y be the independent noisy counts
     of the cells, with variances s². The weighted least squares estimate of the true
     counts, among those in which each cell is the sum of its children and the roots add
-    up to the total, is found in two passes:
+    up to the total, is computed in two passes:
 
-    - upwards, z = (y/s² + Z/V)/(1/s² + 1/V) with the variance 1/(1/s² + 1/V), where Z
-      and V are the sums of the children's z and variances;
-    - downwards, each child gets z plus its share, in proportion to its variance, of
-      what its parent has more than Z.
+    - From the leaves up, each cell gets z = (y/s² + Z/V)/(1/s² + 1/V) with the variance
+      1/(1/s² + 1/V), where Z and V are the sums of its children's z and variances.
+    - From the roots down, the difference between a cell's final count and Z is divided
+      among its children in proportion to their variances, and added to their z.
 
-    On the way down, what is below 0 is raised to it, and the sibling lowered by as
-    much.
+    On the way down a negative count is replaced by 0, and its sibling is lowered by the
+    same amount. This step is not part of the theorem.
 
     Parameters
     ----------
@@ -195,53 +203,58 @@ def consistent_counts(
     counts : array, shape (cells,)
         The noisy counts y.
     variances : array, shape (cells,)
-        Their variances s²; infinite for a cell without a count, and 0 where it is
-        known.
+        Their variances s². The variance is infinite for a cell without a count, and 0
+        for a cell whose count is known.
     total : float
         The number of all records, which is public.
 
     Returns
     -------
     array, shape (cells,)
-        Nonnegative counts; each cell has the sum of its children, and the roots have
-        the total.
+        Nonnegative counts. The count of a cell is the sum of its children's counts, and
+        the counts of the roots add up to the total.
     """
     left = np.array(tree.left)
-    estimates, spreads = _upward_pass(left, counts, variances)
+    estimates, combined_variances = _upward_pass(left, counts, variances)
 
-    # The roots share what the total has more than their estimates, by their variances.
-    result = np.zeros(len(tree))
+    # The difference between the total and the sum of the roots is divided among the
+    # roots in proportion to their variances.
+    final_counts = np.zeros(len(tree))
     n_roots = len(tree.lengths)
     roots = np.arange(n_roots)
     excess = total - estimates[roots].sum()
-    root_spread = spreads[roots].sum()
+    root_variance = combined_variances[roots].sum()
     shares = np.full(n_roots, 1 / n_roots)
-    if root_spread > 0:
-        shares = spreads[roots] / root_spread
-    result[roots] = project_to_simplex(estimates[roots] + excess * shares, total)
+    if root_variance > 0:
+        shares = combined_variances[roots] / root_variance
+    final_counts[roots] = project_to_simplex(estimates[roots] + excess * shares, total)
 
-    # Downwards, the two children of each parent share its excess in the same way.
+    # From the roots down, the children of each parent share its excess in the same way.
     levels = np.array(tree.level)
     for level in range(max(tree.level)):
         parents = np.flatnonzero((levels == level) & (left >= 0))
         first = left[parents]
         second = first + 1
         # The tiny number stands for 0, where both children are known exactly.
-        spread = np.maximum(spreads[first] + spreads[second], 1e-300)
-        excess_of_parents = result[parents] - estimates[first] - estimates[second]
-        first_counts = estimates[first] + excess_of_parents * spreads[first] / spread
-        result[first] = np.clip(first_counts, 0.0, result[parents])
-        result[second] = result[parents] - result[first]
-    return result
+        variance_of_both = np.maximum(
+            combined_variances[first] + combined_variances[second], 1e-300
+        )
+        parent_excess = final_counts[parents] - estimates[first] - estimates[second]
+        first_excess = parent_excess * combined_variances[first] / variance_of_both
+        first_counts = estimates[first] + first_excess
+        final_counts[first] = np.clip(first_counts, 0.0, final_counts[parents])
+        final_counts[second] = final_counts[parents] - final_counts[first]
+    return final_counts
 
 
 def _upward_pass(
     left: np.ndarray, counts: np.ndarray, variances: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Combine each cell's own count with the sum of its children, from leaves to roots.
+    """Combine each cell's noisy count with the sum of its children, from leaves to roots.
 
-    Two independent unbiased estimates are averaged with weights that are inverse to
-    their variances; the variance of the average is the product over the sum.
+    Both are independent unbiased estimates of the true count. They are averaged with
+    weights proportional to 1/variance. If their variances are a and b, the average has
+    the variance ab/(a + b). It is the first pass of `consistent_counts`.
 
     Parameters
     ----------
@@ -253,31 +266,33 @@ def _upward_pass(
 
     Returns
     -------
-    estimates, spreads : arrays
+    estimates, combined_variances : arrays
         The combined estimates and their variances.
     """
     estimates = np.array(counts, dtype=np.float64)
-    spreads = np.array(variances, dtype=np.float64)
-    # Children come after their parents.
+    combined_variances = np.array(variances, dtype=np.float64)
+    # Children have larger indices than their parents, so they are visited first.
     for cell in np.flatnonzero(left >= 0)[::-1]:
         children = [left[cell], left[cell] + 1]
         child_sum = estimates[children].sum()
-        child_spread = spreads[children].sum()
-        own_spread = spreads[cell]
-        if np.isinf(own_spread):
-            estimates[cell], spreads[cell] = child_sum, child_spread
-        elif own_spread > 0 and child_spread > 0:
-            weight = child_spread / (own_spread + child_spread)
+        child_variance = combined_variances[children].sum()
+        own_variance = combined_variances[cell]
+        if np.isinf(own_variance):
+            estimates[cell] = child_sum
+            combined_variances[cell] = child_variance
+        elif own_variance > 0 and child_variance > 0:
+            weight = child_variance / (own_variance + child_variance)
             estimates[cell] = weight * estimates[cell] + (1 - weight) * child_sum
-            spreads[cell] = weight * own_spread
-    return estimates, spreads
+            combined_variances[cell] = weight * own_variance
+        # If one of the variances is 0, the cell keeps its own count.
+    return estimates, combined_variances
 
 
 def project_to_simplex(values: np.ndarray, total: float) -> np.ndarray:
-    """Return the nearest nonnegative numbers that add up to a total.
+    """Return the nearest nonnegative numbers that add up to a given total.
 
-    The nearest ones are max(values − t, 0) with the same shift t for all; sorting finds
-    the t at which they add up.
+    They are max(value − t, 0) for the shift t at which they add up to the total. It is
+    found from the sorted values.
 
     Parameters
     ----------

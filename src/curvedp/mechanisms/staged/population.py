@@ -200,8 +200,8 @@ class PopulationQueries:
         Parameters
         ----------
         chart : RowChart
-            The map from records to rows of numbers, with the released base point and
-            clipping length.
+            The map from records to rows: the coordinates of a record's logarithm at the
+            released base point, clipped in length, and its predictor, if there is one.
         assignment : Assignment
             Which component each row belongs to.
 
@@ -228,8 +228,8 @@ class PopulationQueries:
         Parameters
         ----------
         chart : RowChart
-            The map from records to rows of numbers, with the released base point and
-            clipping length.
+            The map from records to rows: the coordinates of a record's logarithm at the
+            released base point, clipped in length, and its predictor, if there is one.
         assignment : Assignment
             Which cluster each row belongs to.
 
@@ -259,8 +259,8 @@ class PopulationQueries:
         Parameters
         ----------
         chart : RowChart
-            The map from records to rows of numbers, with the released base point and
-            clipping length.
+            The map from records to rows: the coordinates of a record's logarithm at the
+            released base point, clipped in length, and its predictor, if there is one.
         components : Components
             The released laws of rows: one for each class.
         cells : CellArrays
@@ -331,12 +331,16 @@ class PopulationQueries:
         return np.asarray(counts * (self._n / self._n_present))
 
     def _sum(self, sum_block: Any) -> np.ndarray:
-        """Return the sum of a function over all records, computed a block at a time.
+        """Add up the exact sums over all blocks of records.
+
+        Records are read a block at a time, because they need not fit in memory.
 
         Parameters
         ----------
         sum_block : function of (points, class_index, predictor, weights)
-            Returns an array of whole numbers for some of the records.
+            Returns an array of exact integer sums over a block of records. It gets the
+            records of the block, clipped into the public ball, with their classes,
+            their predictors, and their weights in units of 2^-20.
 
         Returns
         -------
@@ -344,6 +348,8 @@ class PopulationQueries:
             The sum of these arrays over all blocks.
         """
         assert self._data is not None
+        # `prepare_data` has clipped records in memory. Records that are read in chunks
+        # are clipped when they are read.
         is_clipped = self._data.records.location == "memory"
         ball = None if is_clipped else self._statistic.ball
         sum_clipped_block = partial(
@@ -474,10 +480,10 @@ def _apply_to_block(
     block: Any,
     *columns: Any,
 ) -> np.ndarray:
-    """Clip a block of records, and sum a function of them and of their columns.
+    """Clip a block of records into the public ball, and apply a sum function to it.
 
-    It completes the columns: a missing class or predictor is 0 for each record, and
-    a missing weight is 2^20, which stands for 1.
+    A sum function needs the class, predictor and weight of each record. A missing class
+    or predictor is replaced by 0, and a missing weight by 2^20, which stands for 1.
 
     Parameters
     ----------
@@ -527,15 +533,16 @@ def _sum_logs(
     predictor: np.ndarray,
     weights: np.ndarray,
 ) -> np.ndarray:
-    """Return the exact weighted sum of logarithms, clipped to the radius of a chart.
+    """Return the exact weighted sum of the clipped logarithms of a block of records.
 
-    It is for the query `mean_log`. All sums over a block have the same four last
-    parameters; the class and the predictor are not used here.
+    The query `mean_log` adds these sums up. `_apply_to_block` passes the last four
+    arguments to every such function; the class and the predictor are not used here.
 
     Parameters
     ----------
     chart : RowChart
-        The map from records to logarithms: its base point and clipping length.
+        The point at which logarithms are taken, and the length to which they are
+        clipped.
     grid : FixedPoint
         The grid to which entries are rounded, so that sums are exact.
     points : array of shape (k, *point_shape)
@@ -545,12 +552,13 @@ def _sum_logs(
     predictor : array of shape (k,)
         The predictor of each record, in [-1, 1].
     weights : array of shape (k,)
-        How much each record counts, in units of 2^-20.
+        The weight of each record: an integer, of which 2^20 stands for 1.
 
     Returns
     -------
     array of int, shape (2·dim,)
-        The high halves of the sums of all entries, then the low halves.
+        The sums of the high halves of all entries, then those of the low halves. An
+        entry is high·2^26 + low in units of `grid.resolution`.
     """
     logs = clip_rows_to(logs_at(chart.manifold, chart.base, points), chart.radius)
     return np.asarray(grid.sums(logs * (weights / WEIGHT_ONE)[:, None]).ravel())
@@ -567,8 +575,9 @@ def _count_longer(
 ) -> np.ndarray:
     """Return the weight of the records farther from a base point than each radius.
 
-    It is for the query `count_beyond`. All sums over a block have the same four
-    last parameters; the class and the predictor are not used here.
+    The query `count_beyond` adds these weights up over blocks of records.
+    `_apply_to_block` passes the last four arguments to every such function; the class
+    and the predictor are not used here.
 
     Parameters
     ----------
@@ -585,7 +594,7 @@ def _count_longer(
     predictor : array of shape (k,)
         The predictor of each record, in [-1, 1].
     weights : array of shape (k,)
-        How much each record counts, in units of 2^-20.
+        The weight of each record: an integer, of which 2^20 stands for 1.
 
     Returns
     -------
@@ -606,18 +615,19 @@ def _sum_lifted(
     predictor: np.ndarray,
     weights: np.ndarray,
 ) -> np.ndarray:
-    """Return the exact sums of wwᵀ over the rows of each component.
+    """Return the lifted second moments of a block of records: exact sums of wwᵀ.
 
-    It is for the query `lifted_moments`. Here w = (λ, u), where u is a row divided
-    by the largest length of a row and λ² is `_LIFT_SQUARE`. The entries of one
-    component are λ², √2·λ·u, the squares u_i², and √2·u_i·u_j for i < j. The
-    factors √2 make the Euclidean length of these entries the Frobenius norm of wwᵀ.
+    The query `lifted_moments` adds these sums up. Here w = (λ, u), where u is a row
+    divided by the largest length of a row, and λ² is `_LIFT_SQUARE`. There is one sum
+    for each component. Its entries are λ², √2·λ·u, the squares u_i², and √2·u_i·u_j for
+    i < j. The factors √2 make the Euclidean length of these entries the Frobenius norm
+    of wwᵀ, for which the sensitivity is proved.
 
     Parameters
     ----------
     chart : RowChart
-        The map from records to rows of numbers, with the released base point and
-        clipping length.
+        The map from records to rows: the coordinates of a record's logarithm at the
+        released base point, clipped in length, and its predictor, if there is one.
     assignment : Assignment
         Which component each row belongs to.
     grid : FixedPoint
@@ -629,13 +639,13 @@ def _sum_lifted(
     predictor : array of shape (k,)
         The predictor of each record, in [-1, 1].
     weights : array of shape (k,)
-        How much each record counts, in units of 2^-20.
+        The weight of each record: an integer, of which 2^20 stands for 1.
 
     Returns
     -------
     array of int
-        The high halves of the sums of all entries and components, then the low
-        halves.
+        The sums of the high halves of all entries of all components, then those of the
+        low halves. An entry is high·2^26 + low in units of `grid.resolution`.
     """
     rows = chart.rows(points, predictor)
     component = assignment.components(rows, class_index)
@@ -665,16 +675,16 @@ def _sum_clusters(
     predictor: np.ndarray,
     weights: np.ndarray,
 ) -> np.ndarray:
-    """Return the exact sums of (1, u) over the rows of each cluster.
+    """Return the exact sums of (1, u) over the records of each cluster, in a block.
 
-    It is for the query `cluster_sums`. Here u is a row divided by the largest
+    The query `cluster_sums` adds these sums up. Here u is a row divided by the largest
     length of a row.
 
     Parameters
     ----------
     chart : RowChart
-        The map from records to rows of numbers, with the released base point and
-        clipping length.
+        The map from records to rows: the coordinates of a record's logarithm at the
+        released base point, clipped in length, and its predictor, if there is one.
     assignment : Assignment
         Which cluster each row belongs to.
     grid : FixedPoint
@@ -686,12 +696,13 @@ def _sum_clusters(
     predictor : array of shape (k,)
         The predictor of each record, in [-1, 1].
     weights : array of shape (k,)
-        How much each record counts, in units of 2^-20.
+        The weight of each record: an integer, of which 2^20 stands for 1.
 
     Returns
     -------
     array of int
-        The high halves of the sums of all entries and clusters, then the low halves.
+        The sums of the high halves of all entries of all clusters, then those of the
+        low halves. An entry is high·2^26 + low in units of `grid.resolution`.
     """
     rows = chart.rows(points, predictor)
     cluster = assignment.clusters(rows)
@@ -715,17 +726,18 @@ def _count_cells(
     predictor: np.ndarray,
     weights: np.ndarray,
 ) -> np.ndarray:
-    """Return the weight of the records in each of several cells of a tree.
+    """Return the weight of a block's records in each of several cells of a tree.
 
-    It is for the query `cell_counts`.
+    The query `cell_counts` adds these weights up. A released law of rows maps the rows
+    of each class to the unit cube, in which the cells are boxes.
 
     Parameters
     ----------
     chart : RowChart
-        The map from records to rows of numbers, with the released base point and
-        clipping length.
+        The map from records to rows: the coordinates of a record's logarithm at the
+        released base point, clipped in length, and its predictor, if there is one.
     components : Components
-        The released laws of rows: one for each class.
+        The released law of the rows of each class, which maps them to the unit cube.
     cells : CellArrays
         The tree, of which the cells are leaves.
     cell_indices : array of int
@@ -737,7 +749,7 @@ def _count_cells(
     predictor : array of shape (k,)
         The predictor of each record, in [-1, 1].
     weights : array of shape (k,)
-        How much each record counts, in units of 2^-20.
+        The weight of each record: an integer, of which 2^20 stands for 1.
 
     Returns
     -------
@@ -1013,8 +1025,8 @@ class PopulationMechanism(
         budget : StageBudget
             The privacy budget that is left. It is charged for what is released here.
         chart : RowChart
-            The map from records to rows of numbers, with the released base point and
-            clipping length.
+            The map from records to rows: the coordinates of a record's logarithm at the
+            released base point, clipped in length, and its predictor, if there is one.
         assignment : Assignment
             Which component each row belongs to.
         share : float
@@ -1123,15 +1135,21 @@ class PopulationMechanism(
 def normal_law(
     entries: np.ndarray, share: float, std: float, longest_row: float
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the mean, axes and scales of a component from its noisy lifted moment.
+    """Estimate the normal law of a component from its noisy lifted second moment.
 
-    The entries are noisy sums, divided by n, of λ², √2·λ·u and uuᵀ over the records
-    of the component, where u is a row divided by `longest_row`. Divided by the share
-    of the component they give the mean of u and its second moment.
+    The lifted second moment is the sum of the matrices wwᵀ over the records of the
+    component, divided by n, where w = (λ, u). The vector u is a record's row divided by
+    `longest_row`, and λ a constant. So it contains the sums of λ², of √2·λ·u and of uuᵀ.
+    Divided by the share of the component they are the mean and the second moment of u.
 
-    The mean is shrunk toward the base point (the row 0), and the covariance toward a
-    multiple of the identity, by the rule of James and Stein with the known noise.
-    Variances are raised to a small fraction of their mean.
+    These estimates are improved in four steps, which are post-processing:
+
+    1. The mean is shrunk toward the row 0, which is the base point, by the rule of
+       James and Stein, and projected into the unit ball, in which all u lie.
+    2. The mean variance is clipped to its possible values.
+    3. The covariance is shrunk toward a multiple of the identity, by the same rule.
+    4. Its eigenvalues are raised to a small fraction of the mean variance, and scaled
+       so that their mean stays the same.
 
     Parameters
     ----------
@@ -1142,30 +1160,32 @@ def normal_law(
     std : float
         The standard deviation of the noise in each entry.
     longest_row : float
-        The length by which rows were divided.
+        The largest possible length of a row, by which rows were divided.
 
     Returns
     -------
     mean, axes, scales : arrays, shapes (k,), (k, k), (k,)
-        The mean, the principal axes as columns, and the standard deviation along each,
-        in the unit of rows.
+        The mean, the principal axes as columns, and the standard deviation along each
+        axis. They describe the rows themselves, not the vectors u.
     """
     # Solve (k + 1)(k + 2)/2 = number of entries for the size k of a row.
     size = round((sqrt(8 * entries.size + 1) - 3) / 2)
-    mean_unit = sqrt(2 * _LIFT_SQUARE) * share
-    mean = shrink_vector(entries[1 : size + 1] / mean_unit, std / mean_unit)
+    # The entries after the first are √2·λ·share times the mean of u.
+    mean_factor = sqrt(2 * _LIFT_SQUARE) * share
+    mean = shrink_vector(entries[1 : size + 1] / mean_factor, std / mean_factor)
     mean = mean / max(1.0, float(np.linalg.norm(mean)))
     second_moment = vector_to_symmetric(entries[size + 1 :] / share, size)
     covariance = second_moment - np.outer(mean, mean)
 
-    # A row divided by the longest has length at most 1, so the variances of its k
-    # entries add up to at most 1.
+    # The length of u is at most 1, so the variances of its k entries add up to at most
+    # 1. The lower limit only keeps the variance positive.
     noise_std = std / share
     largest_variance = 1.0 / size
     mean_variance = float(np.clip(np.trace(covariance) / size, 1e-6, largest_variance))
-    deviation = symmetric_to_vector(covariance - mean_variance * np.eye(size))
-    shrunk = vector_to_symmetric(shrink_vector(deviation, noise_std), size)
-    eigenvalues, axes = np.linalg.eigh(shrunk + mean_variance * np.eye(size))
+    isotropic_part = mean_variance * np.eye(size)
+    deviation = symmetric_to_vector(covariance - isotropic_part)
+    shrunk_deviation = vector_to_symmetric(shrink_vector(deviation, noise_std), size)
+    eigenvalues, axes = np.linalg.eigh(shrunk_deviation + isotropic_part)
 
     # The sign of an eigenvector is arbitrary: make its largest entry positive.
     largest_entry = np.argmax(np.abs(axes), axis=0)
@@ -1192,9 +1212,10 @@ def _normalized(shares: np.ndarray) -> np.ndarray:
 
 
 def uniform_moments(statistic: SyntheticPopulation) -> NoisyMoments:
-    """Return uniform laws on a whole torus, one for each class; they are public.
+    """Return the uniform law on a whole torus for each class, in place of moments.
 
-    A tree starts from them if the public ball is the whole torus.
+    A tree starts from these public laws if the public ball is the whole torus, so that
+    no budget is spent for moments.
 
     Parameters
     ----------
@@ -1242,8 +1263,8 @@ class WrappedGaussian(PopulationMechanism):
         budget : StageBudget
             The privacy budget that is left. It is charged for what is released here.
         chart : RowChart
-            The map from records to rows of numbers, with the released base point and
-            clipping length.
+            The map from records to rows: the coordinates of a record's logarithm at the
+            released base point, clipped in length, and its predictor, if there is one.
 
         Returns
         -------
@@ -1259,15 +1280,18 @@ class WrappedGaussian(PopulationMechanism):
 def undivided_population(
     statistic: SyntheticPopulation, chart: RowChart, moments: NoisyMoments
 ) -> ReleasedPopulation:
-    """Return the population of which each component is one undivided cell.
+    """Return a population whose components are the released laws themselves.
+
+    In the general model a component is divided into cells with a share each. Here every
+    component is one cell.
 
     Parameters
     ----------
     statistic : SyntheticPopulation
         The population that is released, with its public ball and number of records.
     chart : RowChart
-        The map from records to rows of numbers, with the released base point and
-        clipping length.
+        The map from records to rows: the coordinates of a record's logarithm at the
+        released base point, clipped in length, and its predictor, if there is one.
     moments : NoisyMoments
         The released shares, means and covariances of the components.
 
@@ -1323,8 +1347,8 @@ class GaussianMixture(PopulationMechanism):
         budget : StageBudget
             The privacy budget that is left. It is charged for what is released here.
         chart : RowChart
-            The map from records to rows of numbers, with the released base point and
-            clipping length.
+            The map from records to rows: the coordinates of a record's logarithm at the
+            released base point, clipped in length, and its predictor, if there is one.
 
         Returns
         -------
@@ -1355,10 +1379,10 @@ class GaussianMixture(PopulationMechanism):
 
 
 def clusters_of_normals(moments: NoisyMoments, n_clusters: int) -> np.ndarray:
-    """Return where clusters of the released normal laws are, by Lloyd's algorithm.
+    """Return the cluster centers from which the private steps of a mixture start.
 
-    Private clusters start there. Rows are drawn from the released laws with a
-    public seed, so that this is post-processing.
+    They are found by Lloyd's algorithm among rows that are drawn from the released
+    normal laws with a public seed. So this is post-processing.
 
     Parameters
     ----------
@@ -1402,11 +1426,12 @@ def clusters_of_normals(moments: NoisyMoments, n_clusters: int) -> np.ndarray:
 def moved_centers(
     centers: np.ndarray, noisy: np.ndarray, std: float, longest_row: float
 ) -> np.ndarray:
-    """Move cluster centers to the noisy means of their rows: one step of Lloyd.
+    """Move cluster centers to the noisy means of their rows, one step of Lloyd's method.
 
-    A noisy mean is the quotient of a noisy sum and a noisy share. A center whose
-    share is hidden by noise stays where it is. Others are shrunk toward where they
-    were, by the rule of James and Stein, and stay in the ball of the rows.
+    The noisy mean of a cluster is the quotient of its noisy sum and its noisy share. A
+    center does not move if its share is below three standard deviations of the noise.
+    Otherwise its step is shrunk by the rule of James and Stein, and its new position is
+    projected into the ball that contains all rows.
 
     Parameters
     ----------
@@ -1553,8 +1578,8 @@ class CellTreeMechanism(PopulationMechanism):
         budget : StageBudget
             The privacy budget that is left. It is charged for what is released here.
         chart : RowChart
-            The map from records to rows of numbers, with the released base point and
-            clipping length.
+            The map from records to rows: the coordinates of a record's logarithm at the
+            released base point, clipped in length, and its predictor, if there is one.
 
         Returns
         -------
@@ -1589,7 +1614,7 @@ class CellTreeMechanism(PopulationMechanism):
                 break
             halves = tree.split(cells_to_halve)
             exact_counts = queries.cell_counts(
-                chart, moments.components, tree.arrays(), np.array(halves)
+                chart, moments.components, tree.to_arrays(), np.array(halves)
             )
             noisy_counts = budget.release(
                 "cells", share, sqrt(2), exact_counts, l1_sensitivity=2.0
@@ -1611,19 +1636,19 @@ class CellTreeMechanism(PopulationMechanism):
     ) -> ReleasedPopulation:
         """Return the population that follows from the noisy counts: post-processing.
 
-        Noisy counts of a cell and of its halves disagree. They are made consistent, so
-        that halves add up to their cell and all counts to n, and then only the cells
-        that were not halved are needed.
+        The noisy count of a cell differs from the sum of the noisy counts of its
+        halves. The counts are made consistent: halves add up to their cell, and the
+        roots to n. Then the cells that were not halved describe the population.
 
         Parameters
         ----------
         chart : RowChart
-            The map from records to rows of numbers, with the released base point and
-            clipping length.
+            The map from records to rows: the coordinates of a record's logarithm at the
+            released base point, clipped in length, and its predictor, if there is one.
         moments : NoisyMoments
             The released shares, means and covariances of the components.
         tree : CellTree
-            The cells: all that were made by halving.
+            All cells, those that were halved and those that were not.
         counts : array, shape (cells,)
             The noisy counts of all cells.
         variances : array, shape (cells,)
