@@ -301,9 +301,10 @@ class PrivateTangentPCA(PrivateTransformer, BallEstimator):
     def predicted_error_(self) -> float:
         """Return the expected angle between the first direction and the true one.
 
-        It is in radians, and computed from released numbers: to first order the angle
-        is the noise across the direction over the gaps to the other variances. If none
-        stands out of the noise, it is that of a random direction.
+        It is in radians, and computed from released numbers. To first order the
+        direction turns toward another one by the noise in their common entry of the
+        covariance, divided by the gap of their variances. If no variance is above the
+        noise, the angle is that of a random direction.
         """
         check_is_fitted(self)
         if self.n_components_above_noise_ == 0:
@@ -311,8 +312,8 @@ class PrivateTangentPCA(PrivateTransformer, BallEstimator):
         drawn_eigenvalues = np.linalg.eigvalsh(self._drawn_covariance)[::-1]
         noise = self.variance_noise_ / sqrt(2)
         gaps = np.maximum(drawn_eigenvalues[0] - drawn_eigenvalues[1:], 1e-300)
-        # These are released numbers. A tiny gap, whose quotient overflows, means that the
-        # direction is unknown: a right angle.
+        # A quotient by a tiny gap overflows. The direction is unknown then, and the angle
+        # becomes π/2. All numbers are released ones, so that a warning would be harmless.
         with np.errstate(over="ignore"):
             angle = float(np.sqrt(np.sum((noise / gaps) ** 2)))
         return min(angle, pi / 2)
@@ -324,29 +325,32 @@ class PrivateTangentPCA(PrivateTransformer, BallEstimator):
         target: RegionTarget = "mean",
         components: int | None = None,
     ) -> Region | VarianceIntervals:
-        """Return a confidence region of the release; it costs no budget.
+        """Return a confidence region of the mean, the variances or the directions.
+
+        It is computed from the release and its public certificate, which states the
+        scales of the noise. So it costs no further budget.
 
         Parameters
         ----------
         level : float
-            The probability that the region contains its target.
+            The probability with which the region contains the true value.
         of : {"records", "population"}
-            Whether the mean is that of the clipped records, or that of the population
-            from which they were drawn independently. Variances and directions are
-            those of the records.
+            Whether the true mean is that of the clipped records, or that of the
+            population from which they were drawn independently. For variances and
+            directions only "records" is possible.
         target : {"mean", "variances", "directions"}
-            "mean": a region of the Fréchet mean of the clipped records. "variances":
-            intervals for the leading variances, which hold all at once. "directions":
-            the region of the subspace of the leading directions, in coordinates at
-            `mean_`; its radius is an angle.
+            The quantity. "mean": the Fréchet mean of the clipped records. "variances":
+            the largest principal variances; all intervals hold simultaneously.
+            "directions": the subspace of the leading principal directions, in
+            coordinates at `mean_`; the radius of the region is an angle.
         components : int, optional
-            With "variances" and "directions", how many. By default those that were
-            kept, and the first one.
+            The number of variances or directions. By default the `n_components_` kept
+            ones for "variances", and 1 for "directions".
 
         Returns
         -------
         Region or VarianceIntervals
-            Intervals for the target "variances", else a region.
+            `VarianceIntervals` for "variances", otherwise a `Region`.
         """
         _validate.choice("target", target, ("mean", "variances", "directions"))
         check_is_fitted(self)
@@ -365,7 +369,7 @@ class PrivateTangentPCA(PrivateTransformer, BallEstimator):
         )
 
     def _check_enlarged_ball(self) -> None:
-        """Refuse a region of the mean where the step to it has left too wide a ball.
+        """Raise an error if there is no region of the mean, because its ball is too large.
 
         Raises
         ------

@@ -126,19 +126,24 @@ class ClassPrototypes(Statistic):
     def count_weight(self) -> float:
         """The weight w of a record in the count of its class.
 
-        The record also adds a logarithm of length at most 1. If records are replaced,
-        every w up to 1 leaves the sensitivity at 2. If one is added, the sensitivity is
-        √(1 + w²), and w² = 1/(2√d) is about best; w is rounded to a power of two, so
-        that its multiples are exact.
+        A record adds (u, w) to the sum of its class, where u is its clipped logarithm,
+        |u| ≤ 1. The noisy sum of the last entries, divided by w, is the noisy count. So
+        a larger w gives a more accurate count, but may increase the sensitivity and
+        with it the noise in the mean.
+
+        If a record is replaced, the sensitivity is 2 for every w ≤ 1, so w = 1 is best.
+        If a record is added or removed, the sensitivity is √(1 + w²). The value
+        w² = 1/(2√d) is then close to optimal for d dimensions. It is rounded to a power
+        of two, so that multiples of w are exact floats.
         """
         if self.n is not None:
             return 1.0
-        best = 1 / sqrt(2 * sqrt(self.manifold.dim))
-        return float(2.0 ** round(log2(best)))
+        near_optimal_weight = 1 / sqrt(2 * sqrt(self.manifold.dim))
+        return float(2.0 ** round(log2(near_optimal_weight)))
 
     @property
     def sensitivity(self) -> float:
-        """The largest move of the vector of all sums and counts, in units of the radius."""
+        """The sensitivity of the vector of all sums and counts, in units of the radius."""
         return self.sum_sensitivity
 
     @cached_property
@@ -153,15 +158,17 @@ class ClassPrototypes(Statistic):
         If a record is added with its label, it moves by at most √(1 + w²). The same
         holds for people whose rows are averages over their records.
 
-        Rounding moves each of the C·(d + 1) entries of a row by at most 2^-21.
+        Rounding changes each of the C·(d + 1) entries of a record's row by at most
+        2^-21, where C is the number of classes.
         """
         w = self.count_weight
-        rows = 1 if self.n is None else 2
+        # Replacing a record changes two rows: the old one and the new one.
+        changed_rows = 1 if self.n is None else 2
         exact = sqrt(1 + w * w)
         if self.n is not None:
             exact = max(2.0, sqrt(2 + 2 * w * w))
         n_entries = self.classes * (self.manifold.dim + 1)
-        rounding = rows * sqrt(n_entries) * 2.0 ** -(ENTRY_BITS + 1)
+        rounding = changed_rows * sqrt(n_entries) * 2.0 ** -(ENTRY_BITS + 1)
         return nextafter(exact * (1 + _ROUNDING_OF_LENGTH) + rounding, inf)
 
     @cached_property
@@ -252,13 +259,13 @@ class LabeledPoints(NamedTuple):
 
 
 def pooled_counts(counts: np.ndarray, count_std: float) -> np.ndarray:
-    """Estimate class sizes from noisy counts, with less error than the counts have.
+    """Estimate class sizes from noisy counts, with a smaller error than the counts.
 
-    Noisy sums are divided by these estimates. Empirical Bayes: sizes are taken as draws
-    around their mean with a variance τ², which is what noise does not explain of the
-    variance of the counts. Each count is moved to the mean by the share count_std²/(τ²
-    + count_std²). An estimate is at least as large as its own standard deviation, and
-    at least 1.
+    Noisy sums are divided by these estimates. By empirical Bayes, the sizes are modeled
+    as draws from a law with the variance τ², which is estimated as the variance of the
+    counts minus the variance of the noise. Each count is moved toward their average by
+    the fraction count_std²/(τ² + count_std²) of the distance. An estimate is raised to
+    its own standard deviation if it is smaller, and to 1.
 
     Parameters
     ----------
@@ -273,8 +280,8 @@ def pooled_counts(counts: np.ndarray, count_std: float) -> np.ndarray:
         Estimates of the sizes, all at least 1.
     """
     noise_variance = count_std**2
-    spread = max(0.0, float(np.var(counts, ddof=1)) - noise_variance)
-    weight = spread / (spread + noise_variance)
+    variance_of_sizes = max(0.0, float(np.var(counts, ddof=1)) - noise_variance)
+    weight = variance_of_sizes / (variance_of_sizes + noise_variance)
     average = float(np.mean(counts))
     estimates = average + weight * (counts - average)
     return np.asarray(np.maximum(estimates, max(1.0, sqrt(weight) * count_std)))
@@ -306,11 +313,12 @@ class Prototypes:
 
     @cached_property
     def is_known(self) -> np.ndarray:
-        """Whether each class has a prototype that is more than noise, shape (classes,).
+        """Whether the prototype of each class is more than noise, shape (classes,).
 
-        For a class without records the noisy count and the squared length of the noisy
-        mean, less d·σ², are about normal with known variances and mean 0. A class is
-        known if the sum of both, in standard deviations, is far enough above 0.
+        Suppose that a class has no records. Then its noisy count and the squared length
+        of its noisy mean, minus d·σ², are approximately normal with mean 0 and known
+        variances. Each is divided by its standard deviation. A class is known if the
+        sum of both is too large to be noise.
         """
         dim = self.means.shape[1]
         noise_square = self.noise_std**2
@@ -324,30 +332,33 @@ class Prototypes:
     def squared_lengths(self) -> np.ndarray:
         """Estimates of the squared lengths of the noiseless class means, shape (classes,).
 
-        Noise adds d·σ² to the squared length of a noisy mean m on average, more for a
-        small class, and would push records away from it. What is left when that is
-        subtracted has the variance v = 4Tσ² + 2dσ⁴ around the squared length, T being
-        its size. Empirical Bayes (docs/theory/private-ball.md, "Prototypes of classes")
-        takes the lengths of the known classes as draws around T with a variance τ that
-        is estimated as well, and weights each with τ/(τ + v).
+        Noise of standard deviation σ in each of d coordinates increases the squared
+        length of a mean by d·σ² on average. The increase is larger for small classes,
+        which would then receive too few records. After subtracting it, the error of the
+        squared length has the variance v = 4Tσ² + 2dσ⁴, where T is the squared length.
+
+        By empirical Bayes (docs/theory/private-ball.md, "Prototypes of classes") the
+        squared lengths of the known classes are modeled as draws around a common T with
+        a variance τ. Both are estimated, and each estimate is moved toward T: its own
+        weight is τ/(τ + v).
         """
         dim = self.means.shape[1]
         noise_square = self.noise_std**2
         unbiased = np.sum(self.means**2, axis=1) - dim * noise_square
         known = self.is_known if self.is_known.any() else np.full(len(unbiased), True)
 
-        # The typical length T and the variances v depend on each other: iterate.
-        typical = 0.0
+        # The common squared length T and the variances v depend on each other: iterate.
+        common = 0.0
         variances = 2 * dim * noise_square**2
         for _ in range(_ROUNDS_OF_WEIGHTS):
             weights = known / variances
-            typical = max(0.0, float(np.average(unbiased, weights=weights)))
-            variances = 4 * typical * noise_square + 2 * dim * noise_square**2
+            common = max(0.0, float(np.average(unbiased, weights=weights)))
+            variances = 4 * common * noise_square + 2 * dim * noise_square**2
 
-        # τ is what the noise does not explain of the squared deviations from T.
-        excess = (unbiased - typical) ** 2 - variances
-        spread = max(0.0, float(np.average(excess, weights=known / variances**2)))
-        pooled = (spread * unbiased + variances * typical) / (spread + variances)
+        # τ is the part of the squared deviations from T that noise does not explain.
+        excess = (unbiased - common) ** 2 - variances
+        tau = max(0.0, float(np.average(excess, weights=known / variances**2)))
+        pooled = (tau * unbiased + variances * common) / (tau + variances)
         return np.asarray(np.clip(pooled, 0.0, 1.0))
 
     def squared_distances(self, unit_logs: np.ndarray) -> np.ndarray:
@@ -369,11 +380,12 @@ class Prototypes:
         return np.asarray(squares - 2 * unit_logs @ self.means.T + self.squared_lengths)
 
     def scores(self, unit_logs: np.ndarray) -> np.ndarray:
-        """Return the score of each class for each record: the larger, the nearer.
+        """Return the score of each class for each record; the largest score decides.
 
-        It is minus the estimated squared distance, which contains noise of the standard
-        deviation 2σ|z| for a record z. One such deviation is subtracted, so that a
-        small class is not taken for its noise.
+        The score is minus the estimated squared distance of the record to the class
+        mean. For a record z this estimate contains noise of standard deviation 2σ|z|,
+        which is large for small classes. One standard deviation is subtracted from the
+        score, so that a small class does not attract records by its noise.
 
         Parameters
         ----------

@@ -289,9 +289,10 @@ class SearchedTangentMoments(BallSearchStatistic):
         records: np.ndarray,
         mean: np.ndarray,
     ) -> float:
-        """Return the angle of one simulated first direction to the true one, in radians.
+        """Simulate one release, and return the error of its first principal direction.
 
-        The true direction is that of the logarithms of all records at their mean.
+        The error is the angle to the first principal direction of the logarithms of all
+        records at their mean, in radians.
 
         Parameters
         ----------
@@ -302,13 +303,12 @@ class SearchedTangentMoments(BallSearchStatistic):
         records : array of shape (n, *point_shape)
             A public population.
         mean : array of shape point_shape
-            Its mean.
+            The mean of this population.
 
         Returns
         -------
         float
-            From 0 to π/2, which is also the angle where the population lies beyond what
-            doubles hold.
+            From 0 to π/2. It is π/2 also if the logarithms are too long for floats.
         """
         logs = np.asarray(self.manifold.normal_coordinates(mean, records))
         if not np.isfinite(logs).all() or np.max(np.abs(logs)) > _LARGEST_LENGTH:
@@ -331,7 +331,7 @@ class TangentMomentsNearMean(SearchedTangentMoments):
     The outer ball is the public ball. One noisy step leads from its center c to a point
     m; the moments are those of the logarithms at m, in a ball about m that holds the
     public one. In curved space logarithms at a distant point distort what they
-    measure, so the step is worth its fraction of the budget there.
+    measure, so that the step improves the result more than it costs in budget.
     """
 
     name: ClassVar[str] = "mean and second moment of logarithms near the mean"
@@ -366,14 +366,16 @@ class TangentMomentsSum(ClippedSum):
 
     @property
     def release_ball(self) -> Ball | None:
-        """None: moments are no point of the ball."""
+        """None, because moments are not a point of the ball."""
         return None
 
     def to_vectors(self, records: np.ndarray) -> np.ndarray:
-        """Return (u, w, a·uuᵀ) for each record, u its clipped logarithm in radii.
+        """Return the vector (u, w, a·uuᵀ) that each record adds to the sum.
 
-        The symmetric matrix uuᵀ is the vector of its diagonal and √2 times its upper
-        triangle, as `symmetric_to_vector` makes it.
+        Here u is the clipped logarithm of the record in units of the radius, w the
+        weight of a count, and a = `MOMENT_WEIGHT`. The symmetric matrix uuᵀ is written
+        as its diagonal and √2 times its upper triangle, as in `symmetric_to_vector`, so
+        that lengths are Frobenius norms.
 
         Parameters
         ----------
@@ -387,20 +389,20 @@ class TangentMomentsSum(ClippedSum):
         """
         vectors = super().to_vectors(records)
         u = vectors[:, : self.manifold.dim]
-        # (i, j) are the places above the diagonal, row by row.
+        # (i, j) are the entries above the diagonal, row by row.
         i, j = np.triu_indices(self.manifold.dim, 1)
         products = np.concatenate([u * u, sqrt(2) * u[:, i] * u[:, j]], axis=1)
         return np.concatenate([vectors, MOMENT_WEIGHT * products], axis=1)
 
     def read_sum(self, noisy_sum: np.ndarray, noise_std: float) -> np.ndarray:
-        """Return the noisy sums over the noisy count, and the noisy count.
+        """Divide the noisy sums by the noisy count, and append the noisy count.
 
         Parameters
         ----------
         noisy_sum : array
             The noisy sum of the rows of `to_vectors`.
         noise_std : float
-            Not needed: nothing is shrunk here.
+            Not used. Other statistics shrink their value by it.
 
         Returns
         -------
@@ -489,8 +491,8 @@ class TangentEstimate(NamedTuple):
     mean_noise : float
         The standard deviation of the noise in one coordinate of the mean.
     covariance_noise : float
-        That of the noise in a diagonal entry of the covariance; entries off the
-        diagonal have it over √2.
+        The standard deviation of the noise in a diagonal entry of the covariance. In
+        other entries it is smaller by the factor √2.
     """
 
     mean: np.ndarray
@@ -505,13 +507,18 @@ def estimate_moments(
     vector: np.ndarray,
     noise_std: float,
 ) -> TangentEstimate:
-    """Return the mean and the covariance of the records, from a released vector.
+    """Return the private mean and covariance that follow from a released vector.
 
-    With the noisy mean logarithm g = G + e at the center c and the noisy second moment
-    S, e of deviation s in each coordinate, the mean is exp_c of g shrunk by the rule of
-    James and Stein, at most r away from c. The covariance S − ggᵀ + s²·1 has the
-    expectation of that of the logarithms at c. It is carried to the mean by parallel
-    transport. All of it is post-processing.
+    The released vector contains the noisy mean logarithm g of the records at the center
+    c of the ball, and their noisy second moment S, both in units of the radius r.
+
+    - The mean is exp_c of g, shrunk by the rule of James and Stein and at most r long.
+    - The covariance at c is S − ggᵀ + s²·1, where s is the standard deviation of the
+      noise in a coordinate of g. Its expectation is the covariance of the logarithms,
+      because E[ggᵀ] exceeds the square of the noiseless mean by s²·1. Parallel
+      transport along the geodesic carries it to the mean.
+
+    All of this is post-processing.
 
     Parameters
     ----------
@@ -528,7 +535,7 @@ def estimate_moments(
     Returns
     -------
     TangentEstimate
-        Mean and covariance with the deviations of their noise.
+        The mean and the covariance, with the standard deviations of their noise.
 
     Examples
     --------
@@ -540,17 +547,17 @@ def estimate_moments(
     >>> estimate.mean.round(6).tolist(), estimate.covariance.round(6).tolist()
     ([3.0, 1.0], [[1.0, 0.0], [0.0, 0.0]])
     """
-    # The covariance at the center, from the two noisy moments.
+    # The covariance at the center, from the two noisy moments in units of the radius.
     radius = farthest_record(manifold, ball.radius)
-    unit = split_moments(vector, manifold.dim)
-    gradient = radius * unit.mean
+    moments = split_moments(vector, manifold.dim)
+    mean_log = radius * moments.mean
     mean_noise = radius * noise_std
-    square = radius**2
-    covariance = square * unit.moment - np.outer(gradient, gradient)
+    squared_radius = radius**2
+    covariance = squared_radius * moments.moment - np.outer(mean_log, mean_log)
     covariance = covariance + mean_noise**2 * np.eye(manifold.dim)
 
     # The private mean, and the frame in which the covariance is stated there.
-    step = shrink_vector(gradient, mean_noise)
+    step = shrink_vector(mean_log, mean_noise)
     length = float(np.linalg.norm(step))
     step = step * min(1.0, radius / max(length, radius))
     mean, frame = _carry_frame(manifold, ball.center, step)
@@ -559,12 +566,12 @@ def estimate_moments(
         mean,
         (covariance_in_frame + covariance_in_frame.T) / 2,
         mean_noise,
-        square * noise_std / MOMENT_WEIGHT,
+        squared_radius * noise_std / MOMENT_WEIGHT,
     )
 
 
 class FrameAtMean(NamedTuple):
-    """A point, and the coordinates there of a frame that was carried to it.
+    """A point, and an orthonormal frame that was carried to it along a geodesic.
 
     Attributes
     ----------
@@ -584,8 +591,9 @@ def _carry_frame(
 ) -> FrameAtMean:
     """Carry the orthonormal frame at a center along a geodesic to the private mean.
 
-    The result is in the frame of the records. Where the geodesic leaves the range of
-    doubles, or no frame at its end can be written in them, the frame stays at the center.
+    The covariance at the center is stated in this frame, which parallel transport
+    carries to the mean. If the end of the geodesic, or a frame there, is not
+    representable in doubles, the frame stays at the center.
 
     In the canonical frame an isometry has moved the ball's center to where floats are
     most accurate: the origin, or the center itself on a compact space.
@@ -634,17 +642,17 @@ def _carry_frame(
 
 
 class Spectrum(NamedTuple):
-    """Principal directions of a noisy covariance, and what is left of the noise in them.
+    """Principal directions and variances, estimated from a noisy covariance.
 
     Attributes
     ----------
     variances : array, shape (d,)
-        From large to small, without the bias of the noise. Those that do not stand out
-        share what is left of the total evenly.
+        The variances from large to small, corrected for the bias of the noise. Those
+        that cannot be distinguished from noise share the rest of the total evenly.
     directions : array, shape (d, d)
         Orthonormal rows, one for each variance.
     n_above_noise : int
-        How many variances stand out of the noise (`count_above_noise`).
+        The number of variances that are too large to be noise (`count_above_noise`).
     """
 
     variances: np.ndarray
@@ -663,32 +671,35 @@ def count_above_noise(
     failure_probability: float,
     further_error: float = 0.0,
 ) -> int:
-    """Return how many eigenvalues of a noisy covariance exceed what noise alone makes.
+    """Return how many eigenvalues of a noisy covariance are too large to be noise.
 
-    Theorem T4 (docs/theory/tangent-pca.md). The drawn matrix is M + N + D: the true
-    one, which is positive semidefinite, symmetric Gaussian noise with deviation σ on
-    the diagonal and σ/√2 off it, and a matrix D of operator norm at most B. If M has
-    the rank k, then the (k + 1)-th drawn eigenvalue is at most B plus the largest
-    eigenvalue of N on the kernel of M, a fixed space of dimension d − k (Courant and
-    Fischer). So eigenvalues are counted while they exceed that bound; more than k are
-    counted with at most the probability that it fails.
+    Theorem T4 (docs/theory/tangent-pca.md). The noisy covariance is M + N + D. Here M is
+    the true covariance, which is positive semidefinite. N is symmetric Gaussian noise
+    with standard deviation σ on the diagonal and σ/√2 off it. D is any matrix of
+    operator norm at most B.
+
+    Suppose that M has rank k. By the min-max principle of Courant and Fischer, the
+    (k + 1)-th eigenvalue of the sum is at most B plus the largest eigenvalue of N on
+    the kernel of M, a fixed space of dimension d − k. `largest_noise_eigenvalue` bounds
+    the latter with high probability. The function counts eigenvalues from the largest
+    on while they exceed this bound. So it counts more than k only if the bound fails.
 
     Parameters
     ----------
     drawn : array, shape (d,)
-        The drawn eigenvalues, from large to small.
+        The eigenvalues of the noisy covariance, from large to small.
     noise : float
-        σ, the deviation of the noise in a diagonal entry.
+        σ, the standard deviation of the noise in a diagonal entry.
     failure_probability : float
-        The probability with which more may be counted than there are.
+        The largest probability with which the count may exceed the rank of M.
     further_error : float
         B, a bound on the operator norm of other errors, such as rounding.
 
     Returns
     -------
     int
-        The number of principal directions with a variance above 0, for sure up to the
-        failure probability.
+        A lower bound on the rank of M, which is the number of directions with a variance
+        above 0. It holds except with the failure probability.
 
     Examples
     --------
@@ -696,12 +707,11 @@ def count_above_noise(
     1
     """
     dim = len(drawn)
-    count = 0
-    while count < dim and drawn[count] > further_error + largest_noise_eigenvalue(
-        dim - count, noise, failure_probability
-    ):
-        count += 1
-    return count
+    for count in range(dim):
+        noise_bound = largest_noise_eigenvalue(dim - count, noise, failure_probability)
+        if not drawn[count] > further_error + noise_bound:
+            return count
+    return dim
 
 
 def separate_from_noise(
@@ -709,21 +719,21 @@ def separate_from_noise(
 ) -> Spectrum:
     """Return the principal directions of a noisy covariance, and unbiased variances.
 
-    The noise N is symmetric, with deviation σ on the diagonal and σ/√2 off it. It
-    pushes a variance λ up, by σ²/2·Σ 1/(λ̂ − λ̂_j) over the other drawn variances λ̂_j,
-    for d → ∞ (the subordination function of the semicircle law; Capitaine et al. 2009).
-    This is subtracted from variances that stand out, and the result is at least 0. What
-    is left of the trace, which noise does not bias, is shared evenly by the other
-    directions.
+    The noise is symmetric and Gaussian, with standard deviation σ on the diagonal and
+    σ/√2 off it. It increases an eigenvalue λ to λ̂. In the limit d → ∞ the increase is
+    σ²/2·Σ 1/(λ̂ − λ̂_j) over the other noisy eigenvalues λ̂_j (the subordination function
+    of the semicircle law; Capitaine et al. 2009). It is subtracted from the variances
+    that are above the noise, which are at least 0 afterwards. Noise does not bias the
+    trace. So the rest of the trace is divided evenly among the other directions.
 
     Parameters
     ----------
     covariance : array, shape (d, d)
         The noisy covariance.
     noise : float
-        σ, the deviation of the noise in a diagonal entry.
+        σ, the standard deviation of the noise in a diagonal entry.
     n_above_noise : int
-        How many variances stand out (`count_above_noise`).
+        How many variances are too large to be noise (`count_above_noise`).
 
     Returns
     -------
@@ -745,7 +755,7 @@ def separate_from_noise(
     variances = np.zeros(dim)
     for k in range(count):
         differences = drawn[k] - np.delete(drawn, k)
-        # Drawn variances that noise cannot tell apart say nothing about the bias.
+        # Two eigenvalues closer than the noise would give a huge term: it is left out.
         differences = np.where(np.abs(differences) < noise, inf, differences)
         bias = noise**2 / 2 * np.sum(1 / differences)
         variances[k] = max(drawn[k] - bias, 0.0)
@@ -760,27 +770,27 @@ def separate_from_noise(
 def largest_noise_eigenvalue(
     dim: int, noise: float, failure_probability: float
 ) -> float:
-    """Bound the largest eigenvalue of symmetric Gaussian noise.
+    """Bound the largest eigenvalue of symmetric Gaussian noise, with high probability.
 
-    The noise has deviation σ on the diagonal and σ/√2 off it. Its largest eigenvalue
-    has a mean of at most σ·√(2d), and moves by at most σ where the standard normals
-    behind it move by 1, so that it exceeds σ·(√(2d) + z) with at most the tail
-    probability of z (Davidson & Szarek 2001, Theorem 2.11). In one dimension it is the
-    noise itself.
+    The noise has standard deviation σ on the diagonal and σ/√2 off it. The mean of its
+    largest eigenvalue is at most σ·√(2d). As a function of the independent standard
+    normals in the matrix, the eigenvalue is Lipschitz with constant σ. So it exceeds
+    σ·(√(2d) + z) with at most the probability that a standard normal exceeds z
+    (Davidson and Szarek 2001, Theorem 2.11). For d = 1 the mean is 0.
 
     Parameters
     ----------
     dim : int
         The dimension d.
     noise : float
-        σ, the deviation of the noise in a diagonal entry.
+        σ, the standard deviation of the noise in a diagonal entry.
     failure_probability : float
-        The probability with which the bound may fail.
+        The largest probability with which the bound may fail.
 
     Returns
     -------
     float
-        A bound that the largest eigenvalue exceeds with at most that probability.
+        A bound that the largest eigenvalue exceeds with at most this probability.
     """
     z = -float(ndtri(failure_probability))
     mean = 0.0 if dim == 1 else sqrt(2 * dim)
@@ -793,10 +803,11 @@ def first_direction_angle(
     mean: np.ndarray,
     direction: np.ndarray,
 ) -> float:
-    """Return the angle between the first direction of an estimate and another one.
+    """Return the angle between the first principal direction and a reference direction.
 
-    The estimate's direction is carried to the other's point along a geodesic. Errors of
-    principal geodesics are predicted as such angles.
+    The two directions are tangent vectors at different points. The first is carried to
+    the point of the second by parallel transport. Predicted errors of principal
+    geodesics are such angles.
 
     Parameters
     ----------
@@ -805,14 +816,14 @@ def first_direction_angle(
     estimate : TangentEstimate
         A private mean with a private covariance, whose leading eigenvector is compared.
     mean : array of shape point_shape
-        The point of the other direction.
+        The point at which the reference direction is a tangent vector.
     direction : array, shape (dim,)
-        The other direction, of length 1, in coordinates at its point.
+        The coordinates of the reference direction, a unit vector, at this point.
 
     Returns
     -------
     float
-        In radians, from 0 to π/2: a direction has no sign.
+        In radians, at most π/2, because a direction has no sign.
     """
     _, eigenvectors = np.linalg.eigh(estimate.covariance)
     vector = manifold.from_coordinates(estimate.mean, eigenvectors[:, -1])
@@ -822,7 +833,7 @@ def first_direction_angle(
     )
     length = float(np.linalg.norm(coordinates))
     if not (isfinite(length) and length > 0):
-        # At the edge of what floats hold, transport has lost the direction.
+        # Overflow or underflow has destroyed the direction.
         return pi / 2
     cosine = abs(float(coordinates @ direction)) / length
     return float(np.arccos(min(cosine, 1.0)))
@@ -846,7 +857,7 @@ def _first_direction(vectors: np.ndarray) -> np.ndarray:
 
 
 def check_dimension(manifold: Manifold) -> None:
-    """Refuse a manifold whose covariances have too many entries to be drawn exactly.
+    """Raise `ParameterError` if covariances have too many entries to be drawn exactly.
 
     Parameters
     ----------
@@ -868,7 +879,10 @@ def check_dimension(manifold: Manifold) -> None:
 
 
 def _joint_diameter(dim: int) -> float:
-    """Return the diameter of Theorem T1, enlarged by the rounding of one record's vector.
+    """Return the diameter of Theorem T1, enlarged by rounding errors.
+
+    Theorem T1 bounds the distance of two exact vectors (u, a·uuᵀ) with |u| ≤ 1. The
+    entries of u and of the products uuᵀ are rounded before they are added up.
 
     Parameters
     ----------
@@ -888,7 +902,7 @@ def _joint_diameter(dim: int) -> float:
 
 
 def _rounding_of_mean(dim: int) -> float:
-    """Bound the rounding error of the computed joint mean, for both data sets together.
+    """Bound the final rounding errors of both means, summed over two neighboring data sets.
 
     Parameters
     ----------
