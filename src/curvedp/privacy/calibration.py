@@ -66,7 +66,7 @@ _LARGEST_SCALE = 1e100
 
 
 def meets(profile: PrivacyProfile, target: Guarantee) -> bool:
-    """Say whether a release with this privacy profile satisfies a guarantee.
+    """Return whether a release with this privacy profile satisfies a guarantee.
 
     A profile for one adjacency (say, replace-one) never meets a target for the other.
 
@@ -270,7 +270,7 @@ class _ScaleSearch:
         return is_estimated and self.profile.quadrature_law is not None
 
     def is_met(self, index: int, step: float) -> bool:
-        """Say whether the noise scale index·step meets the target.
+        """Return whether the noise scale index·step meets the target.
 
         The cheap lower bound on the cost rules out most scales that are too small.
 

@@ -540,7 +540,7 @@ def _pld_epsilon(pld: ComposedPLD, delta: Array) -> Array:
     high = np.where(has_solution, high, 0.0)
 
     def is_large_enough(eps: Array) -> NDArray[np.bool_]:
-        """Say where δ(ε) <= delta; always true where there is no solution."""
+        """Return where δ(ε) <= delta; always true where there is no solution."""
         return np.asarray(~has_solution | (pld.delta(eps) <= delta))
 
     eps = bisect_floats(is_large_enough, low, high)

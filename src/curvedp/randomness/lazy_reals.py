@@ -258,7 +258,7 @@ def accepts(coin: LazyUniforms, log_ratio: Callable[[int], arb]) -> bool:
     """
 
     def evaluate(precision: int) -> bool | None:
-        """Say whether the proposal is accepted; None if this precision cannot tell.
+        """Return whether the proposal is accepted; None if this precision cannot tell.
 
         Parameters
         ----------
@@ -394,7 +394,7 @@ def _is_in_disc(uniforms: LazyUniforms, pair: int) -> bool:
     """
 
     def evaluate(bits: int) -> bool | None:
-        """Say whether the point lies in the disk; None if that is not certain."""
+        """Return whether the point lies in the disk; None if that is not certain."""
         excess = _disc_balls(uniforms, pair, bits).squared_norm - 1
         return None if excess.contains(0) else bool(excess < 0)
 

@@ -545,8 +545,9 @@ def _draw_integers(
     ParameterError
         If the manifold has no exact sampler of this kind.
     """
-    # Independent normals; the Laplace law on Euclidean space goes by radius and
-    # direction, like both laws on the other two-point homogeneous spaces.
+    # A Gaussian on Euclidean space has independent normal coordinates. Its Laplace law
+    # is drawn by radius and direction, like both laws on the other spaces where all
+    # directions are alike (two-point homogeneous spaces).
     if kind == "gaussian" and isinstance(manifold, Euclidean):
         return _draw_flat_gaussian(center, scale, source, grid)
     space = two_point_homogeneous_space(manifold)
@@ -555,11 +556,15 @@ def _draw_integers(
         density = ExactRadialDensity(kind, space, scale)
         return draw_in_chart(density, chart, center, source, grid)
 
+    # On positive definite matrices and on planes the density depends on more than the
+    # radius. Each has a rejection sampler of its own.
     if isinstance(manifold, AffineInvariantCone):
         m, beta = manifold.cone_size
         return draw_spd(kind, m, beta, scale, center, source, grid)
     if kind == "gaussian" and has_exact_planes(manifold):
         return draw_plane(center.shape[0], scale, center, source, grid)
+
+    # On the other flat spaces, normal coordinates at the origin preserve distances.
     if kind == "gaussian" and is_released_in_chart(manifold):
         coordinates = manifold.normal_coordinates(manifold.origin, center)
         return _draw_flat_gaussian(np.asarray(coordinates), scale, source, grid)
@@ -576,8 +581,9 @@ def _draw_flat_gaussian(
 ) -> np.ndarray:
     """Return a Gaussian with independent coordinates, rounded to the grid.
 
-    Where there are many coordinates, float balls settle most of them, and Arb balls
-    settle the others.
+    A coordinate is rounded with certainty: in float64 with proved error radii where
+    there are many coordinates, and one by one with as many bits as it takes (Arb) where
+    floats do not determine the nearest multiple of 2^-grid.
 
     Parameters
     ----------
@@ -600,7 +606,8 @@ def _draw_flat_gaussian(
     undecided = np.arange(center.size)
     if center.size >= FILTER_SIZE and grid <= FILTER_GRID:
         with np.errstate(all="ignore"):
-            rounded, is_certain = (normals.floats() * sigma + center).round(grid)
+            coordinates = normals.floats() * sigma + center
+            rounded, is_certain = coordinates.round(grid)
         integers[is_certain] = [int(k) for k in rounded[is_certain]]
         undecided = np.flatnonzero(~is_certain)
 
@@ -693,9 +700,14 @@ def _check_center(manifold: Manifold, center: Any) -> np.ndarray:
 def _check_on_manifold(manifold: Manifold, center: np.ndarray) -> None:
     """Raise if a finite array of the right shape does not determine a footpoint.
 
-    On a quadric every array does, after scaling or lifting, except 0 on a sphere. In
-    the Poincaré ball the norm is compared with 1 exactly. Positive definite matrices
-    are checked when they are factored.
+    A footpoint is the center of an exact draw. What is checked depends on the manifold:
+
+    - A product: every factor.
+    - A sphere or hyperboloid (a quadric): the array is scaled or lifted onto it, which
+      is possible except for 0 on a sphere.
+    - The Poincaré ball: the norm is compared with 1, exactly.
+    - Positive definite matrices: nothing, since they are checked when factored.
+    - Any other manifold: the array must satisfy its equations to rounding error.
 
     Parameters
     ----------
@@ -716,10 +728,15 @@ def _check_on_manifold(manifold: Manifold, center: np.ndarray) -> None:
             raise ParameterError("center must not be 0 on a sphere")
         return
 
+    # Of the other spaces of negative curvature, the Poincaré ball has vectors as points
+    # and the positive definite cone has matrices.
     has_negative_curvature = manifold.curvature_bounds[0] < 0
     if has_negative_curvature and center.ndim == 1:
-        balls = arb_array(center)
-        if decide(lambda precision: _certain_sign(balls.dot(balls) - 1)) >= 0:
+        coordinates = arb_array(center)
+        sign_of_excess = decide(
+            lambda precision: _certain_sign(coordinates.dot(coordinates) - 1)
+        )
+        if sign_of_excess >= 0:
             raise ParameterError("center must lie inside the unit ball")
         return
 

@@ -96,6 +96,12 @@ def draw_plane(
 ) -> np.ndarray:
     """Return an exact draw of the Gaussian about a plane, rounded to the grid 2^-grid.
 
+    A normal tangent vector at the center is proposed until one is accepted, with the
+    probability J that corrects the density for the volume of the manifold
+    (`_is_accepted`). The exponential map takes it to a plane. A plane has many
+    orthonormal bases, and the one that the exponential map gives depends on the basis
+    of the center. So a uniformly random one is released.
+
     Parameters
     ----------
     m : int
@@ -122,13 +128,17 @@ def draw_plane(
 
     def round_at(precision: int) -> np.ndarray | None:
         """Return the integers of the basis if these bits make all certain, else None."""
+        # The exponential map divides by the difference of the two angles.
         tangent = _tangent(center, normals, sigma, precision)
         angles = _principal_angles(tangent.gram)
         if not angles.are_distinct:
             return None
         basis = _exponential(tangent, angles)
-        basis = basis @ _orthonormal_columns(rotation.balls(precision).reshape(2, 2))
-        integers = [round_arb(entry, grid) for entry in basis.ravel()]
+
+        # Orthonormalizing a 2×2 matrix of normals gives a uniform orthogonal matrix.
+        normal_matrix = rotation.balls(precision).reshape(2, 2)
+        rotated_basis = basis @ _orthonormal_columns(normal_matrix)
+        integers = [round_arb(entry, grid) for entry in rotated_basis.ravel()]
         if any(integer is None for integer in integers):
             return None
         return np.array(integers, dtype=object).reshape(m, 2)
@@ -249,7 +259,16 @@ def _principal_angles(gram: np.ndarray) -> _Angles:
 def _is_accepted(
     center: np.ndarray, normals: LazyNormals, sigma: float, coin: LazyUniforms
 ) -> bool:
-    """Decide with certainty whether a tangent normal is accepted with probability J.
+    """Decide with certainty whether a normal tangent vector is accepted.
+
+    The Gaussian on the manifold has the density of the tangent normal times the
+    Jacobian of the exponential map. With the principal angles θ₁ ≥ θ₂ of the tangent
+    vector and sinc x = sin x/x, that Jacobian is
+
+        J(θ) = sinc(θ₁ − θ₂)·sinc(θ₁ + θ₂)·(sinc θ₁·sinc θ₂)^{m−4} ≤ 1.
+
+    So a proposal is accepted with probability J(θ). Beyond the cut locus, θ₁ ≥ π/2,
+    where the exponential map would reach a plane a second time, it is rejected.
 
     Parameters
     ----------
@@ -265,9 +284,9 @@ def _is_accepted(
     Returns
     -------
     bool
-        False also beyond the cut locus, θ₁ ≥ π/2.
+        Whether the proposal is accepted.
     """
-    exponent = len(center) - 4
+    exponent = len(center) - 4  # m − 4
 
     def angles_at(precision: int) -> _Angles:
         """Return the principal angles of the proposal, from bits of its normals."""
@@ -285,10 +304,10 @@ def _is_accepted(
         angles = angles_at(precision)
         if not angles.are_distinct:
             return arb("nan")
-        volume = _sinc(angles.first - angles.second)
-        volume *= _sinc(angles.first + angles.second)
-        volume *= (_sinc(angles.first) * _sinc(angles.second)) ** exponent
-        return volume.log()
+        jacobian = _sinc(angles.first - angles.second)
+        jacobian *= _sinc(angles.first + angles.second)
+        jacobian *= (_sinc(angles.first) * _sinc(angles.second)) ** exponent
+        return jacobian.log()
 
     return decide(is_inside) and accepts(coin, log_volume)
 

@@ -65,6 +65,12 @@ def draw_spd(
 ) -> np.ndarray:
     """Return an exact draw of an SPD or HPD matrix about a center, rounded to a grid.
 
+    A matrix exp(V) is drawn about the identity. With the center factored as LL*, the
+    congruence L·exp(V)·L* is an isometry of the affine-invariant metric that takes the
+    identity to the center, so it is a draw about the center. Its entries are rounded
+    with certainty: those of large matrices first in float64 with proved error radii,
+    and all others with as many bits as it takes (Arb).
+
     Parameters
     ----------
     kind : {"gaussian", "laplace"}
@@ -90,7 +96,9 @@ def draw_spd(
     """
     draw = _identity_sampler(kind, m, beta, scale)(source)
     if beta == 2:
+        # Complex numbers are computed with as real 2×2 blocks.
         center = _blocks_from_complex(center)
+    # The entries that determine the others by symmetry.
     entries = _free_entries(m, beta)
 
     if isinstance(draw, NearDraw) and draw.is_large and grid <= FILTER_GRID:
@@ -425,10 +433,12 @@ def cholesky(center: np.ndarray) -> np.ndarray | None:
 
 
 def _is_exactly_singular(pivot: arb, center: np.ndarray) -> bool:
-    """Say whether a pivot near 0 proves that a matrix is not positive definite.
+    """Return whether a matrix is proved not to be positive definite.
 
-    A ball cannot show that a pivot is exactly 0. Rational arithmetic decides then, but
-    only at a high precision: cheaper ones are tried first.
+    A Cholesky factorization in intervals fails if the interval of a pivot contains 0.
+    More bits separate a positive pivot from 0, but they would never end for a pivot
+    that is exactly 0. So at 2048 bits, where such a pivot is likely, the matrix is
+    checked in rational arithmetic. At fewer bits another try with more bits is cheaper.
 
     Parameters
     ----------
@@ -440,7 +450,8 @@ def _is_exactly_singular(pivot: arb, center: np.ndarray) -> bool:
     Returns
     -------
     bool
-        False also if it is too early to decide.
+        True if the matrix is not positive definite. False if it is, or if it was not
+        checked because the pivot is not near 0 or the precision still low.
     """
     if ctx.prec < _RATIONAL_PRECISION or not pivot.contains(0):
         return False
@@ -448,11 +459,11 @@ def _is_exactly_singular(pivot: arb, center: np.ndarray) -> bool:
 
 
 def _is_positive_definite(center: np.ndarray) -> bool:
-    """Say whether the symmetric part of a matrix is positive definite, exactly.
+    """Return whether the symmetric part of a matrix is positive definite, exactly.
 
-    By Sylvester's criterion it is if all leading minors are positive; they are computed
-    in rational arithmetic. Only a singular or nearly singular footpoint is checked in
-    this way.
+    By Sylvester's criterion it is if and only if all leading minors are positive. They
+    are computed in rational arithmetic, which is slow, so only a singular or nearly
+    singular center is checked in this way.
 
     Parameters
     ----------
@@ -462,13 +473,16 @@ def _is_positive_definite(center: np.ndarray) -> bool:
     Returns
     -------
     bool
-        The answer.
+        Whether all leading minors are positive.
     """
     m = len(center)
-    exact = [
+    # Every float is a fraction. Twice the symmetric part needs no division.
+    fractions = [
         [fmpq(*float(entry).as_integer_ratio()) for entry in row] for row in center
     ]
-    twice_symmetric = [[exact[i][j] + exact[j][i] for j in range(m)] for i in range(m)]
+    twice_symmetric = [
+        [fractions[i][j] + fractions[j][i] for j in range(m)] for i in range(m)
+    ]
     for size in range(1, m + 1):
         minor = fmpq_mat([row[:size] for row in twice_symmetric[:size]]).det()
         if not minor > 0:

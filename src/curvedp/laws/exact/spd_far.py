@@ -175,7 +175,10 @@ class FarGaussianDraw:
         return self.beta * product.log()
 
     def is_decreasing(self) -> bool:
-        """Say whether the log-eigenvalues satisfy ρ₁ > … > ρ_m, decided with certainty.
+        """Return whether the log-eigenvalues satisfy ρ₁ > … > ρ_m, with certainty.
+
+        The proposal does not enforce this order, in which the target law lists the
+        log-eigenvalues of a matrix.
 
         Returns
         -------
@@ -183,15 +186,15 @@ class FarGaussianDraw:
             False if two neighbors are in the wrong order; such a proposal is rejected.
         """
 
-        def decide_at(precision: int) -> bool | None:
-            """Return the answer, or None if these bits do not decide it."""
+        def is_decreasing_at(precision: int) -> bool | None:
+            """Return whether they decrease, or None if these bits do not decide it."""
             rho = self.log_eigenvalues(precision)
             gaps = [larger - smaller for larger, smaller in itertools.pairwise(rho)]
             if any(gap < 0 for gap in gaps):
                 return False
             return True if all(gap > 0 for gap in gaps) else None
 
-        return decide(decide_at)
+        return decide(is_decreasing_at)
 
     def is_accepted(self, source: Source) -> bool:
         """Decide with certainty whether rejection sampling accepts this proposal.

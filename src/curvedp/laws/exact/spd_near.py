@@ -394,13 +394,16 @@ class NearDraw:
         m = self._bound.m
         identity = np.eye(len(self._layout.normal_index))
         scales = self._bound.scales(normals)
+
+        # The entries of s·G: standard deviation 1 on the diagonal, √½ off it.
+        signed_deviations = self._layout.sign * (1 - identity) * root_half + identity
+        entry_normals = normals[self._layout.normal_index]
+        scaled_gaussian = entry_normals * signed_deviations * scales.traceless
+
+        # (σ − s)·tr G/m; the first m normals are the diagonal of G.
         trace = normals[:m].sum()
-        deviations = self._layout.sign * (1 - identity) * root_half + identity
-        gaussian_part = (
-            normals[self._layout.normal_index] * deviations * scales.traceless
-        )
-        trace_part = trace * (scales.trace - scales.traceless) / m
-        return gaussian_part + identity * trace_part
+        diagonal_shift = trace * (scales.trace - scales.traceless) / m
+        return scaled_gaussian + identity * diagonal_shift
 
     def _matrix_in_balls(self, precision: int) -> arb_mat:
         """Return balls around the entries of V.
@@ -521,17 +524,19 @@ class NearDraw:
         eigenvalues = self._eigenvalues(precision)
         if eigenvalues is None:
             return arb.nan()
+
+        # log Π sinhc x_ij over all pairs. Each sinhc is evaluated at the midpoint of
+        # its ball, because sinh x/x cannot be evaluated on a ball around 0. Since
+        # |d log sinhc x/dx| ≤ |x|/3, this is off by at most `uncertainty`.
         product = arb(1)
         uncertainty = arb(0)
         sum_of_squares = arb(0)
         for i, first in enumerate(eigenvalues):
             for second in eigenvalues[:i]:
                 x = (first - second) / 2
-                # sinhc is evaluated at the midpoint, because sinh x/x cannot be
-                # evaluated on a ball around 0; |d log sinhc/dx| ≤ |x|/3.
                 midpoint = x.mid()
                 radius = x.rad()
-                if midpoint != 0:
+                if midpoint != 0:  # sinhc 0 = 1
                     product = product * midpoint.sinh() / midpoint
                 uncertainty = uncertainty + radius * (abs(midpoint) + radius) / 3
                 sum_of_squares = sum_of_squares + x * x
@@ -651,19 +656,23 @@ def _matrix_layout(m: int, beta: int) -> MatrixLayout:
     MatrixLayout
         For each entry, the index of its normal, and its sign.
     """
-    i, j = np.triu_indices(m, 1)
-    n_pairs = len(i)
+    # The real part: a diagonal, and the same numbers above and below it.
+    rows, columns = np.triu_indices(m, 1)
+    n_pairs = len(rows)
     real_index = np.diag(np.arange(m))
-    real_index[i, j] = m + np.arange(n_pairs)
-    real_index[j, i] = m + np.arange(n_pairs)
+    real_index[rows, columns] = m + np.arange(n_pairs)
+    real_index[columns, rows] = m + np.arange(n_pairs)
     if beta == 1:
         return MatrixLayout(real_index, np.ones((m, m)))
 
-    imaginary_index = np.zeros((m, m), dtype=int)
-    imaginary_index[i, j] = m + n_pairs + np.arange(n_pairs)
-    imaginary_index[j, i] = m + n_pairs + np.arange(n_pairs)
     # The imaginary part changes its sign under transposition.
+    imaginary_index = np.zeros((m, m), dtype=int)
+    imaginary_index[rows, columns] = m + n_pairs + np.arange(n_pairs)
+    imaginary_index[columns, rows] = m + n_pairs + np.arange(n_pairs)
     antisymmetric_sign = np.triu(np.ones((m, m)), 1) - np.tril(np.ones((m, m)), -1)
+
+    # Each entry a + ib becomes a·[[1, 0], [0, 1]] + b·[[0, −1], [1, 0]]. The Kronecker
+    # product with a 2×2 matrix replaces each entry by a multiple of that matrix.
     on_block_diagonal = np.eye(2, dtype=int)
     off_block_diagonal = 1 - on_block_diagonal
     imaginary_unit = np.array([[0, -1], [1, 0]])

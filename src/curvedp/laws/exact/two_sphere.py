@@ -348,6 +348,11 @@ class _Noise:
     def round_points(self, centers: np.ndarray, grid: int, integers: np.ndarray) -> int:
         """Write the rounded draws about the centers into `integers`.
 
+        A draw is the end of a geodesic from its center, with a radius and a direction
+        of this noise. All draws are first computed together in float balls: float64
+        numbers with proved error radii. Those whose rounding is not certain are then
+        computed one by one with more bits.
+
         Parameters
         ----------
         centers : array, shape (n, 3)
@@ -364,25 +369,29 @@ class _Noise:
         """
         # All draws together, in float balls.
         with np.errstate(all="ignore"):
+            # The accepted proposals of all batches: radii r, and points (x, y) of the
+            # unit disk, which determine the directions.
             r = _join([batch.floats[batch.indices] for batch in self.radii])
-            pairs = [
+            disk_points = [
                 [coordinate[batch.indices] for coordinate in batch.proposals.floats()]
                 for batch in self.directions
             ]
-            x = _join([pair[0] for pair in pairs])
-            y = _join([pair[1] for pair in pairs])
+            x = _join([disk_point[0] for disk_point in disk_points])
+            y = _join([disk_point[1] for disk_point in disk_points])
 
             sin_cos = _sin_cos(r)
             center = [FloatBall(column) for column in centers.T]
             point = _point(center, _frame_sign(centers[:, 0]), sin_cos, x, y)
 
+            # A draw is settled if all three coordinates are.
             is_certain = np.ones(len(centers), dtype=bool)
             for column, coordinate in enumerate(point):
-                rounded, certain = coordinate.round(grid)
+                rounded, is_coordinate_certain = coordinate.round(grid)
                 integers[:, column] = rounded
-                is_certain &= certain
+                is_certain &= is_coordinate_certain
 
-        # The few that a float ball does not decide, one by one.
+        # The few that float balls do not decide, one by one. Each needs the batch and
+        # the proposal from which its radius and its direction came.
         undecided = np.flatnonzero(~is_certain)
         radius_indices = list(_positions([batch.indices for batch in self.radii]))
         pair_indices = list(_positions([batch.indices for batch in self.directions]))
@@ -415,26 +424,33 @@ class _Noise:
         list of int
             The three coordinates in units of 2^-grid.
         """
-        radii = self.radii[radius_index[0]].proposals
-        directions = self.directions[pair_index[0]].proposals
+        radius_batch, radius_proposal = radius_index
+        pair_batch, pair_proposal = pair_index
+        radii = self.radii[radius_batch].proposals
+        directions = self.directions[pair_batch].proposals
         exact_center = [arb(entry) for entry in center.tolist()]
+        frame_sign = float(_frame_sign(center[0]))
 
         def evaluate(bits: int) -> list[int] | None:
             """Return the integers if these bits make all three certain, else None."""
-            r = radii.ball(radius_index[1], bits)
+            r = radii.ball(radius_proposal, bits)
             sin, cos = r.sin_cos()
-            x, y = directions.balls(pair_index[1], bits)
-            frame_sign = float(_frame_sign(center[0]))
+            x, y = directions.balls(pair_proposal, bits)
             point = _point(exact_center, frame_sign, _SinCos(sin, cos), x, y)
-            entries = [round_arb(entry, grid) for entry in point]
-            numbers = [entry for entry in entries if entry is not None]
-            return numbers if len(numbers) == len(entries) else None
+
+            coordinates = [round_arb(coordinate, grid) for coordinate in point]
+            certain = [integer for integer in coordinates if integer is not None]
+            return certain if len(certain) == len(coordinates) else None
 
         return decide(evaluate, first_precision(grid))
 
 
 def _draw_noise(count: int, scale: float, source: Source) -> _Noise:
-    """Draw the radii and directions of a block; no center is looked at.
+    """Draw the radii and directions of a block by rejection sampling.
+
+    Both are drawn before any center is looked at, so how long it takes does not depend
+    on the data. Radii are proposed from an envelope, and directions from pairs (x, y)
+    in a square, of which those in the unit disk are accepted.
 
     Parameters
     ----------
@@ -451,28 +467,28 @@ def _draw_noise(count: int, scale: float, source: Source) -> _Noise:
         `count` accepted radii and directions.
     """
     radii: list[_RadiusBatch] = []
-    missing = count
+    n_missing = count
     # The part of proposals that the sphere accepts is (1 + e^{−π/σ})/(1 + σ²).
     acceptance = (1 + math.exp(-math.pi / scale)) / (1 + scale**2)
-    while missing > 0:
-        # A little more than expected, so that one batch is enough as a rule.
-        n_proposals = math.ceil(missing / acceptance * 1.02) + 8
+    while n_missing > 0:
+        # 2 % and 8 more than the expected number, so that one batch is usually enough.
+        n_proposals = math.ceil(n_missing / acceptance * 1.02) + 8
         proposals = _Radii(LazyUniforms(source, 3 * n_proposals), scale)
         with np.errstate(all="ignore"):
             floats = proposals.floats()
-            indices = proposals.accepted(floats)[:missing]
+            indices = proposals.accepted(floats)[:n_missing]
         radii.append(_RadiusBatch(proposals, indices, floats))
-        missing -= len(indices)
+        n_missing -= len(indices)
 
     directions: list[_DirectionBatch] = []
-    missing = count
-    while missing > 0:
-        # π/4 of the pairs lie in the disk.
-        n_pairs = math.ceil(missing * 1.3) + 8
+    n_missing = count
+    while n_missing > 0:
+        # π/4 of the pairs lie in the disk, and 1.3 is a little more than 4/π.
+        n_pairs = math.ceil(n_missing * 1.3) + 8
         pairs = _Directions(LazyUniforms(source, 2 * n_pairs))
-        indices = pairs.accepted()[:missing]
+        indices = pairs.accepted()[:n_missing]
         directions.append(_DirectionBatch(pairs, indices))
-        missing -= len(indices)
+        n_missing -= len(indices)
     return _Noise(radii, directions)
 
 
@@ -595,17 +611,26 @@ def _point(
     list of three balls
         The coordinates of the draw.
     """
+    # The footpoint p.
     squared_length = sum(entry * entry for entry in center[1:]) + center[0] * center[0]
     length = squared_length.sqrt()
     p = [entry / length for entry in center]
-    square_x, square_y = x * x, y * y
-    s = square_x + square_y
-    a = (square_x - square_y) / s
-    b = 2.0 * (x * y) / s
 
-    along = p[1] * a + p[2] * b
-    quotient = along / (1.0 - p[0] * frame_sign)
-    direction = [along * frame_sign, a - quotient * p[1], b - quotient * p[2]]
+    # A uniform point of the circle, from a uniform point of the disk: (x + iy)² has
+    # twice its angle, which is uniform too, and needs no square root to be scaled.
+    square_x, square_y = x * x, y * y
+    squared_radius = square_x + square_y
+    a = (square_x - square_y) / squared_radius
+    b = 2.0 * (x * y) / squared_radius
+
+    # The reflection of (0, a, b). The sign makes the divisor at least 1.
+    product_with_p = p[1] * a + p[2] * b
+    quotient = product_with_p / (1.0 - p[0] * frame_sign)
+    direction = [
+        product_with_p * frame_sign,
+        a - quotient * p[1],
+        b - quotient * p[2],
+    ]
     return [
         radial.cos * p_entry + radial.sin * w_entry
         for p_entry, w_entry in zip(p, direction, strict=True)

@@ -463,9 +463,10 @@ class RadialDensity:
     def _peak(self) -> float:
         """Return the radius where the density weight(r)·∏ sn_κ(r)^n is largest.
 
-        It is found by bisection. The log-density rises as long as the slope Σ
-        n·sn_κ'/sn_κ of the volume, which falls from ∞, exceeds −weight'/weight, which
-        never falls.
+        The derivative of the log-density is Σ n·sn_κ'/sn_κ + weight'/weight. The sum
+        falls from ∞ and −weight'/weight never falls, so the density rises up to one
+        radius and falls beyond it. That radius is bracketed by doubling, and then found
+        by bisection.
 
         The sum runs over the curvatures κ with multiplicities n. sn_κ(r) is
         sin(√κ·r)/√κ, r, or sinh(√−κ·r)/√−κ for κ > 0, = 0, < 0.
@@ -500,7 +501,7 @@ class RadialDensity:
         return high
 
     def _density_rises_at(self, r: float) -> bool:
-        """Say whether the radial density weight(r)·∏ sn_κ(r)^n rises at the radius r.
+        """Return whether the density weight(r)·∏ sn_κ(r)^n rises at the radius r.
 
         Its logarithm has the derivative weight'/weight + Σ n·sn_κ'/sn_κ, so the density
         rises where −weight'/weight is less than the sum.
@@ -518,6 +519,7 @@ class RadialDensity:
         bool
             True below the peak of the density.
         """
+        # Σ n·sn_κ'/sn_κ, where tan(z)/z and tanh(z)/z keep their digits for a small z.
         volume_slope = 0.0
         for kappa, count in self.space.jacobi_spectrum:
             angle = math.sqrt(abs(kappa)) * r
@@ -529,7 +531,7 @@ class RadialDensity:
                 volume_slope += count / (r * (math.tanh(angle) / angle))
 
         if self.kind == "gaussian":
-            weight_slope = (r / self.scale) / self.scale
+            weight_decay = (r / self.scale) / self.scale
         else:
-            weight_slope = 1 / self.scale
-        return weight_slope < volume_slope
+            weight_decay = 1 / self.scale
+        return weight_decay < volume_slope

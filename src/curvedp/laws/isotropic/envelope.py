@@ -79,24 +79,36 @@ class TangentEnvelope:
         width : float
             Any positive length; the search for touch points starts with it.
         """
+        # The tangents touch g at 0 and at points on both sides of it. Their minimum is
+        # the log-envelope: one straight piece for each tangent, from one crossing of
+        # neighboring tangents to the next.
         self._log_density = log_density
         ends = (min(low, 0.0), max(high, 0.0))
-        sides = [_touch_points(log_density, end, width) for end in ends if end]
-        knots = np.unique(np.concatenate([np.zeros(1), *sides]))
+        touch_points_of_sides = [
+            _touch_points(log_density, end, width) for end in ends if end
+        ]
+        knots = np.unique(np.concatenate([np.zeros(1), *touch_points_of_sides]))
         heights = log_density(knots)
         slopes = slope(knots)
         crossings = _tangent_crossings(knots, heights, slopes)
         piece_ends = np.concatenate([[low], crossings, [high]])
 
         # Each piece decays from its higher end at the rate |slope|. A level piece gets
-        # a rate that is too small to change anything.
+        # the rate 2^-60/length, which changes its density by less than a rounding
+        # error, so that divisions by the rate need no special case.
         lengths = np.diff(piece_ends)
         is_rising = slopes > 0.0
         self._higher_end = np.where(is_rising, piece_ends[1:], piece_ends[:-1])
         smallest_rate = np.where(np.isinf(lengths), 0.0, 2.0**-60 / lengths)
         rates = np.maximum(np.abs(slopes), smallest_rate)
+
+        # With a uniform number u, the point of a piece below which (seen from its
+        # higher end) the fraction u of its mass lies is
+        #     higher end + signed length·log(1 + u·decay),
+        # where decay = e^{−rate·length} − 1 and the signed length is ±1/rate. The sign
+        # leads into the piece, since the logarithm is negative.
         self._decay = np.expm1(-rates * lengths)
-        self._step = np.where(is_rising, 1.0, -1.0) / rates
+        self._signed_decay_length = np.where(is_rising, 1.0, -1.0) / rates
         self._slope = slopes
         self._log_height = heights + slopes * (self._higher_end - knots) + _RAISE
         piece_masses = np.exp(self._log_height) * -self._decay / rates
@@ -149,14 +161,18 @@ class TangentEnvelope:
         array of int
             The positions whose proposal was rejected.
         """
+        # A uniform mass below the proposal tells the piece.
         size = draws.size if positions is None else positions.size
-        heights = rng.random(size) * self._cumulative_mass[-1]
-        piece = np.searchsorted(self._cumulative_mass[:-1], heights, side="right")
+        masses_below = rng.random(size) * self._cumulative_mass[-1]
+        piece = np.searchsorted(self._cumulative_mass[:-1], masses_below, side="right")
+
+        # A point of the piece, by the formula in `__init__`.
         higher_end = self._higher_end[piece]
         proposals = np.log1p(rng.random(size) * self._decay[piece])
-        proposals *= self._step[piece]
+        proposals *= self._signed_decay_length[piece]
         proposals += higher_end
 
+        # log(f/envelope) = log f(t) − height at the higher end − slope·(t − that end).
         log_ratios = self._slope[piece]
         log_ratios *= higher_end - proposals
         log_ratios -= self._log_height[piece]
@@ -165,6 +181,7 @@ class TangentEnvelope:
             log_ratios += self._log_density(proposals)
         _check_below_envelope(log_ratios, proposals)
 
+        # An exponential variable is below x with probability 1 − e^{−x}.
         rejected = np.flatnonzero(rng.standard_exponential(size) < -log_ratios)
         if positions is None:
             draws[...] = proposals
@@ -216,6 +233,7 @@ def _touch_points(log_density: Function, end: float, width: float) -> Floats:
         The points, from 0 outward.
     """
     with np.errstate(divide="ignore"):
+        # Step outward, twice as far each time, until g has fallen to −12.
         while (
             width < abs(end)
             and log_density(np.array([math.copysign(width, end)]))[0] > -_MAX_LOG_DROP
@@ -225,6 +243,7 @@ def _touch_points(log_density: Function, end: float, width: float) -> Floats:
         largest_drop = min(_MAX_LOG_DROP, -float(log_density(np.array([end]))[0]))
         levels = -largest_drop * (np.arange(1, _KNOTS + 1) / _KNOTS) ** 2
 
+        # Bisection for all levels at once, between 0 and that end.
         inner = np.zeros(_KNOTS)
         outer = np.full(_KNOTS, end)
         for _ in range(_KNOT_BISECTIONS):
@@ -298,6 +317,7 @@ def radial_mode(kind: Kind, space: TwoPointHomogeneousSpace, scale: float) -> fl
         )
         return volume_term - weight_term
 
+    # Bracket log r, from the scale upward and then downward, in steps of 1.
     high = math.log(scale)
     while math.exp(high) < space.diameter and scaled_slope(high) > 0:
         high += 1.0
@@ -305,6 +325,7 @@ def radial_mode(kind: Kind, space: TwoPointHomogeneousSpace, scale: float) -> fl
     low = high - 1.0
     while scaled_slope(low) <= 0:
         low -= 1.0
+
     if scaled_slope(high) > 0:
         # A law that is almost uniform rises up to the last bit of the diameter.
         return space.diameter

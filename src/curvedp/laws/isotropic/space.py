@@ -67,24 +67,29 @@ class TwoPointHomogeneousSpace:
         Real: curvature κ in every direction. Complex: 4κ in one direction and κ in the
         others. The diameter is π/(2√κ) for both. Quaternionic spaces are neither.
         """
-        smallest = min(kappa for kappa, _ in self.jacobi_spectrum)
-        if not smallest > 0:
+        smallest_curvature = min(kappa for kappa, _ in self.jacobi_spectrum)
+        if not smallest_curvature > 0:
             return False
-        diameter = math.pi / (2 * math.sqrt(smallest))
-        if not math.isclose(self.diameter, diameter, rel_tol=1e-9):
+        projective_diameter = math.pi / (2 * math.sqrt(smallest_curvature))
+        if not math.isclose(self.diameter, projective_diameter, rel_tol=1e-9):
             return False
 
+        # Real: one curvature, in all directions.
         if len(self.jacobi_spectrum) == 1:
             return True
+
+        # Complex: in units of κ, curvature 1 in d − 2 directions and 4 in one. The
+        # tolerance 1e-9 leaves room for the rounding of the stated curvatures.
         relative_spectrum = sorted(
-            (kappa / smallest, count) for kappa, count in self.jacobi_spectrum
+            (kappa / smallest_curvature, multiplicity)
+            for kappa, multiplicity in self.jacobi_spectrum
         )
-        expected_spectrum = [(1.0, self.dim - 2), (4.0, 1)]
+        complex_spectrum = [(1.0, self.dim - 2), (4.0, 1)]
         return len(relative_spectrum) == 2 and all(
-            count == expected_count
+            multiplicity == expected_multiplicity
             and math.isclose(kappa, expected_kappa, rel_tol=1e-9)
-            for (kappa, count), (expected_kappa, expected_count) in zip(
-                relative_spectrum, expected_spectrum, strict=True
+            for (kappa, multiplicity), (expected_kappa, expected_multiplicity) in zip(
+                relative_spectrum, complex_spectrum, strict=True
             )
         )
 

@@ -353,7 +353,7 @@ class DeltaEnclosure:
 
     @staticmethod
     def _is_tight(ball: arb) -> bool:
-        """Say whether a ball around δ(ε) is small relative to δ(ε), or exactly 0.
+        """Return whether a ball around δ(ε) is small relative to δ(ε), or exactly 0.
 
         Parameters
         ----------
@@ -418,7 +418,7 @@ class DeltaEnclosure:
         return guess if guess > self.smallest_log else self.smallest_log
 
     def _is_beyond_max_loss(self, eps: float) -> bool:
-        """Say whether ε is at or above the largest privacy loss, so that δ(ε) is 0.
+        """Return whether ε is at or above the largest privacy loss, so that δ(ε) is 0.
 
         Let s be the noise scale, D the distance of the two noise centers and c the
         diameter of the space. The largest loss is D/s for Laplace noise, and
@@ -600,7 +600,7 @@ class DeltaEnclosure:
         mode = law.mode
 
         def is_above_depth(offset: float) -> bool:
-            """Say whether ρ(mode + offset) is above e^−depth of its peak."""
+            """Return whether ρ(mode + offset) is above e^−depth of its peak."""
             return float(law.log_rho(np.array([offset]))[0]) > -depth
 
         # Below the mode. A start very close to 0 is replaced by 0.

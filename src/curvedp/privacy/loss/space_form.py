@@ -795,7 +795,7 @@ class SpaceFormLoss(PrivacyLossLaw):
         return log_integrals
 
     def _has_two_scales(self, low: Array, high: Array, direction: Direction) -> bool:
-        """Say whether an integral must be cut at r = 20, where sinh is exponential.
+        """Return whether an integral must be cut at r = 20, where sinh is exponential.
 
         The density of Laplace noise of large scale on a hyperbolic space varies on one
         scale near its center and on a longer one far out. One quadrature rule does not

@@ -1103,11 +1103,14 @@ class TabulatedLossLaw:
             # Stop if no cell needs to be halved.
             is_steep = np.abs(at_low - at_high) > _STEEP_CHANGE
             has_too_few_cells = len(low) < _FEWEST_CELLS
+            # A shorter cell is nearly as short as the spacing of floats, and cannot
+            # become less steep. It is at a jump of f.
             can_be_halved = high - low > 1e-12 * high
             if not has_too_few_cells and not np.any(is_steep & can_be_halved):
                 break
 
-            # Halve the steep cells, or all of them if there are too few.
+            # Halve the steep cells, or all of them if there are too few. The left half
+            # takes the place of its cell, and the right half is appended.
             middle = (low + high) / 2
             is_split = is_steep | has_too_few_cells
             left_ends = np.concatenate([low, middle[is_split]])

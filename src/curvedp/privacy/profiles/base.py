@@ -207,7 +207,7 @@ class PrivacyProfile(PrivacyCurve):
         """The smallest μ such that the release is μ-GDP, rounded up.
 
         μ-GDP (Gaussian differential privacy) means that δ(ε) <= δ_μ(ε) at every ε, with
-        δ_μ the profile of telling N(0, 1) from N(μ, 1). So the smallest μ is the
+        δ_μ the profile of N(0, 1) versus N(μ, 1). So the smallest μ is the
         supremum over ε of μ_ε, the solution of δ_μ(ε) = δ(ε).
 
         If the privacy loss is bounded by T, all ε in [0, T) are searched. Otherwise the
@@ -416,7 +416,7 @@ class PrivacyProfile(PrivacyCurve):
     def mu_at(self, eps: Array) -> Array:
         """Return, for every ε, the μ with δ_μ(ε) = δ(ε).
 
-        δ_μ is the profile of telling N(0, 1) from N(μ, 1). So μ expresses δ(ε) as the
+        δ_μ is the profile of N(0, 1) versus N(μ, 1). So μ expresses δ(ε) as the
         distance between two normal laws, which varies little with ε.
 
         Parameters
@@ -439,7 +439,7 @@ class PrivacyProfile(PrivacyCurve):
     def _mu_at(self, eps: Array, start: float | None = None) -> Array:
         """Return the μ with δ_μ(ε) = δ(ε), for ε in the table of the privacy loss.
 
-        δ_μ is the profile of telling N(0, 1) from N(μ, 1). The equation is solved from
+        δ_μ is the profile of N(0, 1) versus N(μ, 1). The equation is solved from
         log δ(ε), or from log(1 − δ(ε)) where δ > ½, so that μ has full precision.
 
         Parameters
@@ -768,7 +768,7 @@ class PrivacyProfile(PrivacyCurve):
         return float(round_up(max(largest, -float(refined.fun)), RELATIVE_ERROR))
 
     def _no_larger_order_matters(self, order: float, rho: float) -> bool:
-        """Say whether no order above the given one can raise the supremum of D_α/α.
+        """Return whether no order above the given one can raise the supremum of D_α/α.
 
         D_α is the Rényi divergence of order α; the supremum of D_α/α is ρ of zCDP. If
         the privacy loss is bounded, D_α is at most the largest loss. Otherwise
@@ -901,7 +901,7 @@ def _solve_for_mu(
 ) -> Array:
     """Solve δ_μ(ε) = δ for μ by Newton's method, elementwise.
 
-    δ_μ(ε) is the profile of telling N(0, 1) from N(μ, 1). A step is cut if it would
+    δ_μ(ε) is the profile of N(0, 1) versus N(μ, 1). A step is cut if it would
     more than double μ, or remove more than half of it. The iteration ends when all
     steps are below 1e-13·μ.
 
@@ -985,7 +985,7 @@ def _mu_with_large_delta(
 ) -> Array:
     """Return the μ with δ_μ(ε) = δ, elementwise, for δ > ½ given as log(1 − δ).
 
-    δ_μ(ε) is the profile of telling N(0, 1) from N(μ, 1). With a = ε/μ − μ/2,
+    δ_μ(ε) is the profile of N(0, 1) versus N(μ, 1). With a = ε/μ − μ/2,
     b = ε/μ + μ/2, the normal distribution function Φ and density φ, and Mills' ratio
     R(x) = Φ(−x)/φ(x),
 

@@ -454,7 +454,7 @@ class GaussianProfile(ConstantCurvatureProfile):
         return min(float(round_up(angle, 1e-15)), math.pi)
 
     def _delta(self, eps: Array) -> Array:
-        """Return δ(ε) of telling N(0, 1) from N(μ, 1), with μ = sensitivity/σ.
+        """Return δ(ε) of N(0, 1) versus N(μ, 1), with μ = sensitivity/σ.
 
         Parameters
         ----------
@@ -469,7 +469,7 @@ class GaussianProfile(ConstantCurvatureProfile):
         return np.asarray(gdp_delta(self.mu, eps))
 
     def _tradeoff(self, alpha: Array) -> Array:
-        """Return the trade-off curve of telling N(0, 1) from N(μ, 1).
+        """Return the trade-off curve of N(0, 1) versus N(μ, 1).
 
         Here μ = sensitivity/σ, with the scale σ of the noise.
 
@@ -608,7 +608,7 @@ class FloorProfile(PrivacyProfile):
 
 
 def _is_flat_gaussian(kind: str, curvature: float, dim: int) -> bool:
-    """Say whether the noise is a Gaussian on a flat space, with a closed form.
+    """Return whether the noise is a Gaussian on a flat space, with a closed form.
 
     A line is flat whatever its curvature. A circle (dimension 1, curvature > 0) is not
     a flat space here, because outputs wrap around it.
