@@ -80,9 +80,9 @@ def gallery_page() -> str:
     """Return the page of the short examples: text, picture, output, and folded code."""
     parts = [
         "# Gallery: a manifold against vectors",
-        "Each example releases a mean on its manifold, and the same mean through vectors with Gaussian "
-        "noise at the same guarantee. [Comparison with Euclidean methods](../evidence/vectors.md) has "
-        "all numbers in one table.",
+        "Each example releases a mean on its manifold. For comparison, it also treats the records as "
+        "vectors, and releases their mean with Gaussian noise at the same guarantee. "
+        "[Comparison with Euclidean methods](../evidence/vectors.md) has all numbers in one table.",
     ]
     for name in GALLERY:
         script = ROOT / "examples" / f"{name}.py"
@@ -118,7 +118,7 @@ def page_of(script: Path) -> str:
     printed = printed_text(script)
     source = (
         f"*This page is the script `examples/{script.name}`, run with "
-        "[real data](../reference/datasets.md). Without them the script uses a simulated stand-in.*"
+        "[real data](../reference/datasets.md). Without these files, the script uses simulated data.*"
     )
     output = (
         "## Output\n\nThe noise is new in every run, so your numbers differ.\n\n"

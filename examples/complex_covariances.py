@@ -1,8 +1,10 @@
 # %% [markdown]
 # # Complex covariances
 #
-# Two channels of a radar, with power and phase. `HPDAffineInvariant(2)` has curvature between −½ and 0, so the sensitivity of
-# the mean is 2r/n. As vectors, the entries are bounded only by the largest power that a record may have.
+# Each record is the covariance matrix of two channels of a radar, with power and phase. The manifold
+# `HPDAffineInvariant(2)` has curvature between −½ and 0, so the sensitivity of the mean of n records in a ball of
+# radius r is 2r/n. If the records are treated as vectors, their entries are bounded only by the largest power
+# that a record may have.
 
 # %%
 import numpy as np

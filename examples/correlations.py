@@ -1,9 +1,9 @@
 # %% [markdown]
 # # Functional connectivity
 #
-# Correlations of four regions in 300 brains (simulated). `CorrelationOffLog` is flat and does not depend on the order of the
-# regions. The detour through vectors takes Fisher's z of each entry; its release may not be a correlation matrix, and is then
-# projected.
+# The records are correlation matrices of four regions in 300 brains (simulated). The manifold `CorrelationOffLog`
+# is flat and does not depend on the order of the regions. The alternative treats the records as vectors: it takes
+# Fisher's z of each entry. Its release need not be a correlation matrix, and it is then projected to one.
 
 # %%
 import numpy as np

@@ -1,8 +1,9 @@
 # %% [markdown]
 # # Directions on the sphere
 #
-# Many records are directions, that is points of the sphere S²: earthquake epicenters, home towns, orbits, wind. This tutorial
-# releases the mean epicenter of the earthquakes around Japan, as if each were a person's address.
+# Many records are directions, that is, points of the sphere S². Examples are earthquake epicenters, home towns,
+# orbits and wind. This tutorial releases the mean epicenter of the earthquakes around Japan, as if each epicenter
+# were a person's address.
 
 # %%
 import matplotlib.pyplot as plt
@@ -49,10 +50,11 @@ print(kind, quakes.shape)
 # %% [markdown]
 # ## The radius decides the noise
 #
-# On a sphere, replacing one of n points in a ball of radius r can move their mean by more than 2r/n, because geodesics
-# on a sphere converge. The noise is proportional to this *sensitivity*. The published bound grows without limit near
-# r = π/4 and does not exist beyond. The bound that curvedp uses is sharp as n grows (up to r = π/4 within 2.2% of the true
-# value at n = 10), and extends beyond r = 1 ([proof](../theory/sensitivity.md)).
+# On a sphere, replacing one of n points in a ball of radius r can move their mean by more than 2r/n, because
+# geodesics on a sphere converge. The noise is proportional to this *sensitivity*. The published bound grows
+# without limit near r = π/4 and does not exist beyond. The bound that curvedp uses extends beyond r = 1, and it
+# is sharp as n grows: up to r = π/4 it is within 2.2% of the true value at n = 10
+# ([proof](../theory/sensitivity.md)).
 
 # %%
 for radius in (0.2, 0.4, 0.6, 0.75, 1.0):
@@ -69,8 +71,9 @@ for radius in (0.2, 0.4, 0.6, 0.75, 1.0):
 # %% [markdown]
 # ## Release
 #
-# A ball of 0.4 radians (2,500 km) about 35°N 140°E contains the region. `"auto"` compares the mechanisms by their predicted
-# error, from public numbers alone, and the certificate records the choice.
+# A ball of 0.4 radians (2,500 km) about 35°N 140°E contains the region. With `"auto"`, the mechanisms are
+# compared by their predicted error, which is computed from public numbers alone. The certificate records the
+# choice.
 
 # %%
 mean = PrivateFrechetMean(sphere, center=center, radius=0.4, guarantee=GDP(0.5)).fit(
@@ -82,8 +85,9 @@ print("mechanism:", mean.certificate_.mechanism)
 print(f"private mean is {kilometers:.1f} km from the true one (not to be published)")
 
 # %% [markdown]
-# The picture shows noise at a much smaller budget, so that it is visible: draws of the Riemannian Gaussian about the true
-# mean, calibrated to GDP(0.02), with the sensitivity of curvedp and with the published one.
+# The picture shows the noise at a much smaller budget, so that it is visible. It shows draws of the Riemannian
+# Gaussian about the true mean, calibrated to GDP(0.02), once with the sensitivity of curvedp and once with the
+# published one.
 
 # %%
 rng = np.random.default_rng(1)

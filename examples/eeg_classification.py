@@ -1,12 +1,14 @@
 # %% [markdown]
 # # Classifying EEG
 #
-# Two seconds of EEG give one covariance matrix: how strongly each electrode varies, and which vary together. *Minimum
-# distance to mean* is the workhorse of brain–computer interfaces: it keeps one Fréchet mean per class, and assigns a new
-# window to the class of the nearest mean. Here each mean is released privately, so that the classifier can be published.
+# Two seconds of EEG give one covariance matrix. It describes how strongly the signal of each electrode varies,
+# and which signals vary together. *Minimum distance to mean* is the standard classifier of brain–computer
+# interfaces. It computes one Fréchet mean per class, and assigns a new window to the class of the nearest mean.
+# Here each mean is released privately, so that the classifier can be published.
 #
-# The recording has no labels, so the task comes from the montage: given six electrodes in a row from front to back, were
-# they on the left or on the right of the head? The two rows mirror each other, so this is not easy.
+# The recording has no labels, so we make a task from the positions of the electrodes. Given six electrodes in a
+# row from front to back, were they on the left or on the right of the head? The two rows are mirror images of
+# each other, so this is not easy.
 
 # %%
 import matplotlib.pyplot as plt
@@ -54,9 +56,9 @@ print(kind, train.shape, test.shape)
 # %% [markdown]
 # ## Public choices
 #
-# Scalp voltages have a variance of some hundred µV², and electrodes a few centimeters apart are strongly correlated.
-# That is textbook knowledge, and it gives the center: 300 µV², correlation 0.9. A radius of 4 is generous. The labels
-# and the number of windows in each class are public.
+# Scalp voltages have a variance of some hundred µV², and electrodes that are a few centimeters apart are strongly
+# correlated. This is textbook knowledge, and it determines the center: 300 µV², correlation 0.9. A radius of 4 is
+# generous. The labels and the number of windows in each class are public.
 
 # %%
 center = 300 * (0.1 * np.eye(6) + 0.9 * np.ones((6, 6)))
@@ -66,13 +68,13 @@ model = PrivateMDM(manifold, center=center, radius=4.0, guarantee=GDP(1.0)).fit(
 print("accuracy on the epochs, GDP(1):", model.score(test, test_side))
 
 # %% [markdown]
-# Each window is in one class, so both means together cost no more than one. If every window contributed a record to both
-# classes, μ would be √2 times as large.
+# Each window is in one class, so both means together cost no more than one. If every window contributed a record
+# to both classes, μ would be √2 times as large.
 #
 # ## Accuracy against the budget
 #
-# With 60 windows per class and 21 numbers per mean, this is a small study. The noise falls like 1/n: ten times as many
-# windows would reach the same accuracy at a tenth of μ.
+# With 60 windows per class and 21 numbers per mean, this is a small study. The noise is proportional to 1/n. Ten
+# times as many windows would therefore reach the same accuracy at a tenth of μ.
 
 # %%
 means = np.stack(

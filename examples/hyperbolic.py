@@ -1,10 +1,11 @@
 # %% [markdown]
 # # Hyperbolic embeddings
 #
-# A tree does not fit into the plane: the number of leaves grows exponentially, but a circle of radius r has a length of
-# 2πr only. In the hyperbolic plane the length of a circle grows exponentially, too, so trees (taxonomies, social networks,
-# disease networks) are embedded there. This tutorial releases the mean of such an embedding, and shows an effect that flat
-# space does not have: isotropic noise cannot bring μ below a certain floor.
+# A tree does not fit into the plane. Its number of leaves grows exponentially, while the length of a circle of
+# radius r is only 2πr. In the hyperbolic plane, the length of a circle also grows exponentially. Trees
+# (taxonomies, social networks, disease networks) are therefore embedded there. This tutorial releases the mean of
+# such an embedding. It also shows an effect that does not exist in flat space: isotropic noise cannot bring μ
+# below a certain floor.
 
 # %%
 import matplotlib.pyplot as plt
@@ -40,8 +41,9 @@ print(kind, points.shape)
 # %% [markdown]
 # ## Release the mean
 #
-# Embedding software keeps points away from the rim of the disk; a hyperbolic radius of 10 is a Euclidean radius of 0.9999.
-# That is public knowledge. On spaces of curvature ≤ 0 one record moves the mean by at most 2r/n, however large the ball is.
+# Embedding software keeps points away from the rim of the disk. A hyperbolic radius of 10 is a Euclidean radius
+# of 0.9999, and this is public knowledge. On spaces of curvature ≤ 0, one record moves the mean by at most 2r/n,
+# however large the radius r of the ball is.
 
 # %%
 mean = PrivateFrechetMean(disc, radius=10.0, guarantee=GDP(1.0)).fit(points)
@@ -54,9 +56,10 @@ print(
 # %% [markdown]
 # ## The floor
 #
-# In flat space more noise always gives more privacy, but not in hyperbolic space. The volume of a ball grows so fast that
-# wide noise runs to the rim, and from the rim two centers remain distinguishable. [No rotation-invariant noise of any
-# scale](../theory/hyperbolic-floor.md) gets below a floor that depends on dimension and sensitivity.
+# In flat space, more noise always gives more privacy. In hyperbolic space it does not. The volume of a ball grows
+# so fast that wide noise ends near the rim, and from there two centers can still be distinguished. [No
+# rotation-invariant noise of any scale](../theory/hyperbolic-floor.md) gets below a floor that depends on the
+# dimension and the sensitivity.
 
 # %%
 for dimension in (2, 5, 10, 50):
@@ -68,8 +71,9 @@ except UnattainableGuarantee as refusal:
     print("refused:", refusal)
 
 # %% [markdown]
-# The remedy is noise in normal coordinates: take the logarithm of the mean at the public center, add ordinary Gaussian noise
-# there, and map back. The logarithm does not stretch distances on such spaces, so μ = Δ/σ exactly, and there is no floor.
+# The remedy is noise in normal coordinates. Take the logarithm of the mean at the public center, add ordinary
+# Gaussian noise to it, and map the result back. On such spaces the logarithm does not increase distances.
+# Therefore μ = Δ/σ exactly, where Δ is the sensitivity and σ the noise scale, and there is no floor.
 
 # %%
 chart = LogGaussianMechanism.calibrated(Lorentz(10), 0.2, GDP(0.25))

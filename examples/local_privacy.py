@@ -1,9 +1,9 @@
 # %% [markdown]
 # # Local privacy: places
 #
-# Earthquake epicenters stand in for the places of people. Each person perturbs their own place before it is sent, so
-# that nobody holds the places. The server sees reports only, and still finds where the people are on average, and how
-# dense they are.
+# In this example, earthquake epicenters play the role of the places of people. Each person adds noise to their
+# own place before it is sent, so nobody else has the places. The server receives only the noisy reports. From
+# these it can still estimate where the people are on average, and how densely they live.
 
 # %%
 import tempfile
@@ -41,8 +41,9 @@ print(f"{len(places)} {kind} as (latitude, longitude) in degrees")
 # %% [markdown]
 # ## What a report gives away
 #
-# `epsilon=0.02` per kilometer means: of two places 50 km apart, no report is more than e ≈ 2.7 times as likely from
-# one as from the other. The price is known before anything is drawn: a report lies 100 km from its place on average.
+# With `epsilon=0.02` per kilometer, consider two places 50 km apart. No report is more than e ≈ 2.7 times as
+# likely from one of them as from the other. The cost in accuracy is known before anything is drawn: on average, a
+# report lies 100 km from its place.
 
 # %%
 device = MetricLaplace(earth, epsilon=0.02)
@@ -57,8 +58,9 @@ print(f"these reports: {moved.mean():.0f} km on average, {moved.max():.0f} km at
 # %% [markdown]
 # ## The mean place, from reports alone
 #
-# The noise is public, so its bias is known. The region contains the mean direction of the records with probability 0.95
-# or more: it is computed from the spread of the reports, which is that of the noise and of the records together.
+# The distribution of the noise is public, so its bias is known and can be corrected. The region contains the mean
+# direction of the records with probability 0.95 or more. It is computed from the spread of the reports, which
+# includes both the noise and the spread of the records.
 
 # %%
 mean = estimate_mean(device, reports)
@@ -70,8 +72,9 @@ print(f"{float(earth.dist(true, mean.value)):.0f} km from the true mean (not pub
 # %% [markdown]
 # ## The density of places
 #
-# Harmonics that the noise has shrunk are enlarged again, and each value has a standard error. `degree` is how fine the
-# details are; by default it follows from the number of reports and the noise.
+# The noise shrinks the spherical harmonics of the density by known factors. The estimate enlarges them again, and
+# it gives each value a standard error. The parameter `degree` determines how fine the details are. By default it
+# follows from the number of reports and the noise.
 
 # %%
 north, east = np.meshgrid(np.arange(20, 51), np.arange(120, 161), indexing="ij")
@@ -84,8 +87,8 @@ print(f"densest at {peak}: {density.values.max():.1f} ± {error:.1f} per steradi
 # %% [markdown]
 # ## The same person again
 #
-# Fresh reports of one place, averaged, give the place away. A device therefore keeps one permanent report for each
-# public cell, and says what a trace will cost before it is spent.
+# If someone averages many fresh reports of one place, the average reveals the place. A device therefore keeps one
+# permanent report for each public cell. It also states what a trace will cost before anything is spent.
 
 # %%
 home, work = [35.68, 139.69], [35.44, 139.64]
@@ -105,8 +108,9 @@ print(f"14 visits, {different} reports, {phone.total:.2f} per km spent in all")
 # %% [markdown]
 # ## Who is trusted
 #
-# The same question, the mean of directions in a ball of 0.4 radians, at the same guarantee, with a curator, a
-# federation of sites, and local reports that hide the *whole* place. This is why local privacy needs many people.
+# The last comparison answers the same question under three models of trust: a curator, a federation of sites, and
+# local reports that hide the *whole* place. The question is the mean of directions in a ball of 0.4 radians, at
+# the same guarantee. The result shows why local privacy needs many people.
 
 # %%
 print(compare_trust(Sphere(2), 10_000, 0.4, GDP(1.0), error=0.01))

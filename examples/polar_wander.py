@@ -1,9 +1,9 @@
 # %% [markdown]
 # # A polar wander path
 #
-# Rocks record where the magnetic pole was when they formed. Seen from a continent, the pole has wandered over the sphere for
-# 320 million years. *Geodesic regression* fits a great circle, traversed at constant speed, to the poles: it is linear
-# regression for responses on a sphere.
+# Rocks record where the magnetic pole was when they formed. Seen from a continent, the pole has wandered over the
+# sphere for 320 million years. *Geodesic regression* fits a great circle, traversed at constant speed, to these
+# poles. It is the counterpart of linear regression for responses on a sphere.
 
 # %%
 import matplotlib.pyplot as plt
@@ -38,10 +38,15 @@ print(
 # %% [markdown]
 # ## Thirty-three records are too few
 #
-# The public parameters: today's pole is the south pole (center), the mean position of the pole over 320 Myr lies within
-# 0.7 rad of it (radius), plates move the pole by at most 1.5 rad in that time (speed), and residuals are clipped to 0.4 rad
-# (clip). With n = 33 the density of the pure ε mechanism varies by at most e^{nε/4} over its whole domain, so a release at
-# a small ε is almost pure noise.
+# The mechanism needs four public parameters:
+#
+# - The center is the south pole, which is today's pole.
+# - The radius is 0.7 rad: the mean position of the pole over 320 Myr lies within this distance of the center.
+# - The speed is 1.5 rad, because plates move the pole by at most this angle in that time.
+# - The clip is 0.4 rad; longer residuals are clipped to this length.
+#
+# With n = 33 records, the density of the pure ε mechanism varies by at most a factor of e^{nε/4} over its whole
+# domain. A release at a small ε is therefore almost pure noise.
 
 # %%
 public = {
@@ -67,8 +72,9 @@ for eps in (2.0, 10.0):
 # %% [markdown]
 # ## The records behind the path
 #
-# Each of these poles is itself a mean over many measured sites. A private study would work on the sites. We simulate
-# 1,000 of them: an age, a pole on the path, and a scatter of 0.15 rad. Now ε = 1 is enough.
+# Each of these poles is itself a mean over many measured sites. A private study would use the sites as records.
+# We simulate 1,000 of them; each has an age, a pole on the path, and a scatter of 0.15 rad. With these records, ε
+# = 1 is enough.
 
 # %%
 sites = rng.uniform(0, 320, 1000)
@@ -91,9 +97,9 @@ print(
 )
 
 # %% [markdown]
-# Three places of the paper that proposed private geodesic regression are unsafe if they are followed literally (E20, E22
-# and E24 of the [errata](../errata.md)). The [page on regression](../theory/regression.md) has the proofs for the
-# algorithm that is used here.
+# The paper that proposed private geodesic regression is unsafe in three places if it is followed literally (E20,
+# E22 and E24 of the [errata](../errata.md)). The [page on regression](../theory/regression.md) has the proofs for
+# the algorithm that is used here.
 
 # %%
 figure, panels = plt.subplots(1, 2, figsize=(10, 4.7), layout="constrained")

@@ -2,8 +2,9 @@
 # # Rigid-body poses
 #
 # A pose of a gripper is a rotation and a position, where half a meter counts as one radian:
-# `SpecialEuclidean(3, length=0.5)`. The detour through vectors adds noise to the twelve matrix entries. Near the identity
-# these entries are nearly normal coordinates, so it loses little; far from it, it loses more.
+# `SpecialEuclidean(3, length=0.5)`. The alternative treats a pose as a vector, and adds noise to the twelve
+# matrix entries. Near the identity, these entries are nearly normal coordinates, so the alternative loses little
+# accuracy. Far from the identity, it loses more.
 
 # %%
 import numpy as np

@@ -1,9 +1,10 @@
 # %% [markdown]
 # # Private topics: what do customers write to their bank about?
 #
-# A bank wants to publish what its customers write about, without exposing anyone. Each message is
-# embedded as a unit vector of 384 numbers, a point of the sphere S³⁸³. This tutorial releases the centers and sizes of
-# topics, names them with a public vocabulary, measures their accuracy, and shows two approaches that fail.
+# A bank wants to publish what its customers write about, without exposing anyone. Each message is embedded as a
+# unit vector of 384 numbers, which is a point of the sphere S³⁸³. This tutorial releases the centers and sizes of
+# topics, names the topics with a public vocabulary, and measures their accuracy. It then shows two approaches
+# that fail.
 
 # %%
 import os
@@ -49,7 +50,7 @@ print(kind, X.shape)
 # %% [markdown]
 # ## Plan: how many topics can these data support?
 #
-# The prediction needs public numbers only: the number of messages, and the budget.
+# The prediction needs public numbers only, namely the number of messages and the budget.
 
 # %%
 guarantee = ApproxDP(4.0, 1e-6, adjacency="add-remove")
@@ -60,8 +61,9 @@ print("topics at most:", study.largest_number_of_clusters)
 # %% [markdown]
 # ## One release
 #
-# A noisy second moment finds the directions along which messages differ, a noisy histogram finds initial centers, and a
-# few noisy steps improve them. With "add-remove", the number of messages is also private.
+# The release has three steps. A noisy second moment finds the directions along which messages differ. A noisy
+# histogram finds initial centers, and a few noisy steps improve them. With "add-remove", the number of messages
+# is also private.
 
 # %%
 model = PrivateKMeans(sphere, n_clusters=20, guarantee=guarantee).fit(X)
@@ -73,10 +75,10 @@ print("every claim holds:", all(check.holds for check in checks))
 # %% [markdown]
 # ## Name the topics
 #
-# A released center is a vector. The phrases of a *public* vocabulary that are nearest to it name its topic. Here
-# the vocabulary has one entry per intent: the mean vector of its messages in the public test part of this data set.
-# For your own data, embed public phrases with the encoder of the messages. Phrases from private texts are
-# private.
+# A released center is a vector. To name its topic, we find those phrases of a *public* vocabulary whose vectors
+# are nearest to it. Here the vocabulary has one entry per intent: the mean vector of its messages in the public
+# test part of this data set. For your own data, embed public phrases with the encoder of the messages. Do not use
+# phrases from private texts, because they are private data.
 
 # %%
 public_means = [
@@ -98,8 +100,9 @@ figure.savefig("private_topics.png", dpi=150)
 # %% [markdown]
 # ## Accuracy
 #
-# These messages are public, so we can compare the topics with the true intents. Their normalized mutual information is
-# 1 for a perfect match and 0 for chance. Do not publish it for private messages: `predict` is computed from them.
+# These messages are public, so we can compare the topics with the true intents. The measure is the normalized
+# mutual information, which is 1 for a perfect match and 0 for chance. Do not publish it for private messages,
+# because `predict` is computed from them.
 
 # %%
 truth = intents[~is_public]
@@ -113,7 +116,8 @@ print("largest error of a count:", round(np.abs(true_counts - model.counts_).max
 # %% [markdown]
 # ## Two approaches that fail
 #
-# A smaller budget supports fewer topics, and finally none. The plan shows this before you spend any budget.
+# With a smaller budget, fewer topics can be found, and finally none. The plan shows this before you spend any
+# budget.
 
 # %%
 for epsilon in (4.0, 1.0, 0.2, 0.02):
@@ -122,8 +126,9 @@ for epsilon in (4.0, 1.0, 0.2, 0.02):
     print(f"ε = {epsilon:g}: at most {carried.largest_number_of_clusters} topics")
 
 # %% [markdown]
-# If each customer's device adds noise to the message's vector, the noise hides the direction, because there are 384
-# dimensions. This is the cosine between a unit vector and the same vector with Gaussian noise for (1, 10⁻⁵)-DP:
+# In the second approach, each customer's device adds noise to the message's vector. The noise hides the
+# direction, because there are 384 dimensions. The output is the cosine between a unit vector and the same vector
+# with Gaussian noise for (1, 10⁻⁵)-DP:
 
 # %%
 noise_scale = 2 * smallest_gaussian_scale(ApproxDP(1.0, 1e-5))  # for vectors 2 apart

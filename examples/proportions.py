@@ -1,8 +1,9 @@
 # %% [markdown]
 # # Compositional data
 #
-# Counts of three species in 300 samples, as proportions. Fisher–Rao geometry allows zeros: the boundary belongs to the
-# simplex. Log-ratios need zeros replaced, here by ½%, and the bound must cover the replacement.
+# The records are counts of three species in 300 samples, read as proportions. Fisher–Rao geometry allows zeros,
+# because the boundary belongs to the simplex. Log-ratios do not: zeros must be replaced first, here by ½%, and
+# the bound must cover the replacement.
 
 # %%
 import numpy as np

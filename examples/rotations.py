@@ -1,8 +1,9 @@
 # %% [markdown]
 # # Wrist rotations
 #
-# Orientations of the wrist of people who hold a drill. Rows with a missing quaternion are skipped. The detour through
-# vectors adds noise to nine matrix entries and takes the nearest rotation.
+# The records are orientations of the wrist of people who hold a drill. Rows with a missing quaternion are
+# skipped. The alternative treats rotations as vectors: it adds noise to the nine matrix entries and takes the
+# nearest rotation.
 
 # %%
 import numpy as np

@@ -1,9 +1,10 @@
 # %% [markdown]
 # # Principal geodesics: how skulls grow
 #
-# X-ray pictures of growing rats give eight landmarks on the outline of each skull. Without position, size and
-# rotation they are *shapes*: points of Kendall's shape space. The first principal geodesic of such shapes is mostly
-# growth. This tutorial releases it privately, with its variance, and counts the directions that exceed the noise.
+# X-ray pictures of growing rats give eight landmarks on the outline of each skull. If position, size and rotation
+# are ignored, the landmarks are *shapes*, which are points of Kendall's shape space. The first principal geodesic
+# of these shapes is mostly growth. This tutorial releases it privately, together with its variance, and counts
+# the directions that exceed the noise.
 
 # %%
 import os
@@ -38,9 +39,9 @@ print(kind, X.shape, "on a space of dimension", shapes.dim)
 # %% [markdown]
 # ## Plan the release
 #
-# One record is one picture of a skull. To protect all pictures of an animal together, pass `groups=`: the privacy unit
-# is then the animal, and n is the number of animals. `plan` predicts the accuracy from public numbers:
-# the number of shapes, and a guess of their spread.
+# One record is one picture of a skull. To protect all pictures of an animal together, pass `groups=`. The privacy
+# unit is then the animal, and n is the number of animals. The function `plan` predicts the accuracy from public
+# numbers: the number of shapes, and a guess of their spread.
 
 # %%
 budget = GDP(2.0)
@@ -50,7 +51,7 @@ print(told)
 # %% [markdown]
 # ## The release
 #
-# One release, with one certificate, finds the center, the radius and the principal directions.
+# The center, the radius and the principal directions are found in one release, with one certificate.
 
 # %%
 pca = PrivateTangentPCA(shapes, radius="private", guarantee=budget).fit(X)
@@ -72,7 +73,7 @@ print(
 # ## What it shows
 #
 # The coordinate of a skull along the first geodesic follows its age. The coordinates are computed from the real
-# records, so this number is for those who may see them; the geodesic itself is public.
+# records, so only those who may see the records may see this correlation. The geodesic itself is public.
 
 # %%
 score = pca.transform(X)[:, 0]

@@ -1,9 +1,9 @@
 # %% [markdown]
 # # Synthetic records: a protein's angles
 #
-# The backbone of a protein is described by two angles for each residue. Pairs of angles lie on a *torus*, in clusters
-# that belong to helices and sheets. This tutorial releases the distribution of such pairs once, under one guarantee,
-# and then draws any number of synthetic pairs from it.
+# The backbone of a protein is described by two angles for each residue. Pairs of angles lie on a *torus*, in
+# clusters that belong to helices and sheets. This tutorial releases the distribution of such pairs once, under
+# one guarantee. It then draws any number of synthetic pairs from this distribution.
 
 # %%
 import os
@@ -34,9 +34,10 @@ print(kind, X.shape)
 # %% [markdown]
 # ## One release
 #
-# The whole torus is the public ball: no angle is farther than π√2 from the center. `model="auto"` predicts the error
-# of each model from public numbers and takes the best. For several clusters in two dimensions, that is a tree of
-# cells: boxes of angles are split if their noisy counts are large, and the counts are made consistent.
+# The public ball is the whole torus, because no angle is farther than π√2 from the center. With `model="auto"`,
+# the error of each model is predicted from public numbers, and the best model is taken. For several clusters in
+# two dimensions, this is a tree of cells. The cells are boxes of angles. A box is split if its noisy count is
+# large, and in the end the counts are made consistent.
 
 # %%
 guarantee = ApproxDP(4.0, 1e-6)
@@ -53,8 +54,8 @@ print(
 )
 
 # %% [markdown]
-# The last number was computed from the real records, so it is not private. Everything else is public. The
-# same seed and the same certificate give the same file again:
+# The last number was computed from the real records, so it is not private. Everything else is public. The same
+# seed and the same certificate give the same file again:
 
 # %%
 again = synthesizer.sample(2000, rng=1)
@@ -63,8 +64,9 @@ print("repeats:", np.array_equal(synthetic, again))
 # %% [markdown]
 # ## Error bars
 #
-# What share of the residues is in a helix? An analyst who treats the 2,000 synthetic pairs as real data would report an
-# error that is far too small. `combine_synthetic` simulates the sampling, the noise and the drawing.
+# Suppose that an analyst wants to know the share of residues in a helix. If the analyst treats the 2,000
+# synthetic pairs as real data, the error bar is far too small. The function `combine_synthetic` also simulates
+# the sampling of the records, the noise and the drawing of the file.
 
 
 # %%

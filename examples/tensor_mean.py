@@ -1,13 +1,14 @@
 # %% [markdown]
 # # The mean of diffusion tensors
 #
-# A diffusion tensor describes how water moves in one small block of the brain: a symmetric positive definite 3×3 matrix. A
-# study wants to publish the mean tensor of a region, with differential privacy. Here the privacy unit is one tensor,
-# because the example data are voxels of one volume. In a study of people, pass `groups=person_ids`, so that the guarantee
-# covers all tensors of a person.
+# A diffusion tensor describes how water moves in one small block of the brain. It is a symmetric positive
+# definite 3×3 matrix. A study wants to publish the mean tensor of a region, with differential privacy. Here the
+# privacy unit is one tensor, because the example data are voxels of one volume. In a study of people, pass
+# `groups=person_ids`, so that the guarantee covers all tensors of a person.
 #
-# The arithmetic mean is not the right one: averaging tensors entry by entry swells them. The *Fréchet mean* is the point
-# with the least mean squared distance, and the affine-invariant distance does not depend on units or axes.
+# The arithmetic mean is not suitable, because averaging tensors entry by entry makes them too large. The *Fréchet
+# mean* is the point with the smallest mean squared distance, and the affine-invariant distance does not depend on
+# units or axes.
 
 # %%
 import matplotlib.pyplot as plt
@@ -35,11 +36,11 @@ print(kind, tensors.shape)
 # %% [markdown]
 # ## A public ball
 #
-# A center and a radius must come from public knowledge, not from these tensors. Water at body
-# temperature diffuses at about 3·10⁻³ mm²/s when nothing stops it, and in tissue at a third of that. So the center is
-# the isotropic tensor of 10⁻³ mm²/s, which is the identity in our units. A radius of 2.5 allows every axis to be 4
-# times longer or shorter (√3·log 4 = 2.4). Tensors outside the ball are clipped to its boundary; the release does not
-# report how many.
+# The center and the radius must come from public knowledge, not from these tensors. Water at body temperature
+# diffuses at about 3·10⁻³ mm²/s if nothing stops it, and in tissue at a third of that. So the center is the
+# isotropic tensor of 10⁻³ mm²/s, which is the identity in our units. A radius of 2.5 allows every axis to be 4
+# times longer or shorter (√3·log 4 = 2.4). Tensors outside the ball are clipped to its boundary. The release does
+# not report how many there are.
 
 # %%
 mean = PrivateFrechetMean(
@@ -68,11 +69,13 @@ for eps, delta in certificate.claims.curve:
 # %% [markdown]
 # ## How much does privacy cost?
 #
-# Half the μ means twice the noise. With n records the noise falls like 1/n, so privacy costs a large study almost nothing.
-# The dashed line is the sampling error that the mean of n tensors has anyway. Where the dots are below it, the noise is
-# smaller than the effect of measuring other voxels. The error that remains at large μ is clipping bias: tensors outside the
-# public ball are clipped to its boundary, which shifts the mean. (On the 972 voxels that the picture shows, 43 are
-# outside, and the shift is 0.028; the simulated stand-in has hardly any.) A wider ball has less bias and more noise.
+# If μ is halved, the noise doubles. With n records, the noise is proportional to 1/n, so privacy costs a large
+# study almost nothing. The dashed line is the sampling error that the mean of n tensors has in any case. Where
+# the dots are below it, the noise is smaller than the effect of measuring other voxels.
+#
+# The error that remains at large μ is clipping bias: tensors outside the public ball are clipped to its boundary,
+# which shifts the mean. (On the 972 voxels that the picture shows, 43 are outside, and the shift is 0.028. The
+# simulated data have hardly any.) A wider ball has less bias and more noise.
 
 # %%
 spread = np.sqrt(np.mean(manifold.dist(true, tensors) ** 2))

@@ -1,9 +1,9 @@
 # %% [markdown]
 # # Private training
 #
-# Some statistics have no closed form: they minimize a loss over a manifold. Gradient descent finds the minimum, and it is
-# private if every gradient is clipped and noise is added. This tutorial computes the leading direction of handwritten digits
-# (a point on a sphere), and then a robust mean with a custom loss.
+# Some statistics have no closed form, but they minimize a loss over a manifold. Gradient descent finds the
+# minimum. It is private if every gradient is clipped and noise is added. This tutorial computes the leading
+# direction of handwritten digits (a point on a sphere), and then a robust mean with a custom loss.
 
 # %%
 import jax.numpy as jnp
@@ -24,9 +24,9 @@ print(records.shape)
 # %% [markdown]
 # ## Three ways to the same direction
 #
-# The guarantee covers all steps together, and the optimizer derives the noise from it. `dp_rgd` reads all records at each
-# step; `dp_rsgd` reads a random batch, and the randomness of the batch adds privacy. The step size, the clipping norm and the
-# number of steps are chosen without the data.
+# The guarantee covers all steps together, and the optimizer derives the noise from it. The optimizer `dp_rgd`
+# reads all records at each step. In contrast, `dp_rsgd` reads a random batch, and the randomness of the batch
+# adds privacy. The step size, the clipping norm and the number of steps are chosen without the data.
 
 # %%
 target, problem = ApproxDP(1.0, 1e-6), LeadingEigenvectorProblem(64)
@@ -49,12 +49,12 @@ for name, run in runs.items():
 print(f"{'without privacy':26}: explained {best:.4f}")
 
 # %% [markdown]
-# A history of the loss reads the data at every step: it is not private.
+# A history of the loss reads the data at every step, so it is not private.
 #
 # ## If there is a closed form, take it
 #
-# The leading direction is also an eigenvector of the second moment matrix. One noisy matrix, once, is usually better
-# than many noisy gradients, and has no step size to choose.
+# The leading direction is also an eigenvector of the second moment matrix. A single noisy matrix is usually
+# better than many noisy gradients, and it has no step size to choose.
 
 # %%
 direction = (
@@ -65,9 +65,9 @@ print(f"PrivatePCA, one release   : explained {direction @ moment @ direction:.4
 # %% [markdown]
 # ## A loss of your own
 #
-# Any loss of one record works; derivatives come from JAX. This example is a mean that distant records influence little: the
-# loss grows like the distance, not like its square. Write distances so that they are easy to differentiate: half the chord,
-# not the arc cosine.
+# You can use any loss of one record; its derivatives come from JAX. The example is a mean on which distant
+# records have little influence, because the loss grows like the distance and not like its square. Write distances
+# so that they are easy to differentiate: use half the chord and not the arc cosine.
 
 # %%
 sphere = Sphere(63)

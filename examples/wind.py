@@ -1,9 +1,10 @@
 # %% [markdown]
 # # Wind on the torus
 #
-# Two successive measurements of the wind direction are two angles: a point of the flat torus. North is both 0 and 2π, so as
-# numbers the mean of two northerly winds points south. The sensitivity of the mean on the torus is 2r/n for every r < π/2.
-# Winds from the south are clipped to the ball about north; most of the error on the manifold is this bias, not noise.
+# Two successive measurements of the wind direction are two angles, which form a point of the flat torus. North is
+# both 0 and 2π. If these angles are treated as numbers, the mean of two northerly winds points south. The
+# sensitivity of the mean of n records in a ball of radius r on the torus is 2r/n for every r < π/2. Winds from
+# the south are clipped to the ball about north. Most of the error on the manifold is this bias, not noise.
 
 # %%
 import numpy as np
@@ -23,7 +24,7 @@ pairs = np.asarray(
 )
 
 # %% [markdown]
-# The detour through vectors treats angles from 0 to 2π as numbers; its bound is the square that contains them.
+# The alternative treats the angles from 0 to 2π as numbers and bounds them by the square that contains them.
 
 # %%
 found = compare(
