@@ -146,7 +146,9 @@ def test_a_release_that_pays_too_little_for_two_parts_is_noticed(tmp_path, monke
     assert 0.99 < sum(mu_squared) <= 1.0
     assert all(map(is_verified, model.certificates_))
 
-    monkeypatch.setattr(module, "part_of", lambda guarantee, share: guarantee)
+    monkeypatch.setattr(
+        module, "share_of_guarantee", lambda guarantee, share: guarantee
+    )
     wrong = Ledger(tmp_path / "b.ledger", GDP(1.0))
     with pytest.raises(BudgetExceeded):
         model.set_params(ledger=wrong).fit(X, domains=SUBJECTS)

@@ -23,9 +23,9 @@ from curvedp.estimators.mdm import PrivateMDM
 from curvedp.estimators.shares import (
     check_counts,
     check_divisible,
-    check_payable,
+    check_ledger_can_pay,
     collect_release_warnings,
-    part_of,
+    share_of_guarantee,
 )
 from curvedp.geometry import Product
 from curvedp.geometry.manifold import Manifold
@@ -206,7 +206,7 @@ def compare_groups(
         # The ball is charged first and protects a record: a ledger without a unit would
         # take that one, and then refuse the test.
         check_counts(ledger, unit, "comparison")
-    check_payable(ledger, guarantee, unit, "comparison")
+    check_ledger_can_pay(ledger, guarantee, unit, "comparison")
     check_payer(ledger, label)
     with quiet_about_records():
         arrays = read_samples(manifold, samples)
@@ -320,7 +320,7 @@ def compare_pairs(
     unit = PrivacyUnit.PERSON
     if ledger is not None:
         check_counts(ledger, unit, "comparison of pairs")
-    check_payable(ledger, divisible, unit, "comparison of pairs")
+    check_ledger_can_pay(ledger, divisible, unit, "comparison of pairs")
     check_payer(ledger, label)
     with quiet_about_records():
         samples = read_samples(manifold, [first, second])
@@ -459,7 +459,7 @@ def _release_pairs(
             manifold,
             radius=radius,
             center=center,
-            guarantee=part_of(guarantee, _BALL_SHARE),
+            guarantee=share_of_guarantee(guarantee, _BALL_SHARE),
             label=f"{label}: ball"[:200],
             **payment,
         ).fit(records, labels, groups=both_persons)
@@ -475,7 +475,7 @@ def _release_pairs(
         second,
         radius=ball.radius,
         center=ball.center,
-        guarantee=part_of(guarantee, _TEST_SHARE * share_left),
+        guarantee=share_of_guarantee(guarantee, _TEST_SHARE * share_left),
         level=level,
         permutations=permutations,
         groups=persons,
@@ -486,7 +486,7 @@ def _release_pairs(
         manifold,
         radius=ball.radius,
         center=ball.center,
-        guarantee=part_of(guarantee, (1 - _TEST_SHARE) * share_left),
+        guarantee=share_of_guarantee(guarantee, (1 - _TEST_SHARE) * share_left),
         mechanism="gradient",
         label=f"{label}: means"[:200],
         **payment,
@@ -760,7 +760,7 @@ def _release_comparison(
             manifold,
             radius=radius,
             center=center,
-            guarantee=part_of(guarantee, _BALL_SHARE),
+            guarantee=share_of_guarantee(guarantee, _BALL_SHARE),
             ledger=ledger,
             label=f"{label}: ball"[:200],
             source=source,
@@ -775,7 +775,7 @@ def _release_comparison(
         samples,
         radius=ball.radius,
         center=ball.center,
-        guarantee=part_of(guarantee, _TEST_SHARE * share_left),
+        guarantee=share_of_guarantee(guarantee, _TEST_SHARE * share_left),
         level=level,
         permutations=permutations,
         groups=groups,
@@ -787,7 +787,7 @@ def _release_comparison(
         manifold,
         radius=ball.radius,
         center=ball.center,
-        guarantee=part_of(guarantee, (1 - _TEST_SHARE) * share_left),
+        guarantee=share_of_guarantee(guarantee, (1 - _TEST_SHARE) * share_left),
         mechanism="gradient",
         ledger=ledger,
         label=f"{label}: means"[:200],

@@ -33,10 +33,10 @@ from curvedp.estimators.mdm import PrivateMDM
 from curvedp.estimators.published_file import read_published, write_published
 from curvedp.estimators.shares import (
     check_divisible,
-    check_payable,
+    check_ledger_can_pay,
     collect_release_warnings,
     issue_warnings,
-    part_of,
+    share_of_guarantee,
 )
 from curvedp.geometry import frechet_mean, parse_manifold, project_to_ball
 from curvedp.geometry.capabilities import OriginIsometry, move_to_origin
@@ -256,8 +256,8 @@ class PrivateRecenter(TransformerMixin, BallEstimator):
         if self.final_dispersion is not None:
             total_guarantee = check_divisible(self.guarantee, _TWO_PARTS)
             unit = _unit_within_domains(persons)
-            check_payable(self.ledger, total_guarantee, unit, _TWO_PARTS)
-            mean_guarantee = part_of(total_guarantee, _MEAN_SHARE)
+            check_ledger_can_pay(self.ledger, total_guarantee, unit, _TWO_PARTS)
+            mean_guarantee = share_of_guarantee(total_guarantee, _MEAN_SHARE)
             self._check_dispersions()
 
         means = _DomainMeans(
@@ -375,7 +375,7 @@ class PrivateRecenter(TransformerMixin, BallEstimator):
             manifold=self.manifold,
             radius=self.radius,
             center=self.center,
-            guarantee=part_of(
+            guarantee=share_of_guarantee(
                 check_divisible(self.guarantee, _TWO_PARTS), 1 - _MEAN_SHARE
             ),
             ledger=self.ledger,

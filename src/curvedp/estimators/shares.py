@@ -20,14 +20,15 @@ _ROUNDED_DOWN = 1 - 1e-12
 
 
 def check_divisible(guarantee: Any, release_name: str) -> GDP:
-    """Return a guarantee that may be divided, or refuse it.
+    """Check that a guarantee can be divided among several releases, and return it.
 
     Parameters
     ----------
     guarantee : Guarantee
-        What all parts meet together.
+        The guarantee of all parts together.
     release_name : str
-        What has several parts, for the message, such as "comparison".
+        The name of the release that has several parts, such as "comparison". It is
+        for the error message.
 
     Returns
     -------
@@ -87,38 +88,41 @@ def issue_warnings(texts: Iterable[str]) -> None:
         warnings.warn(text, ReleaseWarning, stacklevel=3)
 
 
-def part_of(guarantee: GDP, share: float) -> GDP:
-    """Return the guarantee that is this fraction of μ², rounded down.
+def share_of_guarantee(guarantee: GDP, share: float) -> GDP:
+    """Return the guarantee of one part of a release: a share of μ², rounded down.
+
+    Under composition squares of μ add up. So parts whose shares add up to 1 satisfy the
+    whole guarantee together.
 
     Parameters
     ----------
     guarantee : GDP
-        What all parts meet together.
+        The guarantee of all parts together.
     share : float
-        The fraction of μ², in (0, 1]. Parts whose shares add up to 1 meet the whole
-        guarantee together, because squares of μ add up.
+        The fraction of μ², in (0, 1].
     """
     return GDP(guarantee.mu * sqrt(share) * _ROUNDED_DOWN)
 
 
-def check_payable(
+def check_ledger_can_pay(
     ledger: Ledger | None, guarantee: GDP, unit: PrivacyUnit, release_name: str
 ) -> None:
-    """Refuse, before its first part, a release in parts that a ledger cannot pay for.
+    """Check, before its first part, that a ledger can pay for a release in parts.
 
-    The parts are charged one after the other. The first alone could fit where the
-    others do not.
+    The parts are charged one after the other. Without this check the budget might
+    suffice for the first part only, which would then be spent in vain.
 
     Parameters
     ----------
     ledger : Ledger or None
-        What pays.
+        The ledger that is charged; None if there is none.
     guarantee : GDP
-        What all parts meet together.
+        The guarantee of all parts together.
     unit : PrivacyUnit
-        What the parts protect.
+        What the parts protect, such as one record.
     release_name : str
-        What has several parts, for the message, such as "comparison".
+        The name of the release that has several parts, such as "comparison". It is
+        for the error message.
 
     Raises
     ------

@@ -311,20 +311,25 @@ def _is_entropy(entropy: Mapping[str, Any]) -> bool:
     )
 
 
-def _is_plain(value: Any, depth: int = 0) -> bool:
-    """Return whether a value is made of numbers, plain texts, lists and objects.
+# No certificate of this library is nested more deeply.
+_DEEPEST_NESTING = 4
 
-    A stranger's certificate is later printed and rebuilt from, so that control
-    characters and deep nesting are refused first.
+
+def _is_plain(value: Any, depth: int = 0) -> bool:
+    """Return whether a JSON value is safe to print and to compute with.
+
+    A certificate may come from a stranger. Later it is printed, and the mechanism is
+    reconstructed from it. A text with control characters could manipulate a terminal,
+    and deep nesting could exhaust the stack, so both are refused.
 
     Parameters
     ----------
     value : JSON value
-        Any part of a parsed certificate.
+        A part of a parsed certificate.
     depth : int
-        How many lists and objects are around it; more than 4 are refused.
+        The number of lists and objects that contain this part.
     """
-    if depth > 4:
+    if depth > _DEEPEST_NESTING:
         return False
     if isinstance(value, dict):
         keys_are_plain = all(is_plain_text(key) for key in value)

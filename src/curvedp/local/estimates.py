@@ -82,16 +82,18 @@ def mean_of_vectors(
     finite_sample: bool,
     factor: float = 1.0,
 ) -> MeanEstimate:
-    """Return factor·(mean of the reports), and a ball that covers the records' mean.
+    """Estimate the mean of the records from reports, with a confidence ball.
 
-    The estimate is unbiased if one report, times `factor`, has its record as its mean.
-    With e the error of the estimate, S the total variance of one scaled report, s² its largest variance
-    in any direction and L a bound of its length:
+    The estimate is the mean of the scaled reports, which are the reports times `factor`.
+    It is unbiased if the expectation of a scaled report is its record. Let e be the
+    error of the estimate. Let S be the total variance of one scaled report, s² its
+    largest variance in any direction, and L a bound on its length.
 
-    - by the central limit theorem n·|e|²/s² is below a χ² variable of as many degrees
-      of freedom as there are coordinates;
-    - for every n, E|e| ≤ √(S/n), one report moves |e| by at most 2L/n, and McDiarmid's
-      inequality gives |e| ≤ √(S/n) + L·√(2·log(1/(1 − level))/n).
+    - By the central limit theorem n·|e|²/s² is at most, in the limit, a χ² variable
+      with one degree of freedom for each coordinate.
+    - For every n, E|e| ≤ √(S/n), and one report changes |e| by at most 2L/n. So
+      McDiarmid's inequality gives |e| ≤ √(S/n) + L·√(2·log(1/(1 − level))/n) with the
+      probability `level`.
 
     Parameters
     ----------
@@ -100,17 +102,17 @@ def mean_of_vectors(
     shape : tuple of int
         The shape of one report.
     length : float
-        L, infinite where reports are not bounded. A stranger's longer report is
-        shortened to it.
+        L, or infinity if the mechanism does not bound its reports. A longer report,
+        which somebody may have invented, is shortened to L.
     largest_variance, total_variance : float
         s² and S, public numbers of the mechanism.
     level : float
-        The coverage.
+        The probability with which the ball contains the mean of the records.
     finite_sample : bool
         Whether the radius of the ball follows from the second bound, which needs a
-        finite `length`; by default from the first.
+        finite `length`. By default it follows from the first.
     factor : float
-        What a report is multiplied by to be unbiased.
+        The factor that makes a report unbiased.
 
     Returns
     -------

@@ -193,9 +193,9 @@ class MetricLaplace(LocalMechanism):
     def log_density(self, reports: Any, X: Any) -> np.ndarray:
         """Return the log-density of reports given their records.
 
-        With d the distance and Z = ∫ e^(−ε·d) it is −ε·d(record, report) − log Z. A
-        server uses it for likelihoods; a difference of two values is the log-ratio that
-        metric privacy bounds.
+        It is −ε·d(record, report) − log Z, where d is the distance and Z = ∫ e^(−ε·d).
+        A server computes likelihoods from it. The difference of two values is the
+        log-ratio that metric privacy bounds.
 
         Parameters
         ----------
@@ -218,7 +218,22 @@ class MetricLaplace(LocalMechanism):
         return np.asarray(values[0] if is_single else values)
 
     def parameters(self) -> dict[str, Any]:
-        """Return ε, the unit, the scale, the grid and the public record."""
+        """Return the public parameters that a certificate states.
+
+        From them anyone can reconstruct the mechanism.
+
+        Returns
+        -------
+        dict
+            "epsilon": ε for each unit of distance. "unit": the name of this unit, such
+            as "km". "unit_length": how many such units one unit of the manifold's
+            distance has. "scale": the noise scale in the manifold's distance. "grid":
+            the number k for which coordinates of reports are multiples of 2^-k.
+            "insist": whether the caller has accepted noise that hides almost
+            everything. "public_record": the record that replaces unreadable ones.
+            "expected_displacement": the mean distance from record to report, in the
+            unit of ε.
+        """
         return {
             "epsilon": self.epsilon,
             "unit": self.space.unit,
@@ -231,7 +246,7 @@ class MetricLaplace(LocalMechanism):
         }
 
     def guarantee_record(self) -> dict[str, Any]:
-        """Return the promise of metric privacy: ε, and the unit of distance it is per."""
+        """Return the guarantee of metric privacy: ε for each unit of distance."""
         return {"kind": "metric", "epsilon": self.epsilon, "per": self.space.unit}
 
     @property

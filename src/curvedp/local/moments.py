@@ -134,22 +134,23 @@ def _noise_scale_and_kind(mechanism: LocalMechanism) -> tuple[float, bool]:
 
 
 def torus_moments(mechanism: LocalMechanism, frequencies: np.ndarray) -> np.ndarray:
-    """Return by how much noise on a torus shrinks each Fourier frequency.
+    """Return the factors by which Laplace noise multiplies Fourier coefficients.
 
-    For a vector k of whole numbers it is E cos⟨k, noise⟩, with which the noise multiplies
-    the Fourier coefficient at k of a density. An estimate divides by it.
+    The density of the reports is the density of the records, convolved with the noise.
+    So its Fourier coefficient at a vector k of integers is that of the records times
+    E cos⟨k, noise⟩. A density estimate divides by these factors.
 
     Parameters
     ----------
     mechanism : LocalMechanism
-        Laplace noise about a record of a torus.
+        Laplace noise on a torus.
     frequencies : array, shape (m, dim)
         The vectors k, one in each row.
 
     Returns
     -------
     array, shape (m,)
-        Numbers in (0, 1].
+        The factor of each frequency, in (0, 1].
     """
     manifold = mechanism.space.manifold
     if not (isinstance(manifold, Torus) and isinstance(mechanism, MetricLaplace)):

@@ -407,34 +407,38 @@ class PrivUnit(LocalMechanism):
     def estimate_mean(
         self, reports: Any, level: float = 0.95, *, finite_sample: bool = False
     ) -> MeanEstimate:
-        """Return the unbiased mean of the records, with a confidence region.
+        """Return an unbiased estimate of the mean record, with a confidence region.
 
-        The region is a ball about the estimate that covers the mean of the records. By
-        default it follows from the central limit theorem and the largest variance in
-        any direction, which is public. With `finite_sample` it holds for every n
-        (McDiarmid's inequality), and is wider.
+        A report is a unit vector whose expectation is the record times `mean_length`. So
+        reports are divided by `mean_length` to be unbiased. The region is a ball about
+        the mean of these scaled reports. By default its radius follows from the central
+        limit theorem and the largest variance in any direction, which is public. With
+        `finite_sample` the region holds for every n by McDiarmid's inequality, and is
+        larger.
 
         Parameters
         ----------
         reports : array, shape (n, dim)
-            What `randomize` returned to each person.
+            The report of each person, as `randomize` returned it.
         level : float
-            The coverage of the region.
+            The probability with which the ball contains the mean of the records.
         finite_sample : bool
-            Whether the region holds for every n.
+            Whether this probability is guaranteed for every n, or for large n.
 
         Returns
         -------
         MeanEstimate
             The estimated mean vector, and the radius of the ball about it.
         """
+        # Unit vectors that are multiplied by a factor have this factor as their length.
+        unbiasing_factor = 1 / self.mean_length
         return mean_of_vectors(
             reports,
             shape=(self.dim,),
-            length=1 / self.mean_length,
+            length=unbiasing_factor,
             largest_variance=self.largest_variance,
             total_variance=self.report_error,
             level=level,
             finite_sample=finite_sample,
-            factor=1 / self.mean_length,
+            factor=unbiasing_factor,
         )

@@ -148,12 +148,13 @@ def _ball_radius(deviations: np.ndarray, level: float) -> float:
 def _mean_direction(
     mechanism: LocalMechanism, points: np.ndarray, level: float
 ) -> tuple[np.ndarray, float]:
-    """Return the mean direction of records on a sphere, with a confidence radius.
+    """Estimate the mean direction of records on a sphere, with a confidence radius.
 
-    Isotropic noise multiplies the mean vector by a public factor and keeps its
-    direction. With `length` that of the mean of the reports, and `across` the radius of a
-    ball that covers its error orthogonal to it, the direction is off by at most
-    arctan(across/length).
+    The mean direction is the direction of the mean vector in the surrounding space.
+    Isotropic noise multiplies the expected vector of each report by the same public
+    factor, so that the direction stays the same. Let ℓ be the length of the mean of the
+    reports, and b the radius of a ball that covers the error orthogonal to it with the
+    probability `level`. Then the error of the direction is at most arctan(b/ℓ).
 
     Parameters
     ----------
@@ -167,21 +168,21 @@ def _mean_direction(
     Returns
     -------
     direction, radius : array of shape (d + 1,), float
-        A unit vector, and an angle: π, which says nothing, where the mean is too short
-        to have a direction.
+        A unit vector, and an angle. The angle is π, which excludes no direction, if the
+        mean is too short to have a direction.
     """
     manifold = mechanism.space.manifold
     mean = points.mean(axis=0)
     length = float(np.linalg.norm(mean))
     direction = np.asarray(manifold.project(mean))
     tangents = manifold.to_tangent(direction, points)
-    components_across = np.asarray(manifold.to_coordinates(direction, tangents))
-    deviations = components_across - components_across.mean(axis=0)
-    across = _ball_radius(deviations, level)
-    if length <= across:
+    orthogonal_parts = np.asarray(manifold.to_coordinates(direction, tangents))
+    deviations = orthogonal_parts - orthogonal_parts.mean(axis=0)
+    orthogonal_error = _ball_radius(deviations, level)
+    if length <= orthogonal_error:
         return direction, math.pi
-    # The factor of the noise cancels in the quotient: it shrinks both alike.
-    return direction, math.atan2(across, length)
+    # The noise multiplies both by the same factor, which cancels in the quotient.
+    return direction, math.atan2(orthogonal_error, length)
 
 
 def _mean_angles(
@@ -314,22 +315,24 @@ def _window(orders: np.ndarray, degree: int) -> np.ndarray:
 
 
 def _choose_degree(relative_error: Callable[[int], float], degree: int | None) -> int:
-    """Return the degree up to which a density is estimated.
+    """Choose the degree up to which a density is expanded into basis functions.
 
-    It is the one that the caller gave, or the largest with a small enough error. The
+    A larger degree resolves finer details, but has a larger error by noise. If the
+    caller has given no degree, it is the largest one whose error is small enough. The
     choice depends on the number of reports and on the noise, not on the reports.
 
     Parameters
     ----------
     relative_error : callable
-        Maps a degree to the standard error of a uniform density, relative to it.
+        Maps a degree to the relative standard error of the estimate if the records are
+        uniformly distributed.
     degree : int or None
-        The caller's degree.
+        The degree that the caller has given, if any.
 
     Returns
     -------
     int
-        At least 1, even if no degree has a small enough error.
+        The degree. It is at least 1, even if no degree has a small enough error.
     """
     if degree is not None:
         checked_degree = _validate.integer("degree", degree, 1)

@@ -510,21 +510,23 @@ class PrivateRegionTensors(BaseEstimator):
         )
 
     def _log_radius(self, level: float, of: str) -> float:
-        """Return how far the drawn logarithms of all regions are from their target.
+        """Return a bound on the error of the released logarithms of all regions.
 
         Parameters
         ----------
         level : float
-            The probability that no region is farther.
+            The probability that the bound holds for all regions.
         of : {"records", "population"}
-            Whether the target is the mean of these people, or of the population.
+            Whether it is the error as an estimate of the mean of these people, or of
+            the mean of the population.
 
         Returns
         -------
         float
-            A Frobenius distance. For normal noise it is √(χ²₆ quantile) times the
-            standard deviation of an entry, at level^{1/regions} for each region; for
-            other noise the radius of the confidence region.
+            A Frobenius distance. For normal noise it is the standard deviation of an
+            entry times the root of a χ² quantile with 6 degrees of freedom, at
+            level^{1/regions} for each region. For other noise it is the radius of the
+            confidence region of all regions together.
         """
         half_width = self._noisy.half_width(level, of)
         if not self._noisy.is_gaussian:
@@ -563,12 +565,18 @@ class PrivateRegionTensors(BaseEstimator):
 def fa_bounds(
     log_eigenvalues: np.ndarray, radius: float
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the least and the largest FA of tensors near a tensor.
+    """Bound the fractional anisotropy (FA) of all tensors near a given tensor.
 
-    Theorem I10 (docs/theory/inference.md). Let the logarithms L, M of two tensors have
-    Frobenius distance at most ρ. Then their sorted eigenvalues have (Hoffman &
-    Wielandt), and FA depends on the part of these orthogonal to (1, 1, 1), in which it
-    grows along rays from 0. So its extremes over a disc are on the circle, or 0 inside.
+    Theorem I10 (docs/theory/inference.md). Let the logarithms L and M of two tensors
+    have a Frobenius distance of at most ρ. By the theorem of Hoffman and Wielandt, the
+    vectors of their sorted eigenvalues have a distance of at most ρ, too. FA depends
+    only on the part of this vector that is orthogonal to (1, 1, 1), and it increases
+    along rays from 0 in this plane. So over a disc of radius ρ in the plane FA is
+    largest on the circle around it. It is smallest there as well, or 0 if the disc
+    contains the origin.
+
+    The function evaluates FA at finitely many points of the circle, and adds a bound on
+    how much FA changes between neighboring points.
 
     Parameters
     ----------
@@ -580,43 +588,53 @@ def fa_bounds(
     Returns
     -------
     lowest, highest : arrays of shape (...)
-        The extremes over points of the circle, widened by what lies between them.
+        Bounds of the FA of all tensors at the distance ρ or less.
     """
     means = log_eigenvalues.mean(axis=-1, keepdims=True)
     centered = log_eigenvalues - means
+    # Points of the unit circle in the plane orthogonal to (1, 1, 1).
     angles = 2 * pi * np.arange(_CIRCLE_POINTS) / _CIRCLE_POINTS
-    first = np.array([1.0, -1.0, 0.0]) / sqrt(2)
-    second = np.array([1.0, 1.0, -2.0]) / sqrt(6)
-    circle = np.cos(angles)[:, None] * first + np.sin(angles)[:, None] * second
-    on_circle = np.clip(
-        centered[..., None, :] + radius * circle, -_LARGEST_EXPONENT, _LARGEST_EXPONENT
+    first_axis = np.array([1.0, -1.0, 0.0]) / sqrt(2)
+    second_axis = np.array([1.0, 1.0, -2.0]) / sqrt(6)
+    directions = (
+        np.cos(angles)[:, None] * first_axis + np.sin(angles)[:, None] * second_axis
     )
-    values = _fa_of_eigenvalues(np.exp(on_circle))
-    # FA changes by at most 1 for each unit of the logarithms.
-    slack = radius * pi / _CIRCLE_POINTS
+    log_eigenvalues_on_circle = np.clip(
+        centered[..., None, :] + radius * directions,
+        -_LARGEST_EXPONENT,
+        _LARGEST_EXPONENT,
+    )
+    fa_on_circle = _fa_of_eigenvalues(np.exp(log_eigenvalues_on_circle))
+
+    # FA has the Lipschitz constant 1 in the logarithms, and the nearest evaluated point
+    # is at most half the distance of two neighbors away.
+    change_between_points = radius * pi / _CIRCLE_POINTS
+    contains_origin = np.linalg.norm(centered, axis=-1) <= radius
     lowest = np.where(
-        np.linalg.norm(centered, axis=-1) <= radius, 0.0, values.min(axis=-1) - slack
+        contains_origin, 0.0, fa_on_circle.min(axis=-1) - change_between_points
     )
-    return np.maximum(lowest, 0.0), np.minimum(values.max(axis=-1) + slack, 1.0)
+    highest = fa_on_circle.max(axis=-1) + change_between_points
+    return np.maximum(lowest, 0.0), np.minimum(highest, 1.0)
 
 
 def md_bounds(
     log_eigenvalues: np.ndarray, radius: float
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the least and the largest mean diffusivity of tensors near a tensor.
+    """Bound the mean diffusivity (MD) of all tensors near a given tensor.
 
-    Theorem I10 (docs/theory/inference.md). log MD is a convex function of the
-    eigenvalues λ, whose gradient is the vector of their shares p of the trace. Within
-    |δ| ≤ ρ shares grow by at most e^{√2ρ}, and |p| ≤ 1. So
+    Theorem I10 (docs/theory/inference.md). As a function of the logarithms λ of the
+    eigenvalues, log MD is convex. Its gradient p contains the shares of the eigenvalues
+    in the trace, so |p| ≤ 1. A change δ of λ with |δ| ≤ ρ multiplies each share by at
+    most e^{√2ρ}. So
 
         −ρ|p| ≤ log MD(λ + δ) − log MD(λ) ≤ ρ·min(e^{√2ρ}|p|, 1).
 
     Parameters
     ----------
     log_eigenvalues : array of shape (..., 3)
-        The eigenvalues λ.
+        The logarithms λ of the eigenvalues of the tensor.
     radius : float
-        The distance ρ between the logarithms of the two tensors.
+        The largest Frobenius distance ρ of the logarithms of two tensors.
 
     Returns
     -------
@@ -649,18 +667,18 @@ def _bounded_logs(
 ) -> np.ndarray:
     """Return the logarithms of tensors as vectors, shape (n, regions, 6).
 
-    Eigenvalues are bounded to within a factor of a thousand of the typical diffusivity.
-    What is no tensor is taken for the center of its region. Every person's vector
-    depends on their own tensors alone.
+    Eigenvalues are clipped to within a factor of a thousand of the typical diffusivity.
+    A matrix that is not a tensor is replaced by the public center of its region. The
+    vectors of a person depend on this person's tensors alone.
 
     Parameters
     ----------
     tensors : array of shape (n, regions, 3, 3)
-        Anything.
+        The tensors of each person. They may be any numbers.
     center_logs : array of shape (regions, 6)
         The logarithm of the public center of each region.
     typical : float
-        The typical diffusivity.
+        The typical diffusivity, in the unit of the tensors.
     """
     points = np.asarray(_SPACE.from_record(tensors))
     is_tensor = np.isfinite(points).all(axis=(-2, -1))[..., None, None]

@@ -26,10 +26,10 @@ from curvedp.estimators.published_file import read_published, write_published
 from curvedp.estimators.recenter import own_mean, recenter
 from curvedp.estimators.shares import (
     check_divisible,
-    check_payable,
+    check_ledger_can_pay,
     collect_release_warnings,
     issue_warnings,
-    part_of,
+    share_of_guarantee,
 )
 from curvedp.geometry import SPDAffineInvariant
 from curvedp.ledger import Ledger
@@ -55,24 +55,29 @@ _LARGEST_ENTRY = 1e9
 # With trials as the unit: the fraction of μ² that the references of subjects take.
 _REFERENCE_SHARE = 0.5
 
+# What error messages call the release in two parts.
 _TWO_PARTS = "starter kit for trials"
+
+# A ledger accepts labels of at most this many characters.
+_LONGEST_LABEL = 200
 
 # A saved class mean may differ by rounding from the one that its release implies.
 _ROUNDING = 1e-9
 
 
 class PrivateStarterKit(ClassifierMixin, BaseEstimator):
-    """Private class means of source subjects, recentered, for a new user to start with.
+    """A classifier for a new subject, from private class means of other subjects.
 
     Parameters
     ----------
     unit : {"subject", "trial"}
-        Whose privacy. "subject": a person with all trials and labels may change. Each
-        subject recenters their trials at their own mean, which nobody sees, and gives
-        one mean for each class; the average over subjects is released. "trial": one
-        trial may change, within its subject and its class; the reference of each
-        subject is released as by `PrivateRecenter`, and then the class means of the
-        recentered trials as by `PrivateMDM`. It serves few subjects with many trials.
+        What is protected. "subject": one person with all their trials and labels. The
+        trials of each subject are recentered at their own mean, which is not released,
+        and contribute one mean for each class. The average over subjects is released.
+        "trial": one trial, which may be replaced by another one of the same subject and
+        class. The reference mean of each subject is released as by `PrivateRecenter`,
+        and then the class means of the recentered trials as by `PrivateMDM`. This is
+        for few subjects with many trials.
     classes : sequence of labels, optional
         With subjects: the public set of classes. Any other label is taken for the first
         class, in sorted order. By default it is the set of labels in `y`, which must be
@@ -192,7 +197,9 @@ class PrivateStarterKit(ClassifierMixin, BaseEstimator):
         return self
 
     def _check_sizes(self, class_sizes: np.ndarray, subject_sizes: np.ndarray) -> None:
-        """Refuse, before references are paid, a class or a subject with one trial.
+        """Raise `ParameterError` if a class or a subject has fewer than two trials.
+
+        It is called before anything is paid for.
 
         Parameters
         ----------
@@ -280,7 +287,12 @@ class PrivateStarterKit(ClassifierMixin, BaseEstimator):
         labels: Labels,
         subject_index: np.ndarray,
     ) -> None:
-        """Release the references of subjects, and then class means of recentered trials.
+        """Fit with trials as the unit: release references, and then class means.
+
+        The reference of a subject is the private mean of all their trials. Recentering
+        carries it to the identity, so that trials of different subjects are comparable.
+        The class means of the recentered trials are released second. Both releases
+        together satisfy the guarantee.
 
         Parameters
         ----------
@@ -293,23 +305,26 @@ class PrivateStarterKit(ClassifierMixin, BaseEstimator):
         subject_index : array of int
             The subject of each trial, counted from 0.
         """
-        whole = check_divisible(self.guarantee, _TWO_PARTS)
-        check_payable(self.ledger, whole, PrivacyUnit.RECORD_IN_CLASS, _TWO_PARTS)
+        guarantee = check_divisible(self.guarantee, _TWO_PARTS)
+        # Otherwise the references could be paid for, and the class means not.
+        check_ledger_can_pay(
+            self.ledger, guarantee, PrivacyUnit.RECORD_IN_CLASS, _TWO_PARTS
+        )
         name = self.label or self._name
         references = PrivateRecenter(
             manifold,
-            guarantee=part_of(whole, _REFERENCE_SHARE),
+            guarantee=share_of_guarantee(guarantee, _REFERENCE_SHARE),
             ledger=self.ledger,
-            label=f"{name}: references"[:200],
+            label=f"{name}: references"[:_LONGEST_LABEL],
             source=self.source,
         )
         recentered = references.fit_transform(matrices, domains=subject_index)
         model = PrivateMDM(
             manifold,
             radius="private",
-            guarantee=part_of(whole, 1 - _REFERENCE_SHARE),
+            guarantee=share_of_guarantee(guarantee, 1 - _REFERENCE_SHARE),
             ledger=self.ledger,
-            label=f"{name}: class means"[:200],
+            label=f"{name}: class means"[:_LONGEST_LABEL],
             source=self.source,
         )
         model.fit(recentered, labels.classes[labels.codes])
@@ -318,7 +333,7 @@ class PrivateStarterKit(ClassifierMixin, BaseEstimator):
         self._set_releases([*references.releases, *model.releases])
 
     def _set_releases(self, releases: list[ReleasedValue]) -> None:
-        """Store what was released, with its certificates.
+        """Store the released values with their certificates.
 
         Parameters
         ----------
