@@ -485,8 +485,11 @@ def shape_after_gradient(
     if not (is_convex_nearby and lowest > 0):
         return whole_ball
 
+    # The step size t makes max(1 − tλ, tH − 1) least, by which the gradient shrinks.
     t = min(1.0, 2 / (lowest + highest))
     gradient_left = longest_gradient * max(1 - t * lowest, t * highest - 1)
+
+    # From exp_w(t·g) to exp_w(t·G), from there to the mean, and to the population's.
     mean_distance = _distance_to_mean(
         manifold, farthest, spread + longest_gradient, gradient_left
     )
@@ -803,8 +806,11 @@ def principal_subspaces(
     sigma = gaussian.sigma
     failure_probability = gaussian.failure_probability
     drawn_matrix = vector_to_symmetric(draw.value, d)
+    # Half a cell of the grid for each coordinate.
     rounding = sqrt(draw.value.size) * draw.grid_width / 2
 
+    # q of step 1 and e of step 2, which share the failure probability. The sampling
+    # error acts as further noise (step 4).
     n_corner_entries = components * (d - components)
     corner_probability = failure_probability * (1 - _SWAP_SHARE)
     corner_chi = sqrt(2 * gammainccinv(n_corner_entries / 2, corner_probability))

@@ -224,7 +224,7 @@ class PiecewiseChebyshev:
     def _is_resolved(
         self, values: Array, coefficients: Array, lows: Array, highs: Array
     ) -> NDArray[np.bool_]:
-        """Say which panels need not be halved.
+        """Return which panels need not be halved.
 
         A panel is resolved if the last three coefficients of every function are below
         `_allowed_error`. With noisy functions, a panel also counts as resolved if the
@@ -388,6 +388,9 @@ class PiecewiseChebyshev:
         sum_now = sum_before = slope_now = slope_before = np.zeros_like(
             panel_coordinate
         )
+        # From the highest degree k down, with b_{n} = b_{n+1} = 0:
+        #     b_k = c_k + 2z·b_{k+1} − b_{k+2},    b′_k = 2b_{k+1} + 2z·b′_{k+1} − b′_{k+2}.
+        # `sum_now` and `sum_before` are b_{k+1} and b_{k+2}, and slopes are b′.
         for degree in range(_N_NODES - 1, 0, -1):
             slope_now, slope_before = (
                 2 * sum_now + two_z * slope_now - slope_before,

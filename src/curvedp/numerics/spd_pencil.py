@@ -500,12 +500,13 @@ def _refine(
         tuple of arrays
             The merged results.
         """
-        # The mask of the batch, with an axis of length 1 for each further axis.
-        masks = (
-            xp.reshape(doubtful, (*batch, *(1 for _ in r.shape[len(batch) :])))
-            for r in results
-        )
-        return tuple(map(xp.where, masks, results, plain))
+        merged_results = []
+        for careful_result, plain_result in zip(results, plain, strict=True):
+            # The mask of the batch, with an axis of length 1 for each further axis.
+            n_further_axes = careful_result.ndim - len(batch)
+            mask = xp.reshape(doubtful, (*batch, *[1] * n_further_axes))
+            merged_results.append(xp.where(mask, careful_result, plain_result))
+        return tuple(merged_results)
 
     # JAX compiles both paths, and runs the careful one if any matrix is doubtful.
     if is_jax_namespace(xp):
@@ -517,11 +518,13 @@ def _refine(
             xp.any(doubtful), lambda a: merge(careful(*a)), lambda a: plain, args
         )
 
-    # Other libraries: none, all, or, under NumPy, the doubtful matrices alone.
+    # Other libraries compute none or all of the matrices in pairs of doubles.
     if not in_public_time() and not bool(xp.any(doubtful)):
         return plain
     if in_public_time() or not is_numpy_array(doubtful) or batch == ():
         return merge(careful(*args))
+
+    # NumPy computes the doubtful ones alone.
     results = careful(*(a[doubtful] for a in args))
     merged = tuple(np.array(old) for old in plain)
     for array, careful_part in zip(merged, results, strict=True):

@@ -753,6 +753,8 @@ def _rotation_starts(xp: Any, target: Array) -> Array:
     identity = like(target, np.eye(rows))
     complement = identity[:, r:]
     end = target + identity[:, :r]
+
+    # The two proposals for the columns that complete the end.
     lower_rows, upper_rows = target[..., r:, :], end[..., :r, :]
     unit_lower = _unit(
         xp, lower_rows, xp.sqrt(xp.sum(lower_rows * lower_rows, axis=-1, keepdims=True))

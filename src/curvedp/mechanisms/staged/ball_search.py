@@ -1069,12 +1069,12 @@ class PrivateBallMechanism(
     def _allowed_outside(self) -> float:
         """The number of records that may stay outside the ball, for Gaussian noise.
 
-        A smaller ball needs less noise, but the records outside of it are clipped, and
-        each of them moves the mean of n records by up to about r/n, with the radius r.
-        The noise of that mean has the length 2√d·r/(n·μ) in dimension d, for μ-GDP. So
-        the bias of 2√d/μ clipped records is hidden by the noise. Two standard
-        deviations of a noisy count are added, because that many records cannot be told
-        from none. At most half of all n records are given up.
+        A smaller ball needs less noise, but the records outside of it are clipped. With
+        the radius r, clipping a record at distance 2r moves the mean of n records by
+        r/n. The noise of that mean has the length 2√d·r/(n·μ) in dimension d, for
+        μ-GDP. So the bias of 2√d/μ such records is no longer than the noise. Two
+        standard deviations of a noisy count are added, because a count cannot tell that
+        many records from none. At most half of all n records are given up.
 
         On spheres of many dimensions all records lie in a narrow shell, so that those
         outside the ball are hardly outside. Then 6 times as many are allowed.
@@ -1263,6 +1263,7 @@ class PrivateBallMechanism(
             for index, factor in enumerate(factors)
             if isinstance(factor, EmbeddedMean)
         ]
+        # The share of a step; with few records and Gaussian noise (12/(nμ))², if larger.
         budget_share = self._step_share
         if not self._is_pure:
             few_records_share = (
@@ -1274,12 +1275,12 @@ class PrivateBallMechanism(
         is_fully_embedded = len(embedded_indices) == len(factors)
         noise_length = 0.0 if is_fully_embedded else inf
         for index in embedded_indices:
-            answer = queries.mean_embedding(index)
+            exact_mean = queries.mean_embedding(index)
             noisy_mean, noise_std = budget.release(
                 "extrinsic",
                 min(_MAX_SHARE / len(embedded_indices), budget_share),
-                answer.sensitivity,
-                answer.values,
+                exact_mean.sensitivity,
+                exact_mean.values,
             )
             factor = factors[index]
             assert isinstance(factor, EmbeddedMean)  # `embedded_indices` has no others
@@ -1318,15 +1319,16 @@ class PrivateBallMechanism(
         Step
             The new center, and the length of the noisy mean logarithm.
         """
-        answer = queries.mean_clipped_log(center, radius)
+        exact_mean = queries.mean_clipped_log(center, radius)
         # A public power of two, so that the grid is fine in any unit of the records.
         unit = 2.0 ** ceil(log2(radius))
         noisy_mean, noise_std = budget.release(
             "location",
             self._step_share,
-            answer.sensitivity / unit,
-            answer.values / unit,
+            exact_mean.sensitivity / unit,
+            exact_mean.values / unit,
         )
+        # The rule of James and Stein.
         step = shrink_vector(unit * noisy_mean, unit * noise_std)
         log_length = float(np.linalg.norm(step))
 
@@ -1374,12 +1376,18 @@ class PrivateBallMechanism(
         array of shape (dim,)
             The shortened step.
         """
-        answer = queries.hessian_excess(center, radius, step)
-        noisy = budget.release(
-            "bend", self._shares.hessian, answer.sensitivity, answer.values
+        exact_excess = queries.hessian_excess(center, radius, step)
+        noisy_excess = budget.release(
+            "bend",
+            self._shares.hessian,
+            exact_excess.sensitivity,
+            exact_excess.values,
         )
-        total_excess, excess_along_step = noisy.values
-        largest_excess = answer.sensitivity * self.statistic.n
+        total_excess, excess_along_step = noisy_excess.values
+
+        # A mean of n numbers from 0 to t has the sensitivity t/n, so that t, or a
+        # little more, is n times the sensitivity. Noise may leave that range.
+        largest_excess = exact_excess.sensitivity * self.statistic.n
         excess = float(np.clip(total_excess - excess_along_step, 0.0, largest_excess))
         return step / (1 + excess)
 

@@ -60,7 +60,7 @@ class ReleasedCounts(NamedTuple):
 
 
 class NoisyAnswer(NamedTuple):
-    """A released answer.
+    """The noisy values that a stage has released.
 
     Attributes
     ----------
@@ -130,7 +130,7 @@ class StageBudget:
         values: np.ndarray,
         l1_sensitivity: float | None = None,
     ) -> NoisyAnswer:
-        """Add noise to the answer of one stage, and charge a fraction of the budget for it.
+        """Add noise to the values of one stage, and charge a fraction of the budget.
 
         The charge is subtracted from `share_left`, and the stage is appended to
         `transcript`.
@@ -146,7 +146,7 @@ class StageBudget:
             How far the vector of values can move if one record is replaced, in the
             Euclidean norm.
         values : array of shape (size,)
-            The answer to a query. NOT private.
+            The exact numbers, computed from the records. NOT private.
         l1_sensitivity : float, optional
             The sensitivity in the ℓ₁ norm. If it is given and the noise is Laplace,
             each value gets independent noise (Dwork et al. 2006). If one record changes
@@ -161,6 +161,7 @@ class StageBudget:
         share = min(share, self.share_left)
         self.share_left -= share
 
+        # The noise scale. `_scale` is the sensitivity's multiple for the whole budget.
         is_laplace = self.noise_kind == "laplace"
         if is_laplace and l1_sensitivity is not None:
             rows = values[:, None]  # each value alone gets Laplace noise
@@ -405,6 +406,8 @@ def check_transcript(
             for own, other in zip(recomputed, stated_stages, strict=True)
         )
     )
+    # The sum of rounded fractions may exceed 1 by 1e-9. That is far more than rounding
+    # does, and `StageBudget` never spends more than is left.
     total_share = sum(stage.get("share", 0.0) for stage in recomputed)
     return [
         Check(

@@ -120,22 +120,27 @@ class BinarySearch(NamedTuple):
         lengths = largest * self.ratio ** -np.arange(n_lengths, dtype=np.float64)
         counts = count_beyond(lengths)
 
-        # The answer is among lengths[low], …, lengths[high].
+        # The result is among lengths[low], …, lengths[high], which get shorter. Every
+        # step halves that range: if few enough records exceed the length in the middle,
+        # the result is that length or a shorter one.
         low = 0
         high = n_lengths - 1
-        for counts_left in reversed(range(self.queries)):
+        for steps_left in reversed(range(self.queries)):
             middle = (low + high + 1) // 2
-            count = counts[middle : middle + 1]
-            noisy = budget.release(
-                "radius", share / self.queries, sensitivity=1.0, values=count
+            exact_count = counts[middle : middle + 1]
+            released = budget.release(
+                "radius", share / self.queries, sensitivity=1.0, values=exact_count
             )
-            noisy_count = float(noisy.values[0])
+            noisy_count = float(released.values[0])
+            noise_std = released.std
             budget.counts.append(
-                ReleasedCounts(center, float(lengths[middle]), noisy_count, noisy.std)
+                ReleasedCounts(center, float(lengths[middle]), noisy_count, noise_std)
             )
 
-            extra_patience = counts_left * self.patience * noisy.std
-            if noisy_count <= allowed_outside + extra_patience:
+            # Earlier steps allow more records, because a wrong "too short" is worse
+            # than a wrong "long enough": it makes the result far too large.
+            extra_allowed = steps_left * self.patience * noise_std
+            if noisy_count <= allowed_outside + extra_allowed:
                 low = middle
             else:
                 high = max(low, middle - 1)
@@ -226,11 +231,15 @@ class ShellHistogram(NamedTuple):
             A typical distance, and the best radius for that mean.
         """
         radii = largest * self.ratio ** -np.arange(self.n_shells, dtype=np.float64)
+        # Records between neighboring radii. The outermost shell begins at the second
+        # radius, with no records beyond it, and the innermost holds all that are left.
         shell_counts = np.diff(count_beyond(radii)[1:], prepend=0.0, append=float(n))
-        noisy = budget.release(
+
+        # Replacing a record moves one count down and one up, by 1 each.
+        released = budget.release(
             "shells", share, sqrt(2), shell_counts, l1_sensitivity=2.0
         )
-        noisy_counts = noisy.values
+        noisy_counts = released.values
         noise_scale = budget.transcript[-1]["noise"]
         noisy_counts_beyond = np.cumsum(noisy_counts)[:-1]
         budget.counts.append(
@@ -348,20 +357,25 @@ def best_radius_shares(
     shares = np.empty(len(misfits))
     # Histograms with the same likeliest median use the same laws.
     for median in np.unique(likeliest_medians):
-        rows = likeliest_medians == median
+        has_median = likeliest_medians == median
+        n_histograms = int(has_median.sum())
         medians = slice(max(median - window, 0), median + window + 1)
 
-        misfits_in_window = misfits[rows, :, medians].reshape(int(rows.sum()), -1)
+        # The likelihood of every law and median, one row for each histogram, divided by
+        # the largest one so that it does not underflow.
+        misfits_in_window = misfits[has_median, :, medians].reshape(n_histograms, -1)
         smallest_misfits = misfits_in_window.min(axis=1, keepdims=True)
         likelihoods = np.exp(smallest_misfits - misfits_in_window)
 
+        # The mean of E(x − r)₊ over the laws, weighted by their likelihoods.
         excess_by_law = laws.mean_excess[:, medians].reshape(-1, n_candidates)
         total_likelihood = likelihoods.sum(axis=1, keepdims=True)
         mean_excess = likelihoods @ excess_by_law / total_likelihood
 
         # The loss is multiplied by n. The first term is the noise, the second the bias.
-        loss = noise_per_radius[rows, None] * radii + _BIAS_SHARE * n * mean_excess
-        shares[rows] = radii[np.argmin(loss, axis=1)]
+        noise_length = noise_per_radius[has_median, None] * radii
+        loss = noise_length + _BIAS_SHARE * n * mean_excess
+        shares[has_median] = radii[np.argmin(loss, axis=1)]
     return shares
 
 

@@ -74,12 +74,12 @@ class Bins(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """An exact answer about the records. NOT private.
+    """Exact numbers about the records, with their public sensitivity. NOT private.
 
     Attributes
     ----------
     values : array
-        The numbers that answer the question.
+        The numbers, such as counts or a mean.
     sensitivity : float
         How far they can move if one record is replaced, in the Euclidean norm.
     """
@@ -89,7 +89,7 @@ class Answer(NamedTuple):
 
 
 class Queries:
-    """Questions about n records in a public outer ball. The answers are NOT private.
+    """Exact counts and means of n records in a public outer ball. NOT private.
 
     Parameters
     ----------
@@ -457,7 +457,7 @@ def likeliest_bin(
 ) -> np.ndarray:
     """Return the likeliest position of the records, by a noisy histogram of weights.
 
-    The answer is the center unless there is evidence against it, because a release in a
+    It is the center unless there is evidence against it, because a release in a
     wrong unit of measurement is useless. Two neighboring edges are chosen if the log
     likelihood that all n records lie between them exceeds that of the center by more
     than 2·log(k). Here k is the number of pairs of edges that are as near to the
@@ -497,6 +497,7 @@ def likeliest_bin(
     competitors = np.where(can_tell_apart, pairs_as_near, n_pairs)
     penalized_gain = gain - 2 * np.log(competitors)
 
+    # The best pair of edges, and where between the two the records are.
     best_pair = np.argmax(penalized_gain, axis=-1)[..., None]
     best_gain = np.take_along_axis(penalized_gain, best_pair, -1)[..., 0]
     weights = np.maximum(noisy_weights, 0.0)
@@ -537,10 +538,12 @@ def _gain_over_center(
     y_upper = noisy_weights[..., 1:]
     center = noisy_weights.shape[-1] // 2
     y_center = noisy_weights[..., [center]]
+    # True weights are not negative.
     lower = np.maximum(y_lower, 0.0)
     upper = np.maximum(y_upper, 0.0)
 
     if noise_kind == "laplace":
+        # Laplace noise of standard deviation σ has the scale σ/√2.
         upper_weight = upper / np.maximum(lower + upper, _TINY)
         inverse_scale = sqrt(2) / std
         log_likelihood = inverse_scale * (

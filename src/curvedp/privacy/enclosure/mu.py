@@ -244,6 +244,8 @@ class MuEnclosure(DeltaEnclosure):
         """
         table = self.profile.loss_table
         last_knot = min(end, table.end)
+        # The grid of the table, and an even one over the losses that are likely: few
+        # exceed eight times the Rao distance, the standard deviation of a small loss.
         candidates = np.append(
             table.grid(), np.linspace(0.0, 8 * self.profile.rao, 400)
         )
@@ -280,7 +282,7 @@ class MuEnclosure(DeltaEnclosure):
         """Return an ε beyond which δ <= δ_μ follows from a theorem.
 
         δ is the profile of Gaussian noise on a hyperbolic space, and δ_μ that of
-        telling N(0, 1) from N(μ, 1). With the scale s of the noise and the distance D
+        N(0, 1) versus N(μ, 1). With the scale s of the noise and the distance D
         of its centers, the result is (2rD + D²)/2s², where r is the first of the
         numbers s/4, 1.125·s/4, 1.125²·s/4, … for which `_tail_is_below` holds.
 
