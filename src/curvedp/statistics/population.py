@@ -379,7 +379,7 @@ def check_range(x_range: Any) -> np.ndarray | None:
 
 
 class RowChart(NamedTuple):
-    """How a record becomes a row of numbers: its logarithm, and its predictor.
+    """The map from a record to a row of numbers: its logarithm, and its predictor.
 
     Attributes
     ----------
@@ -408,7 +408,11 @@ class RowChart(NamedTuple):
         return float(np.sqrt(1.0 + self.has_predictor))
 
     def rows(self, points: np.ndarray, predictor: np.ndarray) -> np.ndarray:
-        """Return each record as a row: its clipped logarithm, and its predictor if any.
+        """Map records to rows of numbers, which all models of a population describe.
+
+        A row contains the coordinates of the record's logarithm at the released base
+        point, clipped in length and divided by the clipping length. If the population
+        has a predictor, a number that accompanies each record, it is the last entry.
 
         In the canonical frame an isometry has moved the ball's center to where floats
         are most accurate: the origin, or the center itself on a compact space.
@@ -418,13 +422,12 @@ class RowChart(NamedTuple):
         points : array, shape (n, *point_shape)
             Points of the ball, in the canonical frame.
         predictor : array, shape (n,)
-            The predictor of each record, in [-1, 1]; ignored if rows have none.
+            The predictor of each record, in [-1, 1]. It is ignored if rows have none.
 
         Returns
         -------
         array, shape (n, row size)
-            Logarithms at the base in units of the radius, of length at most 1, then the
-            predictor.
+            The rows. Their length is at most `longest_row`.
         """
         logs = logs_at(self.manifold, self.base, points)
         rows = clip_rows_to(logs, self.radius) / self.radius
@@ -458,11 +461,11 @@ class Components(NamedTuple):
     is_uniform: bool = False
 
     def to_unit_cube(self, rows: np.ndarray, component: np.ndarray) -> np.ndarray:
-        """Return positions of rows in [0, 1]^k: uniform if the rows follow their law.
+        """Map rows to positions in [0, 1]^k, which are uniform if rows follow their law.
 
         A row is expressed along the axes of its component, and each coordinate is
-        mapped by its distribution function. Cells of the cube then hold about equal
-        numbers of records wherever the component fits.
+        mapped by its distribution function. If the law of the component fits, cells of
+        the cube of equal volume contain about equal numbers of records.
 
         Parameters
         ----------
@@ -478,9 +481,9 @@ class Components(NamedTuple):
 
         Notes
         -----
-        The position of a row depends on that row alone, to the last bit. A product of
-        matrices would round a row by how many others are multiplied with it, and a
-        record that changes its class would move others across the edge of a cell.
+        The position of a row depends on this row alone, to the last bit. The result of a
+        matrix product may be rounded differently if the number of rows changes. Then a
+        record that changes its class could move others across the edge of a cell.
         """
         positions = np.empty(rows.shape)
         for index in range(len(self.means)):
@@ -560,19 +563,20 @@ class SyntheticRecords(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class ReleasedPopulation:
-    """A law on a manifold, made of released numbers alone.
+    """A probability law on a manifold that consists of released numbers only.
 
-    A draw takes a leaf by its weight, a uniform position in the leaf, the row at that
-    position, and the point of which it is the row.
+    To draw a record, a leaf is drawn with the probability of its weight, and then a
+    uniform position in the leaf. The position is mapped to a row of numbers, and the row
+    to a point of the manifold.
 
     Attributes
     ----------
     statistic : SyntheticPopulation
-        What was released, in public terms.
+        The statistic that was released, with its public parameters.
     chart : RowChart
-        How a point and a row of numbers correspond.
+        The map between points and rows of numbers.
     components : Components
-        The laws by which rows correspond to positions in the unit cube.
+        The laws of rows, which map them to positions in the unit cube.
     leaves : Leaves
         The cells of the cube, with their released weights.
     """
@@ -583,9 +587,16 @@ class ReleasedPopulation:
     leaves: Leaves
 
     def table(self) -> np.ndarray:
-        """Return the weight, the class and the corners of each leaf, in one row per leaf.
+        """Return the cells of the population as a table, with one row for each leaf.
 
-        A certificate's value and a saved file hold the population in this form.
+        Certificates and saved files contain the population in this form. A leaf is a
+        box in the unit cube that is not divided any further.
+
+        Returns
+        -------
+        array of shape (leaves, 2 + 2·k)
+            The share of the records in each leaf, its class, the k coordinates of its
+            lower corner and those of its upper corner.
         """
         leaves = self.leaves
         class_index = self.components.class_index[leaves.component]
@@ -599,9 +610,9 @@ class ReleasedPopulation:
         Parameters
         ----------
         n : int
-            How many.
+            The number of synthetic records.
         rng : numpy.random.Generator
-            The same generator, with the same seed, draws the same records.
+            The generator of the draws. With the same seed it draws the same records.
 
         Returns
         -------
@@ -617,8 +628,8 @@ class ReleasedPopulation:
     def sample_canonical(self, n: int, rng: np.random.Generator) -> SyntheticRecords:
         """Draw synthetic records in the canonical frame, as `sample` does.
 
-        A draw that lies outside the public ball or range is drawn again from the same
-        leaf, up to 32 times; what is still outside is then moved into the ball.
+        A record outside of the public ball or range is drawn again from the same leaf,
+        up to 32 times. If it is still outside, it is moved into the ball.
 
         In the canonical frame an isometry has moved the ball's center to where floats
         are most accurate: the origin, or the center itself on a compact space.

@@ -38,9 +38,10 @@ class Population(NamedTuple):
 
 
 def reference_populations(manifold: Manifold, ball: Ball) -> list[Population]:
-    """Return three public populations that fill half of a ball, to predict errors on.
+    """Return three public populations in a ball, by which errors are predicted.
 
-    Their means are at the center, and a quarter and half of the radius away from it.
+    Each fills a ball of half the radius. The means are about 0, a quarter and half of
+    the radius away from the center.
 
     Parameters
     ----------
@@ -62,24 +63,29 @@ def reference_populations(manifold: Manifold, ball: Ball) -> list[Population]:
 def _cached_reference_populations(
     manifold_text: str, center: bytes, radius: float
 ) -> list[Population]:
-    """Return three public populations in a ball; cached, for hashable arguments.
+    """Compute the three populations of `reference_populations`, once for each ball.
 
-    Records are uniform in a flat ball of half the radius in normal coordinates, moved
-    by 0, a quarter and half of the radius in one direction.
+    Errors of mechanisms are predicted by simulated releases of these public records. In
+    normal coordinates at the center they are uniform in a ball of half the radius,
+    whose center is 0, a quarter or half of the radius away in a random direction. So
+    they show the error for centered and for eccentric data.
+
+    The cache needs hashable arguments. Therefore the manifold is given by its name, and
+    the center by its bytes.
 
     Parameters
     ----------
     manifold_text : str
-        The name of the manifold.
+        The name of the manifold, as `parse_manifold` reads it.
     center : bytes
-        The bytes of the center of the public ball.
+        The center of the public ball: the bytes of an array of doubles.
     radius : float
         The radius of the public ball.
 
     Returns
     -------
     list of Population
-        One for each of the three moves.
+        One for each of the three distances from the center of the ball.
     """
     manifold = parse_manifold(manifold_text)
     rng = np.random.default_rng(_SEED)
@@ -93,8 +99,8 @@ def _cached_reference_populations(
     offsets *= radius / 2 * lengths / np.linalg.norm(offsets, axis=1, keepdims=True)
 
     populations = []
-    for share in (0.0, 0.25, 0.5):
-        coordinates = offsets + share * radius * direction
+    for relative_distance in (0.0, 0.25, 0.5):
+        coordinates = offsets + relative_distance * radius * direction
         records = np.asarray(manifold.from_normal_coordinates(ball_center, coordinates))
         mean = np.asarray(frechet_mean(manifold, records))
         populations.append(Population(records, mean))

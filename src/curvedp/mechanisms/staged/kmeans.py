@@ -305,7 +305,7 @@ class ClusterQueries:
         array of shape (size,)
             The sum, as floats.
         """
-        whole_sum = self._whole_sum(terms, size)
+        whole_sum = self._integer_sum(terms, size)
         return np.asarray(whole_sum * 2.0**-_CONTRIBUTION_BITS)
 
     def gram(self, chart: Chart) -> np.ndarray:
@@ -323,10 +323,10 @@ class ClusterQueries:
         """
         size = chart.size
         # An exact sum is stored as six matrices of integers (`gram_sums`).
-        whole_sum = self._whole_sum(partial(_sum_grams, chart), 6 * size * size)
+        whole_sum = self._integer_sum(partial(_sum_grams, chart), 6 * size * size)
         return gram_mean(whole_sum.reshape(6, size, size), 1, 1.0)
 
-    def _whole_sum(self, terms: Callable[..., Array], size: int) -> np.ndarray:
+    def _integer_sum(self, terms: Callable[..., Array], size: int) -> np.ndarray:
         """Return a sum of integers over all records, or zeros if there are no records.
 
         Parameters
@@ -504,24 +504,27 @@ class KMeansMechanism(StagedMechanism, NeedsManyRecords, RefusesRelease):
 
     @property
     def steps_share(self) -> float:
-        """The fraction of the budget for all Lloyd steps together: what others leave.
+        """The fraction of μ² for all Lloyd steps together.
 
-        Searches for a center beyond the usual two take their shares from it.
+        It is 1 minus the fractions of all other stages. Outside of spheres these include
+        two searches for the first center and for a radius around it. If a run makes
+        further searches, their fractions are taken from the steps.
         """
-        share_of_others = self._moment_share + _SPREAD_SHARE + _SIZES_SHARE
+        other_shares = self._moment_share + _SPREAD_SHARE + _SIZES_SHARE
         if self.statistic.starts is None:
-            share_of_others += self._candidate_share
+            other_shares += self._candidate_share
         if isinstance(self.statistic.manifold, Sphere):
-            share_of_others += _CENTER_SHARE
+            other_shares += _CENTER_SHARE
         else:
-            share_of_others += _SEARCHES * (_CENTER_SHARE + _RADIUS_SHARE)
-        return 1 - share_of_others
+            other_shares += _SEARCHES * (_CENTER_SHARE + _RADIUS_SHARE)
+        return 1 - other_shares
 
     @property
     def step_noise(self) -> float:
-        """The standard deviation of the noise in a step's sums, if there are four steps.
+        """The standard deviation of the noise in the sums of one of four Lloyd steps.
 
-        The unit is the length to which residuals are shortened.
+        A step sums residuals, the differences of records to their nearest centers. The
+        unit is the length to which residuals are clipped.
         """
         sensitivities = self.stage_sensitivities
         sensitivity = sensitivities.steps(sensitivities.count_weight)
@@ -1014,7 +1017,7 @@ class KMeansMechanism(StagedMechanism, NeedsManyRecords, RefusesRelease):
         start: NoisyStart,
         centers: np.ndarray,
     ) -> Clustering:
-        """Release how many records are nearest to each center, and how far away they are.
+        """Release the size of each cluster and the mean squared distance to its center.
 
         Parameters
         ----------
@@ -1023,8 +1026,8 @@ class KMeansMechanism(StagedMechanism, NeedsManyRecords, RefusesRelease):
         budget : StageBudget
             The privacy budget that is left. All of it is spent.
         start : NoisyStart
-            What the first stages have released: the map from records to vectors, the
-            number of records, and the subspace.
+            The results of the first stages: the map from records to vectors, the number
+            of records, and the subspace.
         centers : array, shape (clusters, components)
             The final centers, as vectors in the subspace.
 
@@ -1045,20 +1048,22 @@ class KMeansMechanism(StagedMechanism, NeedsManyRecords, RefusesRelease):
             self.stage_sensitivities.sizes * (1 + _ROUNDING_MARGIN),
             queries.sum(terms, 2 * len(points)),
         )
-        counts, sums = noisy.values.reshape(len(points), 2).T
-        # The sums are of t − ½, where t is the squared distance over longest².
-        fractions = sums / np.maximum(counts, 1.0) + 0.5
-        relative_error = (
-            noisy.std * np.sqrt(1 + (fractions - 0.5) ** 2) / np.maximum(counts, 1.0)
-        )
-        largest_error = 1.0
+        counts, centered_sums = noisy.values.reshape(len(points), 2).T
+        positive_counts = np.maximum(counts, 1.0)
+        # A record adds t − ½, where t is its squared distance divided by longest². This
+        # is in [−½, ½], which has the smallest sensitivity of all shifts.
+        mean_squares = centered_sums / positive_counts + 0.5
+        # To first order, noise in both the sum and the count of the quotient.
+        std_of_means = noisy.std * np.sqrt(1 + (mean_squares - 0.5) ** 2)
+        std_of_means = std_of_means / positive_counts
+        # A mean of numbers in [0, 1] has an error of at most 1.
+        errors = np.minimum(_NORMAL_95 * std_of_means, 1.0)
         return Clustering(
             centers=points,
             counts=counts,
             count_error=_NORMAL_95 * noisy.std,
-            dispersions=longest**2 * np.clip(fractions, 0.0, 1.0),
-            dispersion_errors=longest**2
-            * np.minimum(_NORMAL_95 * relative_error, largest_error),
+            dispersions=longest**2 * np.clip(mean_squares, 0.0, 1.0),
+            dispersion_errors=longest**2 * errors,
             directions=start.subspace.directions,
         )
 
@@ -1070,11 +1075,12 @@ class KMeansMechanism(StagedMechanism, NeedsManyRecords, RefusesRelease):
         sensitivity: float,
         values: np.ndarray,
     ) -> NoisyAnswer:
-        """Release a sum with noise, in a unit that keeps the integers of the draw small.
+        """Release a sum with noise, after dividing it by a public unit.
 
-        Noise is drawn on a grid of 2^-30. In this unit its standard deviation is one to
-        two thousand steps of the grid. The unit is public, and a power of two, so that
-        dividing by it is exact.
+        Noise is drawn as integers on a grid of 2^-30. In this unit its standard
+        deviation is one to two thousand grid steps, so that the integers in the
+        certificate are short. The unit is a power of two, so that division by it is
+        exact.
 
         Parameters
         ----------
@@ -1083,10 +1089,11 @@ class KMeansMechanism(StagedMechanism, NeedsManyRecords, RefusesRelease):
         kind : str
             The name of the stage in the transcript.
         share : float
-            The fraction of the whole budget for this stage. If less is left, all that
-            is left is spent.
+            The fraction of the whole budget for this stage. If less is left, the rest
+            is spent.
         sensitivity : float
-            How far the values move between neighboring data sets.
+            A bound on the change of the values between neighboring data sets, in the
+            Euclidean norm.
         values : array
             The sum. NOT private.
 
@@ -1106,14 +1113,23 @@ class KMeansMechanism(StagedMechanism, NeedsManyRecords, RefusesRelease):
 
 
 def _share_of_further_searches(budget: StageBudget) -> float:
-    """Return what searches for a center beyond the usual two have taken of the budget."""
+    """Return the fraction of μ² that searches for a center beyond the first two took.
+
+    The share of the Lloyd steps is reduced by it.
+
+    Parameters
+    ----------
+    budget : StageBudget
+        The budget, whose transcript lists the stages so far. Each search releases one
+        radius.
+    """
     kinds = [stage["kind"] for stage in budget.transcript]
     further_searches = max(kinds.count("radius") - _SEARCHES, 0)
     return further_searches * (_CENTER_SHARE + _RADIUS_SHARE)
 
 
 class Projection(Protocol):
-    """How what a block holds becomes vectors in the released subspace."""
+    """A map from the records of a block to vectors in the released subspace."""
 
     def positions(self, records: Any) -> Array:
         """Return the projected vector of each record, on the grid 2^-25.
@@ -1127,7 +1143,7 @@ class Projection(Protocol):
 
 
 class AlreadyProjected(NamedTuple):
-    """The projection of blocks that hold projected vectors: nothing is left to do."""
+    """The identity map, for blocks that already hold projected vectors."""
 
     def positions(self, records: Any) -> Array:
         """Return the block itself.
@@ -1206,8 +1222,10 @@ def nearest_center(positions: Array, centers: Array) -> Array:
 # ---- what records contribute: sums over a block, in units of 2^-32 ----
 
 
-def _whole(rows: Array, weights: np.ndarray | None) -> Array:
-    """Return weighted rows as whole multiples of 2^-32, rounded toward 0, as doubles.
+def _to_fixed_point(rows: Array, weights: np.ndarray | None) -> Array:
+    """Return weighted rows in units of 2^-32, truncated to integers, as doubles.
+
+    Sums of such integers are exact, so that they do not depend on the order of records.
 
     Parameters
     ----------
@@ -1226,10 +1244,13 @@ def _blockwise(
     block: Any,
     weights: Any,
 ) -> Array:
-    """Return an exact sum over a block of records, computed in pieces.
+    """Return an exact sum over a block of records, in units of 2^-32.
 
-    A piece has 2^10 records on the host and 2^16 on a device. Sums over a piece are
-    exact in doubles: 2^16 terms of at most 2^33 units. They are added as int64.
+    The contributions of records are multiples of 2^-32, so that sums are exact and do
+    not depend on the order of records. A block is divided into pieces of 2^10 records
+    on the host or 2^16 on a device. The sum over a piece is exact in doubles, because
+    it has at most 2^16 terms of at most 2^33 units. The sums of pieces are added as
+    64-bit integers.
 
     Parameters
     ----------
@@ -1240,25 +1261,28 @@ def _blockwise(
     weights : array, shape (k,), or None
         How much each record counts; 1 if it is None.
     """
-    whole_sum: Any = 0
+    block_sum: Any = 0
     with np.errstate(all="ignore"):  # a data-dependent warning is a release
-        for part in _pieces(block, _BLOCK):
-            part_weights = None if weights is None else np.asarray(weights)[part]
-            partial_sum = sum_records(block[part, ...], part_weights)
-            xp = namespace(partial_sum)
-            whole_sum = whole_sum + xp.astype(partial_sum, xp.int64)
-    return whole_sum
+        for piece in _pieces(block, _BLOCK):
+            piece_weights = None if weights is None else np.asarray(weights)[piece]
+            piece_sum = sum_records(block[piece, ...], piece_weights)
+            xp = namespace(piece_sum)
+            block_sum = block_sum + xp.astype(piece_sum, xp.int64)
+    return block_sum
 
 
 def _pieces(block: Any, size_on_host: int) -> list[slice]:
-    """Return slices that cut a block of records into pieces; one if it is empty.
+    """Return the slices that divide a block of records into pieces.
+
+    An empty block has one empty piece, so that its sums have the right shape.
 
     Parameters
     ----------
     block : array, shape (k, *point_shape)
         Some of the records.
     size_on_host : int
-        How many records a piece of a NumPy array has.
+        The number of records of a piece, if the block is a NumPy array. On a device it
+        is `_DEVICE_BLOCK`.
     """
     size = size_on_host if is_numpy_array(block) else _DEVICE_BLOCK
     return blocks(block.shape[0], size) or [slice(0, 0)]
@@ -1274,7 +1298,8 @@ def _append_column(rows: Array, value: float) -> Array:
 def _histogram(labels: Array, size: int, weights: np.ndarray | None) -> np.ndarray:
     """Return the sum of the weights of the records with each label, in units of 2^-32.
 
-    It is computed on the host: few libraries count labels on a device.
+    The labels are bins of a histogram, or clusters. The sums are computed on the host,
+    because few array libraries can count labels on a device.
 
     Parameters
     ----------
@@ -1286,8 +1311,8 @@ def _histogram(labels: Array, size: int, weights: np.ndarray | None) -> np.ndarr
         How much each record counts; 1 if it is None.
     """
     labels_on_host = to_host(labels)
-    whole_weights = _whole(np.ones(len(labels_on_host)), weights)
-    return np.bincount(labels_on_host, whole_weights, size)
+    fixed_point_weights = _to_fixed_point(np.ones(len(labels_on_host)), weights)
+    return np.bincount(labels_on_host, fixed_point_weights, size)
 
 
 def _sum_vectors(chart: Chart, weight: float, block: Any, weights: Any = None) -> Array:
@@ -1305,9 +1330,11 @@ def _sum_vectors(chart: Chart, weight: float, block: Any, weights: Any = None) -
         How much each record counts; 1 by default.
     """
 
-    def sum_records(records: Any, part_weights: np.ndarray | None) -> Array:
-        """Return the sums over a part of the block, in units of 2^-32."""
-        rows = _whole(_append_column(chart.vectors(records), weight), part_weights)
+    def sum_records(records: Any, piece_weights: np.ndarray | None) -> Array:
+        """Return the sums over a piece of the block, in units of 2^-32."""
+        rows = _to_fixed_point(
+            _append_column(chart.vectors(records), weight), piece_weights
+        )
         return namespace(rows).sum(rows, axis=0)
 
     return _blockwise(sum_records, block, weights)
@@ -1348,9 +1375,10 @@ def _bins(lengths: Array, edges: np.ndarray) -> Array:
 def _sum_lengths(
     chart: Chart, edges: np.ndarray, block: Any, weights: Any = None
 ) -> Array:
-    """Return a histogram of the lengths of the records' vectors, for a block of records.
+    """Return a histogram of the distances of a block's records to the first center.
 
-    The length of a vector is the distance to the center in units of the chart's radius.
+    The chart maps a record to a vector whose length is the distance to the center in
+    units of the chart's radius. The private radius follows from the noisy histogram.
 
     Parameters
     ----------
@@ -1364,12 +1392,12 @@ def _sum_lengths(
         How much each record counts; 1 by default.
     """
 
-    def sum_records(records: Any, part_weights: np.ndarray | None) -> np.ndarray:
-        """Return the histogram of a part of the block, in units of 2^-32."""
+    def sum_records(records: Any, piece_weights: np.ndarray | None) -> np.ndarray:
+        """Return the histogram of a piece of the block, in units of 2^-32."""
         vectors = chart.vectors(records)
         xp = namespace(vectors)
         lengths = xp.sqrt(xp.sum(vectors**2, axis=1))
-        return _histogram(_bins(lengths, edges), len(edges), part_weights)
+        return _histogram(_bins(lengths, edges), len(edges), piece_weights)
 
     return _blockwise(sum_records, block, weights)
 
@@ -1377,7 +1405,9 @@ def _sum_lengths(
 def _count_nearest(
     space: Projection, candidates: np.ndarray, block: Any, weights: Any = None
 ) -> Array:
-    """Return how many records of a block are nearest to each candidate.
+    """Return how many records of a block are nearest to each candidate for a center.
+
+    Initial centers are chosen by the noisy counts of all records.
 
     Parameters
     ----------
@@ -1391,11 +1421,11 @@ def _count_nearest(
         How much each record counts; 1 by default.
     """
 
-    def sum_records(records: Any, part_weights: np.ndarray | None) -> np.ndarray:
-        """Return the counts of a part of the block, in units of 2^-32."""
+    def sum_records(records: Any, piece_weights: np.ndarray | None) -> np.ndarray:
+        """Return the counts of a piece of the block, in units of 2^-32."""
         positions = space.positions(records)
         nearest = nearest_center(positions, like(positions, candidates))
-        return _histogram(nearest, len(candidates), part_weights)
+        return _histogram(nearest, len(candidates), piece_weights)
 
     return _blockwise(sum_records, block, weights)
 
@@ -1423,10 +1453,10 @@ def _sum_residual_lengths(
         How much each record counts; 1 by default.
     """
 
-    def sum_records(records: Any, part_weights: np.ndarray | None) -> np.ndarray:
-        """Return the histogram of a part of the block, in units of 2^-32."""
+    def sum_records(records: Any, piece_weights: np.ndarray | None) -> np.ndarray:
+        """Return the histogram of a piece of the block, in units of 2^-32."""
         _, _, lengths = _residuals(space.positions(records), centers)
-        return _histogram(_bins(lengths, edges), len(edges), part_weights)
+        return _histogram(_bins(lengths, edges), len(edges), piece_weights)
 
     return _blockwise(sum_records, block, weights)
 
@@ -1492,11 +1522,11 @@ def _sum_residuals(
         The sums of all clusters, in units of 2^-32.
     """
 
-    def sum_records(records: Any, part_weights: np.ndarray | None) -> Array:
-        """Return the sums over a part of the block, in units of 2^-32."""
+    def sum_records(records: Any, piece_weights: np.ndarray | None) -> Array:
+        """Return the sums over a piece of the block, in units of 2^-32."""
         labels, residuals, lengths = _residuals(space.positions(records), centers)
         clipped = residuals / namespace(lengths).clip(lengths, min=spread)[:, None]
-        rows = _whole(_append_column(clipped, weight), part_weights)
+        rows = _to_fixed_point(_append_column(clipped, weight), piece_weights)
         return _sum_by_cluster(labels, rows, len(centers))
 
     return _blockwise(sum_records, block, weights)
@@ -1533,12 +1563,12 @@ def _sum_sizes(
         The number and the sum of each cluster in turn, in units of 2^-32.
     """
 
-    def sum_records(records: Any, part_weights: np.ndarray | None) -> np.ndarray:
-        """Return the sums over a part of the block, in units of 2^-32."""
+    def sum_records(records: Any, piece_weights: np.ndarray | None) -> np.ndarray:
+        """Return the sums over a piece of the block, in units of 2^-32."""
         labels, distances = nearest_center_of_records(manifold, centers, records)
         excess = np.minimum(distances / longest, 1.0) ** 2 - 0.5
-        counts = _histogram(labels, len(centers), part_weights)
-        sums = np.bincount(labels, _whole(excess, part_weights), len(centers))
+        counts = _histogram(labels, len(centers), piece_weights)
+        sums = np.bincount(labels, _to_fixed_point(excess, piece_weights), len(centers))
         return np.stack([counts, sums], axis=1).ravel()
 
     return _blockwise(sum_records, block, weights)
