@@ -307,17 +307,18 @@ class PrivateKMeans(PrivateTransformer):
         return n_clusters
 
     def _warn_if_few(self, mechanism: KMeansMechanism) -> None:
-        """Warn, before anything is paid, of too few records for so many clusters.
+        """Warn, before anything is paid for, if the clusters are too many for the noise.
 
         Parameters
         ----------
         mechanism : KMeansMechanism
-            The calibrated mechanism, which knows how many clusters its noise allows.
+            The calibrated mechanism. From its noise and n follows the largest number of
+            clusters whose centers can be found.
         """
         if mechanism.has_enough_records:
             return
         n = mechanism.statistic.n
-        assert n is not None  # with a private number nothing is known beforehand
+        assert n is not None  # a private n is not known before the release
         largest = mechanism.largest_number_of_clusters(n)
         possible = f"at most {largest} clusters" if largest > 1 else "no clusters"
         warnings.warn(

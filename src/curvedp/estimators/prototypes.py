@@ -117,7 +117,7 @@ class PrivatePrototypes(PrivateTransformer, ScoringClassifier):
 
     @property
     def _n_features_out(self) -> int:  # type: ignore[override]  # read only
-        """Return how many columns `transform` makes: one for each class."""
+        """The number of columns that `transform` returns: one for each class."""
         return len(self.classes_)
 
     def fit(self, X: Any, y: Any, groups: Any = None) -> Self:
@@ -195,12 +195,12 @@ class PrivatePrototypes(PrivateTransformer, ScoringClassifier):
     def _set_fitted(
         self, statistic: ClassPrototypes, classes: np.ndarray, release: Release
     ) -> None:
-        """Set the fitted attributes, all of which follow from the release.
+        """Set the fitted attributes, which are computed from the release alone.
 
         Parameters
         ----------
         statistic : ClassPrototypes
-            What was released.
+            The statistic that was released, with its public parameters.
         classes : array
             The public set of classes, in order.
         release : Release
@@ -333,7 +333,7 @@ class PrivatePrototypes(PrivateTransformer, ScoringClassifier):
         array of shape (n, dim)
             Rows of length at most 1.
         """
-        with np.errstate(all="ignore"):  # a record that is no point is no warning
+        with np.errstate(all="ignore"):  # no warnings about records that are not points
             points = self._statistic.to_points(records)
             return self._statistic.to_unit_logs(self.classifier_.ball, points)
 

@@ -142,8 +142,8 @@ class PrivateRecenter(TransformerMixin, BallEstimator):
         What `transform` does with a domain that `fit` has not seen, such as the subject
         who is held out in a cross-subject evaluation. "own-mean" recenters its records
         at their own mean, which is NOT private and is not released: a new user does so
-        on their own machine. Without domains and without `target_domain`, all records
-        that `transform` is given are taken for one new domain then.
+        on their own machine. If `transform` then gets no domains, and there is no
+        `target_domain`, it treats all its records as one new domain.
     final_dispersion : float, optional
         With it the dispersion of each domain (its mean square distance to the mean) is
         released too, and records are stretched about the reference until their
@@ -303,7 +303,9 @@ class PrivateRecenter(TransformerMixin, BallEstimator):
         _validate.choice("new_domain", self.new_domain, NEW_DOMAINS)
 
     def _check_target(self, domains: list[Any]) -> None:
-        """Refuse a target domain that is none of the domains; "" stands for no target.
+        """Raise `ParameterError` if `target_domain` is not one of the domains.
+
+        The empty text "" means that there is no target domain.
 
         Parameters
         ----------
@@ -328,7 +330,9 @@ class PrivateRecenter(TransformerMixin, BallEstimator):
             )
 
     def _check_dispersions(self) -> None:
-        """Refuse, before references are paid, what would be refused after them.
+        """Check that dispersions can be released, before references are paid for.
+
+        Otherwise the error would come after the first of the two releases.
 
         Raises
         ------
@@ -441,8 +445,8 @@ class PrivateRecenter(TransformerMixin, BallEstimator):
         Returns
         -------
         array of shape (n, *point_shape)
-            The recentered records. NOT private. A record that is no point of the space
-            becomes the origin.
+            The recentered records. NOT private. A record that is not a point of the
+            space is replaced by the origin.
 
         Raises
         ------
@@ -800,12 +804,12 @@ class _DomainDispersions(BallEstimator):
 def recenter(
     manifold: Manifold, reference: np.ndarray, factor: float, records: np.ndarray
 ) -> np.ndarray:
-    """Return records after the reference was moved to the origin, stretched about it.
+    """Move records so that their reference becomes the origin, and rescale distances.
 
-    Positive definite matrices X become WXW, where W is the symmetric root of the
-    inverse reference: the whitening of pyRiemann's `TLCenter`. Elsewhere it is the
-    isometry of the space that takes the reference to its origin. The geodesic distance
-    to the origin is then multiplied by `factor`.
+    A positive definite matrix X becomes WXW, where W is the symmetric root of the
+    inverse reference. This is the whitening of pyRiemann's `TLCenter`. On other spaces
+    the records are moved by an isometry that takes the reference to the origin. Then
+    the geodesic distance of each record to the origin is multiplied by `factor`.
 
     Parameters
     ----------
@@ -814,9 +818,9 @@ def recenter(
     reference : array of shape point_shape
         The private mean of their domain.
     factor : float
-        1 leaves distances as they are.
+        The factor by which distances to the origin are multiplied.
     records : array of shape (n, *point_shape)
-        The records. One that is no point of the space becomes the origin.
+        The records. One that is not a point of the space is replaced by the origin.
 
     Returns
     -------
@@ -841,7 +845,8 @@ def recenter(
 def _inverse_root(matrix: np.ndarray) -> np.ndarray:
     """Return the symmetric positive definite W with W·matrix·W = I.
 
-    It whitens: records near `matrix` come near the identity.
+    The map X ↦ W·X·W takes `matrix` to the identity, and matrices near it to matrices
+    near the identity.
 
     Parameters
     ----------
@@ -860,7 +865,7 @@ def own_mean(manifold: Manifold, records: np.ndarray) -> np.ndarray:
     manifold : Manifold
         The manifold of the records.
     records : array of shape (n, *point_shape)
-        The records of one domain, of which some may be no points.
+        The records of one domain. Some may not be points of the manifold.
 
     Returns
     -------

@@ -155,8 +155,8 @@ class PrivateSynthesizer(PrivateEstimator):
             The person to whom each record belongs. Then a person with all their records
             is the unit of privacy, and counts as much as any other person.
         column : array of n numbers, optional
-            A predictor. Synthetic records then have one too. What is no number counts
-            as the middle of `x_range`, and others are moved into it.
+            A predictor. Synthetic records then have one too. NaN is replaced by the
+            middle of `x_range`, and other numbers are clipped to this range.
 
         Returns
         -------
@@ -209,7 +209,8 @@ class PrivateSynthesizer(PrivateEstimator):
         Returns
         -------
         data : PopulationData
-            The records, and as arrays what there is of classes, predictors and people.
+            The records with arrays of their classes, predictors and people, each of
+            which may be absent.
         classes : array, or None
             The labels of the classes.
 
@@ -330,13 +331,13 @@ class PrivateSynthesizer(PrivateEstimator):
         n_classes : int
             The number of classes; 1 without labels.
         has_predictor : bool
-            Whether synthetic records are to have a predictor.
+            Whether records have a predictor.
 
         Returns
         -------
         ChosenMechanism
-            The mechanism of the model with the smallest predicted error, or of the
-            model that was asked for.
+            The mechanism of the parameter `model`. If this is "auto", it is that of the
+            model with the smallest predicted error.
         """
         x_range = self.x_range if has_predictor else None
         if self._searches_ball:
@@ -374,7 +375,8 @@ class PrivateSynthesizer(PrivateEstimator):
     ) -> str:
         """Return the model with the smallest predicted error in a typical private ball.
 
-        The ball that will be found is not known yet, so a public one stands for it.
+        The errors are predicted before the ball is released. So they are predicted for
+        a public ball of typical size instead.
 
         Parameters
         ----------

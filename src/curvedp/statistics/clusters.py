@@ -1,9 +1,9 @@
-"""Centers of clusters with their sizes and spreads, and how records become vectors.
+"""Centers of clusters with their sizes and spreads, and the map of records to vectors.
 
-A release of clusters works with vectors of length at most 1. A `Chart` makes them of
-records: on a sphere from the unit vector itself, elsewhere from the logarithm at a
+A release of clusters works with vectors of length at most 1. A `Chart` maps records to
+vectors: on a sphere from the unit vector itself, elsewhere from the logarithm at a
 released point. Each record's vector is rounded to a grid on which inner products are
-exact, so it does not depend on how the records are cut into blocks.
+exact, so that it does not depend on how the records are divided into blocks.
 """
 
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ from curvedp.geometry.spaces.sphere import Sphere
 from curvedp.numerics.arrays import Array, like, namespace, to_host
 from curvedp.statistics.tangent_vectors import clip_rows_to, logs_at
 
-# What stands for a number of clusters that is to be chosen from what is released.
+# It represents a number of clusters that is chosen from released numbers.
 PRIVATE_NUMBER = 0
 
 MAX_CLUSTERS = 1000
@@ -83,7 +83,7 @@ class Clustering(NamedTuple):
 
 
 class Chart(NamedTuple):
-    """How records become vectors of length at most 1, in public terms.
+    """The map from records to vectors of length at most 1, by released numbers.
 
     On a sphere the vector of a record x is (x − base)/radius, and elsewhere it is
     log_base(x)/radius. A longer vector is shortened to length 1.
@@ -91,10 +91,13 @@ class Chart(NamedTuple):
     Attributes
     ----------
     manifold : Manifold
+        The manifold of the records.
     base : array
-        A vector of R^(d+1) on a sphere, which need not be a unit vector; elsewhere a
-        point.
+        On a sphere a vector of R^(d+1), which need not be a unit vector. Elsewhere a
+        point of the manifold.
     radius : float
+        The unit of the vectors, and the distance from the base beyond which records are
+        clipped.
     """
 
     manifold: Manifold
@@ -109,14 +112,14 @@ class Chart(NamedTuple):
     def vectors(self, records: Any) -> Array:
         """Return each record's vector, of length at most 1, on the grid 2^-26.
 
-        A record that is no point of the manifold becomes a fixed vector: that of the
-        zero vector on a sphere, and 0 elsewhere.
+        A record that is not a point of the manifold is replaced: by the zero vector of
+        R^(d+1) on a sphere, and elsewhere by the base, whose vector is 0.
 
         Parameters
         ----------
         records : array, shape (k, *point_shape)
-            The records. Entries may be anything. On a sphere the array may be on a
-            device, and the vectors are there too. Elsewhere they are on the host.
+            The records. Entries may be any numbers. On a sphere the array may be on a
+            device, and the result is on the same device. Elsewhere it is on the host.
         """
         with numerical_silence():
             if isinstance(self.manifold, Sphere):
@@ -129,12 +132,14 @@ class Chart(NamedTuple):
     def _about_base(self, units: Array) -> Array:
         """Return (u − base)/radius for each unit vector, shortened to length 1.
 
-        Both vectors are rounded to multiples of 2^-25 first. Their difference is at most
-        2 long, so its squares add up exactly, in any order and on any device.
+        Both vectors are rounded to multiples of 2^-25 first. The length of their
+        difference is at most 2, so that the sum of its squares is exact, in any order
+        and on any device.
 
         Parameters
         ----------
         units : array, shape (k, size)
+            The records as unit vectors, or zero for records that are not points.
         """
         xp = namespace(units)
         base = like(units, round_to_grid(self.base, _DIFFERENCE_BITS))
@@ -143,7 +148,9 @@ class Chart(NamedTuple):
         return differences / xp.clip(xp.sqrt(squares), min=self.radius)
 
     def points(self, vectors: np.ndarray) -> np.ndarray:
-        """Return the points of the manifold to which vectors belong.
+        """Return the points of the manifold that released vectors represent.
+
+        It is the inverse of `vectors`, up to clipping and rounding.
 
         Parameters
         ----------
@@ -152,7 +159,7 @@ class Chart(NamedTuple):
         """
         if isinstance(self.manifold, Sphere):
             ambient = self.base + self.radius * vectors
-            # A vector of length 0 has no direction; noise makes none.
+            # A vector of length 0 would have no direction, but noise never produces it.
             return np.asarray(self.manifold.project(ambient))
         points = [
             np.asarray(
@@ -285,9 +292,9 @@ def unit_rows(records: Any) -> Array:
         is_usable = (largest > 0) & xp.isfinite(largest)
         zero = xp.zeros_like(largest)
         scale = xp.where(is_usable, largest, zero + 1.0)
-        whole = xp.round(xp.where(is_usable, rows, zero) / scale * 2.0**bits)
-        squares = xp.sum(whole * whole, axis=1, keepdims=True)
-        return whole / xp.sqrt(xp.clip(squares, min=1.0))
+        integers = xp.round(xp.where(is_usable, rows, zero) / scale * 2.0**bits)
+        squares = xp.sum(integers * integers, axis=1, keepdims=True)
+        return integers / xp.sqrt(xp.clip(squares, min=1.0))
 
 
 def distances_to_centers(
@@ -295,8 +302,8 @@ def distances_to_centers(
 ) -> np.ndarray:
     """Return the distance of each record to each center, shape (records, centers).
 
-    A record that is no point of the manifold is at distance π/2 from all centers on a
-    sphere, and 0 elsewhere.
+    A record that is not a point of the manifold has the distance π/2 from all centers
+    on a sphere, and 0 elsewhere.
 
     Parameters
     ----------
