@@ -5,7 +5,7 @@ The noise multiplier is σ.
 
 `subsampled_gaussian` returns the guarantee of a given noise, and
 `subsampled_noise_multiplier` the noise for a given guarantee. Write δ_μ(ε) for the
-profile of N(0, 1) versus N(μ, 1).
+profile of N(0, 1) against N(μ, 1).
 
 Poisson batches. When a record is replaced, the worst pair of output distributions is
 (1−q)·N(0) + q·N(C) against (1−q)·N(0) + q·N(−C). When one is removed, it is the first
@@ -145,7 +145,7 @@ class _Step(Guarantee):
 
         It is q·δ_μ(ε′) with ε′ = log(1 + (e^ε−1)/q), rounded up (Balle, Barthe and
         Gaboardi 2018). q is the sampling rate, and δ_μ the profile of N(0, 1)
-        versus N(μ, 1). From ε = 30 on, where e^ε might overflow, the argument of the
+        against N(μ, 1). From ε = 30 on, where e^ε might overflow, the argument of the
         logarithm is replaced by the smaller e^ε·(1 − e^−30)/q. ε′ is rounded down,
         because δ_μ decreases with it.
 
@@ -206,7 +206,7 @@ class PoissonGaussianStep(_Step):
         """Return δ(ε) for adding a record, rounded up.
 
         Write q for the sampling rate, σ for the noise multiplier, and δ_μ for the
-        profile of N(0, 1) versus N(μ, 1), with μ = 1/σ. By Theorem C4
+        profile of N(0, 1) against N(μ, 1), with μ = 1/σ. By Theorem C4
         (docs/theory/accounting.md),
 
             δ(ε) = s·δ_μ(ε′),    s = q − (e^ε − 1)(1 − q),    ε′ = ε + log(q/s),
@@ -260,7 +260,7 @@ class PoissonGaussianStep(_Step):
         """Return δ(ε) for replacing a record, rounded up.
 
         Write q for the sampling rate, σ for the noise multiplier, μ = 1/σ, and δ_μ for
-        the profile of N(0, 1) versus N(μ, 1). In units of the noise, the two
+        the profile of N(0, 1) against N(μ, 1). In units of the noise, the two
         output distributions that are easiest to tell apart are the mixtures
         (1−q)·N(0, 1) + q·N(μ, 1) and (1−q)·N(0, 1) + q·N(−μ, 1). The privacy loss of an
         output y exceeds ε if y > z/μ, where z = ε/2 + asinh(e^x) and
@@ -574,7 +574,7 @@ def _asinh_and_remainder(
 def _gdp_delta_at_any_eps(mu: float, eps: Array) -> Any:
     """Return the Gaussian profile δ_μ(ε) at any real ε, also a negative one.
 
-    δ_μ is the profile of N(0, 1) versus N(μ, 1). `gdp_delta` computes it for
+    δ_μ is the profile of N(0, 1) against N(μ, 1). `gdp_delta` computes it for
     ε >= 0. Since the roles of the two laws can be exchanged,
     δ_μ(−ε) = 1 − e^{−ε} + e^{−ε}·δ_μ(ε).
 

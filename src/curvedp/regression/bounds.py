@@ -413,8 +413,10 @@ class LipschitzBounds(NamedTuple):
         if self.dim == 1:
             turning_rate = np.zeros_like(shortest)  # A line has no room to turn.
         else:
-            safe_shortest = np.where(is_always_clipped, shortest, self.clip)
-            turning_rate = _turning_rate(self.curvature, safe_shortest, longest)
+            # Where a residual is not always clipped, the rate is not used. Any positive
+            # length in place of the shortest one avoids a division by 0 there.
+            positive_shortest = np.where(is_always_clipped, shortest, self.clip)
+            turning_rate = _turning_rate(self.curvature, positive_shortest, longest)
         clipped_bound = np.minimum(self.clip * turning_rate, general_bound)
         residual_bounds = np.where(is_always_clipped, clipped_bound, general_bound)
 
@@ -467,6 +469,8 @@ def gradient_lipschitz_bounds(
     x = np.abs(x)
     t = x / PREDICTOR_UNIT
 
+    # The terms of L_p and L_v without b, which differs from one part of the domain to
+    # another and is multiplied in later (`LipschitzBounds.within`).
     effect = _record_effect(curvature, speed, x)
     jacobi = _jacobi_factor_bounds(curvature, root * speed * x)
     point_term = effect * clip * root * jacobi.sine
@@ -534,6 +538,8 @@ def _jacobi_factor_bounds(curvature: float, a: np.ndarray) -> _JacobiFactorBound
     _JacobiFactorBounds
         Bounds for each record.
     """
+    # The norms of C and S are the larger ones of 1 (along v) and cos a or sinc a (across
+    # it). A defect is the distance of such a function from 1.
     if curvature > 0:
         # Neither cos nor sinc exceeds 1.
         cos_norm = np.ones_like(a)

@@ -327,9 +327,9 @@ def _minimize(manifold: Manifold, x: np.ndarray, Y: np.ndarray) -> _Solution:
         steps += 1
         size = len(model.normal_matrix)
         mean_diagonal = np.eye(size) * np.trace(model.normal_matrix) / size
-        damped = model.normal_matrix + damping * mean_diagonal
-        delta = np.linalg.lstsq(damped, model.direction, rcond=None)[0]
-        trial = _step(manifold, *pair, delta.reshape(k + 1, manifold.dim))
+        damped_matrix = model.normal_matrix + damping * mean_diagonal
+        step = np.linalg.lstsq(damped_matrix, model.direction, rcond=None)[0]
+        trial = _step(manifold, *pair, step.reshape(k + 1, manifold.dim))
         trial_model = _quadratic_model(manifold, *trial, x, Y)
 
         # Near the minimum the energies agree to round-off; there the gradient decides.
@@ -351,7 +351,7 @@ def _minimize(manifold: Manifold, x: np.ndarray, Y: np.ndarray) -> _Solution:
 
 
 def _step(
-    manifold: Manifold, p: np.ndarray, velocities: np.ndarray, delta: np.ndarray
+    manifold: Manifold, p: np.ndarray, velocities: np.ndarray, step: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the pair (p, V) after a step of the descent.
 
@@ -366,7 +366,7 @@ def _step(
         The middle of the geodesic.
     velocities : array of shape (k, *point_shape)
         V = (v₁, …, v_k), tangent vectors at p.
-    delta : array of shape (k + 1, dim)
+    step : array of shape (k + 1, dim)
         The step in coordinates at p: the first row is that of p, row j that of v_j.
 
     Returns
@@ -374,10 +374,11 @@ def _step(
     p, velocities : arrays
         The new pair, of the same shapes.
     """
-    changed = velocities + np.asarray(manifold.from_coordinates(p, delta[1:]))
-    move = np.asarray(manifold.from_coordinates(p, delta[0]))
+    velocity_changes = np.asarray(manifold.from_coordinates(p, step[1:]))
+    move = np.asarray(manifold.from_coordinates(p, step[0]))
     end = manifold.exp(p, move)
-    transported = np.asarray(manifold.transport(p, end, changed))
+    transported = np.asarray(manifold.transport(p, end, velocities + velocity_changes))
+    # The projection removes the rounding errors of exp.
     return np.asarray(manifold.project(end)), transported
 
 
@@ -469,6 +470,9 @@ def _quadratic_model_on_one_geodesic(
     """
     moves = _vectors_to_predictions(x, velocity[None])
     residuals = residuals_at(manifold, p, moves, Y)
+
+    # In the frame, the derivatives in p and in v are diagonal: one number for each
+    # record and each vector of the frame.
     eigenvalues, frame = jacobi_frame(manifold, p, velocity)
     cos, sinc = cos_and_sinc(eigenvalues * x * x)
     factors = (cos, x * sinc)

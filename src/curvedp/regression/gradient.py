@@ -259,15 +259,15 @@ def contributions(
     manifold : Manifold
         A symmetric space.
     t : array of shape (n, k)
-        Centered predictors, in a public unit.
+        Centered predictors, in multiples of `unit`.
     unit : float
-        That unit.
+        The public unit of the predictors.
     Y : array of shape (n, *point_shape)
         Responses.
     p : array of shape point_shape
-        The point of the pair (p, V).
+        The point of the pair (p, V), at which all geodesics of the model begin.
     V : array of shape (k, *point_shape)
-        Its velocities v₁, …, v_k, tangent vectors at p.
+        The velocities v₁, …, v_k, tangent vectors at p.
 
     Returns
     -------
@@ -569,16 +569,16 @@ def _quadric_gradient(
     # f = min(d, τ)/sin d, and sin(α)/|v|, both with their limits where they are 0/0.
     f = np.minimum(distance, clip) / np.where(sine > 0, sine, 1.0)
     f = np.where(sine > 0, f, 1.0)
-    safe_speed = np.where(is_moving, speed, 1.0)[:, None]
-    sine_per_speed = np.where(is_moving[:, None], sin / safe_speed, x)
+    nonzero_speed = np.where(is_moving, speed, 1.0)[:, None]
+    sine_per_speed = np.where(is_moving[:, None], sin / nonzero_speed, x)
     e_coordinates = np.asarray(manifold.to_coordinates(p, e))
 
-    def assemble(tangential: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    def join_parts(sum_along_e: np.ndarray, weights: np.ndarray) -> np.ndarray:
         """Join the part along e with the weighted sum of the parts of Y across it.
 
         Parameters
         ----------
-        tangential : array of shape (N,)
+        sum_along_e : array of shape (N,)
             The sum, over all records, of the parts along e.
         weights : array of shape (N, n)
             The factor with which the part of each y across the geodesic counts.
@@ -589,12 +589,15 @@ def _quadric_gradient(
             The mean over all records, in coordinates at p.
         """
         tangent_sum = manifold.to_tangent(p, weights @ Y)
-        total = np.asarray(manifold.to_coordinates(p, tangent_sum))
-        along_e = np.sum(total * e_coordinates, axis=1, keepdims=True)
-        across = total - along_e * e_coordinates
-        return np.asarray((across + tangential[:, None] * e_coordinates) / n)
+        weighted_sum = np.asarray(manifold.to_coordinates(p, tangent_sum))
+        # The weights are for the parts across the geodesic. The part of the weighted
+        # sum along e is taken away, and the given one put in its place.
+        along_e = np.sum(weighted_sum * e_coordinates, axis=1, keepdims=True)
+        across = weighted_sum - along_e * e_coordinates
+        return np.asarray((across + sum_along_e[:, None] * e_coordinates) / n)
 
-    scaled_along = f * along_t
-    point_part = assemble(scaled_along.sum(axis=1), f * cos)
-    velocity_part = assemble(scaled_along @ x, f * sine_per_speed)
+    # The Jacobi factors are 1 and x along e, and cos α and sin(α)/|v| across it.
+    residuals_along_t = f * along_t
+    point_part = join_parts(residuals_along_t.sum(axis=1), f * cos)
+    velocity_part = join_parts(residuals_along_t @ x, f * sine_per_speed)
     return point_part, velocity_part

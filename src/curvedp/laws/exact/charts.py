@@ -466,7 +466,8 @@ class ExactKendallShapes(ExactChart):
         p_real = p_real / length
         p_imaginary = p_imaginary / length
 
-        # The part of w orthogonal to p and to ip.
+        # The part of w orthogonal to p and to ip: less its Hermitian product with p,
+        # a complex number, times p.
         w_real, w_imaginary, phase_vector = direction
         real_product = w_real.dot(p_real) + w_imaginary.dot(p_imaginary)
         imaginary_product = w_imaginary.dot(p_real) - w_real.dot(p_imaginary)
@@ -474,14 +475,17 @@ class ExactKendallShapes(ExactChart):
         w_imaginary = (
             w_imaginary - p_imaginary * real_product - p_real * imaginary_product
         )
+
+        # cos r·p + sin r·w, with w scaled to length 1.
         step = sn / (w_real.dot(w_real) + w_imaginary.dot(w_imaginary)).sqrt()
-        p_real = p_real * cs + w_real * step
-        p_imaginary = p_imaginary * cs + w_imaginary * step
+        end_real = p_real * cs + w_real * step
+        end_imaginary = p_imaginary * cs + w_imaginary * step
 
         phase = _normalize(phase_vector)
+        # The product with e^{iψ} = phase₀ + i·phase₁.
         return [
-            p_real * phase[0] - p_imaginary * phase[1],
-            p_real * phase[1] + p_imaginary * phase[0],
+            end_real * phase[0] - end_imaginary * phase[1],
+            end_real * phase[1] + end_imaginary * phase[0],
         ]
 
 
@@ -579,18 +583,20 @@ class ExactRotations(ExactChart):
                 second * cs - first * (sn * axis[0]),
             ]
 
-        along_axis = footpoint[0] * axis[0] + footpoint[1] * axis[1]
-        along_axis = along_axis + footpoint[2] * axis[2]
+        # F applied to the axis, and to axis × e_j, whose entries j + 1 and j + 2
+        # (modulo 3) are axis_{j+2} and −axis_{j+1}.
+        frame_axis = footpoint[0] * axis[0] + footpoint[1] * axis[1]
+        frame_axis = frame_axis + footpoint[2] * axis[2]
         columns = []
         for j in range(3):
             next_j = (j + 1) % 3
             after_next_j = (j + 2) % 3
-            across_axis = (
+            frame_cross_product = (
                 footpoint[next_j] * axis[after_next_j]
                 - footpoint[after_next_j] * axis[next_j]
             )
-            parallel_part = along_axis * (axis[j] * (1 - cs))
-            columns.append(footpoint[j] * cs + parallel_part + across_axis * sn)
+            along_axis = frame_axis * (axis[j] * (1 - cs))
+            columns.append(footpoint[j] * cs + along_axis + frame_cross_product * sn)
         return columns
 
 

@@ -374,8 +374,9 @@ def tangent_envelope(
 ) -> RadialEnvelope:
     """Return the envelope of the tangents at given points.
 
-    The logarithm h of the density is concave, so that it lies below each of its
-    tangents.
+    A sampler by rejection proposes radii from the envelope. The logarithm h of the
+    density is concave, so that it lies below each of its tangents. Each point of the
+    support is given to one tangent: pieces end about where neighboring tangents cross.
 
     Parameters
     ----------

@@ -192,20 +192,21 @@ class _Radii:
             Whether r < π and w·r < sin r.
         """
 
-        def evaluate(bits: int) -> bool | None:
-            """Return the answer, or None if these bits do not decide it."""
+        def is_accepted_at(bits: int) -> bool | None:
+            """Return whether it is accepted, or None if these bits do not decide it."""
             r = self.ball(index, bits)
             if r > arb.pi():
                 return False
             if not r < arb.pi():
                 return None
-            coin = self.uniforms.balls(bits, (3 * index + 2,))[0]
-            excess = coin * r - r.sin()
+            # The third of the three uniforms of this proposal.
+            w = self.uniforms.balls(bits, (3 * index + 2,))[0]
+            excess = w * r - r.sin()
             if excess.contains(0):
                 return None
             return bool(excess < 0)
 
-        return decide(evaluate)
+        return decide(is_accepted_at)
 
     def _uniform(self, which: int) -> FloatBall:
         """Return one of the three uniforms of every proposal as float balls.
@@ -288,13 +289,13 @@ class _Directions:
             Whether x² + y² < 1.
         """
 
-        def evaluate(bits: int) -> bool | None:
-            """Return the answer, or None if these bits do not decide it."""
+        def is_in_disk_at(bits: int) -> bool | None:
+            """Return whether it is in the disk, or None if these bits do not decide it."""
             x, y = self.balls(index, bits)
             excess = x * x + y * y - 1
             return None if excess.contains(0) else bool(excess < 0)
 
-        return decide(evaluate)
+        return decide(is_in_disk_at)
 
 
 class _RadiusBatch(NamedTuple):

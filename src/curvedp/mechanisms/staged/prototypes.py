@@ -64,7 +64,7 @@ _BLOCK_SIZE = 1 << 22
 
 
 class PrototypeQueries(NamedTuple):
-    """Questions about labeled points. The answers are NOT private.
+    """Exact counts and means of labeled points. NOT private.
 
     Attributes
     ----------

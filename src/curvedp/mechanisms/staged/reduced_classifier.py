@@ -89,7 +89,7 @@ class WeightsAndBias(NamedTuple):
 
 
 class ClassifierQueries(NamedTuple):
-    """Questions about labeled matrices. The answers are NOT private.
+    """Exact counts and means of labeled matrices. NOT private.
 
     Attributes
     ----------

@@ -709,9 +709,13 @@ class _TailIntegral:
         start, end = enclosure._find_density_support(_DENSITY_DEPTH - log_guess)
         self.start = start
         self.end = end
+        # On a sphere the support of the density ends at the diameter.
         self.reaches_diameter = self.k == 1 and end >= math.pi / self.n_lifts
         end_ball = enclosure._diameter() if self.reaches_diameter else arb(end)
         self.window = (arb(start), end_ball)
+
+        # Errors that are allowed in the two integrals: a fraction of their approximate
+        # values, since the density is divided by its peak.
         peak_width = float(law.width)
         self.tolerance = arb(log_guess).exp() * peak_width * relative_tolerance
         self.mass_tolerance = arb(peak_width * relative_tolerance)
@@ -719,6 +723,7 @@ class _TailIntegral:
         # Each integral evaluates its integrand at hundreds of radii, so that everything
         # that does not depend on the radius is computed once. On the level L = t the
         # distance b from η₂ is r + st (Laplace) or √(r² + 2s²t) (Gaussian).
+        # With the distance D of the centers, the half sum and difference are (D ± st)/2.
         self.sn_mode = sn(self.k, acb(self.mode))
         self.sn_distance = sn(self.k, acb(self.distance))
         self.two_s_square = 2 * self.s * self.s

@@ -1,6 +1,6 @@
 """Proved lower and upper bounds on the smallest μ for which noise satisfies μ-GDP.
 μ-GDP (Gaussian differential privacy) means δ(ε) <= δ_μ(ε) for every ε >= 0, where δ is
-the profile of the noise and δ_μ that of N(0, 1) versus N(μ, 1). A ball (arb) is a
+the profile of the noise and δ_μ that of N(0, 1) against N(μ, 1). A ball (arb) is a
 number with an error bound.
 
 The lower bound is the μ with δ_μ(ε) = δ(ε) at one ε, from a proved δ. The upper bound
@@ -128,7 +128,7 @@ class MuEnclosure(DeltaEnclosure):
     def mu(self) -> tuple[float, float]:
         """Return proved bounds (lower, upper) on the smallest μ of Gaussian DP.
 
-        δ_μ is the profile of N(0, 1) versus N(μ, 1), and δ that of the noise. The
+        δ_μ is the profile of N(0, 1) against N(μ, 1), and δ that of the noise. The
         lower bound is the larger one of the two μ with δ_μ(ε) = δ(ε) at ε = 0 and at
         the ε that seems to need the largest μ. The upper bound is slightly above the μ
         that was computed in floats; δ <= δ_μ is proved for it on all of [0, ∞).
@@ -189,7 +189,7 @@ class MuEnclosure(DeltaEnclosure):
     def _prove_below(self, mu: arb, knots: list[float]) -> None:
         """Prove δ <= δ_μ on an interval of ε, or raise an error if there is no proof.
 
-        δ is the profile of the noise, and δ_μ that of N(0, 1) versus N(μ, 1).
+        δ is the profile of the noise, and δ_μ that of N(0, 1) against N(μ, 1).
         Each interval between two knots has a proof of its own. If that fails, the
         interval is halved.
 
@@ -224,7 +224,7 @@ class MuEnclosure(DeltaEnclosure):
     def _suggest_knots(self, mu: float, end: float) -> list[float]:
         """Return ε's (knots) between which chords of δ should lie below δ_μ.
 
-        δ is the profile of the noise, δ_μ that of N(0, 1) versus N(μ, 1), and a
+        δ is the profile of the noise, δ_μ that of N(0, 1) against N(μ, 1), and a
         chord is a straight line in u = e^ε between two points of δ. The knots are only
         a suggestion, computed in floats; `_chord_is_below` proves the inequality. Where
         δ is closer to δ_μ, or more curved, the knots are closer together.
@@ -282,7 +282,7 @@ class MuEnclosure(DeltaEnclosure):
         """Return an ε beyond which δ <= δ_μ follows from a theorem.
 
         δ is the profile of Gaussian noise on a hyperbolic space, and δ_μ that of
-        N(0, 1) versus N(μ, 1). With the scale s of the noise and the distance D
+        N(0, 1) against N(μ, 1). With the scale s of the noise and the distance D
         of its centers, the result is (2rD + D²)/2s², where r is the first of the
         numbers s/4, 1.125·s/4, 1.125²·s/4, … for which `_tail_is_below` holds.
 
@@ -316,7 +316,7 @@ class MuEnclosure(DeltaEnclosure):
         """Return whether δ <= δ_μ is proved for every ε >= (2rD + D²)/2s².
 
         δ is the profile of Gaussian noise of scale s on a hyperbolic space of dimension
-        d, with centers a distance D apart, and δ_μ that of N(0, 1) versus
+        d, with centers a distance D apart, and δ_μ that of N(0, 1) against
         N(μ, 1). Let φ be the normal density, n = d − 1 and a = n/2. A bound on δ
         (`_log_delta_tail_bound`) is at most δ_μ from r on under two conditions
         (docs/theory/exact-profiles.md, Theorem P2, the tail with the angle):
@@ -469,7 +469,7 @@ class MuEnclosure(DeltaEnclosure):
     def _chord_is_below(self, a: float, b: float, mu: arb) -> bool:
         """Return whether δ <= δ_μ can be proved on the interval a <= ε <= b.
 
-        δ is the profile of the noise, and δ_μ that of N(0, 1) versus N(μ, 1).
+        δ is the profile of the noise, and δ_μ that of N(0, 1) against N(μ, 1).
         There are two ways to prove it:
 
         - δ(a) < δ_μ(b) suffices, because both functions decrease.
@@ -586,7 +586,7 @@ def _is_positive_between(left: _Gap, right: _Gap, width: arb) -> bool:
 def gdp_delta_and_slope(mu: arb, eps: arb) -> tuple[arb, arb]:
     """Return δ_μ(ε) and its derivative in u = e^ε, which is −Φ(−ε/μ − μ/2).
 
-    δ_μ(ε) = Φ(−ε/μ + μ/2) − e^ε·Φ(−ε/μ − μ/2) is the profile of N(0, 1) versus
+    δ_μ(ε) = Φ(−ε/μ + μ/2) − e^ε·Φ(−ε/μ − μ/2) is the profile of N(0, 1) against
     N(μ, 1), with Φ the normal distribution function.
 
     Parameters
@@ -612,7 +612,7 @@ _BISECTIONS = 60
 def mu_lower(delta: arb, eps: float) -> float:
     """Return a proved lower bound on the μ with δ_μ(ε) = δ, by bisection.
 
-    δ_μ is the profile of N(0, 1) versus N(μ, 1). It increases with μ.
+    δ_μ is the profile of N(0, 1) against N(μ, 1). It increases with μ.
 
     Parameters
     ----------

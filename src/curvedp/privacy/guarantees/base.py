@@ -111,8 +111,10 @@ class Guarantee(PrivacyCurve):
         low = _SMALLEST_LOSS
         high = _LARGEST_LOSS
         infimum = float(self.delta_upper_bound(np.array([high]))[0])
+        # The margin makes rounding unable to hide that the infimum is reached.
         reachable_delta = max(delta, infimum * (1 + 1e-9))
-        # The second grid refines the cell of the first one that contains the result.
+        # The first grid spans 16 powers of ten, so that neighbors differ by a factor of
+        # 1.2. The second one divides the cell that contains the result into 49.
         for n_points in (200, 50):
             eps = np.geomspace(low, high, n_points)
             is_small_enough = self.delta_upper_bound(eps) <= reachable_delta

@@ -1,4 +1,4 @@
-"""The privacy profile δ_μ(ε) of N(0, 1) versus N(μ, 1), and its inverse. It is
+"""The privacy profile δ_μ(ε) of N(0, 1) against N(μ, 1), and its inverse. It is
 the profile of Gaussian noise on flat space, and defines μ-Gaussian DP. It is accurate
 from δ = 1 down to numbers that are far too small for a float.
 
@@ -56,7 +56,7 @@ _LARGEST_MU = 1e300
 
 
 def gdp_delta(mu: Any, eps: Any) -> Any:
-    """Return δ_μ(ε), the privacy profile of N(0, 1) versus N(μ, 1); rounded up.
+    """Return δ_μ(ε), the privacy profile of N(0, 1) against N(μ, 1); rounded up.
 
     Parameters
     ----------
@@ -118,7 +118,7 @@ def _factor_delta(mu: Array, eps: Array) -> tuple[Array, Array, Array]:
     """Return three numbers e, e′ and f with δ_μ(ε) = exp(e + e′)·f.
 
     In this form a δ far below the smallest float does not underflow.
-    δ_μ(ε) = φ(a)·(R(a) − R(a + μ)) is the profile of N(0, 1) versus N(μ, 1),
+    δ_μ(ε) = φ(a)·(R(a) − R(a + μ)) is the profile of N(0, 1) against N(μ, 1),
     where a = ε/μ − μ/2, φ is the normal density, Φ its distribution function and
     R(x) = Φ(−x)/φ(x) is Mills' ratio. There are three cases:
 
@@ -247,7 +247,7 @@ def _mills_integral(mu: Array, a: Array, upper_limit: Array) -> Array:
 
 
 def gdp_tradeoff(mu: Any, alpha: Any) -> Any:
-    """Return the trade-off curve of N(0, 1) versus N(μ, 1), rounded down.
+    """Return the trade-off curve of N(0, 1) against N(μ, 1), rounded down.
 
     It is the smallest type II error of a test with the type I error α:
     G_μ(α) = Φ(Φ⁻¹(1−α) − μ), with Φ the normal distribution function (Dong, Roth and Su
@@ -277,7 +277,7 @@ def gdp_tradeoff(mu: Any, alpha: Any) -> Any:
 def gdp_mu_below(eps: Any, log_delta: Any) -> Any:
     """Return a quick lower bound on the μ at which δ_μ(ε) = δ, to start searches.
 
-    δ_μ(ε) is the profile of N(0, 1) versus N(μ, 1). The bound is close to that μ
+    δ_μ(ε) is the profile of N(0, 1) against N(μ, 1). The bound is close to that μ
     and increases with δ. Rounding may lift it above μ by a few units of the last digit.
     It is the larger one of two bounds, with the normal distribution function Φ and
     density φ:
@@ -315,7 +315,7 @@ _MOST_DOUBLINGS = 1100
 def gdp_mu(eps: Any, delta: Any) -> Any:
     """Return the μ of Gaussian DP that has exactly δ at ε; rounded up.
 
-    The result solves δ_μ(ε) = δ, where δ_μ(ε) is the profile of N(0, 1) versus
+    The result solves δ_μ(ε) = δ, where δ_μ(ε) is the profile of N(0, 1) against
     N(μ, 1). It is found by bisection. A mechanism that has this δ at ε cannot satisfy a
     smaller μ.
 

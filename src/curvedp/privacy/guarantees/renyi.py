@@ -510,6 +510,7 @@ class EpsilonFirst:
         array
             Upper bounds on δ, of the shape of `eps`.
         """
+        # The neighbors of each ε among the known points.
         known_eps, known_delta = _chord_points(self)
         right = np.searchsorted(known_eps, eps, side="left")
         right = np.clip(right, 1, len(known_eps) - 1)
@@ -537,6 +538,8 @@ class EpsilonFirst:
         eps, delta : array
             About 300 pairs.
         """
+        # Small δ's give the ends of the curve, where it is steep or flat, and the others
+        # its middle. Any choice is valid: more points only make the bound tighter.
         delta = np.concatenate(
             [np.geomspace(1e-12, 0.05, 100), np.linspace(0.05, 0.999, 200)]
         )

@@ -120,6 +120,7 @@ class ProjectiveLoss(SpaceFormLoss):
             weight_slope = radius / self.s**2 if is_gaussian else 1 / self.s
             return (self.d - 1) / math.tan(radius) - math.tan(radius) - weight_slope
 
+        # The slope is infinite at both ends, 0 and π/2, and is not evaluated there.
         lower = 1e-30
         upper = HALF_PI * (1 - 1e-15)
         root = scipy.optimize.brentq(log_density_slope, lower, upper, xtol=1e-300)

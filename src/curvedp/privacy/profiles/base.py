@@ -207,7 +207,7 @@ class PrivacyProfile(PrivacyCurve):
         """The smallest μ such that the release is μ-GDP, rounded up.
 
         μ-GDP (Gaussian differential privacy) means that δ(ε) <= δ_μ(ε) at every ε, with
-        δ_μ the profile of N(0, 1) versus N(μ, 1). So the smallest μ is the
+        δ_μ the profile of N(0, 1) against N(μ, 1). So the smallest μ is the
         supremum over ε of μ_ε, the solution of δ_μ(ε) = δ(ε).
 
         If the privacy loss is bounded by T, all ε in [0, T) are searched. Otherwise the
@@ -246,7 +246,7 @@ class PrivacyProfile(PrivacyCurve):
         """Return how often the table of the loss must be doubled before μ is proved.
 
         A release is μ-GDP if δ(ε) <= δ_μ(ε) at every ε, where δ_μ is the profile of
-        telling N(0, 1) from N(μ, 1). If the privacy loss is unbounded, this is checked
+        N(0, 1) against N(μ, 1). If the privacy loss is unbounded, this is checked
         at the ε of the table. For all larger ε it follows from a theorem
         (`_large_eps_are_proved`), provided that the table is long enough.
 
@@ -388,6 +388,8 @@ class PrivacyProfile(PrivacyCurve):
         float
             The maximum, to about 1e-11 relative.
         """
+        # A peak is a grid point with no higher neighbor. Only those count whose μ is so
+        # close to the largest that the true maximum may lie next to them.
         mu = self._mu_at(grid)
         largest = float(mu.max())
         left_is_not_higher = np.concatenate([[True], mu[1:] >= mu[:-1]])
@@ -416,7 +418,7 @@ class PrivacyProfile(PrivacyCurve):
     def mu_at(self, eps: Array) -> Array:
         """Return, for every ε, the μ with δ_μ(ε) = δ(ε).
 
-        δ_μ is the profile of N(0, 1) versus N(μ, 1). So μ expresses δ(ε) as the
+        δ_μ is the profile of N(0, 1) against N(μ, 1). So μ expresses δ(ε) as the
         distance between two normal laws, which varies little with ε.
 
         Parameters
@@ -439,7 +441,7 @@ class PrivacyProfile(PrivacyCurve):
     def _mu_at(self, eps: Array, start: float | None = None) -> Array:
         """Return the μ with δ_μ(ε) = δ(ε), for ε in the table of the privacy loss.
 
-        δ_μ is the profile of N(0, 1) versus N(μ, 1). The equation is solved from
+        δ_μ is the profile of N(0, 1) against N(μ, 1). The equation is solved from
         log δ(ε), or from log(1 − δ(ε)) where δ > ½, so that μ has full precision.
 
         Parameters
@@ -507,7 +509,7 @@ class PrivacyProfile(PrivacyCurve):
         """Return, for every α, the μ whose Gaussian trade-off curve contains (α, β(α)).
 
         β(α) is the smallest type II error of a test, with type I error α, between two
-        neighboring data sets. For telling N(0, 1) from N(μ, 1) this error is
+        neighboring data sets. For N(0, 1) against N(μ, 1) this error is
         Φ(−Φ⁻¹(α) − μ), with Φ the normal distribution function. Hence
         μ = −Φ⁻¹(α) − Φ⁻¹(β). As β is rounded down, μ is rounded up.
 
@@ -901,7 +903,7 @@ def _solve_for_mu(
 ) -> Array:
     """Solve δ_μ(ε) = δ for μ by Newton's method, elementwise.
 
-    δ_μ(ε) is the profile of N(0, 1) versus N(μ, 1). A step is cut if it would
+    δ_μ(ε) is the profile of N(0, 1) against N(μ, 1). A step is cut if it would
     more than double μ, or remove more than half of it. The iteration ends when all
     steps are below 1e-13·μ.
 
@@ -985,7 +987,7 @@ def _mu_with_large_delta(
 ) -> Array:
     """Return the μ with δ_μ(ε) = δ, elementwise, for δ > ½ given as log(1 − δ).
 
-    δ_μ(ε) is the profile of N(0, 1) versus N(μ, 1). With a = ε/μ − μ/2,
+    δ_μ(ε) is the profile of N(0, 1) against N(μ, 1). With a = ε/μ − μ/2,
     b = ε/μ + μ/2, the normal distribution function Φ and density φ, and Mills' ratio
     R(x) = Φ(−x)/φ(x),
 

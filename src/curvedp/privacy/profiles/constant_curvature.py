@@ -454,7 +454,7 @@ class GaussianProfile(ConstantCurvatureProfile):
         return min(float(round_up(angle, 1e-15)), math.pi)
 
     def _delta(self, eps: Array) -> Array:
-        """Return δ(ε) of N(0, 1) versus N(μ, 1), with μ = sensitivity/σ.
+        """Return δ(ε) of N(0, 1) against N(μ, 1), with μ = sensitivity/σ.
 
         Parameters
         ----------
@@ -469,7 +469,7 @@ class GaussianProfile(ConstantCurvatureProfile):
         return np.asarray(gdp_delta(self.mu, eps))
 
     def _tradeoff(self, alpha: Array) -> Array:
-        """Return the trade-off curve of N(0, 1) versus N(μ, 1).
+        """Return the trade-off curve of N(0, 1) against N(μ, 1).
 
         Here μ = sensitivity/σ, with the scale σ of the noise.
 

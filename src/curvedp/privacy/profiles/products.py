@@ -182,7 +182,7 @@ class _SplitProfile(PrivacyProfile):
     def mu_at(self, eps: Array) -> Array:
         """Return, for every ε, the μ with δ_μ(ε) = δ(ε), raised by its error.
 
-        δ_μ is the profile of N(0, 1) versus N(μ, 1). The error is that of the
+        δ_μ is the profile of N(0, 1) against N(μ, 1). The error is that of the
         table of the privacy loss.
 
         Parameters
