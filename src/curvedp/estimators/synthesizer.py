@@ -155,8 +155,9 @@ class PrivateSynthesizer(PrivateEstimator):
             The person to whom each record belongs. Then a person with all their records
             is the unit of privacy, and counts as much as any other person.
         column : array of n numbers, optional
-            A predictor. Synthetic records then have one too. NaN is replaced by the
-            middle of `x_range`, and other numbers are clipped to this range.
+            A predictor. Synthetic records then have one too. A number that is not
+            finite is replaced by the middle of `x_range`, and others are clipped to
+            this range.
 
         Returns
         -------

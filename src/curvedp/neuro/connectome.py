@@ -41,7 +41,7 @@ from curvedp.randomness import Source
 from curvedp.records.base import open_records
 from curvedp.records.persons import encode_persons
 
-# Correlations beyond this are taken for it, so that Fisher's z is at most 3.8.
+# Correlations are clipped to this modulus, so that Fisher's z is at most 3.8.
 LARGEST_CORRELATION = 0.999
 
 # How far Fisher's z of an edge typically is from the public center, for predictions
@@ -64,9 +64,9 @@ RESOLUTIONS = ("auto", "regions", "networks")
 def fisher_z(matrices: np.ndarray) -> np.ndarray:
     """Return Fisher's z = artanh r of correlations, with 0 on the diagonal.
 
-    Every matrix is taken as it is: its symmetric part counts, or the one triangle that
-    has numbers; correlations beyond 0.999 are taken for that, and an entry that is no
-    number in either triangle for 0, which is no correlation.
+    No matrix is refused. The two triangles of a matrix are averaged. If an entry is a
+    number in one triangle only, this number is used, and if in neither, the correlation
+    is set to 0. Correlations are clipped to [−0.999, 0.999].
 
     Parameters
     ----------
@@ -97,12 +97,13 @@ class PrivateConnectome(BaseEstimator):
         parcellation. `curvedp.neuro.relmat.networks_of` reads them off the names of the
         Schaefer atlases.
     resolution : {"auto", "regions", "networks"}
-        Whether the mean is released of every edge between regions, or of the average
-        edge within and between networks. "auto" takes regions if the predicted noise of
-        an edge is at most `edge_error`, and otherwise networks if they are given. The
-        rule reads public numbers alone, and `choice_` says what it took and why.
+        Whether the release contains the mean of every edge between regions, or of the
+        average edge within and between networks. "auto" selects regions if the
+        predicted noise of an edge is at most `edge_error`, and otherwise networks if
+        they are given. This depends on public numbers only, and `choice_` states the
+        choice and its reason.
     edge_error : float
-        The error of an edge, in Fisher's z, up to which "auto" takes regions.
+        The error of an edge, in Fisher's z, up to which "auto" selects regions.
     radius : float or "private"
         The radius, in Fisher's z over all released edges, of the ball into which people
         are clipped. "private" finds it.

@@ -31,8 +31,8 @@ def plot_connectome(
 ) -> "Figure":
     """Draw a released connectome as a matrix and as chords between regions.
 
-    A chord is drawn where the interval of its edge, which holds for all edges at once,
-    does not hold 0: chance alone is not the reason for it.
+    A chord is drawn for each edge whose confidence interval does not contain 0. The
+    intervals hold simultaneously for all edges.
 
     Parameters
     ----------
@@ -203,7 +203,7 @@ def _draw_chords(
     level: float,
     of: str,
 ) -> None:
-    """Draw the edges whose intervals do not hold 0 as chords of a circle.
+    """Draw the edges whose intervals do not contain 0 as chords of a circle.
 
     Parameters
     ----------
@@ -269,7 +269,7 @@ def _draw_chords(
 
 
 def _excludes_zero(lower: np.ndarray, upper: np.ndarray, row: int, column: int) -> bool:
-    """Return whether the interval of an edge does not hold 0."""
+    """Return whether the interval of an edge does not contain 0."""
     return bool(lower[row, column] > 0 or upper[row, column] < 0)
 
 

@@ -32,10 +32,10 @@ _SYNONYMS = {
     "measure": ("stat", "meas", "measure"),
 }
 
-# Measures whose names have one of these words are no correlations.
+# Measures whose names contain one of these words are not correlations.
 _NO_CORRELATIONS = re.compile("count|length|covariance|distance|fisher|information")
 
-# A file of more bytes than this is no matrix of at most 1,000 regions: it is no record.
+# A file with more bytes cannot be a matrix of at most 1,000 regions, and is not read.
 _MAX_BYTES = 64 << 20
 
 # Atlases of gray matter have up to a thousand regions.
@@ -143,8 +143,8 @@ def read_connectomes(
     Raises
     ------
     ParameterError
-        Because of what is public: no such files, several atlases or measures, regions
-        that are not named alike.
+        If there are no such files, if they have several atlases or measures, or if
+        their regions differ. All of this is public.
 
     Notes
     -----
@@ -250,10 +250,10 @@ def _read_lines(
     path : Path
         The file.
     is_record : bool
-        Whether its contents belong to a person. Then a text that is no matrix is one
-        line of one cell, and never refused.
+        Whether its contents are a person's data. Then no content raises an error: a
+        file that is too long or empty is read as one line with one empty cell.
     max_lines : int, optional
-        How many lines are read.
+        The largest number of lines that are read.
     """
     try:
         with path.open("rb") as file:
@@ -272,11 +272,11 @@ def _read_lines(
 
 
 def _names_in(lines: list[list[str]]) -> list[str] | None:
-    """Return the regions that a first line names, or None if it is a row of numbers.
+    """Return the names of regions in the first line, or None if it is a row of numbers.
 
-    A line that names columns has a text in its last cell. Its first cell may be empty
-    or say what the rows are, such as "Node". Regions may have numbers for names: after
-    a word such as "Node", or counted from 0 or 1, as pandas and R write a table.
+    A line of names has a text in its last cell. Its first cell may be empty, or name the
+    rows, such as "Node". Names of regions may also be numbers: after a word such as
+    "Node", or counted from 0 or 1, as pandas and R write tables.
 
     Parameters
     ----------
@@ -327,43 +327,48 @@ def _counts_up(cells: list[str]) -> bool:
 
 
 def _matrix_of(lines: list[list[str]], names: Sequence[str]) -> np.ndarray:
-    """Return the matrix that lines hold; NaN where there is no number.
+    """Return the matrix in the cells of a file, with NaN for what is not a number.
 
-    Rows and columns that the file names are put where `names` has them. Without names
-    in the file, they are in the order of `names`, if there are as many.
+    If the file names its rows and columns, they are rearranged in the order of `names`.
+    If it has no names, its order is assumed to be that of `names`, provided that the
+    numbers of columns agree.
 
     Parameters
     ----------
     lines : list of lists of str
         The cells of the file.
     names : sequence of str
-        The regions.
+        The names of all regions, in the order of the result.
     """
     size = len(names)
     matrix = np.full((size, size), np.nan)
     own_names = _names_in(lines)
     if own_names is None:
         if len(lines[0]) == size:
-            for number, cells in enumerate(lines[:size]):
+            for row, cells in enumerate(lines[:size]):
                 values = cells[:size]
-                matrix[number, : len(values)] = [_number(cell) for cell in values]
+                matrix[row, : len(values)] = [_number(cell) for cell in values]
         return matrix
-    place_of_name = {name: place for place, name in enumerate(names)}
-    places = [place_of_name.get(name) for name in own_names]
+
+    # The index in the result of each region of the file; None for an unknown region.
+    index_of_name = {name: index for index, name in enumerate(names)}
+    columns = [index_of_name.get(name) for name in own_names]
     has_row_names = _has_row_names(lines, own_names)
-    for number, cells in enumerate(lines[1 : len(own_names) + 1]):
-        row = place_of_name.get(cells[0]) if has_row_names else places[number]
-        values = cells[1:] if has_row_names else cells
-        if row is None:
+    for line_number, cells in enumerate(lines[1 : len(own_names) + 1]):
+        if has_row_names:
+            target_row, values = index_of_name.get(cells[0]), cells[1:]
+        else:
+            target_row, values = columns[line_number], cells
+        if target_row is None:
             continue
-        for place, cell in zip(places, values, strict=False):
-            if place is not None:
-                matrix[row, place] = _number(cell)
+        for column, cell in zip(columns, values, strict=False):
+            if column is not None:
+                matrix[target_row, column] = _number(cell)
     return matrix
 
 
 def _number(cell: str) -> float:
-    """Return a cell as a number; NaN if it is none."""
+    """Return the number in a cell, or NaN if it is not a number."""
     try:
         return float(cell)
     except ValueError:
@@ -449,7 +454,7 @@ def _prefer_pearson(files: list[Path]) -> list[Path]:
 
 
 def check_correlations(files: Sequence[Path]) -> None:
-    """Refuse files whose names say that their matrices are no correlations.
+    """Raise an error if the names of files say that their matrices are not correlations.
 
     Parameters
     ----------
@@ -484,7 +489,7 @@ def entity_values(files: Sequence[Path], name: str) -> list[str]:
     Returns
     -------
     list of str
-        Each value once; "None" stands for a name without the entity.
+        Each value once. The value "None" means that a name does not have the entity.
     """
     return sorted({str(_entity(path, name)) for path in files})
 
@@ -556,7 +561,7 @@ def _read_networks(path: Path) -> dict[str, str]:
     table = {}
     for row in rows:
         if len(row) > max(region, network):
-            # As in pandas and BIDS, n/a stands for nothing: no network.
+            # In BIDS and pandas "n/a" means that a value is missing.
             label = row[network]
             table[row[region]] = "Other" if label in ("", "n/a") else label
     return table

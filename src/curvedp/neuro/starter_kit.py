@@ -79,16 +79,16 @@ class PrivateStarterKit(ClassifierMixin, BaseEstimator):
         and then the class means of the recentered trials as by `PrivateMDM`. This is
         for few subjects with many trials.
     classes : sequence of labels, optional
-        With subjects: the public set of classes. Any other label is taken for the first
-        class, in sorted order. By default it is the set of labels in `y`, which must be
-        public then: it would reveal a class that only one subject has.
+        With subjects: the public set of classes. Any other label is replaced by the
+        first class in sorted order. By default it is the set of labels in `y`, which
+        must be public then: it would reveal a class that only one subject has.
     radius : float or "private"
         With subjects: how far the class means of a subject may be from the identity,
         over all classes together, in the log-Euclidean metric. "private" finds it. With
         trials it must be "private".
     guarantee : Guarantee
-        What all that is released meets together; for trials it must be GDP, of whose μ²
-        the references take half.
+        The guarantee of all releases together. For trials it must be GDP, and half of
+        its μ² is spent on the references.
     ledger, label, source
         As in `PrivateFrechetMean`.
 
@@ -99,16 +99,16 @@ class PrivateStarterKit(ClassifierMixin, BaseEstimator):
     means_ : ndarray of shape (classes, channels, channels)
         One private mean of recentered covariance matrices for each class.
     n_subjects_ : int
-        How many subjects there were, which is public.
+        The public number of subjects.
     certificates_ : list of Certificate
-        Why they may be published.
+        The certificates of the releases, which prove their privacy.
 
     Notes
     -----
     Guarantees
 
     - for subjects: `guarantee` for replacing one person with all their trials and
-      labels, for ANY data. The recentering is no release: it is a function of one
+      labels, for ANY data. The recentering releases nothing: it is a function of one
       person's own trials, and the average reads one vector of each person;
     - for trials: `guarantee` for replacing one trial within its subject and class. The
       class means depend on the references through released numbers only, so the two
@@ -437,7 +437,7 @@ class PrivateStarterKit(ClassifierMixin, BaseEstimator):
 
     @classmethod
     def load(cls, path: str | Path) -> "PrivateStarterKit":
-        """Read what `save` wrote: a fitted kit, which needs no trials.
+        """Read a fitted kit from a file that `save` wrote.
 
         Parameters
         ----------
@@ -447,8 +447,8 @@ class PrivateStarterKit(ClassifierMixin, BaseEstimator):
         Raises
         ------
         ParameterError
-            If the file is no such file, or the class means are not those of its
-            certificates. `curvedp verify` checks the certificates themselves.
+            If the file does not contain a kit, or its class means differ from those of
+            its certificates. `curvedp verify` checks the certificates themselves.
         """
         parameters, releases = read_published(path, SCHEMA)
         try:
@@ -480,16 +480,16 @@ class PrivateStarterKit(ClassifierMixin, BaseEstimator):
 def _check_units(
     unit: str, n_classes: int, n_subjects: int, releases: list[ReleasedValue]
 ) -> None:
-    """Raise `ValueError` if certificates do not protect what a file says.
+    """Raise `ValueError` if certificates do not protect the unit that a file states.
 
     Parameters
     ----------
     unit : {"subject", "trial"}
-        Whom the file says that it protects.
+        The unit that the file states: a subject or a trial.
     n_classes, n_subjects : int
         The numbers of classes and of subjects.
     releases : list of ReleasedValue
-        What the file holds.
+        The released values of the file with their certificates.
     """
     expected = [ProtectedUnit.PERSON]
     if unit == "trial":
@@ -502,15 +502,16 @@ def _check_units(
 
 
 def _guarantee_of(unit: str, releases: list[ReleasedValue]) -> Guarantee:
-    """Return what all releases of a kit meet together.
+    """Return the guarantee of all releases of a kit together.
 
-    The references of a kit for trials are of different trials, and so are its class
-    means: each of the two groups costs as much as one release, and μ² adds up.
+    In a kit for trials each reference is computed from other trials, and so is each
+    class mean. By parallel composition each of these two groups costs as much as one
+    release. The two are composed by adding their μ².
 
     Parameters
     ----------
     unit : {"subject", "trial"}
-        Whom the kit protects.
+        The unit that the kit protects: a subject or a trial.
     releases : list of ReleasedValue
         The one release, or references and class means.
     """
@@ -524,12 +525,12 @@ def _guarantee_of(unit: str, releases: list[ReleasedValue]) -> Guarantee:
 def _released_means(
     unit: str, n_classes: int, releases: list[ReleasedValue]
 ) -> np.ndarray:
-    """Return the class means that follow from released values.
+    """Return the class means in the released values of a kit.
 
     Parameters
     ----------
     unit : {"subject", "trial"}
-        Whom the kit protects.
+        The unit that the kit protects: a subject or a trial.
     n_classes : int
         The number of classes.
     releases : list of ReleasedValue
