@@ -211,6 +211,10 @@ def repository_page(name: str, folder: str = "reference") -> str:
 # ---- citations
 
 
+# Where BibTeX has the place of publication, by the type of an entry.
+_VENUE_FIELDS = ("journal", "booktitle", "publisher", "institution", "howpublished")
+
+
 @dataclass(frozen=True)
 class Work:
     """One entry of the bibliography."""
@@ -252,7 +256,7 @@ def read_bibliography() -> list[Work]:
                 key=match[1],
                 authors=tuple(fields["author"].split(" and ")),
                 title=fields["title"],
-                venue=fields["venue"],
+                venue=next(fields[name] for name in _VENUE_FIELDS if name in fields),
                 year=fields["year"],
             )
         )

@@ -40,6 +40,21 @@ def test_entries_are_complete_and_their_keys_unique():
     assert text.count("\n@") == len(WORKS), "an entry that cannot be read"
 
 
+def test_entries_have_the_fields_that_bibtex_styles_print():
+    """An @article without `journal` is printed without its venue."""
+    wanted = {
+        "article": "journal",
+        "book": "publisher",
+        "incollection": "booktitle",
+        "inproceedings": "booktitle",
+        "misc": "howpublished",
+        "techreport": "institution",
+    }
+    text = (ROOT / "docs" / "references.bib").read_text(encoding="utf-8")
+    for kind, entry in re.findall(r"^@(\w+)\{(.*)$", text, flags=re.M):
+        assert f", {wanted[kind]}={{" in entry, entry
+
+
 def test_an_unknown_work_is_found():
     assert unresolved("as in Nobody & Noone (1999)") == ["Nobody & Noone (1999"]
     assert unresolved("as in Afsari (2011) and Bakry & Ledoux 1996") == []
