@@ -200,10 +200,10 @@ def is_local_certificate(text: str) -> bool:
 
 
 def describe_reports(integers: np.ndarray) -> dict[str, Any]:
-    """Return what a certificate says about a batch of reports.
+    """Return the entry of a certificate that identifies a batch of reports.
 
-    Reports are public. Their hash binds the certificate to this batch, and a short batch
-    is listed in full, so that the hash can be recomputed.
+    Reports are public. Their hash binds the certificate to this batch. A short batch is
+    also listed in full, so that the hash can be recomputed from the certificate.
 
     Parameters
     ----------

@@ -64,7 +64,7 @@ class EarthCells:
         return max(2, round(math.pi * self.earth.radius / self.size))
 
     def _columns(self, ring: int) -> int:
-        """Return how many cells a ring of latitude has.
+        """Return the number of cells in a ring of latitude.
 
         The ring is divided so that its cells are about `size` wide at its middle; fewer
         cells fit near a pole.
@@ -84,7 +84,7 @@ class EarthCells:
         Parameters
         ----------
         place : pair of float
-            Latitude and longitude in degrees. What is no place is the public place.
+            Latitude and longitude in degrees. Anything else is replaced by the public place.
         """
         # Inside a list, a place of any form is read as a row; a broken one does not raise.
         (index,) = self.indices([place])
@@ -96,7 +96,7 @@ class EarthCells:
         Parameters
         ----------
         places : array or list, shape (n, 2)
-            Latitudes and longitudes in degrees. What is no place is the public place.
+            Latitudes and longitudes in degrees. Anything else is replaced by the public place.
         """
         points, _ = read_batch(self.earth, places)
         return [self._index(*place) for place in self.earth.write(points).tolist()]
@@ -322,7 +322,7 @@ class DeviceLedger:
         return report
 
     def spent(self, day: date | None = None) -> float:
-        """Return what a day's new cells have cost, per kilometer.
+        """Return the ε that the new cells of a day have cost, per kilometer.
 
         Parameters
         ----------
@@ -332,7 +332,7 @@ class DeviceLedger:
         return _spent(self._load(), _day(day).isoformat())
 
     def left(self, day: date | None = None) -> float:
-        """Return what is left of a day's budget, per kilometer.
+        """Return the rest of a day's budget of ε, per kilometer.
 
         Parameters
         ----------
@@ -343,7 +343,7 @@ class DeviceLedger:
 
     @property
     def total(self) -> float:
-        """What all permanent reports have cost together, per kilometer."""
+        """The ε that all permanent reports have cost together, per kilometer."""
         costs = [entry["epsilon"] for entry in self._load()]
         return math.fsum(costs)
 

@@ -86,11 +86,11 @@ class RadialLaw:
         return float(np.sin(self.radii) ** 2 @ self.weights)
 
     def legendre(self, degree: int) -> np.ndarray:
-        """Return by how much noise on the two-sphere shrinks each harmonic.
+        """Return the factors by which noise multiplies spherical harmonics.
 
-        With r the distance from record to report and P_l the Legendre polynomial, a
-        harmonic of degree l is multiplied by a_l = E P_l(cos r). An estimate of a
-        density divides by a_l to take the bias out.
+        Isotropic noise multiplies each coefficient of degree l in the expansion of a
+        density by a_l = E P_l(cos r), where r is the distance from record to report and
+        P_l the Legendre polynomial. A density estimate divides by a_l to be unbiased.
 
         Parameters
         ----------
@@ -117,12 +117,13 @@ def _noise_scale_and_kind(mechanism: LocalMechanism) -> tuple[float, bool]:
     Parameters
     ----------
     mechanism : LocalMechanism
-        What draws the reports: Gaussian or Laplace noise about each record.
+        The mechanism of the reports: Gaussian or Laplace noise about each record.
 
     Returns
     -------
     scale, is_gaussian : float, bool
-        The scale in the manifold's unit of distance; Laplace noise if not Gaussian.
+        The scale in the manifold's unit of distance, and whether the noise is Gaussian
+        or Laplace noise.
     """
     if isinstance(mechanism, MetricLaplace):
         return mechanism.scale, False

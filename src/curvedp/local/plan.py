@@ -278,11 +278,11 @@ def _report_error(mechanism: BoundedNoise, radius: float) -> float:
 
 
 def _least_length(radius: float) -> float:
-    """Return a lower bound of the length of the mean of unit vectors in a ball.
+    """Return a lower bound on the length of the mean of unit vectors in a ball.
 
-    Vectors within the angle ρ of a center have a mean of at least cos ρ along it. From
-    a quarter of a turn on there is no such bound, and predictions take 0.05, which makes
-    their error large but finite.
+    If unit vectors are within the angle ρ < π/2 of a center, the component of their
+    mean along the center is at least cos ρ. For larger ρ there is no such bound. Then
+    0.05 is assumed, so that predicted errors are large but finite.
 
     Parameters
     ----------

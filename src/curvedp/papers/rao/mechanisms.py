@@ -647,7 +647,7 @@ def _mode(dim: int, sigma: float, root: float, top: float, *, is_sphere: bool) -
 def _fall(
     log_density: Callable[[Any], Any], mode: float, peak: float, sign: int, bound: float
 ) -> float:
-    """Return where a log-concave density has become negligible, on one side of its mode.
+    """Return the radius beyond which a log-concave density is negligible, on one side.
 
     Parameters
     ----------

@@ -404,49 +404,53 @@ def finite_or_none(x: float) -> float | None:
 
 
 def draw_table(figures: dict[str, Any]) -> Figure:
-    """Draw what k releases are worth by definition, and the rule for θ beside the angle.
+    """Draw the ε of k composed releases by each definition, and the Hellinger angles.
 
     Parameters
     ----------
     figures : dict
-        The figures of `rao_table1`.
+        The numbers of `rao_table1`.
     """
     picture = empty_figure(13, 4.6)
     axes = picture.subplots(1, 3)
-    _draw_worth(axes[0], figures, "laplace")
-    _draw_worth(axes[1], figures, "gaussian")
+    _draw_implied_epsilon(axes[0], figures, "laplace")
+    _draw_implied_epsilon(axes[1], figures, "gaussian")
     axes[0].set_ylabel("ε at δ = 10⁻⁶ (Rao: none; KL: above 4800)")
     _draw_angles(axes[2], figures["angle"])
     draw_legend(picture, *axes, columns=5)
     return picture
 
 
-def _draw_worth(panel: Axes, figures: dict[str, Any], kind: str) -> None:
-    """Draw the ε that k composed releases stand for, one line for each definition.
+def _draw_implied_epsilon(panel: Axes, numbers: dict[str, Any], mechanism: str) -> None:
+    """Draw the ε that k composed releases imply, one line for each definition.
+
+    A definition is left out if it implies no finite ε for some k.
 
     Parameters
     ----------
     panel : Axes
-        Where to draw.
-    figures : dict
-        The figures of `rao_table1`.
-    kind : {"laplace", "gaussian"}
-        The mechanism.
+        The panel to draw in.
+    numbers : dict
+        The numbers of `rao_table1`.
+    mechanism : {"laplace", "gaussian"}
+        The noise of each release.
     """
-    counts, rows = figures["k"], figures[kind]
-    panel.plot(counts, rows["exact"], color="black", lw=5, alpha=0.3, label="the truth")
-    for name, color in COLORS.items():
-        row = rows.get(name)
-        if row is None or None in row["epsilon"]:
+    counts, budgets = numbers["k"], numbers[mechanism]
+    panel.plot(
+        counts, budgets["exact"], color="black", lw=5, alpha=0.3, label="the truth"
+    )
+    for definition, color in COLORS.items():
+        budget = budgets.get(definition)
+        if budget is None or None in budget["epsilon"]:
             continue
         panel.plot(
             counts,
-            row["epsilon"],
-            STYLES.get(name, "o-"),
+            budget["epsilon"],
+            STYLES.get(definition, "o-"),
             color=color,
             ms=4,
             lw=1.2,
-            label=NAMES[name],
+            label=NAMES[definition],
         )
     panel.set(
         xscale="log",
@@ -455,7 +459,7 @@ def _draw_worth(panel: Axes, figures: dict[str, Any], kind: str) -> None:
         ylim=(0.07, 80),
     )
     panel.set_title(
-        f"{kind.capitalize()}: what the composed budget is worth", fontsize=10
+        f"{mechanism.capitalize()}: what the composed budget is worth", fontsize=10
     )
     style_axes(panel)
 

@@ -98,11 +98,12 @@ def rat_skulls(folder: Path | None) -> Example:
 
 
 def storm_tracks(folder: Path | None) -> Example:
-    """Return how Atlantic storms travel: one fix of each; a storm is a record.
+    """Return the displacements of Atlantic storms: one observation of each storm.
 
-    The predictor is hours since the storm was first seen. Its way from there (east,
-    north, along the geodesic) is drawn from a public place, 20°N 60°W. Public is that
-    storms live about ten days and make some 300 km a day.
+    A record is a storm. The predictor is the time in hours since the storm was first
+    seen. Its displacement since then (east and north, along the geodesic) is drawn from
+    a common public point, 20°N 60°W. It is public knowledge that storms live about ten
+    days and travel some 300 km a day.
 
     Parameters
     ----------

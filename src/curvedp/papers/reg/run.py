@@ -367,7 +367,7 @@ def _over_data_sets(
 
 
 def _deviations(samples: Samples) -> dict[str, np.ndarray]:
-    """Return how far samples are from the fit, as the paper measures it.
+    """Return the distances of samples from the fit, as the paper measures them.
 
     Parameters
     ----------
