@@ -90,7 +90,12 @@ def test_the_error_of_every_mechanism_that_can_be_named_is_predicted(M):
                     _ = plan(M, n=200, **options).error
                 continue
             found = np.mean([M.dist(truth, fitted.location_) for fitted in fits])
-            assert fits[0].predicted_error_ == plan(M, n=200, **options).error, name
+            planned = plan(M, n=200, **options).error
+            # After a step on positive curvature the released mean square distance is
+            # known, and the error is predicted again with it.
+            is_known_better = name == "gradient" and M.curvature_bounds[1] > 0
+            tolerance = 0.1 if is_known_better else 0.0
+            assert fits[0].predicted_error_ == pytest.approx(planned, rel=tolerance)
             assert 0.3 < fits[0].predicted_error_ / found < 3, (name, guarantee)
             tried += 1
     assert tried > 5
