@@ -461,7 +461,7 @@ def test_what_is_at_the_largest_loss_counts_no_more():
 
     found = run(2.0)
     assert found.eps.tolist() == [0.0, 0.5, 1.0, 1.5, 2.0]
-    share = math.log(2 * 5 / 0.01)
+    share = math.log(4 * 5 / 0.01)  # half of the probability is for each bound
     bernstein = np.sqrt(2 * found.variance * 1000 / 999 * share) + 7 * share / (3 * 999)
     bound = found.delta + np.minimum(bernstein, math.sqrt(math.log(200) / 2000))
     at = [float(gdp_mu(e, b)) for e, b in zip([0.5, 1.0, 1.0], bound[:3], strict=True)]
