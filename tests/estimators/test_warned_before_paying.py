@@ -49,7 +49,7 @@ USEFUL = [
     (PrivateFrechetMean(SPDAffineInvariant(4), radius="private"), 400),
     (PrivateMDM(SPDAffineInvariant(4), radius=2.0), 800),
     (PrivateDispersion(SPDAffineInvariant(4), radius="private"), 400),
-    (PrivateDispersion(Sphere(2), radius=1.0), 400),
+    (PrivateDispersion(Sphere(2), radius=1.0), 2000),
 ]
 
 

@@ -42,10 +42,11 @@ from curvedp.mechanisms.staged.step_to_mean import (
 )
 from curvedp.records.chunked import map_records
 from curvedp.release.choose import ChosenMechanism
-from curvedp.release.rebuild import final_mechanism_of
+from curvedp.release.rebuild import final_mechanism_of, mechanism_of
 from curvedp.statistics.tangent_moments import (
     SearchedTangentMoments,
     TangentMoments,
+    TangentMomentsNearMean,
     TangentMomentsSum,
     check_dimension,
     separate_from_noise,
@@ -377,15 +378,16 @@ class PrivateTangentPCA(PrivateTransformer, BallEstimator):
             If records in the public ball have one mean, but records in the ball about
             the end of the step, which holds the public one, may have several.
         """
-        if self.radius is None or isinstance(self.radius, str):
+        public = mechanism_of(self.certificate_).statistic
+        if not isinstance(public, TangentMomentsNearMean):
             return
         limit = self.manifold_.convexity_radius
         statistic: Any = final_mechanism_of(self.certificate_).statistic
-        if self.radius < limit <= statistic.radius:
+        if public.outer_radius < limit <= statistic.radius:
             raise ParameterError(
                 "no confidence region of the mean: the private step to the mean has "
                 f"enlarged the public ball to radius {statistic.radius:.4g}, and only "
-                f"below {limit:.4g} records are known to have one mean; radius='private' "
+                f"below {limit:.4g} records are known to have one mean; a private radius "
                 "has a region, and so has a public center near the mean"
             )
 

@@ -354,7 +354,7 @@ class MetricLaplace(LocalMechanism):
             raise ParameterError(
                 f"per radian puts a report {math.degrees(angle):.0f}° from its record on "
                 f"average in dimension {manifold.dim} (pure noise is at 90°); take a "
-                "larger epsilon, fewer dimensions or PrivUnit, or insist=True (--insist)",
+                "larger epsilon, fewer dimensions or PrivUnit, or the option insist (--insist)",
                 parameter="epsilon",
                 value=self.epsilon,
             )

@@ -248,7 +248,7 @@ def read_column(
     --------
     >>> import tempfile
     >>> path = Path(tempfile.mkdtemp()) / "x.csv"
-    >>> _ = path.write_text("who,x,y\\nanna,1,0\\nben,oops\\n")
+    >>> _ = path.write_text("who,x,y\nanna,1,0\nben,oops\n")
     >>> read_column(path, "who", header=True).tolist()
     ['anna', 'ben']
     """
