@@ -3,8 +3,8 @@
 `python -m benchmarks.mutation [N] [seed] [files: a pattern] [seconds] [tests…]`. A mutant changes one thing in one line: a
 comparison, an operator, a number, a boolean, a condition, a returned value; texts, messages, `__repr__` and annotations are
 left alone. It is killed if a test fails (or the mutant hangs). The sample is uniform over all mutants of all files of `laws`,
-`privacy`, `randomness` and the ledger; the table gives the share killed, group by group, with its Clopper–Pearson interval, and
-lists the survivors with the line they change. Survivors of earlier samples that change nothing but effort are kept with
+`privacy`, `randomness` and the ledger. The table gives the share killed, group by group, with its Clopper–Pearson interval,
+and lists the survivors with the line they change. Survivors of earlier samples that change nothing but effort are kept with
 their reasons in `equivalent_mutants.txt`; they are shown in a column of their own, and the second share leaves them out.
 
 One process collects the tests; each mutant is a fork of it in which the functions' code is exchanged, and which runs the
