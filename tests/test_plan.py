@@ -147,9 +147,10 @@ def test_a_stated_spread_gives_the_error_of_records_of_that_spread(manifold, spr
     X = np.asarray(manifold.from_normal_coordinates(middle, z))
     mean = frechet_mean(manifold, X)
     model = PrivateFrechetMean(manifold, radius="private")
-    errors = [float(manifold.dist(mean, model.fit(X).location_)) for _ in range(12)]
+    errors = [float(manifold.dist(mean, model.fit(X).location_)) for _ in range(48)]
     study = plan(manifold, n, "private", spread=spread)
-    # Of a twelfth of the spread, as was predicted before, this would be 2 or more.
+    # Of a twelfth of the spread, as was predicted before, this would be 2 or more. Of
+    # forty-eight errors the root mean square varies by about a fourteenth.
     assert 1 / 1.8 < np.sqrt(np.mean(np.square(errors))) / study.error < 1.8
     assert study.spread == spread
     assert f"taken as {spread:.3g}" in str(study)
