@@ -135,12 +135,12 @@ def audit(
     def distance(one: Any, other: Any) -> float:
         return float(np.linalg.norm(np.asarray(one) - np.asarray(other)))
 
-    @primitives.audit_spec("exact Gaussian", "value", "sensitivity", distance)  # type: ignore[untyped-decorator]
+    @primitives.audit_spec("exact Gaussian", "value", "sensitivity", distance)  # type: ignore[untyped-decorator]  # the tool has no types
     def noisy(
         value: np.ndarray, scale: float, sensitivity: float, grid: int
     ) -> np.ndarray:
         # The tool restores the state of NumPy's global generator.
-        noise = np.random.standard_normal(value.shape)  # noqa: NPY002
+        noise = np.random.standard_normal(value.shape)  # noqa: NPY002 - see above
         integers = np.round((value + scale * noise) * 2.0**grid)
         return np.asarray(np.vectorize(int, otypes=[object])(integers))
 
@@ -200,7 +200,7 @@ def _replace_gaussian_draws(draw: Callable[..., ExactDraw]) -> list[tuple[Any, .
 def main() -> None:
     """Audit every release on every space, and a control that must fail."""
     sys.path.insert(0, str(Path(sys.argv[1]).resolve()))
-    from dp_recorder.auditing import (  # type: ignore[import-not-found]
+    from dp_recorder.auditing import (  # type: ignore[import-not-found]  # on the path given
         audit_primitives,
     )
 

@@ -783,8 +783,7 @@ def _spaces_of_shape(shape: tuple[int, ...]) -> Iterator[Manifold]:
         Spaces of any curvature.
     """
     for kind in manifold_kinds:
-        # Every manifold is a dataclass, and its fields are its sizes.
-        n_sizes = len(fields(kind))  # type: ignore[arg-type]
+        n_sizes = len(fields(kind))  # type: ignore[arg-type]  # each is a dataclass
         sizes_as_shape = shape[:n_sizes]
         # On a sphere, for example, the dimension is one less than the shape.
         sizes_one_less = tuple(size - 1 for size in sizes_as_shape)

@@ -843,14 +843,16 @@ def _share_of_radius(value: Any, statistic: Statistic) -> float | None:
     if isinstance(statistic, ClassPrototypes):
         if statistic.searches_ball or not value.is_known.any():
             return None
-        return float(sqrt(value.squared_lengths[value.is_known].max()))
+        # Noise may make an estimate of a squared length negative.
+        return sqrt(max(0.0, float(value.squared_lengths[value.is_known].max())))
     if isinstance(statistic, SyntheticPopulation):
         if statistic.is_whole_torus:
             return None
         # Points drawn from the released law cost no privacy; the same seed gives the
         # same warning again.
         draws = value.sample_canonical(_POPULATION_DRAWS, np.random.default_rng(0))
-        distances = statistic.manifold.dist(statistic.ball.center, draws.points)
+        with np.errstate(all="ignore"):  # these are released numbers
+            distances = statistic.manifold.dist(statistic.ball.center, draws.points)
         return float(np.median(distances)) / statistic.ball.radius
     if isinstance(statistic, SumStatistic | GeodesicLine):
         public_ball = statistic.release_ball
