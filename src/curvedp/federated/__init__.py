@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from curvedp import _lazy
 
 if TYPE_CHECKING:
+    from curvedp.federated.clusters import ClustersKernel
     from curvedp.federated.kernels import (
         ClassMeansKernel,
         DispersionKernel,
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ClassMeansKernel",
+    "ClustersKernel",
     "DispersionKernel",
     "MeanKernel",
     "MomentKernel",
@@ -38,6 +40,7 @@ __all__ = [
 __getattr__, __dir__ = _lazy.exports(
     __name__,
     {
+        "curvedp.federated.clusters": ["ClustersKernel"],
         "curvedp.federated.kernels": [
             "ClassMeansKernel",
             "DispersionKernel",

@@ -20,6 +20,8 @@ from pathlib import Path
 from threading import Event, Thread
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+import numpy as np
+
 from curvedp.errors import FederationRefused, ParameterError
 from curvedp.federated.experimental import warn_experimental
 from curvedp.federated.masking import (
@@ -307,7 +309,7 @@ def _release_to_dict(release: "FederatedRelease") -> dict[str, Any]:
         "value", "certificate", "signatures" and "rounds".
     """
     return {
-        "value": release.value.tolist(),
+        "value": _value_to_json(release.value),
         "certificate": release.certificate.to_dict(),
         "signatures": dict(release.signatures),
         "rounds": [
@@ -315,6 +317,22 @@ def _release_to_dict(release: "FederatedRelease") -> dict[str, Any]:
             for round in release.rounds
         ],
     }
+
+
+def _value_to_json(value: Any) -> Any:
+    """Return a released value as JSON values.
+
+    Parameters
+    ----------
+    value : array or Clustering
+        The value. The parts of a clustering are written by their names.
+    """
+    from curvedp.statistics.clusters import Clustering
+
+    if isinstance(value, Clustering):
+        parts = value._asdict()
+        return {name: np.asarray(part).tolist() for name, part in parts.items()}
+    return value.tolist()
 
 
 class _Carrier:

@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from math import sqrt, tanh
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -29,6 +29,7 @@ from curvedp.federated.questions import (
     SquaredDistance,
     StepToMean,
 )
+from curvedp.federated.schedule import FixedSchedule, Schedule
 from curvedp.geometry import Euclidean, parse_manifold, project_to_ball
 from curvedp.geometry.capabilities import EmbeddedMean
 from curvedp.geometry.manifold import Manifold
@@ -36,6 +37,9 @@ from curvedp.geometry.names import manifold_name
 from curvedp.records.persons import MAX_ROWS_PER_PERSON, person_means, person_rows
 from curvedp.statistics.searched_ball import default_outer_radius
 from curvedp.statistics.second_moment import clip_rows, vector_to_symmetric
+
+if TYPE_CHECKING:
+    from curvedp.federated.plan import Plan
 
 Array = np.ndarray
 
@@ -76,9 +80,104 @@ _STEPS_IF_FLAT = 3
 _STEPS_IF_CURVED = 5
 
 
+# The largest number of rounds of a plan whose questions are known in advance.
+MAX_FIXED_ROUNDS = 6
+
+
 @dataclass(frozen=True, eq=False)  # Fields are arrays, which have no plain equality.
 class Kernel(ABC):
     """A statistic of records on a manifold, released in rounds (experimental).
+
+    The masking protocol has not been reviewed by outside cryptographers.
+
+    Parameters
+    ----------
+    manifold : Manifold
+        The space in which the records lie.
+    """
+
+    manifold: Manifold
+
+    # The name in plans and messages.
+    name: ClassVar[str]
+    # The smallest number of rounds.
+    min_rounds: ClassVar[int] = 1
+    # All kernels by name, for `kernel_from_dict`.
+    registry: ClassVar[dict[str, type["Kernel"]]] = {}
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Enter the subclass into the registry under its name, if it has one."""
+        super().__init_subclass__(**kwargs)
+        if "name" in cls.__dict__:
+            Kernel.registry[cls.name] = cls
+
+    @property
+    @abstractmethod
+    def default_rounds(self) -> int:
+        """The number of rounds of a plan that states none."""
+
+    @property
+    @abstractmethod
+    def max_rounds(self) -> int:
+        """The largest number of rounds that a plan can state."""
+
+    @property
+    def n_classes(self) -> int:
+        """The number of classes of records that have sums of their own."""
+        return 1
+
+    @property
+    def value_space(self) -> Manifold:
+        """The manifold on which the value, or each part of it, lives."""
+        return self.manifold
+
+    @abstractmethod
+    def schedule(self, plan: "Plan") -> Schedule:
+        """Return what the rounds of a plan with this kernel ask.
+
+        Parameters
+        ----------
+        plan : Plan
+            The agreed terms.
+        """
+
+    @abstractmethod
+    def combine_by_person(self, records: Array, codes: Array) -> Any:
+        """Return the contributions of persons, each from their own records alone.
+
+        Parameters
+        ----------
+        records : array of shape (records, *point_shape)
+            The records.
+        codes : array of int
+            The number of the person to whom each record belongs, from 0 on.
+        """
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the kernel as JSON values, for `kernel_from_dict`.
+
+        Returns
+        -------
+        dict
+            The name of the kernel and its public parameters.
+        """
+        parameters: dict[str, Any] = {}
+        for declared in fields(self):
+            value = vars(self)[declared.name]
+            if isinstance(value, np.ndarray):
+                value = value.tolist()
+            if value is not None:
+                parameters[declared.name] = value
+        return {
+            **parameters,
+            "name": self.name,
+            "manifold": manifold_name(self.manifold),
+        }
+
+
+@dataclass(frozen=True, eq=False)
+class BallKernel(Kernel):
+    """A statistic whose questions are known in advance (experimental).
 
     Records are clipped into the public ball first. The masking protocol has not been
     reviewed by outside cryptographers.
@@ -97,24 +196,12 @@ class Kernel(ABC):
         default.
     """
 
-    manifold: Manifold
     radius: Any
     center: Any = None
     outer_radius: Any = None
 
-    # The name in plans and messages.
-    name: ClassVar[str]
-    # The smallest number of rounds.
-    min_rounds: ClassVar[int] = 1
     # The largest number of rows of one person that `combine_by_person` returns.
     max_rows_per_person: ClassVar[int] = 1
-    # All kernels by name, for `kernel_from_dict`.
-    registry: ClassVar[dict[str, type["Kernel"]]] = {}
-
-    def __init_subclass__(cls, **kwargs: Any) -> None:
-        """Enter the subclass into the registry under its name."""
-        super().__init_subclass__(**kwargs)
-        Kernel.registry[cls.name] = cls
 
     def __post_init__(self) -> None:
         """Check the public ball, into which records are clipped, and set its defaults.
@@ -155,19 +242,19 @@ class Kernel(ABC):
         return PublicBall(self.manifold, self.center, radius)
 
     @property
-    @abstractmethod
-    def default_rounds(self) -> int:
-        """The number of rounds of a plan that states none."""
+    def max_rounds(self) -> int:
+        """The largest number of rounds that a plan can state."""
+        return MAX_FIXED_ROUNDS
 
-    @property
-    def n_classes(self) -> int:
-        """The number of classes of records that have sums of their own."""
-        return 1
+    def schedule(self, plan: "Plan") -> Schedule:
+        """Return the questions of a plan, which are known in advance.
 
-    @property
-    def value_space(self) -> Manifold:
-        """The manifold on which the value, or each part of it, lives."""
-        return self.manifold
+        Parameters
+        ----------
+        plan : Plan
+            The agreed terms.
+        """
+        return FixedSchedule(plan)
 
     @abstractmethod
     def choose_questions(
@@ -493,26 +580,6 @@ class Kernel(ABC):
         """
         return person_means(self.manifold, self.ball[1:], records, codes)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the kernel as JSON values, for `kernel_from_dict`.
-
-        Returns
-        -------
-        dict
-            The name of the kernel and its public parameters.
-        """
-        names = [declared.name for declared in fields(self)]
-        values = {name: vars(self)[name] for name in names}
-        parameters = {
-            name: value for name, value in values.items() if value is not None
-        }
-        return {
-            **parameters,
-            "name": self.name,
-            "manifold": manifold_name(self.manifold),
-            "center": self.center.tolist(),
-        }
-
 
 def kernel_from_dict(kernel_dict: Mapping[str, Any]) -> Kernel:
     """Rebuild a kernel from the JSON values that `Kernel.to_dict` returns.
@@ -538,6 +605,9 @@ def kernel_from_dict(kernel_dict: Mapping[str, Any]) -> Kernel:
             for key, value in kernel_dict.items()
             if key not in ("name", "manifold")
         }
+        # Its kernel enters itself into the registry.
+        import curvedp.federated.clusters  # noqa: F401
+
         kernel_class = Kernel.registry[kernel_dict["name"]]
         return kernel_class(manifold=parse_manifold(kernel_dict["manifold"]), **options)
     except (AttributeError, KeyError, TypeError):
@@ -545,7 +615,7 @@ def kernel_from_dict(kernel_dict: Mapping[str, Any]) -> Kernel:
 
 
 @dataclass(frozen=True, eq=False)
-class MeanKernel(Kernel):
+class MeanKernel(BallKernel):
     """The Fréchet mean of all records, by a few steps toward it (experimental).
 
     In each round a record x contributes log_w x − log_w c, clipped to the radius, where
@@ -785,7 +855,7 @@ class DispersionKernel(MeanKernel):
 
 
 @dataclass(frozen=True, eq=False)
-class MomentKernel(Kernel):
+class MomentKernel(BallKernel):
     """Principal components, from the second moment xxᵀ of vectors (experimental).
 
     Vectors are clipped to the radius. The value has all components as rows, the leading

@@ -12,7 +12,7 @@ from fractions import Fraction
 from functools import cached_property
 from importlib.metadata import version
 from math import frexp, inf, nextafter, sqrt
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -28,13 +28,14 @@ from curvedp.core.fields import assign
 from curvedp.core.mechanism import check_guarantee
 from curvedp.core.statistic import Statistic, statistic_from_dict
 from curvedp.errors import ParameterError
-from curvedp.federated.kernels import Kernel, kernel_from_dict
+from curvedp.federated.kernels import BallKernel, Kernel, kernel_from_dict
 from curvedp.federated.noise import (
     layer_variances,
     noise_slack,
     total_variance_for,
 )
 from curvedp.federated.questions import Question
+from curvedp.federated.schedule import Round, Schedule
 from curvedp.federated.session import Session
 from curvedp.geometry.manifold import Manifold
 from curvedp.numerics.threads import blocks
@@ -46,9 +47,6 @@ from curvedp.privacy import (
 )
 from curvedp.privacy.guarantees.base import guarantee_from_dict
 from curvedp.signing import digest
-
-# The largest number of rounds of a plan.
-MAX_ROUNDS = 6
 
 # By how much a site's clock may differ from the plan's times, or from the server's.
 _CLOCK_TOLERANCE = timedelta(minutes=5)
@@ -93,21 +91,6 @@ _FIRST_YEAR = 2000
 _END_YEAR = 9000
 
 
-class Round(NamedTuple):
-    """What a round has released.
-
-    Attributes
-    ----------
-    total : sequence of int
-        The noisy sum, in units of the round's grid.
-    alive : sequence of int
-        The indices of the sites in the sum.
-    """
-
-    total: Sequence[int]
-    alive: Sequence[int]
-
-
 @dataclass(frozen=True, eq=False)
 class Plan(Statistic):
     """Which sites add up what, under which guarantee (experimental).
@@ -132,7 +115,7 @@ class Plan(Statistic):
     collusion : int
         How many sites may tell the server all that they know.
     rounds : int, optional
-        The number of sums, at most 6; the kernel's own number by default.
+        The largest number of sums; the kernel's own number by default.
     protects : {"record", "person"}
         The privacy unit: one record, or one person with all their records at one site;
         with several classes, within their class.
@@ -249,9 +232,11 @@ class Plan(Statistic):
         """
         rounds = self.kernel.default_rounds if self.rounds is None else self.rounds
         rounds = _validate.integer("rounds", rounds, self.kernel.min_rounds)
-        if rounds > MAX_ROUNDS:
+        if rounds > self.kernel.max_rounds:
             raise ParameterError(
-                f"is more than {MAX_ROUNDS}", parameter="rounds", value=rounds
+                f"is more than {self.kernel.max_rounds}",
+                parameter="rounds",
+                value=rounds,
             )
         assign(
             self,
@@ -303,8 +288,7 @@ class Plan(Statistic):
             If the plan states another grid, or if sites, time or noise are not usable,
             so that a round would fail.
         """
-        rounds = range(self.rounds or 0)
-        exponents = [self._grid_exponent(round) for round in rounds]
+        exponents = self.schedule.exponents
         if self.exponents not in ((), exponents):
             raise ParameterError("the plan was made for another grid")
         assign(self, exponents=exponents)
@@ -312,8 +296,25 @@ class Plan(Statistic):
         # These raise ParameterError if sites, time or noise are not usable.
         _ = self.session
         _ = self._created
-        for round in rounds:
-            self.noise_layers(round)
+        self.schedule.check()
+
+    @cached_property
+    def schedule(self) -> Schedule:
+        """What the rounds ask, one after the other."""
+        return self.kernel.schedule(self)
+
+    @property
+    def ball_kernel(self) -> BallKernel:
+        """The kernel, if its questions are known in advance.
+
+        Raises
+        ------
+        ParameterError
+            If the kernel is of another kind.
+        """
+        if not isinstance(self.kernel, BallKernel):
+            raise ParameterError("the questions of this plan follow from its sums")
+        return self.kernel
 
     @property
     def privacy_units(self) -> tuple[ProtectedUnit, ...]:  # type: ignore[override]
@@ -339,7 +340,9 @@ class Plan(Statistic):
     @property
     def sensitivity(self) -> float:
         """The ℓ₂ sensitivity of the first round's sum, in units of its grid."""
-        return self.sensitivity_of(0)
+        first_sum = self.schedule.next_sum([])
+        assert first_sum is not None  # every plan has a round
+        return first_sum.sensitivity
 
     @property
     def post_processing(self) -> tuple[PostProcessing, ...]:
@@ -496,7 +499,7 @@ class Plan(Statistic):
     def questions(self) -> list[Question]:
         """The question of each round: what the sites are asked."""
         smallest_class = min(self.class_counts(range(len(self.sites))))
-        return self.kernel.questions(self.rounds or 0, self.scale, smallest_class)
+        return self.ball_kernel.questions(self.rounds or 0, self.scale, smallest_class)
 
     def round_mu(self, round: int) -> float:
         """Return the GDP parameter μ of one round.
@@ -515,10 +518,19 @@ class Plan(Statistic):
         float
             μ of the round's sum.
         """
-        budget_share = self.questions[round].budget_share
+        return self.mu_of(self.questions[round].budget_share)
+
+    def mu_of(self, budget_share: float) -> float:
+        """Return the GDP parameter μ of a share of the budget, rounded down.
+
+        Parameters
+        ----------
+        budget_share : float
+            The fraction of μ².
+        """
         return sqrt(budget_share) / (self.scale * _MU_MARGIN)
 
-    def _grid_exponent(self, round: int) -> int:
+    def grid_exponent(self, round: int) -> int:
         """Return the exponent k of a round's grid of multiples of 2^-k.
 
         What a record contributes is rounded to the grid. The grid resolves `_TERM_BITS`
@@ -586,7 +598,9 @@ class Plan(Statistic):
             The bound, rounded up.
         """
         diameter = self.questions[round].row_diameter * (1 + _FLOAT_ERROR)
-        rows = self.kernel.max_rows_per_person if self.protects == "person" else 1
+        rows = 1
+        if self.protects == "person":
+            rows = self.ball_kernel.max_rows_per_person
         rounding = rows * sqrt(self.sum_length(round))
         bound = diameter / self.grid_unit(round) + rounding
         return nextafter(bound * _SENSITIVITY_MARGIN, inf)
@@ -621,9 +635,22 @@ class Plan(Statistic):
         list of Fraction
             One variance for each possible number of lost sites, from 0 to `dropouts`.
         """
-        return layer_variances(
-            self.noise_variance(round), len(self.sites), self.dropouts, self.collusion
-        )
+        return self.layers_of(self.noise_variance(round))
+
+    def layers_of(self, variance: int) -> list[Fraction]:
+        """Return the variances of the layers in which a site draws noise.
+
+        Parameters
+        ----------
+        variance : int
+            The variance of the honest sites' noise together.
+
+        Raises
+        ------
+        ParameterError
+            If a layer would have a variance that is too small for discrete noise.
+        """
+        return layer_variances(variance, len(self.sites), self.dropouts, self.collusion)
 
     @property
     def tau(self) -> float:
@@ -632,11 +659,18 @@ class Plan(Statistic):
         The ideal release is computed from real Gaussian noise instead of the discrete
         noise of the sites.
         """
+        return self.schedule.slack
+
+    def slack_of(self, length: int) -> float:
+        """Return a bound on the total variation between a sum's noise and ideal noise.
+
+        Parameters
+        ----------
+        length : int
+            The number of entries of the sum.
+        """
         n_shares = len(self.sites) * (1 + self.dropouts)
-        return sum(
-            noise_slack(n_shares, self.sum_length(round))
-            for round in range(self.session.rounds)
-        )
+        return noise_slack(n_shares, length)
 
     def noise_std(self, round: int, alive: Sequence[int]) -> float:
         """Return the standard deviation of the noise in a coordinate of a round's sum.
@@ -688,7 +722,7 @@ class Plan(Statistic):
         classes = self.kernel.n_classes
         total = np.zeros((classes, self.sum_length(round) // classes), dtype=np.int64)
         for block in blocks(len(records), _BLOCK_SIZE):
-            terms = self.kernel.bounded_rows(
+            terms = self.ball_kernel.bounded_rows(
                 self.questions[round], state_rows, records[block], label
             )
             rounded_terms = np.round(terms / self.grid_unit(round)).astype(np.int64)
@@ -713,15 +747,15 @@ class Plan(Statistic):
             The public state at each of these times, one more than there are rounds.
             Each array has a row for each class.
         """
-        states = [self.kernel.initial_state_rows()]
+        states = [self.ball_kernel.initial_state_rows()]
         for index, (total, alive) in enumerate(rounds):
             question = self.questions[index]
             noisy_sum = np.array([float(int(x)) for x in total]) * self.grid_unit(index)
             averaged_shares = [
                 self.questions[earlier].budget_share
-                for earlier in self._rounds_averaged_with(index)
+                for earlier in self.rounds_averaged_with(index)
             ]
-            next_state = self.kernel.update(
+            next_state = self.ball_kernel.update(
                 question,
                 states[-1],
                 noisy_sum,
@@ -732,7 +766,7 @@ class Plan(Statistic):
             states.append(next_state)
         return states
 
-    def _rounds_averaged_with(self, round: int) -> list[int]:
+    def rounds_averaged_with(self, round: int) -> list[int]:
         """Return the rounds whose answers are averaged with that of a given round.
 
         They are the given round and the rounds directly before it that ask the same
@@ -754,12 +788,8 @@ class Plan(Statistic):
             first -= 1
         return list(range(first, round + 1))
 
-    def value(self, rounds: Sequence[Round]) -> np.ndarray:
+    def value(self, rounds: Sequence[Round]) -> Any:
         """Return the released value, computed from the noisy sums of all rounds.
-
-        The last rounds that ask the same kind of question are averaged with weights
-        inverse to their variances. The noise that remains in the average determines how
-        far the value is shrunk toward the center of the ball.
 
         Parameters
         ----------
@@ -768,19 +798,10 @@ class Plan(Statistic):
 
         Returns
         -------
-        array
+        array or Clustering
             The value that is published.
         """
-        precisions = []
-        for index in self._rounds_averaged_with(len(rounds) - 1):
-            alive = rounds[index].alive
-            smallest_class = max(min(self.class_counts(alive)), 1)
-            noise_of_mean = self.noise_std(index, alive) / smallest_class
-            precisions.append(noise_of_mean**-2.0)
-
-        final_state = self.replay(rounds)[-1]
-        remaining_noise = sum(precisions) ** -0.5
-        return self.kernel.final_value(final_state, remaining_noise)
+        return self.schedule.value(rounds)
 
     def class_counts(self, alive: Sequence[int]) -> list[int]:
         """Return the number of records (or persons) of each class at some sites.

@@ -1,11 +1,12 @@
 """The server of a release that several sites compute together (experimental).
 
-A plan states in advance which noisy sums are formed, in how many rounds. The server
-carries messages, adds up the masked vectors of the sites (hospitals, say) and learns
+A plan states in advance which noisy sums are formed, or from which public rule they
+follow. The server carries messages, adds up the masked vectors of the sites (hospitals, say) and learns
 only the noisy totals. No record is entrusted to it. Its certificate is built and
 verified like that of any other mechanism.
 """
 
+import warnings
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -32,11 +33,17 @@ from curvedp.core.mechanism import (
     check_supported,
 )
 from curvedp.core.statistic import Statistic
-from curvedp.errors import CurvedpError, FederationRefused, ParameterError
+from curvedp.errors import (
+    CurvedpError,
+    FederationRefused,
+    ParameterError,
+    ReleaseWarning,
+)
 from curvedp.federated.experimental import warn_experimental
 from curvedp.federated.masking import Party, is_announcement, unmask_sum
 from curvedp.federated.noise import surplus_noise
-from curvedp.federated.plan import Plan, Round
+from curvedp.federated.plan import Plan
+from curvedp.federated.schedule import AskedSum, Round
 from curvedp.privacy import Guarantee, PrivacyCurve
 from curvedp.randomness import Source
 from curvedp.signing import digest
@@ -168,8 +175,10 @@ class FederatedMechanism(Mechanism, ChecksItself):
         plan = self.statistic
         rounds = data.collect_rounds()
         totals = [np.array(round.total, dtype=object) for round in rounds]
+        asked_sums = plan.schedule.asked_sums(rounds)
         stages = [
-            stage_record(plan, index, round) for index, round in enumerate(rounds)
+            stage_record(plan, asked, round.alive)
+            for asked, round in zip(asked_sums, rounds, strict=True)
         ]
         return Draw(
             value=plan.value(rounds), integers=totals, slack=plan.tau, stages=stages
@@ -185,7 +194,7 @@ class FederatedMechanism(Mechanism, ChecksItself):
         """
         return value
 
-    def reconstruct_value(self, certificate: Certificate) -> np.ndarray:
+    def reconstruct_value(self, certificate: Certificate) -> Any:
         """Recompute the released value from the noisy sums that a certificate records.
 
         Parameters
@@ -195,7 +204,7 @@ class FederatedMechanism(Mechanism, ChecksItself):
 
         Returns
         -------
-        array
+        array or Clustering
             The released value.
 
         Raises
@@ -204,25 +213,42 @@ class FederatedMechanism(Mechanism, ChecksItself):
             If the integers do not have the form of this plan's sums.
         """
         plan = self.statistic
+        rounds = self._rounds_of(certificate)
+        asked_sums = plan.schedule.asked_sums(rounds)
+        lengths = [len(round.total) for round in rounds]
+        if lengths != [asked.length for asked in asked_sums]:
+            raise ParameterError("the released integers are not those of this plan")
+        return plan.value(rounds)
+
+    def _rounds_of(self, certificate: Certificate) -> list[Round]:
+        """Return the rounds that a certificate records.
+
+        Parameters
+        ----------
+        certificate : Certificate
+            The certificate of a federated release.
+
+        Raises
+        ------
+        ParameterError
+            If its integers are not one list of 64-bit numbers for each stage.
+        """
         integers = certificate.release["integers"]
         stages = certificate.release["stages"]
-        lengths = [plan.sum_length(round) for round in range(plan.session.rounds)]
         has_right_form = (
             isinstance(integers, list)
-            and [len(total) for total in integers] == lengths
-            and len(stages) == len(lengths)
+            and all(isinstance(total, list) for total in integers)
+            and len(integers) == len(stages)
         )
         if not has_right_form:
             raise ParameterError("the released integers are not those of this plan")
         for total in integers:
             if not all(type(number) is int and abs(number) < 2**63 for number in total):
                 raise ParameterError("the released integers are not 64-bit numbers")
-
-        rounds = [
-            Round(total, self._alive(stage))
+        return [
+            Round(total, self._alive(stage if isinstance(stage, dict) else {}))
             for total, stage in zip(integers, stages, strict=True)
         ]
-        return plan.value(rounds)
 
     def further_checks(self, certificate: Certificate) -> list[Check]:
         """Check what a certificate states about rounds, lost sites and slack.
@@ -241,20 +267,19 @@ class FederatedMechanism(Mechanism, ChecksItself):
             For each statement, whether it agrees with what follows from the plan.
         """
         plan = self.statistic
-        stages = [
-            stage if isinstance(stage, dict) else {}
-            for stage in certificate.release["stages"]
+        stages = certificate.release["stages"]
+        rounds = self._rounds_of(certificate)
+        asked_sums = plan.schedule.asked_sums(rounds)
+        recomputed_stages = [
+            stage_record(plan, asked, round.alive)
+            for asked, round in zip(asked_sums, rounds, strict=False)
         ]
-        is_stage_right = [
-            stage == stage_record(plan, index, Round((), self._alive(stage)))
-            for index, stage in enumerate(stages)
-        ]
-        lost_counts = [len(stage["lost"]) for stage in stages if "lost" in stage]
+        lost_counts = [len(plan.sites) - len(round.alive) for round in rounds]
         most_lost = max(lost_counts, default=0)
         return [
             Check(
                 "rounds",
-                len(is_stage_right) == plan.rounds and all(is_stage_right),
+                len(asked_sums) == len(rounds) and stages == recomputed_stages,
                 "noise, sensitivity and grid recomputed",
             ),
             Check(
@@ -286,29 +311,30 @@ class FederatedMechanism(Mechanism, ChecksItself):
         ]
 
 
-def stage_record(plan: Plan, index: int, round: Round) -> dict[str, Any]:
+def stage_record(plan: Plan, asked: AskedSum, alive: Collection[int]) -> dict[str, Any]:
     """Return what a certificate records of one round, apart from its noisy sum.
 
     Parameters
     ----------
     plan : Plan
         The agreed terms of the release.
-    index : int
-        The number of the round.
-    round : Round
-        What the round released; only its sites are used.
+    asked : AskedSum
+        The terms of the round's sum.
+    alive : collection of int
+        The indices of the sites in the sum.
 
     Returns
     -------
     dict
         The public keys of the "lost" sites, the noise "variance" and the "sensitivity"
-        in units of the grid, and the "exponent" k of the grid 2^-k.
+        in units of the grid, the "exponent" k of the grid 2^-k, and further details.
     """
     return {
-        "lost": [key for site, key in enumerate(plan.sites) if site not in round.alive],
-        "variance": str(plan.noise_variance(index)),
-        "sensitivity": plan.sensitivity_of(index),
-        "exponent": plan.exponents[index],
+        "lost": [key for site, key in enumerate(plan.sites) if site not in alive],
+        "variance": str(asked.variance),
+        "sensitivity": asked.sensitivity,
+        "exponent": asked.exponent,
+        **asked.details,
     }
 
 
@@ -333,7 +359,7 @@ class FederatedRelease(Release):
         By the site's key, the signatures of the certificate by the sites that were
         there to the end.
     rounds : list of Round
-        The noisy sums and the sites in them: all that the server learned.
+        The noisy sums, as they are released, and the sites in them.
     """
 
     signatures: Mapping[str, str]
@@ -364,6 +390,12 @@ def coordinate(plan: Plan, ask: Ask) -> FederatedRelease:
         If too few sites are left. Nothing but the sums of earlier rounds has been
         released then.
 
+    Warns
+    -----
+    ReleaseWarning
+        Before anything is asked of a site, if there are too few records for so many
+        clusters.
+
     Examples
     --------
     >>> import numpy as np
@@ -382,6 +414,9 @@ def coordinate(plan: Plan, ask: Ask) -> FederatedRelease:
     ((2,), 3)
     """
     warn_experimental()
+    shortage = plan.schedule.shortage()
+    if shortage is not None:
+        warnings.warn(shortage, ReleaseWarning, stacklevel=2)
     run = _Run(plan, ask)
     release = _release(plan, run)
     signatures = run.signatures(release.certificate)
@@ -433,25 +468,30 @@ def _release(plan: Plan, run: "_Run | _FinishedRun") -> Release:
     return Release(release.value, certificate)
 
 
-def hash_question(round: int, state_rows: np.ndarray) -> bytes:
+def hash_question(asked: AskedSum) -> bytes:
     """Return a hash of the question that a round asks of the sites.
 
-    The question depends on the number of the round and on what is public before it.
+    It covers what is public before the round, and how much noise the sum gets. The
+    masks of two sites cancel only if both have the same hash (`Party.mask`).
 
     Parameters
     ----------
-    round : int
-        The number of the round.
-    state_rows : array
-        What is public before the round, such as the current estimate of the mean; one
-        row for each class.
+    asked : AskedSum
+        The terms of the round's sum.
 
     Returns
     -------
     bytes
         A SHA-256 hash of 32 bytes.
     """
-    return digest({"round": round, "at": np.asarray(state_rows).tolist()})
+    return digest(
+        {
+            "round": asked.index,
+            "at": asked.public_state,
+            "length": asked.length,
+            "variance": str(asked.variance),
+        }
+    )
 
 
 class _FinishedRun:
@@ -485,8 +525,8 @@ class _Run:
         The sealed shares of each sender, by receiver.
     rounds : list of Round
         The sums so far.
-    state_rows : list of arrays
-        The public state at which each round asked, one row for each class.
+    public_states : list of JSON values
+        What was public before each round.
     """
 
     def __init__(self, plan: Plan, ask: Ask) -> None:
@@ -505,12 +545,12 @@ class _Run:
         self.announcements: Answers = {}
         self.boxes: dict[int, dict[str, str]] = {}
         self.rounds: list[Round] = []
-        self.state_rows: list[np.ndarray] = []
+        self.public_states: list[Any] = []
 
     def collect_rounds(self) -> list[Round]:
         """Exchange keys with the sites, run all rounds, and return the noisy sums.
 
-        Sets `state_rows` and `rounds`.
+        Sets `public_states` and `rounds`.
 
         Returns
         -------
@@ -523,9 +563,10 @@ class _Run:
             If too few sites answer; the run stops.
         """
         alive = self._exchange_keys()
-        for index in range(self.session.rounds):
-            self.state_rows.append(self.plan.replay(self.rounds)[-1])
-            alive = self._run_round(index, alive)
+        schedule = self.plan.schedule
+        while (asked := schedule.next_sum(self.rounds)) is not None:
+            self.public_states.append(asked.public_state)
+            alive = self._run_round(asked, alive)
         return self.rounds
 
     def _ask(self, requests: Mapping[int, Mapping[str, Any]]) -> Answers:
@@ -622,7 +663,7 @@ class _Run:
             and all(isinstance(box, str) for box in boxes.values())
         )
 
-    def _run_round(self, index: int, sites: Collection[int]) -> Collection[int]:
+    def _run_round(self, asked: AskedSum, sites: Collection[int]) -> Collection[int]:
         """Form the noisy sum of a round, and return the sites that answered to its end.
 
         The sites send masked vectors, and then what is needed to remove the masks from
@@ -630,8 +671,8 @@ class _Run:
 
         Parameters
         ----------
-        index : int
-            The number of the round.
+        asked : AskedSum
+            The terms of the sum.
         sites : collection of int
             The sites that are asked.
 
@@ -645,7 +686,8 @@ class _Run:
         FederationRefused
             If too few sites answer.
         """
-        masked = self._collect_masked(index, sites)
+        index = asked.index
+        masked = self._collect_masked(asked, sites)
         alive = sorted(masked)
         unmask_request = {"stage": "unmask", "round": index, "survivors": alive}
         unmask_answers = self._ask(dict.fromkeys(alive, unmask_request))
@@ -659,7 +701,7 @@ class _Run:
         total, seeds = unmask_sum(
             self.session,
             index,
-            question_hash=hash_question(index, self.state_rows[-1]),
+            question_hash=hash_question(asked),
             announcements=self.announcements,
             roster=sorted(self.boxes),
             masked=masked,
@@ -668,14 +710,14 @@ class _Run:
 
         # Fewer sites were lost than the noise allows for: its surplus is subtracted.
         lost_count = len(self.session.sites) - len(alive)
-        layers = self.plan.noise_layers(index)
         for seed in seeds.values():
-            total = total - surplus_noise(layers, lost_count, seed, len(total))
-        self.rounds.append(Round(total.tolist(), alive))
+            total = total - surplus_noise(asked.layers, lost_count, seed, len(total))
+        released = self.plan.schedule.released_integers(asked, total.tolist())
+        self.rounds.append(Round(released, alive))
         return sorted(answers)
 
     def _collect_masked(
-        self, index: int, sites: Collection[int]
+        self, asked: AskedSum, sites: Collection[int]
     ) -> dict[int, np.ndarray]:
         """Ask sites for their masked vectors, and return those of the right length.
 
@@ -684,8 +726,8 @@ class _Run:
 
         Parameters
         ----------
-        index : int
-            The number of the round.
+        asked : AskedSum
+            The terms of the sum.
         sites : collection of int
             The sites that are asked.
 
@@ -694,14 +736,14 @@ class _Run:
         dict
             The masked vector of each site that sent one.
         """
-        request = {"stage": "mask", "round": index, "at": self.state_rows[-1].tolist()}
+        request = {"stage": "mask", "round": asked.index, "at": asked.public_state}
         requests: dict[int, Mapping[str, Any]] = dict.fromkeys(sites, request)
-        if index == 0:
+        if asked.index == 0:
             requests = {
                 site: {**request, "boxes": self._boxes_for(site)} for site in sites
             }
 
-        byte_count = 8 * self.plan.sum_length(index)
+        byte_count = 8 * asked.length
         masked = {}
         for site, answer in self._ask(requests).items():
             words = _masked_bytes(answer)
@@ -746,7 +788,7 @@ class _Run:
         request = {
             "stage": "sign",
             "certificate": certificate.to_dict(),
-            "points": [rows.tolist() for rows in self.state_rows],
+            "points": self.plan.schedule.stated_states(self.public_states),
             "rounds": [list(round) for round in self.rounds],
         }
         answers = self._ask(dict.fromkeys(self.rounds[-1].alive, request))

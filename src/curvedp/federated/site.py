@@ -2,7 +2,7 @@
 
 The site holds its records, its signing key and its ledger, and may refuse to take part.
 It answers the requests of a server that it does not trust. The plan states in advance
-which noisy sums are formed, in how many rounds (experimental).
+which noisy sums are formed, or from which public rule they follow (experimental).
 """
 
 import json
@@ -21,8 +21,9 @@ from curvedp.errors import FederationRefused, ParameterError
 from curvedp.federated.experimental import warn_experimental
 from curvedp.federated.masking import Party, Request
 from curvedp.federated.noise import site_noise
-from curvedp.federated.plan import Plan, Round
+from curvedp.federated.plan import Plan
 from curvedp.federated.release import FederatedMechanism, certificate_of, hash_question
+from curvedp.federated.schedule import AskedSum, Round
 from curvedp.ledger import Ledger
 from curvedp.randomness import Source
 from curvedp.records.persons import encode_persons
@@ -206,8 +207,8 @@ class Site(Party):
         Parameters
         ----------
         request : mapping
-            The number of the "round"; the array "at" of public numbers, computed from
-            earlier rounds, on which its question depends; and in the first round
+            The number of the "round"; "at", the public state, computed from earlier
+            rounds, on which its question depends; and in the first round
             "boxes", the encrypted messages of the other sites to this one.
 
         Returns
@@ -216,7 +217,6 @@ class Site(Party):
             "masked", the words of the masked sum as hexadecimal digits.
         """
         round = int(request["round"])
-        state_rows = np.array(request["at"], dtype=np.float64)
         if "roster" not in self.state:
             self.open({int(sender): box for sender, box in request["boxes"].items()})
 
@@ -227,46 +227,59 @@ class Site(Party):
                 "the plan is not open by this site's clock", "clock"
             )
         self._check_round(round)
-        # This raises if the points in the server's state are not points of the
-        # manifold.
-        self.plan.kernel.read_states(state_rows)
-        question_hash = hash_question(round, state_rows)
+        if str(round) in self.state["masked"]:
+            raise FederationRefused("this round has been answered")
+        # This raises if the server states what cannot be public before this round.
+        *earlier, asked = self.plan.schedule.read_questions(round, request["at"])
+        self._check_earlier_rounds(earlier)
+        question_hash = hash_question(asked)
         self._pay()
 
-        masked = self.mask(round, question_hash, self._noisy_sum(round, state_rows))
+        with quiet_about_records():
+            site_sum = self.plan.schedule.site_sum(asked, self._class_rows)
+        masked = self.mask(round, question_hash, site_sum + self._noise(asked))
         return {"masked": masked.astype("<u8").tobytes().hex()}
 
-    def _noisy_sum(self, round: int, state_rows: np.ndarray) -> np.ndarray:
-        """Return this site's sum of a round with its part of the noise, not yet masked.
+    def _check_earlier_rounds(self, earlier_questions: list[AskedSum]) -> None:
+        """Refuse a question that contradicts what this site was asked before.
 
-        Each record contributes a bounded row of integers. The result never leaves the
-        site without a mask.
+        If the question of a round follows from all earlier sums, the shares of the
+        budget add up only along one sequence of sums. So a server must not state one
+        past in one round and another past in the next.
 
         Parameters
         ----------
-        round : int
-            The number of the round.
-        state_rows : array
-            The public numbers on which the round's question depends, such as the
-            current estimate of the mean; one row for each class.
+        earlier_questions : list of AskedSum
+            What earlier rounds must have asked, as it follows from the server's
+            statement; empty if questions do not depend on earlier sums.
+
+        Raises
+        ------
+        FederationRefused
+            If this site has not answered the same questions in all these rounds.
+        """
+        for asked in earlier_questions:
+            answered_hash = self.state["masked"].get(str(asked.index))
+            if answered_hash != hash_question(asked).hex():
+                raise FederationRefused(
+                    "the stated sums are not those on which earlier questions depended"
+                )
+
+    def _noise(self, asked: AskedSum) -> np.ndarray:
+        """Return this site's part of the noise of a round.
+
+        Parameters
+        ----------
+        asked : AskedSum
+            The terms of the round's sum.
 
         Returns
         -------
-        array of int64, shape (sum_length(round),)
-            The noisy sums of all classes, in units of the grid.
+        array of int64, shape (length,)
+            The noise, in units of the grid.
         """
-        with quiet_about_records():
-            class_sums = [
-                self.plan.rounded_sum(round, state_rows, records, label)
-                for label, records in enumerate(self._class_rows)
-            ]
-        noise = site_noise(
-            self.plan.noise_layers(round),
-            self.seed(round),
-            self.plan.sum_length(round),
-            self._source,
-        )
-        return np.asarray(np.sum(class_sums, axis=0) + noise)
+        seed = self.seed(asked.index)
+        return site_noise(asked.layers, seed, asked.length, self._source)
 
     def _pay(self) -> None:
         """Charge the ledger for the whole release, unless that was done before.
@@ -345,14 +358,10 @@ class Site(Party):
         bool
             Whether every answered question is confirmed, and this site is in a sum.
         """
-        recomputed_points = self.plan.replay(rounds)
-        kernel = self.plan.kernel
-        confirmed_hashes = {}
-        for index, (stated_point, recomputed_point) in enumerate(
-            zip(stated_points, recomputed_points, strict=False)
-        ):
-            if kernel.agrees_up_to_rounding(np.asarray(stated_point), recomputed_point):
-                confirmed_hashes[str(index)] = hash_question(index, stated_point).hex()
+        questions = self.plan.schedule.confirmed_questions(rounds, stated_points)
+        confirmed_hashes = {
+            str(asked.index): hash_question(asked).hex() for asked in questions
+        }
 
         # Every sum that names this site, and every question it answered, must be
         # confirmed.
@@ -440,7 +449,7 @@ class Site(Party):
 
     def _rows_by_class(
         self, records: np.ndarray, labels: Any, groups: Any
-    ) -> list[np.ndarray]:
+    ) -> list[Any]:
         """Return, for each class, the rows that enter the sums.
 
         A row is a record, or, if the plan protects persons, what a person's records
