@@ -138,8 +138,12 @@ FAKE_BROWSER = """\
 import json, sys, time
 from pathlib import Path
 
-Path(sys.argv[1]).write_text(json.dumps(sys.argv))
-time.sleep(60)  # it stays in the process list, on a busy machine too
+log = Path(sys.argv[1])
+log.write_text(json.dumps(sys.argv))
+for _ in range(600):  # it stays in the process list until the test removes the file
+    if not log.exists():
+        break
+    time.sleep(0.1)
 """
 
 
@@ -164,6 +168,7 @@ def opened_studio(tmp_path):
     try:
         yield wait_for(lambda: json.loads(log.read_text())), folder, printed
     finally:
+        log.unlink(missing_ok=True)  # or the browser keeps the pipe that is read open
         process.terminate()
         process.wait(30)
         reader.join(30)

@@ -120,6 +120,14 @@ def test_predictions_move_with_the_guarantee(desk):
     assert weak["power"] == pytest.approx(100 * 0.6387600, abs=1e-3)
 
 
+def test_angles_are_shown_in_degrees(desk):
+    """Errors of directions are angles; a variance of them and an error of tensors are not."""
+    assert desk.plan({"study": STUDY})["is_angle"]
+    assert not desk.plan({"study": {**STUDY, "statistic": "dispersion"}})["is_angle"]
+    flat = {**STUDY, "manifold": "euclidean:3"}
+    assert not desk.plan({"study": flat})["is_angle"]
+
+
 def ready(desk):
     desk.start_ledger({"kind": "gdp", "mu": 1.0})
     return {"study": STUDY, "key": desk.plan({"study": STUDY})["key"]}

@@ -99,6 +99,7 @@ def test_decimal_commas(table):
     table.data = table.data.parent / "comma.csv"
     advice = " ".join(table.check({**asked, "sep": ";"})["advice"])
     assert "decimal sign" in advice
+    assert "decimal commas" in advice
     assert "decimal=" not in advice
 
 
@@ -305,6 +306,18 @@ def test_rehearsals_predict_what_releases_do(tmp_path):
         / np.mean(off)
         < 3
     )
+
+
+def test_the_page_shows_where_a_prediction_is_in_doubt():
+    """Of 50 records more than a third stay outside a private ball; of 1000 few do."""
+    from curvedp.geometry import Sphere
+    from curvedp.studio.rehearsal import predict_release
+
+    options = {"manifold": Sphere(2), "radius": "private", "spread": 0.3}
+    doubtful = predict_release(OFFERS["mean"], options, GDP(1.0), [50])
+    assert any("so few records outside" in note for note in doubtful.notes)
+    sure = predict_release(OFFERS["mean"], options, GDP(1.0), [1000])
+    assert not any("outside" in note or "rare" in note for note in sure.notes)
 
 
 def test_guarantees_and_notebooks():

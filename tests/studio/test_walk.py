@@ -405,3 +405,46 @@ def test_places_and_synthetic_records(page, tmp_path):
     names = {path.name for path in (tmp_path / "studio/release-1").iterdir()}
     assert "synthetic.csv" in names
     assert not any(name.endswith(".png") for name in names)
+
+
+def test_two_files_are_compared(page, tmp_path):
+    """Two files dropped together choose a comparison; its price is shown, and paid once."""
+    M = SPDAffineInvariant(2)
+    z = 0.3 * np.random.default_rng(1).normal(size=(300, M.dim)) + 0.5
+    np.save(tmp_path / "shifted.npy", M.exp(M.origin, M.from_coordinates(M.origin, z)))
+    files = [tmp_path / "tensors.npy", tmp_path / "shifted.npy"]
+    page.set_input_files("#file", files)
+    expect(page.locator("#filename")).to_have_text(
+        "tensors.npy, shifted.npy", timeout=LONG
+    )
+    expect(page.locator("#statistic")).to_have_value("compare-groups")
+    page.fill("#manifold", "spd-affine:2")
+    page.click("#check")
+    expect(page.locator("#planned")).to_be_visible(timeout=LONG)
+    expect(page.locator("#plannotes")).to_contain_text("600 records in 2 groups")
+    expect(page.locator("#shiftwords")).to_contain_text("four times of five")
+    page.check("#private")
+    page.click("#start")
+    expect(page.locator("#release")).to_have_text(
+        "Release the comparison of groups: pays GDP(1.0) of GDP(2.0)", timeout=LONG
+    )
+    expect(page.locator("#bookunit")).to_contain_text("within its public class")
+    page.click("#release")
+    expect(page.locator("#r-1 pre")).to_contain_text(
+        "tensors and shifted differ", timeout=LONG
+    )
+    expect(page.locator("#r-1 .tag")).to_contain_text("paid for: GDP(1.0)")
+    assert Ledger(tmp_path / "studio/study.ledger").spent.mu <= 1.0
+    with page.context.expect_page() as opened:
+        page.click("#r-1 a >> text=report")
+    report = opened.value
+    expect(report.locator("h1")).to_contain_text("comparison of", timeout=LONG)
+    for view in (page, report):
+        view.set_viewport_size({"width": 400, "height": 900})
+        assert view.evaluate("document.documentElement.scrollWidth") <= 400
+    assert page.said == []
+
+    # Another statistic is of one file, which is said, and nothing can be released.
+    page.select_option("#statistic", "mean")
+    expect(page.locator("#e-plan")).to_contain_text("choose one file", timeout=LONG)
+    expect(page.locator("#release")).to_be_disabled()

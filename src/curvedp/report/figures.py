@@ -19,6 +19,7 @@ from curvedp.inference.region import region_radii
 from curvedp.privacy import GDP, Guarantee, PrivacyCurve
 from curvedp.report import canvas
 from curvedp.report.values import (
+    LEGEND_LINE,
     SERIES_COLORS,
     draw_turned_axes,
     form_of,
@@ -147,7 +148,8 @@ def regions_figure(
     title = _region_title(first)
     if joint_level is not None:
         title = f"{joint_title(first, joint_level)}"
-    figure, axes = canvas.new_figure(title, size=(5.2, 5.6))
+    height = 5.2 + LEGEND_LINE * len(regions)
+    figure, axes = canvas.new_figure(title, size=(5.2, height))
     is_sphere = canvas.view_of(first.manifold) == "sphere"
     middle = np.mean([region.center for region in regions.values()], axis=0)
     frame = canvas.viewing_frame(middle) if is_sphere else None
@@ -166,7 +168,8 @@ def regions_figure(
         axes.fill(*outline[:-1].T, facecolor=color, alpha=0.25, lw=0)
         axes.plot(*outline[:-1].T, color=color, lw=1.5, ls=line, label=name)
         axes.plot(*outline[-1], "o", color=color, ms=4)
-    axes.legend(loc="upper right", fontsize=8, frameon=True)
+    # Below the axes a legend covers neither a region nor a number of the graticule.
+    figure.legend(loc="outside lower center", fontsize=8, frameon=False)
     if is_sphere:
         canvas.show_square(axes, half_width)
     else:

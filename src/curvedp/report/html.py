@@ -42,11 +42,8 @@ from curvedp.release.warnings import release_warnings, several_means_warnings
 from curvedp.report import canvas, figures
 from curvedp.report.values import Form, form_of
 
-# The page; `render_report` fills in the names that begin with a dollar sign.
-_PAGE = Template("""<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
-<title>$title</title>
-<style>
+# The style of this page and of that of a comparison (`curvedp.report.comparison`).
+PAGE_STYLE = """\
 :root { color-scheme: light dark; --ink: #1d2b3a; --soft-ink: #51606e; --page: #fbfcfd; --card: #fff; --line: #e3e9ed;
 --panel: #f3f7f9; --grid: #c4d3db; --track: #e8eef2; --accent: #0b6e99; --warm: #d1603d; --haze: #9ec9d9; --warn: #fff4e0 }
 @media (prefers-color-scheme: dark) { :root { --ink: #e6edf2; --soft-ink: #a4b3bf; --page: #11181f; --card: #18222b;
@@ -70,8 +67,15 @@ th { color: var(--soft-ink); font-weight: 600 }
 pre { background: var(--panel); padding: .9rem 1rem; border-radius: .5rem; overflow-x: auto; font-size: .84rem }
 code { background: var(--panel); border-radius: .25rem; padding: .05rem .3rem }
 .warn { background: var(--warn); border-radius: .5rem; padding: .7rem 1rem }
-summary { cursor: pointer }
-</style></head><body>
+summary { cursor: pointer } h1, p, .key, figcaption, summary { overflow-wrap: anywhere }
+"""
+
+# The page; `render_report` fills in the names that begin with a dollar sign.
+_PAGE = Template("""<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
+<title>$title</title>
+<style>
+$style</style></head><body>
 <h1>$title</h1><p><span class="badge">$guarantee</span></p>
 $warning
 <p class="lead">$explanation</p>
@@ -101,7 +105,7 @@ _CSS_VARIABLES = {
 }
 
 # The probability with which all regions of one page contain their targets.
-_JOINT_LEVEL = 0.95
+JOINT_LEVEL = 0.95
 
 # The lead paragraph quotes the first ε of the certified curve whose δ is below this.
 _QUOTED_DELTA = 1e-3
@@ -142,7 +146,7 @@ class ReportTable(NamedTuple):
     rows: Sequence[Sequence[str]]
 
 
-class _Picture(NamedTuple):
+class Picture(NamedTuple):
     """A figure on the page, its caption, and whether it is as wide as the page.
 
     Attributes
@@ -255,22 +259,23 @@ def render_report(
         pictures = _comparison_pictures(releases, all_regions, form) + pictures
         all_tables.append(_all_values(releases, values, all_regions))
     if ledger is not None:
-        pictures.append(_budget_picture(ledger))
+        pictures.append(budget_picture(ledger))
     error = _predicted_error(certificate)
 
     return _PAGE.substitute(
+        style=PAGE_STYLE,
         title=_page_title(releases),
         guarantee=escape(str(certificate.guarantee)),
         warning=_warning_paragraphs(releases),
         what=f": {escape(main.title)}" if len(releases) > 1 else "",
         explanation=_explanation(releases, error),
-        keys=_key_cards(_key_figures(certificate, error, regions, ledger)),
-        pictures="".join(_figure_element(picture) for picture in pictures),
+        keys=key_cards(_key_figures(certificate, error, regions, ledger)),
+        pictures="".join(figure_element(picture) for picture in pictures),
         value=escape(values[0]),
         extra="".join(_section(ReportTable(*table)) for table in all_tables),
-        budget="" if ledger is None else _budget_section(ledger),
-        claims=_table(("definition", "value"), _claim_rows(certificate)),
-        facts=_table(("what", "value"), _fact_rows(certificate)),
+        budget="" if ledger is None else budget_section(ledger),
+        claims=html_table(("definition", "value"), _claim_rows(certificate)),
+        facts=html_table(("what", "value"), _fact_rows(certificate)),
         certificate=escape(certificate.to_json()),
     )
 
@@ -341,7 +346,7 @@ def _regions_together(releases: list[ReleasedValue]) -> dict[str, list[Region]]:
     regions = {}
     for of in ("population", "records"):
         with suppress(ParameterError):
-            regions[of] = simultaneous(certificates, _JOINT_LEVEL, of)
+            regions[of] = simultaneous(certificates, JOINT_LEVEL, of)
     return regions
 
 
@@ -430,7 +435,7 @@ def _comparison_pictures(
     releases: list[ReleasedValue],
     regions: Mapping[str, list[Region]],
     form: str | None,
-) -> list[_Picture]:
+) -> list[Picture]:
     """Return a figure with the regions of all releases, if they can be in one figure.
 
     Parameters
@@ -445,7 +450,7 @@ def _comparison_pictures(
 
     Returns
     -------
-    list of _Picture
+    list of Picture
         One picture, or none.
     """
     if not regions:
@@ -455,11 +460,11 @@ def _comparison_pictures(
     titles = [release.title for release in releases]
     named = dict(zip(titles, first_regions, strict=True))
     try:
-        figure = figures.regions_figure(named, form, joint_level=_JOINT_LEVEL)
+        figure = figures.regions_figure(named, form, joint_level=JOINT_LEVEL)
     except ParameterError:  # too many, or on several spaces
         return []
     caption = "All releases; their regions hold at once."
-    return [_Picture(figure, caption, is_wide=True)]
+    return [Picture(figure, caption, is_wide=True)]
 
 
 def _release_pictures(
@@ -468,7 +473,7 @@ def _release_pictures(
     regions: list[Region],
     components: int | None,
     form: str | None,
-) -> list[_Picture]:
+) -> list[Picture]:
     """Return the figures of the confidence regions and of the privacy of a release.
 
     Parameters
@@ -486,7 +491,7 @@ def _release_pictures(
 
     Returns
     -------
-    list of _Picture
+    list of Picture
         The pictures in the order of the page.
     """
     pictures = []
@@ -497,10 +502,10 @@ def _release_pictures(
             continue
         covered = f"{region.description} ({region.theorem})"
         legend = _REGION_LEGENDS[form_of(region.manifold)].format(covered)
-        pictures.append(_Picture(figures.region_figure(region, point, form), legend))
+        pictures.append(Picture(figures.region_figure(region, point, form), legend))
         if region.of == "records":
             pictures.append(
-                _Picture(
+                Picture(
                     figures.radius_figure(certificate, components),
                     "Of the noise alone, from the certificate; the data are not used.",
                 )
@@ -510,12 +515,12 @@ def _release_pictures(
     mu = certificate.claims.gdp
     if mu is not None:
         pictures += [
-            _Picture(
+            Picture(
                 figures.profile_figure(profile, mu),
                 "For each ε, the smallest δ for which the release is (ε, δ)-differentially "
                 "private; lower is better.",
             ),
-            _Picture(
+            Picture(
                 figures.tradeoff_figure(profile, mu),
                 "The errors of the best possible attacker; "
                 "nearer to the dotted line is better.",
@@ -524,7 +529,7 @@ def _release_pictures(
     return pictures
 
 
-def _budget_picture(ledger: Ledger) -> _Picture:
+def budget_picture(ledger: Ledger) -> Picture:
     """Return the figure of how much of the ledger's budget is spent.
 
     Parameters
@@ -534,18 +539,18 @@ def _budget_picture(ledger: Ledger) -> _Picture:
 
     Returns
     -------
-    _Picture
+    Picture
         A bar that is as wide as the page.
     """
     labels = [entry.label for entry in ledger.entries]
-    return _Picture(
+    return Picture(
         figures.budget_figure(ledger.spent, ledger.budget, labels),
-        f"Left for later releases: {_rounded_down(ledger.remaining)}.",
+        f"Left for later releases: {rounded_down(ledger.remaining)}.",
         is_wide=True,
     )
 
 
-def _budget_section(ledger: Ledger) -> str:
+def budget_section(ledger: Ledger) -> str:
     """Return the HTML of the section that lists all entries of the ledger.
 
     Parameters
@@ -567,7 +572,7 @@ def _budget_section(ledger: Ledger) -> str:
         "<h2>What was spent so far</h2>"
         f"<p>The budget is {escape(str(ledger.budget))}: "
         f"{escape(unit_in_words(ledger.unit))}.</p>"
-        f"{_table((*ENTRY_HEADER, 'when (UTC)'), rows)}"
+        f"{html_table((*ENTRY_HEADER, 'when (UTC)'), rows)}"
     )
 
 
@@ -763,7 +768,7 @@ def _key_figures(
         key_figures.append((meaning, radius_sentence(region)))
     if ledger is not None:
         meaning = f"left of the budget {ledger.budget}"
-        key_figures.append((meaning, _rounded_down(ledger.remaining)))
+        key_figures.append((meaning, rounded_down(ledger.remaining)))
     return key_figures
 
 
@@ -798,7 +803,7 @@ def _noise_free_result(certificate: Certificate) -> str:
     return f"{name} of the records, clipped to the ball"
 
 
-def _rounded_down(guarantee: Guarantee | None) -> str:
+def rounded_down(guarantee: Guarantee | None) -> str:
     """Return a remaining budget with three decimals, never more than there is.
 
     Parameters
@@ -912,7 +917,7 @@ def _predictor_ranges(statistic: Mapping[str, Any]) -> list[tuple[str, str]]:
     return [("x range", ", ".join(f"[{low:g}, {high:g}]" for low, high in ranges))]
 
 
-def _key_cards(key_figures: list[tuple[str, str]]) -> str:
+def key_cards(key_figures: list[tuple[str, str]]) -> str:
     """Return the HTML of the numbers at the top of the page, one card for each.
 
     Parameters
@@ -934,10 +939,10 @@ def _section(table: ReportTable) -> str:
     table : ReportTable
         The heading, the names of the columns and the rows.
     """
-    return f"<h2>{escape(table.title)}</h2>{_table(table.header, table.rows)}"
+    return f"<h2>{escape(table.title)}</h2>{html_table(table.header, table.rows)}"
 
 
-def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+def html_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """Return the HTML of a table; all cells are escaped.
 
     Parameters
@@ -955,12 +960,12 @@ def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return f'<div class="scroll"><table><tr>{header_cells}</tr>{body}</table></div>'
 
 
-def _figure_element(picture: _Picture) -> str:
+def figure_element(picture: Picture) -> str:
     """Return the HTML of a figure with its caption.
 
     Parameters
     ----------
-    picture : _Picture
+    picture : Picture
         The figure with its caption.
     """
     css_class = "wide" if picture.is_wide else ""

@@ -7,6 +7,7 @@ matrices as images. Everything comes from certificates, never from the data.
 
 from collections.abc import Mapping
 from itertools import cycle, product
+from math import ceil
 from typing import Literal
 
 import numpy as np
@@ -40,12 +41,14 @@ _OBLIQUE_VIEW = np.array([1.0, -1.6, 0.9])
 _CURVE_POINTS = 181
 # How far from the middle the name of an axis is written, in radii of the globe.
 _NAME_HEIGHT = 1.09
+# So many panels are side by side, so that a figure fits on a page.
+_MOST_COLUMNS = 4
 # The width in inches of a figure with one panel, in which its title has room.
 _SMALLEST_WIDTH = 4.4
 # The smallest value to which the darkest color is given: of a zero matrix all are white.
 _SMALLEST_SCALE = 1e-300
 # The height in inches of a line of a legend.
-_LEGEND_LINE = 0.2
+LEGEND_LINE = 0.2
 # An error bar that is wider than this fraction of a shape's size has no circles.
 _WIDEST_CIRCLE = 0.25
 # Dark for negative entries, light for zero, warm for positive ones.
@@ -117,24 +120,31 @@ def values_figure(
         draw_turned_axes(axes, regions)
         return figure
 
-    # Ellipsoids and images are side by side, one panel for each region.
-    width = 3.0 * len(regions) + (0.8 if form == "images" else 0.4)
-    width = max(width, _SMALLEST_WIDTH)
-    figure = Figure(figsize=(width, 3.4), layout="constrained", facecolor="none")
-    panels = figure.subplots(1, len(regions), squeeze=False)[0]
+    # Ellipsoids and images have one panel for each region, a few of them side by side.
+    n_columns = min(len(regions), _MOST_COLUMNS)
+    n_rows = ceil(len(regions) / n_columns)
+    width = 3.0 * n_columns + (0.8 if form == "images" else 0.4)
+    size = (max(width, _SMALLEST_WIDTH), 0.4 + 3.0 * n_rows)
+    figure = Figure(figsize=size, layout="constrained", facecolor="none")
+    all_panels = list(figure.subplots(n_rows, n_columns, squeeze=False).flat)
+    panels = all_panels[: len(regions)]
+    for empty in all_panels[len(regions) :]:
+        empty.remove()
     figure.suptitle(title, x=0.02, ha="left", color=canvas.INK, fontsize=11)
+    # Without room the titles of the panels touch that of the figure.
+    figure.set_layout_engine("constrained", h_pad=0.1)
     if form == "ellipsoids":
         for axes, (name, region), color in zip(
             panels, regions.items(), cycle(SERIES_COLORS), strict=False
         ):
             draw_ellipsoid(axes, region, color)
             axes.set_title(name, color=canvas.INK, fontsize=10)
-        _share_limits(list(panels))
+        _share_limits(panels)
         return figure
 
     centers = {name: region.center for name, region in regions.items()}
     radii = [region.radius for region in regions.values()]
-    _draw_images(figure, list(panels), first.manifold, centers, radii)
+    _draw_images(figure, panels, first.manifold, centers, radii)
     return figure
 
 
@@ -177,7 +187,7 @@ def outlines_figure(title: str, regions: Mapping[str, Region]) -> Figure:
     left, right = axes.get_xlim()
     bottom, top = axes.get_ylim()
     height_of_shapes = 6.0 * (top - bottom) / (right - left)
-    figure.set_figheight(height_of_shapes + 0.6 + _LEGEND_LINE * len(regions))
+    figure.set_figheight(height_of_shapes + 0.6 + LEGEND_LINE * len(regions))
     return figure
 
 
@@ -340,7 +350,7 @@ def _share_limits(panels: list[Axes]) -> None:
 
 
 def draw_turned_axes(axes: Axes, regions: Mapping[str, Region]) -> None:
-    """Draw rotations of space by where they turn the axes x, y and z.
+    """Draw rotations of space as the images of the axes x, y and z.
 
     Each axis ends on the unit sphere. The distance of two rotations is the angle of the
     one that leads from the first to the second, which turns no axis farther. So the
@@ -477,6 +487,8 @@ def _draw_images(
         for axis in (axes.xaxis, axes.yaxis):
             axis.set_major_locator(MaxNLocator(nbins=6, integer=True))
     assert image is not None
-    figure.colorbar(image, ax=panels, shrink=0.8)
+    figure.colorbar(
+        image, ax=panels, shrink=0.8 if len(panels) <= _MOST_COLUMNS else 0.5
+    )
     # With less room the layout cuts off the texts below the images.
     figure.set_layout_engine("constrained", h_pad=0.1)

@@ -4,49 +4,39 @@ The page of the studio asks the methods of `Desk`, which call curvedp as a scrip
 `curvedp.studio.server` passes the requests on.
 """
 
-import io
 import json
 import shutil
 import tempfile
-from base64 import b64encode
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from math import ceil
 from pathlib import Path
 from threading import Lock
 from typing import Any
 
 from curvedp._files import write_atomically
-from curvedp.core.wording import protected_unit_sentence
+from curvedp.comparing import ComparisonOffer
 from curvedp.errors import ParameterError
-from curvedp.estimators.base import PrivateEstimator
-from curvedp.geometry import parse_manifold
 from curvedp.ledger import Entry, Ledger
+from curvedp.ledger.book import unit_in_words
 from curvedp.privacy import GDP, ZCDP, Guarantee, PureDP
 from curvedp.records import FORMS
-from curvedp.records.output_forms import value_lines
 from curvedp.release.pay import cheapest_request, open_ledger
-from curvedp.release.warnings import estimator_warnings
-from curvedp.releasing import (
-    Offer,
-    Option,
-    all_offers,
-    certificate_contents,
-    public_center,
-    value_content,
-)
+from curvedp.releasing import Offer, Option
 from curvedp.signing import key_of, read_key
+from curvedp.studio.comparison import study_from_page
+from curvedp.studio.offers import page_offers
+from curvedp.studio.outcome import Outcome
 from curvedp.studio.pictures import attack_picture, attack_power, size_picture
 from curvedp.studio.places import PlaceReports
-from curvedp.studio.rehearsal import predict_release
 from curvedp.studio.study import Study, notebook, parse_guarantee
 from curvedp.verification import sign_file
 
+# Smaller numbers, such as most δ, are shown with all their digits.
+_SMALLEST_WITH_DECIMALS = 0.01
+
 # A release that exceeds the budget by less than this factor may do so by rounding.
 _SLIGHTLY_MORE = 1 + 1e-12
-
-# So many lines of a further file are shown on the page.
-_SHOWN_LINES = 6
 
 
 @dataclass
@@ -185,6 +175,8 @@ class Desk:
         The private key that signs releases.
     ledger_key : Path, optional
         The key of the ledger, if it has one.
+    further_files : sequence of Path
+        Files beside `data`, for a comparison in which each file is a group.
     """
 
     # The largest file that the browser may upload, in bytes.
@@ -196,6 +188,7 @@ class Desk:
         data: Path | None = None,
         key: Path | None = None,
         ledger_key: Path | None = None,
+        further_files: Sequence[Path] = (),
     ) -> None:
         """Start a session without releases; the ledger is opened when it is needed.
 
@@ -209,9 +202,13 @@ class Desk:
             The private key that signs releases.
         ledger_key : Path, optional
             The key of the ledger, if it has one.
+        further_files : sequence of Path
+            Files beside `data`, for a comparison in which each file is a group.
         """
         self.folder = folder
+        # The first file; a comparison takes a further one for each of its other groups.
         self.data = data
+        self.further_files: list[Path] = list(further_files)
         self.key = key
         self.ledger_key = ledger_key
         self.ledger_path = folder / "study.ledger"
@@ -259,14 +256,39 @@ class Desk:
             asks for each statistic.
         """
         return {
-            "file": None if self.data is None else self.data.name,
+            "file": self._file_names(),
             "ledger": self._ledger_state(),
             "releases": [release.to_page() for release in self.releases.values()],
             "forms": list(FORMS),
-            "offers": {name: page_offer(offer) for name, offer in all_offers().items()},
+            "offers": {
+                name: page_offer(offer) for name, offer in page_offers().items()
+            },
             "most": self.max_upload_bytes,
             "signs": self.key is not None,
         }
+
+    def _file_names(self) -> str | None:
+        """Return the names of the files, with commas between; None without a file."""
+        if self.data is None:
+            return None
+        return ", ".join(path.name for path in (self.data, *self.further_files))
+
+    def add_file(self, path: Path, *, is_further: bool) -> None:
+        """Take a file that was uploaded as the records, or as a further group of them.
+
+        Parameters
+        ----------
+        path : Path
+            The file.
+        is_further : bool
+            Whether it stands beside those that were uploaded before it, and does not
+            replace them.
+        """
+        if not is_further or self.data is None:
+            self.data = path
+            self.further_files = []
+        elif path != self.data and path not in self.further_files:
+            self.further_files.append(path)
 
     def _ledger(self) -> Ledger | None:
         """Return the ledger of the folder, or None before it was started."""
@@ -279,11 +301,11 @@ class Desk:
         ledger = self._ledger()
         if ledger is None:
             return None
-        remaining = ledger.remaining
         return {
             "path": str(self.ledger_path),
             "budget": str(ledger.budget),
-            "remaining": "nothing" if remaining is None else str(remaining),
+            "unit": unit_in_words(ledger.unit),
+            "remaining": ledger.remaining_in_words,
             "entries": [_entry_line(entry) for entry in ledger.entries],
         }
 
@@ -293,16 +315,23 @@ class Desk:
         Parameters
         ----------
         budget : dict
-            The guarantee that the page sent; see `parse_guarantee`.
+            The guarantee that the page sent; see `parse_guarantee`. It may have the
+            "study" that is to be paid: some need a ledger for a unit of their own.
 
         Returns
         -------
         dict
             What `state` returns.
         """
-        if not self.ledger_path.exists():
-            self.folder.mkdir(parents=True, exist_ok=True)
-            open_ledger(self.ledger_path, parse_guarantee(budget), key=self.ledger_key)
+        if self.ledger_path.exists():
+            return self.state()
+        guarantee = parse_guarantee(budget)
+        unit = None
+        if budget.get("study") is not None:
+            study, _ = self._parse_study(budget["study"])
+            unit = study.ledger_unit
+        self.folder.mkdir(parents=True, exist_ok=True)
+        open_ledger(self.ledger_path, guarantee, key=self.ledger_key, unit=unit)
         return self.state()
 
     def _parse_study(self, sent_study: Any) -> tuple[Study, Path]:
@@ -326,10 +355,12 @@ class Desk:
         """
         if self.data is None:
             raise ParameterError("there is no file yet: drop one on the page")
-        study = Study.from_page(sent_study)
+        study = study_from_page(sent_study)
         # A guarantee in other terms may imply the chosen one and cost the ledger less.
         guarantee = cheapest_request(study.guarantee, self._ledger())
-        return replace(study, guarantee=guarantee), self.data
+        further_files = tuple(self.further_files)
+        study = replace(study, guarantee=guarantee, further_files=further_files)
+        return study, self.data
 
     def check(self, sent_study: Any) -> dict[str, Any]:
         """Return what is wrong with the records. NOT private: it stays on the page.
@@ -368,18 +399,20 @@ class Desk:
         mechanism = request.get("mechanism", "auto")
         guarantee = study.guarantee
         sizes = study.sizes(data)
-        options = {**study.options(), "spread": study.spread}
-        prediction = predict_release(study.offer, options, guarantee, sizes, mechanism)
+        ledger = self._ledger()
+        study.check_ledger(ledger)
+        prediction = study.predict(sizes, mechanism)
 
         # While a slider moves, one mechanism is predicted, and this may be left out.
         guess_percent = None
         if mechanism == "auto":
             guess_percent = 50 * (1 + float(guarantee.delta(0.0)))
-        ledger = self._ledger()
         return {
             **prediction._asdict(),
             "n": sum(sizes),
-            "classes": len(sizes) if study.offer.has_classes else 0,
+            "classes": len(sizes) if study.has_classes else 0,
+            "class_word": study.class_word,
+            "is_angle": study.error_is_angle,
             "unit": study.unit,
             "guess": guess_percent,
             "power": 100 * attack_power(guarantee),
@@ -445,17 +478,17 @@ class Desk:
             )
         number = self._next_number()
         folder = self.folder / f"release-{number}"
-        label = f"{study.offer.title} of {data.name}"[:200]
+        label = study.label(data)
         folder.mkdir()  # What cannot be written is refused before anything is paid.
         try:
-            fitted_estimator = study.fit(data, ledger, label)
+            outcome = study.release(data, ledger, label)
         except BaseException:
             folder.rmdir()
             raise
 
-        release = PaidRelease(number, folder, _summary(study, fitted_estimator))
+        release = PaidRelease(number, folder, outcome.summary)
         self.releases[key] = release
-        self._add_files(release, study, fitted_estimator, data, label)
+        self._add_files(release, study, outcome, data, label)
         release.save()
 
     def _next_number(self) -> int:
@@ -469,13 +502,11 @@ class Desk:
         self,
         release: PaidRelease,
         study: Study,
-        fitted_estimator: Any,
+        outcome: Outcome,
         data: Path,
         label: str,
     ) -> None:
         """Make the files of a release in memory.
-
-        The value and the certificates come first, because they cannot be made again.
 
         Parameters
         ----------
@@ -483,64 +514,29 @@ class Desk:
             To which the files are added.
         study : Study
             What was released.
-        fitted_estimator : PrivateEstimator
-            The estimator after `fit`.
+        outcome : Outcome
+            What came of it.
         data : Path
             The file with the records.
         label : str
             What the ledger calls the release.
         """
-        release.add_file(
-            "value.csv", lambda: value_content(fitted_estimator, ".csv", study.form)
-        )
-        if study.offer.private_picture is not None:
-            release.private_picture = partial(
-                self._private_picture, study, fitted_estimator, data
-            )
-        for name, content in certificate_contents(
-            fitted_estimator, "certificate.json"
-        ).items():
-            release.unsaved[name] = content
+        release.private_picture = outcome.private_picture
+        release.warnings += outcome.warnings
+        for name, make_content in outcome.files.items():
+            release.add_file(name, make_content)
 
-        release.warnings += [
-            warning.text for warning in estimator_warnings(fitted_estimator)
+        sources = [
+            path.name if path.parent == self.upload_folder else str(path)
+            for path in (data, *study.further_files)
         ]
-        if study.offer.make_files is not None:
-            further_files = study.offer.make_files(fitted_estimator, study.form)
-            release.unsaved.update(further_files)
-
-        source = data.name if data.parent == self.upload_folder else str(data)
         key = None if self.ledger_key is None else str(self.ledger_key)
-        script = study.script(source, str(self.ledger_path), label, key)
+        source, *further_sources = sources
+        script = study.script(
+            source, str(self.ledger_path), label, key, further_sources
+        )
         release.add_file("release.py", lambda: script)
         release.add_file("release.ipynb", lambda: notebook(script))
-        release.add_file("report.html", lambda: _report(study, fitted_estimator))
-
-    def _private_picture(self, study: Study, fitted_estimator: Any, data: Path) -> str:
-        """Return a picture of the records beside what was released, as a data URI.
-
-        NOT private: it is shown on the page and written nowhere.
-
-        Parameters
-        ----------
-        study : Study
-            What was released.
-        fitted_estimator : PrivateEstimator
-            The estimator after `fit`.
-        data : Path
-            The file with the records.
-
-        Returns
-        -------
-        str
-            A PNG picture as a data URI.
-        """
-        assert study.offer.private_picture is not None, "asked for where there is one"
-        records = study.read_columns(data)["records"]
-        figure = study.offer.private_picture(fitted_estimator, records)
-        buffer = io.BytesIO()
-        figure.savefig(buffer, format="png", dpi=110)
-        return "data:image/png;base64," + b64encode(buffer.getvalue()).decode()
 
     def compare(self, request: Any) -> dict[str, Any]:
         """Return a picture of the records beside a release. NOT private.
@@ -715,6 +711,8 @@ def page_offer(offer: Offer) -> dict[str, Any]:
     return {
         "title": offer.title,
         "column": column_label,
+        "finds_ball": isinstance(offer, ComparisonOffer)
+        or any(option.used_with == "private ball" for option in offer.options),
         "options": [_page_option(option) for option in offer.options if option.label],
     }
 
@@ -782,6 +780,28 @@ def surely_exceeds(guarantee: Guarantee, ledger: Ledger) -> bool:
     return False
 
 
+def rounded_up(guarantee: Guarantee) -> str:
+    """Return a charge with four decimals, never less than it is.
+
+    Parameters
+    ----------
+    guarantee : Guarantee
+        What was charged.
+
+    Returns
+    -------
+    str
+        Such as "GDP(0.4473)"; as it is, if a number is too small for four decimals.
+    """
+    numbers = [
+        number for number in guarantee.to_dict().values() if isinstance(number, float)
+    ]
+    if any(number < _SMALLEST_WITH_DECIMALS for number in numbers):
+        return str(guarantee)
+    shown = [str(ceil(10_000 * number) / 10_000) for number in numbers]
+    return f"{type(guarantee).__name__}({', '.join(shown)})"
+
+
 def _entry_line(entry: Entry) -> str:
     """Return an entry of the ledger as a line, with its unit of privacy if it states one.
 
@@ -790,61 +810,5 @@ def _entry_line(entry: Entry) -> str:
     entry : Entry
         An entry of the ledger.
     """
-    line = f"{entry.number}. {entry.label}: {entry.guarantee}"
+    line = f"{entry.number}. {entry.label}: {rounded_up(entry.guarantee)}"
     return line if entry.unit is None else f"{line}, for one {entry.unit.words}"
-
-
-def _summary(study: Study, fitted_estimator: PrivateEstimator) -> dict[str, Any]:
-    """Return what the page says about a release beside its files.
-
-    Parameters
-    ----------
-    study : Study
-        What was released.
-    fitted_estimator : PrivateEstimator
-        The estimator after `fit`.
-
-    Returns
-    -------
-    dict
-        JSON values: the title, the value in lines, the guarantee and the unit.
-    """
-    releases = fitted_estimator.releases
-    certificate = releases[0].certificate
-    center = public_center(fitted_estimator)
-    lines = []
-    for release in releases:
-        manifold = parse_manifold(release.certificate.manifold)
-        if len(releases) > 1:
-            lines.append(f"{release.title}:")
-        lines += value_lines(manifold, release.value, study.form, center)
-    if study.offer.make_files is not None:
-        # Nobody reads the table of a law; the first lines of its files say more.
-        lines = []
-        for name, content in study.offer.make_files(
-            fitted_estimator, study.form
-        ).items():
-            first_lines = content.decode().splitlines()[:_SHOWN_LINES]
-            lines += [f"{name}:", *first_lines, "…"]
-    return {
-        "what": study.offer.title,
-        "value": "\n".join(lines),
-        "guarantee": str(certificate.guarantee),
-        "unit": protected_unit_sentence(certificate),
-    }
-
-
-def _report(study: Study, fitted_estimator: Any) -> str:
-    """Return the report about a release, as an HTML page.
-
-    Parameters
-    ----------
-    study : Study
-        What was released.
-    fitted_estimator : PrivateEstimator
-        The estimator after `fit`.
-    """
-    # The report needs an extra that others do not have to install.
-    from curvedp.report.html import render_report
-
-    return render_report(fitted_estimator, form=study.form)

@@ -47,6 +47,8 @@ _TOO_SMALL_SHARE = 1 / 3
 _ADVICE_ON_PAGE = (
     AdviceKind.TOO_SMALL,
     AdviceKind.SEVERAL_MEANS,
+    AdviceKind.RECORDS_OUTSIDE,
+    AdviceKind.RARE_ERRORS,
     AdviceKind.WIDE_REGION,
     AdviceKind.ASSUMED_SPREAD,
 )
@@ -80,6 +82,11 @@ class Prediction(NamedTuple):
         Warnings and advice.
     compared : str
         What `ball` is, in words.
+    shift : float or None
+        Of comparisons: how far apart two populations are whose difference the test
+        finds four times of five.
+    shift_note : str
+        How that shift was simulated.
     """
 
     mechanism: str
@@ -90,6 +97,8 @@ class Prediction(NamedTuple):
     of: str
     notes: list[str]
     compared: str
+    shift: float | None = None
+    shift_note: str = ""
 
 
 def predict_release(

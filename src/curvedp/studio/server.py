@@ -7,7 +7,7 @@ decides who is answered. What the answers say comes from `curvedp.studio.desk`.
 import secrets
 import socket
 import webbrowser
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache, partial
 from pathlib import Path
 from threading import Lock, Thread
@@ -212,6 +212,9 @@ async def _answer(
 async def _upload(open_desk: Callable[[], "Desk"], request: Request) -> Response:
     """Store a file that the browser sends, and make it the file of the session.
 
+    With "further=yes" in its address it stands beside the files before it: a comparison
+    takes each file as a group.
+
     Parameters
     ----------
     open_desk : callable
@@ -228,7 +231,8 @@ async def _upload(open_desk: Callable[[], "Desk"], request: Request) -> Response
     try:
         target = desk.upload_path(request.query_params.get("name", ""))
         if await _store_upload(request, target, desk.max_upload_bytes):
-            desk.data = target
+            is_further = request.query_params.get("further") == "yes"
+            desk.add_file(target, is_further=is_further)
             return JSONResponse(desk.state())
     except (CurvedpError, OSError) as error:
         return _refusal(describe(error))
@@ -314,6 +318,7 @@ def desk_opener(
     data: Path | None = None,
     key: Path | None = None,
     ledger_key: Path | None = None,
+    further_files: Sequence[Path] = (),
 ) -> Callable[[], "Desk"]:
     """Return a function that makes the session's `Desk` when it is first called.
 
@@ -329,6 +334,8 @@ def desk_opener(
         The private key that signs releases.
     ledger_key : Path, optional
         The key of the ledger, if it has one.
+    further_files : sequence of Path
+        Files beside `data`, for a comparison in which each file is a group.
 
     Returns
     -------
@@ -342,7 +349,7 @@ def desk_opener(
         """Make the desk; later calls return the same one."""
         from curvedp.studio.desk import Desk
 
-        return Desk(folder, data, key, ledger_key)
+        return Desk(folder, data, key, ledger_key, further_files)
 
     def open_desk() -> "Desk":
         """Return the desk of the session, which only one thread at a time can make."""
@@ -361,6 +368,7 @@ def serve(
     browser: bool = True,
     key: Path | None = None,
     ledger_key: Path | None = None,
+    further_files: Sequence[Path] = (),
     say: Callable[[str], None],
 ) -> None:
     """Serve the page until it is stopped.
@@ -379,6 +387,8 @@ def serve(
         The private key to sign releases with.
     ledger_key : Path, optional
         The key of the ledger, where that has one.
+    further_files : sequence of Path
+        Files beside `data`, for a comparison in which each file is a group.
     say : callable
         Prints a line for the user.
 
@@ -388,9 +398,12 @@ def serve(
         The port is taken, a file does not exist, or the folder is a file or one that
         others may write.
     """
-    _check_paths(folder, data, key, ledger_key)
+    for path in (data, *further_files):
+        if path is not None and not path.exists():
+            raise ParameterError(f"{path} does not exist")
+    _check_paths(folder, key, ledger_key)
     listening_socket = _open_socket(port)
-    open_desk = desk_opener(folder, data, key, ledger_key)
+    open_desk = desk_opener(folder, data, key, ledger_key, further_files)
     app, guard = guarded_application(open_desk, listening_socket.getsockname()[1])
     config = uvicorn.Config(
         app,
@@ -425,17 +438,13 @@ def serve(
             say(line)
 
 
-def _check_paths(
-    folder: Path, data: Path | None, key: Path | None, ledger_key: Path | None
-) -> None:
+def _check_paths(folder: Path, key: Path | None, ledger_key: Path | None) -> None:
     """Refuse paths with which the studio could not work.
 
     Parameters
     ----------
     folder : Path
         Where the ledger and the releases go; it need not exist.
-    data : Path or None
-        The file with the records.
     key : Path or None
         The private key to sign releases with.
     ledger_key : Path or None
@@ -444,10 +453,8 @@ def _check_paths(
     Raises
     ------
     ParameterError
-        If a file does not exist, or the folder is a file.
+        If a key does not exist, or the folder is a file.
     """
-    if data is not None and not data.exists():
-        raise ParameterError(f"{data} does not exist")
     if folder.exists() and not folder.is_dir():
         raise ParameterError(
             f"{folder} is a file; --folder is where the ledger and what is released go"

@@ -5,23 +5,28 @@ that makes the same release without the studio.
 """
 
 import json
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from curvedp.checking import Checked, check
+from curvedp.checking import Checked, advise_on_decimal_sign, check
+from curvedp.comparing import COMPARISONS
 from curvedp.errors import ParameterError
 from curvedp.estimators.base import PrivateEstimator
 from curvedp.geometry import Manifold, parse_manifold
+from curvedp.inference.error_bars import is_angular
 from curvedp.ledger import Ledger
-from curvedp.privacy import GDP, ZCDP, ApproxDP, Guarantee, PureDP
+from curvedp.privacy import GDP, ZCDP, ApproxDP, Guarantee, PrivacyUnit, PureDP
 from curvedp.records import read_column, read_records
 from curvedp.records.files import parse_point_text
-from curvedp.releasing import Offer, Option, all_offers, find_offer, parse_column
+from curvedp.releasing import Offer, Option, parse_column
+from curvedp.studio.offers import find_page_offer, page_offers
+from curvedp.studio.outcome import Outcome, estimator_outcome
+from curvedp.studio.rehearsal import Prediction, predict_release
 
 # The guarantees on the page by name: the class, and the names of its numbers.
 _GUARANTEES: dict[str, tuple[type[Guarantee], tuple[str, ...]]] = {
@@ -30,6 +35,9 @@ _GUARANTEES: dict[str, tuple[type[Guarantee], tuple[str, ...]]] = {
     "pure": (PureDP, ("eps",)),
     "zcdp": (ZCDP, ("rho",)),
 }
+
+# The statistics whose predicted error is a distance on the manifold.
+_POINT_STATISTICS = ("mean", "median", "mdm", "regression", *COMPARISONS)
 
 # The types of those fields of a study that are not text.
 _FIELD_TYPES: dict[str, Any] = {
@@ -90,6 +98,8 @@ class Study:
         The spread of the records, for predictions in a private ball. It is public.
     form, header, columns, key, sep, decimal, skip, encoding
         How the file is read; see `read_records`. `columns` has commas between them.
+    further_files : tuple of Path
+        The files beside the first one. A comparison takes each file as a group.
     """
 
     manifold: str
@@ -107,6 +117,7 @@ class Study:
     decimal: str = "."
     skip: int = 0
     encoding: str = "utf-8"
+    further_files: tuple[Path, ...] = ()
 
     @classmethod
     def from_page(cls, page_values: Any) -> "Study":
@@ -141,7 +152,8 @@ class Study:
             )
 
         options = _options_on_page(filled_in.get("statistic", "mean"))
-        field_names = {field.name for field in fields(cls)} - {"typed_options"}
+        field_names = {field.name for field in fields(cls)}
+        field_names -= {"typed_options", "further_files"}
         if not set(page_values) <= field_names | set(options):
             raise ParameterError(_UNKNOWN_FIELDS)
 
@@ -164,8 +176,8 @@ class Study:
 
     @property
     def offer(self) -> Offer:
-        """The statistic's entry in the table of `curvedp.releasing`."""
-        return find_offer(self.statistic)
+        """The statistic's entry in the table of `curvedp.studio.offers`."""
+        return find_page_offer(self.statistic)
 
     @property
     def space(self) -> Manifold:
@@ -176,6 +188,45 @@ class Study:
     def unit(self) -> str:
         """Whose data are protected: "person" or "record"."""
         return "person" if self.groups else "record"
+
+    @property
+    def has_classes(self) -> bool:
+        """Whether `sizes` counts several classes, each of which has a release."""
+        return self.offer.has_classes
+
+    @property
+    def class_word(self) -> str:
+        """What the page calls a class of records."""
+        return "class"
+
+    @property
+    def error_is_angle(self) -> bool:
+        """Whether predicted errors are angles in radians, which the page has in degrees."""
+        return self.statistic in _POINT_STATISTICS and is_angular(self.space)
+
+    @property
+    def ledger_unit(self) -> PrivacyUnit | None:
+        """The unit for which a new ledger counts; None leaves it to the first charge."""
+        return None
+
+    def label(self, data: Path) -> str:
+        """Return what the ledger calls the release.
+
+        Parameters
+        ----------
+        data : Path
+            The file with the records.
+        """
+        return f"{self.offer.title} of {data.name}"[:200]
+
+    def check_ledger(self, ledger: Ledger | None) -> None:
+        """Refuse a ledger that cannot pay for what was chosen, whatever it has left.
+
+        Parameters
+        ----------
+        ledger : Ledger or None
+            What the release is paid from.
+        """
 
     def options(self) -> dict[str, Any]:
         """Return the manifold and the parsed options of the statistic, by name.
@@ -295,13 +346,34 @@ class Study:
             If the statistic needs a column that was not chosen, or the file cannot be
             read in this way.
         """
+        if self.further_files:
+            raise ParameterError(
+                f"the {self.offer.title} is of one file, and there are "
+                f"{1 + len(self.further_files)}: choose one file, or a comparison of "
+                "groups, in which each file is a group"
+            )
+        columns = self._read_file(data)
+        self.offer.check_columns(columns)
+        return columns
+
+    def _read_file(self, data: Path) -> dict[str, Any]:
+        """Read one file: the records, and the columns beside them.
+
+        Parameters
+        ----------
+        data : Path
+            The file.
+
+        Returns
+        -------
+        dict
+            As from `read_columns`; a column that was not chosen is None.
+        """
         modified = data.stat().st_mtime_ns
         columns = {}
         for name, typed_column in self._chosen_columns().items():
             reading = json.dumps(self._column_reading(name))
             columns[name] = _read_column_once(reading, typed_column, data, modified)
-        self.offer.check_columns(columns)
-
         reading = json.dumps(self.reading())
         records = _read_records_once(self.manifold, reading, data, modified)
         return {"records": records, **columns}
@@ -355,15 +427,26 @@ class Study:
         Checked
             Facts and advice for those who may see the records.
         """
-        columns = self.read_columns(data)
+        files = [self._read_file(path) for path in (data, *self.further_files)]
+        records = files[0]["records"]
+        groups = files[0]["groups"]
+        if self.further_files:
+            records = np.concatenate([np.asarray(file["records"]) for file in files])
+            if groups is not None:
+                groups = [person for file in files for person in file["groups"]]
         radius = self.typed_options.get("radius")
-        return check(
+        checked = check(
             self.space,
-            columns["records"],
+            records,
             center=self.center(),
             radius=None if isinstance(radius, str) else radius,
-            groups=columns["groups"],
+            groups=groups,
         )
+        first_records = np.asarray(files[0]["records"])
+        on_decimals = advise_on_decimal_sign(
+            data, self.space, first_records, self.reading()
+        )
+        return replace(checked, advice=[*on_decimals, *checked.advice])
 
     def fit(self, data: Path, ledger: Ledger, label: str) -> PrivateEstimator:
         """Make the release, as the script does. Charges `ledger`.
@@ -387,8 +470,40 @@ class Study:
         )
         return self.offer.fit(estimator, self.read_columns(data))
 
+    def predict(self, sizes: list[int], mechanism: str = "auto") -> Prediction:
+        """Predict how accurate the release would be, from public numbers alone.
+
+        Parameters
+        ----------
+        sizes : list of int
+            What `sizes` returned.
+        mechanism : str
+            One mechanism by name, which is faster than choosing among all with "auto".
+        """
+        options = {**self.options(), "spread": self.spread}
+        return predict_release(self.offer, options, self.guarantee, sizes, mechanism)
+
+    def release(self, data: Path, ledger: Ledger, label: str) -> Outcome:
+        """Make the release, and return what the page shows of it. Charges `ledger`.
+
+        Parameters
+        ----------
+        data : path
+            The file with the records.
+        ledger : Ledger
+            What the release is paid from.
+        label : str
+            What the ledger calls the release.
+        """
+        return estimator_outcome(self, self.fit(data, ledger, label), data)
+
     def script(
-        self, data: str, ledger: str, label: str, ledger_key: str | None = None
+        self,
+        data: str,
+        ledger: str,
+        label: str,
+        ledger_key: str | None = None,
+        further_data: Sequence[str] = (),
     ) -> str:
         """Return Python source that makes this release, in cells.
 
@@ -400,20 +515,19 @@ class Study:
             What the ledger calls the release.
         ledger_key : str, optional
             The name of the file with the ledger's key, where it has one.
+        further_data : sequence of str
+            The names of the files beside the first one, which comparisons have.
 
         Returns
         -------
         str
             Python source, whose cells begin with "# %%".
         """
-        ledger_arguments = repr(ledger)
-        if ledger_key is not None:
-            ledger_arguments += f", key={ledger_key!r}"
         column_lines = []
         for name, typed_column in self._chosen_columns().items():
             source = "None"
             if typed_column:
-                reading = _keyword_source(self._column_reading(name))
+                reading = keyword_source(self._column_reading(name))
                 source = f"read_column(data, {parse_column(typed_column)!r}{reading})"
             column_lines.append(f"{name} = {source}")
 
@@ -426,17 +540,17 @@ class Study:
 
         # The arguments of the estimator, as they are written in Python.
         options = self.offer.select_options(self.options())
-        arguments = _keyword_source({**options, "guarantee": self.guarantee})
+        arguments = keyword_source({**options, "guarantee": self.guarantee})
         # The script has a variable for the manifold.
         arguments = arguments.replace(repr(self.space), "manifold", 1)
         module, estimator = self.offer.import_names
         return (
             _SCRIPT.format(
                 data=data,
-                ledger_arguments=ledger_arguments,
+                ledger_arguments=ledger_source(ledger, ledger_key),
                 label=label,
                 manifold=self.manifold,
-                reading=_keyword_source(self.reading()),
+                reading=keyword_source(self.reading()),
                 columns="\n".join(column_lines),
                 guarantee_class=type(self.guarantee).__name__,
                 module=module,
@@ -456,7 +570,7 @@ class Study:
         Parameters
         ----------
         data : path
-            The file with the records. The key changes if the file is modified.
+            The file with the records. The key changes if any file is modified.
         head : str
             The hash of the ledger's last entry before the release.
 
@@ -465,9 +579,24 @@ class Study:
         str
             A text that differs whenever anything about the release does.
         """
-        modified = data.stat().st_mtime_ns
+        modified = [path.stat().st_mtime_ns for path in (data, *self.further_files)]
         release_facts = [asdict(self), str(data), modified, head]
         return json.dumps(release_facts, default=str, sort_keys=True)
+
+
+def ledger_source(ledger: str, ledger_key: str | None) -> str:
+    """Return the arguments with which a script opens the ledger, as Python source.
+
+    Parameters
+    ----------
+    ledger : str
+        The name of the ledger's file.
+    ledger_key : str or None
+        The name of the file with the ledger's key, where it has one.
+    """
+    if ledger_key is None:
+        return repr(ledger)
+    return f"{ledger!r}, key={ledger_key!r}"
 
 
 def _even_sizes(n: int, n_classes: int) -> list[int]:
@@ -510,7 +639,7 @@ def _options_on_page(statistic: Any) -> dict[str, Option]:
     dict
         The declaration of each option.
     """
-    offer_by_name = all_offers()
+    offer_by_name = page_offers()
     offers = [*offer_by_name.values()]
     if isinstance(statistic, str) and statistic in offer_by_name:
         offers.append(offer_by_name[statistic])
@@ -529,6 +658,7 @@ from pathlib import Path
 
 from curvedp import {guarantee_class}, Ledger, check
 from curvedp.geometry import Manifold, parse_manifold
+from curvedp.inference.error_bars import is_angular
 from curvedp.records import read_column, read_records
 from curvedp.releasing import write
 from {module} import {estimator}
@@ -596,7 +726,7 @@ def notebook(script: str) -> str:
     return json.dumps(content, indent=1)
 
 
-def _keyword_source(arguments: Mapping[str, Any]) -> str:
+def keyword_source(arguments: Mapping[str, Any]) -> str:
     """Return keyword arguments as Python source, each with a comma before it.
 
     Parameters

@@ -1,7 +1,7 @@
 """Error messages of the studio, with parameters named as they are on its page."""
 
 from curvedp.errors import ParameterError
-from curvedp.releasing import all_offers
+from curvedp.studio.offers import page_offers
 
 # What the page calls the parameters that are not options of a statistic.
 _COMMON_NAMES = {
@@ -14,6 +14,7 @@ _COMMON_NAMES = {
     "key": "array in an npz or mat file, cells of an xlsx file",
     "groups": "column that says whose record it is",
     "ledger_key": "--ledger-key",
+    "guarantee": "guarantee",
     "eps": "ε",
     "delta0": "δ",
     "mu": "μ",
@@ -27,7 +28,7 @@ def page_names() -> dict[str, str]:
     If several statistics have an option of one name, the first in the table names it.
     """
     names = dict(_COMMON_NAMES)
-    for offer in all_offers().values():
+    for offer in page_offers().values():
         for option in offer.options:
             if option.label:
                 names.setdefault(option.name, option.label)
