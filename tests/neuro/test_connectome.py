@@ -274,3 +274,17 @@ def test_more_edges_than_a_certificate_lists_are_refused_before_paying(tmp_path)
     with pytest.raises(ParameterError, match="lists at most 16384"):
         connectome.fit(correlations)
     assert not ledger.entries
+
+
+@pytest.mark.parametrize(("edge_error", "is_doubted"), [(0.1, False), (0.001, True)])
+def test_precise_edges_are_not_called_of_little_use(edge_error, is_doubted):
+    """The noise of all 66 edges together is long, and that of one edge is not."""
+    rng = np.random.default_rng(0)
+    scans = rng.normal(size=(100, 200, 12)) + rng.normal(size=(100, 200, 1))
+    X = np.array([np.corrcoef(scan.T) for scan in scans])
+    model = PrivateConnectome(guarantee=GDP(1.0), edge_error=edge_error)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        model.fit(X)
+    assert any("little use" in str(each.message) for each in caught) is is_doubted
+    assert model.predicted_error_ < 0.1

@@ -1,13 +1,15 @@
 """Starter kits: class means of source subjects that a new user needs no trials for."""
 
 import json
+import warnings
 
 import numpy as np
 import pytest
 
 from curvedp import GDP, ApproxDP, Ledger
-from curvedp.errors import BudgetExceeded, ParameterError
+from curvedp.errors import BudgetExceeded, ParameterError, ReleaseWarning
 from curvedp.neuro import PrivateStarterKit
+from curvedp.neuro.class_centers import shrink_centers
 from curvedp.randomness import GeneratorSource
 from curvedp.release.verify import verify_certificate
 
@@ -192,3 +194,126 @@ def test_a_kit_of_trials_has_the_guarantee_of_both_parts(tmp_path):
     kit.save(tmp_path / "kit.json")
     loaded = PrivateStarterKit.load(tmp_path / "kit.json")
     assert loaded.guarantee.mu == pytest.approx(2.0)
+
+
+def scores_of(kit, X, y, subject):
+    """Return the accuracy of a kit on the trials of each new person."""
+    new = np.unique(subject)
+    return [kit.score(X[subject == s], y[subject == s]) for s in new]
+
+
+def test_twelve_people_are_enough_for_eight_channels():
+    """A small public ball, in which every person is clipped, costs no accuracy."""
+    X, y, subject = cohort(24, 40, seed=5, channels=8)
+    old = subject < 12
+    accuracies = []
+    for seed in range(5):
+        source = GeneratorSource(np.random.default_rng(seed))
+        kit = PrivateStarterKit(radius=0.5, guarantee=GDP(2.0), source=source)
+        kit.fit(X[old], y[old], subject[old])
+        accuracies += scores_of(kit, X[~old], y[~old], subject[~old])
+    assert np.mean(accuracies) > 0.8
+
+
+def test_noise_shrinks_class_centers_but_never_to_one_point():
+    """Against the rule of James and Stein, written out for each part."""
+    rng = np.random.default_rng(0)
+    for _ in range(50):
+        noisy = rng.normal(size=(3, 10)) + rng.uniform(0, 2) * np.eye(3, 10)
+        std = rng.uniform(0.3, 1.5)
+        average = noisy.sum(axis=0) / 3
+        parts = {"average": (np.tile(average, (3, 1)), 10, 0.0)}
+        parts["differences"] = (noisy - average, 20, 0.1)
+        expected = np.zeros((3, 10))
+        for part, dimension, least in parts.values():
+            factor = 1 - (dimension - 2) * std**2 / np.linalg.norm(part) ** 2
+            expected += max(factor, least) * part
+        centers = shrink_centers(noisy.ravel(), std, 3)
+        np.testing.assert_allclose(centers.logs, expected, rtol=1e-12)
+        factor = 1 - 18 * std**2 / np.linalg.norm(noisy - average) ** 2
+        assert centers.are_noise == (factor <= 0.1)
+        assert np.linalg.norm(centers.logs[0] - centers.logs[1]) > 0.01
+    exact = shrink_centers(noisy.ravel(), 0.0, 3)
+    np.testing.assert_allclose(exact.logs, noisy, rtol=1e-12)
+    assert not exact.are_noise
+    # One channel has one entry, for which the rule does not hold.
+    np.testing.assert_array_equal(
+        shrink_centers(np.array([1.0, -1.0]), 9.0, 2).logs, [[1.0], [-1.0]]
+    )
+
+
+@pytest.mark.parametrize("options", [{"radius": 0.5}, {}, {"unit": "trial"}])
+def test_a_kit_of_little_use_is_told_of_before_it_is_paid_for(options, tmp_path):
+    X, y, subject = cohort(8, 10, channels=16)
+    ledger = Ledger(tmp_path / "a.ledger", GDP(9.0))
+    kit = PrivateStarterKit(guarantee=GDP(0.5), ledger=ledger, **options)
+    # The words follow from public numbers: those of other trials are the same.
+    words = set()
+    for trials in (X, np.tile(np.eye(16), (80, 1, 1))):
+        with (
+            warnings.catch_warnings(action="error"),
+            pytest.raises(ReleaseWarning, match="larger budget") as said,
+        ):
+            kit.fit(trials, y, subject)
+        words.add(str(said.value))
+    assert len(words) == 1
+    assert ledger.entries == []
+
+
+def test_a_useful_kit_is_released_without_a_word(tmp_path):
+    X, y, subject = cohort(16, 40, seed=5, channels=4)
+    ledger = Ledger(tmp_path / "a.ledger", GDP(9.0))
+    source = GeneratorSource(np.random.default_rng(0))
+    kit = PrivateStarterKit(
+        radius=0.5, guarantee=GDP(2.0), ledger=ledger, source=source
+    )
+    with warnings.catch_warnings(action="error"):
+        kit.fit(X, y, subject)
+    assert len(ledger.entries) == 1
+
+
+def test_classes_that_do_not_differ_are_warned_of_after_the_release():
+    """The released differences are noise alone in about half of the releases."""
+    rng = np.random.default_rng(1)
+    signals = rng.normal(size=(800, 8, 50))
+    X, subject = signals @ signals.mT / 50, np.repeat(np.arange(40), 20)
+    y = np.tile(["left", "right"], 400)
+    said = 0
+    for seed in range(12):
+        source = GeneratorSource(np.random.default_rng(seed))
+        kit = PrivateStarterKit(radius=9.0, guarantee=GDP(2.0), source=source)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            kit.fit(X, y, subject)
+        said += any("than noise alone" in str(each.message) for each in caught)
+        assert len(kit.releases) == 1
+    assert 1 <= said <= 11
+
+
+def test_a_loaded_kit_has_the_class_means_of_its_certificate(tmp_path):
+    """They follow from the noisy draw, which the certificate lists, and not from its shrunk value."""
+    kit = PrivateStarterKit(radius=0.5, guarantee=GDP(0.3)).fit(*cohort(12, 20))
+    kit.save(tmp_path / "kit.json")
+    loaded = PrivateStarterKit.load(tmp_path / "kit.json")
+    np.testing.assert_allclose(loaded.means_, kit.means_, rtol=1e-9)
+    assert not np.allclose(loaded.means_[0], loaded.means_[1])
+
+
+def test_a_charge_that_could_be_smaller_is_remarked_on(tmp_path):
+    """Laplace noise of pure ε is dear in a ledger that counts μ; it is said before the charge."""
+    ledger = Ledger(tmp_path / "a.ledger", GDP(30.0))
+    kit = PrivateStarterKit(guarantee=ApproxDP(20.0, 1e-6), ledger=ledger)
+    with (
+        warnings.catch_warnings(action="error"),
+        pytest.raises(ReleaseWarning, match="the ledger will be charged"),
+    ):
+        kit.fit(X[OLD][:, :2, :2], Y[OLD], SUBJECT[OLD])
+    assert ledger.entries == []
+
+
+@pytest.mark.parametrize("wrong", [["a", "b"], [None] * 8, ["a", "a "] * 4])
+def test_messages_name_the_parameter_that_is_wrong(wrong):
+    X, y, _ = cohort(2, 4)
+    with pytest.raises(ParameterError, match="subjects") as refusal:
+        PrivateStarterKit(classes=["left", "right"]).fit(X, y, wrong)
+    assert "groups" not in str(refusal.value)

@@ -1,5 +1,4 @@
 """Releases for neuroscience, from the files that its programs write.
-
 Group connectomes from BIDS and XCP-D folders, mean diffusion tensors of the regions of
 an atlas, and starter kits with which a new user of a brain-computer interface
 calibrates without anyone's trials. Each is one private mean of one vector per person.

@@ -1,12 +1,12 @@
-"""Private group connectomes: the mean of correlation matrices, edge by edge.
-
-An edge is a pair of regions. `PrivateConnectome` releases the mean of Fisher's z of all
-edges as one vector, and reduces what was released to low rank, which costs nothing. Of
-hundreds of regions it releases the means of networks of regions instead. `plan_connectome`
-says before how many people that takes; `curvedp.neuro.relmat` reads and writes files.
+"""Private group connectomes: the mean of correlation matrices, edge by edge. An edge is
+a pair of regions. `PrivateConnectome` releases the mean of Fisher's z of all edges as
+one vector, and reduces what was released to low rank, which costs nothing. Of hundreds
+of regions it releases the means of networks of regions instead. `plan_connectome` says
+before how many people that takes; `curvedp.neuro.relmat` reads and writes files.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from math import atanh, ceil, sqrt
 from typing import Any, ClassVar, Self
@@ -22,6 +22,7 @@ from curvedp.core.mechanism import check_guarantee
 from curvedp.core.released import ReleasedValue
 from curvedp.errors import ParameterError
 from curvedp.estimators import PrivateFrechetMean
+from curvedp.estimators.shares import collect_release_warnings, issue_warnings
 from curvedp.geometry import Correlation
 from curvedp.ledger import Ledger
 from curvedp.neuro.low_rank import reduce_rank
@@ -40,6 +41,8 @@ from curvedp.privacy import GDP, Guarantee
 from curvedp.randomness import Source
 from curvedp.records.base import open_records
 from curvedp.records.persons import encode_persons
+from curvedp.release.rebuild import mechanism_of
+from curvedp.release.warnings import WarningKind, warnings_before_paying
 
 # Correlations are clipped to this modulus, so that Fisher's z is at most 3.8.
 LARGEST_CORRELATION = 0.999
@@ -226,9 +229,13 @@ class PrivateConnectome(BaseEstimator):
         n_regions = shape[1]
         matrices = open_records(X, (n_regions, n_regions), min_records=2).array()
         self._validate(n_regions, names)
+
+        # With `groups` the people are counted, not their matrices.
         n = len(matrices)
         if groups is not None:
             n = int(encode_persons(groups, n).max()) + 1
+
+        # Release all edges, or their means by pairs of networks.
         resolution, choice = self._choose_resolution(n_regions, n)
         if resolution == "regions" and n_regions > _MAX_REGIONS:
             raise ParameterError(
@@ -243,17 +250,24 @@ class PrivateConnectome(BaseEstimator):
             center = np.asarray(self.center, dtype=float)
         with quiet_about_records():
             vectors = pooling.vectors(fisher_z(matrices))
-        self.mean_ = release_mean_vector(
-            vectors,
-            groups,
-            radius=self.radius,
-            center=pooling.vectors(fisher_z(center)),
-            outer_radius=2 * atanh(LARGEST_CORRELATION) * sqrt(pooling.n_edges),
-            guarantee=self.guarantee,
-            ledger=self.ledger,
-            label=self.label or self._name,
-            source=self.source,
+
+        # One private mean of one vector for each person.
+        noise = predicted_noise(
+            pooling.n_edges, n, TYPICAL_EDGE, self.radius, self.guarantee
         )
+        with _without_doubt_about_edges(noise <= self.edge_error) as releases:
+            self.mean_ = release_mean_vector(
+                vectors,
+                groups,
+                radius=self.radius,
+                center=pooling.vectors(fisher_z(center)),
+                outer_radius=2 * atanh(LARGEST_CORRELATION) * sqrt(pooling.n_edges),
+                guarantee=self.guarantee,
+                ledger=self.ledger,
+                label=self.label or self._name,
+                source=self.source,
+            )
+            releases.append(self.mean_)
         self._describe(pooling, resolution, choice)
         return self
 
@@ -347,6 +361,8 @@ class PrivateConnectome(BaseEstimator):
         self.noise_std_ = noisy.noise_std
         self.sampling_error_ = noisy.sampling_std
         self.certificate_: Certificate = self.mean_.certificate_
+
+        # Edges are Fisher's z of correlations.
         self.edges_ = pooling.matrix(edges)
         correlations = np.tanh(self.edges_)
         if resolution == "regions":
@@ -578,6 +594,39 @@ def plan_connectome(
         network_noise = noise_of(n_networks * (n_networks + 1) // 2)
     region_noise = noise_of(n_regions * (n_regions - 1) // 2)
     return ConnectomePlan(n, n_regions, n_networks, region_noise, network_noise)
+
+
+@contextmanager
+def _without_doubt_about_edges(is_precise: bool) -> Iterator[list[PrivateFrechetMean]]:
+    """Withhold the warning that a mean is of little use, if its edges are precise.
+
+    That warning compares the noise of the whole vector with the differences between
+    people. A connectome is read edge by edge, and people differ little in an edge: the
+    noise of an edge may be small although the vector's is not.
+
+    Parameters
+    ----------
+    is_precise : bool
+        Whether the predicted noise of an edge is at most the one that is wanted.
+
+    Yields
+    ------
+    list of PrivateFrechetMean
+        The caller adds the fitted estimator.
+    """
+    if not is_precise:
+        yield []
+        return
+    releases: list[PrivateFrechetMean] = []
+    with collect_release_warnings() as texts:
+        yield releases
+    withheld = {
+        warning.text
+        for release in releases
+        for warning in warnings_before_paying(mechanism_of(release.certificate_))
+        if warning.kind is WarningKind.OF_LITTLE_USE
+    }
+    issue_warnings(text for text in texts if text not in withheld)
 
 
 @dataclass(frozen=True)

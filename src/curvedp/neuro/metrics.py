@@ -1,5 +1,4 @@
 """Private means and medians of matrices by the names that pyRiemann gives its metrics.
-
 `gmean` and `gmedian` are for those who look for `pyriemann.geometry.mean.gmean` and
 `median_riemann`. They are `PrivateFrechetMean` and `PrivateFrechetMedian` on the space
 that belongs to a metric, and return the released matrix with its certificate.

@@ -1,5 +1,4 @@
 """Private mean diffusion tensors of the regions of an atlas, over a group of people.
-
 A person is the tensors of all regions together, each the log-Euclidean mean of the
 voxels with the region's label. One person moves every region, so the regions are not
 released in parallel: they are one vector and one release, whose noise they share.
@@ -108,8 +107,9 @@ def read_region_tensors(
     >>> atlas = np.zeros((4, 4, 4), dtype=int)
     >>> atlas[1], atlas[2] = 1, 2
     >>> volume = np.tile(7e-4 * np.eye(3), (4, 4, 4, 1, 1))
-    >>> found = read_region_tensors([volume], atlas, names={1: "genu", 2: "body"})
-    >>> found.tensors.shape, found.regions
+    >>> names = {1: "genu", 2: "body"}
+    >>> people = read_region_tensors([volume], atlas, names=names)
+    >>> people.tensors.shape, people.regions
     ((1, 2, 3, 3), ['genu', 'body'])
     """
     atlas = read_labels(labels)
@@ -369,11 +369,15 @@ class PrivateRegionTensors(BaseEstimator):
         tensors = open_records(X, (n_regions, 3, 3), min_records=2).array()
         self._validate(n_regions, regions)
         check_is_readable(6 * n_regions, self.radius)
+
+        # The public center: the same round tensor in every region, unless one is given.
         typical = float(self.typical_diffusivity)
         center = np.tile(np.eye(3) * typical, (n_regions, 1, 1))
         if self.center is not None:
             center = np.asarray(self.center, dtype=float)
         center_logs = _to_vector(_logs(center))
+
+        # One private mean of one vector for each person: the logarithms of all tensors.
         with quiet_about_records():
             vectors = _bounded_logs(tensors, center_logs, typical)
         limit = log(_LARGEST_FACTOR)
@@ -388,6 +392,8 @@ class PrivateRegionTensors(BaseEstimator):
             label=self.label or self._name,
             source=self.source,
         )
+
+        # All else follows from the released mean.
         self._noisy = noisy_mean_of(self.mean_)
         self.regions_ = [str(number + 1) for number in range(n_regions)]
         if regions is not None:
@@ -493,8 +499,8 @@ class PrivateRegionTensors(BaseEstimator):
         """
         n_regions = len(self.regions_)
         radius = self._log_radius(level, of)
-        drawn = _to_matrix(self._noisy.value.reshape(n_regions, 6))
-        log_eigenvalues = np.linalg.eigvalsh(drawn)
+        noisy_logarithms = _to_matrix(self._noisy.value.reshape(n_regions, 6))
+        log_eigenvalues = np.linalg.eigvalsh(noisy_logarithms)
         fa_low, fa_high = fa_bounds(log_eigenvalues, radius)
         md_low, md_high = md_bounds(log_eigenvalues, radius)
         fa = fractional_anisotropy(self.tensors_)

@@ -1,5 +1,4 @@
 """Connectomes as files: BIDS connectivity matrices (BEP017) and XCP-D output folders.
-
 A folder has one or more matrices for each participant. The names of its files, the
 regions and the number of participants are public; the numbers in the files are not, and
 none of them is refused or quoted.
@@ -61,8 +60,9 @@ class Connectomes(NamedTuple):
 
     Examples
     --------
-    >>> found = Connectomes(np.zeros((2, 3, 3)), np.array(["sub-1", "sub-2"]), [], [])
-    >>> len(set(found.subjects))
+    >>> subjects = np.array(["sub-1", "sub-2"])
+    >>> connectomes = Connectomes(np.zeros((2, 3, 3)), subjects, [], [])
+    >>> len(set(connectomes.subjects))
     2
     """
 
@@ -159,15 +159,17 @@ def read_connectomes(
     >>> for person in ("01", "02"):
     ...     path = folder / f"sub-{person}_seg-A_stat-pearsoncorrelation_relmat.tsv"
     ...     _ = write_relmat(path, np.eye(3), ["V1", "V2", "M1"])
-    >>> found = read_connectomes(folder)
-    >>> found.matrices.shape, found.subjects.tolist(), found.names
+    >>> connectomes = read_connectomes(folder)
+    >>> connectomes.matrices.shape, connectomes.subjects.tolist(), connectomes.names
     ((2, 3, 3), ['sub-01', 'sub-02'], ['V1', 'V2', 'M1'])
     """
     root = Path(folder)
     if not root.is_dir():
         raise ParameterError(f"{folder} is no folder")
-    found = [path for ending in ENDINGS for path in root.rglob(f"sub-*{ending}")]
-    files = sorted(path for path in found if path.is_file())
+    matching_paths = [
+        path for ending in ENDINGS for path in root.rglob(f"sub-*{ending}")
+    ]
+    files = sorted(path for path in matching_paths if path.is_file())
     if not files:
         raise ParameterError(
             f"{folder} has no connectivity matrices: files sub-…{', sub-…'.join(ENDINGS)}"
@@ -531,8 +533,9 @@ def networks_of(names: Sequence[str], file: str | Path | None = None) -> list[st
         if missing:
             raise ParameterError(f"{file} does not name the network of {missing[0]!r}")
         return [network_of_region[name] for name in names]
-    found = [_SCHAEFER.match(name) for name in names]
-    labels = ["Other" if match is None else match[1] for match in found]
+    # The names of Schaefer's atlas contain the name of the network.
+    matches = [_SCHAEFER.match(name) for name in names]
+    labels = ["Other" if match is None else match[1] for match in matches]
     if set(labels) == {"Other"}:
         raise ParameterError(
             "is missing: the names of these regions do not tell their networks; give "

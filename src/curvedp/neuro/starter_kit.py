@@ -1,10 +1,10 @@
 """Starter kits: private class means with which a new user calibrates without anyone's trials.
-
 A lab recenters the trials of its source subjects, and publishes the mean covariance of
 each class. A new user recenters their own trials, which needs no labels, and takes the
 nearest class mean. Nobody's trials change hands.
 """
 
+import warnings
 from collections.abc import Sequence
 from math import log, sqrt
 from pathlib import Path
@@ -20,7 +20,7 @@ from curvedp.core.certificate import Certificate
 from curvedp.core.codes import ProtectedUnit
 from curvedp.core.mechanism import check_guarantee
 from curvedp.core.released import ReleasedValue
-from curvedp.errors import ParameterError
+from curvedp.errors import ParameterError, ReleaseWarning
 from curvedp.estimators import PrivateMDM, PrivateRecenter
 from curvedp.estimators.published_file import read_published, write_published
 from curvedp.estimators.recenter import own_mean, recenter
@@ -33,24 +33,51 @@ from curvedp.estimators.shares import (
 )
 from curvedp.geometry import SPDAffineInvariant
 from curvedp.ledger import Ledger
-from curvedp.neuro.vectors import release_mean_vector
+from curvedp.mechanisms.staged.ball_search import PrivateBallMechanism
+from curvedp.neuro.class_centers import (
+    LARGEST_FACTOR,
+    ShrunkCenters,
+    calibrate_kit,
+    largest_length,
+    predict_kit,
+    shrink_centers,
+)
+from curvedp.neuro.vectors import noisy_mean_in, release_mean_vector
 from curvedp.privacy import GDP, Guarantee
 from curvedp.privacy.unit import PrivacyUnit
 from curvedp.randomness import Source
 from curvedp.records.base import open_records
 from curvedp.records.labels import Labels
 from curvedp.records.persons import encode_persons
+from curvedp.release.pay import remark_on_charge
+from curvedp.release.warnings import (
+    WarningKind,
+    estimator_warnings,
+    warnings_before_paying,
+)
+from curvedp.statistics.searched_ball import SearchedMean
 
 # The name and version of the files that `PrivateStarterKit.save` writes.
-SCHEMA = "curvedp-starter-kit/1"
+SCHEMA = "curvedp-starter-kit/2"
 
 UNITS = ("subject", "trial")
 
-# Eigenvalues of recentered matrices are bounded to within this factor of 1.
-_LARGEST_FACTOR = 1e3
-
 # Entries of recentered matrices are bounded by this, far beyond the eigenvalues' bound.
 _LARGEST_ENTRY = 1e9
+
+# A kit is of little use if it errs at least this often, relative to guessing. `plan`
+# uses the same share.
+USELESS_SHARE_OF_GUESSING = 0.8
+
+# Warnings about the mean of vectors that also concern a kit. Others are about lengths:
+# clipping and shrinkage change those, but what classifies trials is a direction.
+_KINDS_FOR_KITS = (WarningKind.ON_OUTER_EDGE, WarningKind.AS_IF_MISREAD)
+
+_CENTERS_ARE_NOISE = (
+    "the released class centers differ in all by no more than noise alone would make "
+    "them, so the release does not show that its classifier works: try it on people "
+    "outside of the study; more people, fewer channels or a larger budget would help"
+)
 
 # With trials as the unit: the fraction of μ² that the references of subjects take.
 _REFERENCE_SHARE = 0.5
@@ -84,7 +111,9 @@ class PrivateStarterKit(ClassifierMixin, BaseEstimator):
         must be public then: it would reveal a class that only one subject has.
     radius : float or "private"
         With subjects: how far the class means of a subject may be from the identity,
-        over all classes together, in the log-Euclidean metric. "private" finds it. With
+        over all classes together, in the log-Euclidean metric. "private" finds it. For
+        fewer than 20 subjects choose 0.5: a small ball shortens the class means of each
+        subject, which costs nothing, because their direction classifies trials. With
         trials it must be "private".
     guarantee : Guarantee
         The guarantee of all releases together. For trials it must be GDP, and half of
@@ -97,7 +126,9 @@ class PrivateStarterKit(ClassifierMixin, BaseEstimator):
     classes_ : ndarray
         The labels, in sorted order.
     means_ : ndarray of shape (classes, channels, channels)
-        One private mean of recentered covariance matrices for each class.
+        One private mean of recentered covariance matrices for each class. With subjects
+        they are shrunk to the identity by a factor that noise determines, but never all
+        the way, so that their directions remain.
     n_subjects_ : int
         The public number of subjects.
     certificates_ : list of Certificate
@@ -167,6 +198,13 @@ class PrivateStarterKit(ClassifierMixin, BaseEstimator):
         ------
         ParameterError
             Before anything is paid, because of parameters, shapes, labels and ids.
+
+        Warns
+        -----
+        ReleaseWarning
+            Before anything is paid, if a kit of these public numbers is predicted to be
+            hardly better than guessing. After the release, if the released class means
+            differ in all by no more than noise alone would make them.
         """
         shape = _validate.public_shape("X", X)
         if len(shape) != 3 or shape[1] != shape[2]:
@@ -174,27 +212,109 @@ class PrivateStarterKit(ClassifierMixin, BaseEstimator):
                 f"must have shape (n, channels, channels), not {shape}", parameter="X"
             )
         self._validate()
+
+        # Read the trials, their classes and their subjects.
         manifold = SPDAffineInvariant(shape[1])
         matrices = open_records(X, manifold.point_shape, min_records=2).array()
         labels = Labels(y, len(matrices), self.classes)
         if len(labels.classes) < 2:
             raise ParameterError("must name two classes or more", parameter="y")
-        subject_index = encode_persons(subjects, len(matrices), min_persons=1)
+        subject_index = encode_persons(
+            subjects, len(matrices), min_persons=1, parameter="subjects"
+        )
         n_subjects = int(subject_index.max()) + 1
         if n_subjects < 2 and self.unit == "subject":
             raise ParameterError(
                 "must be two subjects or more, or trials the unit", parameter="subjects"
             )
+        if self.unit == "trial":
+            self._check_sizes(labels.sizes, np.bincount(subject_index))
+
+        # Warn of a useless release before anything is paid.
+        texts_before_paying = self._texts_before_paying(
+            manifold, len(labels.classes), np.bincount(subject_index)
+        )
+        for text in texts_before_paying:
+            warnings.warn(text, ReleaseWarning, stacklevel=2)
+
         with collect_release_warnings() as warning_texts:
             if self.unit == "subject":
                 self._fit_subjects(manifold, matrices, labels, subject_index)
             else:
-                self._check_sizes(labels.sizes, np.bincount(subject_index))
                 self._fit_trials(manifold, matrices, labels, subject_index)
+
         self.n_subjects_ = n_subjects
         self.unit_ = self.unit
-        issue_warnings(warning_texts)
+        if self.unit == "subject":
+            warning_texts = self._texts_after_release()
+        issue_warnings(
+            text for text in warning_texts if text not in texts_before_paying
+        )
         return self
+
+    def _texts_before_paying(
+        self, manifold: SPDAffineInvariant, n_classes: int, subject_sizes: np.ndarray
+    ) -> list[str]:
+        """Return what is to be said before anything is paid, from public numbers alone.
+
+        Parameters
+        ----------
+        manifold : SPDAffineInvariant
+            The space of covariance matrices.
+        n_classes : int
+            The number of classes.
+        subject_sizes : array of int
+            The number of trials of each subject. It is read for trials only, where it
+            is public.
+        """
+        if self.unit == "trial":
+            guarantee = check_divisible(self.guarantee, _TWO_PARTS)
+            references = PrivateBallMechanism.calibrate(
+                SearchedMean(
+                    manifold, center=None, outer_radius=None, n=int(subject_sizes.min())
+                ),
+                share_of_guarantee(guarantee, _REFERENCE_SHARE),
+            )
+            return [each.text for each in warnings_before_paying(references)]
+
+        public_numbers = (
+            manifold.point_shape[0],
+            n_classes,
+            len(subject_sizes),
+            self.radius,
+            self.guarantee,
+        )
+        texts = []
+        prediction = predict_kit(*public_numbers)
+        guessing_error = 1 - 1 / n_classes
+        if prediction.error >= USELESS_SHARE_OF_GUESSING * guessing_error:
+            texts.append(
+                f"{len(subject_sizes)} people with {manifold.point_shape[0]} channels "
+                f"and {n_classes} classes at {self.guarantee}: the kit is predicted to "
+                f"be right for {1 - prediction.error:.0%} of the trials of a new "
+                f"person, where guessing is right for {1 - guessing_error:.0%} and "
+                f"exact class centers for {1 - prediction.exact_error:.0%}. More "
+                "people, fewer channels, a larger budget or radius=0.5 would help: "
+                'see plan(..., statistic="starter-kit")'
+            )
+        remark = remark_on_charge(
+            [calibrate_kit(*public_numbers)], self.guarantee, self.ledger
+        )
+        if remark is not None:
+            texts.append(remark)
+        return texts
+
+    def _texts_after_release(self) -> list[str]:
+        """Return the warnings that follow from the released class means of subjects."""
+        texts = [
+            warning.text
+            for warning in estimator_warnings(self.mean_)
+            if warning.kind in _KINDS_FOR_KITS
+        ]
+        [release] = self._published
+        if _centers_in(release, len(self.classes_)).are_noise:
+            texts.append(_CENTERS_ARE_NOISE)
+        return texts
 
     def _check_sizes(self, class_sizes: np.ndarray, subject_sizes: np.ndarray) -> None:
         """Raise `ParameterError` if a class or a subject has fewer than two trials.
@@ -253,32 +373,35 @@ class PrivateStarterKit(ClassifierMixin, BaseEstimator):
             The subject of each trial, counted from 0.
         """
         classes = labels.classes
+
+        # Each subject contributes one vector: the logarithms of their own class means.
         vectors = []
         for subject in range(int(subject_index.max()) + 1):
             own = subject_index == subject
             vectors.append(
                 _class_vector(manifold, matrices[own], labels.codes[own], len(classes))
             )
-        largest = (
-            2 * log(_LARGEST_FACTOR) * sqrt(manifold.point_shape[0] * len(classes))
-        )
+
         self.mean_ = release_mean_vector(
             np.stack(vectors),
             np.arange(len(vectors)),
             radius=self.radius,
             center=np.zeros_like(vectors[0]),
-            outer_radius=largest,
+            outer_radius=largest_length(manifold.point_shape[0], len(classes)),
             guarantee=self.guarantee,
             ledger=self.ledger,
             label=self.label or self._name,
             source=self.source,
         )
-        self.classes_ = classes
-        self.means_ = _means_of_vector(self.mean_.location_, len(classes))
-        [release] = self.mean_.releases
-        self._set_releases(
-            [ReleasedValue("class means", release.value, release.certificate)]
+
+        # The released mean vector is turned into class means.
+        [mean_release] = self.mean_.releases
+        release = ReleasedValue(
+            "class means", mean_release.value, mean_release.certificate
         )
+        self.classes_ = classes
+        self.means_ = _means_of_logs(_centers_in(release, len(classes)).logs)
+        self._set_releases([release])
 
     def _fit_trials(
         self,
@@ -310,6 +433,9 @@ class PrivateStarterKit(ClassifierMixin, BaseEstimator):
         check_ledger_can_pay(
             self.ledger, guarantee, PrivacyUnit.RECORD_IN_CLASS, _TWO_PARTS
         )
+
+        # First part: move the trials of each subject so that their private mean is the
+        # identity.
         name = self.label or self._name
         references = PrivateRecenter(
             manifold,
@@ -319,6 +445,8 @@ class PrivateStarterKit(ClassifierMixin, BaseEstimator):
             source=self.source,
         )
         recentered = references.fit_transform(matrices, domains=subject_index)
+
+        # Second part: the private mean of each class.
         model = PrivateMDM(
             manifold,
             radius="private",
@@ -328,6 +456,7 @@ class PrivateStarterKit(ClassifierMixin, BaseEstimator):
             source=self.source,
         )
         model.fit(recentered, labels.classes[labels.codes])
+
         self.classes_ = model.classes_
         self.means_ = model.means_
         self._set_releases([*references.releases, *model.releases])
@@ -538,7 +667,7 @@ def _released_means(
     """
     if unit == "subject":
         [release] = releases
-        return _means_of_vector(np.asarray(release.value), n_classes)
+        return _means_of_logs(_centers_in(release, n_classes).logs)
     return np.stack([np.asarray(release.value) for release in releases[-n_classes:]])
 
 
@@ -596,26 +725,44 @@ def _recentered_logs(manifold: SPDAffineInvariant, matrices: np.ndarray) -> np.n
         eigenvalues, vectors = np.linalg.eigh(limited)
     except (ArithmeticError, ValueError, np.linalg.LinAlgError):
         return np.zeros_like(matrices)
-    bounded = np.clip(eigenvalues, 1 / _LARGEST_FACTOR, _LARGEST_FACTOR)
+    bounded = np.clip(eigenvalues, 1 / LARGEST_FACTOR, LARGEST_FACTOR)
     return np.asarray(
         (vectors * np.log(bounded)[:, None, :]) @ np.swapaxes(vectors, 1, 2)
     )
 
 
-def _means_of_vector(vector: np.ndarray, n_classes: int) -> np.ndarray:
-    """Return the class means whose logarithms a vector holds.
+def _centers_in(release: ReleasedValue, n_classes: int) -> ShrunkCenters:
+    """Return the class centers that follow from the release of a kit for subjects.
+
+    They are computed from the noisy vector in the certificate. The released value is
+    the same vector after one shrinkage for all entries, which may set it to 0. It takes
+    the place of the noisy vector where a certificate is too small to list that.
+
+    Parameters
+    ----------
+    release : ReleasedValue
+        The released vector with its certificate.
+    n_classes : int
+        The number of classes.
+    """
+    if release.certificate.release["integers"] is None:
+        return shrink_centers(np.asarray(release.value), 0.0, n_classes)
+    noisy = noisy_mean_in(release.certificate)
+    return shrink_centers(noisy.value, noisy.noise_std, n_classes)
+
+
+def _means_of_logs(entries: np.ndarray) -> np.ndarray:
+    """Return the class means whose logarithms are given as vectors.
 
     No subject's eigenvalues are beyond their bound, so what noise put there is cut.
 
     Parameters
     ----------
-    vector : array
+    entries : array of shape (classes, d)
         For each class the lower triangle of a symmetric matrix, the logarithm of its
         mean; entries off the diagonal are multiplied by √2.
-    n_classes : int
-        The number of classes.
     """
-    entries = vector.reshape(n_classes, -1)
+    n_classes = len(entries)
     # c channels have c(c + 1)/2 entries.
     channels = round((sqrt(8 * entries.shape[1] + 1) - 1) / 2)
     rows, columns = np.tril_indices(channels)
@@ -624,6 +771,6 @@ def _means_of_vector(vector: np.ndarray, n_classes: int) -> np.ndarray:
     logs[:, rows, columns] = entries / weights
     logs[:, columns, rows] = entries / weights
     eigenvalues, vectors = np.linalg.eigh(logs)
-    limit = log(_LARGEST_FACTOR)
+    limit = log(LARGEST_FACTOR)
     values = np.exp(np.clip(eigenvalues, -limit, limit))
     return np.asarray((vectors * values[:, None, :]) @ np.swapaxes(vectors, 1, 2))

@@ -1,5 +1,4 @@
 """The private mean of one vector for each person, with its error bars.
-
 Connectomes (Fisher's z of the edges), region tensors (their logarithms) and the class
 means of a starter kit are vectors in a flat space. Their mean is released once, for one
 charge, and everything that people look at follows from it by post-processing.
@@ -24,7 +23,7 @@ from curvedp.ledger import Ledger
 from curvedp.mechanisms.vector import smallest_noise, std_per_scale
 from curvedp.privacy import Guarantee
 from curvedp.randomness import Source
-from curvedp.release.rebuild import recorded_draw_of
+from curvedp.release.rebuild import final_mechanism_of, recorded_draw_of
 
 # The share of a GDP budget's μ² that is left for the mean after a private search for
 # its ball, as the certificates of `radius="private"` state it; for predictions alone.
@@ -198,27 +197,45 @@ def noisy_mean_of(fitted: PrivateFrechetMean) -> NoisyMean:
     fitted : PrivateFrechetMean
         What `release_mean_vector` returned.
     """
-    draw = recorded_draw_of(fitted.certificate_)
+    return noisy_mean_in(fitted.certificate_)
+
+
+def noisy_mean_in(certificate: Certificate) -> NoisyMean:
+    """Return what was drawn for a mean of vectors, from its certificate alone.
+
+    Parameters
+    ----------
+    certificate : Certificate
+        The certificate of a release that `release_mean_vector` made. It lists the
+        integers that were drawn.
+
+    Raises
+    ------
+    ParameterError
+        If it is the certificate of another release.
+    """
+    draw = recorded_draw_of(certificate)
     if draw.kind != "gradient":
         raise ParameterError("is no mean of vectors that a gradient step released")
     dimension = len(draw.value)
     is_gaussian = draw.mean_square is not None
     kind = "gaussian" if is_gaussian else "laplace"
     noise_std = float(draw.law.scale) * std_per_scale(kind, dimension)  # type: ignore[arg-type]
-    n = int(fitted.certificate_.statistic["n"])
+    n = int(certificate.statistic["n"])
     sampling_std = None
     if draw.mean_square is not None:
         # |mean|² of the records is |value|² less the mean square of the noise.
         squared_mean = float(draw.value @ draw.value) - dimension * noise_std**2
         variance = max(draw.mean_square.value - max(squared_mean, 0.0), 0.0)
         sampling_std = sqrt(variance / (dimension * n))
+    statistic: Any = final_mechanism_of(certificate).statistic
     return NoisyMean(
-        value=np.asarray(fitted.ball_.center) + draw.value,
+        value=np.asarray(statistic.center) + draw.value,
         noise_std=noise_std,
         is_gaussian=is_gaussian,
         n=n,
         sampling_std=sampling_std,
-        certificate=fitted.certificate_,
+        certificate=certificate,
     )
 
 
